@@ -129,7 +129,7 @@ class SwaleIndex final : public IndexStore {
         },
         [&](const meta::Run& query) {
           answer_.clear();
-          check(shard_->lookup_runs(kBenchFile, std::span(&query, 1), 1 << 20, &answer_));
+          check(shard_->lookup_runs(kBenchFile, std::span(&query, 1), 1 << 20, &answer_, nullptr));
           for (const meta::Run& part : answer_) fill_run(query, part, segment, places);
           places += meta::blocks_of(query) * (query.length / segment);
         });

@@ -35,7 +35,7 @@ class MetaClients {
     return idle;
   }
   void give(Idle idle) noexcept {
-    constexpr size_t kKept = 16 * 1024;   // ranges or pieces: below 1 MiB a client
+    constexpr size_t kKept = 16 * 1024;   // ranges or pieces: below 2 MiB a client
     if (!idle.client->at_rest()) return;  // freed: what comes late for it is no answer to a later call
     if (idle.extents.capacity() > kKept) idle.extents = {};
     if (idle.ranges.capacity() > kKept) idle.ranges = {};

@@ -143,7 +143,7 @@ std::vector<Step> script() {
                    [found = std::make_shared<std::vector<Run>>()](Shard& shard) {
                      const Run query = strided(20, 20, 0);
                      found->clear();
-                     return shard.lookup_runs(kSecond, std::span(&query, 1), 1000, found.get());
+                     return shard.lookup_runs(kSecond, std::span(&query, 1), 1000, found.get(), nullptr);
                    },
                    Step::Kind::kOther});
   steps.push_back({"drain", [](Shard& shard) { return shard.drain(); }, Step::Kind::kOther});

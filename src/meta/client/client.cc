@@ -217,14 +217,7 @@ Status Client::get_batch(const File& file, GetBatch* batch, Found* out) {
 }
 
 Status Client::get_runs(const File& file, std::span<const Run> queries, FoundRuns* out) {
-  for (const Run& each : queries) {
-    if (!valid(each)) return invalid_argument("get: a run at offset {} overlaps itself", each.offset);
-    constexpr uint64_t kPartsMax = uint64_t{1} << 20;
-    if (std::min(blocks_of(each), span_of(each) / core_.partition().range_bytes()) > kPartsMax) {
-      return invalid_argument("get: a run at offset {} lies in more than {} ranges of servers: ask for less",
-                              each.offset, kPartsMax);
-    }
-  }
+  SWALE_RETURN_IF_ERROR(check_queries(core_.partition(), queries));
   SWALE_ASSIGN_OR_RETURN(Finished finished,
                          named(run(core_.get_runs(file.attributes.file, queries)), "get", file));
   *out = std::move(finished.found_runs);

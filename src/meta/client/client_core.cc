@@ -18,8 +18,29 @@ Status check_segments(std::span<const Extent> segments) {
   return {};
 }
 
+namespace {
+constexpr uint64_t kCutsMax = uint64_t{1} << 20;  // parts of all ranges, or runs, of a get at their servers
+}  // namespace
+
+// A run has a part in each range of a server that it spans, unless its blocks lie further apart.
+Status check_queries(const Partition& partition, std::span<const Run> queries) {
+  uint64_t cuts = 0;
+  for (const Run& each : queries) {
+    if (!valid(each)) return invalid_argument("get: a run at offset {} overlaps itself", each.offset);
+    const uint64_t bytes = partition.range_bytes();
+    const uint64_t of_block = each.length / bytes + 2;
+    const uint64_t of_blocks = blocks_of(each) > kCutsMax ? kCutsMax : blocks_of(each) * of_block;
+    cuts += std::min(of_blocks, span_of(each) / bytes + 2);
+    if (cuts > kCutsMax) {
+      return invalid_argument(
+          "get: its runs, up to the one at offset {}, lie in more than {} ranges of servers: ask for less",
+          each.offset, kCutsMax);
+    }
+  }
+  return {};
+}
+
 Status check_ranges(const Partition& partition, std::span<const Range> ranges) {
-  constexpr uint64_t kCutsMax = uint64_t{1} << 20;  // parts of all ranges at their servers
   uint64_t cuts = 0;
   for (const Range& each : ranges) {
     cuts += each.length < partition.range_bytes() ? 1 : each.length / partition.range_bytes() + 1;

@@ -107,5 +107,6 @@ class ClientCore {
 
 Status check_segments(std::span<const Extent> segments);
 Status check_ranges(const Partition& partition, std::span<const Range> ranges);
+Status check_queries(const Partition& partition, std::span<const Run> queries);
 
 }  // namespace swale::meta

@@ -210,7 +210,8 @@ class Shard {
   virtual std::unique_ptr<Work> next_commit() = 0;
   virtual std::unique_ptr<Work> next_background() = 0;
   // No put has come for a while: from here on next_background gives out what is needed to bring what is in buffers and
-  // trees into sorted files, and the buffers' memory is given back. False: there is nothing to bring.
+  // trees into sorted files, and the buffers' memory is given back. False: there is nothing to bring, or too little for what
+  // would be written anew.
   virtual bool settle() = 0;
   // The outcome of the work. After a failed commit with health() OK every group after durable_group() is void.
   virtual Status finish(std::unique_ptr<Work> work) = 0;
@@ -227,8 +228,10 @@ class Shard {
   // The bytes of the blocks of each query (its place is ignored), as runs. A query that meets regular runs of its own shape
   // costs O(1), whatever its count. Answers of one query do not overlap; they ascend by first byte where they are extents.
   // kResourceExhausted if there would be more than runs_max: ask for less.
+  // Also if the queries have more than 2^20 blocks that must be looked up one by one. ends[i] (null: not asked for): where the
+  // answers to query i end in *out.
   virtual Status lookup_runs(const FileId& file, std::span<const Run> queries, size_t runs_max,
-                             std::vector<Run>* out) = 0;
+                             std::vector<Run>* out, std::vector<size_t>* ends) = 0;
   virtual FileSize size(const FileId& file) const = 0;
   // The extents of a file from `from` on, in order, up to pieces_max of them. *next: where to go on; kOffsetEnd: done. There
   // may be none before *next. Ranges without a byte cost nothing, however many they are.

@@ -116,8 +116,8 @@ class ShardCore final : public Shard {
   Status tidy() override;
 
   Status lookup(std::span<const Range> ranges, size_t pieces_max, Found* out) override;
-  Status lookup_runs(const FileId& file, std::span<const Run> queries, size_t runs_max,
-                     std::vector<Run>* out) override;
+  Status lookup_runs(const FileId& file, std::span<const Run> queries, size_t runs_max, std::vector<Run>* out,
+                     std::vector<size_t>* ends) override;
   FileSize size(const FileId& file) const override;
   Status scan(const FileId& file, uint64_t from, size_t pieces_max, const Ownership* ownership,
               std::vector<Extent>* out, uint64_t* next) override;
@@ -207,8 +207,10 @@ class ShardCore final : public Shard {
   void remove_unnamed(const ShardManifest& manifest);
   Status replay_logs(const ShardManifest& manifest, const std::set<uint32_t>& numbers, Replay* replay,
                      RecoveryReport* report);
-  Result<bool> answer_query(std::optional<Lookup>* lookup, const FileId& file, const FileState& state, const Run& query,
-                            std::vector<Run>* out);
+  Status answer_whole(std::optional<Lookup>* irregular, const FileId& file, uint32_t number, const Run& whole,
+                      size_t runs_max, uint64_t* blocks_left, std::vector<Run>* out);
+  Result<bool> answer_query(std::optional<Lookup>* lookup, const FileId& file, const FileState& state,
+                            const Run& query, std::vector<Run>* out);
   uint64_t end_of_file(const FileId& file) const;
 
   io::Device& device_;

@@ -66,8 +66,8 @@ uint64_t bytes_of(const Run& run) { return blocks_of(run) * run.length; }
 }  // namespace
 
 // True: the runs of the file say all about the query, and their parts were appended.
-Result<bool> ShardCore::answer_query(std::optional<Lookup>* lookup, const FileId& file, const FileState& state,
-                                     const Run& query, std::vector<Run>* out) {
+Result<bool> ShardCore::answer_query(std::optional<Lookup>* lookup, const FileId& file,
+                                     const FileState& state, const Run& query, std::vector<Run>* out) {
   if (!state.runs) return state.irregular_max == 0;
   if (!relocations_.empty()) return false;
   cut_.clear();
@@ -90,49 +90,64 @@ Result<bool> ShardCore::answer_query(std::optional<Lookup>* lookup, const FileId
 }
 
 Status ShardCore::lookup_runs(const FileId& file, std::span<const Run> queries, size_t runs_max,
-                              std::vector<Run>* out) {
+                              std::vector<Run>* out, std::vector<size_t>* ends) {
   SWALE_RETURN_IF_ERROR(unreadable_);
-  constexpr uint64_t kItemsMax = 4096;
-  constexpr uint64_t kBlocksMax = 1 << 20;
   for (const Run& query : queries) {
     if (!valid(query)) return invalid_argument("the query at offset {} is no valid run", query.offset);
   }
   if (removed_.contains(file)) return was_removed(file);
   const uint32_t number = files_.find(file);
-  if (number == FileTable::kNone || number >= states_.size()) return {};
-  counters_.lookups += queries.size();
+  const bool known = number != FileTable::kNone && number < states_.size();
+  counters_.lookups += known ? queries.size() : 0;
+  return contain([&]() -> Status {
+    std::optional<Lookup> irregular;  // made when it is needed
+    uint64_t blocks_left = uint64_t{1} << 20;
+    for (const Run& query : queries) {
+      if (known)
+        SWALE_RETURN_IF_ERROR(answer_whole(&irregular, file, number, query, runs_max, &blocks_left, out));
+      if (ends != nullptr) ends->push_back(out->size());
+    }
+    return {};
+  });
+}
+
+// Appends all runs of a query. Blocks that are looked up one by one are taken from *blocks_left.
+Status ShardCore::answer_whole(std::optional<Lookup>* irregular, const FileId& file, uint32_t number,
+                               const Run& whole, size_t runs_max, uint64_t* blocks_left,
+                               std::vector<Run>* out) {
+  constexpr uint64_t kItemsMax = 4096;
   const auto too_many = [&] {
     return error(Code::kResourceExhausted, Scope::kOperation,
-                 "the answer has more than {} runs: ask for less", runs_max);
+                 "the answer has more than {} runs, or is looked for in too many blocks: ask for less",
+                 runs_max);
   };
-  return contain([&]() -> Status {
-    const FileState& state = states_[number];
-    std::vector<Run> open(queries.rbegin(), queries.rend());
-    std::vector<Range> ranges;
-    Found found;
-    std::optional<Lookup> irregular;  // made when it is needed
-    while (!open.empty()) {
-      const Run query = open.back();
-      open.pop_back();
-      SWALE_ASSIGN_OR_RETURN(const bool answered, answer_query(&irregular, file, state, query, out));
-      if (answered) {
-        if (out->size() > runs_max) return too_many();
-        continue;
-      }
-      if (query.levels > 1 && query.level[query.levels - 1].count <= kItemsMax && state.runs) {
-        std::vector<Run> items = items_of(query);
-        open.insert(open.end(), items.rbegin(), items.rend());
-        continue;
-      }
-      if (blocks_of(query) > kBlocksMax || out->size() > runs_max) return too_many();
-      ranges.clear();
-      append_blocks(file, query, &ranges);
-      SWALE_RETURN_IF_ERROR(lookup(ranges, runs_max - out->size() + 1, &found));
-      if (found.answered < ranges.size()) return too_many();
-      for (const Extent& extent : found.extents) out->push_back(run_of(extent));
+  const FileState& state = states_[number];
+  std::vector<Run> open = {whole};
+  std::vector<Range> ranges;
+  Found found;
+  while (!open.empty()) {
+    const Run query = open.back();
+    open.pop_back();
+    SWALE_ASSIGN_OR_RETURN(const bool answered, answer_query(irregular, file, state, query, out));
+    if (answered) {
+      if (out->size() > runs_max) return too_many();
+      continue;
     }
-    return out->size() > runs_max ? too_many() : ok_status();
-  });
+    if (query.levels > 1 && query.level[query.levels - 1].count <= kItemsMax && state.runs) {
+      std::vector<Run> items = items_of(query);
+      open.insert(open.end(), items.rbegin(), items.rend());
+      continue;
+    }
+    const uint64_t blocks = blocks_of(query);
+    if (blocks > *blocks_left || out->size() > runs_max) return too_many();
+    *blocks_left -= blocks;
+    ranges.clear();
+    append_blocks(file, query, &ranges);
+    SWALE_RETURN_IF_ERROR(lookup(ranges, runs_max - out->size() + 1, &found));
+    if (found.answered < ranges.size()) return too_many();
+    for (const Extent& extent : found.extents) out->push_back(run_of(extent));
+  }
+  return out->size() > runs_max ? too_many() : ok_status();
 }
 
 Status ShardCore::scan(const FileId& file, uint64_t from, size_t pieces_max, const Ownership* ownership,

@@ -5,6 +5,11 @@
 #include "meta/index/shard_work.h"
 
 namespace swale::meta {
+namespace {
+
+constexpr size_t kTablesMax = 4;  // of sorted files; a checkpoint merges more
+
+}  // namespace
 
 std::string ShardCore::encode_group(const Group& group) {
   std::string record(kRecordHeadBytes, '\0');
@@ -173,7 +178,6 @@ uint64_t ShardCore::earlier_bytes() const {
 // Merges all trees, and as many of the newest tables as are not twice as large as what is merged anyway: tables stay in
 // geometric sizes, so that a lookup meets few and each entry is rewritten a logarithmic number of times.
 std::unique_ptr<Work> ShardCore::start_checkpoint(bool all) {
-  constexpr size_t kTablesMax = 4;
   prune_barriers();
   auto work = std::make_unique<CheckpointWork>(*this);
   if (options_.relocations_retire != 0 && (all || relocations_.size() >= options_.relocations_retire))
@@ -253,7 +257,13 @@ std::unique_ptr<Work> ShardCore::next_background() {
 
 bool ShardCore::settle() {
   if (!health_.ok() || !blocked_.ok()) return false;
-  if (active_->visible() == 0 && frozen_ == nullptr && trees_.empty()) return false;
+  const uint64_t rows = active_->visible() + (frozen_ != nullptr ? frozen_->visible() : 0);
+  uint64_t bytes = rows * sizeof(Entry);
+  for (const auto& tree : trees_) bytes += tree->stored_bytes();
+  // What the checkpoint writes anew: the snapshot, and at four tables the newest one, whatever its size.
+  uint64_t again = snapshot_bytes_;
+  if (tables_.size() >= kTablesMax) again += tables_[0]->stored_bytes();
+  if (bytes == 0 || bytes < again / 4) return false;
   settling_ = true;
   drop_spare();
   if (active_->visible() != 0) freeze_wanted_ = true;

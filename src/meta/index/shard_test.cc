@@ -293,18 +293,18 @@ TEST(Shard, QueriesOfRunsAreAnsweredInRuns) {
   ASSERT_TRUE(store.put({}, runs).ok());
   const meta::Run query = strided(3 * 1024 + 16 * 1024 * 500, 1024, 64'000, 16 * 1024);
   std::vector<meta::Run> found;
-  ASSERT_TRUE(store.shard->lookup_runs(kFile, std::span(&query, 1), 10, &found).ok());
+  ASSERT_TRUE(store.shard->lookup_runs(kFile, std::span(&query, 1), 10, &found, nullptr).ok());
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].place, (Place{3, 500 * 1024}));
   EXPECT_EQ(blocks_of(found[0]), 64'000u);
   // An extent elsewhere in the file does not matter, one in the query's blocks does.
   ASSERT_TRUE(store.put({{1024, 10, {20, 0}}}).ok());
   found.clear();
-  ASSERT_TRUE(store.shard->lookup_runs(kFile, std::span(&query, 1), 10, &found).ok());
+  ASSERT_TRUE(store.shard->lookup_runs(kFile, std::span(&query, 1), 10, &found, nullptr).ok());
   EXPECT_EQ(found.size(), 1u);
   ASSERT_TRUE(store.put({{query.offset, 10, {20, 0}}}).ok());
   found.clear();
-  ASSERT_TRUE(store.shard->lookup_runs(kFile, std::span(&query, 1), 1'000'000, &found).ok());
+  ASSERT_TRUE(store.shard->lookup_runs(kFile, std::span(&query, 1), 1'000'000, &found, nullptr).ok());
   EXPECT_GT(found.size(), 1u);
   std::vector<meta::Run> table;
   EXPECT_EQ(store.shard->run_table(kFile, 100, nullptr, &table).code(), Code::kResourceExhausted);
@@ -341,7 +341,7 @@ TEST(Shard, RetiresRelocationsThatItHasPutIntoEffect) {
     EXPECT_EQ(all[102], (Extent{2 << 20, 50, {40, 1050}}));
     EXPECT_EQ(all[103], (Extent{(2 << 20) + 50, 50, {30, 150}}));
     std::vector<meta::Run> found;  // a query of runs is answered in runs again
-    ASSERT_TRUE(store.shard->lookup_runs(kFile, std::span(&regular, 1), 10, &found).ok());
+    ASSERT_TRUE(store.shard->lookup_runs(kFile, std::span(&regular, 1), 10, &found, nullptr).ok());
     EXPECT_EQ(found.size(), 1u);
     ++store.options.job;
     ASSERT_TRUE(store.open().ok());

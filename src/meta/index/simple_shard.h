@@ -130,7 +130,7 @@ class SimpleShard final : public Shard {
     return {};
   }
   Status lookup_runs(const FileId& file, std::span<const Run> queries, size_t,
-                     std::vector<Run>* out) override {
+                     std::vector<Run>* out, std::vector<size_t>* ends) override {
     if (removed(file, false)) return gone();
     for (const Run& query : queries) {
       for (uint64_t i = 0; i < blocks_of(query); ++i) {
@@ -139,6 +139,7 @@ class SimpleShard final : public Shard {
           if (piece.place.log != kHoleLog) out->push_back(run_of(piece));
         }
       }
+      if (ends != nullptr) ends->push_back(out->size());
     }
     return {};
   }

@@ -57,8 +57,12 @@ std::string encode_found(const Found& found, size_t first, size_t count, size_t 
                          const std::optional<uint64_t>& resume) {
   const size_t begin = first == 0 ? 0 : found.ends[first - 1];
   // What is left out of the ends is the beginning of a range that is to be resumed.
-  const size_t end =
-      first + count == found.ends.size() ? found.extents.size() : found.ends[first + count - 1];
+  size_t end = begin;
+  if (first + count == found.ends.size()) {
+    end = found.extents.size();
+  } else if (count > 0) {
+    end = found.ends[first + count - 1];
+  }
   std::string out;
   out.reserve(21 + 4 * count + kExtentWireBytes * (end - begin));
   append_u32(&out, static_cast<uint32_t>(answered));

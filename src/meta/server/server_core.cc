@@ -236,10 +236,8 @@ Status ServerCore::get_runs(Bytes payload, uint64_t token) {
     SWALE_RETURN_IF_ERROR(check_owned(message.file, query.offset, end_of(query)));
   FoundRuns found;
   constexpr size_t kRunsMax = kResponseBytesMax / 128;
-  for (const Run& query : message.queries) {
-    SWALE_RETURN_IF_ERROR(shard_->lookup_runs(message.file, std::span(&query, 1), kRunsMax, &found.runs));
-    found.ends.push_back(found.runs.size());
-  }
+  SWALE_RETURN_IF_ERROR(
+      shard_->lookup_runs(message.file, message.queries, kRunsMax, &found.runs, &found.ends));
   ++counters_.gets;
   counters_.run_queries += message.queries.size();
   reply(token, encode_found_runs(found));

@@ -15,8 +15,9 @@ namespace {
 constexpr size_t kInlineBytes = 4 * kKiB;  // a larger request goes to the storage thread
 constexpr uint64_t kCoreShift = 40;        // a tag says which core has called
 constexpr uint64_t kTagMask = (uint64_t{1} << kCoreShift) - 1;
-constexpr uint64_t kMade = ~uint64_t{0};       // in place of a call's tag: it was made
-constexpr Nanos kRest = seconds(1);            // without a put
+constexpr uint64_t kMade = ~uint64_t{0};  // in place of a call's tag: it was made
+constexpr Nanos kRest = seconds(1);       // without a put
+constexpr uint64_t kTrimMin = 4 * kMiB;   // of buffers, which are worth a walk through the program's heap
 constexpr Nanos kLookAgain = milliseconds(1);  // others of this rank may have all calls that there may be
 
 }  // namespace
@@ -208,7 +209,11 @@ void Service::handle_queued() {
     } while (!queue_.empty() && taken.size() < kJoinedMax && is_get(taken[0]) && is_get(queue_.front()) &&
              server_of_message(queue_.front().payload) == server_of_message(taken[0].payload));
   });
-  if (!kept.ok()) fail(kept);
+  if (!kept.ok() && taken.empty()) {
+    net::RpcRequest first = std::move(queue_.front());
+    queue_.pop_front();
+    return handle(first);
+  }
   ServerCore* const core = taken.size() > 1 ? core_of(taken[0].payload) : nullptr;
   if (core == nullptr || !failure_.ok()) {
     for (net::RpcRequest& each : taken) handle(each);
@@ -249,7 +254,12 @@ void Service::rest(Lock& lock) {
     return;
   }
   settled_ = true;
-  for (const auto& core : cores_) trimmed_ &= !core->shard().settle();
+  uint64_t buffers = 0;
+  for (const auto& core : cores_) {
+    buffers += core->shard().state().buffer_memory_bytes;
+    core->shard().settle();
+  }
+  trimmed_ = buffers < kTrimMin;
 }
 
 // The storage thread: large requests and the work of the stores.

@@ -239,6 +239,59 @@ TEST(Settle, BringsWhatThereIsOnce) {
   }
 }
 
+// A row in a store of many files: its checkpoint would write all of them anew.
+TEST(Settle, LeavesALittleWhereItIs) {
+  io::MemoryDevice disk;
+  ASSERT_TRUE(disk.make_directory("/s").ok());
+  ShardOptions options;
+  options.directory = "/s";
+  auto shard = *Shard::open(disk, options);
+  const Extent extent{5, 5, {1, 77}};
+  for (uint64_t file = 1; file <= 1000; ++file) {
+    const Put put{{1, file}, std::span(&extent, 1), {}, {}};
+    ASSERT_TRUE(shard->put({}, std::span(&put, 1)).ok());
+  }
+  ASSERT_TRUE(shard->drain().ok());
+  const Put again{{1, 5}, std::span(&extent, 1), {}, {}};
+  ASSERT_TRUE(shard->put({}, std::span(&again, 1)).ok());
+  ASSERT_TRUE(shard->commit().ok());
+  EXPECT_FALSE(shard->settle());
+  EXPECT_EQ(shard->next_background(), nullptr);
+}
+
+// What a question may cost a server has a bound, however few words it has.
+TEST(Gets, OfRunsWithoutEndAreRefused) {
+  io::MemoryDevice device;
+  run_ranks(1, device, small_ranges(), [&](RankOf& rank) {
+    auto file = rank.client->open("f", Client::kCreate, 0, 0);
+    ASSERT_TRUE(file.ok());
+    const std::vector<Extent> irregular = {{1, 1, {1, 5}}, {64 * 7, 1, {1, 99}}};
+    ASSERT_TRUE(rank.client->put(&*file, irregular).ok());
+    FoundRuns found;
+    meta::Run long_block;
+    long_block.length = kOffsetEnd;
+    EXPECT_EQ(rank.client->get_runs(*file, std::span(&long_block, 1), &found).code(), Code::kInvalidArgument);
+    const std::vector<meta::Run> many(40, run_of(Extent{0, uint64_t{200} << 20, {}}));  // 51,200 ranges each
+    EXPECT_EQ(rank.client->get_runs(*file, many, &found).code(), Code::kInvalidArgument);
+  });
+  StoreOptions options = small_ranges();
+  options.range_bytes = uint64_t{1} << 40;
+  io::MemoryDevice other;
+  run_ranks(1, other, options, [&](RankOf& rank) {
+    auto file = rank.client->open("f", Client::kCreate, 0, 0);
+    ASSERT_TRUE(file.ok());
+    const std::vector<Extent> irregular = {{1, 1, {1, 5}}, {64 * 7, 1, {1, 99}}};
+    ASSERT_TRUE(rank.client->put(&*file, irregular).ok());
+    meta::Run holes;
+    holes.length = 1, holes.levels = 1;
+    holes.level[0] = {1 << 18, 64, 0};
+    FoundRuns found;
+    EXPECT_TRUE(rank.client->get_runs(*file, std::span(&holes, 1), &found).ok());
+    const std::vector<meta::Run> queries(8, holes);
+    EXPECT_EQ(rank.client->get_runs(*file, queries, &found).code(), Code::kResourceExhausted);
+  });
+}
+
 class JoinedGets : public ::testing::Test {
  protected:
   JoinedGets() {
@@ -287,7 +340,8 @@ TEST_F(JoinedGets, AreAnsweredAsOneAfterTheOther) {
   for (int round = 0; round < 20; ++round) {
     std::vector<std::string> messages;
     for (uint64_t i = 0; i < 1 + rng.below(6); ++i) messages.push_back(message(&rng));
-    if (round % 2 == 1) messages.push_back(encode_get(0, {kFile, kPiecesMax, {}}));
+    if (round % 2 == 1) messages.insert(messages.begin(), encode_get(0, {kFile, kPiecesMax, {}}));
+    if (round % 3 == 1) messages.push_back(encode_get(0, {kFile, kPiecesMax, {}}));
     const uint64_t before = core_->counters().joined_gets;
     const auto together = ask(messages, true);
     EXPECT_EQ(core_->counters().joined_gets - before, messages.size() > 1 ? messages.size() : 0);

@@ -432,7 +432,8 @@ class Test {
     if (!run(&query)) return;
     const size_t file = rng_.below(kFiles);
     std::vector<Run> found;
-    if (const Status status = shard_->lookup_runs(id_of(file), std::span(&query, 1), 1'000'000, &found);
+    if (const Status status =
+            shard_->lookup_runs(id_of(file), std::span(&query, 1), 1'000'000, &found, nullptr);
         !status.ok())
       return failed("lookup_runs", status);
     ++report_.checks;
