@@ -239,6 +239,9 @@ void Tls::refuse(Connection* connection, TlsRefusal why) {
 void Tls::take_introduction(Connection* connection, Bytes payload) {
   Decoder in(payload);
   const bool known = in.u32() == kMagic;
+  // Whoever reads it may open the connection at once: if it were closed for want of an answer, a rank that has only been
+  // stopped for a while would take this one for gone. So it is waited for as long as for anything.
+  connection->deadline = peer(connection->peer).give_up_at;
   const uint32_t rank = in.u32();
   const uint32_t meant = in.u32();
   const uint64_t secret = in.u64();

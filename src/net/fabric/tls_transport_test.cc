@@ -99,9 +99,15 @@ class Slow final : public Recorder {
  public:
   void on_frame(Rank from, Bytes header, Bytes payload) override {
     std::unique_lock lock(gate_);
+    stands_ = true;
+    opened_.notify_all();
     opened_.wait_for(lock, kTestPatience, [&] { return open_; });
     lock.unlock();
     Recorder::on_frame(from, header, payload);
+  }
+  void wait_until_it_stands() {
+    std::unique_lock lock(gate_);
+    EXPECT_TRUE(opened_.wait_for(lock, kTestPatience, [&] { return stands_; }));
   }
   void let_go() {
     const std::lock_guard lock(gate_);
@@ -113,6 +119,7 @@ class Slow final : public Recorder {
   std::mutex gate_;
   std::condition_variable opened_;
   bool open_ = false;
+  bool stands_ = false;
 };
 
 TEST(TlsTransport, APayloadStaysLentWhileTheReceiverDoesNotRead) {
@@ -170,6 +177,32 @@ TEST(TlsTransport, ARankThatIsSlowerThanAHandshakesDeadlineIsWaitedFor) {
   std::this_thread::sleep_for(std::chrono::nanoseconds(TlsTransport::kHandshakeDeadline + milliseconds(300)));
   ASSERT_TRUE(ranks.at(1).start(book, &ranks.recorder(1)).ok());
   ASSERT_TRUE(ranks.recorder(1).wait_for([&] { return ranks.recorder(1).frames.size() == 1; }));
+  EXPECT_TRUE(ranks.recorder(0).downs.empty());
+  ranks.close();
+}
+
+// It stands between the handshake and the introduction of the rank that dials, which has then said all that it has to say.
+TEST(TlsTransport, ARankThatStandsWhileItIsMetLosesNobody) {
+  TlsRanks ranks(3);
+  Slow slow;
+  int pieces = 0;
+  Wiretap wiretap(decode_endpoints(ranks.addresses[1])->front(), [&](int direction, size_t, MutableBytes) {
+    if (direction != 0 || ++pieces != 2) return;  // the end of the handshake, and the introduction
+    ranks.post(2, 1, "h", "stand");
+    slow.wait_until_it_stands();
+  });
+  const std::vector<std::string> direct = ranks.addresses;
+  std::vector<std::string> through = direct;
+  through[1] = wiretap.address();
+  ASSERT_TRUE(ranks.at(0).start(book_of(through), &ranks.recorder(0)).ok());
+  ASSERT_TRUE(ranks.at(1).start(book_of(direct), &slow).ok());
+  ASSERT_TRUE(ranks.at(2).start(book_of(direct), &ranks.recorder(2)).ok());
+  ranks.post(0, 1, "h", "early");
+  slow.wait_until_it_stands();
+  std::this_thread::sleep_for(std::chrono::nanoseconds(TlsTransport::kHandshakeDeadline + milliseconds(500)));
+  slow.let_go();
+  EXPECT_TRUE(slow.wait_for([&] { return slow.frames.size() == 2 || !slow.downs.empty(); }));
+  EXPECT_TRUE(slow.downs.empty()) << slow.downs.begin()->second.to_string();
   EXPECT_TRUE(ranks.recorder(0).downs.empty());
   ranks.close();
 }
