@@ -56,6 +56,7 @@ struct Connection : Watched {
   Nanos deadline = 0;     // of one that is not open
   std::string partial;    // the begin of a record
   Endpoint remote;
+  std::unique_ptr<Connection> next_dead;  // in the graveyard
 };
 
 // One frame on its way.
@@ -94,6 +95,7 @@ struct Peer {
   bool failing = false;  // to be taken down, for this reason
   Status why;
   bool down = false;
+  bool told = false;  // that it is down
 };
 
 class Tls final : public TlsTransport {
@@ -134,11 +136,12 @@ class Tls final : public TlsTransport {
   bool send_queued() REQUIRES(fabric_mutex_);
   void say_end(Peer* to);
   void pump(Peer* to) REQUIRES(fabric_mutex_);
+  void send_waiting(Peer* to) REQUIRES(fabric_mutex_);
   bool encrypt_waiting(Peer* to) REQUIRES(fabric_mutex_);
   bool encrypt_payload(Peer* to, Slot* slot) REQUIRES(fabric_mutex_);
   bool flush(Connection* connection) REQUIRES(fabric_mutex_);
   void finish(Slot* slot) REQUIRES(fabric_mutex_);
-  void fail(Peer* peer, const Status& why) REQUIRES(fabric_mutex_);
+  void fail(Peer* peer, Status why) REQUIRES(fabric_mutex_);
   void take_failures(bool tell) REQUIRES(fabric_mutex_);
   bool all_ended() EXCLUDES(fabric_mutex_);
 
@@ -146,7 +149,9 @@ class Tls final : public TlsTransport {
   bool poll_fabric() REQUIRES(fabric_mutex_);
   void make_plain_room(const Connection& connection) REQUIRES(fabric_mutex_);
   void handle(Connection* connection, uint32_t events) REQUIRES(fabric_mutex_);
+  void handle_whole(Connection* connection, uint32_t events) REQUIRES(fabric_mutex_);
   void receive(Connection* connection) REQUIRES(fabric_mutex_);
+  void receive_whole(Connection* connection) REQUIRES(fabric_mutex_);
   // The bytes that were used; false: the connection is dead.
   bool take_records(Connection* connection, Bytes bytes, size_t* used) REQUIRES(fabric_mutex_);
   void take_record(Connection* connection, RecordKind kind, Bytes header, Bytes payload)
@@ -168,7 +173,10 @@ class Tls final : public TlsTransport {
   void refuse(Connection* connection, TlsRefusal why) REQUIRES(fabric_mutex_);
   void open(Peer* to, std::unique_ptr<Connection> connection) REQUIRES(fabric_mutex_);
   void reject(Connection* connection, const std::string& why) REQUIRES(fabric_mutex_);
+  void break_off(Connection* connection, Status why) REQUIRES(fabric_mutex_);
   void bury(std::unique_ptr<Connection> connection) REQUIRES(fabric_mutex_);
+  void clear_graveyard() REQUIRES(fabric_mutex_);
+  void make_room_for_half_open() REQUIRES(fabric_mutex_);
   std::unique_ptr<Connection> take_half_open(Connection* connection) REQUIRES(fabric_mutex_);
   void tick() REQUIRES(fabric_mutex_);
   void tick_dials(Nanos now) REQUIRES(fabric_mutex_);
@@ -206,14 +214,15 @@ class Tls final : public TlsTransport {
   SparsePerRank<Peer> peers_ GUARDED_BY(fabric_mutex_);
   std::list<std::unique_ptr<Connection>> half_open_ GUARDED_BY(fabric_mutex_);  // accepted; the oldest first
   std::vector<Rank> dialling_ GUARDED_BY(fabric_mutex_);
-  std::vector<std::unique_ptr<Connection>> graveyard_
-      GUARDED_BY(fabric_mutex_);                             // until no event points to them
+  // Until no event points to them. A list through its items: burying needs no memory.
+  std::unique_ptr<Connection> graveyard_ GUARDED_BY(fabric_mutex_);
   std::vector<Connection*> more_ GUARDED_BY(fabric_mutex_);  // has_more
   std::vector<char> plain_ GUARDED_BY(fabric_mutex_);        // what was decrypted last
   std::string staged_ GUARDED_BY(fabric_mutex_);             // small frames that become one record
   Slot* spare_ GUARDED_BY(fabric_mutex_) = nullptr;          // for send_here
   bool sending_here_ GUARDED_BY(fabric_mutex_) = false;      // inside send_here: no events
-  SlotList sending_ GUARDED_BY(fabric_mutex_);
+  SlotList sending_ GUARDED_BY(fabric_mutex_);               // taken from queue_, in no peer's list yet
+  Peer* touched_ GUARDED_BY(fabric_mutex_) = nullptr;  // the list of peers that have new frames in waiting
   SlotList done_ GUARDED_BY(fabric_mutex_);
   bool any_failing_ GUARDED_BY(fabric_mutex_) = false;
   bool timer_runs_ GUARDED_BY(fabric_mutex_) = false;

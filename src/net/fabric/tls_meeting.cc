@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "base/coding.h"
+#include "base/contain.h"
 #include "base/log.h"
 #include "net/fabric/secret.h"
 #include "net/fabric/tls_internal.h"
@@ -49,7 +50,9 @@ size_t Tls::half_open_limit() const {
 // ---- accepting
 
 void Tls::accept_from(Watched* listener) {
+  std::unique_ptr<Connection> made;
   for (int i = 0; i < kAcceptsAtOnce; ++i) {
+    if (!made) made = std::make_unique<Connection>();  // before there is a descriptor that nobody would close
     const TlsListener::Accepted got = listener_->accept(listener->fd);
     if (got.exhausted) {
       watch_listeners(false);
@@ -61,7 +64,6 @@ void Tls::accept_from(Watched* listener) {
     if (got.refused) continue;
     if (got.fd < 0) return;
     set_options(got.fd);
-    auto made = std::make_unique<Connection>();
     auto session = TlsSession::make(context_.get(), &buffers_, got.fd, TlsSession::Side::kAccepts);
     if (!session.ok()) {
       events_->on_failure(session.status());
@@ -74,7 +76,10 @@ void Tls::accept_from(Watched* listener) {
     made->accepted = true;
     made->remote = got.from;
     made->deadline = system_clock().now() + kHandshakeDeadline;
-    if (!add_watch(made.get(), EPOLLIN).ok()) continue;  // closed: the rank dials again
+    if (!add_watch(made.get(), EPOLLIN).ok()) {
+      made.reset();  // closed: the rank dials again
+      continue;
+    }
     half_open_.push_back(std::move(made));
     set_timer();
     if (half_open_.size() > half_open_limit())
@@ -104,8 +109,10 @@ std::unique_ptr<Connection> Tls::take_half_open(Connection* connection) {
 // A stranger's, as far as can be known.
 void Tls::reject(Connection* connection, const std::string& why) {
   if (!winding_up_.load() && rejected_.fetch_add(1) == 0) {
-    log_warn("rank {}: dropped a connection from {} that is not of this job ({})", rank_,
-             connection->remote.text(), why);
+    static_cast<void>(contain([&] {
+      log_warn("rank {}: dropped a connection from {} that is not of this job ({})", rank_,
+               connection->remote.text(), why);
+    }));
   }
   bury(take_half_open(connection));
 }
@@ -117,7 +124,23 @@ void Tls::bury(std::unique_ptr<Connection> connection) {
   std::erase(more_, connection.get());
   connection->session.reset();
   connection->partial = {};
-  graveyard_.push_back(std::move(connection));
+  connection->next_dead = std::move(graveyard_);
+  graveyard_ = std::move(connection);
+}
+
+void Tls::clear_graveyard() {
+  while (graveyard_) graveyard_ = std::move(graveyard_->next_dead);
+}
+
+// What `why` has stopped half-way: the connection may be out of step. Needs no memory.
+void Tls::break_off(Connection* connection, Status why) {
+  if (connection->state == Connection::State::kDead) return;
+  if (connection->state == Connection::State::kOpen) return fail(&peer(connection->peer), std::move(why));
+  if (connection->accepted) return bury(take_half_open(connection));
+  Peer& to = peer(connection->peer);
+  assert(to.dial.get() == connection);
+  bury(std::move(to.dial));
+  to.retry_at = system_clock().now() + kRetryPause;
 }
 
 // ---- dialling
@@ -135,7 +158,6 @@ void Tls::begin_dialling(Peer* to) {
   to->dialling = true;
   to->give_up_at = system_clock().now() + patience_;
   dial(to);
-  set_timer();
 }
 
 // Tries one address. The next is tried when this one has failed.
@@ -143,6 +165,7 @@ void Tls::dial(Peer* to) {
   assert(to->dialling && !to->dial && !to->open);
   const Endpoint& endpoint = to->endpoints[to->next_endpoint];
   const int fd = ::socket(endpoint.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  set_timer();  // before what may lack memory: the next tick tries again
   if (fd < 0) return dial_failed(to, Dial::kLost, errno_status(errno, "socket").to_string());
   set_options(fd);
   auto session = TlsSession::make(context_.get(), &buffers_, fd, TlsSession::Side::kDials);

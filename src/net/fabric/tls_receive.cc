@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/coding.h"
+#include "base/contain.h"
 #include "net/fabric/tls_internal.h"
 
 namespace swale::net::tls_internal {
@@ -70,6 +71,11 @@ bool Tls::poll_fabric() {
 }
 
 void Tls::handle(Connection* connection, uint32_t events) {
+  Status status = contain([&]() REQUIRES(fabric_mutex_) { handle_whole(connection, events); });
+  if (!status.ok()) break_off(connection, std::move(status));
+}
+
+void Tls::handle_whole(Connection* connection, uint32_t events) {
   switch (connection->state) {
     case Connection::State::kConnecting:
       if ((events & ~uint32_t{EPOLLIN}) != 0) connected(connection);
@@ -102,7 +108,14 @@ void Tls::make_plain_room(const Connection& connection) {
   if (plain_.size() < wanted) plain_.resize(wanted);
 }
 
+// Where memory lacks, records may have been taken and their remains not been kept: what came next would be read as something
+// that it is not. So the connection ends.
 void Tls::receive(Connection* connection) {
+  Status status = contain([&]() REQUIRES(fabric_mutex_) { receive_whole(connection); });
+  if (!status.ok()) break_off(connection, std::move(status));
+}
+
+void Tls::receive_whole(Connection* connection) {
   make_plain_room(*connection);
   TlsSession& session = *connection->session;
   session.begin_reading();

@@ -15,6 +15,12 @@
 
 namespace swale::net {
 
+namespace {
+
+constexpr char kNoMemory[] = "no memory";  // short: a string of it needs none
+
+}  // namespace
+
 std::unique_ptr<char[]> TlsBuffers::take() {
   if (free_.empty()) {
     free_.reserve(kKeptMax);  // give needs no memory
@@ -112,7 +118,11 @@ ssize_t TlsSession::receive(char* into, size_t room) {
 }
 
 bool TlsSession::append(const char* bytes, size_t count) {
-  if (!out_ && !contain([&] { out_ = buffers_->take(); }).ok()) return false;
+  if (!out_ && !contain([&] { out_ = buffers_->take(); }).ok()) {
+    no_memory_ = true;
+    why_ = kNoMemory;
+    return false;
+  }
   if (count > TlsBuffers::kBytes - end_) return false;  // a peer that makes OpenSSL answer, and does not read
   std::memcpy(out_.get() + end_, bytes, count);
   end_ += count;
@@ -120,6 +130,11 @@ bool TlsSession::append(const char* bytes, size_t count) {
 }
 
 TlsSession::Step TlsSession::failed(int code, std::string_view what) {
+  if (no_memory_) {  // OpenSSL only knows that it could not write
+    ERR_clear_error();
+    why_ = kNoMemory;
+    return Step::kFailed;
+  }
   if (ssl_ != nullptr) {
     const int kind = SSL_get_error(ssl_, code);
     if (kind == SSL_ERROR_WANT_READ || kind == SSL_ERROR_WANT_WRITE) return Step::kAgain;

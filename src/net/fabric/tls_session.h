@@ -91,6 +91,7 @@ class TlsSession {
   size_t end_ = 0;
   bool drained_ = false;  // the socket had less than was asked for
   bool ended_ = false;
+  bool no_memory_ = false;  // for what is to be sent
   int errno_ = 0;
   uint64_t records_ = 0;  // under the present keys
   uint64_t rekey_after_ = uint64_t{1} << 23;

@@ -105,7 +105,7 @@ bool Tls::post(Rank to, Bytes header, Bytes payload, uint64_t cookie) {
     const MutexLock fabric(fabric_mutex_, std::adopt_lock);
     Peer* const receiver = peers_.find(to);
     if (receiver != nullptr && receiver->open && receiver->waiting.empty() && !receiver->failing &&
-        !queued_.load() && !winding_up_.load()) {
+        sending_.empty() && !queued_.load() && !winding_up_.load()) {
       return send_here(receiver, header, payload, cookie);
     }
   }
@@ -120,7 +120,8 @@ bool Tls::post(Rank to, Bytes header, Bytes payload, uint64_t cookie) {
   return false;
 }
 
-// Under fabric_mutex_, by any thread; nothing waits before it. True: it is encrypted, so the payload is free.
+// Under fabric_mutex_, by any thread; nothing waits before it. True: it is encrypted, so the payload is free. Throws only
+// before it has done anything.
 bool Tls::send_here(Peer* to, Bytes header, Bytes payload, uint64_t cookie) {
   if (spare_ == nullptr) {
     const MutexLock lock(mutex_);
@@ -153,7 +154,7 @@ bool Tls::has_posts() {
 
 bool Tls::arm() {
   const MutexLock fabric(fabric_mutex_);
-  return !any_failing_ && more_.empty();
+  return !any_failing_ && more_.empty() && sending_.empty() && touched_ == nullptr;
 }
 
 TlsTransport::Connections Tls::connections() {
@@ -170,18 +171,20 @@ bool Tls::turn(bool tell) {
   const MutexLock fabric(fabric_mutex_);
   in_event_ = true;
   bool did = false;
-  const Status status = contain([&]() REQUIRES(fabric_mutex_) {
-    graveyard_.clear();
-    did |= send_queued();
-    did |= poll_fabric();
-    take_failures(tell);
-  });
+  clear_graveyard();
+  // Each on its own: what lacks memory stops nothing else.
+  const Status sent = contain([&]() REQUIRES(fabric_mutex_) { did |= send_queued(); });
+  const Status polled = contain([&]() REQUIRES(fabric_mutex_) { did |= poll_fabric(); });
+  const Status told = contain([&]() REQUIRES(fabric_mutex_) { take_failures(tell); });
   in_event_ = false;
-  if (!status.ok()) events_->on_failure(status);
+  for (const Status* each : {&sent, &polled, &told}) {
+    if (!each->ok()) events_->on_failure(*each);
+  }
   return did;
 }
 
-// All frames go to where they wait before any is sent, so that small ones to one peer become one record.
+// All frames go to where they wait before any is sent, so that small ones to one peer become one record. Where memory lacks,
+// the next turn goes on: what is left is in sending_ and touched_.
 bool Tls::send_queued() {
   {
     const MutexLock lock(mutex_);
@@ -192,7 +195,6 @@ bool Tls::send_queued() {
     dropped_.clear();
   }
   const bool did = !sending_.empty();
-  Peer* touched = nullptr;
   while (!sending_.empty()) {
     Peer& to = peer(sending_.front()->to);
     Slot* slot = sending_.pop_front();
@@ -202,18 +204,27 @@ bool Tls::send_queued() {
       continue;
     }
     to.waiting.push_back(slot);
-    if (!std::exchange(to.touched, true)) to.next_touched = std::exchange(touched, &to);
+    if (!std::exchange(to.touched, true)) to.next_touched = std::exchange(touched_, &to);
   }
-  while (touched != nullptr) {
-    Peer* to = std::exchange(touched, touched->next_touched);
-    to->touched = false;
+  while (touched_ != nullptr) {
+    Peer* const to = touched_;
     to->open ? pump(to) : begin_dialling(to);
+    touched_ = to->next_touched;
+    to->touched = false;
   }
   return did;
 }
 
-// Encrypts and sends what waits, as far as the socket takes it.
+// Encrypts and sends what waits, as far as the socket takes it. Where that lacks memory nobody knows what was encrypted, so
+// the peer fails; never throws.
 void Tls::pump(Peer* to) {
+  Status status = contain([&]() REQUIRES(fabric_mutex_) { send_waiting(to); });
+  if (status.ok()) return;
+  staged_.clear();
+  fail(to, std::move(status));
+}
+
+void Tls::send_waiting(Peer* to) {
   while (to->open && !to->failing) {
     if (!encrypt_waiting(to)) {
       return lose(to->open.get(), to->open->session->put_failure(), to->open->session->why());
@@ -290,22 +301,24 @@ void Tls::finish(Slot* slot) {
 }
 
 // Only notes it: nobody is told from inside of other work.
-void Tls::fail(Peer* peer, const Status& why) {
+void Tls::fail(Peer* peer, Status why) {
   if (peer->down || peer->failing) return;
   peer->failing = true;
-  peer->why = why;
+  peer->why = std::move(why);
   any_failing_ = true;
 }
 
 void Tls::take_failures(bool tell) {
   while (std::exchange(any_failing_, false)) {
     for (const std::unique_ptr<Peer>& gone : peers_.items()) {
-      if (!gone->failing || gone->down) continue;
+      if (!gone->failing || gone->told) continue;
+      any_failing_ = true;  // if this throws, the next turn goes on
       gone->down = true;
       gone->dialling = false;
       if (gone->open) bury(std::move(gone->open));
       if (gone->dial) bury(std::move(gone->dial));
       while (!gone->waiting.empty()) finish(gone->waiting.pop_front());
+      gone->told = true;
       if (tell) events_->on_down(gone->rank, gone->why);
     }
   }
@@ -315,7 +328,8 @@ void Tls::take_failures(bool tell) {
 
 bool Tls::all_ended() {
   const MutexLock fabric(fabric_mutex_);
-  return in_flight_ == 0 && std::all_of(peers_.items().begin(), peers_.items().end(), [](const auto& each) {
+  return in_flight_ == 0 && sending_.empty() &&
+         std::all_of(peers_.items().begin(), peers_.items().end(), [](const auto& each) {
            return !each->open || each->down || (each->ended && each->open->session->unsent() == 0);
          });
 }
@@ -370,7 +384,7 @@ void Tls::part() {
   }
   half_open_.clear();
   more_.clear();
-  graveyard_.clear();
+  clear_graveyard();
   // What is still in a list comes home.
   for (size_t i = 0;; ++i) {
     Slot* slot = nullptr;
