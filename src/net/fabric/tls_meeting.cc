@@ -82,9 +82,18 @@ void Tls::accept_from(Watched* listener) {
     }
     half_open_.push_back(std::move(made));
     set_timer();
-    if (half_open_.size() > half_open_limit())
-      reject(half_open_.front().get(), "too many had not shown that they are of this job, it was the oldest");
+    make_room_for_half_open();
   }
+}
+
+// First go those that have not shown that they have the key.
+void Tls::make_room_for_half_open() {
+  if (half_open_.size() <= half_open_limit()) return;
+  const auto stranger = std::find_if(half_open_.begin(), half_open_.end(), [](const auto& each) {
+    return each->state == Connection::State::kHandshaking;
+  });
+  reject((stranger != half_open_.end() ? *stranger : half_open_.front()).get(),
+         "too many had not shown that they are of this job, it was the oldest");
 }
 
 void Tls::watch_listeners(bool on) {
@@ -157,6 +166,7 @@ void Tls::begin_dialling(Peer* to) {
   dialling_.push_back(to->rank);
   to->dialling = true;
   to->give_up_at = system_clock().now() + patience_;
+  set_timer();  // before what may lack memory: the next tick tries again
   dial(to);
 }
 
@@ -165,8 +175,11 @@ void Tls::dial(Peer* to) {
   assert(to->dialling && !to->dial && !to->open);
   const Endpoint& endpoint = to->endpoints[to->next_endpoint];
   const int fd = ::socket(endpoint.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  set_timer();  // before what may lack memory: the next tick tries again
-  if (fd < 0) return dial_failed(to, Dial::kLost, errno_status(errno, "socket").to_string());
+  if (fd < 0) {
+    // A kernel without IPv6 will not have it in a moment.
+    const Dial how = errno == EAFNOSUPPORT ? Dial::kNobody : Dial::kLost;
+    return dial_failed(to, how, errno_status(errno, "socket").to_string());
+  }
   set_options(fd);
   auto session = TlsSession::make(context_.get(), &buffers_, fd, TlsSession::Side::kDials);
   if (!session.ok()) return dial_failed(to, Dial::kLost, session.status().to_string());
@@ -226,6 +239,9 @@ void Tls::shake_hands(Connection* connection) {
   if (step == Step::kAgain || connection->state == Connection::State::kDead) return;
   connection->state = Connection::State::kMeeting;
   if (connection->accepted) return receive(connection);  // OpenSSL may have read the introduction already
+  // Whoever reads it may open the connection at once: if it were closed for want of an answer, a rank that has only been
+  // stopped for a while would take this one for gone. So it is waited for as long as for anything.
+  connection->deadline = peer(connection->peer).give_up_at;
   std::string mine;
   append_u32(&mine, kMagic);
   append_u32(&mine, static_cast<uint32_t>(rank_));
@@ -262,17 +278,16 @@ void Tls::refuse(Connection* connection, TlsRefusal why) {
 void Tls::take_introduction(Connection* connection, Bytes payload) {
   Decoder in(payload);
   const bool known = in.u32() == kMagic;
-  // Whoever reads it may open the connection at once: if it were closed for want of an answer, a rank that has only been
-  // stopped for a while would take this one for gone. So it is waited for as long as for anything.
-  connection->deadline = peer(connection->peer).give_up_at;
   const uint32_t rank = in.u32();
   const uint32_t meant = in.u32();
   const uint64_t secret = in.u64();
   if (!in.finish("introduction").ok() || !known || !same_secret(secret, secret_) ||
-      rank >= static_cast<uint32_t>(size_) || static_cast<Rank>(rank) == rank_) {
+      rank >= static_cast<uint32_t>(size_)) {
     return reject(connection, "it introduces itself as nobody of this job");
   }
+  // Also said to oneself: another rank's address may be one of this node, too.
   if (meant != static_cast<uint32_t>(rank_)) return refuse(connection, TlsRefusal::kNotMe);
+  if (static_cast<Rank>(rank) == rank_) return reject(connection, "it introduces itself as this rank");
   Peer& from = peer(static_cast<Rank>(rank));
   if (from.down || from.failing) return refuse(connection, TlsRefusal::kGivenUp);
   if (from.open) return bury(take_half_open(connection));  // its dial, which has lost against ours

@@ -251,6 +251,22 @@ size_t descriptors() {
 }
 
 // Strangers and ranks are one process here, so it has no descriptor left for either.
+// It has proved that it has the key, and is slow with its introduction; the flood comes behind it.
+TEST_F(TlsStrangers, AFloodDropsStrangersBeforeThoseWhoHaveTheKey) {
+  const auto context = TlsContext::make(key_).value();
+  TlsClient slow(context.get(), door_);
+  ASSERT_EQ(slow.shake_hands(), Step::kDone) << slow.why();
+  std::vector<RawClient> strangers;
+  for (size_t i = 0; i < TlsTransport::kHalfOpenMin + 20; ++i) strangers.emplace_back(door_);
+  const Nanos until = system_clock().now() + seconds(4);
+  while (at(kTarget).rejected_messages() == 0 && system_clock().now() < until) ::usleep(1'000);
+  EXPECT_GT(at(kTarget).rejected_messages(), 0u);
+  slow.say(2, introduction(0x31545753, 0, 2, kSecret));
+  EXPECT_EQ(slow.hear(), std::string("\4\0\0\0\4\0\0\0\2\0\0\0", 12)) << "meant for another rank";
+  strangers.clear();
+  check_the_job();
+}
+
 TEST_F(TlsStrangers, AtTheLimitOfDescriptorsTheListenerGoesOnAndDoesNotSpin) {
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);

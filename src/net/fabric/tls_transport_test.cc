@@ -295,6 +295,21 @@ TEST(TlsTransport, AnAddressThatLeadsToAnotherRankIsNotTaken) {
   ranks.close();
 }
 
+TEST(TlsTransport, AnAddressThatLeadsToOneselfIsNotTaken) {
+  TransportOptions options;
+  options.silence_deadline = seconds(10);
+  TlsRanks ranks(2, options);
+  ranks.addresses[1] = encode_endpoints(
+      {decode_endpoints(ranks.addresses[0])->front(), decode_endpoints(ranks.addresses[1])->front()});
+  ranks.start();
+  ranks.post(0, 1, "h", "for rank 1 alone");
+  Recorder& got = ranks.recorder(1);
+  EXPECT_TRUE(got.wait_for([&] { return got.frames.size() == 1; }));
+  EXPECT_TRUE(ranks.recorder(0).downs.empty());
+  EXPECT_EQ(ranks.at(0).rejected_messages(), 0u);
+  ranks.close();
+}
+
 TEST(TlsTransport, AThreadThatWaitsDrives) {
   TlsRanks ranks(2);
   ranks.start();
