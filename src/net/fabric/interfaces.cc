@@ -2,8 +2,10 @@
 
 #include <arpa/inet.h>
 #include <dirent.h>
+#include <fcntl.h>
 #include <ifaddrs.h>
 #include <net/if.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -115,6 +117,18 @@ std::vector<std::string> rdma_ports(const std::string& folder) {
     }
   }
   return found;
+}
+
+bool may_open_rdma(const std::string& folder) {
+  for (const std::string& device : entries_of(folder)) {
+    if (!device.starts_with("uverbs")) continue;
+    // Tried: beside the mode there are the rules of control groups.
+    const int fd = ::open(fmt::format("{}/{}", folder, device).c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) continue;
+    ::close(fd);
+    return true;
+  }
+  return false;
 }
 
 }  // namespace swale::net

@@ -36,5 +36,7 @@ std::vector<std::string> ucx_interfaces();
 
 // The ports of RDMA devices that UCX can use and that are active, as UCX calls them: mlx5_0:1.
 std::vector<std::string> rdma_ports(const std::string& folder = "/sys/class/infiniband");
+// Whether this process may use an RDMA device: a container may see the ports and have no device.
+bool may_open_rdma(const std::string& folder = "/dev/infiniband");
 
 }  // namespace swale::net

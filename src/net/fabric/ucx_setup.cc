@@ -120,7 +120,7 @@ Status Ucx::configure(const TransportOptions& options, ucp_config_t* config) {
     }
   }
   // By default UCX listens on the address of every interface, loopback too.
-  if (options.reach == Reach::kAnywhere && allows_tcp(tls)) {
+  if (options.reach != Reach::kNode && allows_tcp(tls)) {
     std::vector<std::string> devices = ucx_interfaces();
     for (std::string& each : rdma_ports()) devices.push_back(std::move(each));
     if (!devices.empty())

@@ -279,6 +279,13 @@ void Ucx::on_endpoint_error(void* arg, ucp_ep_h, ucs_status_t status) {
 }
 
 void Ucx::fail(Peer* peer, ucs_status_t status, std::string_view what) {
+  if (status == UCS_ERR_UNREACHABLE) {
+    return fail(
+        peer, error(Code::kUnavailable, Scope::kPeer,
+                    "rank {} (host {}) cannot be reached by UCX: {} ({}). Are both nodes on one network that "
+                    "UCX_TLS and UCX_NET_DEVICES leave to it? job.transport=tls needs TCP alone",
+                    peer->rank, book_->host_of(peer->rank), what, ucs_status_string(status)));
+  }
   fail(peer, error(Code::kUnavailable, Scope::kPeer, "rank {} (host {}) is gone: {} ({}, by UCX)", peer->rank,
                    book_->host_of(peer->rank), what, ucs_status_string(status)));
 }

@@ -52,6 +52,24 @@ TEST(UcxTransport, DropsMessagesThatAreNotOfTheJobAndGoesOn) {
   }
 }
 
+TEST(UcxTransport, ARankThatUcxCannotReachIsDownAndTheErrorNamesTheWayThatNeedsLess) {
+  std::vector<std::unique_ptr<UcxTransport>> two;
+  std::vector<std::string> addresses;
+  for (const char* fabrics : {"posix,self", "tcp,self"}) {
+    TransportOptions options;
+    options.settings = {{"TLS", fabrics}};
+    two.push_back(ucx_transport(static_cast<Rank>(two.size()), 2, options).value());
+    addresses.push_back(two.back()->address());
+  }
+  Recorder recorder;
+  ASSERT_TRUE(two[0]->start(book_of(addresses), &recorder).ok());
+  post(two[0].get(), &recorder, 1, "h", "payload", 7);
+  ASSERT_TRUE(recorder.wait_for([&] { return recorder.downs.count(1) == 1 && recorder.sent[7] == 1; }));
+  EXPECT_THAT(recorder.downs[1].message(),
+              testing::HasSubstr("rank 1 (host somewhere) cannot be reached by UCX"));
+  EXPECT_THAT(recorder.downs[1].message(), testing::HasSubstr("job.transport=tls"));
+}
+
 // The reason stands in ucx_meeting.cc. A peer that says nothing gets a hello, and no frame.
 TEST(UcxTransport, NoFrameIsSentBeforeBothHaveSaidHello) {
   constexpr uint32_t kMagic = kUcxMagic, kFrame = 0, kHello = 2, kKnock = 3;

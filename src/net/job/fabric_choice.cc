@@ -27,6 +27,32 @@ bool names_tcp(std::string_view tls) {
   return false;
 }
 
+// Whether UCX's transports by RDMA are among those that the list leaves: "" and "all" are all, "^a,b" is all but a and b.
+bool leaves_rdma(std::string_view tls) {
+  if (tls.empty()) return true;
+  const bool all_but = tls.starts_with('^');
+  bool any = false;
+  bool families[3] = {};  // rc, ud, dc
+  for (std::string_view rest = tls.substr(all_but ? 1 : 0); !rest.empty();) {
+    std::string_view name = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(rest.size(), name.size() + 1));
+    if (name.starts_with('\\')) name.remove_prefix(1);  // "\rc" is rc itself and not what it stands for
+    const std::string_view family = name.substr(0, 2);
+    const bool known = (family == "rc" || family == "ud" || family == "dc") && name.find(':') == name.npos &&
+                       (name.size() == 2 || name[2] == '_');
+    any |= known || name == "ib" || name == "all";
+    families[0] |= name == "rc" || name == "ib";
+    families[1] |= name == "ud" || name == "ib";
+    families[2] |= name == "dc" || name == "ib";
+  }
+  return all_but ? !(families[0] && families[1] && families[2]) : any;
+}
+
+// InfiniBand devices are named with their port, "mlx5_0:1"; TCP's are "eth0".
+bool leaves_rdma_devices(std::string_view devices) {
+  return devices.empty() || devices == "all" || devices.find(':') != devices.npos;
+}
+
 std::string_view trimmed(std::string_view line) {
   constexpr std::string_view kSpace = " \t\r";
   const size_t begin = line.find_first_not_of(kSpace);
@@ -62,10 +88,13 @@ bool site_trusts_network(const std::string& path, std::string* why_not) {
   return false;
 }
 
-NetworkView look_at_network(const JobOptions& options, const GetEnvironment& environment) {
+NetworkView look_at_network(const JobOptions& options, const GetEnvironment& environment,
+                            const RdmaFolders& rdma) {
   NetworkView view;
-  view.rdma = !rdma_ports().empty();
   const char* const tls = environment("UCX_TLS");
+  const char* const devices = environment("UCX_NET_DEVICES");
+  view.rdma = !rdma_ports(rdma.ports).empty() && may_open_rdma(rdma.devices) &&
+              (tls == nullptr || leaves_rdma(tls)) && (devices == nullptr || leaves_rdma_devices(devices));
   std::string why_not;
   view.trusted = options.trusts_network || options.listens_on_one_node ||
                  (tls != nullptr && names_tcp(tls)) || site_trusts_network(kSiteFile, &why_not);

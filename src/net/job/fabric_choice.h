@@ -31,7 +31,13 @@ struct NetworkView {
 };
 
 using GetEnvironment = std::function<const char*(const char* name)>;
-NetworkView look_at_network(const JobOptions& options, const GetEnvironment& environment);
+struct RdmaFolders {
+  std::string ports = "/sys/class/infiniband";
+  std::string devices = "/dev/infiniband";
+};
+// RDMA: a port is active, this process may open a device, and UCX_TLS and UCX_NET_DEVICES leave them to UCX.
+NetworkView look_at_network(const JobOptions& options, const GetEnvironment& environment,
+                            const RdmaFolders& rdma = {});
 
 // Whether the site's file has the word. False with a reason if it is there and not believed. No file: false.
 bool site_trusts_network(const std::string& path, std::string* why_not);

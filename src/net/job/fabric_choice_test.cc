@@ -143,6 +143,51 @@ TEST(FabricChoice, RdmaPortsAreActiveOnesOfDevicesThatUcxKnows) {
   EXPECT_THAT(rdma_ports(folder.path()), testing::ElementsAre("mlx5_0:1"));
 }
 
+TEST(FabricChoice, RdmaIsADeviceThatCanBeOpenedAndThatUcxMayUse) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directories(folder.path() + "/ports/mlx5_0/ports/1");
+  std::filesystem::create_directories(folder.path() + "/devices");
+  std::ofstream(folder.path() + "/ports/mlx5_0/ports/1/state") << "4: ACTIVE\n";
+  const char* tls = nullptr;
+  const char* devices = nullptr;
+  const auto environment = [&](const char* name) {
+    if (std::string_view(name) == "UCX_TLS") return tls;
+    return std::string_view(name) == "UCX_NET_DEVICES" ? devices : nullptr;
+  };
+  const auto has_rdma = [&] {
+    return look_at_network({}, environment, {folder.path() + "/ports", folder.path() + "/devices"}).rdma;
+  };
+  EXPECT_FALSE(has_rdma()) << "there is a port and no device, as in a container";
+  std::ofstream(folder.path() + "/devices/rdma_cm") << "";
+  EXPECT_FALSE(has_rdma()) << "that is no device";
+  std::filesystem::create_directories(folder.path() + "/devices/uverbs0");
+  EXPECT_FALSE(has_rdma()) << "it does not open for writing";
+  std::ofstream(folder.path() + "/devices/uverbs1") << "";
+  EXPECT_TRUE(has_rdma());
+  for (const auto& [value, left] :
+       std::initializer_list<std::pair<const char*, bool>>{{"", true},
+                                                           {"all", true},
+                                                           {"rc,self", true},
+                                                           {"self,ud_x", true},
+                                                           {"\\dc,sm", true},
+                                                           {"ib", true},
+                                                           {"^tcp", true},
+                                                           {"^rc,ud", true},
+                                                           {"tcp", false},
+                                                           {"sm,self", false},
+                                                           {"ud:aux,self", false},
+                                                           {"^ib", false},
+                                                           {"^rc,ud,dc", false}}) {
+    tls = value;
+    EXPECT_EQ(has_rdma(), left) << value;
+  }
+  tls = nullptr;
+  devices = "eth0";
+  EXPECT_FALSE(has_rdma());
+  devices = "eth0,mlx5_0:1";
+  EXPECT_TRUE(has_rdma());
+}
+
 TEST(FabricChoice, InterfacesInUseAreNotLoopbackUnlessThereIsNoOther) {
   const auto all = addresses_in_use();
   ASSERT_TRUE(all.ok()) << all.status().to_string();
