@@ -1,5 +1,6 @@
 #include "net/job/job_meeting.h"
 
+#include <strings.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -257,6 +258,9 @@ Result<std::unique_ptr<Transport>> make_own_end(Bootstrap& bootstrap, const JobO
   return fabric->transport(bootstrap.rank(), meeting.posting);
 }
 
+// Texts that have held the job's key.
+void wipe(std::string* text) { ::explicit_bzero(text->data(), text->size()); }
+
 // What is given on rank 0. `probe`: what the others look at, if they are to.
 Result<Gift> make_gift(const MemoryProbe* probe) {
   Gift gift;
@@ -278,8 +282,11 @@ Result<JobMeeting> meet(Bootstrap& bootstrap, const JobOptions& options) {
     SWALE_ASSIGN_OR_RETURN(const Gift gift, make_gift(probe ? &*probe : nullptr));
     const NetworkView view = has_fabric ? look_at_network(options, ::getenv) : NetworkView();
     Introductions survey;
-    SWALE_ASSIGN_OR_RETURN(
-        answer, bootstrap.ask(introduction(options, view, bootstrap.rank() == 0 ? &gift : nullptr), &survey));
+    std::string mine = introduction(options, view, bootstrap.rank() == 0 ? &gift : nullptr);
+    Result<std::string> told = bootstrap.ask(mine, &survey);
+    wipe(&mine);
+    SWALE_RETURN_IF_ERROR(told.status());
+    answer = *std::move(told);
   }
   Decoder in(answer);
   const uint8_t kind = in.u8();
@@ -298,6 +305,7 @@ Result<JobMeeting> meet(Bootstrap& bootstrap, const JobOptions& options) {
   const uint64_t where = in.u64(), what = in.u64();
   const Bytes key = in.bytes(sizeof(meeting.key.bytes));
   if (in.ok()) std::copy(key.begin(), key.end(), meeting.key.bytes.begin());
+  ::explicit_bzero(answer.data() + answer.size() - in.remaining() - key.size(), key.size());
   NetworkFacts facts;
   facts.without_rdma = static_cast<Rank>(in.u32());
   facts.without_trust = static_cast<Rank>(in.u32());
