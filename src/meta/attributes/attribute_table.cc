@@ -157,25 +157,32 @@ Result<Applied> AttributeTable::seal(const AttributeRequest& request, std::strin
 }
 
 Result<Applied> AttributeTable::remove(const AttributeRequest& request, std::string* record) {
-  if (!entries_.contains(request.name) && repeated(request.from)) {
-    Applied applied;
-    applied.answer.attributes.name = request.name;
-    return applied;
-  }
+  if (repeated(request.from)) return removed_before(request.name);
   SWALE_ASSIGN_OR_RETURN(Entry* const entry, existing(request));
-  if (!repeated(request.from) || !entry->removed) {
-    if (repeated(request.from)) return answer(*entry, false);  // a file that was made after the removal
-    Entry changed = *entry;
-    changed.attributes.generation = ++generation_;
-    changed.removed = true;
-    changed.seal_due = false;
-    changed.table.clear();
-    append_entry(record, changed, request.from);
-    put(std::move(changed));
-    note_change(request.from);
-  }
+  Entry changed = *entry;
+  changed.attributes.generation = ++generation_;
+  changed.removed = true;
+  changed.seal_due = false;
+  changed.table.clear();
+  append_entry(record, changed, request.from);
+  put(std::move(changed));
+  note_change(request.from);
   Applied applied = answer(entries_.at(request.name), false);
   applied.follow_up = FollowUp::kForget;
+  return applied;
+}
+
+// Which file it was is forgotten: the answer names none, which may be any. A file of that name that lives was made after it. One
+// whose removal has not ended may be the same, so that is ended first.
+Applied AttributeTable::removed_before(const std::string& name) const {
+  Applied applied;
+  if (const auto found = entries_.find(name); found != entries_.end() && found->second.removed) {
+    applied = answer(found->second, false);
+    applied.follow_up = FollowUp::kForget;
+    applied.again = true;
+    return applied;
+  }
+  applied.answer.attributes.name = name;
   return applied;
 }
 

@@ -42,7 +42,7 @@ struct Applied {
   AttributeAnswer answer;
   FollowUp follow_up = FollowUp::kNone;
   uint64_t trim_size = 0;  // of kTrim
-  // The follow-up is that of an earlier truncate, which failed half way, and nothing was changed: apply the request again
+  // The follow-up is that of an earlier truncate or removal, which failed half way, and nothing was changed: apply the request again
   // when it is done.
   bool again = false;
 };
@@ -140,6 +140,7 @@ class AttributeTable {
   Result<Applied> truncate(const AttributeRequest& request, std::string* record);
   Result<Applied> seal(const AttributeRequest& request, std::string* record);
   Result<Applied> remove(const AttributeRequest& request, std::string* record);
+  Applied removed_before(const std::string& name) const;
   Result<Entry*> existing(const AttributeRequest& request);
   void close(const AttributeRequest& request, Entry* entry, std::string* record);
   bool repeated(const RequestName& from) const;

@@ -115,6 +115,41 @@ TEST(AttributeTable, ATruncateThatFailedIsFinishedInItsGenerationBeforeTheNext) 
   EXPECT_GT(second->answer.attributes.generation, failed->answer.attributes.generation);
 }
 
+// Whoever asks again, because the answer was lost, hears no other file's attributes: what he removed may have been sealed, and
+// only a removal of any file, or of that one, is told to all ranks.
+TEST(AttributeTable, ARepeatedRemovalNamesNoFileThatWasMadeSince) {
+  AttributeTable table;
+  std::string record;
+  const auto end_removal = [&](const AttributeRequest& of, const Applied& begun) {
+    return table.followed(of, begun.follow_up, begun.answer.attributes.generation, "", &record);
+  };
+  ASSERT_TRUE(ask(&table, request(AttributeOp::kCreate, "f")).ok());
+  ASSERT_EQ(ask(&table, request(AttributeOp::kSeal, "f"))->follow_up, FollowUp::kCollect);
+  ASSERT_TRUE(
+      table.followed(request(AttributeOp::kSeal, "f"), FollowUp::kCollect, 0, "a table", &record).ok());
+  const AttributeRequest remove = request(AttributeOp::kRemove, "f", 5, 9);
+  const auto removed = ask(&table, remove);
+  EXPECT_TRUE(removed->answer.attributes.sealed);
+  ASSERT_TRUE(end_removal(remove, *removed).ok());
+  ASSERT_TRUE(ask(&table, request(AttributeOp::kCreate, "f")).ok());
+  const auto again = ask(&table, remove);
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ(again->follow_up, FollowUp::kNone);
+  EXPECT_TRUE(again->answer.attributes.file.none()) << "it names the new file";
+  // Somebody removes the new one, and that does not end: it is ended, and is not what was removed.
+  const AttributeRequest other = request(AttributeOp::kRemove, "f", 6, 1);
+  ASSERT_EQ(ask(&table, other)->follow_up, FollowUp::kForget);
+  const auto during = ask(&table, remove);
+  EXPECT_EQ(during->follow_up, FollowUp::kForget);
+  EXPECT_TRUE(during->again);
+  ASSERT_TRUE(end_removal(remove, *during).ok());
+  EXPECT_EQ(table.find("f"), nullptr);
+  const auto last = ask(&table, remove);
+  ASSERT_TRUE(last.ok());
+  EXPECT_FALSE(last->again);
+  EXPECT_TRUE(last->answer.attributes.file.none());
+}
+
 TEST(AttributeTable, ARepeatedRemovalDoesNotTakeAFileThatWasMadeSince) {
   AttributeTable table;
   ASSERT_TRUE(ask(&table, request(AttributeOp::kCreate, "f")).ok());
