@@ -61,9 +61,9 @@ void check_servers(io::Device& device, const std::string& path, OpenStore* store
   }
 }
 
-Status open_server(io::Device& device, const std::string& path, const meta::Manifest& manifest,
-                   meta::Server server, ServerPart* part) {
-  SWALE_ASSIGN_OR_RETURN(part->there, meta::has_server(device, path, manifest, server));
+Status open_server(io::Device& device, const std::string& path, const std::vector<std::string>& names,
+                   const meta::Manifest& manifest, meta::Server server, ServerPart* part) {
+  SWALE_ASSIGN_OR_RETURN(part->there, meta::has_server(device, path, names, manifest, server));
   if (!part->there) return {};
   SWALE_ASSIGN_OR_RETURN(static_cast<meta::ReadParts&>(*part),
                          meta::read_server(device, path, server, meta::ShardOptions()));
@@ -78,9 +78,10 @@ Result<std::unique_ptr<OpenStore>> open_store(io::Device& below, const std::stri
     SWALE_ASSIGN_OR_RETURN(store->manifest, meta::read_manifest(below, path));
     const meta::Manifest& manifest = store->manifest;
     store->partition = std::make_unique<meta::Partition>(manifest.servers, manifest.range_bytes);
+    SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> names, below.list(path));
     for (meta::Server server = 0; server < manifest.servers; ++server) {
       ServerPart& part = store->servers.emplace_back();
-      part.status = open_server(below, path, manifest, server, &part);
+      part.status = open_server(below, path, names, manifest, server, &part);
     }
     check_servers(below, path, store.get());
     const auto failed = [](const ServerPart& part) { return !part.status.ok(); };

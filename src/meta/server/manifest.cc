@@ -5,7 +5,7 @@
 
 namespace swale::meta {
 namespace {
-constexpr DocumentFormat kManifestFormat{.name = kFormatName, .version = 3};
+constexpr DocumentFormat kManifestFormat{.name = kFormatName, .version = 4};
 constexpr size_t kManifestBytesMax = 32 * kMiB;  // 65,536 servers
 }  // namespace
 
@@ -15,7 +15,8 @@ std::string encode_manifest(const Manifest& manifest) {
   json.line().member("servers", manifest.servers);
   json.line().member("range_bytes", hex16(manifest.range_bytes));
   json.line().member("store", hex16(manifest.store));
-  json.line().member("generation", hex16(manifest.generation)).member("closed", manifest.closed);
+  json.line().member("generation", hex16(manifest.generation)).member("opened", hex16(manifest.opened));
+  json.line().member("closed", manifest.closed);
   json.line().name("closings").array();
   for (const ClosedServer& each : manifest.closings)
     json.line().object().member("crc32c", hex16(each.crc)).end();
@@ -44,6 +45,11 @@ Result<Manifest> decode_manifest(Bytes text, const std::string& path) {
     return root.unsupported("its servers have no ids, as in versions 1 and 2");
   SWALE_ASSIGN_OR_RETURN(manifest.store, root.hex("store"));
   SWALE_ASSIGN_OR_RETURN(manifest.generation, root.hex("generation"));
+  manifest.opened = manifest.generation;  // as version 3 had it
+  if (root.find("opened").exists()) {
+    SWALE_ASSIGN_OR_RETURN(manifest.opened, root.hex("opened"));
+  }
+  if (manifest.opened > manifest.generation) return root.problem("opened", "the generation at most");
   SWALE_ASSIGN_OR_RETURN(manifest.closed, root.flag("closed"));
   SWALE_ASSIGN_OR_RETURN(const JsonValue closings, root.array("closings"));
   for (const JsonValue each : closings) {

@@ -1,9 +1,9 @@
 // Manifest: the file swale.json of a metadata store: how many servers its data is divided among, and by which ranges. Both
 // stay as they are for the life of the store; a later job with another number of ranks divides the servers among them.
 //
-// It also says whether the store was closed in order. Each opening raises the generation and says "open", before anything else
-// is changed; a close says "closed" when all else is durable, and names what each server wrote about its files
-// (store/closing.h).
+// It also says whether the store was closed in order. An opening raises the generation in all directories, says in all of them
+// that the store is open, and only then changes anything else; a close says "closed" when all else is durable, and names what
+// each server wrote about its files (store/closing.h).
 //
 // Each directory with servers of the store has a copy: the newest one counts. It names all servers by their ids, and says
 // where each one was last (store/roster.h).
@@ -41,11 +41,14 @@ struct ServerPlace {
 struct Manifest {
   uint32_t servers = 1;
   uint64_t range_bytes = 64 << 20;
-  uint64_t store = 0;       // drawn when it was made
-  uint64_t generation = 0;  // how often the store was opened
-  bool closed = false;
+  uint64_t store = 0;                       // drawn when it was made
+  uint64_t generation = 0;                  // how often an opening began
+  bool closed = false;                      // in the generation `opened`
   std::vector<ServerPlace> places = {};     // by server
   std::vector<ClosedServer> closings = {};  // of a closed store: by server
+  // The last generation that all directories have reached. A copy of before it is older than the store's files; if it is less
+  // than `generation`, an opening was interrupted, and the files are as that generation left them.
+  uint64_t opened = generation;
 };
 
 std::string encode_manifest(const Manifest& manifest);

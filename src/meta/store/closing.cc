@@ -77,7 +77,7 @@ Status compare(const std::string& path, const ClosingFile& closed, const Closing
 Status older_manifest(const std::string& directory, const Manifest& manifest, const Closing& closing) {
   return corruption(
       "{}/{}: is of generation {}, and server {} was closed in generation {}: it is an older copy: {}",
-      directory, kManifestName, manifest.generation, closing.server, closing.generation, kRemedy);
+      directory, kManifestName, manifest.opened, closing.server, closing.generation, kRemedy);
 }
 
 Result<Closing> read_closing(io::Device& device, const std::string& directory, const Manifest& manifest,
@@ -87,17 +87,17 @@ Result<Closing> read_closing(io::Device& device, const std::string& directory, c
   const Result<std::string> text = io::read_file(device, path, kClosingBytesMax);
   if (text.status().code() == Code::kNotFound) {
     return corruption("{}: is missing: it was written at a close (generation {}) by {}: {}", path,
-                      manifest.generation, name_of_server(manifest, server), kRemedy);
+                      manifest.opened, name_of_server(manifest, server), kRemedy);
   }
   SWALE_RETURN_IF_ERROR(text.status());
   Result<Closing> closing = decode_closing(*text, path);
-  if (closing.ok() && closing->generation > manifest.generation)
+  if (closing.ok() && closing->generation > manifest.opened)
     return older_manifest(directory, manifest, *closing);
   if (crc32c(*text) != closed.crc) {
     return corruption(
         "{}: is not the one of the last close (generation {}; checksum {:08x}, found {:08x}): an older copy, "
         "or damage: {}",
-        path, manifest.generation, closed.crc, crc32c(*text), kRemedy);
+        path, manifest.opened, closed.crc, crc32c(*text), kRemedy);
   }
   return closing;
 }
@@ -170,10 +170,9 @@ std::vector<Status> check_closing(io::Device& device, const std::string& directo
   const Status listed = contain([&]() -> Status {
     SWALE_ASSIGN_OR_RETURN(const Closing closing, read_closing(device, directory, manifest, server));
     if (found != nullptr) *found = closing;
-    if (closing.server != server || closing.generation != manifest.generation) {
+    if (closing.server != server || closing.generation != manifest.opened) {
       return corruption("{}/{}: is of server {} and generation {}, expected {} and {}", directory,
-                        closing_name(server), closing.server, closing.generation, server,
-                        manifest.generation);
+                        closing_name(server), closing.server, closing.generation, server, manifest.opened);
     }
     for (const ClosingFile& each : closing.parts) {
       const std::string path = directory + "/" + each.name;
@@ -211,7 +210,7 @@ Status check_open(io::Device& device, const std::string& directory, const Manife
   SWALE_RETURN_IF_ERROR(text.status());
   const Result<Closing> closing = decode_closing(*text, path);
   // A crash while it was written leaves the older one. One that cannot be read says nothing, and nothing needs it.
-  if (!closing.ok() || closing->generation <= manifest.generation) return {};
+  if (!closing.ok() || closing->generation <= manifest.opened) return {};
   return older_manifest(directory, manifest, *closing);
 }
 

@@ -98,8 +98,9 @@ std::vector<Status> verify(io::Device& device) {
   const auto manifest = read_manifest(device, "store");
   if (!manifest.ok()) return {manifest.status()};
   std::vector<Status> problems;
+  const auto names = device.list("store");
   for (uint32_t server = 0; server < manifest->servers; ++server) {
-    const auto here = has_server(device, "store", *manifest, server);
+    const auto here = has_server(device, "store", *names, *manifest, server);
     if (!here.ok()) return {here.status()};
     if (!*here) return {absent_server(*manifest, server, "store", {})};
     if (manifest->closed) problems = check_closing(device, "store", *manifest, server);
@@ -303,7 +304,17 @@ TEST(Closing, GoldenFiles) {
   EXPECT_EQ(encode_manifest(*again), encode_manifest(manifest));
   const ServerFile server{0x77, 0x99, 3};
   EXPECT_EQ(*decode_server_file(encode_server_file(server), "server"), server);
-  // Of a build that gave servers no ids.
+  // Of builds that wrote one generation in place of two, and that gave servers no ids.
+  const auto third = decode_manifest(
+      "{\"format\":\"swale-meta\",\"version\":3,\"incompatible_features\":[],\n\"servers\":1,\n"
+      "\"range_bytes\":\"0000000004000000\",\n\"store\":\"0000000000000077\",\n"
+      "\"generation\":\"0000000000000005\",\"closed\":true,\n\"closings\":[\n"
+      "{\"crc32c\":\"0000000089abcdef\"}],\n\"places\":[\n"
+      "{\"id\":\"0000000000000099\",\"host\":\"node17\",\"path\":\"/local/store\",\"rank\":12}],\n"
+      "\"crc32c\":\"3913d30a\"}\n",
+      "manifest");
+  ASSERT_TRUE(third.ok()) << third.status().to_string();
+  EXPECT_EQ(third->opened, 5u);
   const auto first = decode_manifest(
       "{\"format\":\"swale-meta\",\"version\":1,\"incompatible_features\":[],\n\"servers\":4,\n"
       "\"range_bytes\":\"0000000004000000\",\n\"crc32c\":\"fef7f867\"}\n",

@@ -13,6 +13,15 @@ namespace {
 constexpr DocumentFormat kServerFormat{.name = "swale-meta-server", .version = 1};
 constexpr size_t kServerFileBytesMax = 64 * kKiB;
 
+// Whether it is the name of a file that says whose server is here.
+bool parse_server_file_name(const std::string& name, uint32_t* server) {
+  unsigned number = 0;
+  if (std::sscanf(name.c_str(), "server-%5u.json", &number) != 1 || name != server_file_name(number))
+    return false;
+  *server = number;
+  return true;
+}
+
 std::string list_of(const std::vector<uint32_t>& servers) {
   constexpr size_t kNamedMax = 16;
   if (servers.empty()) return "no server of this store";
@@ -47,8 +56,8 @@ Result<ServerFile> decode_server_file(Bytes text, const std::string& path) {
   return file;
 }
 
-Result<bool> has_server(io::Device& device, const std::string& directory, const Manifest& manifest,
-                        uint32_t server) {
+Result<bool> has_server(io::Device& device, const std::string& directory,
+                        const std::vector<std::string>& names, const Manifest& manifest, uint32_t server) {
   const std::string path = directory + "/" + server_file_name(server);
   const Result<std::string> text = io::read_file(device, path, kServerFileBytesMax);
   if (text.status().code() == Code::kNotFound) return false;
@@ -61,7 +70,6 @@ Result<bool> has_server(io::Device& device, const std::string& directory, const 
         path, file.server, file.id, file.store, name_of_server(manifest, server), manifest.store);
   }
   if (manifest.closed) return true;  // the closing says which files there must be
-  SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> names, device.list(directory));
   const auto has = [&](const std::string& head, std::string_view part) {
     return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
       return name.starts_with(head) && name.find(part) != std::string::npos && !name.ends_with(".new") &&
@@ -82,19 +90,26 @@ Result<bool> has_server(io::Device& device, const std::string& directory, const 
 }
 
 Result<std::vector<uint32_t>> servers_in(io::Device& device, const std::string& directory,
-                                         const Manifest& manifest) {
+                                         const std::vector<std::string>& names, const Manifest& manifest) {
   std::vector<uint32_t> servers;
-  SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> names, device.list(directory));
   for (const std::string& name : names) {
-    unsigned server = 0;
-    if (std::sscanf(name.c_str(), "server-%5u.json", &server) != 1 || name != server_file_name(server) ||
-        server >= manifest.servers)
-      continue;
-    SWALE_ASSIGN_OR_RETURN(const bool here, has_server(device, directory, manifest, server));
+    uint32_t server = 0;
+    if (!parse_server_file_name(name, &server) || server >= manifest.servers) continue;
+    SWALE_ASSIGN_OR_RETURN(const bool here, has_server(device, directory, names, manifest, server));
     if (here) servers.push_back(server);
   }
   std::sort(servers.begin(), servers.end());
   return servers;
+}
+
+Status remove_server_files(io::Device& device, const std::string& directory) {
+  SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> names, device.list(directory));
+  for (const std::string& name : names) {
+    uint32_t server = 0;
+    if (!parse_server_file_name(name, &server)) continue;
+    SWALE_RETURN_IF_ERROR(device.remove(directory + "/" + name));
+  }
+  return {};
 }
 
 std::string name_of_server(const Manifest& manifest, uint32_t server) {

@@ -31,12 +31,15 @@ std::string encode_server_file(const ServerFile& file);
 Result<ServerFile> decode_server_file(Bytes text, const std::string& path);
 
 // Whether the directory has the server: its file with the right ids. kCorruption: the file is another store's or another
-// server's, or is damaged, or the server's logs are missing in a store that was not closed (else closing.h says it).
-Result<bool> has_server(io::Device& device, const std::string& directory, const Manifest& manifest,
-                        uint32_t server);
+// server's, or is damaged, or the server's logs are missing in a store that was not closed (else closing.h says it). `names`:
+// what is in the directory.
+Result<bool> has_server(io::Device& device, const std::string& directory,
+                        const std::vector<std::string>& names, const Manifest& manifest, uint32_t server);
 // The servers of the store that the directory has, ascending.
 Result<std::vector<uint32_t>> servers_in(io::Device& device, const std::string& directory,
-                                         const Manifest& manifest);
+                                         const std::vector<std::string>& names, const Manifest& manifest);
+// What a new store that was interrupted has left: whose servers they were. Requires check_no_store.
+Status remove_server_files(io::Device& device, const std::string& directory);
 
 // `looked_in`: where. `here`: what was found there.
 Status absent_server(const Manifest& manifest, uint32_t server, const std::string& looked_in,

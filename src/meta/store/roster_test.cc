@@ -5,6 +5,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <mutex>
+#include <random>
+#include <set>
+
 #include "io/memory_device.h"
 #include "meta/store/testing/test_store_ranks.h"
 
@@ -161,6 +166,166 @@ TEST_P(OfThreeNodes, AnOlderCopyIsRefused) {
   EXPECT_EQ(refused.code(), Code::kCorruption) << refused.to_string();
   EXPECT_THAT(std::string(refused.message()), HasSubstr("old/store"));
   EXPECT_THAT(std::string(refused.message()), HasSubstr("older copy"));
+}
+
+// By one generation only, and the job that ran since did not end: what it has acknowledged would read as holes.
+TEST_P(OfThreeNodes, ACopyOfBeforeAJobThatCrashedIsRefused) {
+  copy(device_, "b/store", "old/store");
+  ASSERT_TRUE(run_nodes({"a", "b", "c"}, device_, write, true).ok());
+  expect_refused({"a", "old", "c"}, {"old/store", "older copy"});
+  ASSERT_TRUE(device_.remove("old/store/swale.json").ok());
+  expect_refused({"a", "old", "c"}, {"old/store/swale.json", "is missing"});
+  EXPECT_TRUE(run_nodes({"a", "b", "c"}, device_, expect_all).ok());
+}
+
+// An opening writes swale.json of each directory twice. Those that fail here are all that a crash or a full disk may leave:
+// in the first or the second round any of them.
+class Interrupted {
+ public:
+  explicit Interrupted(io::Device& below) : device(below) {}
+  Status open(const Nodes& nodes, uint64_t round, unsigned failing) {
+    std::mutex mutex;
+    std::map<std::string, uint64_t> writes;
+    device.set_hook([&, failing, round](const io::Call& call) -> Status {
+      const std::string name = std::string("/store/") + kManifestName;
+      const size_t at = call.path.find(name);
+      if (call.kind != io::CallKind::kWrite || at == std::string::npos) return {};
+      const std::string node = call.path.substr(0, at);
+      const std::lock_guard hold(mutex);
+      const auto which = std::find(nodes.begin(), nodes.end(), node) - nodes.begin();
+      if (++writes[node] != round || (failing >> which & 1) == 0) return {};
+      return error(Code::kNoSpace, Scope::kFile, "no space left on the device");
+    });
+    const Status opened = run_nodes(nodes, device, nullptr, true);
+    device.clear();
+    return opened;
+  }
+  io::FaultDevice device;
+};
+
+TEST_P(OfThreeNodes, OpeningsThatAreInterruptedChangeNothing) {
+  Interrupted interrupted(device_);
+  const Nodes nodes = {"a", "b", "c"};
+  for (int i = 0; i < 4; ++i)
+    EXPECT_EQ(interrupted.open(nodes, 1, 2).code(), Code::kNoSpace) << i;  // b's disk is full
+  std::mt19937 random(7);
+  for (int i = 0; i < 40; ++i) {
+    const uint64_t round = 1 + random() % 2;
+    const unsigned failing = 1 + static_cast<unsigned>(random() % 7);
+    const Status opened = interrupted.open(nodes, round, failing);
+    ASSERT_EQ(opened.code(), Code::kNoSpace) << i << ": " << opened.to_string();
+  }
+  EXPECT_TRUE(run_nodes(nodes, device_, expect_all).ok());
+}
+
+// What a closed store had is compared until an opening has reached all directories.
+TEST_P(OfThreeNodes, AnInterruptedOpeningLeavesAClosedStoreClosed) {
+  if (GetParam()) GTEST_SKIP() << "of stores that were closed";
+  Interrupted interrupted(device_);
+  EXPECT_EQ(interrupted.open({"a", "b", "c"}, 1, 2).code(), Code::kNoSpace);
+  const Manifest manifest = *read_manifest(device_, "a/store");
+  EXPECT_EQ(manifest.generation, 2u);
+  EXPECT_EQ(manifest.opened, 1u);
+  EXPECT_TRUE(manifest.closed);
+  const auto names = device_.list("b/store");
+  for (const std::string& name : *names) {
+    if (!name.starts_with("attributes-")) continue;
+    std::string bytes = *io::read_file(device_, "b/store/" + name, kGiB);
+    bytes.pop_back();
+    ASSERT_TRUE(io::replace_file(device_, "b/store/" + name, bytes).ok());
+  }
+  expect_refused({"a", "b", "c"}, {"b/store/attributes-", "the store was closed"});
+}
+
+// Copies that were made between two openings, neither of which came to an end: older, once a job has changed something.
+TEST_P(OfThreeNodes, CopiesOfInterruptedOpeningsAreOlder) {
+  Interrupted interrupted(device_);
+  const Nodes nodes = {"a", "b", "c"};
+  std::set<std::string> copies;
+  for (const uint64_t round : {1, 2}) {
+    for (unsigned failing = 1; failing < 8; ++failing) {
+      ASSERT_EQ(interrupted.open(nodes, round, failing).code(), Code::kNoSpace);
+      const std::string name = fmt::format("copy{}-{}", round, failing);
+      copy(device_, "b/store", name + "/store");
+      copies.insert(name);
+    }
+  }
+  ASSERT_TRUE(run_nodes(nodes, device_, write, true).ok());
+  for (const std::string& each : copies) {
+    const Status refused = run_nodes({"a", each, "c"}, device_, nullptr);
+    EXPECT_EQ(refused.code(), Code::kCorruption) << each << ": " << refused.to_string();
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("older copy"));
+  }
+  EXPECT_TRUE(run_nodes(nodes, device_, expect_all).ok());
+}
+
+// Its servers are elsewhere now; the manifest that was left behind grows old, and says nothing of them.
+TEST_P(OfThreeNodes, ADirectoryWhoseServersWereMovedAwayMayStay) {
+  copy(device_, "b/store", "e/store");
+  const std::string left = *io::read_file(device_, "b/store/swale.json", kMiB);
+  remove_all(device_, "b/store");
+  ASSERT_TRUE(io::replace_file(device_, "b/store/swale.json", left).ok());
+  for (int i = 0; i < 3; ++i) {
+    const Status opened = run_nodes({"a", "e", "c", "b"}, device_, expect_all, GetParam());
+    ASSERT_TRUE(opened.ok()) << i << ": " << opened.to_string();
+  }
+}
+
+// What is in a directory is listed once, however many servers look for their logs there.
+TEST(Roster, ADirectoryIsListedOnce) {
+  io::MemoryDevice memory;
+  ASSERT_TRUE(io::make_directories(memory, "store").ok());
+  Manifest manifest;
+  manifest.servers = 20;
+  for (uint32_t server = 0; server < manifest.servers; ++server) {
+    manifest.places.push_back({.id = 100 + server});
+    ASSERT_TRUE(io::replace_file(memory, "store/" + server_file_name(server),
+                                 encode_server_file({manifest.store, 100 + server, server}))
+                    .ok());
+    for (const std::string& log : {fmt::format("attributes-{:05}.j0001.log", server),
+                                   fmt::format("shard-{:06}.j0001.manifest", server)})
+      ASSERT_TRUE(io::replace_file(memory, "store/" + log, "").ok());
+  }
+  io::FaultDevice device(memory);
+  std::atomic<int> listed{0};
+  device.set_hook([&](const io::Call& call) {
+    listed += call.kind == io::CallKind::kQuery && call.path == "store";
+    return ok_status();
+  });
+  const auto names = device.list("store");
+  const auto here = servers_in(device, "store", *names, manifest);
+  ASSERT_TRUE(here.ok()) << here.status().to_string();
+  EXPECT_EQ(here->size(), 20u);
+  EXPECT_EQ(listed, 1);
+}
+
+// Ranks of a new store that is not made leave no server's name that a later store would find.
+TEST(Roster, ANewStoreThatWasInterruptedLeavesNoServer) {
+  io::MemoryDevice memory;
+  io::FaultDevice device(memory);
+  find_no_space(&device, "b/store/attributes-");
+  EXPECT_EQ(run_nodes({"a", "b"}, device, nullptr).code(), Code::kNoSpace);
+  device.clear();
+  EXPECT_TRUE(io::read_file(memory, "a/store/server-00000.json", kMiB).ok());  // else this tests nothing
+  ASSERT_TRUE(run_nodes({"b", "a"}, device, write).ok());
+  for (const Nodes& order : {Nodes{"b", "a"}, Nodes{"a", "b"}}) {
+    const Status opened = run_nodes(order, device, expect_all);
+    ASSERT_TRUE(opened.ok()) << opened.to_string();
+  }
+}
+
+// All servers stand, and some directories, or none, have heard of the store: it is there, or it is made anew.
+TEST(Roster, ANewStoreWhoseManifestsAreInterruptedIsThere) {
+  for (const uint64_t round : {1, 2}) {
+    for (unsigned failing = 1; failing < 8; ++failing) {
+      io::MemoryDevice memory;
+      Interrupted interrupted(memory);
+      const Nodes nodes = {"a", "b", "c"};
+      ASSERT_EQ(interrupted.open(nodes, round, failing).code(), Code::kNoSpace);
+      ASSERT_TRUE(run_nodes({"c", "a", "b"}, memory, write).ok()) << round << " " << failing;
+      EXPECT_TRUE(run_nodes(nodes, memory, expect_all).ok());
+    }
+  }
 }
 
 TEST_P(OfThreeNodes, AnotherStoresDirectoryIsRefused) {

@@ -37,15 +37,18 @@ std::vector<net::AgreedOption> agreed_options(const StoreOptions& options) {
           {"meta.ring", std::string(name_of(options.ring))}};
 }
 
-// The newest manifest comes first: of the highest generation, and a closed one before the one that its job had written.
+// The newest manifest comes first: of the highest generation, then one that knows that all directories have reached it, then a
+// closed one before the one that its job had written.
 std::string newest_first(const Manifest& manifest) {
   std::string key;
-  for (int shift = 56; shift >= 0; shift -= 8)
-    append_u8(&key, static_cast<uint8_t>(~manifest.generation >> shift & 0xff));
+  for (const uint64_t number : {manifest.generation, manifest.opened}) {
+    for (int shift = 56; shift >= 0; shift -= 8)
+      append_u8(&key, static_cast<uint8_t>(~number >> shift & 0xff));
+  }
   append_u8(&key, manifest.closed ? 0 : 1);
   return key + encode_manifest(manifest);
 }
-constexpr size_t kNewestKeyBytes = 9;
+constexpr size_t kNewestKeyBytes = 17;
 
 std::string absolute(const std::string& directory) {
   std::error_code unknown;
@@ -120,20 +123,24 @@ Status Store::begin(io::Device& device, const std::string& directory) {
   SWALE_ASSIGN_OR_RETURN(const uint64_t alone, net::least_number(ranks, lock_ && job_.rank() != 0 ? 0 : 1));
   spread_ = alone == 0;
   bool is_new = false;
-  SWALE_RETURN_IF_ERROR(find_manifest(&is_new));
+  uint64_t own_generation = 0;  // of this rank's directory; 0: it has no manifest
+  SWALE_RETURN_IF_ERROR(find_manifest(&is_new, &own_generation));
   SWALE_RETURN_IF_ERROR(Partition::check(manifest_.servers, manifest_.range_bytes));
   partition_ = std::make_unique<Partition>(manifest_.servers, manifest_.range_bytes);
-  if (!is_new) SWALE_RETURN_IF_ERROR(find_servers());
+  if (!is_new) SWALE_RETURN_IF_ERROR(find_servers(own_generation));
   find_home();
   SWALE_RETURN_IF_ERROR(net::agree(job_, contain([&] { return check_files(is_new); })));
+  // Ranks share directories: before the first of them names its servers. No file of them is worth anything.
+  if (is_new)
+    SWALE_RETURN_IF_ERROR(net::agree(
+        job_, contain([&] { return lock_ ? remove_server_files(device, directory) : ok_status(); })));
   if (!read_only()) SWALE_RETURN_IF_ERROR(note_places(is_new));
   // Before the first of its files changes.
-  if (!is_new && !read_only())
-    SWALE_RETURN_IF_ERROR(net::agree(job_, contain([&] { return mark_open(is_new); })));
+  if (!is_new && !read_only()) SWALE_RETURN_IF_ERROR(mark_open());
 
   Result<std::vector<std::unique_ptr<ServerCore>>> cores = open_servers(device, directory);
   SWALE_RETURN_IF_ERROR(net::agree(job_, cores.status()));
-  if (is_new) SWALE_RETURN_IF_ERROR(net::agree(job_, contain([&] { return mark_open(is_new); })));
+  if (is_new) SWALE_RETURN_IF_ERROR(mark_open());  // all servers stand
 
   const bool serves = !cores->empty();
   if (serves) service_ = std::make_unique<Service>(*std::move(cores), hosts_, options_.deadline / 4);
@@ -169,7 +176,7 @@ Status Store::check_presence() {
 }
 
 // The newest of the copies that the ranks' directories have; none: the store is new, and gets its ids.
-Status Store::find_manifest(bool* is_new) {
+Status Store::find_manifest(bool* is_new, uint64_t* own_generation) {
   Result<Manifest> mine = error(Code::kNotFound, Scope::kFile, "this rank looks into no directory");
   const Status looked = contain([&] {
     if (looks()) mine = read_manifest(*device_, directory_);
@@ -177,6 +184,7 @@ Status Store::find_manifest(bool* is_new) {
   });
   if (!looked.ok()) mine = looked;
   const bool has_one = mine.ok();
+  *own_generation = has_one ? mine->generation : 0;
   SWALE_RETURN_IF_ERROR(
       net::agree(job_, has_one || mine.status().code() == Code::kNotFound ? ok_status() : mine.status()));
   SWALE_ASSIGN_OR_RETURN(const std::string newest, job_.least(has_one ? newest_first(*mine) : ""));
@@ -205,28 +213,44 @@ Status Store::find_manifest(bool* is_new) {
         "{}: is of store {:016x}, and other ranks have store {:016x}: directories of two stores; was one made "
         "anew beside the other?",
         path, mine->store, manifest_.store);
-  } else if (has_one && mine->generation + (manifest_.closed ? 0 : 1) < manifest_.generation) {
-    // One that is older by one is left by an opening that was interrupted, before anything was changed.
-    fits = corruption(
-        "{}: is of generation {}, and that of other ranks of {}: this directory is an older copy; restore it as it was last",
-        path, mine->generation, manifest_.generation);
   }
   return net::agree(job_, fits);
 }
 
+// Files have changed since all directories had reached the generation `opened`: what has not is a copy of before that. `here`:
+// the servers in this directory.
+Status Store::check_age(uint64_t own_generation, const std::vector<uint32_t>& here) const {
+  if (here.empty() || own_generation >= manifest_.opened) return {};
+  if (own_generation == 0) {
+    return corruption(
+        "{}/{}: is missing, and {} is here: nothing says whether this directory is an older copy; restore it as "
+        "it was last",
+        directory_, kManifestName, name_of_server(manifest_, here.front()));
+  }
+  return corruption(
+      "{}/{}: is of generation {}, and other ranks' is of {}, which all directories had reached: this directory "
+      "is an older copy; restore it as it was last",
+      directory_, kManifestName, own_generation, manifest_.opened);
+}
+
 // Where each rank's directory has the servers that it hosts, nobody says more than that. Else all directories' servers are
 // gathered, and each server is hosted where it is.
-Status Store::find_servers() {
+Status Store::find_servers(uint64_t own_generation) {
   std::vector<uint32_t> here;  // in this rank's directory, if this rank looks for its node
   bool missing = false, stray = false;
   const Status looked = contain([&]() -> Status {
+    std::vector<std::string> names;
+    if (looks() || std::count(hosts_.begin(), hosts_.end(), job_.rank()) > 0) {
+      SWALE_ASSIGN_OR_RETURN(names, device_->list(directory_));
+    }
     for (Server server = 0; server < hosts_.size(); ++server) {
       if (!hosts(server)) continue;
-      SWALE_ASSIGN_OR_RETURN(const bool has, has_server(*device_, directory_, manifest_, server));
+      SWALE_ASSIGN_OR_RETURN(const bool has, has_server(*device_, directory_, names, manifest_, server));
       missing |= !has;
     }
     if (!looks()) return {};
-    SWALE_ASSIGN_OR_RETURN(here, servers_in(*device_, directory_, manifest_));
+    SWALE_ASSIGN_OR_RETURN(here, servers_in(*device_, directory_, names, manifest_));
+    SWALE_RETURN_IF_ERROR(check_age(own_generation, here));
     const int32_t node = job_.nodes()->seat(job_.rank()).node;
     for (const uint32_t server : here) stray |= spread_ && job_.nodes()->seat(hosts_[server]).node != node;
     return {};
@@ -346,12 +370,15 @@ Status Store::check_files(bool is_new) const {
   return {};
 }
 
-// A new store's manifest is written when all servers stand.
-Status Store::mark_open(bool is_new) {
-  manifest_.generation = is_new ? 1 : manifest_.generation + 1;
+// Collective. First all directories reach the next generation, in which the store is as it was; then all know that they have.
+// Only then may a file change (docs/design/metadata-store.md, "An opening that is interrupted").
+Status Store::mark_open() {
+  ++manifest_.generation;
+  SWALE_RETURN_IF_ERROR(net::agree(job_, contain([&] { return write_manifest(manifest_); })));
+  manifest_.opened = manifest_.generation;
   manifest_.closed = false;
   manifest_.closings.clear();
-  return write_manifest(manifest_);
+  return net::agree(job_, contain([&] { return write_manifest(manifest_); }));
 }
 
 // In each directory that has servers of the store.

@@ -71,12 +71,13 @@ class Store {
   // Whether this rank looks into its directory for all ranks that share it.
   bool looks() const { return lock_ || (read_only() && job_.nodes()->seat(job_.rank()).local == 0); }
   Status check_presence();
-  Status find_manifest(bool* is_new);
-  Status find_servers();
+  Status find_manifest(bool* is_new, uint64_t* own_generation);
+  Status check_age(uint64_t own_generation, const std::vector<uint32_t>& here) const;
+  Status find_servers(uint64_t own_generation);
   Status host_where_found(const std::map<net::Rank, std::string>& found);
   Status note_places(bool is_new);
   Status check_files(bool is_new) const;
-  Status mark_open(bool is_new);
+  Status mark_open();
   bool keeps_manifest() const;
   Status write_manifest(const Manifest& manifest);
   bool hosts(Server server) const { return hosts_[server] == job_.rank(); }
