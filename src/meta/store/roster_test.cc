@@ -18,7 +18,7 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr int kFiles = 12;
+constexpr int kRosterFiles = 12;
 using Nodes = std::vector<std::string>;  // whose storage each rank has, in the order of ranks
 
 void copy(io::Device& device, const std::string& from, const std::string& to) {
@@ -83,7 +83,7 @@ Extent piece(int file, uint64_t range) {
 }
 
 void write(RankOf& rank) {
-  for (int i = 0; i < kFiles; ++i) {
+  for (int i = 0; i < kRosterFiles; ++i) {
     if (i % rank.job.size() != rank.job.rank()) continue;
     auto file = rank.client->open(fmt::format("f{}", i), Client::kCreate, 0, 0);
     ASSERT_TRUE(file.ok()) << file.status().to_string();
@@ -96,7 +96,7 @@ void write(RankOf& rank) {
 }
 
 void expect_all(RankOf& rank) {
-  for (int i = 0; i < kFiles; ++i) {
+  for (int i = 0; i < kRosterFiles; ++i) {
     const auto file = rank.client->open(fmt::format("f{}", i), 0, 0, 0);
     ASSERT_TRUE(file.ok()) << file.status().to_string();
     std::vector<Extent> all, expected;
