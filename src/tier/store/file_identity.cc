@@ -114,8 +114,12 @@ bool is_file(int fd, const FileIdentity& identity, uint64_t id, const char* attr
 }
 
 io::Descriptor open_identity(int root, const FileIdentity& identity, uint64_t id, const char* attribute,
-                             std::string* why) {
+                             std::string* why, bool* gone) {
+  errno = 0;
   io::Descriptor file = open_by_handle(root, identity);
+  struct stat found;
+  // A handle has the inode's generation: it never leads to the next file with this number.
+  *gone = file.valid() ? ::fstat(file.get(), &found) == 0 && found.st_nlink == 0 : errno == ESTALE;
   if (file.valid() && is_file(file.get(), identity, id, attribute, true)) return file;
   *why = "it was not found";
   if (identity.path.empty() || identity.path.front() == '/') return {};

@@ -27,8 +27,9 @@ bool is_of_root(const FileIdentity& identity, const BackingRoot& root);
 // birth time where the id cannot be read or was lost; `by_handle`: the handle has the inode's generation, which is as good.
 bool is_file(int fd, const FileIdentity& identity, uint64_t id, const char* attribute, bool by_handle);
 // An O_PATH descriptor of the file. `root`: of the backing directory, not O_PATH where that is possible. *why: words, if there is none.
+// *gone: the handle says that the file was deleted.
 io::Descriptor open_identity(int root, const FileIdentity& identity, uint64_t id, const char* attribute,
-                             std::string* why);
+                             std::string* why, bool* gone);
 // The id of the file that `path` leads to, "/proc/self/fd/N" also; 0: it has none; -1: it cannot be read.
 int read_id(const std::string& path, const char* attribute, uint64_t* id);
 

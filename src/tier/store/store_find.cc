@@ -2,7 +2,8 @@
 //
 // Each is looked for by what the table of files says of it (file_identity.h); only what that does not find is looked for by its id, in
 // the whole backing directory. A file that is found neither way has its bytes kept (store_keep.h), unless the table says
-// that it was removed. A path alone is never believed: a file that was renamed would give its bytes to the next one of its name.
+// that it was removed; it is looked for all the same, because a power cut may have undone the removal. A path alone is never believed: a
+// file that was renamed would give its bytes to the next one of its name.
 //
 // Two files with one id (a copy that took the attribute along, or somebody's forgery) are set apart, if the table does not know which one
 // it is. Nobody knows whose the records are, so neither file gets them: they go to a file of their own, .swale-tier/apart.ID. Both
@@ -19,7 +20,6 @@
 #include <cstring>
 #include <map>
 #include <memory>
-#include <set>
 #include <unordered_set>
 
 #include "base/coding.h"
@@ -37,6 +37,7 @@ struct Holder {
   std::string path;   // below the backing directory
   io::Descriptor fd;  // O_PATH
   FileKey key;
+  bool meant = false;  // it is the file that the table means, and not only one with its id
 };
 
 constexpr std::string_view kApart = "apart.";
@@ -184,25 +185,28 @@ class Search {
     uint64_t id = 0;
     if (::lgetxattr(link.c_str(), attribute_, bytes, sizeof(bytes)) == sizeof(bytes)) id = get_u64(bytes);
     const bool has_id = id != 0 && wanted_.contains(id);
-    const auto meant = inodes_.find(inode);
-    if (!has_id && meant == inodes_.end()) return;
+    const auto [meant, meant_end] = inodes_.equal_range(inode);
+    if (!has_id && meant == meant_end) return;
     io::Descriptor fd(io::open_beneath(folder, name, O_PATH));
     struct stat attributes;
     if (!fd.valid() || ::fstat(fd.get(), &attributes) != 0 || !S_ISREG(attributes.st_mode)) return;
-    if (!has_id) {
-      id = meant->second;
-      if (!is_file(fd.get(), wanted_.at(id), id, attribute_, false)) return;
+    bool is_meant = false;
+    for (auto each = meant; each != meant_end && !is_meant; ++each) {
+      is_meant = (!has_id || each->second == id) &&
+                 is_file(fd.get(), wanted_.at(each->second), each->second, attribute_, false);
+      if (is_meant) id = each->second;
     }
+    if (!has_id && !is_meant) return;
     const FileKey key{attributes.st_dev, attributes.st_ino};
     std::vector<Holder>& same = found_[id];
     if (std::any_of(same.begin(), same.end(), [&](const Holder& each) { return each.key == key; }))
       return;  // another name
-    same.push_back({std::move(path), std::move(fd), key});
+    same.push_back({std::move(path), std::move(fd), key, is_meant});
   }
 
   const char* const attribute_;
   const std::map<uint64_t, FileIdentity>& wanted_;
-  std::map<uint64_t, uint64_t> inodes_;
+  std::multimap<uint64_t, uint64_t> inodes_;  // a removed file's may be a new one's
   std::map<uint64_t, std::vector<Holder>> found_;
   std::string unsearched_;
   size_t unsearched_count_ = 0;
@@ -211,7 +215,9 @@ class Search {
 // What is looked for, and why it is missing.
 struct Quest {
   std::map<uint64_t, FileIdentity> wanted;  // by id; an inode of 0: nothing is known of it
-  std::set<uint64_t> removed;
+  // The removal is in the table, but a power cut may have undone it in the backing directory: these are looked for, too. The
+  // identity as the table has it.
+  std::map<uint64_t, FileIdentity> removed;
   std::map<uint64_t, std::string> why;
 };
 
@@ -225,9 +231,9 @@ Quest quest_of(const std::unordered_set<uint64_t>& named, const std::map<uint64_
     const auto wanted = quest.wanted.find(entry.file);
     if (wanted == quest.wanted.end() || apart.contains(entry.file)) continue;
     wanted->second = entry.identity;
-    if (entry.kind == FileEntryKind::kRemoved) quest.removed.insert(entry.file);
+    quest.removed.erase(entry.file);
+    if (entry.kind == FileEntryKind::kRemoved) quest.removed[entry.file] = entry.identity;
   }
-  for (const uint64_t id : quest.removed) quest.wanted.erase(id);
   for (auto& [id, identity] : quest.wanted)
     if (!is_of_root(identity, root)) identity = {.path = std::move(identity.path)};
   return quest;
@@ -240,6 +246,7 @@ bool is_forbidden(const Status& status) {
 
 // Opens the file of an id. False: it may not be opened.
 Result<bool> take_file(uint64_t id, int fd, const std::string& path, Quest* quest, OpenedStore* opened) {
+  quest->removed.erase(id);  // it is there
   auto file = open_backing(*opened->device, fd, opened->options.backing_directory + "/" + path);
   if (!file.ok() && is_forbidden(file.status())) {
     quest->why[id] = fmt::format("it may not be opened ({})", std::strerror(file.status().error_number()));
@@ -260,9 +267,11 @@ Status find_known(int root, Quest* quest, OpenedStore* opened) {
   for (const auto& [id, identity] : std::map(quest->wanted)) {
     if (identity.inode == 0) continue;
     std::string why;
-    const io::Descriptor fd = open_identity(root, identity, id, opened->id_attribute, &why);
+    bool gone = false;
+    const io::Descriptor fd = open_identity(root, identity, id, opened->id_attribute, &why, &gone);
     if (!fd.valid()) {
       quest->why[id] = why;
+      if (gone && quest->removed.contains(id)) quest->wanted.erase(id);  // a removal needs no search
       continue;
     }
     SWALE_RETURN_IF_ERROR(take_file(id, fd.get(), identity.path, quest, opened).status());
@@ -278,6 +287,10 @@ Status find_others(int root, const std::unordered_set<uint64_t>& named,
   Search search(*opened, wanted);
   search.run(root);
   for (auto& [id, holders] : search.found()) {
+    // A copy that took the id along does not get the bytes of a file that was removed.
+    if (quest->removed.contains(id) && wanted.at(id).inode != 0)
+      std::erase_if(holders, [](const Holder& each) { return !each.meant; });
+    if (holders.empty()) continue;
     const bool parted = apart.contains(id);
     if (holders.size() == 1 && !parted) {
       SWALE_RETURN_IF_ERROR(
@@ -286,6 +299,7 @@ Status find_others(int root, const std::unordered_set<uint64_t>& named,
       SWALE_RETURN_IF_ERROR(set_apart(id, holders, opened));
       if (!parted) SWALE_RETURN_IF_ERROR(take_apart(id, opened));
       quest->wanted.erase(id);
+      quest->removed.erase(id);
     } else {
       quest->why[id] = "several files have its id";
     }
@@ -312,6 +326,10 @@ Status keep_missing(const std::unordered_set<uint64_t>& named, const std::map<ui
   for (const auto& [id, identity] : quest->wanted) {
     const auto before = kept.find(id);
     const FoundKept* const there = before == kept.end() ? nullptr : &before->second;
+    if (there)
+      quest->removed.erase(id);  // named until the user gives it up
+    else if (quest->removed.contains(id))
+      continue;
     const std::string why = quest->why[id] + how_to_show(id, opened->id_attribute);
     if (opened->options.accept_loss) {
       if (there) SWALE_RETURN_IF_ERROR(give_up_kept(*there, opened));
@@ -339,8 +357,10 @@ void make_table(const std::unordered_set<uint64_t>& named, const Quest& quest, O
   for (const FoundFile& found : opened->files)
     entries.push_back({FileEntryKind::kFile, found.id, identity_of(found.file->descriptor(), root)});
   for (const auto& [id, identity] : quest.wanted)
-    if (named.contains(id)) entries.push_back({FileEntryKind::kFile, id, identity});
-  for (const uint64_t id : quest.removed) entries.push_back({FileEntryKind::kRemoved, id, {}});
+    if (named.contains(id) && !quest.removed.contains(id))
+      entries.push_back({FileEntryKind::kFile, id, identity});
+  // With their identities: the removal may not be durable yet, and the next opening looks again.
+  for (const auto& [id, identity] : quest.removed) entries.push_back({FileEntryKind::kRemoved, id, identity});
   opened->table->make(entries);
 }
 

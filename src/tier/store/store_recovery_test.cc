@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
@@ -13,9 +14,11 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <optional>
 
 #include "base/coding.h"
 #include "io/posix_device.h"
+#include "tier/log/file_table_format.h"
 #include "tier/store/store.h"
 
 namespace swale::tier::store_recovery_test {
@@ -140,6 +143,25 @@ class StoreRecoveryTest : public ::testing::TestWithParam<End> {
     recovered_ = store_->recovery();
     store_.reset();
     return drained;
+  }
+  std::vector<FileEntry> table() const {
+    const std::string bytes = read(root_ + "/ssd/files");
+    return decode_file_table(bytes, {get_u64(bytes.data() + 16)}, "files").entries;
+  }
+  // Appends the last entry of the path to the table of files, changed.
+  void change_entry(const std::string& path, const std::function<void(FileEntry*)>& change) const {
+    std::optional<FileEntry> entry;
+    for (FileEntry& each : table())
+      if (each.identity.path == path) entry = std::move(each);
+    ASSERT_TRUE(entry.has_value());
+    change(&*entry);
+    const std::string bytes = read(root_ + "/ssd/files");
+    std::ofstream(root_ + "/ssd/files", std::ios::binary | std::ios::app)
+        << encode_file_entry(*entry, get_u64(bytes.data() + 16), bytes.size());
+  }
+  // The table is from after a removal whose backing tree is from before it.
+  void undo_removal_in_tree_only(const std::string& path) const {
+    change_entry(path, [](FileEntry* entry) { entry->kind = FileEntryKind::kRemoved; });
   }
   void drop_attributes() const {
     for (const char* attribute : {kTrustedIdAttribute, kIdAttribute})
@@ -406,6 +428,59 @@ TEST_P(StoreRecoveryTest, TheTableDoesNotGrowWithFilesThatComeAndGo) {
   }
   EXPECT_LT(std::filesystem::file_size(root_ + "/ssd/files"), 3 * kMiB);
   ASSERT_TRUE(store_->close(Store::AtClose::kDrain).ok());
+}
+
+TEST_P(StoreRecoveryTest, ARemovalThatAPowerCutHasUndoneCostsNoBytes) {
+  make(backing("data"));
+  ASSERT_TRUE(session([&] { write(backing("data")); }));
+  undo_removal_in_tree_only("data");
+  ASSERT_TRUE(session([&] { EXPECT_EQ(store_->recovery().dropped, 0u); }));
+  for (const FileEntry& each : table()) EXPECT_EQ(each.kind, FileEntryKind::kFile) << "it is there again";
+  expect_brought([&] { return read(backing("data")); });
+}
+
+// A process that was killed after the removal has opened the store already, and then the power was cut.
+TEST_P(StoreRecoveryTest, ARemovalIsLookedAtAgainByEachOpening) {
+  give_to_ordinary_user();
+  ASSERT_TRUE(session(
+      [&] {
+        for (const char* name : {"data", "beside"}) {
+          make(backing(name));
+          write(backing(name));
+        }
+      },
+      kOrdinary));
+  undo_removal_in_tree_only("data");
+  std::filesystem::rename(backing("data"), root_ + "/elsewhere");
+  ASSERT_TRUE(session(
+      [&] {
+        EXPECT_GT(store_->recovery().dropped, 0u);
+        EXPECT_TRUE(store_->recovery().kept.empty());
+      },
+      kOrdinary));
+  std::filesystem::rename(root_ + "/elsewhere", backing("data"));
+  EXPECT_TRUE(in_process(kOrdinary, [&] { expect_brought([&] { return read(backing("data")); }); }));
+  EXPECT_EQ(read(backing("beside")), kBytes);
+}
+
+TEST_P(StoreRecoveryTest, ARemovedFilesRecordsAreNotThoseOfItsCopy) {
+  const char* const attribute = ::geteuid() == 0 ? kTrustedIdAttribute : kIdAttribute;
+  make(backing("data"));
+  ASSERT_TRUE(session([&] {
+    write(backing("data"));
+    make(backing("copy"));
+    char id[8];
+    ASSERT_EQ(::getxattr(backing("data").c_str(), attribute, id, sizeof(id)), 8);
+    ASSERT_EQ(::setxattr(backing("copy").c_str(), attribute, id, sizeof(id), 0), 0);
+    ASSERT_TRUE(store_->remove("data").ok());
+  }));
+  // Without a handle, which says at once that the file is gone.
+  for (const FileEntry& each : table())
+    if (each.kind == FileEntryKind::kRemoved)
+      change_entry("data", [](FileEntry* entry) { entry->identity.handle.clear(); });
+  ASSERT_TRUE(drain().ok());
+  EXPECT_TRUE(recovered_.kept.empty());
+  EXPECT_EQ(read(backing("copy")), "");
 }
 
 INSTANTIATE_TEST_SUITE_P(Ends, StoreRecoveryTest, ::testing::Values(End::kKilled, End::kClean),
