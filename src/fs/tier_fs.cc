@@ -52,7 +52,7 @@ int TierFs::hold(Node& node, bool wanted) {
     node.handle = store_.handle_of(node.key);
     // The backing file alone would give older bytes than those that are kept aside for it.
     if (!node.handle)
-      if (const Status whole = store_.expect_whole(node.key); !whole.ok()) return answer(whole);
+      if (const Status whole = store_.expect_whole(node.path.get()); !whole.ok()) return answer(whole);
     if (!node.handle && wanted) {
       const auto adopted = store_.adopt_file(io::descriptor_path(node.path));
       if (!adopted.ok()) return answer(adopted.status());

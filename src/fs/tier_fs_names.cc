@@ -121,7 +121,7 @@ void TierFs::removed(const io::Descriptor& path) {
   if (!path.valid() || ::fstat(path.get(), &attributes) != 0 || !S_ISREG(attributes.st_mode)) return;
   if (trace_ != nullptr)
     trace_->add(tier::TraceRecord::Kind::kUnlink, attributes.st_ino, attributes.st_nlink);
-  if (attributes.st_nlink == 0) store_.removed({attributes.st_dev, attributes.st_ino});
+  if (attributes.st_nlink == 0) store_.removed(path.get());
 }
 
 // Removes a name that was made for a call that has failed, if it still leads to that file.

@@ -316,8 +316,7 @@ Status IondFiles::agree_on_stripes(const io::Descriptor& file, const std::string
 // A file has lost a name: if that was its last one, the store need not keep its bytes.
 void IondFiles::name_gone(const io::Descriptor& file) const {
   struct stat state;
-  if (::fstat(file.get(), &state) == 0 && state.st_nlink == 0)
-    params_.store->removed({state.st_dev, state.st_ino});
+  if (::fstat(file.get(), &state) == 0 && state.st_nlink == 0) params_.store->removed(file.get());
 }
 
 Status IondFiles::sync_name(const Beneath::Place& place) const {

@@ -113,6 +113,16 @@ bool is_file(int fd, const FileIdentity& identity, uint64_t id, const char* attr
   return same_birth || by_handle;
 }
 
+bool may_be_file(int fd, const FileIdentity& identity, uint64_t id, const char* attribute) {
+  struct statx found = {};
+  if (identity.inode == 0) return false;
+  if (::statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS | STATX_BTIME, &found) != 0) return true;
+  if (found.stx_ino != identity.inode) return false;
+  if (identity.born_ns != 0 && born(found) != 0) return born(found) == identity.born_ns;
+  uint64_t has = 0;
+  return read_id(fmt::format("/proc/self/fd/{}", fd), attribute, &has) != 1 || has == id;
+}
+
 io::Descriptor open_identity(int root, const FileIdentity& identity, uint64_t id, const char* attribute,
                              std::string* why, bool* gone) {
   errno = 0;

@@ -26,6 +26,8 @@ bool is_of_root(const FileIdentity& identity, const BackingRoot& root);
 // Whether `fd` is that file. A file that has another id is not. Inode and id are enough where no birth time is told, inode and
 // birth time where the id cannot be read or was lost; `by_handle`: the handle has the inode's generation, which is as good.
 bool is_file(int fd, const FileIdentity& identity, uint64_t id, const char* attribute, bool by_handle);
+// False only if inode, birth time or id say that `fd` is another file; it may have no name any more.
+bool may_be_file(int fd, const FileIdentity& identity, uint64_t id, const char* attribute);
 // An O_PATH descriptor of the file. `root`: of the backing directory, not O_PATH where that is possible. *why: words, if there is none.
 // *gone: the handle says that the file was deleted.
 io::Descriptor open_identity(int root, const FileIdentity& identity, uint64_t id, const char* attribute,

@@ -97,8 +97,8 @@ Status Store::sync(Handle file) { return core_->sync(file); }
 Status Store::deferred_failure(Handle file) { return core_->deferred_failure(file); }
 std::optional<FileView> Store::view(const FileKey& key) { return core_->view(key); }
 void Store::set_modified(const FileKey& key, int64_t modified_ns) { core_->set_modified(key, modified_ns); }
-Status Store::expect_whole(const FileKey& key) const { return core_->expect_whole(key); }
-void Store::removed(const FileKey& key) { core_->removed(key); }
+Status Store::expect_whole(int fd) const { return core_->expect_whole(fd); }
+void Store::removed(int fd) { core_->removed(fd); }
 Status Store::remove(const std::string& path) { return core_->remove(path); }
 Status Store::rename(const std::string& from, const std::string& to) { return core_->rename(from, to); }
 std::vector<LostBytes> Store::losses() const { return core_->losses(); }

@@ -100,9 +100,10 @@ struct LostBytes {
 // Acknowledged bytes of a file that recovery could not find or open. They are in `kept_in`; an opening that finds the file brings
 // them to it, and no other call reads or writes the file before.
 struct KeptBytes {
-  std::string path;   // the last known one; empty: nobody knows
-  uint64_t file = 0;  // its id
-  uint64_t inode = 0;
+  std::string path;     // the last known one; empty: nobody knows
+  uint64_t file = 0;    // its id
+  uint64_t inode = 0;   // 0: nobody knows, also in a copy of the backing directory
+  int64_t born_ns = 0;  // when it was made, in ns since 1970; 0: nobody knows
   uint64_t bytes = 0;
   std::string kept_in;
   std::string why;
@@ -187,13 +188,15 @@ class Store {
   // What the next sync will fail with, because an acknowledged write was lost. The next sync still does.
   Status deferred_failure(Handle file);
 
-  // An error if acknowledged bytes of the file are kept aside (RecoveryReport::kept): the backing file is older than they are.
-  Status expect_whole(const FileKey& key) const;
+  // An error if acknowledged bytes of the file of this descriptor (O_PATH also) are kept aside (RecoveryReport::kept): the backing file
+  // is older than they are.
+  Status expect_whole(int fd) const;
   // None: as handle_of.
   std::optional<FileView> view(const FileKey& key);
   void set_modified(const FileKey& key, int64_t modified_ns);
-  // The caller has removed the file's last name: what is in the log goes with the last handle.
-  void removed(const FileKey& key);
+  // The caller has removed the file's last name: what is in the log goes with the last handle, and what is kept aside at once.
+  // `fd`: of the file, O_PATH also.
+  void removed(int fd);
   Status remove(const std::string& path);                         // the bytes stay for handles that are open
   Status rename(const std::string& from, const std::string& to);  // replaces `to`
   Status drain();

@@ -128,8 +128,8 @@ class StoreCore final : public io::StorageClient {
   Status deferred_failure(FileIndex file);
   std::optional<FileView> view(const FileKey& key);
   void set_modified(const FileKey& key, int64_t modified_ns);
-  void removed(const FileKey& key);
-  Status expect_whole(const FileKey& key) const;
+  void removed(int fd);
+  Status expect_whole(int fd) const;
   Status remove(const std::string& path);
   Status rename(const std::string& from, const std::string& to);
   Status drain();
@@ -278,6 +278,8 @@ class StoreCore final : public io::StorageClient {
   // store_files.cc: the table of files
   void note_file(uint64_t id, FileIdentity identity) EXCLUDES(mutex_);
   Status expect_whole(uint64_t id, const std::string& path) const;
+  bool is_kept(const KeptBytes& kept, int fd) const;
+  void give_up_removed(int fd) EXCLUDES(mutex_);
   void sync_removals() REQUIRES(mutex_);  // gives the mutex up
   void begin_log_sync(std::vector<io::Operation>* operations) REQUIRES(mutex_);
   bool log_sync_part_done(uint32_t id, Status* status) REQUIRES(mutex_);

@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "base/contain.h"
+#include "base/log.h"
 #include "io/descriptor.h"
 #include "tier/store/file_identity.h"
 #include "tier/store/store_core.h"
@@ -96,7 +97,7 @@ Result<FileIndex> StoreCore::take_in(std::unique_ptr<io::File> file) {
   auto id = file_id_of(*file, opened_.id_attribute);
   if (!id.ok() && id.status().code() != Code::kNotFound) return id.status();
   uint64_t name = id.ok() ? *id : 0;
-  SWALE_RETURN_IF_ERROR(expect_whole(state.key));
+  SWALE_RETURN_IF_ERROR(expect_whole(file->descriptor()));
   SWALE_RETURN_IF_ERROR(expect_whole(name, file->path()));
   FileIdentity identity = identity_of(file->descriptor(), root_);
   if (name != 0 && opened_.table->is_of_another(name, identity)) name = 0;
@@ -138,9 +139,15 @@ void StoreCore::note_file(uint64_t id, FileIdentity identity) {
   opened_.table->add(id, std::move(identity));
 }
 
-Status StoreCore::expect_whole(const FileKey& key) const {
+bool StoreCore::is_kept(const KeptBytes& kept, int fd) const {
+  struct stat found;
+  return ::fstat(fd, &found) == 0 && found.st_dev == root_.device &&
+         may_be_file(fd, {.inode = kept.inode, .born_ns = kept.born_ns}, kept.file, opened_.id_attribute);
+}
+
+Status StoreCore::expect_whole(int fd) const {
   for (const KeptBytes& kept : opened_.report.kept)
-    if (kept.inode == key.inode && key.device == root_.device) return kept.text();
+    if (is_kept(kept, fd)) return kept.text();
   return {};
 }
 
@@ -148,6 +155,22 @@ Status StoreCore::expect_whole(uint64_t id, const std::string& path) const {
   for (const KeptBytes& kept : opened_.report.kept)
     if (id != 0 && kept.file == id) return kept.text().with_context(path);
   return {};
+}
+
+// What is kept of a file that has no name any more. It goes once the removal is durable: the file may be back after a power cut.
+void StoreCore::give_up_removed(int fd) {
+  for (const KeptBytes& kept : opened_.report.kept) {
+    if (!is_kept(kept, fd)) continue;
+    const io::Descriptor root(::open(root_.path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!root.valid() || ::syncfs(root.get()) != 0) continue;
+    opened_.table->add_removed(kept.file);
+    if (!opened_.table->sync().ok())
+      continue;  // else the next opening would keep the log's records of it again
+    Status status = device_.remove(kept.kept_in);
+    if (status.ok()) status = device_.sync_directory(io::parent_directory(kept.kept_in));
+    if (!status.ok() && status.code() != Code::kNotFound)
+      log_warn("{}: the file was removed, and what is kept of it cannot be: {}", kept.path, status.message());
+  }
 }
 
 // Without the mutex. A failure is told, and costs nothing: a file that is not found is kept.
@@ -265,7 +288,11 @@ void StoreCore::discard(FileIndex file) {
 }
 
 // The table says so before the bytes are forgotten: a recovery that finds neither the file nor this keeps them.
-void StoreCore::removed(const FileKey& key) {
+void StoreCore::removed(int fd) {
+  give_up_removed(fd);
+  struct stat attributes;
+  if (::fstat(fd, &attributes) != 0) return;
+  const FileKey key{attributes.st_dev, attributes.st_ino};
   uint64_t id = 0;
   {
     const MutexLock lock(mutex_);
@@ -291,7 +318,7 @@ Status StoreCore::remove(const std::string& path) {
   SWALE_ASSIGN_OR_RETURN(const auto file, device_.open(full, io::OpenMode::kRead));
   SWALE_RETURN_IF_ERROR(device_.remove(full));
   SWALE_ASSIGN_OR_RETURN(const BackingState state, state_of(*file));
-  if (state.unlinked) removed(state.key);
+  if (state.unlinked) removed(file->descriptor());
   if (opened_.options.engine.durability == Durability::kPageCache) return {};
   return device_.sync_directory(io::parent_directory(full));
 }
@@ -305,7 +332,7 @@ Status StoreCore::rename(const std::string& from, const std::string& to) {
   SWALE_RETURN_IF_ERROR(device_.rename(source, target));
   if (replaced.ok()) {
     SWALE_ASSIGN_OR_RETURN(const BackingState state, state_of(**replaced));
-    if (state.unlinked) removed(state.key);
+    if (state.unlinked) removed((*replaced)->descriptor());
   }
   if (opened_.options.engine.durability == Durability::kPageCache) return {};
   SWALE_RETURN_IF_ERROR(device_.sync_directory(io::parent_directory(source)));

@@ -181,9 +181,11 @@ Status write_parts(const OpenedStore& opened, io::File* before, const Overlay& o
 }
 
 KeptBytes words_for(const KeptFile& kept, const std::string& backing_directory, std::string why) {
+  const bool here = is_of_root(kept.identity, backing_root(backing_directory));
   return {kept.identity.path,
           kept.file,
-          kept.identity.inode,
+          here ? kept.identity.inode : 0,
+          here ? kept.identity.born_ns : 0,
           kept.bytes(),
           kept_path(backing_directory, kept.file),
           std::move(why)};

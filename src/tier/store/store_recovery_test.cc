@@ -17,6 +17,7 @@
 #include <optional>
 
 #include "base/coding.h"
+#include "io/descriptor.h"
 #include "io/posix_device.h"
 #include "tier/log/file_table_format.h"
 #include "tier/store/store.h"
@@ -268,9 +269,8 @@ TEST_P(StoreRecoveryTest, WhatAClosedFolderHidesIsKeptUntilItIsOpened) {
     ASSERT_TRUE(open().ok());
     ASSERT_EQ(::chmod(backing("folder").c_str(), 0700), 0);
     EXPECT_EQ(store_->adopt_file(path).status().code(), Code::kCorruption);
-    struct stat found;
-    ASSERT_EQ(::stat(path.c_str(), &found), 0);
-    EXPECT_FALSE(store_->expect_whole({found.st_dev, found.st_ino}).ok());
+    const io::Descriptor fd(::open(path.c_str(), O_PATH | O_CLOEXEC));
+    EXPECT_FALSE(store_->expect_whole(fd.get()).ok());
     ASSERT_TRUE(store_->close(Store::AtClose::kDrain).ok());
     store_.reset();
     // The next opening brings the bytes.
@@ -481,6 +481,54 @@ TEST_P(StoreRecoveryTest, ARemovedFilesRecordsAreNotThoseOfItsCopy) {
   ASSERT_TRUE(drain().ok());
   EXPECT_TRUE(recovered_.kept.empty());
   EXPECT_EQ(read(backing("copy")), "");
+}
+
+TEST_P(StoreRecoveryTest, ANewFileWithTheInodeOfAMissingOneIsWhole) {
+  make(backing("data"));
+  ASSERT_TRUE(session([&] { write(backing("data")); }));
+  std::filesystem::remove(backing("data"));
+  make(backing("fresh"));
+  struct stat fresh;
+  ASSERT_EQ(::stat(backing("fresh").c_str(), &fresh), 0);
+  change_entry("data", [&](FileEntry* entry) {
+    entry->identity.inode = fresh.st_ino;
+    entry->identity.handle.clear();
+  });
+  ASSERT_TRUE(open().ok());
+  ASSERT_EQ(store_->recovery().kept.size(), 1u);
+  write(backing("fresh"));
+  ASSERT_TRUE(store_->close(Store::AtClose::kDrain).ok());
+  EXPECT_EQ(read(backing("fresh")), kBytes);
+}
+
+TEST_P(StoreRecoveryTest, WhatIsKeptOfAFileGoesWithItsLastName) {
+  give_to_ordinary_user();
+  const std::string path = backing("folder/data");
+  ASSERT_TRUE(session(
+      [&] {
+        ASSERT_EQ(::mkdir(backing("folder").c_str(), 0700), 0);
+        make(path);
+        write(path);
+        make(backing("beside"));
+        write(backing("beside"));
+        ASSERT_EQ(::chmod(backing("folder").c_str(), 0000), 0);
+      },
+      kOrdinary));
+  ASSERT_TRUE(session(
+      [&] {
+        ASSERT_EQ(store_->recovery().kept.size(), 1u);
+        ASSERT_EQ(::chmod(backing("folder").c_str(), 0700), 0);
+        const io::Descriptor fd(::open(path.c_str(), O_PATH | O_CLOEXEC));
+        ASSERT_EQ(::unlink(path.c_str()), 0);
+        store_->removed(fd.get());
+      },
+      kOrdinary));
+  EXPECT_EQ(kept_bytes(), 0u);
+  EXPECT_TRUE(in_process(kOrdinary, [&] {
+    ASSERT_TRUE(drain().ok());
+    EXPECT_TRUE(recovered_.kept.empty()) << "the log's records are not kept again";
+  }));
+  EXPECT_EQ(kept_bytes(), 0u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Ends, StoreRecoveryTest, ::testing::Values(End::kKilled, End::kClean),
