@@ -40,7 +40,8 @@ std::optional<FileEntry> entry_at(Bytes bytes, size_t at, const std::vector<uint
   entry.kind = static_cast<FileEntryKind>(kind);
   entry.file = in.u64();
   entry.identity = read_identity(&in);
-  const bool known = entry.kind == FileEntryKind::kFile || entry.kind == FileEntryKind::kRemoved;
+  const bool known = kind >= static_cast<uint8_t>(FileEntryKind::kFile) &&
+                     kind <= static_cast<uint8_t>(FileEntryKind::kGivenUp);
   if (!in.ok() || !known || address != at) return std::nullopt;
   return entry;
 }

@@ -49,8 +49,11 @@ FileIdentity read_identity(Decoder* in);  // a failure is the decoder's
 
 // DO NOT CHANGE THESE VALUES: they stand in tables.
 enum class FileEntryKind : uint8_t {
-  kFile = 1,     // records of this id are of this file
-  kRemoved = 2,  // the file's last name was removed through the tier: records of it mean nothing
+  kFile = 1,  // records of this id are of this file
+  // The file's last name was removed through the tier: records of it mean nothing, if it is not there.
+  kRemoved = 2,
+  // The user gave up what the log has of it: records of this id mean nothing, whether it is there or not.
+  kGivenUp = 3,
 };
 
 struct FileEntry {

@@ -13,7 +13,7 @@ namespace {
 constexpr uint64_t kLogId = 0x1234567890abcdef;
 
 FileEntry entry(uint64_t id, const std::string& path) {
-  return {id % 3 == 0 ? FileEntryKind::kRemoved : FileEntryKind::kFile,
+  return {static_cast<FileEntryKind>(id % 3 + 1),
           id,
           {.root_inode = 2,
            .root_born_ns = 77,

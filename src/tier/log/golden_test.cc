@@ -165,14 +165,15 @@ FileIdentity golden_identity() {
 
 TEST(TierGolden, ATableOfFilesHasTheBytesOfTheGoldenOneWhichIsRead) {
   const std::vector<FileEntry> entries = {{FileEntryKind::kFile, 0xfeedfacecafebeef, golden_identity()},
-                                          {FileEntryKind::kRemoved, 0x1, {}}};
+                                          {FileEntryKind::kRemoved, 0x1, {}},
+                                          {FileEntryKind::kGivenUp, 0x2, {}}};
   std::string now = encode_file_table(entries, kLogId);
   now += encode_file_entry(entries[0], kLogId, now.size());
   const std::string bytes = golden("files", now);
   ASSERT_EQ(bytes == now, true);
   const auto scan = decode_file_table(bytes, {kLogId}, "files");
   EXPECT_TRUE(scan.problems.empty());
-  EXPECT_EQ(scan.entries, (std::vector<FileEntry>{entries[0], entries[1], entries[0]}));
+  EXPECT_EQ(scan.entries, (std::vector<FileEntry>{entries[0], entries[1], entries[2], entries[0]}));
 }
 
 TEST(TierGolden, AKeptFileHasTheBytesOfTheGoldenOneWhichIsRead) {

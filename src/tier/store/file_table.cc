@@ -95,7 +95,7 @@ bool FileTable::is_of_another(uint64_t id, const FileIdentity& identity) const {
   if (found == known_.end()) return false;
   const FileIdentity& known = found->second.entry.identity;
   return known.inode != identity.inode || known.born_ns != identity.born_ns ||
-         found->second.entry.kind == FileEntryKind::kRemoved;
+         found->second.entry.kind != FileEntryKind::kFile;
 }
 
 bool FileTable::add_removed(uint64_t id) {
@@ -104,7 +104,7 @@ bool FileTable::add_removed(uint64_t id) {
   {
     const MutexLock lock(mutex_);
     const auto found = known_.find(id);
-    if (found == known_.end() || found->second.entry.kind == FileEntryKind::kRemoved) return false;
+    if (found == known_.end() || found->second.entry.kind != FileEntryKind::kFile) return false;
     found->second.entry.kind = FileEntryKind::kRemoved;
     entry = found->second.entry;
   }

@@ -68,6 +68,7 @@ struct LogReport {
 struct KnownFile {
   uint64_t address = 0;
   bool removed = false;
+  bool given_up = false;
   uint64_t file = 0;
   uint64_t inode = 0;
   std::string path;

@@ -218,6 +218,7 @@ struct Quest {
   // The removal is in the table, but a power cut may have undone it in the backing directory: these are looked for, too. The
   // identity as the table has it.
   std::map<uint64_t, FileIdentity> removed;
+  std::map<uint64_t, FileIdentity> given_up;  // with accept_loss, now or before
   std::map<uint64_t, std::string> why;
 };
 
@@ -232,8 +233,13 @@ Quest quest_of(const std::unordered_set<uint64_t>& named, const std::map<uint64_
     if (wanted == quest.wanted.end() || apart.contains(entry.file)) continue;
     wanted->second = entry.identity;
     quest.removed.erase(entry.file);
+    quest.given_up.erase(entry.file);
+    if (entry.kind == FileEntryKind::kGivenUp && !kept.contains(entry.file))
+      quest.given_up[entry.file] = entry.identity;
     if (entry.kind == FileEntryKind::kRemoved) quest.removed[entry.file] = entry.identity;
   }
+  // Also of a file that is there again: it may have newer bytes than the records, under another id.
+  for (const auto& [id, identity] : quest.given_up) quest.wanted.erase(id);
   for (auto& [id, identity] : quest.wanted)
     if (!is_of_root(identity, root)) identity = {.path = std::move(identity.path)};
   return quest;
@@ -337,6 +343,7 @@ Status keep_missing(const std::unordered_set<uint64_t>& named, const std::map<ui
         opened->report.lost.push_back(
             {identity.path, 0, 0,
              fmt::format("the log's records of file {:016x} are given up: {}", id, why)});
+      quest->given_up[id] = identity;
       continue;
     }
     if (named.contains(id) || (there && there->damaged.ok())) {
@@ -357,10 +364,12 @@ void make_table(const std::unordered_set<uint64_t>& named, const Quest& quest, O
   for (const FoundFile& found : opened->files)
     entries.push_back({FileEntryKind::kFile, found.id, identity_of(found.file->descriptor(), root)});
   for (const auto& [id, identity] : quest.wanted)
-    if (named.contains(id) && !quest.removed.contains(id))
+    if (named.contains(id) && !quest.removed.contains(id) && !quest.given_up.contains(id))
       entries.push_back({FileEntryKind::kFile, id, identity});
   // With their identities: the removal may not be durable yet, and the next opening looks again.
   for (const auto& [id, identity] : quest.removed) entries.push_back({FileEntryKind::kRemoved, id, identity});
+  for (const auto& [id, identity] : quest.given_up)
+    entries.push_back({FileEntryKind::kGivenUp, id, identity});
   opened->table->make(entries);
 }
 
@@ -408,6 +417,8 @@ Status find_files(OpenedStore* opened) {
     else
       SWALE_RETURN_IF_ERROR(bring_bytes(there->second, *found.file, opened));
   }
+  // They were reported when they were given up, and are no records of removed files.
+  for (const auto& [id, identity] : quest.given_up) static_cast<void>(has_news(id, opened));
   SWALE_RETURN_IF_ERROR(keep_missing(named, kept, &quest, opened));
   for (const KeptBytes& each : opened->report.kept) log_error("{}", each.text().message());
   make_table(named, quest, opened);

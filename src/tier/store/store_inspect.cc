@@ -45,8 +45,8 @@ Status inspect_files(io::Device& device, const std::string& ssd_directory, uint6
   report->problems.insert(report->problems.end(), scan.problems.begin(), scan.problems.end());
   for (size_t i = 0; i < scan.entries.size() && visit; ++i) {
     const FileEntry& entry = scan.entries[i];
-    visit({scan.places[i], entry.kind == FileEntryKind::kRemoved, entry.file, entry.identity.inode,
-           entry.identity.path});
+    visit({scan.places[i], entry.kind == FileEntryKind::kRemoved, entry.kind == FileEntryKind::kGivenUp,
+           entry.file, entry.identity.inode, entry.identity.path});
   }
   return {};
 }
@@ -54,8 +54,11 @@ Status inspect_files(io::Device& device, const std::string& ssd_directory, uint6
 }  // namespace
 
 std::string KnownFile::text() const {
-  return fmt::format("{} file {:016x} inode {} address {}: {}", removed ? "removed" : "known", file, inode,
-                     address, path.empty() ? "(no path)" : path);
+  return fmt::format("{} file {:016x} inode {} address {}: {}",
+                     given_up  ? "given up"
+                     : removed ? "removed"
+                               : "known",
+                     file, inode, address, path.empty() ? "(no path)" : path);
 }
 
 std::string LogRecord::text() const {

@@ -531,6 +531,54 @@ TEST_P(StoreRecoveryTest, WhatIsKeptOfAFileGoesWithItsLastName) {
   EXPECT_EQ(kept_bytes(), 0u);
 }
 
+TEST_P(StoreRecoveryTest, WhatIsGivenUpStaysGivenUp) {
+  for (const char* name : {"data", "beside"}) make(backing(name));
+  ASSERT_TRUE(session([&] {
+    for (const char* name : {"data", "beside"}) write(backing(name));
+  }));
+  std::filesystem::remove(backing("data"));  // nobody has told the tier
+  accept_loss_ = true;
+  // The bytes of the other file hold the segment with the records.
+  ASSERT_TRUE(session([&] { EXPECT_EQ(store_->recovery().lost.size(), 1u); }));
+  accept_loss_ = false;
+  for (int i = 0; i < 2; ++i)
+    ASSERT_TRUE(session([&] {
+      EXPECT_TRUE(store_->recovery().kept.empty());
+      EXPECT_EQ(store_->recovery().dropped, 0u) << "of files that were removed";
+    }));
+  ASSERT_TRUE(drain().ok());
+  EXPECT_EQ(kept_bytes(), 0u);
+  EXPECT_EQ(read(backing("beside")), kBytes);
+}
+
+TEST_P(StoreRecoveryTest, RecordsThatWereGivenUpDoNotComeBackToTheFile) {
+  give_to_ordinary_user();
+  ASSERT_TRUE(session(
+      [&] {
+        for (const char* name : {"data", "beside"}) {  // whose bytes hold the segment
+          make(backing(name));
+          write(backing(name));
+        }
+      },
+      kOrdinary));
+  std::filesystem::rename(backing("data"), root_ + "/elsewhere");
+  accept_loss_ = true;
+  const std::string newer(100, 'w');
+  ASSERT_TRUE(session(
+      [&] {
+        ASSERT_EQ(store_->recovery().lost.size(), 1u);
+        std::filesystem::rename(root_ + "/elsewhere", backing("data"));
+        const auto file = store_->adopt_file(backing("data"));
+        ASSERT_TRUE(file.ok()) << file.status().to_string();
+        ASSERT_TRUE(store_->write(*file, 0, newer).ok());
+        ASSERT_TRUE(store_->sync(*file).ok());
+      },
+      kOrdinary));
+  accept_loss_ = false;
+  ASSERT_TRUE(in_process(kOrdinary, [&] { ASSERT_TRUE(drain().ok()); }));
+  EXPECT_EQ(read(backing("data")), newer);
+}
+
 INSTANTIATE_TEST_SUITE_P(Ends, StoreRecoveryTest, ::testing::Values(End::kKilled, End::kClean),
                          [](const auto& end) { return end.param == End::kKilled ? "Killed" : "Clean"; });
 
