@@ -346,11 +346,11 @@ Status keep_missing(const std::unordered_set<uint64_t>& named, const std::map<ui
       quest->given_up[id] = identity;
       continue;
     }
-    if (named.contains(id) || (there && there->damaged.ok())) {
+    if (there && !there->damaged.ok()) return there->damaged;  // what it keeps may be readable by hand
+    if (named.contains(id))
       SWALE_RETURN_IF_ERROR(keep_bytes(id, identity, there, why, opened));
-    } else if (there) {
-      return there->damaged;
-    }
+    else
+      name_kept(there->kept, why, opened);
   }
   return {};
 }

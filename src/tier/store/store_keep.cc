@@ -250,7 +250,6 @@ Status keep_bytes(uint64_t id, const FileIdentity& identity, const FoundKept* be
   const std::string& backing = opened->options.backing_directory;
   const std::string path = kept_path(backing, id);
   io::Device& device = *opened->device;
-  if (before && !before->damaged.ok()) return before->damaged;  // what it keeps may be readable by hand
   KeptFile kept;
   kept.file = id;
   kept.identity = before ? before->kept.identity : identity;
@@ -280,8 +279,12 @@ Status keep_bytes(uint64_t id, const FileIdentity& identity, const FoundKept* be
   SWALE_RETURN_IF_ERROR(device.rename(fresh, path));
   SWALE_RETURN_IF_ERROR(device.sync_directory(io::parent_directory(path)));
   static_cast<void>(has_news(id, opened));
-  opened->report.kept.push_back(words_for(kept, backing, std::move(why)));
+  name_kept(kept, std::move(why), opened);
   return {};
+}
+
+void name_kept(const KeptFile& kept, std::string why, OpenedStore* opened) {
+  opened->report.kept.push_back(words_for(kept, opened->options.backing_directory, std::move(why)));
 }
 
 Status bring_bytes(const FoundKept& found, io::File& file, OpenedStore* opened) {

@@ -29,6 +29,8 @@ bool has_news(uint64_t id, OpenedStore* opened);
 // Keeps what the records of file `id` say; `before`: what is kept of it already. The report names it.
 Status keep_bytes(uint64_t id, const FileIdentity& identity, const FoundKept* before, std::string why,
                   OpenedStore* opened);
+// The report names what is kept already, and nothing is written.
+void name_kept(const KeptFile& kept, std::string why, OpenedStore* opened);
 // Brings what is kept of a file to it, and what of that is lost to the list of losses.
 Status bring_bytes(const FoundKept& kept, io::File& file, OpenedStore* opened);
 // The user gives it up.

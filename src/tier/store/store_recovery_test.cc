@@ -579,6 +579,23 @@ TEST_P(StoreRecoveryTest, RecordsThatWereGivenUpDoNotComeBackToTheFile) {
   EXPECT_EQ(read(backing("data")), newer);
 }
 
+TEST_P(StoreRecoveryTest, AKeptFileThatTheLogSaysNothingOfIsNamedAndNotWritten) {
+  make(backing("data"));
+  ASSERT_TRUE(session([&] { write(backing("data")); }));
+  std::filesystem::remove(backing("data"));
+  ASSERT_TRUE(drain().ok());
+  ASSERT_EQ(recovered_.kept.size(), 1u);
+  const std::string kept_in = recovered_.kept[0].kept_in;
+  struct stat before, after;
+  ASSERT_EQ(::stat(kept_in.c_str(), &before), 0);
+  ASSERT_TRUE(drain().ok());
+  ASSERT_EQ(recovered_.kept.size(), 1u);
+  EXPECT_EQ(recovered_.kept[0].bytes, kBytes.size());
+  EXPECT_EQ(recovered_.kept[0].kept_in, kept_in);
+  ASSERT_EQ(::stat(kept_in.c_str(), &after), 0);
+  EXPECT_EQ(before.st_ino, after.st_ino);
+}
+
 INSTANTIATE_TEST_SUITE_P(Ends, StoreRecoveryTest, ::testing::Values(End::kKilled, End::kClean),
                          [](const auto& end) { return end.param == End::kKilled ? "Killed" : "Clean"; });
 
