@@ -10,7 +10,6 @@
 // files get new ids, and their ranges that the records name are lost until they are overwritten or accepted, so that nobody
 // reads older bytes unawares. The order of steps lets a kill between any two of them be finished by the next opening: the
 // file apart has the id first, and the list of losses is durable before a file has its new id.
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
@@ -28,17 +27,10 @@
 #include "tier/store/file_identity.h"
 #include "tier/store/store_core.h"
 #include "tier/store/store_keep.h"
+#include "tier/store/store_search.h"
 
 namespace swale::tier {
 namespace {
-
-// A file that has a wanted id.
-struct Holder {
-  std::string path;   // below the backing directory
-  io::Descriptor fd;  // O_PATH
-  FileKey key;
-  bool meant = false;  // it is the file that the table means, and not only one with its id
-};
 
 constexpr std::string_view kApart = "apart.";
 
@@ -136,81 +128,6 @@ Status take_apart(uint64_t id, OpenedStore* opened) {
   opened->files.push_back({std::move(file), id});
   return {};
 }
-
-// Looks through the whole backing directory for files with the ids that are wanted, or which are the files that the table means.
-// By descriptors: no path is too long. What cannot be searched is told, and passed over.
-class Search {
- public:
-  Search(const OpenedStore& opened, const std::map<uint64_t, FileIdentity>& wanted)
-      : attribute_(opened.id_attribute), wanted_(wanted) {
-    for (const auto& [id, identity] : wanted)
-      if (identity.inode != 0) inodes_.emplace(identity.inode, id);
-  }
-
-  void run(int root) { search(root, "", true); }
-  std::map<uint64_t, std::vector<Holder>>& found() { return found_; }
-  const std::string& unsearched() const { return unsearched_; }
-
- private:
-  void pass_over(const std::string& path) {
-    if (++unsearched_count_ <= 3)
-      unsearched_ +=
-          fmt::format("; {} cannot be searched: {}", path.empty() ? "." : path, std::strerror(errno));
-  }
-  void search(int parent, const std::string& path, bool top) {
-    const std::string name = top ? "." : path.substr(path.rfind('/') + 1);
-    const int fd = ::openat(parent, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    DIR* const stream = fd < 0 ? nullptr : ::fdopendir(fd);
-    if (stream == nullptr) {
-      pass_over(path);
-      if (fd >= 0) ::close(fd);
-      return;
-    }
-    const std::unique_ptr<DIR, int (*)(DIR*)> closes(stream, ::closedir);
-    while (const dirent* const entry = ::readdir(stream)) {
-      const std::string_view each = entry->d_name;
-      if (each == "." || each == ".." || (top && each == kPrivateDirectory)) continue;
-      std::string below = top ? std::string(each) : fmt::format("{}/{}", path, each);
-      unsigned char type = entry->d_type;
-      struct stat attributes;
-      if (type == DT_UNKNOWN && ::fstatat(fd, entry->d_name, &attributes, AT_SYMLINK_NOFOLLOW) == 0)
-        type = static_cast<unsigned char>(IFTODT(attributes.st_mode));
-      if (type == DT_DIR) search(fd, below, false);
-      if (type == DT_REG) look_at(fd, entry->d_name, entry->d_ino, std::move(below));
-    }
-  }
-  void look_at(int folder, const char* name, uint64_t inode, std::string path) {
-    char bytes[8];
-    const std::string link = fmt::format("/proc/self/fd/{}/{}", folder, name);
-    uint64_t id = 0;
-    if (::lgetxattr(link.c_str(), attribute_, bytes, sizeof(bytes)) == sizeof(bytes)) id = get_u64(bytes);
-    const bool has_id = id != 0 && wanted_.contains(id);
-    const auto [meant, meant_end] = inodes_.equal_range(inode);
-    if (!has_id && meant == meant_end) return;
-    io::Descriptor fd(io::open_beneath(folder, name, O_PATH));
-    struct stat attributes;
-    if (!fd.valid() || ::fstat(fd.get(), &attributes) != 0 || !S_ISREG(attributes.st_mode)) return;
-    bool is_meant = false;
-    for (auto each = meant; each != meant_end && !is_meant; ++each) {
-      is_meant = (!has_id || each->second == id) &&
-                 is_file(fd.get(), wanted_.at(each->second), each->second, attribute_, false);
-      if (is_meant) id = each->second;
-    }
-    if (!has_id && !is_meant) return;
-    const FileKey key{attributes.st_dev, attributes.st_ino};
-    std::vector<Holder>& same = found_[id];
-    if (std::any_of(same.begin(), same.end(), [&](const Holder& each) { return each.key == key; }))
-      return;  // another name
-    same.push_back({std::move(path), std::move(fd), key, is_meant});
-  }
-
-  const char* const attribute_;
-  const std::map<uint64_t, FileIdentity>& wanted_;
-  std::multimap<uint64_t, uint64_t> inodes_;  // a removed file's may be a new one's
-  std::map<uint64_t, std::vector<Holder>> found_;
-  std::string unsearched_;
-  size_t unsearched_count_ = 0;
-};
 
 // What is looked for, and why it is missing.
 struct Quest {

@@ -596,6 +596,45 @@ TEST_P(StoreRecoveryTest, AKeptFileThatTheLogSaysNothingOfIsNamedAndNotWritten) 
   EXPECT_EQ(before.st_ino, after.st_ino);
 }
 
+TEST_P(StoreRecoveryTest, AFolderMayBeAsDeepAsAnybodyMakesIt) {
+  constexpr int kLevels = 2'000;
+  int folder = ::open(backing().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  for (int i = 0; i < kLevels; ++i) {
+    ASSERT_EQ(::mkdirat(folder, "d", 0755), 0);
+    // After the search has come back from below.
+    if (i % 100 == 0) {
+      ASSERT_EQ(::mkdirat(folder, "beside", 0755), 0);
+    }
+    const int next = ::openat(folder, "d", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    ASSERT_GE(next, 0);
+    ::close(std::exchange(folder, next));
+  }
+  const int fd = ::openat(folder, "data", O_CREAT | O_RDWR | O_CLOEXEC, 0644);
+  make(backing("beside/data"));
+  ASSERT_GE(fd, 0);
+  const std::string link = fmt::format("/proc/self/fd/{}", fd);
+  ASSERT_TRUE(session([&] {
+    write(link);
+    write(backing("beside/data"));
+  }));
+  std::filesystem::remove(root_ + "/ssd/files");
+  EXPECT_TRUE(in_process(0, [&] {
+    const rlimit few = {400, 400};
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+    expect_brought([&] { return read(link); });
+  }));
+  EXPECT_EQ(read(backing("beside/data")), kBytes);
+  ::close(fd);
+  ::unlinkat(folder, "data", 0);
+  for (int i = kLevels; i-- > 0;) {
+    const int above = ::openat(folder, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (i > 0) ::unlinkat(above, "beside", AT_REMOVEDIR);
+    ::unlinkat(above, "d", AT_REMOVEDIR);
+    ::close(std::exchange(folder, above));
+  }
+  ::close(folder);
+}
+
 INSTANTIATE_TEST_SUITE_P(Ends, StoreRecoveryTest, ::testing::Values(End::kKilled, End::kClean),
                          [](const auto& end) { return end.param == End::kKilled ? "Killed" : "Clean"; });
 
