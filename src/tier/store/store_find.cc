@@ -210,8 +210,10 @@ Status find_others(int root, const std::unordered_set<uint64_t>& named,
   Search search(*opened, wanted);
   search.run(root);
   for (auto& [id, holders] : search.found()) {
-    // A copy that took the id along does not get the bytes of a file that was removed.
-    if (quest->removed.contains(id) && wanted.at(id).inode != 0)
+    // The table's own file has the bytes, and not a copy that took the id along: it does not get those of a removed file either.
+    const bool known =
+        std::any_of(holders.begin(), holders.end(), [](const Holder& each) { return each.meant; });
+    if (known || (quest->removed.contains(id) && wanted.at(id).inode != 0))
       std::erase_if(holders, [](const Holder& each) { return !each.meant; });
     if (holders.empty()) continue;
     const bool parted = apart.contains(id);

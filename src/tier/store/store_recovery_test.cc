@@ -635,6 +635,24 @@ TEST_P(StoreRecoveryTest, AFolderMayBeAsDeepAsAnybodyMakesIt) {
   ::close(folder);
 }
 
+// Without handles, and with a path that leads to nothing.
+TEST_P(StoreRecoveryTest, TheSearchKnowsTheFileAmongCopiesWithItsId) {
+  give_to_ordinary_user();
+  ASSERT_TRUE(session(
+      [&] {
+        make(backing("data"));
+        write(backing("data"));
+      },
+      kOrdinary));
+  char id[8];
+  ASSERT_EQ(::getxattr(backing("data").c_str(), kIdAttribute, id, sizeof(id)), 8);
+  std::filesystem::rename(backing("data"), backing("moved"));
+  make(backing("copy"), 0666);
+  ASSERT_EQ(::setxattr(backing("copy").c_str(), kIdAttribute, id, sizeof(id), 0), 0);
+  EXPECT_TRUE(in_process(kOrdinary, [&] { expect_brought([&] { return read(backing("moved")); }); }));
+  EXPECT_EQ(read(backing("copy")), "");
+}
+
 INSTANTIATE_TEST_SUITE_P(Ends, StoreRecoveryTest, ::testing::Values(End::kKilled, End::kClean),
                          [](const auto& end) { return end.param == End::kKilled ? "Killed" : "Clean"; });
 
