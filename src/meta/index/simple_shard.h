@@ -129,8 +129,8 @@ class SimpleShard final : public Shard {
     }
     return {};
   }
-  Status lookup_runs(const FileId& file, std::span<const Run> queries, size_t,
-                     std::vector<Run>* out, std::vector<size_t>* ends) override {
+  Status lookup_runs(const FileId& file, std::span<const Run> queries, size_t, std::vector<Run>* out,
+                     std::vector<size_t>* ends) override {
     if (removed(file, false)) return gone();
     for (const Run& query : queries) {
       for (uint64_t i = 0; i < blocks_of(query); ++i) {
