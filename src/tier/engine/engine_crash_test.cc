@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <functional>
 #include <optional>
 
 #include "tier/engine/testing/crash_options.h"
@@ -187,6 +188,64 @@ TEST(Engine, ATruncateThatFailsCutsNothingThatIsWrittenLater) {
       ASSERT_EQ(run_failed_log(seed, false, also, &seen), "")
           << "seed " << seed << ", backing truncates fail " << also.has_value();
   EXPECT_GT(seen.given_up, 300u);
+}
+
+// A truncate has cut the file, and the sync of the cut has failed: its caller was told so. After a power cut all of the cut is there, or
+// nothing of it.
+struct CutsUndone {
+  uint64_t undone = 0;
+  uint64_t kept = 0;
+};
+std::string run_failed_cut(uint64_t seed, const std::function<void(CrashWorld*)>& meanwhile,
+                           CutsUndone* seen) {
+  Options options;
+  options.policy = Policy::kSsdBlocking;
+  options.durability = Durability::kGroupCommit;
+  options.segment_count = 4;
+  options.segment_bytes = 16384;
+  CrashWorld world(options, seed);
+  world.write(0, 0, 3000);
+  if (std::string wrong = world.settle(); !wrong.empty()) return wrong;
+  world.fail_next(Action::Kind::kSyncBacking);
+  meanwhile(&world);
+  if (!world.visited().contains("truncate failed, and the file is cut")) return "the cut was not refused";
+  if (std::string wrong = world.crash(); !wrong.empty()) return wrong;
+  const bool undone = world.visited().contains("failed truncate undone by a power cut");
+  ++(undone ? seen->undone : seen->kept);
+  world.heal();
+  return world.settle();
+}
+
+TEST(Engine, ATruncateThatIsRefusedBehindAFailedCutPromisesNothingOfThatCut) {
+  CutsUndone seen;
+  for (uint64_t seed = 1; seed <= 100; ++seed) {
+    const auto truncate_again = [&](CrashWorld* world) {
+      world->truncate(0, 1000);
+      EXPECT_EQ(world->settle(CrashWorld::Drain::kNobodyLooks), "") << "seed " << seed;
+      world->truncate(0, 500);
+      EXPECT_EQ(world->settle(CrashWorld::Drain::kNobodyLooks), "") << "seed " << seed;
+      EXPECT_EQ(world->refused(), 2 + 2u) << "both truncates, and both drains";
+    };
+    ASSERT_EQ(run_failed_cut(seed, truncate_again, &seen), "") << "seed " << seed;
+  }
+  EXPECT_GT(seen.undone, 10u);
+  EXPECT_GT(seen.kept, 10u);
+}
+
+// The write waits for a sync of the log, and is answered after the truncate that came after it.
+TEST(Engine, AWriteThatIsAnsweredAfterAFailedCutStandsWhetherThatCutDoesOrNot) {
+  CutsUndone seen;
+  for (uint64_t seed = 1; seed <= 100; ++seed) {
+    const auto write_before = [&](CrashWorld* world) {
+      world->write(0, 200, 300);
+      world->truncate(0, 1000);
+      EXPECT_EQ(world->settle(CrashWorld::Drain::kNobodyLooks), "") << "seed " << seed;
+      EXPECT_EQ(world->acknowledged(), 3u) << "the first write and its drain, and the second write";
+    };
+    ASSERT_EQ(run_failed_cut(seed, write_before, &seen), "") << "seed " << seed;
+  }
+  EXPECT_GT(seen.undone, 10u);
+  EXPECT_GT(seen.kept, 10u);
 }
 
 // A backing directory that takes writes and refuses truncates, for ever. Those that a process has begun leave the file as it was. Those

@@ -1,6 +1,5 @@
 // CrashWorld: what reads give, what they must give, and damage.
 #include <algorithm>
-#include <tuple>
 
 #include "tier/engine/testing/crash_world.h"
 #include "tier/log/log_read.h"
@@ -110,6 +109,28 @@ std::string CrashWorld::check_cut(int name, uint64_t size, const ReadBytes& foun
                      *cut_at, *old_at, last_);
 }
 
+// The file is as it was, or, if only the sync of its cut has failed, cut, and stays so. But a cut that was not synced may be undone
+// when the power fails.
+std::string CrashWorld::take_failed_truncate(Ticket ticket, const Request& request) {
+  NamedFile& file = names_[request.name];
+  const ReadBytes found = read_file(file, 0, kFileBytes);
+  if (std::string wrong = check_cut(request.name, request.offset, found); !wrong.empty()) return wrong;
+  const std::string uncut = check_bytes(request.name, 0, found);
+  if (uncut.empty()) {
+    ++visited_["truncate failed, and the file is as it was"];
+    return {};
+  }
+  if (failing_.contains(Action::Kind::kTruncate) && !failing_.contains(Action::Kind::kSyncBacking) &&
+      !failing_.contains(Action::Kind::kSyncFile))
+    return uncut + "; a truncate that was refused has changed the file";
+  ++visited_["truncate failed, and the file is cut"];
+  file.uncut.reset();
+  file.uncut = std::make_shared<NamedFile>(file);
+  file.cut_by = ticket;
+  cut(&file, ticket, request.offset);
+  return check_bytes(request.name, 0, found);
+}
+
 // A process has found `found`. A truncate that was under way has happened, or has not.
 std::string CrashWorld::check_crash(int name, const ReadBytes& found) {
   for (const auto& [ticket, request] : requests_) {
@@ -119,7 +140,8 @@ std::string CrashWorld::check_crash(int name, const ReadBytes& found) {
   const std::string wrong = check_bytes(name, 0, found);
   NamedFile& file = names_[name];
   if (wrong.empty() || !cuts_power() || !file.uncut) return wrong;
-  std::tie(file.content, file.uncertain) = *file.uncut;
+  file.content = file.uncut->content;
+  file.uncertain = file.uncut->uncertain;
   ++visited_["failed truncate undone by a power cut"];
   return check_bytes(name, 0, found);
 }
@@ -142,6 +164,7 @@ void CrashWorld::take_found(NamedFile* file, const ReadBytes& found) {
   file->synced_by.clear();
   file->told_by.clear();
   file->cuts.clear();
+  file->uncut.reset();
 }
 
 void CrashWorld::take_sync(NamedFile* file, const std::vector<Ticket>& covered) {

@@ -53,8 +53,20 @@ std::string CrashWorld::payload(uint64_t length) {
   return bytes;
 }
 
-std::string CrashWorld::request() {
+void CrashWorld::write(int name, uint64_t offset, uint64_t length) {
   const Ticket ticket = next_ticket_++;
+  requests_[ticket] = {Request::Kind::kWrite, name, offset, payload(length)};
+  engine_->write(ticket, names_[name].index, offset, static_cast<uint32_t>(length), clock());
+}
+
+void CrashWorld::truncate(int name, uint64_t size) {
+  const Ticket ticket = next_ticket_++;
+  requests_[ticket] = {Request::Kind::kTruncate, name, size, {}};
+  names_[name].busy = true;  // so that the model needs no order of writes that wait for it
+  engine_->truncate(ticket, names_[name].index, size, clock());
+}
+
+std::string CrashWorld::request() {
   const int name = static_cast<int>(rng_.below(kNames));
   NamedFile& file = names_[name];
   if (file.busy) return {};
@@ -68,23 +80,19 @@ std::string CrashWorld::request() {
                                                 : rng_.below(kFileBytes - 500);
     const bool long_one = options_.segment_bytes > 8192 && rng_.chance(1, 4);  // of several checked blocks
     const uint64_t length = same ? 150 : 1 + rng_.below(long_one ? kFileBytes - offset : 400);
-    Request& request = requests_[ticket] = {Request::Kind::kWrite, name, offset, payload(length)};
-    engine_->write(ticket, file.index, offset, static_cast<uint32_t>(request.payload.size()), clock());
+    write(name, offset, length);
   } else if (dice < 86) {
-    const uint64_t size = rng_.below(kFileBytes);
-    requests_[ticket] = {Request::Kind::kTruncate, name, size, {}};
-    file.busy = true;  // so that the model needs no order of writes that wait for it
-    engine_->truncate(ticket, file.index, size, clock());
+    truncate(name, rng_.below(kFileBytes));
   } else if (dice < 89) {
-    requests_[ticket] = {Request::Kind::kUnlink, name, 0, {}};
+    requests_[next_ticket_] = {Request::Kind::kUnlink, name, 0, {}};
     file.busy = true;
-    engine_->unlink(ticket, file.index, clock());
+    engine_->unlink(next_ticket_++, file.index, clock());
   } else if (dice < 95) {
-    requests_[ticket] = {Request::Kind::kSync, name, 0, {}, false, file.written_by};
-    engine_->sync(ticket, file.index, clock());
+    requests_[next_ticket_] = {Request::Kind::kSync, name, 0, {}, false, file.written_by};
+    engine_->sync(next_ticket_++, file.index, clock());
   } else if (dice < 96) {
-    requests_[ticket] = {Request::Kind::kDrain, name, 0, {}};
-    engine_->drain(ticket, clock());
+    requests_[next_ticket_] = {Request::Kind::kDrain, name, 0, {}};
+    engine_->drain(next_ticket_++, clock());
   } else {
     engine_->pause_flush(rng_.chance(1, 2), clock());
   }
@@ -101,13 +109,16 @@ void CrashWorld::make_uncertain(NamedFile* file, uint64_t from) {
   for (uint64_t i = from; i < file->uncertain.size(); ++i) file->uncertain[i] = true;
 }
 
-void CrashWorld::take_write(Ticket ticket, const Request& request, bool ok) {
-  NamedFile& file = names_[request.name];
+void CrashWorld::take_write(NamedFile* named, Ticket ticket, const Request& request, bool ok) {
+  NamedFile& file = *named;
+  // A write that came before a failed truncate may be answered after it, and stands whether the cut does or not.
+  if (file.uncut && ticket < file.cut_by) take_write(file.uncut.get(), ticket, request, ok);
   uint64_t end = request.offset + request.payload.size();
   for (const auto& [cut, size] : file.cuts)
     if (cut > ticket) end = std::min(end, size);
   if (end <= request.offset) return;
-  if (ok) file.uncut.reset();  // nothing brings it back from under an acknowledged write
+  // Nothing brings back what was cut from under an acknowledged write that came later.
+  if (ok && ticket > file.cut_by) file.uncut.reset();
   if (file.content.size() < end) file.content.resize(end);
   if (file.uncertain.size() < end) file.uncertain.resize(end);
   if (file.written_by.size() < end) file.written_by.resize(end);
@@ -127,26 +138,6 @@ void CrashWorld::cut(NamedFile* file, Ticket ticket, uint64_t size) {
   file->uncertain.resize(size);
   file->written_by.resize(size);
   file->cuts.emplace_back(ticket, size);
-}
-
-// The file is as it was, or, if only the sync of its cut has failed, cut, and stays so. But a cut that was not synced may be undone
-// when the power fails.
-std::string CrashWorld::take_failed_truncate(Ticket ticket, const Request& request) {
-  NamedFile& file = names_[request.name];
-  const ReadBytes found = read_file(file, 0, kFileBytes);
-  if (std::string wrong = check_cut(request.name, request.offset, found); !wrong.empty()) return wrong;
-  const std::string uncut = check_bytes(request.name, 0, found);
-  if (uncut.empty()) {
-    ++visited_["truncate failed, and the file is as it was"];
-    return {};
-  }
-  if (failing_.contains(Action::Kind::kTruncate) && !failing_.contains(Action::Kind::kSyncBacking) &&
-      !failing_.contains(Action::Kind::kSyncFile))
-    return uncut + "; a truncate that was refused has changed the file";
-  ++visited_["truncate failed, and the file is cut"];
-  file.uncut = {file.content, file.uncertain};
-  cut(&file, ticket, request.offset);
-  return check_bytes(request.name, 0, found);
 }
 
 std::string CrashWorld::answer(const Action& action) {
@@ -175,12 +166,13 @@ std::string CrashWorld::answer(const Action& action) {
   ok ? ++acknowledged_ : ++refused_;
   switch (request.kind) {
     case Request::Kind::kWrite:
-      take_write(action.ticket, request, ok);
+      take_write(&file, action.ticket, request, ok);
       break;
     case Request::Kind::kTruncate:
       file.busy = false;
-      file.uncut.reset();
+      // One that fails while it waits for the cut of another one says nothing of that cut.
       if (!ok) return take_failed_truncate(action.ticket, request);
+      file.uncut.reset();
       cut(&file, action.ticket, request.offset);
       if (engine_->file_size(file.index) != request.offset) return "wrong size after a truncate";
       break;
@@ -334,10 +326,14 @@ std::string CrashWorld::perform(size_t position) {
       !fails ? 1 : static_cast<double>(rng_.below(action.kind == Action::Kind::kAppend ? 3 : 2)) / 2;
   if (fails) ++visited_["failed " + last_];
   apply(action, part);
+  const auto syncs = [&](uint64_t id) {
+    return action.kind == Action::Kind::kSyncBacking || action.kind == Action::Kind::kAbandonLog ||
+           (action.kind == Action::Kind::kSyncFile && id == engine_->file_id(action.file));
+  };
   for (auto& [id, image] : backing_)
-    if (fails && (action.kind == Action::Kind::kSyncBacking || action.kind == Action::Kind::kAbandonLog ||
-                  (action.kind == Action::Kind::kSyncFile && id == engine_->file_id(action.file))))
-      image.fail_sync();
+    if (fails && syncs(id)) image.fail_sync();
+  for (NamedFile& file : names_)
+    if (!fails && syncs(file.id)) file.uncut.reset();  // no power cut undoes what was cut
   if (fails && action.kind == Action::Kind::kSyncLog) log_.fail_sync();
   const auto damage =
       damaged_reads_.extract(action.kind == Action::Kind::kReadLog ? action.id : ~uint32_t{0});

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -42,6 +43,9 @@ class CrashWorld {
   uint64_t refused_bytes() const { return refused_bytes_; }  // found in checks
   // The user accepts what is lost.
   std::string accept();
+  // A request of the caller's choice, to one of the files.
+  void write(int name, uint64_t offset, uint64_t length);
+  void truncate(int name, uint64_t size);
   // Before the first step: crashes cut the power, whatever the mode. With the page cache as the promise, what counts is what a
   // sync of its file covered.
   void cut_power() { cut_power_ = true; }
@@ -86,8 +90,9 @@ class CrashWorld {
     std::vector<bool> lost;                         // a read was refused: it stays so
     std::vector<bool> damaged;                      // a record of this byte was: a read may be refused
     bool busy = false;                              // a truncate or unlink is under way
-    // Content and what is uncertain of it, before a truncate that failed, but has cut the file.
-    std::optional<std::pair<std::string, std::vector<bool>>> uncut;
+    // What is there if the power fails now: a truncate has failed, but has cut the file, not durably. And that truncate.
+    std::shared_ptr<NamedFile> uncut;
+    Ticket cut_by = 0;
   };
   struct Queued {
     RecordHeader record;
@@ -110,7 +115,7 @@ class CrashWorld {
   static void make_uncertain(NamedFile* file, uint64_t from);
   static void cut(NamedFile* file, Ticket ticket, uint64_t size);
   std::string take_failed_truncate(Ticket ticket, const Request& request);
-  void take_write(Ticket ticket, const Request& request, bool ok);
+  static void take_write(NamedFile* file, Ticket ticket, const Request& request, bool ok);
   std::string perform(size_t position);
   std::vector<size_t> performable() const;
   Nanos clock() const { return now_ + clock_offset_; }
