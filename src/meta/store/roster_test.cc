@@ -220,13 +220,13 @@ TEST_P(OfThreeNodes, OpeningsThatAreInterruptedChangeNothing) {
 
 // What a closed store had is compared until an opening has reached all directories.
 TEST_P(OfThreeNodes, AnInterruptedOpeningLeavesAClosedStoreClosed) {
-  if (GetParam()) GTEST_SKIP() << "of stores that were closed";
   Interrupted interrupted(device_);
   EXPECT_EQ(interrupted.open({"a", "b", "c"}, 1, 2).code(), Code::kNoSpace);
   const Manifest manifest = *read_manifest(device_, "a/store");
   EXPECT_EQ(manifest.generation, 2u);
   EXPECT_EQ(manifest.opened, 1u);
-  EXPECT_TRUE(manifest.closed);
+  EXPECT_EQ(manifest.closed, !GetParam());
+  if (GetParam()) return;  // nothing to compare with
   const auto names = device_.list("b/store");
   for (const std::string& name : *names) {
     if (!name.starts_with("attributes-")) continue;
