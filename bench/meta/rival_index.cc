@@ -183,6 +183,8 @@ class LevelIndex final : public IndexStore {
   // The keys of all messages, sorted.
   void iterate(Messages messages, std::vector<meta::Place>* out) {
     constexpr int kStepsMax = 24;  // a seek costs about as many
+    constexpr int kSeeksMax = 32;  // where keys lie far apart, stepping is tried after so many seeks
+    int seeks = 0;                 // since a step has led to a key
     wanted_.clear();
     for (const auto& message : messages) {
       for (const meta::Extent& each : message)
@@ -196,8 +198,14 @@ class LevelIndex final : public IndexStore {
       char key[kIndexKeyBytes];
       encode_index_key(offset, key);
       const leveldb::Slice wanted(key, sizeof(key));
-      for (int step = 0; step < kStepsMax && at->Valid() && at->key().compare(wanted) < 0; ++step) at->Next();
-      if (!at->Valid() || at->key() != wanted) at->Seek(wanted);
+      const int steps = seeks % kSeeksMax == 0 ? kStepsMax : 0;
+      for (int step = 0; step < steps && at->Valid() && at->key().compare(wanted) < 0; ++step) at->Next();
+      if (at->Valid() && at->key() == wanted) {
+        seeks = 0;
+      } else {
+        at->Seek(wanted);
+        ++seeks;
+      }
       if (!at->Valid() || at->key() != wanted) die("WRONG ANSWER: a key is missing");
       (*out)[first + number] = decode_index_value(at->value().data());
     }
