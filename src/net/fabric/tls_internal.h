@@ -12,7 +12,7 @@
 
 #include "base/mutex.h"
 #include "net/fabric/address_book.h"
-#include "net/fabric/slot_list.h"
+#include "net/fabric/post_queue.h"
 #include "net/fabric/sparse_per_rank.h"
 #include "net/fabric/tls_listener.h"
 #include "net/fabric/tls_session.h"
@@ -122,14 +122,13 @@ class Tls final : public TlsTransport {
   };
 
   bool turn(bool tell) override REQUIRES(seat_mutex_);
-  bool has_posts() override;
+  bool has_posts() override { return !posts_.empty(); }
   bool arm() override;
   void wind_up() override REQUIRES(seat_mutex_);
   void part() override REQUIRES(seat_mutex_);
 
   // Posting and sending (tls_transport.cc).
   Peer& peer(Rank rank) REQUIRES(fabric_mutex_);
-  Slot* take_slot() REQUIRES(mutex_);
   void fill(Slot* slot, Rank to, RecordKind kind, Bytes header, Bytes payload, uint64_t cookie);
   bool may_send_here() const;
   bool send_here(Peer* to, Bytes header, Bytes payload, uint64_t cookie) REQUIRES(fabric_mutex_);
@@ -199,16 +198,11 @@ class Tls final : public TlsTransport {
   std::deque<Watched> listeners_;
   Watched timer_{Watched::What::kTimer};
 
-  Mutex mutex_;
-  std::deque<Slot> slots_ GUARDED_BY(mutex_);
-  SlotList free_ GUARDED_BY(mutex_);
-  SlotList queue_ GUARDED_BY(mutex_);
-  std::vector<std::pair<Rank, Status>> dropped_ GUARDED_BY(mutex_);  // by drop, to be taken down
-  std::atomic<bool> queued_{false};  // queue_ is not empty; frames posted now go behind it
+  PostQueue<Slot> posts_;
 
   bool in_event_ = false;  // only the thread that has the seat looks: holds fabric_mutex_
 
-  // Whoever touches a connection holds it, and for what follows. Threads that post only ever try it. Before mutex_.
+  // Whoever touches a connection holds it, and for what follows. Threads that post only ever try it. Before that of posts_.
   Mutex fabric_mutex_;
   TlsBuffers buffers_ GUARDED_BY(fabric_mutex_);
   SparsePerRank<Peer> peers_ GUARDED_BY(fabric_mutex_);
@@ -221,7 +215,7 @@ class Tls final : public TlsTransport {
   std::string staged_ GUARDED_BY(fabric_mutex_);             // small frames that become one record
   Slot* spare_ GUARDED_BY(fabric_mutex_) = nullptr;          // for send_here
   bool sending_here_ GUARDED_BY(fabric_mutex_) = false;      // inside send_here: no events
-  SlotList sending_ GUARDED_BY(fabric_mutex_);               // taken from queue_, in no peer's list yet
+  SlotList sending_ GUARDED_BY(fabric_mutex_);               // taken from posts_, in no peer's list yet
   Peer* touched_ GUARDED_BY(fabric_mutex_) = nullptr;  // the list of peers that have new frames in waiting
   SlotList done_ GUARDED_BY(fabric_mutex_);
   bool any_failing_ GUARDED_BY(fabric_mutex_) = false;

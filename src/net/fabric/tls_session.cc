@@ -19,6 +19,12 @@ namespace {
 
 constexpr char kNoMemory[] = "no memory";  // short: a string of it needs none
 
+// What another user of OpenSSL on this thread may have left would be taken for ours (SSL_get_error). Mostly there is
+// nothing, and clearing touches every place of the thread's queue.
+void forget_errors() {
+  if (ERR_peek_error() != 0) ERR_clear_error();
+}
+
 }  // namespace
 
 std::unique_ptr<char[]> TlsBuffers::take() {
@@ -152,7 +158,7 @@ TlsSession::Step TlsSession::failed(int code, std::string_view what) {
 
 TlsSession::Step TlsSession::handshake() {
   if (ssl_ == nullptr) return Step::kDone;
-  ERR_clear_error();
+  forget_errors();
   begin_reading();
   const int done = SSL_do_handshake(ssl_);
   if (done != 1) return failed(done, "TLS handshake");
@@ -165,7 +171,7 @@ TlsSession::Step TlsSession::handshake() {
 bool TlsSession::put(Bytes bytes) {
   assert(bytes.size() <= kPutMax && room());
   if (ssl_ == nullptr) return append(bytes.data(), bytes.size());
-  ERR_clear_error();
+  forget_errors();
   if (++records_ > rekey_after_) {
     records_ = 1;
     if (SSL_key_update(ssl_, SSL_KEY_UPDATE_NOT_REQUESTED) != 1) return failed(-1, "new keys"), false;
@@ -214,7 +220,9 @@ TlsSession::Step TlsSession::read(char* into, size_t room, size_t* bytes) {
     *bytes = static_cast<size_t>(got);
     return Step::kDone;
   }
-  ERR_clear_error();
+  // Nothing has come since OpenSSL took all there was: it would only say so.
+  if (drained_ && SSL_has_pending(ssl_) == 0) return Step::kAgain;
+  forget_errors();
   const int done = SSL_read_ex(ssl_, into, room, bytes);
   return done == 1 ? Step::kDone : failed(done, "receiving");
 }

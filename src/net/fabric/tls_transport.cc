@@ -75,9 +75,6 @@ Peer& Tls::peer(Rank rank) {
   return met;
 }
 
-// Under mutex_.
-Slot* Tls::take_slot() { return free_.empty() ? &slots_.emplace_back() : free_.pop_front(); }
-
 void Tls::fill(Slot* slot, Rank to, RecordKind kind, Bytes header, Bytes payload, uint64_t cookie) {
   slot->to = to;
   slot->cookie = cookie;
@@ -105,17 +102,11 @@ bool Tls::post(Rank to, Bytes header, Bytes payload, uint64_t cookie) {
     const MutexLock fabric(fabric_mutex_, std::adopt_lock);
     Peer* const receiver = peers_.find(to);
     if (receiver != nullptr && receiver->open && receiver->waiting.empty() && !receiver->failing &&
-        sending_.empty() && !queued_.load() && !winding_up_.load()) {
+        sending_.empty() && !posts_.has_frames() && !winding_up_.load()) {
       return send_here(receiver, header, payload, cookie);
     }
   }
-  {
-    const MutexLock lock(mutex_);
-    Slot* slot = take_slot();
-    fill(slot, to, RecordKind::kFrame, header, payload, cookie);
-    queue_.push_back(slot);
-    queued_.store(true);
-  }
+  posts_.post([&](Slot* slot) { fill(slot, to, RecordKind::kFrame, header, payload, cookie); });
   kick();
   return false;
 }
@@ -123,10 +114,7 @@ bool Tls::post(Rank to, Bytes header, Bytes payload, uint64_t cookie) {
 // Under fabric_mutex_, by any thread; nothing waits before it. True: it is encrypted, so the payload is free. Throws only
 // before it has done anything.
 bool Tls::send_here(Peer* to, Bytes header, Bytes payload, uint64_t cookie) {
-  if (spare_ == nullptr) {
-    const MutexLock lock(mutex_);
-    spare_ = take_slot();
-  }
+  if (spare_ == nullptr) spare_ = posts_.take_slot();
   fill(spare_, to->rank, RecordKind::kFrame, header, payload, cookie);
   ++in_flight_;
   to->waiting.push_back(spare_);
@@ -140,16 +128,8 @@ bool Tls::send_here(Peer* to, Bytes header, Bytes payload, uint64_t cookie) {
 }
 
 void Tls::drop(Rank rank, const Status& why) {
-  {
-    const MutexLock lock(mutex_);
-    dropped_.emplace_back(rank, why);
-  }
+  posts_.drop(rank, why);
   wake();
-}
-
-bool Tls::has_posts() {
-  const MutexLock lock(mutex_);
-  return !queue_.empty() || !dropped_.empty();
 }
 
 bool Tls::arm() {
@@ -186,14 +166,8 @@ bool Tls::turn(bool tell) {
 // All frames go to where they wait before any is sent, so that small ones to one peer become one record. Where memory lacks,
 // the next turn goes on: what is left is in sending_ and touched_.
 bool Tls::send_queued() {
-  {
-    const MutexLock lock(mutex_);
-    free_.append(&done_);
-    sending_.append(&queue_);
-    queued_.store(false);
-    for (const auto& [gone, why] : dropped_) fail(&peer(gone), why);
-    dropped_.clear();
-  }
+  posts_.take_all(&sending_, &done_,
+                  [&](Rank gone, const Status& why) REQUIRES(fabric_mutex_) { fail(&peer(gone), why); });
   const bool did = !sending_.empty();
   while (!sending_.empty()) {
     Peer& to = peer(sending_.front()->to);
@@ -336,11 +310,7 @@ bool Tls::all_ended() {
 
 void Tls::say_end(Peer* to) {
   if (std::exchange(to->end_said, true)) return;
-  const MutexLock lock(mutex_);
-  Slot* slot = take_slot();
-  fill(slot, to->rank, RecordKind::kEnd, Bytes(), Bytes(), 0);
-  queue_.push_back(slot);
-  queued_.store(true);
+  posts_.post([&](Slot* slot) { fill(slot, to->rank, RecordKind::kEnd, Bytes(), Bytes(), 0); });
 }
 
 // Everything posted goes out, then an end mark on every connection; both ends wait for the other's. Only then is nothing on
@@ -386,13 +356,7 @@ void Tls::part() {
   more_.clear();
   clear_graveyard();
   // What is still in a list comes home.
-  for (size_t i = 0;; ++i) {
-    Slot* slot = nullptr;
-    {
-      const MutexLock lock(mutex_);
-      if (i == slots_.size()) break;
-      slot = &slots_[i];
-    }
+  for (size_t i = 0; Slot* slot = posts_.slot_at(i); ++i) {
     if (!slot->in_flight) continue;
     slot->in_flight = false;
     if (slot->kind == RecordKind::kFrame) events_->on_sent(slot->cookie);

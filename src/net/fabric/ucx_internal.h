@@ -17,7 +17,7 @@
 
 #include "base/mutex.h"
 #include "net/fabric/address_book.h"
-#include "net/fabric/slot_list.h"
+#include "net/fabric/post_queue.h"
 #include "net/fabric/sparse_per_rank.h"
 #include "net/fabric/ucx_transport.h"
 
@@ -94,18 +94,16 @@ class Ucx final : public UcxTransport {
   Status configure(const TransportOptions& options, ucp_config_t* config);
   Peer& peer(Rank rank) REQUIRES(fabric_mutex_);  // met, if it was not
 
-  Slot* take_slot() REQUIRES(mutex_);
-  Slot* slot_at(size_t index) EXCLUDES(mutex_);
   void put_prefix(char* out, MessageKind kind) const;
   void fill(Slot* slot, Rank to, MessageKind kind, Bytes header, Bytes payload, uint64_t cookie);
-  void enqueue(Rank to, MessageKind kind, Bytes header, Bytes payload, uint64_t cookie) EXCLUDES(mutex_);
+  void enqueue(Rank to, MessageKind kind, Bytes header, Bytes payload, uint64_t cookie);
   bool may_send_here() const;
   bool send_here(Rank to, Bytes header, Bytes payload, uint64_t cookie) REQUIRES(fabric_mutex_);
 
   bool send_queued() REQUIRES(fabric_mutex_);
   bool progress_fabric() REQUIRES(fabric_mutex_);
   bool turn(bool tell) override REQUIRES(seat_mutex_);
-  bool has_posts() override;
+  bool has_posts() override { return !posts_.empty(); }
   bool arm() override;
   void send(Slot* slot) REQUIRES(fabric_mutex_);
   void* start_send(Slot* slot) REQUIRES(fabric_mutex_);
@@ -141,16 +139,11 @@ class Ucx final : public UcxTransport {
   ucp_context_h context_ = nullptr;
   ucp_worker_h worker_ = nullptr;
 
-  Mutex mutex_;
-  std::deque<Slot> slots_ GUARDED_BY(mutex_);
-  SlotList free_ GUARDED_BY(mutex_);
-  SlotList queue_ GUARDED_BY(mutex_);
-  std::vector<std::pair<Rank, Status>> dropped_ GUARDED_BY(mutex_);  // by drop, to be taken down
-  std::atomic<bool> queued_{false};  // queue_ is not empty; frames posted now go behind it
+  PostQueue<Slot> posts_;
 
   bool in_event_ = false;  // only the thread that has the seat looks: holds fabric_mutex_
 
-  // Whoever calls UCX holds it, and for what follows. Threads that post only ever try it. Before mutex_.
+  // Whoever calls UCX holds it, and for what follows. Threads that post only ever try it. Before that of posts_.
   Mutex fabric_mutex_;
   SparsePerRank<Peer> peers_ GUARDED_BY(fabric_mutex_);
   Slot* spare_ GUARDED_BY(fabric_mutex_) = nullptr;      // for send_here

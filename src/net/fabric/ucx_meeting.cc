@@ -113,11 +113,7 @@ bool Ucx::say_hello(Peer* to) {
 }
 
 bool Ucx::knock(Peer* at) {
-  Slot* slot = nullptr;
-  {
-    const MutexLock lock(mutex_);
-    slot = take_slot();
-  }
+  Slot* const slot = posts_.take_slot();
   fill(slot, at->rank, MessageKind::kKnock, Bytes(), Bytes(), 0);
   ++in_flight_;
   at->meeting = Meeting::kKnocking;

@@ -33,9 +33,6 @@ Peer& Ucx::peer(Rank rank) {
   return met;
 }
 
-// Under mutex_.
-Slot* Ucx::take_slot() { return free_.empty() ? &slots_.emplace_back() : free_.pop_front(); }
-
 void Ucx::put_prefix(char* out, MessageKind kind) const {
   put_u32(out, kMagic);
   put_u32(out + kRankAt, static_cast<uint32_t>(rank_));
@@ -56,13 +53,7 @@ void Ucx::fill(Slot* slot, Rank to, MessageKind kind, Bytes header, Bytes payloa
 }
 
 void Ucx::enqueue(Rank to, MessageKind kind, Bytes header, Bytes payload, uint64_t cookie) {
-  {
-    const MutexLock lock(mutex_);
-    Slot* slot = take_slot();
-    fill(slot, to, kind, header, payload, cookie);
-    queue_.push_back(slot);
-    queued_.store(true);
-  }
+  posts_.post([&](Slot* slot) { fill(slot, to, kind, header, payload, cookie); });
   kick();
 }
 
@@ -75,8 +66,8 @@ bool Ucx::post(Rank to, Bytes header, Bytes payload, uint64_t cookie) {
   if (may_send_here() && fabric_mutex_.try_lock()) {
     const MutexLock fabric(fabric_mutex_, std::adopt_lock);
     const Peer* const receiver = peers_.find(to);
-    if (receiver != nullptr && receiver->meeting == Meeting::kOpen && !receiver->failing && !queued_.load() &&
-        !winding_up_) {
+    if (receiver != nullptr && receiver->meeting == Meeting::kOpen && !receiver->failing &&
+        !posts_.has_frames() && !winding_up_) {
       return send_here(to, header, payload, cookie);
     }
   }
@@ -86,10 +77,7 @@ bool Ucx::post(Rank to, Bytes header, Bytes payload, uint64_t cookie) {
 
 // Under fabric_mutex_, by any thread.
 bool Ucx::send_here(Rank to, Bytes header, Bytes payload, uint64_t cookie) {
-  if (spare_ == nullptr) {
-    const MutexLock lock(mutex_);
-    spare_ = take_slot();
-  }
+  if (spare_ == nullptr) spare_ = posts_.take_slot();
   fill(spare_, to, MessageKind::kFrame, header, payload, cookie);
   sending_here_ = true;
   void* request = start_send(spare_);
@@ -107,10 +95,7 @@ bool Ucx::send_here(Rank to, Bytes header, Bytes payload, uint64_t cookie) {
 }
 
 void Ucx::drop(Rank rank, const Status& why) {
-  {
-    const MutexLock lock(mutex_);
-    dropped_.emplace_back(rank, why);
-  }
+  posts_.drop(rank, why);
   wake();
 }
 
@@ -134,14 +119,8 @@ bool Ucx::turn(bool tell) {
 }
 
 bool Ucx::send_queued() {
-  {
-    const MutexLock lock(mutex_);
-    free_.append(&done_);
-    sending_.append(&queue_);
-    queued_.store(false);
-    for (const auto& [gone, why] : dropped_) fail(&peer(gone), why);
-    dropped_.clear();
-  }
+  posts_.take_all(&sending_, &done_,
+                  [&](Rank gone, const Status& why) REQUIRES(fabric_mutex_) { fail(&peer(gone), why); });
   const bool did = !sending_.empty();
   while (!sending_.empty()) send(sending_.pop_front());
   while (!late_.empty()) {
@@ -159,11 +138,6 @@ bool Ucx::progress_fabric() {
     if (woken()) break;  // what the event has to send leaves before the next one
   }
   return did;
-}
-
-bool Ucx::has_posts() {
-  const MutexLock lock(mutex_);
-  return !queue_.empty() || !dropped_.empty();
 }
 
 bool Ucx::arm() {
@@ -393,15 +367,9 @@ void Ucx::part() {
   destroy();
   // What UCX still held of ours it holds no more.
   const MutexLock fabric(fabric_mutex_);
-  for (size_t i = 0; Slot* slot = slot_at(i); ++i) {
+  for (size_t i = 0; Slot* slot = posts_.slot_at(i); ++i) {
     if (slot->in_flight) finish(slot);
   }
-}
-
-// nullptr: there are no more.
-Slot* Ucx::slot_at(size_t index) {
-  const MutexLock lock(mutex_);
-  return index < slots_.size() ? &slots_[index] : nullptr;
 }
 
 void Ucx::destroy() {
