@@ -30,7 +30,7 @@ Result<std::unique_ptr<TierFs>> TierFs::open(tier::Store& store, const std::stri
     return errno_status(errno, backing_directory + ": opening the backing directory");
   SWALE_ASSIGN_OR_RETURN(auto identity, Identity::of_this_process());
   std::unique_ptr<TierFs> fs(new TierFs(store, trace, std::move(identity)));
-  fs->root_ = fs->nodes_.enter(std::move(path), attributes);
+  fs->root_ = fs->nodes_.enter(std::move(path), attributes, nullptr, "");
   return fs;
 }
 
@@ -103,7 +103,8 @@ int TierFs::create(Node& parent, const char* name, mode_t mode, int flags, const
   struct stat made;
   Entry there;
   if (::fstat(fd.get(), &made) != 0) return errno;
-  failed = enter(io::Descriptor(::open(io::descriptor_path(fd).c_str(), O_PATH | O_CLOEXEC)), &there);
+  failed = enter(io::Descriptor(::open(io::descriptor_path(fd).c_str(), O_PATH | O_CLOEXEC)), parent, name,
+                 &there);
   if (failed != 0) {
     take_back(parent, name, fd, caller);
     return failed;

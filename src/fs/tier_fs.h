@@ -13,7 +13,8 @@
 // from the backing file. (2) The store's private directory and its attribute are neither seen nor changed. (3) Names are resolved
 // one at a time in an open directory (beneath.h); nothing is changed by a name that another process may have replaced.
 // Errors: those of the backing file system; EIO where the store has lost something, with the cause in the log of the program.
-// Limits: one descriptor for each node that the kernel knows, one more for each file that is open or in the log.
+// Limits: one descriptor for each node that the kernel knows (nodes() says which it may forget), one more for each file that
+// is open or in the log.
 #pragma once
 
 #include <dirent.h>
@@ -99,6 +100,7 @@ class TierFs {
   // Names (tier_fs_names.cc).
   int lookup(Node& parent, const char* name, Entry* entry);
   void forget(Node* node, uint64_t count) { nodes_.forget(node, count); }
+  NodeTable& nodes() { return nodes_; }
   int make_node(Node& parent, const char* name, mode_t mode, dev_t device, const Caller& caller,
                 Entry* entry);
   int make_directory(Node& parent, const char* name, mode_t mode, const Caller& caller, Entry* entry);
@@ -154,8 +156,9 @@ class TierFs {
   }
 
   bool is_private(const Node& parent, std::string_view name) const;
-  int enter(int parent, const char* name, Entry* entry);
-  int enter(io::Descriptor path, Entry* entry);
+  int enter(const Node& parent, const char* name, Entry* entry);
+  int enter(io::Descriptor path, const Node& parent, const char* name, Entry* entry);
+  void note_name(const Node& parent, const char* name);
   int attributes_of(int path, struct stat* attributes);
   static void changed(Node& node);  // just now
   int content_changes(Node& node, const Caller& caller) const;

@@ -19,15 +19,15 @@ bool TierFs::is_private(const Node& parent, std::string_view name) const {
 }
 
 // The node of a name, with its attributes.
-int TierFs::enter(int parent, const char* name, Entry* entry) {
-  return enter(io::Descriptor(io::open_beneath(parent, name, O_PATH)), entry);
+int TierFs::enter(const Node& parent, const char* name, Entry* entry) {
+  return enter(io::Descriptor(io::open_beneath(parent.path.get(), name, O_PATH)), parent, name, entry);
 }
 
-int TierFs::enter(io::Descriptor path, Entry* entry) {
+int TierFs::enter(io::Descriptor path, const Node& parent, const char* name, Entry* entry) {
   if (!path.valid()) return errno;
   struct stat attributes;
   if (const int failed = attributes_of(path.get(), &attributes); failed != 0) return failed;
-  entry->node = nodes_.enter(std::move(path), attributes);
+  entry->node = nodes_.enter(std::move(path), attributes, &parent, name);
   set_change_time(*entry->node, &attributes);
   entry->attributes = attributes;
   return 0;
@@ -35,7 +35,7 @@ int TierFs::enter(io::Descriptor path, Entry* entry) {
 
 int TierFs::lookup(Node& parent, const char* name, Entry* entry) {
   if (is_private(parent, name)) return ENOENT;
-  return enter(parent.path.get(), name, entry);
+  return enter(parent, name, entry);
 }
 
 // The backing file system gives what is made its owner, group, mode and ACLs, because the caller makes it. Nothing is set
@@ -51,7 +51,7 @@ int TierFs::make(Node& parent, const char* name, mode_t type, const Caller& call
     if (make(parent.path.get()) != 0) return errno;
   }
   Entry there;
-  int failed = enter(parent.path.get(), name, &there);
+  int failed = enter(parent, name, &there);
   if (failed == 0 && there.node->type != type) {
     forget(there.node, 1);
     return ESTALE;  // replaced since
@@ -105,7 +105,8 @@ int TierFs::link(Node& node, Node& parent, const char* name, const Caller& calle
                  AT_SYMLINK_FOLLOW) != 0)
       return errno;
   }
-  if (const int failed = enter(io::Descriptor(::fcntl(node.path.get(), F_DUPFD_CLOEXEC, 0)), entry);
+  if (const int failed =
+          enter(io::Descriptor(::fcntl(node.path.get(), F_DUPFD_CLOEXEC, 0)), parent, name, entry);
       failed != 0) {
     take_back(parent, name, node.path, caller);
     return failed;
@@ -174,7 +175,16 @@ int TierFs::rename(Node& parent, const char* name, Node& new_parent, const char*
     if (::renameat2(parent.path.get(), name, new_parent.path.get(), new_name, flags) != 0) return errno;
   }
   removed(replaced);
+  note_name(new_parent, new_name);
+  if ((flags & RENAME_EXCHANGE) != 0) note_name(parent, name);
   return 0;
+}
+
+// What the kernel knows by this name from now on.
+void TierFs::note_name(const Node& parent, const char* name) {
+  struct stat there;
+  if (::fstatat(parent.path.get(), name, &there, AT_SYMLINK_NOFOLLOW) == 0)
+    nodes_.renamed({there.st_dev, there.st_ino}, &parent, name);
 }
 
 // By the descriptor: to read a directory's names needs no right to search it.

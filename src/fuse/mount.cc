@@ -11,10 +11,12 @@
 #include <cstdarg>
 #include <cstdio>
 #include <filesystem>
+#include <memory>
 
 #include "base/log.h"
 #include "base/mutex.h"
 #include "fs/tier_fs.h"
+#include "fuse/idle_nodes.h"
 #include "fuse/tier_session.h"
 #include "fuse/tree_trust.h"
 #include "fuse/wire.h"
@@ -91,15 +93,16 @@ Status check_mountpoint(const MountOptions& options) {
   return {};
 }
 
-// Each file that the kernel knows takes a descriptor.
-void raise_descriptor_limit() {
+// Each file that the kernel knows takes a descriptor, and so does each that is open or has bytes in the log. The limit.
+size_t raise_descriptor_limit() {
   rlimit limit = {};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 1024;
   constexpr rlim_t kWanted = 1u << 20;
   const rlimit wanted = {kWanted, std::max(limit.rlim_max, kWanted)};
-  if (::setrlimit(RLIMIT_NOFILE, &wanted) == 0) return;
+  if (::setrlimit(RLIMIT_NOFILE, &wanted) == 0) return kWanted;
   limit.rlim_cur = limit.rlim_max;
   static_cast<void>(::setrlimit(RLIMIT_NOFILE, &limit));
+  return ::getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 1024;
 }
 
 // Threads that begin while it lives leave signals to the thread that serves the mount.
@@ -123,6 +126,7 @@ struct Session {
   fuse_args arguments = FUSE_ARGS_INIT(0, nullptr);
   fuse_session* session = nullptr;
   fuse_loop_config* config = nullptr;
+  std::unique_ptr<IdleNodes> idle;
   bool handles_signals = false;
   bool mounted = false;
 
@@ -130,6 +134,7 @@ struct Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
   ~Session() {
+    if (idle) idle->stop();
     if (mounted) fuse_session_unmount(session);
     if (handles_signals) fuse_remove_signal_handlers(session);
     if (session != nullptr) fuse_session_destroy(session);
@@ -190,7 +195,7 @@ Result<std::unique_ptr<tier::TraceWriter>> open_trace(io::Device& device, const 
   return tier::TraceWriter::open(device, options.trace_file);
 }
 
-Status serve(io::Device& device, const MountOptions& options, tier::Store* store) {
+Status serve(io::Device& device, const MountOptions& options, tier::Store* store, size_t descriptors) {
   SWALE_ASSIGN_OR_RETURN(const auto trace, open_trace(device, options));
   SWALE_ASSIGN_OR_RETURN(const auto fs,
                          fs::TierFs::open(*store, options.store.backing_directory, trace.get()));
@@ -198,6 +203,9 @@ Status serve(io::Device& device, const MountOptions& options, tier::Store* store
   if (options.canary_mode_by_name) fs->canary_mode_by_name();
   Session session;
   SWALE_RETURN_IF_ERROR(start(options, fs.get(), &session));
+  session.idle = std::make_unique<IdleNodes>(
+      fs.get(), session.session, options.nodes_max > 0 ? options.nodes_max : nodes_max_of(descriptors));
+  SWALE_RETURN_IF_ERROR(session.idle->start());
   if (options.ready) options.ready(store->recovery());
   const int ended = fuse_session_loop_mt(session.session, session.config);
   if (ended < 0) return errno_status(-ended, options.mountpoint + ": serving the mount");
@@ -216,15 +224,17 @@ Status check_others(const MountOptions& options) {
 Status run_mount(const MountOptions& options) {
   SWALE_RETURN_IF_ERROR(check_mountpoint(options));
   SWALE_RETURN_IF_ERROR(check_others(options));
-  raise_descriptor_limit();
+  const size_t descriptors = raise_descriptor_limit();
   // With it, root's flushes would pass over the quotas of the files' owners, and take the space that is kept for root.
   SWALE_RETURN_IF_ERROR(fs::give_up_capability(CAP_SYS_RESOURCE));
+  MountOptions used = options;
+  used.store.open_files_max = std::min(options.store.open_files_max, store_files_max_of(descriptors));
   const FuseWords words;
   io::PosixDevice files;
   io::Device& device = options.device ? *options.device : files;
-  SWALE_ASSIGN_OR_RETURN(const auto store, open_store(device, options));
+  SWALE_ASSIGN_OR_RETURN(const auto store, open_store(device, used));
   for (const Status& damaged : store->recovery().damaged) log_error("{}", damaged.message());
-  const Status served = serve(device, options, store.get());
+  const Status served = serve(device, used, store.get(), descriptors);
   const Status closed = store->close(served.ok() ? options.at_unmount : tier::Store::AtClose::kKeep);
   return served.ok() ? closed : served;
 }

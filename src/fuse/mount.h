@@ -21,6 +21,8 @@ struct MountOptions {
   bool trust_tree =
       false;  // an ordinary user's mount: whoever else may write into the backing tree is trusted (tree_trust.h)
   unsigned threads = 10;
+  size_t nodes_max =
+      0;  // files that the kernel may know before it is asked to forget idle ones; 0: by the limit of descriptors
   std::string trace_file;  // gets the requests (tier/trace/trace_format.h); must not be there; "": none
   Nanos wait = 0;          // for an earlier mount of the directories that is still ending
   io::Device* device =

@@ -275,6 +275,95 @@ TEST_F(MountTest, AFullOrFailingBackingDirectoryIsToldByItsErrno) {
 }
 
 // Each write reaches the store by itself and at once: the detector sees the program's own order.
+// 600 files in two folders, every second one renamed, as rsync does; all are closed.
+constexpr int kIdleFiles = 600;
+
+std::string idle_name(int i) {
+  return fmt::format("/folder-{}/{}-{}", i % 2, i % 4 < 2 ? "renamed" : "file", i);
+}
+
+void make_idle_files(const std::string& mountpoint) {
+  for (const char* folder : {"/folder-0", "/folder-1"})
+    std::filesystem::create_directory(mountpoint + folder);
+  for (int i = 0; i < kIdleFiles; ++i) {
+    const std::string path = fmt::format("{}/folder-{}/file-{}", mountpoint, i % 2, i);
+    std::ofstream(path) << "content of " << i;
+    if (i % 4 < 2) std::filesystem::rename(path, mountpoint + idle_name(i));
+  }
+}
+
+size_t descriptors_of(pid_t process) {
+  size_t count = 0;
+  for ([[maybe_unused]] const auto& each :
+       std::filesystem::directory_iterator(fmt::format("/proc/{}/fd", process)))
+    ++count;
+  return count;
+}
+
+TEST_F(MountTest, IdleFilesGiveTheirDescriptorsBack) {
+  MountOptions few = options();
+  few.nodes_max = 64;
+  few.store.open_files_max = 16;
+  few.at_unmount = tier::Store::AtClose::kDrain;
+  ASSERT_EQ(mount(few), "");
+  const size_t at_first = descriptors_of(child_);
+  std::ofstream(mountpoint() + "/open") << "open all the time";
+  const int open = ::open((mountpoint() + "/open").c_str(), O_RDONLY | O_CLOEXEC);
+  ASSERT_GE(open, 0);
+  make_idle_files(mountpoint());
+  const size_t allowed = at_first + few.nodes_max + few.store.open_files_max + 16;
+  for (int tries = 0; tries < 2'000 && descriptors_of(child_) > allowed; ++tries) ::usleep(10'000);
+  EXPECT_LE(descriptors_of(child_), allowed);
+
+  for (int i = 0; i < kIdleFiles; ++i)
+    ASSERT_EQ(content(mountpoint() + idle_name(i)), fmt::format("content of {}", i)) << idle_name(i);
+  char text[32] = {};
+  EXPECT_EQ(::pread(open, text, sizeof(text), 0), 17);
+  EXPECT_EQ(std::filesystem::read_symlink(fmt::format("/proc/self/fd/{}", open)).string(),
+            std::filesystem::canonical(mountpoint()).string() + "/open")
+      << "a file that is open was forgotten";
+  ::close(open);
+  EXPECT_EQ(unmount(), 0);
+  for (int i = 0; i < kIdleFiles; ++i)
+    ASSERT_EQ(content(backing() + idle_name(i)), fmt::format("content of {}", i)) << idle_name(i);
+}
+
+TEST_F(MountTest, CanaryFilesThatNobodyAsksTheKernelToForgetKeepTheirDescriptors) {
+  MountOptions many = options();
+  many.nodes_max = 100'000;
+  ASSERT_EQ(mount(many), "");
+  make_idle_files(mountpoint());
+  EXPECT_GT(descriptors_of(child_), size_t{kIdleFiles});
+  EXPECT_EQ(unmount(), 0);
+}
+
+// The thread that asks the kernel to forget may wait for a lock of a call that nobody answers any more.
+TEST_F(MountTest, AMountThatLetsFilesBeForgottenEndsWhileCallsCome) {
+  for (int round = 0; round < 5; ++round) {
+    MountOptions few = options();
+    few.nodes_max = 16;
+    ASSERT_EQ(mount(few), "");
+    const pid_t caller = ::fork();
+    if (caller == 0) {
+      for (int i = 0;; ++i) {
+        const std::string path = fmt::format("{}/f{}", mountpoint(), i);
+        const int fd = ::open(path.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
+        if (fd < 0 || !mounted()) ::_exit(0);
+        ::close(fd);
+      }
+    }
+    ::usleep(100'000 + 40'000 * static_cast<unsigned>(round));
+    ASSERT_EQ(::kill(child_, SIGTERM), 0);
+    EXPECT_EQ(wait_for_mount(), 0);
+    ::kill(caller, SIGKILL);
+    ::waitpid(caller, nullptr, 0);
+    for (const auto& each : std::filesystem::directory_iterator(backing()))
+      if (each.is_regular_file()) std::filesystem::remove(each.path());
+    for (const auto& each : std::filesystem::directory_iterator(mountpoint()))
+      std::filesystem::remove(each.path());
+  }
+}
+
 TEST_F(MountTest, TheKernelKeepsNoWritesBack) {
   ASSERT_EQ(mount(options()), "");
   const int file = ::open((mountpoint() + "/f").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);

@@ -276,6 +276,7 @@ class StoreCore final : public io::StorageClient {
   Nanos now() const { return system_clock().now(); }
 
   // store_files.cc: the table of files
+  Status expect_room_for_a_file(const std::string& path) EXCLUDES(mutex_);
   void note_file(uint64_t id, FileIdentity identity) EXCLUDES(mutex_);
   Status expect_whole(uint64_t id, const std::string& path) const;
   bool is_kept(const KeptBytes& kept, int fd) const;

@@ -106,12 +106,8 @@ Result<FileIndex> StoreCore::take_in(std::unique_ptr<io::File> file) {
     const MutexLock lock(mutex_);
     if (!poisoned_.ok()) return poisoned_;
     if (name != 0 && by_id_.contains(name)) name = 0;
-    if (by_key_.size() >= opened_.options.open_files_max)
-      return error(
-          Code::kResourceExhausted, Scope::kFile,
-          "{}: {} files are open or have bytes in the log already; drain, close some, or raise open_files_max",
-          file->path(), by_key_.size());
   }
+  SWALE_RETURN_IF_ERROR(expect_room_for_a_file(file->path()));
   if (name == 0) {
     name = random_id();
     SWALE_RETURN_IF_ERROR(set_file_id(*file, opened_.id_attribute, name));
@@ -124,6 +120,31 @@ Result<FileIndex> StoreCore::take_in(std::unique_ptr<io::File> file) {
   const FileIndex index = add_file(std::move(file), now_is, name);
   ++files_[index].references;
   return index;
+}
+
+// At the limit, bytes in the log of files that nobody has open go to these files, which are closed then.
+Status StoreCore::expect_room_for_a_file(const std::string& path) {
+  constexpr Nanos kErasure = 60'000'000'000;  // a few syncs
+  const auto full = [this]() REQUIRES(mutex_) { return by_key_.size() >= opened_.options.open_files_max; };
+  const auto tell = [&]() REQUIRES(mutex_) {
+    return error(
+        Code::kResourceExhausted, Scope::kFile,
+        "{}: {} files are open already, and there may be {} that are or have bytes in the log; close some, or "
+        "raise open_files_max",
+        path, by_key_.size() - unreferenced_.size(), opened_.options.open_files_max);
+  };
+  {
+    const MutexLock lock(mutex_);
+    if (!full()) return {};
+    if (unreferenced_.empty()) return tell();
+  }
+  if (const Status drained = drain(); !drained.ok())
+    return drained.with_context(path + ": making room for one more open file");
+  const MutexLock lock(mutex_);
+  answered_.wait_for(lock, kErasure,
+                     [&]() REQUIRES(mutex_) { return !full() || unreferenced_.empty() || !poisoned_.ok(); });
+  if (!poisoned_.ok()) return poisoned_;
+  return full() ? tell() : Status();
 }
 
 // Before the file has a record in the log.
@@ -269,6 +290,7 @@ void StoreCore::settle(FileIndex file) {
   by_id_.erase(entry.id);
   opened_.table->closed(entry.id, engine_->newest_segment());
   if (entry.waits) std::erase(unreferenced_, file);
+  answered_.notify_all();
   auto closing = std::move(entry.file);
   entry = {};
   mutex_.unlock();

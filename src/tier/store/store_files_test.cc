@@ -1,5 +1,6 @@
 // Store: what a file is: by device and inode, with several names or none, with the times that programs gave it.
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
@@ -214,6 +215,32 @@ TEST_F(StoreFilesTest, TheNumberOfFilesHasALimitWithARemedy) {
   EXPECT_NE(third.status().message().find("open_files_max"), std::string::npos);
   (*store)->close_file(*second);
   EXPECT_TRUE((*store)->open_file("c", io::OpenMode::kOpenOrCreate).ok());
+}
+
+// Closed files whose bytes are in the log do not keep others from being opened.
+TEST_F(StoreFilesTest, AtTheLimitClosedFilesAreFlushedAndClosed) {
+  StoreOptions options;
+  options.ssd_directory = root_ + "/ssd";
+  options.backing_directory = root_ + "/backing";
+  options.engine.policy = Policy::kSsdBlocking;
+  options.engine.segment_count = 4;
+  options.engine.segment_bytes = kMiB;
+  options.open_files_max = 3;
+  auto store = Store::open(device_, options);
+  ASSERT_TRUE(store.ok());
+  const auto held = (*store)->open_file("held", io::OpenMode::kCreate);
+  ASSERT_TRUE(held.ok());
+  for (int i = 0; i < 20; ++i) {
+    const auto file = (*store)->open_file(fmt::format("f{}", i), io::OpenMode::kCreate);
+    ASSERT_TRUE(file.ok()) << i << ": " << file.status().to_string();
+    ASSERT_TRUE((*store)->write(*file, 0, fmt::format("bytes of {}", i)).ok());
+    (*store)->close_file(*file);
+  }
+  EXPECT_TRUE((*store)->write(*held, 0, "held").ok());
+  for (int i = 0; i < 17; ++i) {
+    std::ifstream file(fmt::format("{}/backing/f{}", root_, i));
+    EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), fmt::format("bytes of {}", i));
+  }
 }
 
 // `cp --preserve=xattr` takes the id along.

@@ -1,0 +1,105 @@
+#include "fuse/idle_nodes.h"
+
+#define FUSE_USE_VERSION 312
+#include <fuse3/fuse_lowlevel.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cassert>
+#include <cerrno>
+#include <cstdlib>
+
+#include "base/contain.h"
+#include "base/log.h"
+#include "base/start_thread.h"
+
+namespace swale::fuse {
+namespace {
+
+constexpr size_t kNamesAtATime = 256;
+// After names of which the kernel let none go: they are in use.
+constexpr int kPauseMs = 1'000;
+constexpr int kServeMs = 20;
+
+}  // namespace
+
+size_t nodes_max_of(size_t descriptors) { return std::max<size_t>(descriptors / 2, 16); }
+size_t store_files_max_of(size_t descriptors) { return std::max<size_t>(descriptors / 4, 16); }
+
+IdleNodes::IdleNodes(fs::TierFs* fs, fuse_session* session, size_t nodes_max)
+    : fs_(fs), session_(session), nodes_max_(nodes_max) {}
+
+IdleNodes::~IdleNodes() {
+  assert(!thread_.joinable());
+  if (doorbell_ >= 0) ::close(doorbell_);
+}
+
+Status IdleNodes::start() {
+  doorbell_ = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  if (doorbell_ < 0) return errno_status(errno, "eventfd");
+  SWALE_RETURN_IF_ERROR(start_thread(&thread_, "the thread that lets the kernel forget files", [this] {
+    run();
+    ended_.store(true);
+  }));
+  fs_->nodes().call_above(nodes_max_, [this] {
+    if (!crowded_.exchange(true)) ::eventfd_write(doorbell_, 1);
+  });
+  return {};
+}
+
+void IdleNodes::run() {
+  while (!stopping_.load()) {
+    pollfd event{doorbell_, POLLIN, 0};
+    ::poll(&event, 1, -1);
+    eventfd_t rings = 0;
+    ::eventfd_read(doorbell_, &rings);
+    crowded_.store(false);
+    const Status status = contain([this] { forget_some(); });
+    if (!status.ok()) log_warn("idle files keep their descriptors: {}", status.message());
+  }
+}
+
+// Down to three quarters, so that the next lookups do not ring at once.
+void IdleNodes::forget_some() {
+  const size_t enough = nodes_max_ / 4 * 3;
+  while (!stopping_.load()) {
+    const size_t before = fs_->nodes().size();
+    if (before <= enough) return;
+    const auto names = fs_->nodes().take_idle(std::min(before - enough, kNamesAtATime));
+    for (const fs::IdleName& each : names) {
+      if (stopping_.load()) return;
+      const auto parent =
+          each.parent == fs_->root() ? fuse_ino_t{FUSE_ROOT_ID} : reinterpret_cast<fuse_ino_t>(each.parent);
+      // ENOENT: the kernel has let it go, or knows it by another name.
+      fuse_lowlevel_notify_inval_entry(session_, parent, each.name.c_str(), each.name.size());
+    }
+    if (fs_->nodes().size() < before) continue;
+    pollfd event{doorbell_, POLLIN, 0};
+    ::poll(&event, 1, kPauseMs);
+    eventfd_t rings = 0;
+    ::eventfd_read(doorbell_, &rings);
+    crowded_.store(false);
+  }
+}
+
+void IdleNodes::stop() {
+  if (!thread_.joinable()) return;
+  fs_->nodes().call_above(0, nullptr);
+  stopping_.store(true);
+  ::eventfd_write(doorbell_, 1);
+  fuse_buf request = {};
+  while (!ended_.load()) {
+    pollfd event{fuse_session_fd(session_), POLLIN, 0};
+    if (::poll(&event, 1, kServeMs) <= 0) continue;
+    fuse_session_reset(session_);  // one that is to end drops what it receives
+    const int received = fuse_session_receive_buf(session_, &request);
+    if (received > 0) fuse_session_process_buf(session_, &request);
+    if (received < 0 && received != -EINTR && received != -EAGAIN) break;  // unmounted: notices end, too
+  }
+  std::free(request.mem);
+  thread_.join();
+}
+
+}  // namespace swale::fuse
