@@ -163,9 +163,7 @@ swale_meta_segment segment_of(const meta::Extent& extent) {
 thread_local std::unique_ptr<swale_meta_found> spare_found;
 
 std::unique_ptr<swale_meta_found> take_spare_found() {
-  if (!spare_found) return std::make_unique<swale_meta_found>();
-  spare_found->segments.clear();
-  return std::move(spare_found);
+  return spare_found ? std::move(spare_found) : std::make_unique<swale_meta_found>();
 }
 
 static_assert(SWALE_META_LEVELS == meta::kRunLevels);
@@ -300,13 +298,14 @@ int swale_meta_get(swale_meta_file* file, const swale_meta_range* ranges, size_t
     SWALE_RETURN_IF_ERROR(check_open("swale_meta_get", *file->state));
     std::unique_ptr<swale_meta_found> handle = take_spare_found();
     Using client(*file->state);
-    client.ranges().clear();
-    client.ranges().reserve(count);
-    for (size_t i = 0; i < count; ++i) client.ranges().push_back({{}, ranges[i].offset, ranges[i].length});
+    client.ranges().resize(count);
+    meta::Range* const wanted = client.ranges().data();
+    for (size_t i = 0; i < count; ++i) wanted[i] = {{}, ranges[i].offset, ranges[i].length};
     SWALE_RETURN_IF_ERROR(client->get(file->file, client.ranges(), &client.found()));
-    handle->segments.reserve(client.found().extents.size());
-    for (const meta::Extent& each : client.found().extents) handle->segments.push_back(segment_of(each));
-    handle->ends = client.found().ends;
+    const std::vector<meta::Extent>& extents = client.found().extents;
+    handle->segments.resize(extents.size());
+    std::transform(extents.begin(), extents.end(), handle->segments.begin(), segment_of);
+    handle->ends.swap(client.found().ends);
     *found = handle.release();
     return {};
   });

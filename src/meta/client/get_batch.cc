@@ -74,19 +74,36 @@ void GetBatch::take(uint64_t bytes) {
 
 // True: the blocks of the runs, one after the other, are the ranges.
 bool GetBatch::answer_in_order(std::span<const Run> runs, std::span<const Range> ranges, Found* out) const {
+  // Each range gets one piece: less or more, and the answer is no such one.
+  const size_t first = out->extents.size();
+  out->extents.resize(first + ranges.size());
+  out->ends.resize(out->ends.size() + ranges.size());
+  Extent* const extents = out->extents.data() + first;
+  size_t* const ends = out->ends.data() + (out->ends.size() - ranges.size());
   size_t at = 0;
   for (const Run& run : runs) {
     const Level inner = run.levels > 0 ? run.level[0] : Level();
     const uint64_t rows = blocks_of(run) / inner.count;
     for (uint64_t row = 0; row < rows; ++row) {
       Extent block = block_at(run, row * inner.count);
-      for (uint64_t i = 0; i < inner.count; ++i) {
+      // Block by block, as they were put: the usual question.
+      const uint64_t whole = std::min<uint64_t>(inner.count, ranges.size() - at);
+      uint64_t i = 0;
+      for (; i < whole && ranges[at].offset == block.offset && ranges[at].length == block.length; ++i) {
+        extents[at] = block;
+        ends[at] = first + at + 1;
+        ++at;
+        block.offset += inner.stride;
+        block.place.address += inner.address_stride;
+      }
+      for (; i < inner.count; ++i) {
         uint64_t offset = block.offset, left = block.length, address = block.place.address;
         while (left > 0) {
           if (at == ranges.size() || ranges[at].offset != offset || ranges[at].length > left) return false;
-          const uint64_t length = ranges[at++].length;
-          out->extents.push_back({offset, length, {block.place.log, address}});
-          out->ends.push_back(out->extents.size());
+          const uint64_t length = ranges[at].length;
+          extents[at] = {offset, length, {block.place.log, address}};
+          ends[at] = first + at + 1;
+          ++at;
           offset += length, address += length, left -= length;
         }
         block.offset += inner.stride;

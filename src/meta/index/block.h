@@ -82,6 +82,9 @@ class BlockView {
   size_t rows() const { return rows_; }
   size_t files() const { return files_; }
   BlockCodec codec() const { return codec_; }
+  // Whether it has rows of its own, so that the block's bytes need not outlive it. Copies share them.
+  bool owns_rows() const { return decoded_ != nullptr; }
+  size_t owned_bytes() const { return decoded_ == nullptr ? 0 : decoded_->capacity() * sizeof(uint64_t); }
   FileId file_id(size_t index) const { return {get_u64(ids_ + 16 * index + 8), get_u64(ids_ + 16 * index)}; }
 
   uint32_t file(size_t row) const { return files_ == 1 ? 0 : static_cast<uint32_t>(columns_[0][row]); }

@@ -143,7 +143,11 @@ Status ShardCore::answer_whole(std::optional<Lookup>* irregular, const FileId& f
     *blocks_left -= blocks;
     ranges.clear();
     append_blocks(file, query, &ranges);
-    SWALE_RETURN_IF_ERROR(lookup(ranges, runs_max - out->size() + 1, &found));
+    // By the same Lookup for all queries: it has its blocks of extents open, and decoded.
+    if (!*irregular) irregular->emplace(this);
+    counters_.lookups += ranges.size();
+    SWALE_RETURN_IF_ERROR((*irregular)->run(ranges, runs_max - out->size() + 1, &found));
+    counters_.lookup_pieces += found.extents.size();
     if (found.answered < ranges.size()) return too_many();
     for (const Extent& extent : found.extents) out->push_back(run_of(extent));
   }

@@ -1,6 +1,7 @@
 #include "meta/index/sorted_file.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cstring>
 
 #include "base/coding.h"
@@ -41,6 +42,16 @@ void BlockCache::clear() {
     frame = Frame();
   }
   filled_ = 0;
+  decoded_ = {};
+}
+
+void BlockCache::keep_decoded(const SortedFile* file, size_t block, const BlockView& view) {
+  assert(view.owns_rows());
+  decoded_ = {file, block, view};
+}
+
+void BlockCache::forget_decoded(const SortedFile* file) {
+  if (decoded_.file == file) decoded_ = {};
 }
 
 namespace {
@@ -117,6 +128,7 @@ Result<std::shared_ptr<SortedFile>> SortedFile::open(io::Device& device, const s
 
 SortedFile::~SortedFile() {
   if (cache_ == nullptr) return;
+  cache_->forget_decoded(this);
   for (const uint32_t frame : frame_of_) {
     if (frame != BlockCache::kNone) cache_->give_back(frame);
   }
@@ -175,8 +187,11 @@ Result<BlockView> SortedFile::view(size_t block) {
   }
   const uint32_t frame = frame_of_[block];
   cache_->touch(frame);
+  if (const BlockView* decoded = cache_->decoded(this, block); decoded != nullptr) return *decoded;
   const Bytes page(cache_->data(frame), kBlockBytes);
-  return BlockView::parse(page.substr(0, get_u32(page.data() + 4)), path(), /*trusted=*/true);
+  auto view = BlockView::parse(page.substr(0, get_u32(page.data() + 4)), path(), /*trusted=*/true);
+  if (view.ok() && view->owns_rows()) cache_->keep_decoded(this, block, *view);
+  return view;
 }
 
 Status SortedFile::read_all(std::string* bytes, std::vector<Bytes>* blocks) const {

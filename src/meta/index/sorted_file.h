@@ -32,7 +32,8 @@ inline constexpr uint16_t kSortedVersion = 1;
 
 class SortedFile;
 
-// Blocks of sorted files in memory: a fixed number of frames, the clock chooses who leaves.
+// Blocks of sorted files in memory: a fixed number of frames, the clock chooses who leaves. Beside them, the rows of the block
+// that was decoded last: requests that follow one another mostly want the same one.
 class BlockCache {
  public:
   explicit BlockCache(uint64_t bytes);
@@ -43,7 +44,7 @@ class BlockCache {
   static constexpr uint32_t kNone = ~uint32_t{0};
 
   size_t frames() const { return frames_.size(); }
-  uint64_t memory_bytes() const { return filled_ * kFrameBytes; }
+  uint64_t memory_bytes() const { return filled_ * kFrameBytes + decoded_.view.owned_bytes(); }
   // A frame for (file, block), whoever had it loses it.
   uint32_t take(SortedFile* file, uint32_t block);
   void give_back(uint32_t frame);
@@ -51,7 +52,20 @@ class BlockCache {
   void touch(uint32_t frame) { frames_[frame].used = true; }
   void clear();
 
+  // nullptr: not this one.
+  const BlockView* decoded(const SortedFile* file, size_t block) const {
+    return decoded_.file == file && decoded_.block == block ? &decoded_.view : nullptr;
+  }
+  // Requires view.owns_rows().
+  void keep_decoded(const SortedFile* file, size_t block, const BlockView& view);
+  void forget_decoded(const SortedFile* file);
+
  private:
+  struct Decoded {
+    const SortedFile* file = nullptr;
+    size_t block = 0;
+    BlockView view;
+  };
   struct Frame {
     std::unique_ptr<char[]> bytes;
     SortedFile* owner = nullptr;
@@ -59,6 +73,7 @@ class BlockCache {
     bool used = false;
   };
   std::vector<Frame> frames_;
+  Decoded decoded_;
   size_t hand_ = 0;
   uint64_t filled_ = 0;
 };
