@@ -28,19 +28,16 @@
 #include <string>
 #include <vector>
 
-#include "base/status.h"
 #include "tier/engine/elevator.h"
-#include "tier/engine/engine_stats.h"
-#include "tier/engine/engine_types.h"
-#include "tier/engine/epochs.h"
 #include "tier/engine/extent_map.h"
 #include "tier/engine/held_ranges.h"
-#include "tier/engine/settled.h"
+#include "tier/engine/log_records.h"
+#include "tier/engine/losses.h"
+#include "tier/engine/shared.h"
+#include "tier/engine/syncs.h"
 #include "tier/log/log_format.h"
 #include "tier/log/log_seal.h"
-#include "tier/log/log_space.h"
 #include "tier/log/loss_list.h"
-#include "tier/policy/options.h"
 #include "tier/policy/traffic.h"
 
 namespace swale::tier {
@@ -54,20 +51,20 @@ class Engine {
   FileIndex open_file(uint64_t id, uint64_t base, uint64_t size);
   // What a clean end may promise of the log's segments. None: the log has failed, or a record is being written. Call when
   // nothing is under way.
-  std::optional<std::vector<SegmentSeal>> segment_seals() const;
+  std::optional<std::vector<SegmentSeal>> segment_seals() const { return records_.seals(); }
   // Ends the use of a file that has nothing in the log and nothing under way; false: it has, and nothing happens. open_file
   // may give the index to another file afterwards.
   bool close_file(FileIndex file);
   // By their ordinals: the newest segment, and the oldest one that has records. Records of a file that was closed when a
   // segment was the newest are gone once the oldest one is newer.
-  uint64_t newest_segment() const { return log_.ordinal(); }
+  uint64_t newest_segment() const { return shared_.log.ordinal(); }
   uint64_t oldest_segment() const;
-  uint64_t file_size(FileIndex file) const { return files_[file].size; }
-  uint64_t file_base(FileIndex file) const { return files_[file].base; }
-  uint64_t file_id(FileIndex file) const { return files_[file].id; }
-  bool file_unlinked(FileIndex file) const { return files_[file].unlinked; }
+  uint64_t file_size(FileIndex file) const { return shared_.files[file].size; }
+  uint64_t file_base(FileIndex file) const { return shared_.files[file].base; }
+  uint64_t file_id(FileIndex file) const { return shared_.files[file].id; }
+  bool file_unlinked(FileIndex file) const { return shared_.files[file].unlinked; }
   // The failure that the file's next sync will tell: an acknowledged write was lost. kOk: none was.
-  Code deferred_failure(FileIndex file) const { return files_[file].deferred; }
+  Code deferred_failure(FileIndex file) const { return shared_.files[file].deferred; }
 
   // What opening has found: what scan_segment found in each segment, the records of the queue that a killed process has
   // left, and the list of losses.
@@ -124,11 +121,7 @@ class Engine {
   Nanos next_event() const;
 
   // The next action to be carried out, in order; null: there is none. Valid until any other call.
-  const Action* next_action() {
-    if (actions_taken_ < actions_end_) return &actions_[actions_taken_++];
-    actions_taken_ = actions_end_ = 0;
-    return nullptr;
-  }
+  const Action* next_action() { return shared_.outbox.take(); }
   const Slot& slot(uint32_t id) const { return elevator_.slot(id); }
   const FlushPiece& flush_piece(uint32_t buffer) const { return pieces_[buffer]; }
   uint32_t flush_buffers() const { return static_cast<uint32_t>(pieces_.size()); }
@@ -137,118 +130,15 @@ class Engine {
   // What would be lost if the SSD were lost now: dirty bytes by file.
   std::vector<std::pair<FileIndex, uint64_t>> dirty_files() const;
   // What is lost, and what was accepted and may still stand in the log. kSaveLosses: what is to be written.
-  LossList losses() const;
-  const LossList& losses_to_save() const { return *loss_snapshot_; }
+  LossList losses() const { return losses_.list(); }
+  const LossList& losses_to_save() const { return losses_.being_saved(); }
   bool idle() const;  // nothing is under way or waits
   size_t map_bytes() const;
   size_t map_extents() const;
   const Traffic& traffic() const { return traffic_; }
-  const Options& options() const { return options_; }
+  const Options& options() const { return shared_.options; }
   std::string describe() const;  // for whoever asks why nothing happens
  private:
-  using OpIndex = uint32_t;
-
-  static constexpr OpIndex kNoOp = ~OpIndex{0};
-
-  // What a file's syncs have shown: engine_waiters.cc.
-  struct SyncHabit {
-    uint64_t since_bytes = 0;   // written since the last sync
-    uint32_t since_writes = 0;  //
-    double bytes = 0;           // between two syncs, smoothed; 0: nobody has synced it
-    double writes = 0;          // the same
-    double direct_ns = 0;       // what a sync took for which the backing device had to write, smoothed
-    Nanos measured = 0;         // when that was found last
-    bool direct = false;        // a write has gone to the backing device since the last sync
-    bool to_log = false;        // what is written until the next sync goes to the log
-    bool small_to_log = false;  // of that, what is short
-  };
-
-  struct File {
-    uint64_t id = 0;
-    uint64_t base = 0;
-    uint64_t size = 0;
-    ExtentMap map;  // of the log
-    Epochs epochs;
-    double direct_cost = 0;  // ns a byte of direct writes, smoothed
-    SyncHabit habit;
-    uint32_t held = 0;               // ranges of held_
-    uint64_t log_sync = 0;           // the number of the sync of the log that covers its newest record
-    uint64_t syncs_started = 0;      // of the file alone, on the backing device
-    uint64_t syncs_done = 0;         // one at a time
-    uint32_t flushing = 0;           // pieces of flushes
-    uint32_t blocked = 0;            // ops in blocked_
-    OpIndex barrier = kNoOp;         // a truncate or unlink that has begun
-    bool flush_overwritten = false;  // something that is being flushed was; until no flush is under way
-    bool no_flush = false;           // the barrier waits for flushes to end
-    bool unlinked = false;
-    bool sync_wanted = false;   // another one, after that under way
-    Code deferred = Code::kOk;  // of a write that was lost after its acknowledgement
-  };
-
-  struct Op {
-    enum class Kind : uint8_t { kWrite, kTruncate, kUnlink };
-    enum class Stage : uint8_t {
-      kFree,
-      kBlocked,      // by an overlapping op before it
-      kLogWait,      // for space in the log
-      kAppending,    //
-      kSlotWait,     // for a slot of the elevator
-      kQueued,       // in the elevator, or being written
-      kSyncWait,     // for the sync that makes it durable
-      kAbandonWait,  // for the failed log to be abandoned
-      kLossWait,     // for the list of losses without its range to be durable
-      kBarrier,      // truncate, unlink: see Step
-      kPinned,       // finished; a read still uses its buffer
-    };
-    // Of a barrier. A truncate that recovery repeats ends with the erasure of its intent, any other with a record, which says
-    // whether the backing file was cut; if the log fails, with its abandonment.
-    enum class Step : uint8_t {
-      kSpace,
-      kQuiesce,
-      kIntent,
-      kIntentSync,
-      kBacking,
-      kBackingSync,
-      kRefused,  // the backing device has refused the cut's sync, or a repeated cut; told, and tried again
-      kEnd,
-      kEndSync,
-      kErasure,
-      kAbandonment
-    };
-    Kind kind = Kind::kWrite;
-    Stage stage = Stage::kFree;
-    Step step = Step::kSpace;
-    bool stream_to_ssd = false;  // what the detector says of its stream
-    bool acknowledged = false;
-    bool needs_record = false;             // truncate: something of the log lies behind the new end
-    bool repeated = false;                 // truncate: by recovery
-    bool told = false;                     // truncate: of its failure, and goes on
-    bool cancelled = false;                // truncate: its last record takes the intent back
-    bool over_loss = false;                // without a log, over a range that is lost
-    uint32_t held_segment = ~uint32_t{0};  // truncate: has the intent, and is not erased before the end
-    FileIndex file = 0;
-    uint32_t length = 0;
-    Code failure = Code::kOk;  // truncate: what is answered in the end
-    uint64_t offset = 0;       // truncate: the new size
-    ExtentMap::Position at;    // write: where its range stands in the map, as a hint
-    Ticket ticket = 0;
-    uint64_t address = 0;
-    uint32_t segment = 0;        // of the address
-    uint64_t sequence = 0;       // of its record; of a truncate: of the intent
-    uint64_t last_sequence = 0;  // truncate: of its last record
-    uint32_t file_epoch = 0;
-    uint32_t epoch = 0;
-    uint32_t pins = 0;
-  };
-
-  struct SyncLane {
-    uint64_t started = 0;
-    uint64_t done = 0;
-    bool in_flight = false;
-    bool wanted = false;
-    Nanos due = kForever;
-    Nanos began = 0;  // the one in flight
-  };
   struct PendingSync {
     Ticket ticket;
     FileIndex file;  // kNoFile: a drain
@@ -262,13 +152,8 @@ class Engine {
     bool direct = false;       // of a file: the backing device has to write for it
     bool logged = false;       // of a file: it waits for a sync of the log
   };
-  static constexpr FileIndex kNoFile = ~FileIndex{0};
-  static constexpr uint64_t kLossBase = uint64_t{1} << 45;  // beyond all logs
-  static constexpr uint64_t kLossStride = kWriteBytesMax;
 
   // engine.cc: writes
-  OpIndex new_op(Op::Kind kind, Ticket ticket, FileIndex file, Nanos now);
-  void refuse(Ticket ticket, FileIndex file, Code code);
   bool conflicts(const Op& op) const;
   void block(OpIndex index);
   void retry_blocked();
@@ -277,25 +162,24 @@ class Engine {
   void begin_write(OpIndex index);
   void route(OpIndex index);
   bool wants_log(const Op& op);
-  bool is_cheap(const File& file) const;
+  bool is_cheap(const FileState& file) const;
   bool waits_when_full(const Op& op) const;
   void watch_arrivals(uint32_t length);
   bool overloaded() const {
-    return arrival_cost_ > 0 && direct_cost_ > options_.swale.overload_ratio * arrival_cost_;
+    return arrival_cost_ > 0 && direct_cost_ > shared_.options.swale.overload_ratio * arrival_cost_;
   }
   double budget_left() const;
   bool is_costly(FileIndex file) const;
   bool stripe_wants_log(const Op& op);
   bool costly_wants_log(const Op& op) const;
-  bool log_usable() const { return log_state_ == LogState::kGood; }
 
   // engine_waiters.cc: what somebody waits for
   bool absorb(OpIndex index);
   void divert(SlotIndex slot, uint64_t from, uint64_t to);
   void divert_overlapping(const Op& op);
   void divert_for_sync(FileIndex file);
-  void expect_sync(File* file, uint32_t length);
-  bool log_answers_sooner(const File& file) const;
+  void expect_sync(FileState* file, uint32_t length);
+  bool log_answers_sooner(const FileState& file) const;
   bool syncs_want_log(const Op& op);
   PendingSync watched_sync(Ticket ticket, FileIndex file);
   void sync_answered(const PendingSync& done, Code code);
@@ -304,7 +188,6 @@ class Engine {
     *value += (static_cast<double>(sample) - *value) * (*value == 0 ? 1 : 1.0 / 8);
   }
   static constexpr Nanos kQuietNs = 100'000'000;
-  bool take_log_space(Op* op);
   void serve_log_waiters();
   void append(OpIndex index);
   void appended(OpIndex index, Code code);
@@ -313,47 +196,21 @@ class Engine {
   void direct_done(OpIndex index, Code code);
   void release_range(OpIndex index);
   void extend_to(const Op& op);
-  void finish(OpIndex index, Code code);
-  void release(OpIndex index);
-  void free_op(OpIndex index);
-  void emit(const Action& action) { next_free_action() = action; }
-  // An action to be filled in: the frequent ones are neither copied nor cleared. Its record and what only rare kinds have are
-  // those of an action before it.
-  Action& emit(Action::Kind kind, FileIndex file, Ticket ticket, uint32_t id = 0) {
-    Action& action = next_free_action();
-    action.kind = kind;
-    action.code = Code::kOk;
-    action.queued = action.released = false;
-    action.id = id;
-    action.file = file;
-    action.ticket = ticket;
-    return action;
-  }
-  Action& next_free_action() {
-    if (actions_end_ == actions_made_) more_actions();
-    return actions_[actions_end_++];
-  }
-  [[gnu::noinline]] void more_actions();
   void pump();
   bool needs_rare_work() const;
   bool do_rare_work();
   bool may_start_flush() const {
-    return flush_segment_ < log_.count() && !flush_pass_done_ && flush_pieces_ < options_.flush_pieces_max &&
-           !free_pieces_.empty();
+    return flush_segment_ < shared_.log.count() && !flush_pass_done_ &&
+           flush_pieces_ < shared_.options.flush_pieces_max && !free_pieces_.empty();
   }
   // What found no space finds none before a segment is free, or the backing device fails.
   bool may_serve_log_waiters() const {
-    return !log_.exhausted() || flush_failures_ > 0 || flush_retry_ > now_ || cut_failures_ > 0;
+    return !shared_.log.exhausted() || flush_failures_ > 0 || flush_retry_ > shared_.now || cut_failures_ > 0;
   }
   bool may_place() const { return !loaded_.empty() && elevator_.changes() != place_refused_; }
-  // No mark while appends are under way, or wait.
-  bool may_settle() const {
-    if (settle_due_ != kForever || !settle_waiters_.empty()) return true;
-    return last_logged_ > marked_ && settled_.all() && log_waiters_.empty();
-  }
   // There is something to flush, and a gate is closed.
-  bool paused() const { return flush_segment_ < log_.count() && !flush_allowed(); }
-  bool may_dispatch() const { return slots_in_flight_ < options_.backing_depth && !elevator_.empty(); }
+  bool paused() const { return flush_segment_ < shared_.log.count() && !flush_allowed(); }
+  bool may_dispatch() const { return slots_in_flight_ < shared_.options.backing_depth && !elevator_.empty(); }
   void set_now(Nanos now);
 
   // engine_flush.cc: from the log to the backing device
@@ -377,31 +234,22 @@ class Engine {
   void piece_done(uint32_t piece, Code code);
   void lose(uint32_t piece);
   void carve_map(FileIndex file, uint64_t from, uint64_t to, uint32_t by_segment);
-  void made_void(File* file, const Extent& extent, uint32_t by_segment);
+  void made_void(FileState* file, const Extent& extent, uint32_t by_segment);
   bool is_flushed(FileIndex file, uint64_t from, uint64_t to) const;
 
   // engine_segments.cc: erasing, syncs, the end of a failed log
-  void seal_old();
   void advance_segments();
   void remove_clean(uint32_t segment);
-  uint64_t want_sync(SyncLane* lane, Nanos due);
-  void start_syncs();
   void log_synced(Code code);
   void backing_synced(Code code);
   void backing_sync_failed(Code code);
-  uint64_t want_log_sync(const File& file);
-  uint64_t want_file_sync(FileIndex index);
-  void start_file_sync(FileIndex index);
   void file_synced(FileIndex index, Code code);
-  void dirty_again(File* file);
-  void end_sync_waiters(std::deque<std::pair<uint64_t, OpIndex>>* waiters, uint64_t done, Code code);
+  void dirty_again(FileState* file);
+  void end_sync_waiter(OpIndex index, Code code);
+  void end_covered(SyncLane* lane);
   void log_failed(Code code);
   void fail_log_sync_waiters(Code code);
   void advance_abandon();
-  // The abandonment syncs files itself, and the system tells a failure to one of two.
-  bool waits_for_abandonment(const SyncLane& lane) const {
-    return log_state_ == LogState::kAbandoning && &lane == &backing_lane_;
-  }
   void abandoned(Code code);
 
   // engine_control.cc: truncate, unlink, sync, drain
@@ -424,29 +272,10 @@ class Engine {
   void end_barrier(OpIndex index, Code code);
   bool advance_syncs();  // whether one is over
   bool advance_sync(PendingSync* pending, Code* result);
-  uint64_t control_bytes() const { return record_space(0, options_.log_alignment); }
-  void fill_header(RecordHeader* record, FileIndex file, uint64_t address, uint32_t segment);
-
-  // engine_losses.cc: what was acknowledged and is gone
-  void lose_range(FileIndex file, uint64_t from, uint64_t to, const LostRange& as);
-  void lose_logged(FileIndex file, uint64_t from, uint64_t to, uint64_t address, LossReason reason);
-  void drop_losses(FileIndex file, uint64_t from, uint64_t to);
-  bool has_losses(FileIndex file, uint64_t from, uint64_t to) const;
-  bool losses_saved() const { return loss_version_ == loss_saved_; }
-  void losses_changed() {
-    ++loss_version_;
-    rare_work_ = true;
-  }
-  void save_losses();
+  // What waits for the list of losses.
   void losses_written(Code code);
   void wait_for_losses(OpIndex index);
   void losses_told(OpIndex index, Code code);
-  struct Acceptance {
-    Ticket ticket;
-    uint64_t version;
-    size_t losses;  // how many there were: later ones are not accepted
-  };
-  void end_acceptance(const Acceptance& done);
 
   // engine_recovery.cc
   struct Replayed;
@@ -457,47 +286,21 @@ class Engine {
   void replay_write(const RecordHeader& record, FileIndex file, const DamagedRecord* damaged);
   void repeat_truncate(const RecordHeader& record, FileIndex file);
 
-  // engine_settle.cc
-  void append_mark();
   void mark_appended(Code code);
-  void advance_settle();
 
-  uint64_t position(FileIndex file, uint64_t offset) const { return files_[file].base + offset; }
-  bool page_cache() const { return options_.durability == Durability::kPageCache; }
-  Nanos sync_due() const {
-    return options_.durability == Durability::kGroupCommit ? now_ + options_.group_commit_ns : now_;
-  }
-
-  enum class LogState : uint8_t { kGood, kReadOnly, kAbandoning, kGone };
-
-  const Options options_;
-  Nanos now_ = 0;    // the sum of all steps ahead
-  Nanos clock_ = 0;  // what the driver said last
-  std::vector<File> files_;
-  std::vector<FileIndex> free_files_;
-  std::vector<Op> ops_;
-  const Op new_op_ = {};  // to be copied: clearing takes gcc a loop
-  std::vector<OpIndex> free_ops_;
+  Shared shared_;
+  LogRecords records_{&shared_};
+  Syncs syncs_{&shared_, &records_};
+  Losses losses_{&shared_, &records_, &syncs_};
+  Nanos clock_ = 0;                    // what the driver said last
   HeldRanges held_;                    // of writes that have begun, by op
   std::vector<OpIndex> read_holders_;  // of plan_read
   Elevator elevator_;
-  LogSpace log_;
-  LogState log_state_ = LogState::kGood;
   Traffic traffic_;
-  Epochs epochs_;
-  uint64_t sequence_ = 0;
-  std::vector<Action> actions_;  // from actions_taken_ to actions_end_: to be taken; beyond: used again
-  size_t actions_taken_ = 0;
-  size_t actions_end_ = 0;
-  size_t actions_made_ = 0;  // the size of actions_: to be had without a division
-
   std::deque<OpIndex> blocked_;
-  std::deque<OpIndex> log_waiters_;
   std::deque<OpIndex> slot_waiters_;
-  std::vector<OpIndex> abandon_waiters_;
   std::vector<OpIndex> barriers_;  // that have begun
   bool retry_blocked_ = false;
-  bool rare_work_ = false;  // what needs_rare_work() asks for; may be true without need
 
   std::vector<FlushPiece> pieces_;
   std::vector<uint32_t> free_pieces_;
@@ -517,7 +320,6 @@ class Engine {
   const double flush_depth_max_;  // slots of the elevator
   const double flush_used_max_;   // bytes of the log
   bool flush_paused_ = false;
-  bool segments_changed_ = false;
   Nanos flush_retry_ = 0;        // no flush before
   uint32_t flush_failures_ = 0;  // one after the other
   Code flush_failure_ = Code::kIoError;
@@ -526,7 +328,6 @@ class Engine {
   uint32_t read_failures_ = 0;  // of the log, one after the other
 
   uint32_t slots_in_flight_ = 0;
-  Nanos seal_after_ = 0;             // nothing is idle or old before
   std::vector<Nanos> slot_started_;  // by slot
   std::vector<Nanos> direct_times_;  // ring: when the last direct writes were admitted
   size_t direct_next_ = 0;
@@ -548,48 +349,14 @@ class Engine {
   uint32_t window_writes_ = 0;
   Nanos window_start_ = 0;
 
-  SyncLane log_lane_;
-  SyncLane backing_lane_;
-  uint32_t file_syncs_ = 0;  // under way
-  std::deque<std::pair<uint64_t, OpIndex>> log_sync_waiters_;
-  std::deque<std::pair<uint64_t, OpIndex>> backing_sync_waiters_;
   std::vector<PendingSync> pending_syncs_;
   uint32_t drains_ = 0;
   uint32_t queue_segment_ = ~uint32_t{0};  // of the recovered queue
-
-  // What the address of an extent of state kLost means: kLossBase + number * kLossStride + bytes from its begin.
-  struct Loss {
-    LostRange
-        range;  // as it was when it was found: file, offset and length of the extent tell what is left of it
-    uint32_t segment;  // that the record stands in; log_.count(): none
-  };
-  std::vector<Loss> losses_;
-  std::vector<LostRange> accepted_;
-  uint64_t loss_version_ = 0;
-  uint64_t loss_saved_ = 0;
-  uint64_t loss_saving_ = 0;  // the version that is being written
-  uint64_t loss_sync_ = 0;    // before it, of...
-  SyncLane* loss_lane_ = nullptr;
-  std::optional<LossList> loss_snapshot_;
-  bool loss_in_flight_ = false;
-  Nanos loss_retry_ = 0;
-  std::deque<std::pair<uint64_t, OpIndex>> loss_waiters_;
-  std::vector<Acceptance> acceptances_;
-
-  Settled settled_;
-  uint64_t last_logged_ = 0;  // the newest record of the log that is settled or waits for a sync
-  uint64_t marked_ = 0;       // what the newest header says is settled
-  bool mark_in_flight_ = false;
-  Nanos settle_due_ = kForever;
-  uint64_t mark_address_ = 0;
-  uint64_t mark_sequence_ = 0;
-  std::vector<Ticket> settle_waiters_;
 
   int64_t wear_day_ = 0;
   uint64_t wear_bytes_ = 0;
   uint32_t map_check_ = 0;
   bool map_full_ = false;
-  Stats stats_;
 };
 
 }  // namespace swale::tier

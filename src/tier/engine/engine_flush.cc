@@ -17,25 +17,27 @@ void smooth(double* value, double sample) { *value += (sample - *value) * (*valu
 
 // Fewer direct writes in the last second than the option says: nobody would be disturbed.
 bool Engine::quiet() const {
-  return options_.quiet_requests_per_second == 0 || direct_times_[direct_next_] < now_ - 1'000'000'000;
+  return shared_.options.quiet_requests_per_second == 0 ||
+         direct_times_[direct_next_] < shared_.now - 1'000'000'000;
 }
 
 bool Engine::flush_is_urgent() const {
-  if (options_.canaries.latch_gate) return false;
-  if (!log_waiters_.empty() || !barriers_.empty() || drains_ > 0 || !log_usable()) return true;
-  return flush_segment_ < log_.count() && now_ - log_.at(flush_segment_).first_write >= options_.age_flush_ns;
+  if (shared_.options.canaries.latch_gate) return false;
+  if (!records_.waiters().empty() || !barriers_.empty() || drains_ > 0 || !records_.usable()) return true;
+  return flush_segment_ < shared_.log.count() &&
+         shared_.now - shared_.log.at(flush_segment_).first_write >= shared_.options.age_flush_ns;
 }
 
 // The gate. It never latches: what waits for it to open wakes the engine by next_event, or by being a reason to open it.
 bool Engine::flush_allowed() const {
-  if (flush_retry_ > now_) return false;
+  if (flush_retry_ > shared_.now) return false;
   if (flush_is_urgent()) return true;
   if (flush_paused_) return false;
-  switch (options_.policy) {
+  switch (shared_.options.policy) {
     case Policy::kSsdupPlus:
       return traffic_.to_ssd() || quiet();
     case Policy::kSwale:
-      if (static_cast<double>(log_.used_bytes()) > flush_used_max_) return true;
+      if (static_cast<double>(shared_.log.used_bytes()) > flush_used_max_) return true;
       if (somebody_waits_for_backing()) return false;
       return static_cast<double>(elevator_.depth()) < flush_depth_max_ || overloaded();
     default:
@@ -46,20 +48,23 @@ bool Engine::flush_allowed() const {
 // The oldest sealed segments that have something to flush: one, or a batch that is swept together. A batch is finished before
 // the next one begins; one that has not begun is chosen again, and may be larger.
 void Engine::select_segment() {
-  const uint32_t count = log_.count();
+  const uint32_t count = shared_.log.count();
   in_batch_.resize(count, 0);
   for (uint32_t i = 0; batch_begun_ && i < count; ++i)
-    if (in_batch_[i] && log_.at(i).dirty_bytes > 0 && log_.at(i).state == Segment::State::kSealed) return;
+    if (in_batch_[i] && shared_.log.at(i).dirty_bytes > 0 &&
+        shared_.log.at(i).state == Segment::State::kSealed)
+      return;
   std::fill(in_batch_.begin(), in_batch_.end(), 0);
   flush_segment_ = count;
   batch_segments_ = 0;
-  const uint32_t batch = options_.policy == Policy::kSwale && overloaded() ? std::max(1u, count / 2) : 1;
+  const uint32_t batch =
+      shared_.options.policy == Policy::kSwale && overloaded() ? std::max(1u, count / 2) : 1;
   for (uint32_t n = 0; n < batch; ++n) {
     uint32_t oldest = count;
     for (uint32_t i = 0; i < count; ++i) {
-      const Segment& segment = log_.at(i);
+      const Segment& segment = shared_.log.at(i);
       if (segment.state != Segment::State::kSealed || segment.dirty_bytes == 0 || in_batch_[i]) continue;
-      if (oldest == count || segment.ordinal < log_.at(oldest).ordinal) oldest = i;
+      if (oldest == count || segment.ordinal < shared_.log.at(oldest).ordinal) oldest = i;
     }
     if (oldest == count) break;
     in_batch_[oldest] = 1;
@@ -86,19 +91,20 @@ void Engine::restart_pass() {
 // The first extent at or after `at` that is dirty and of the batch. A scan: it is most of what a flush costs.
 ExtentMap::Position Engine::next_in_batch(const ExtentMap& map, ExtentMap::Position at) const {
   if (batch_segments_ > 1 || flush_segment_ == queue_segment_)
-    return map.find_dirty(at, [this](uint64_t address) { return in_batch_[log_.segment_of(address)] != 0; });
-  return map.find_dirty(at, log_.begin_of(flush_segment_), log_.segment_bytes());
+    return map.find_dirty(
+        at, [this](uint64_t address) { return in_batch_[shared_.log.segment_of(address)] != 0; });
+  return map.find_dirty(at, shared_.log.begin_of(flush_segment_), shared_.log.segment_bytes());
 }
 
 // The next extent of the segment in file order that is dirty and not under way.
 bool Engine::next_dirty(FileIndex* found_file, ExtentMap::Position* found) {
   for (;; ++flush_file_, flush_offset_ = 0) {
-    if (flush_file_ >= files_.size()) {
+    if (flush_file_ >= shared_.files.size()) {
       if (!std::exchange(flush_again_, false)) break;
       flush_file_ = 0;
       flush_offset_ = 0;
     }
-    File& file = files_[flush_file_];
+    FileState& file = shared_.files[flush_file_];
     if (file.map.size() == 0) continue;
     if (file.no_flush) {
       flush_skipped_ = true;
@@ -134,7 +140,7 @@ void Engine::start_flush() {
 }
 
 void Engine::start_piece(FileIndex index, ExtentMap::Position at, bool passing) {
-  File& file = files_[index];
+  FileState& file = shared_.files[index];
   const Extent extent = file.map.get(at);
   file.map.set_state(at, ExtentState::kFlushing);
   const uint32_t piece = free_pieces_.back();
@@ -146,19 +152,19 @@ void Engine::start_piece(FileIndex index, ExtentMap::Position at, bool passing) 
   taken.length = extent.length;
   taken.offset = extent.offset;
   taken.address = extent.address;
-  taken.segment = log_.segment_of(extent.address);
-  taken.generation = log_.at(taken.segment).generation;
-  taken.record = log_.record_of(taken.segment, extent.address);
+  taken.segment = shared_.log.segment_of(extent.address);
+  taken.generation = shared_.log.at(taken.segment).generation;
+  taken.record = shared_.log.record_of(taken.segment, extent.address);
   taken.at = at;
   ++file.flushing;
-  ++log_.at(taken.segment).pins;
+  ++shared_.log.at(taken.segment).pins;
   flush_pieces_ += !passing;
-  emit(Action::Kind::kReadLog, index, 0, piece);
+  shared_.outbox.emit(Action::Kind::kReadLog, index, 0, piece);
 }
 
 void Engine::unpin_piece(const FlushPiece& piece) {
-  Segment& segment = log_.at(piece.segment);
-  if (--segment.pins == 0 && segment.state == Segment::State::kLogSync) segments_changed_ = true;
+  Segment& segment = shared_.log.at(piece.segment);
+  if (--segment.pins == 0 && segment.state == Segment::State::kLogSync) shared_.segments_changed = true;
 }
 
 // Whether bytes of the range are on their way from the log.
@@ -171,7 +177,7 @@ bool Engine::is_flushed(FileIndex file, uint64_t from, uint64_t to) const {
 
 void Engine::free_piece(uint32_t index) {
   FlushPiece& piece = pieces_[index];
-  File& file = files_[piece.file];
+  FileState& file = shared_.files[piece.file];
   if (--file.flushing == 0) file.flush_overwritten = false;
   flush_pieces_ -= !piece.passing;
   piece.state = FlushPiece::State::kFree;
@@ -182,8 +188,8 @@ void Engine::piece_read(uint32_t index, Code code) {
   FlushPiece& piece = pieces_[index];
   unpin_piece(piece);
   if (code != Code::kOk) {
-    if (log_usable() && ++read_failures_ >= kReadFailuresMax) log_failed(code);
-    if (!log_usable()) return lose(index);
+    if (records_.usable() && ++read_failures_ >= kReadFailuresMax) log_failed(code);
+    if (!records_.usable()) return lose(index);
     return piece_done(index, code);
   }
   read_failures_ = 0;
@@ -195,7 +201,7 @@ void Engine::piece_read(uint32_t index, Code code) {
 bool Engine::place(uint32_t index) {
   FlushPiece& piece = pieces_[index];
   const Piece part{Piece::Source::kLog, piece.length, piece.offset, piece.address, 0, index};
-  const uint64_t at = position(piece.file, piece.offset);
+  const uint64_t at = shared_.files.position(piece.file, piece.offset);
   if (!elevator_.merge(piece.file, at, part)) {
     if (elevator_.full() && !piece.passing) return false;
     elevator_.add(piece.file, at, part, piece.passing);
@@ -210,9 +216,9 @@ void Engine::admit() {
     progress = false;
     if (!slot_waiters_.empty()) {
       const OpIndex index = slot_waiters_.front();
-      const Op& op = ops_[index];
+      const Op& op = shared_.ops[index];
       const Piece part{Piece::Source::kRequest, op.length, op.offset, 0, op.ticket, index};
-      const uint64_t at = position(op.file, op.offset);
+      const uint64_t at = shared_.files.position(op.file, op.offset);
       progress = elevator_.merge(op.file, at, part);
       if (!progress && !elevator_.full()) {
         elevator_.add(op.file, at, part);
@@ -241,10 +247,10 @@ bool Engine::dispatch() {
     ++slots_in_flight_;
     any = true;
     if (slot_started_.size() <= index) slot_started_.resize(index + 1);
-    slot_started_[index] = now_;
-    ++stats_.slots_written;
-    emit(Action::Kind::kWriteBacking, elevator_.slot(index).file, 0, index);
-    if (options_.policy == Policy::kSwale) fill_gap(elevator_.slot(index).file);
+    slot_started_[index] = shared_.now;
+    ++shared_.stats.slots_written;
+    shared_.outbox.emit(Action::Kind::kWriteBacking, elevator_.slot(index).file, 0, index);
+    if (shared_.options.policy == Policy::kSwale) fill_gap(elevator_.slot(index).file);
   }
   return any;
 }
@@ -252,19 +258,19 @@ bool Engine::dispatch() {
 // Reads ahead what lies between the end of the slot that was just dispatched and the next one, if writing it in passing
 // costs little: then it is in the elevator when the head comes by.
 void Engine::fill_gap(FileIndex index) {
-  if (!log_usable() || flush_retry_ > now_ || elevator_.empty() || flush_paused_) return;
-  if (static_cast<double>(log_.dirty_bytes()) <
-      options_.swale.gap_fill_share * static_cast<double>(log_.capacity_bytes()))
+  if (!records_.usable() || flush_retry_ > shared_.now || elevator_.empty() || flush_paused_) return;
+  if (static_cast<double>(shared_.log.dirty_bytes()) <
+      shared_.options.swale.gap_fill_share * static_cast<double>(shared_.log.capacity_bytes()))
     return;
   uint64_t head = elevator_.head();
   const uint64_t limit = elevator_.slot(elevator_.next()).position;
   if (limit <= head) return;
-  File& file = files_[index];
+  FileState& file = shared_.files[index];
   if (file.no_flush || head < file.base) return;
   uint64_t offset = head - file.base;
-  const io::DiskModel& disk = options_.backing;
+  const io::DiskModel& disk = shared_.options.backing;
   int steps = 0;
-  while (free_pieces_.size() + flush_pieces_ > options_.flush_pieces_max && !free_pieces_.empty()) {
+  while (free_pieces_.size() + flush_pieces_ > shared_.options.flush_pieces_max && !free_pieces_.empty()) {
     auto at = file.map.locate(offset);
     for (; file.map.valid(at) && steps < kGapSteps; at = file.map.next(at), ++steps) {
       const Extent extent = file.map.get(at);
@@ -274,11 +280,11 @@ void Engine::fill_gap(FileIndex index) {
     }
     if (!file.map.valid(at) || steps >= kGapSteps) return;
     const Extent extent = file.map.get(at);
-    const uint64_t begin = position(index, extent.offset);
-    const uint64_t end = position(index, extent.end());
+    const uint64_t begin = shared_.files.position(index, extent.offset);
+    const uint64_t end = shared_.files.position(index, extent.end());
     if (end > limit) return;
     const Nanos detour = disk.positioning(head, begin) + disk.positioning(end, limit);
-    if (detour > disk.positioning(head, limit) + options_.swale.gap_fill_slack_ns) return;
+    if (detour > disk.positioning(head, limit) + shared_.options.swale.gap_fill_slack_ns) return;
     start_piece(index, at, true);
     head = end;
     offset = extent.end();
@@ -288,7 +294,7 @@ void Engine::fill_gap(FileIndex index) {
 void Engine::slot_written(uint32_t index, Code code) {
   const Slot& slot = elevator_.slot(index);
   --slots_in_flight_;
-  const auto took = static_cast<double>(now_ - slot_started_[index]);
+  const auto took = static_cast<double>(shared_.now - slot_started_[index]);
   const double cost = took / static_cast<double>(slot.length);
   if (code == Code::kOk) smooth(&slot_ns_, took);
   if (code == Code::kOk && !slot.passing) {
@@ -296,7 +302,7 @@ void Engine::slot_written(uint32_t index, Code code) {
                              : slot.direct_count == 0                ? &flush_cost_
                                                                      : nullptr;
     if (smoothed) smooth(smoothed, cost);
-    if (smoothed == &direct_cost_) smooth(&files_[slot.file].direct_cost, cost);
+    if (smoothed == &direct_cost_) smooth(&shared_.files[slot.file].direct_cost, cost);
   }
   for (const Piece& piece : slot.pieces) {
     if (piece.source == Piece::Source::kRequest)
@@ -309,28 +315,29 @@ void Engine::slot_written(uint32_t index, Code code) {
 
 void Engine::piece_done(uint32_t index, Code code) {
   const FlushPiece& piece = pieces_[index];
-  File& file = files_[piece.file];
+  FileState& file = shared_.files[piece.file];
   const uint32_t segment = piece.segment;
   const uint64_t end = piece.offset + piece.length;
   // A newer record may stand at the same address once the segment is erased: that one is not flushed.
-  const bool same = log_.at(segment).generation == piece.generation;
+  const bool same = shared_.log.at(segment).generation == piece.generation;
   if (code == Code::kOk) {
     // What was overwritten meanwhile has another address, and stays dirty.
     if (same)
-      log_.remove_dirty(segment,
-                        file.map.mark(piece.offset, end, piece.address, ExtentState::kClean, piece.at));
-    stats_.flushed_bytes += piece.length;
+      shared_.log.remove_dirty(
+          segment, file.map.mark(piece.offset, end, piece.address, ExtentState::kClean, piece.at));
+    shared_.stats.flushed_bytes += piece.length;
     flush_failures_ = 0;
-    if (piece.passing) stats_.gap_filled_bytes += piece.length;
+    if (piece.passing) shared_.stats.gap_filled_bytes += piece.length;
   } else {
     if (same) file.map.mark(piece.offset, end, piece.address, ExtentState::kDirty);
-    ++stats_.flush_errors;
+    ++shared_.stats.flush_errors;
     ++flush_failures_;
     flush_failure_ = code;
-    flush_retry_ = now_ + options_.retry_ns;
+    flush_retry_ = shared_.now + shared_.options.retry_ns;
     restart_pass();
   }
-  if (segment != log_.active() && log_.at(segment).dirty_bytes == 0) segments_changed_ = true;
+  if (segment != shared_.log.active() && shared_.log.at(segment).dirty_bytes == 0)
+    shared_.segments_changed = true;
   if (flush_skipped_) restart_pass();
   free_piece(index);
 }
@@ -339,21 +346,21 @@ void Engine::piece_done(uint32_t index, Code code) {
 void Engine::lose(uint32_t index) {
   const FlushPiece piece = pieces_[index];
   const uint64_t end = piece.offset + piece.length;
-  lose_logged(piece.file, piece.offset, end, piece.address, LossReason::kUnreadable);
+  losses_.add_logged(piece.file, piece.offset, end, piece.address, LossReason::kUnreadable);
   free_piece(index);
-  segments_changed_ = true;
+  shared_.segments_changed = true;
   if (flush_skipped_) restart_pass();
 }
 
 void Engine::read_damaged(uint32_t index, const std::vector<FileRange>& ranges, Nanos now) {
   set_now(now);
   const FlushPiece piece = pieces_[index];
-  File& file = files_[piece.file];
+  FileState& file = shared_.files[piece.file];
   const uint64_t end = piece.offset + piece.length;
   unpin_piece(piece);
   for (const FileRange& range : ranges)
-    lose_logged(piece.file, range.begin, range.end, piece.address + (range.begin - piece.offset),
-                LossReason::kDamaged);
+    losses_.add_logged(piece.file, range.begin, range.end, piece.address + (range.begin - piece.offset),
+                       LossReason::kDamaged);
   // The rest of the piece is read and flushed again, as extents of their own.
   for (uint64_t at = piece.offset; at < end;) {
     const auto next =
@@ -363,30 +370,30 @@ void Engine::read_damaged(uint32_t index, const std::vector<FileRange>& ranges, 
     at = next == ranges.end() ? end : std::max(whole_to, next->end);
   }
   free_piece(index);
-  segments_changed_ = true;
-  ++stats_.flush_errors;
+  shared_.segments_changed = true;
+  ++shared_.stats.flush_errors;
   restart_pass();
   pump();
 }
 
 // Bytes of the log that a newer record, or a truncate, makes void.
-void Engine::made_void(File* file, const Extent& extent, uint32_t by_segment) {
-  if (extent.state == ExtentState::kLost) {
-    losses_changed();
-    const uint32_t lost_segment = losses_[(extent.address - kLossBase) / kLossStride].segment;
-    if (by_segment < log_.count() && lost_segment < log_.count()) log_.shield(by_segment, lost_segment);
+void Engine::made_void(FileState* file, const Extent& extent, uint32_t by_segment) {
+  if (Losses::is_lost(extent)) {
+    losses_.replaced(extent, by_segment);
     return;
   }
   if (extent.state == ExtentState::kFlushing) file->flush_overwritten = true;
-  const uint32_t segment = log_.segment_of(extent.address);
-  if (extent.state != ExtentState::kClean) log_.remove_dirty(segment, extent.length);
-  if (segment != log_.active() && log_.at(segment).dirty_bytes == 0) segments_changed_ = true;
-  if (by_segment < log_.count() && !options_.canaries.skip_shields) log_.shield(by_segment, segment);
+  const uint32_t segment = shared_.log.segment_of(extent.address);
+  if (extent.state != ExtentState::kClean) shared_.log.remove_dirty(segment, extent.length);
+  if (segment != shared_.log.active() && shared_.log.at(segment).dirty_bytes == 0)
+    shared_.segments_changed = true;
+  if (by_segment < shared_.log.count() && !shared_.options.canaries.skip_shields)
+    shared_.log.shield(by_segment, segment);
 }
 
 void Engine::carve_map(FileIndex index, uint64_t from, uint64_t to, uint32_t by_segment) {
-  files_[index].map.carve(from, to,
-                          [&](const Extent& extent) { made_void(&files_[index], extent, by_segment); });
+  shared_.files[index].map.carve(
+      from, to, [&](const Extent& extent) { made_void(&shared_.files[index], extent, by_segment); });
 }
 
 }  // namespace swale::tier

@@ -16,17 +16,17 @@ constexpr uint64_t kFileStride = 977;  // files begin at different fractions
 
 // The redirector: whether the policy sends this write to the SSD.
 bool Engine::wants_log(const Op& op) {
-  if (options_.policy == Policy::kBacking) return false;
+  if (shared_.options.policy == Policy::kBacking) return false;
   if (map_full_ || ++map_check_ >= kMapCheckEvery) {
     map_check_ = 0;
-    map_full_ = map_bytes() > options_.map_bytes_max;
+    map_full_ = map_bytes() > shared_.options.map_bytes_max;
     if (map_full_) return false;
   }
-  if (options_.ssd_bytes_per_day > 0) {
-    if (wear_day_ != now_ / kDayNs) wear_day_ = now_ / kDayNs, wear_bytes_ = 0;
-    if (wear_bytes_ + op.length > options_.ssd_bytes_per_day) return false;
+  if (shared_.options.ssd_bytes_per_day > 0) {
+    if (wear_day_ != shared_.now / kDayNs) wear_day_ = shared_.now / kDayNs, wear_bytes_ = 0;
+    if (wear_bytes_ + op.length > shared_.options.ssd_bytes_per_day) return false;
   }
-  switch (options_.policy) {
+  switch (shared_.options.policy) {
     case Policy::kSsdBlocking:
     case Policy::kSsdOverflowing:
       return true;
@@ -37,7 +37,7 @@ bool Engine::wants_log(const Op& op) {
       break;
   }
   constexpr double kForget = 1 - 1.0 / 2048;  // a write; the costliest file may have been the last one's
-  costliest_ = std::max(costliest_ * kForget, files_[op.file].direct_cost);
+  costliest_ = std::max(costliest_ * kForget, shared_.files[op.file].direct_cost);
   several_files_ |= last_file_ != kNoFile && last_file_ != op.file;
   last_file_ = op.file;
   if (syncs_want_log(op)) return true;
@@ -47,13 +47,13 @@ bool Engine::wants_log(const Op& op) {
 // Files that need few seeks. Only while the queue is more than half full since it was full: what is served in order costs nothing.
 // Then whole stripes, because the backing device passes over a short hole as slowly as it writes it.
 bool Engine::stripe_wants_log(const Op& op) {
-  const SwaleOptions& own = options_.swale;
+  const SwaleOptions& own = shared_.options.swale;
   const size_t waiting = elevator_.depth() + slot_waiters_.size();
   if (waiting >= elevator_.slots_max())
     pressed_ = true;
   else if (static_cast<double>(waiting) < own.stripe_queue_share * elevator_.slots_max())
     pressed_ = false;
-  const File& file = files_[op.file];
+  const FileState& file = shared_.files[op.file];
   if (!pressed_ || is_cheap(file)) return false;
   const double left = budget_left();
   if (left < op.length) return false;
@@ -67,47 +67,51 @@ bool Engine::stripe_wants_log(const Op& op) {
 
 // Files that need a seek for every write: back-pressure, what would wait goes to the log.
 bool Engine::costly_wants_log(const Op& op) const {
-  if (elevator_.would_merge(op.file, position(op.file, op.offset), op.offset, op.length)) return false;
-  const double first = options_.swale.log_first_ratio;
-  if (first > 0 && flush_cost_ > 0 && files_[op.file].direct_cost >= first * flush_cost_)
-    return !is_cheap(files_[op.file]) && budget_left() >= op.length;
+  if (elevator_.would_merge(op.file, shared_.files.position(op.file, op.offset), op.offset, op.length))
+    return false;
+  const double first = shared_.options.swale.log_first_ratio;
+  if (first > 0 && flush_cost_ > 0 && shared_.files[op.file].direct_cost >= first * flush_cost_)
+    return !is_cheap(shared_.files[op.file]) && budget_left() >= op.length;
   if (!elevator_.full() && elevator_.depth() + slot_waiters_.size() < elevator_.slots_max()) return false;
-  return !is_cheap(files_[op.file]) && budget_left() >= op.length;
+  return !is_cheap(shared_.files[op.file]) && budget_left() >= op.length;
 }
 
 // What may still be sent to the log: the shadow's bytes, less what it may have counted too many. It is SSDUP+ itself while one file is
 // written; with several it sees their writes in another order than SSDUP+ would.
 double Engine::budget_left() const {
-  const SwaleOptions& own = options_.swale;
+  const SwaleOptions& own = shared_.options.swale;
   if (own.byte_budget_random <= 0) return 1e300;
   const double ordered = several_files_ ? own.byte_budget_several : 1;
   const double random = traffic_.percentage_mean();
   return (ordered + (own.byte_budget_random - ordered) * random * random) *
-             static_cast<double>(traffic_.ssd_bytes() + stats_.forced_bytes) -
-         static_cast<double>(stats_.ssd_bytes);
+             static_cast<double>(traffic_.ssd_bytes() + shared_.stats.forced_bytes) -
+         static_cast<double>(shared_.stats.ssd_bytes);
 }
 
 bool Engine::is_costly(FileIndex file) const {
-  return files_[file].direct_cost * options_.backing.write_bytes_per_s >= options_.swale.cheap_ratio * 1e9;
+  return shared_.files[file].direct_cost * shared_.options.backing.write_bytes_per_s >=
+         shared_.options.swale.cheap_ratio * 1e9;
 }
 
 // Whether the log is better used for another file that is being written, which costs the backing device more. A file that needs
 // many seeks is never cheap.
-bool Engine::is_cheap(const File& file) const {
-  const SwaleOptions& own = options_.swale;
-  const double used = static_cast<double>(log_.used_bytes()) / static_cast<double>(log_.capacity_bytes());
+bool Engine::is_cheap(const FileState& file) const {
+  const SwaleOptions& own = shared_.options.swale;
+  const double used =
+      static_cast<double>(shared_.log.used_bytes()) / static_cast<double>(shared_.log.capacity_bytes());
   return file.direct_cost > 0 && file.direct_cost < costliest_ * own.costly_share * used &&
-         file.direct_cost * options_.backing.write_bytes_per_s < own.cheap_ratio * 1e9;
+         file.direct_cost * shared_.options.backing.write_bytes_per_s < own.cheap_ratio * 1e9;
 }
 
 bool Engine::waits_when_full(const Op& op) const {
-  if (options_.policy == Policy::kSsdOverflowing) return false;
-  const double cost = files_[op.file].direct_cost;
-  if (files_[op.file].habit.to_log || files_[op.file].habit.small_to_log)
+  if (shared_.options.policy == Policy::kSsdOverflowing) return false;
+  const double cost = shared_.files[op.file].direct_cost;
+  if (shared_.files[op.file].habit.to_log || shared_.files[op.file].habit.small_to_log)
     return false;  // a segment takes longer than the sync that is to be spared
-  if (options_.policy == Policy::kSwale && cost > 0 && cost < options_.swale.overflow_ratio * flush_cost_)
+  if (shared_.options.policy == Policy::kSwale && cost > 0 &&
+      cost < shared_.options.swale.overflow_ratio * flush_cost_)
     return false;
-  return flush_retry_ <= now_;  // while the backing device fails, nothing would make space
+  return flush_retry_ <= shared_.now;  // while the backing device fails, nothing would make space
 }
 
 // How fast writes come when nothing holds them up: the quickest of recent windows.
@@ -116,9 +120,9 @@ void Engine::watch_arrivals(uint32_t length) {
   constexpr double kForget = 1.02;  // a window
   window_bytes_ += length;
   if (++window_writes_ < kWindow) return;
-  const double cost = static_cast<double>(now_ - window_start_) / static_cast<double>(window_bytes_);
+  const double cost = static_cast<double>(shared_.now - window_start_) / static_cast<double>(window_bytes_);
   arrival_cost_ = arrival_cost_ == 0 ? cost : std::min(arrival_cost_ * kForget, cost);
-  window_start_ = now_;
+  window_start_ = shared_.now;
   window_bytes_ = window_writes_ = 0;
 }
 

@@ -15,7 +15,7 @@ bool reads_backing(const ReadPlan& plan) {
 }  // namespace
 
 void Engine::plan_read(FileIndex index, uint64_t offset, uint64_t length, ReadPlan* plan) {
-  const File& file = files_[index];
+  const FileState& file = shared_.files[index];
   plan->file = index;
   plan->pieces.clear();
   const auto add_stored = [&](uint64_t from, uint64_t to) {
@@ -26,8 +26,8 @@ void Engine::plan_read(FileIndex index, uint64_t offset, uint64_t length, ReadPl
       at = end;
     };
     file.map.visit(from, to, [&](const Extent& extent) {
-      if (extent.state == ExtentState::kLost) {
-        const LostRange& lost = losses_[(extent.address - kLossBase) / kLossStride].range;
+      if (Losses::is_lost(extent)) {
+        const LostRange& lost = losses_.range(extent);
         backing(extent.offset);
         plan->pieces.push_back({.from = ReadPiece::From::kLost,
                                 .offset = extent.offset,
@@ -37,18 +37,19 @@ void Engine::plan_read(FileIndex index, uint64_t offset, uint64_t length, ReadPl
         at = extent.end();
         return;
       }
-      const uint32_t segment = log_.segment_of(extent.address);
+      const uint32_t segment = shared_.log.segment_of(extent.address);
       // What is being erased, and what a failing SSD has, is read where it is whole.
-      const bool elsewhere = extent.state == ExtentState::kClean &&
-                             (!log_usable() || log_.at(segment).state >= Segment::State::kErasing);
+      const bool elsewhere =
+          extent.state == ExtentState::kClean &&
+          (!records_.usable() || shared_.log.at(segment).state >= Segment::State::kErasing);
       if (elsewhere) return;
       backing(extent.offset);
-      ++log_.at(segment).pins;
+      ++shared_.log.at(segment).pins;
       plan->pieces.push_back({.from = ReadPiece::From::kLog,
                               .offset = extent.offset,
                               .length = extent.length,
                               .address = extent.address,
-                              .record = log_.record_of(extent.address),
+                              .record = shared_.log.record_of(extent.address),
                               .on_backing = extent.state == ExtentState::kClean,
                               .pinned = segment});
       at = extent.end();
@@ -60,7 +61,7 @@ void Engine::plan_read(FileIndex index, uint64_t offset, uint64_t length, ReadPl
   const uint64_t end = std::clamp(file.size, offset, asked);
   held_.find(index, offset, end, &read_holders_);
   for (const OpIndex op_index : read_holders_) {
-    Op& op = ops_[op_index];
+    Op& op = shared_.ops[op_index];
     if (!op.acknowledged) continue;  // its bytes may be read as they were
     const uint64_t from = std::max(op.offset, offset);
     const uint64_t to = std::min(op.offset + op.length, end);
@@ -84,15 +85,15 @@ void Engine::read_done(const ReadPlan& plan, Nanos now) {
   set_now(now);
   if (reads_backing(plan)) {
     --backing_reads_;
-    backing_read_end_ = now_;
+    backing_read_end_ = shared_.now;
   }
   for (const ReadPiece& piece : plan.pieces) {
     if (piece.from == ReadPiece::From::kLog) {
-      Segment& segment = log_.at(piece.pinned);
-      if (--segment.pins == 0 && segment.state == Segment::State::kLogSync) segments_changed_ = true;
+      Segment& segment = shared_.log.at(piece.pinned);
+      if (--segment.pins == 0 && segment.state == Segment::State::kLogSync) shared_.segments_changed = true;
     } else if (piece.from == ReadPiece::From::kQueue) {
-      Op& op = ops_[piece.pinned];
-      if (--op.pins == 0 && op.stage == Op::Stage::kPinned) release(piece.pinned);
+      Op& op = shared_.ops[piece.pinned];
+      if (--op.pins == 0 && op.stage == Op::Stage::kPinned) shared_.ops.release(piece.pinned);
     }
   }
   pump();
@@ -100,9 +101,9 @@ void Engine::read_done(const ReadPlan& plan, Nanos now) {
 
 std::vector<std::pair<FileIndex, uint64_t>> Engine::dirty_files() const {
   std::vector<std::pair<FileIndex, uint64_t>> dirty;
-  for (FileIndex i = 0; i < files_.size(); ++i) {
+  for (FileIndex i = 0; i < shared_.files.size(); ++i) {
     uint64_t bytes = 0;
-    files_[i].map.visit(0, kFileBytesMax, [&bytes](const Extent& extent) {
+    shared_.files[i].map.visit(0, kFileBytesMax, [&bytes](const Extent& extent) {
       if (extent.state < ExtentState::kClean) bytes += extent.length;
     });
     if (bytes > 0) dirty.emplace_back(i, bytes);

@@ -29,13 +29,13 @@ Engine::Recovered Engine::recover(const Found& found, Nanos now) {
   Recovered recovered;
   restore_segments(found);
   replay(order_replay(found), &recovered);
-  recovered.dirty_bytes = log_.dirty_bytes();
-  for (const LostRange& range : losses().ranges)
+  recovered.dirty_bytes = shared_.log.dirty_bytes();
+  for (const LostRange& range : losses_.list().ranges)
     if (!range.accepted) recovered.lost.push_back(range);
-  if (!found.losses.ranges.empty()) losses_changed();
-  stats_.lost_bytes = 0;
-  marked_ = last_logged_ = sequence_;
-  segments_changed_ = true;
+  if (!found.losses.ranges.empty()) losses_.changed();
+  shared_.stats.lost_bytes = 0;
+  records_.restored();
+  shared_.segments_changed = true;
   pump();
   return recovered;
 }
@@ -49,7 +49,7 @@ void Engine::restore_segments(const Found& found) {
     for (const DamagedRecord& damaged : scan.damaged) inside.push_back(&damaged.header);
     std::sort(inside.begin(), inside.end(),
               [](const RecordHeader* a, const RecordHeader* b) { return a->address < b->address; });
-    uint64_t used = round_up(kSegmentHeaderBytes, options_.log_alignment);
+    uint64_t used = round_up(kSegmentHeaderBytes, shared_.options.log_alignment);
     uint64_t first = ~0ull;
     const uint32_t index = scan.header.index;
     // A segment without a whole header is erased before it is used, even if nothing is in it.
@@ -61,18 +61,18 @@ void Engine::restore_segments(const Found& found) {
     std::vector<Begin> begins;
     for (const RecordHeader* record : inside) {
       first = std::min(first, record->sequence);
-      const uint64_t end_before = log_.begin_of(index) + used;
+      const uint64_t end_before = shared_.log.begin_of(index) + used;
       if (record->address > end_before) begins.push_back({end_before, false});
       begins.push_back({record->address, record->type != RecordType::kSettled});
-      used = record->address - log_.begin_of(index) + record->space(options_.log_alignment);
+      used = record->address - shared_.log.begin_of(index) + record->space(shared_.options.log_alignment);
     }
-    log_.restore(index, scan.header.generation, used, live);
+    shared_.log.restore(index, scan.header.generation, used, live);
     for (const Begin& begin : begins) {
-      log_.restore_record(index, begin.address);
-      if (!begin.sealed) log_.leave_unsealed(index);
+      shared_.log.restore_record(index, begin.address);
+      if (!begin.sealed) shared_.log.leave_unsealed(index);
     }
     if (live) order.emplace_back(first, index);
-    sequence_ = std::max(sequence_, scan.header.sequence);
+    records_.restore(scan.header.sequence);
   }
   if (!found.queued.empty() || !found.queued_damaged.empty()) {
     inside.clear();
@@ -80,13 +80,14 @@ void Engine::restore_segments(const Found& found) {
     for (const DamagedRecord& damaged : found.queued_damaged) inside.push_back(&damaged.header);
     std::sort(inside.begin(), inside.end(),
               [](const RecordHeader* a, const RecordHeader* b) { return a->address < b->address; });
-    queue_segment_ = log_.add_recovered_queue();
-    for (const RecordHeader* record : inside) log_.restore_record(queue_segment_, record->address);
-    log_.order(queue_segment_);
+    queue_segment_ = shared_.log.add_recovered_queue();
+    for (const RecordHeader* record : inside) shared_.log.restore_record(queue_segment_, record->address);
+    shared_.log.order(queue_segment_);
   }
   std::sort(order.begin(), order.end());
-  for (const auto& [first, segment] : order) log_.order(segment);
-  for (uint32_t i = 0; i < log_.count(); ++i) log_.at(i).first_write = log_.at(i).last_write = now_;
+  for (const auto& [first, segment] : order) shared_.log.order(segment);
+  for (uint32_t i = 0; i < shared_.log.count(); ++i)
+    shared_.log.at(i).first_write = shared_.log.at(i).last_write = shared_.now;
 }
 
 std::vector<Engine::Replayed> Engine::order_replay(const Found& found) {
@@ -103,7 +104,7 @@ std::vector<Engine::Replayed> Engine::order_replay(const Found& found) {
   for (const RecordHeader& record : found.queued)
     items.push_back({record.sequence, Kind::kRecord, &record, nullptr, nullptr});
   for (const DamagedRecord& damaged : found.queued_damaged) add_damaged(damaged);
-  const bool same_log = found.losses.log_id == options_.log_id;
+  const bool same_log = found.losses.log_id == shared_.options.log_id;
   for (const LostRange& range : found.losses.ranges) {
     if (range.accepted && !same_log) continue;
     // Whatever this log has is newer than a loss of another one.
@@ -121,11 +122,11 @@ void Engine::replay(const std::vector<Replayed>& items, Recovered* recovered) {
     if (item.record && item.record->type == RecordType::kTruncateCancelled)
       cancelled.insert(item.record->offset);
   std::vector<std::pair<uint64_t, FileIndex>> ids;
-  for (FileIndex i = 0; i < files_.size(); ++i) ids.emplace_back(files_[i].id, i);
+  for (FileIndex i = 0; i < shared_.files.size(); ++i) ids.emplace_back(shared_.files[i].id, i);
   std::sort(ids.begin(), ids.end());
   std::vector<std::pair<const RecordHeader*, FileIndex>> open;  // truncates
   for (const Replayed& item : items) {
-    sequence_ = std::max(sequence_, item.sequence);
+    records_.restore(item.sequence);
     recovered->records += item.record != nullptr;
     if (item.record && item.record->type == RecordType::kSettled) continue;
     const auto id = std::lower_bound(ids.begin(), ids.end(), std::make_pair(item.file(), FileIndex{0}));
@@ -145,18 +146,18 @@ void Engine::replay(const std::vector<Replayed>& items, Recovered* recovered) {
     }
     const LostRange& range = *item.range;
     const uint64_t end = range.offset + range.length;
-    carve_map(index, range.offset, end, log_.count());
+    carve_map(index, range.offset, end, shared_.log.count());
     if (range.accepted) {
-      accepted_.push_back(range);
+      losses_.restore_accepted(range);
       continue;
     }
     LostRange as = range;
     as.sequence = item.sequence;
     if (item.sequence == 0) as.address = LostRange::kNoAddress;
-    lose_range(index, range.offset, end, as);
+    losses_.add(index, range.offset, end, as);
   }
   // What a truncate has cut off counts no more; the backing file tells the rest.
-  for (File& file : files_) file.size = std::max(file.size, file.map.end());
+  for (FileState& file : shared_.files) file.size = std::max(file.size, file.map.end());
   for (const auto& [record, index] : open) {
     ++recovered->truncates;
     repeat_truncate(*record, index);
@@ -164,8 +165,8 @@ void Engine::replay(const std::vector<Replayed>& items, Recovered* recovered) {
 }
 
 void Engine::replay_record(const RecordHeader& record, FileIndex index, const DamagedRecord* damaged) {
-  const uint32_t segment = log_.segment_of(record.address);
-  files_[index].log_sync = 1;  // the process before may not have synced the log
+  const uint32_t segment = shared_.log.segment_of(record.address);
+  shared_.files[index].log_sync = 1;  // the process before may not have synced the log
   switch (record.type) {
     case RecordType::kWrite:
     case RecordType::kQueued:
@@ -189,21 +190,21 @@ void Engine::replay_record(const RecordHeader& record, FileIndex index, const Da
 
 // The parts of a damaged record that pass their checksums are as good as any.
 void Engine::replay_write(const RecordHeader& record, FileIndex index, const DamagedRecord* damaged) {
-  const uint32_t segment = log_.segment_of(record.address);
-  File& file = files_[index];
+  const uint32_t segment = shared_.log.segment_of(record.address);
+  FileState& file = shared_.files[index];
   carve_map(index, record.offset, record.offset + record.length, segment);
   const auto take = [&](uint32_t begin, uint32_t end) {
     if (begin >= end) return;
     file.map.insert(
         {record.offset + begin, record.payload_address() + begin, end - begin, ExtentState::kDirty});
-    log_.add_dirty(segment, end - begin);
+    shared_.log.add_dirty(segment, end - begin);
   };
   uint32_t at = 0;
   if (damaged) {
     for (const PayloadRange& range : damaged->ranges) {
       take(at, range.begin);
-      lose_range(index, record.offset + range.begin, record.offset + range.end,
-                 {.sequence = record.sequence, .address = record.address, .reason = LossReason::kDamaged});
+      losses_.add(index, record.offset + range.begin, record.offset + range.end,
+                  {.sequence = record.sequence, .address = record.address, .reason = LossReason::kDamaged});
       at = range.end;
     }
   }
@@ -211,26 +212,26 @@ void Engine::replay_write(const RecordHeader& record, FileIndex index, const Dam
 }
 
 void Engine::repeat_truncate(const RecordHeader& record, FileIndex index) {
-  const OpIndex op_index = new_op(Op::Kind::kTruncate, kRecoveryTicket, index, clock_);
-  Op& op = ops_[op_index];
+  const OpIndex op_index = shared_.ops.make(Op::Kind::kTruncate, kRecoveryTicket, index);
+  Op& op = shared_.ops[op_index];
   op.stage = Op::Stage::kBarrier;
   op.step = Op::Step::kBacking;
   op.offset = record.offset;
   op.sequence = record.sequence;
   op.needs_record = true;
   op.repeated = true;
-  op.held_segment = log_.segment_of(record.address);
-  ++log_.at(op.held_segment).appending;
-  files_[index].size = record.offset;  // nothing of the file is younger
-  files_[index].barrier = op_index;
-  files_[index].no_flush = true;
+  op.held_segment = shared_.log.segment_of(record.address);
+  ++shared_.log.at(op.held_segment).appending;
+  shared_.files[index].size = record.offset;  // nothing of the file is younger
+  shared_.files[index].barrier = op_index;
+  shared_.files[index].no_flush = true;
   barriers_.push_back(op_index);
-  rare_work_ = true;
-  emit({.kind = Action::Kind::kTruncate,
-        .id = op_index,
-        .file = index,
-        .ticket = kRecoveryTicket,
-        .size = op.offset});
+  shared_.rare_work = true;
+  shared_.outbox.emit({.kind = Action::Kind::kTruncate,
+                       .id = op_index,
+                       .file = index,
+                       .ticket = kRecoveryTicket,
+                       .size = op.offset});
 }
 
 }  // namespace swale::tier

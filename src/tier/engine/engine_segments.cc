@@ -6,61 +6,49 @@
 
 namespace swale::tier {
 
-// Seals what is idle or old, and says until when nothing can be: a segment that becomes active later is younger.
-void Engine::seal_old() {
-  if (log_.active() == LogSpace::kNone) {
-    seal_after_ = now_ + std::min(options_.idle_flush_ns, options_.age_flush_ns);
-    return;
-  }
-  const Segment& active = log_.at(log_.active());
-  seal_after_ =
-      std::min(active.last_write + options_.idle_flush_ns, active.first_write + options_.age_flush_ns);
-  if (now_ >= seal_after_) log_.seal_active();
-}
-
 // Moves sealed segments on towards free, and chooses what is flushed next.
 void Engine::advance_segments() {
-  segments_changed_ = false;
-  log_.forget_sealed();
-  for (uint32_t i = 0; i < log_.count(); ++i) {
-    Segment& segment = log_.at(i);
+  shared_.segments_changed = false;
+  shared_.log.forget_sealed();
+  for (uint32_t i = 0; i < shared_.log.count(); ++i) {
+    Segment& segment = shared_.log.at(i);
     switch (segment.state) {
       case Segment::State::kSealed:
-        if (segment.dirty_bytes > 0 || segment.appending > 0 || !log_usable()) break;
-        if (!options_.canaries.skip_shields && !log_.may_go_before_others(i)) break;
-        segment.sync_number = options_.canaries.erase_unsynced ? 0 : want_sync(&backing_lane_, now_);
+        if (segment.dirty_bytes > 0 || segment.appending > 0 || !records_.usable()) break;
+        if (!shared_.options.canaries.skip_shields && !shared_.log.may_go_before_others(i)) break;
+        segment.sync_number = shared_.options.canaries.erase_unsynced ? 0 : syncs_.backing.want(shared_.now);
         segment.state = Segment::State::kBackingSync;
         [[fallthrough]];
       case Segment::State::kBackingSync:
         if (segment.dirty_bytes > 0) {  // the sync failed, and what was flushed is dirty again
           segment.state = Segment::State::kSealed;
-          segments_changed_ = true;
+          shared_.segments_changed = true;
           break;
         }
-        if (backing_lane_.done < segment.sync_number) break;
+        if (syncs_.backing.done() < segment.sync_number) break;
         segment.durable = true;
-        segment.sync_number = want_sync(&log_lane_, now_);
+        segment.sync_number = syncs_.log.want(shared_.now);
         segment.state = Segment::State::kLogSync;
         break;
       case Segment::State::kLogSync:
-        if (log_lane_.done < segment.sync_number || segment.pins > 0) break;
+        if (syncs_.log.done() < segment.sync_number || segment.pins > 0) break;
         // A loss, or its end, that only this segment's records tell.
-        if (!losses_saved() && !options_.canaries.erase_unsaved) break;
+        if (!losses_.saved() && !shared_.options.canaries.erase_unsaved) break;
         segment.state = Segment::State::kErasing;
         ++segment.generation;
-        emit({.kind = Action::Kind::kErase,
-              .id = i,
-              .size = sequence_,
-              .settled = settled_.through(sequence_),
-              .generation = segment.generation});
+        shared_.outbox.emit({.kind = Action::Kind::kErase,
+                             .id = i,
+                             .size = records_.sequence(),
+                             .settled = records_.settled_through(),
+                             .generation = segment.generation});
         break;
       case Segment::State::kErasureSync:
-        if (log_lane_.done < segment.sync_number) break;
+        if (syncs_.log.done() < segment.sync_number) break;
         remove_clean(i);
-        log_.freed(i);
+        shared_.log.freed(i);
         if (!barriers_.empty()) end_repeated(i);
-        ++stats_.erasures;
-        segments_changed_ = true;  // others may have waited for this one
+        ++shared_.stats.erasures;
+        shared_.segments_changed = true;  // others may have waited for this one
         break;
       default:
         break;
@@ -71,167 +59,117 @@ void Engine::advance_segments() {
 
 void Engine::remove_clean(uint32_t segment) {
   // The recovered queue has all addresses from its begin to the end of logs; losses lie beyond.
-  const uint64_t begin = log_.begin_of(segment);
-  const uint64_t end = segment == queue_segment_ ? kLossBase : begin + log_.segment_bytes();
-  for (File& file : files_)
+  const uint64_t begin = shared_.log.begin_of(segment);
+  const uint64_t end = segment == queue_segment_ ? Losses::kAddressBase : begin + shared_.log.segment_bytes();
+  for (FileState& file : shared_.files)
     if (file.map.size() > 0) file.map.remove_addresses(begin, end);
 }
 
-// The number of the next sync of this device that begins: it covers all that is completed now.
-uint64_t Engine::want_sync(SyncLane* lane, Nanos due) {
-  lane->due = lane->wanted ? std::min(lane->due, due) : due;
-  lane->wanted = rare_work_ = true;
-  return lane->started + 1;
-}
-
-void Engine::start_syncs() {
-  const auto start = [this](SyncLane* lane, Action::Kind kind) {
-    if (!lane->wanted || lane->in_flight || now_ < lane->due || waits_for_abandonment(*lane)) return;
-    lane->wanted = false;
-    lane->in_flight = true;
-    lane->began = now_;
-    ++lane->started;
-    emit({.kind = kind});
-  };
-  start(&log_lane_, Action::Kind::kSyncLog);
-  start(&backing_lane_, Action::Kind::kSyncBacking);
-}
-
-void Engine::end_sync_waiters(std::deque<std::pair<uint64_t, OpIndex>>* waiters, uint64_t done, Code code) {
-  while (!waiters->empty() && waiters->front().first <= done) {
-    const OpIndex index = waiters->front().second;
-    waiters->pop_front();
-    if (ops_[index].kind == Op::Kind::kWrite) {
-      settled_.end(ops_[index].sequence);
-      if (ops_[index].over_loss && code == Code::kOk) {
-        wait_for_losses(index);
-        continue;
-      }
-      finish(index, code);
-    } else if (ops_[index].step == Op::Step::kBackingSync) {
-      ops_[index].failure = code;
-      backing_change_durable(index);
-    } else {
-      control_durable(index);
-    }
+void Engine::end_sync_waiter(OpIndex index, Code code) {
+  Op& op = shared_.ops[index];
+  if (op.is_write()) {
+    records_.settle(op.sequence);
+    if (op.over_loss && code == Code::kOk) return wait_for_losses(index);
+    shared_.ops.finish(index, code);
+  } else if (op.step == Op::Step::kBackingSync) {
+    op.failure = code;
+    backing_change_durable(index);
+  } else {
+    control_durable(index);
   }
+}
+
+void Engine::end_covered(SyncLane* lane) {
+  for (OpIndex index = lane->take_covered(); index != kNoOp; index = lane->take_covered())
+    end_sync_waiter(index, Code::kOk);
 }
 
 void Engine::log_synced(Code code) {
-  log_lane_.in_flight = false;
-  if (code == Code::kOk && !page_cache()) smooth_sync(&log_sync_ns_, now_ - log_lane_.began);
+  syncs_.log.end();
+  if (code == Code::kOk && !shared_.page_cache())
+    smooth_sync(&log_sync_ns_, shared_.now - syncs_.log.began());
   if (code != Code::kOk) log_failed(code);
   // The system tells a failure once: later syncs of a log that has failed say nothing of what came before.
-  if (log_state_ == LogState::kReadOnly || log_state_ == LogState::kAbandoning)
+  if (records_.state() == LogRecords::State::kReadOnly || records_.state() == LogRecords::State::kAbandoning)
     return fail_log_sync_waiters(code == Code::kOk ? Code::kIoError : code);
-  log_lane_.done = log_lane_.started;
-  segments_changed_ = true;
-  end_sync_waiters(&log_sync_waiters_, log_lane_.done, Code::kOk);
+  syncs_.log.cover();
+  shared_.segments_changed = true;
+  end_covered(&syncs_.log);
 }
 
 void Engine::backing_synced(Code code) {
-  backing_lane_.in_flight = false;
-  segments_changed_ = true;
+  syncs_.backing.end();
+  shared_.segments_changed = true;
   // In the modes in which writes wait for it, this is what a direct write costs.
-  if (code == Code::kOk && !backing_sync_waiters_.empty()) {
-    smooth_sync(&file_sync_ns_, now_ - backing_lane_.began);
-    measured_sync_end_ = now_;
+  if (code == Code::kOk && syncs_.backing.awaited()) {
+    smooth_sync(&file_sync_ns_, shared_.now - syncs_.backing.began());
+    measured_sync_end_ = shared_.now;
   }
   if (code != Code::kOk) backing_sync_failed(code);
-  backing_lane_.done = backing_lane_.started;
-  end_sync_waiters(&backing_sync_waiters_, backing_lane_.done, Code::kOk);
+  syncs_.backing.cover();
+  end_covered(&syncs_.backing);
 }
 
 // Of all files. Nothing that was written since the last success is certain; the log still has what was flushed.
 void Engine::backing_sync_failed(Code code) {
-  ++stats_.flush_errors;
-  flush_retry_ = now_ + options_.retry_ns;
-  for (File& file : files_) {
+  ++shared_.stats.flush_errors;
+  flush_retry_ = shared_.now + shared_.options.retry_ns;
+  for (FileState& file : shared_.files) {
     dirty_again(&file);
-    if (page_cache()) file.deferred = code;
+    if (shared_.page_cache()) file.deferred = code;
   }
-  end_sync_waiters(&backing_sync_waiters_, ~uint64_t{0}, code);  // the system tells a failure once
+  // The system tells a failure once.
+  for (const OpIndex index : syncs_.backing.take_waiters()) end_sync_waiter(index, code);
 }
 
 // What of the file was flushed may not be on the backing device. What a sync has covered is: its segment may be half erased, or
 // the queue that it stands for gone.
-void Engine::dirty_again(File* file) {
+void Engine::dirty_again(FileState* file) {
   for (auto at = file->map.locate(0); file->map.valid(at); at = file->map.next(at)) {
     const Extent extent = file->map.get(at);
-    const uint32_t segment = log_.segment_of(extent.address);
-    if (extent.state != ExtentState::kClean || log_.at(segment).durable) continue;
+    const uint32_t segment = shared_.log.segment_of(extent.address);
+    if (extent.state != ExtentState::kClean || shared_.log.at(segment).durable) continue;
     file->map.set_state(at, ExtentState::kDirty);
-    log_.add_dirty(segment, extent.length);
-    segments_changed_ = true;  // it may be the only one to be flushed
+    shared_.log.add_dirty(segment, extent.length);
+    shared_.segments_changed = true;  // it may be the only one to be flushed
   }
   restart_pass();
 }
 
-// The number of the sync of the log that covers the file's records: it is over, under way, or wanted from now on; of a log
-// that has failed, it may never be.
-uint64_t Engine::want_log_sync(const File& file) {
-  if (options_.canaries.sync_without_log) return 0;
-  if (log_usable() && file.log_sync > log_lane_.started) want_sync(&log_lane_, now_);
-  return file.log_sync;
-}
-
-// The number of the next sync of this file that begins.
-uint64_t Engine::want_file_sync(FileIndex index) {
-  File& file = files_[index];
-  const uint64_t number = file.syncs_started + 1;
-  file.sync_wanted = true;
-  start_file_sync(index);
-  return number;
-}
-
-void Engine::start_file_sync(FileIndex index) {
-  File& file = files_[index];
-  if (!file.sync_wanted || file.syncs_started > file.syncs_done || log_state_ == LogState::kAbandoning)
-    return;
-  file.sync_wanted = false;
-  ++file.syncs_started;
-  ++file_syncs_;
-  emit({.kind = Action::Kind::kSyncFile, .id = index, .file = index});
-}
-
 void Engine::file_synced(FileIndex index, Code code) {
-  File& file = files_[index];
-  file.syncs_done = file.syncs_started;
-  --file_syncs_;
+  FileState& file = shared_.files[index];
+  syncs_.end_file_sync(index);
   if (code != Code::kOk) {
-    ++stats_.flush_errors;
-    flush_retry_ = now_ + options_.retry_ns;
+    ++shared_.stats.flush_errors;
+    flush_retry_ = shared_.now + shared_.options.retry_ns;
     dirty_again(&file);
     file.deferred = code;
     // A later sync of all files would know nothing of this failure.
-    std::deque<std::pair<uint64_t, OpIndex>> failed;
-    for (const auto& waiter : std::exchange(backing_sync_waiters_, {}))
-      (ops_[waiter.second].file == index ? failed : backing_sync_waiters_).push_back(waiter);
-    end_sync_waiters(&failed, ~uint64_t{0}, code);
+    for (const OpIndex waiter : syncs_.backing.take_waiters(index)) end_sync_waiter(waiter, code);
   }
-  start_file_sync(index);
+  syncs_.start_file_sync(index);
 }
 
 void Engine::fail_log_sync_waiters(Code code) {
-  for (const auto& [number, index] : std::exchange(log_sync_waiters_, {})) {
-    if (ops_[index].kind != Op::Kind::kWrite) {
+  for (const OpIndex index : syncs_.log.take_waiters()) {
+    if (shared_.ops[index].kind != Op::Kind::kWrite) {
       control_failed(index, code);
       continue;
     }
-    settled_.end(ops_[index].sequence);
-    finish(index, code);
+    records_.settle(shared_.ops[index].sequence);
+    shared_.ops.finish(index, code);
   }
 }
 
 // The SSD refuses writes: from now on the log is only read. What it has is flushed; what overlaps it waits for that; then
 // the log is abandoned, so that no later recovery takes its records for news.
 void Engine::log_failed(Code code) {
-  if (log_state_ != LogState::kGood) return;
-  log_state_ = LogState::kReadOnly;
-  rare_work_ = true;
-  log_.seal_active();
-  for (const OpIndex index : std::exchange(log_waiters_, {})) {
-    Op& op = ops_[index];
+  if (!records_.usable()) return;
+  records_.fail();
+  shared_.rare_work = true;
+  shared_.log.seal_active();
+  for (const OpIndex index : records_.take_waiters()) {
+    Op& op = shared_.ops[index];
     if (op.kind == Op::Kind::kWrite) {
       route(index);
     } else {
@@ -239,51 +177,41 @@ void Engine::log_failed(Code code) {
     }
   }
   for (const OpIndex index : std::vector(barriers_))  // that have no intent in the log yet
-    if (ops_[index].needs_record && ops_[index].step == Op::Step::kQuiesce) end_barrier(index, code);
+    if (shared_.ops[index].needs_record && shared_.ops[index].step == Op::Step::kQuiesce)
+      end_barrier(index, code);
   fail_log_sync_waiters(code);
-  for (uint32_t i = 0; i < log_.count(); ++i) {  // no erasure goes on
-    Segment& segment = log_.at(i);
+  for (uint32_t i = 0; i < shared_.log.count(); ++i) {  // no erasure goes on
+    Segment& segment = shared_.log.at(i);
     if (segment.live()) segment.state = Segment::State::kSealed;
   }
-  segments_changed_ = true;
-}
-
-std::optional<std::vector<SegmentSeal>> Engine::segment_seals() const {
-  if (!log_usable()) return std::nullopt;
-  std::vector<SegmentSeal> seals;
-  for (uint32_t i = 0; i < options_.segment_count; ++i) {
-    const Segment& segment = log_.at(i);
-    if (segment.appending > 0) return std::nullopt;
-    const bool erased = segment.state == Segment::State::kFree || segment.state == Segment::State::kErasing ||
-                        segment.state == Segment::State::kErasureSync;
-    seals.push_back({segment.generation, erased ? std::vector<uint32_t>() : log_.sealed_records(i)});
-  }
-  return seals;
+  shared_.segments_changed = true;
 }
 
 void Engine::advance_abandon() {
-  if (log_state_ != LogState::kReadOnly || log_.dirty_bytes() > 0 || flush_retry_ > now_ || !losses_saved())
+  if (records_.state() != LogRecords::State::kReadOnly || shared_.log.dirty_bytes() > 0 ||
+      flush_retry_ > shared_.now || !losses_.saved())
     return;
-  for (uint32_t i = 0; i < log_.count(); ++i)
-    if (log_.at(i).appending > 0) return;
+  for (uint32_t i = 0; i < shared_.log.count(); ++i)
+    if (shared_.log.at(i).appending > 0) return;
   if (free_pieces_.size() < pieces_.size()) return;
-  if (backing_lane_.in_flight || file_syncs_ > 0)
+  if (syncs_.backing.in_flight() || syncs_.of_files() > 0)
     return;                    // a failure of theirs makes flushed bytes dirty again
   if (cuts_refused()) return;  // their intents would be gone
-  log_state_ = LogState::kAbandoning;
-  emit({.kind = Action::Kind::kAbandonLog});
+  records_.begin_abandonment();
+  shared_.outbox.emit({.kind = Action::Kind::kAbandonLog});
 }
 
 void Engine::abandoned(Code code) {
-  log_state_ = code == Code::kOk ? LogState::kGone : LogState::kReadOnly;
-  for (FileIndex index = 0; index < files_.size(); ++index) start_file_sync(index);
+  records_.end_abandonment(code == Code::kOk);
+  for (FileIndex index = 0; index < shared_.files.size(); ++index) syncs_.start_file_sync(index);
   if (code != Code::kOk) return backing_sync_failed(code);  // tried again later
-  for (File& file : files_)
+  for (FileState& file : shared_.files)
     file.map.remove_if([](const Extent& extent) { return extent.state != ExtentState::kLost; });
-  for (uint32_t i = 0; i < log_.count() && !barriers_.empty(); ++i) end_repeated(i);
-  flush_segment_ = log_.count();
-  for (const OpIndex index : std::exchange(abandon_waiters_, {}))
-    ops_[index].kind == Op::Kind::kWrite ? route(index) : end_barrier(index, ops_[index].failure);
+  for (uint32_t i = 0; i < shared_.log.count() && !barriers_.empty(); ++i) end_repeated(i);
+  flush_segment_ = shared_.log.count();
+  for (const OpIndex index : records_.take_abandon_waiters())
+    shared_.ops[index].kind == Op::Kind::kWrite ? route(index)
+                                                : end_barrier(index, shared_.ops[index].failure);
 }
 
 }  // namespace swale::tier
