@@ -8,21 +8,14 @@ namespace {
 
 constexpr uint32_t kGapPieces = 4;  // extents that are read ahead for one gap
 
-Traffic::Rule rule_of(Policy policy) {
-  return policy == Policy::kSsdup ? Traffic::Rule::kWatermarks : Traffic::Rule::kAdaptive;
-}
-
 }  // namespace
 
 Engine::Engine(const Options& options)
     : shared_(options),
-      elevator_(options.queue_slots, options.merge_bytes_max),
-      traffic_(rule_of(options.policy), options.detector),
       pieces_(options.flush_pieces_max + kGapPieces),
       flush_segment_(~uint32_t{0}),
       flush_depth_max_(options.swale.flush_queue_share * options.queue_slots),
-      flush_used_max_(options.swale.flush_always_share * static_cast<double>(shared_.log.capacity_bytes())),
-      direct_times_(std::max<uint32_t>(1, options.quiet_requests_per_second), -kForever) {
+      flush_used_max_(options.swale.flush_always_share * static_cast<double>(shared_.log.capacity_bytes())) {
   for (uint32_t i = static_cast<uint32_t>(pieces_.size()); i-- > 0;) free_pieces_.push_back(i);
 }
 
@@ -67,12 +60,8 @@ void Engine::write(Ticket ticket, FileIndex file, uint64_t offset, uint32_t leng
   Op& op = shared_.ops[index];
   op.offset = offset;
   op.length = length;
-  op.stream_to_ssd = traffic_.add(file, offset, length);
-  watch_arrivals(length);
-  ++shared_.stats.writes;
-  shared_.stats.write_bytes += length;
+  op.stream_to_ssd = redirector_.arrived(file, offset, length);
   FileState& on = shared_.files[file];
-  expect_sync(&on, length);
   if (on.barrier == kNoOp && on.blocked == 0 && hold(index)) {
     begin_write(index);
   } else if (conflicts(op)) {
@@ -156,9 +145,9 @@ void Engine::pump() {
     if (shared_.now >= records_.seal_after()) records_.seal_old();
     if (shared_.log.sealed() || shared_.segments_changed) advance_segments();
     if (may_start_flush()) start_flush();
-    if (!slot_waiters_.empty() || may_place()) admit();
-    const bool freed = may_dispatch() && dispatch();  // slots of the elevator
-    again = freed && (!slot_waiters_.empty() || !loaded_.empty());
+    if (!queue_.waiters().empty() || may_place()) admit();
+    const bool freed = queue_.may_dispatch() && dispatch();  // slots of the elevator
+    again = freed && (!queue_.waiters().empty() || !loaded_.empty());
     if (shared_.rare_work) again |= do_rare_work();
     again |= retry_blocked_ || shared_.segments_changed;
   } while (again);
@@ -219,12 +208,6 @@ void Engine::pause_flush(bool paused, Nanos now) {
   pump();
 }
 
-size_t Engine::map_bytes() const {
-  size_t bytes = shared_.log.index_bytes();
-  for (const FileState& file : shared_.files) bytes += file.map.memory_bytes();
-  return bytes;
-}
-
 size_t Engine::map_extents() const {
   size_t extents = 0;
   for (const FileState& file : shared_.files) extents += file.map.size();
@@ -232,11 +215,10 @@ size_t Engine::map_extents() const {
 }
 
 bool Engine::idle() const {
-  return blocked_.empty() && records_.waiters().empty() && slot_waiters_.empty() &&
-         records_.abandon_waiters().empty() && barriers_.empty() && pending_syncs_.empty() &&
-         elevator_.empty() && slots_in_flight_ == 0 && free_pieces_.size() == pieces_.size() &&
-         !syncs_.log.in_flight() && !syncs_.backing.in_flight() && losses_.idle() && !records_.marking() &&
-         shared_.ops.count() == 0 && shared_.outbox.empty();
+  return blocked_.empty() && records_.waiters().empty() && records_.abandon_waiters().empty() &&
+         barriers_.empty() && pending_syncs_.empty() && queue_.idle() &&
+         free_pieces_.size() == pieces_.size() && !syncs_.log.in_flight() && !syncs_.backing.in_flight() &&
+         losses_.idle() && !records_.marking() && shared_.ops.count() == 0 && shared_.outbox.empty();
 }
 
 Stats Engine::stats() const {
@@ -244,17 +226,17 @@ Stats Engine::stats() const {
   stats.log_capacity_bytes = shared_.log.capacity_bytes();
   stats.log_used_bytes = shared_.log.used_bytes();
   stats.dirty_bytes = shared_.log.dirty_bytes();
-  stats.elevator_depth = elevator_.depth();
+  stats.elevator_depth = queue_.elevator().depth();
   stats.waiting = shared_.ops.count();
-  stats.random_percentage = traffic_.percentage();
-  stats.random_percentage_mean = traffic_.percentage_mean();
-  stats.threshold = traffic_.threshold();
+  stats.random_percentage = redirector_.traffic().percentage();
+  stats.random_percentage_mean = redirector_.traffic().percentage_mean();
+  stats.threshold = redirector_.traffic().threshold();
   stats.flushing = flush_segment_ < shared_.log.count();
   stats.log_failed = !records_.usable();
-  stats.log_sync_ns = log_sync_ns_;
-  stats.backing_sync_ns = file_sync_ns_;
-  stats.direct_ns_per_byte = direct_cost_;
-  stats.flush_ns_per_byte = flush_cost_;
+  stats.log_sync_ns = costs_.log_sync_ns();
+  stats.backing_sync_ns = costs_.file_sync_ns();
+  stats.direct_ns_per_byte = costs_.direct();
+  stats.flush_ns_per_byte = costs_.flush();
   return stats;
 }
 
@@ -264,8 +246,8 @@ std::string Engine::describe() const {
       "{}, in "
       "flight {}; flush of segment {}, pieces {}, loaded {}, pass done {}, skipped {}; retry {} now {}; log "
       "state {}",
-      blocked_.size(), records_.waiters().size(), slot_waiters_.size(), records_.abandon_waiters().size(),
-      barriers_.size(), pending_syncs_.size(), drains_, elevator_.depth(), slots_in_flight_,
+      blocked_.size(), records_.waiters().size(), queue_.waiters().size(), records_.abandon_waiters().size(),
+      barriers_.size(), pending_syncs_.size(), drains_, queue_.elevator().depth(), queue_.in_flight(),
       static_cast<int32_t>(flush_segment_), flush_pieces_, loaded_.size(), flush_pass_done_, flush_skipped_,
       flush_retry_, shared_.now, static_cast<int>(records_.state()));
   for (uint32_t i = 0; i < shared_.log.count(); ++i) {

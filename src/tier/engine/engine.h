@@ -28,11 +28,14 @@
 #include <string>
 #include <vector>
 
+#include "tier/engine/backing_queue.h"
+#include "tier/engine/costs.h"
 #include "tier/engine/elevator.h"
 #include "tier/engine/extent_map.h"
 #include "tier/engine/held_ranges.h"
 #include "tier/engine/log_records.h"
 #include "tier/engine/losses.h"
+#include "tier/engine/redirector.h"
 #include "tier/engine/shared.h"
 #include "tier/engine/syncs.h"
 #include "tier/log/log_format.h"
@@ -122,7 +125,7 @@ class Engine {
 
   // The next action to be carried out, in order; null: there is none. Valid until any other call.
   const Action* next_action() { return shared_.outbox.take(); }
-  const Slot& slot(uint32_t id) const { return elevator_.slot(id); }
+  const Slot& slot(uint32_t id) const { return queue_.elevator().slot(id); }
   const FlushPiece& flush_piece(uint32_t buffer) const { return pieces_[buffer]; }
   uint32_t flush_buffers() const { return static_cast<uint32_t>(pieces_.size()); }
 
@@ -133,20 +136,21 @@ class Engine {
   LossList losses() const { return losses_.list(); }
   const LossList& losses_to_save() const { return losses_.being_saved(); }
   bool idle() const;  // nothing is under way or waits
-  size_t map_bytes() const;
+  size_t map_bytes() const { return shared_.map_bytes(); }
   size_t map_extents() const;
-  const Traffic& traffic() const { return traffic_; }
+  const Traffic& traffic() const { return redirector_.traffic(); }
   const Options& options() const { return shared_.options; }
   std::string describe() const;  // for whoever asks why nothing happens
  private:
   struct PendingSync {
-    Ticket ticket;
-    FileIndex file;  // kNoFile: a drain
-    uint32_t epoch;
-    uint64_t ordinal;  // drain: of the youngest segment that it covers
-    enum class Stage : uint8_t { kWrites, kLog, kBacking } stage;
-    uint64_t number;           // of the sync that it waits for; kLog of a file: of the log
-    uint64_t errors;           // drain: flush errors when it began
+    enum class Stage : uint8_t { kWrites, kLog, kBacking };
+    Ticket ticket = 0;
+    FileIndex file = kNoFile;  // kNoFile: a drain
+    uint32_t epoch = 0;
+    uint64_t ordinal = 0;  // drain: of the youngest segment that it covers
+    Stage stage = Stage::kWrites;
+    uint64_t number = 0;       // of the sync that it waits for; kLog of a file: of the log
+    uint64_t errors = 0;       // drain: flush errors when it began
     uint64_t file_number = 0;  // of a file: the sync of the file alone that it waits for
     Nanos began = 0;           // of a file: when it was asked for
     bool direct = false;       // of a file: the backing device has to write for it
@@ -161,33 +165,12 @@ class Engine {
   void begin(OpIndex index);
   void begin_write(OpIndex index);
   void route(OpIndex index);
-  bool wants_log(const Op& op);
-  bool is_cheap(const FileState& file) const;
-  bool waits_when_full(const Op& op) const;
-  void watch_arrivals(uint32_t length);
-  bool overloaded() const {
-    return arrival_cost_ > 0 && direct_cost_ > shared_.options.swale.overload_ratio * arrival_cost_;
-  }
-  double budget_left() const;
-  bool is_costly(FileIndex file) const;
-  bool stripe_wants_log(const Op& op);
-  bool costly_wants_log(const Op& op) const;
 
   // engine_waiters.cc: what somebody waits for
   bool absorb(OpIndex index);
   void divert(SlotIndex slot, uint64_t from, uint64_t to);
   void divert_overlapping(const Op& op);
   void divert_for_sync(FileIndex file);
-  void expect_sync(FileState* file, uint32_t length);
-  bool log_answers_sooner(const FileState& file) const;
-  bool syncs_want_log(const Op& op);
-  PendingSync watched_sync(Ticket ticket, FileIndex file);
-  void sync_answered(const PendingSync& done, Code code);
-  bool somebody_waits_for_backing() const;
-  static void smooth_sync(double* value, Nanos sample) {
-    *value += (static_cast<double>(sample) - *value) * (*value == 0 ? 1 : 1.0 / 8);
-  }
-  static constexpr Nanos kQuietNs = 100'000'000;
   void serve_log_waiters();
   void append(OpIndex index);
   void appended(OpIndex index, Code code);
@@ -207,15 +190,13 @@ class Engine {
   bool may_serve_log_waiters() const {
     return !shared_.log.exhausted() || flush_failures_ > 0 || flush_retry_ > shared_.now || cut_failures_ > 0;
   }
-  bool may_place() const { return !loaded_.empty() && elevator_.changes() != place_refused_; }
+  bool may_place() const { return !loaded_.empty() && queue_.elevator().changes() != place_refused_; }
   // There is something to flush, and a gate is closed.
   bool paused() const { return flush_segment_ < shared_.log.count() && !flush_allowed(); }
-  bool may_dispatch() const { return slots_in_flight_ < shared_.options.backing_depth && !elevator_.empty(); }
   void set_now(Nanos now);
 
   // engine_flush.cc: from the log to the backing device
   bool flush_allowed() const;
-  bool quiet() const;
   void select_segment();
   void start_flush();
   void start_piece(FileIndex file, ExtentMap::Position at, bool passing);
@@ -292,13 +273,13 @@ class Engine {
   LogRecords records_{&shared_};
   Syncs syncs_{&shared_, &records_};
   Losses losses_{&shared_, &records_, &syncs_};
+  Costs costs_{&shared_};
+  BackingQueue queue_{&shared_, &costs_};
+  Redirector redirector_{&shared_, &records_, &costs_, &queue_};
   Nanos clock_ = 0;                    // what the driver said last
   HeldRanges held_;                    // of writes that have begun, by op
   std::vector<OpIndex> read_holders_;  // of plan_read
-  Elevator elevator_;
-  Traffic traffic_;
   std::deque<OpIndex> blocked_;
-  std::deque<OpIndex> slot_waiters_;
   std::vector<OpIndex> barriers_;  // that have begun
   bool retry_blocked_ = false;
 
@@ -327,36 +308,9 @@ class Engine {
   uint32_t cut_failures_ = 0;   // refused truncates, one after the other
   uint32_t read_failures_ = 0;  // of the log, one after the other
 
-  uint32_t slots_in_flight_ = 0;
-  std::vector<Nanos> slot_started_;  // by slot
-  std::vector<Nanos> direct_times_;  // ring: when the last direct writes were admitted
-  size_t direct_next_ = 0;
-  bool pressed_ = false;        // the queue has been full, and has not become short since
-  bool several_files_ = false;  // have been written
-  FileIndex last_file_ = kNoFile;
-  double direct_cost_ = 0;  // ns a byte, smoothed
-  double flush_cost_ = 0;
-  double costliest_ = 0;                // the largest File::direct_cost among files that are being written
-  uint32_t backing_reads_ = 0;          // under way
-  Nanos backing_read_end_ = -kQuietNs;  // when the last one ended
-  double slot_ns_ = 0;                  // what the backing device takes for a slot, smoothed
-  double log_sync_ns_ = 0;              // what a sync of the log takes, smoothed
-  double file_sync_ns_ = 0;      // what a sync takes for which the backing device has to write, smoothed
-  uint32_t measured_syncs_ = 0;  // such syncs under way
-  Nanos measured_sync_end_ = -kQuietNs;  // when the last one ended
-  double arrival_cost_ = 0;              // ns a byte at which writes arrive when nothing holds them up
-  uint64_t window_bytes_ = 0;
-  uint32_t window_writes_ = 0;
-  Nanos window_start_ = 0;
-
   std::vector<PendingSync> pending_syncs_;
   uint32_t drains_ = 0;
   uint32_t queue_segment_ = ~uint32_t{0};  // of the recovered queue
-
-  int64_t wear_day_ = 0;
-  uint64_t wear_bytes_ = 0;
-  uint32_t map_check_ = 0;
-  bool map_full_ = false;
 };
 
 }  // namespace swale::tier

@@ -271,15 +271,22 @@ void Engine::end_barrier(OpIndex index, Code code) {
 
 void Engine::sync(Ticket ticket, FileIndex file, Nanos now) {
   set_now(now);
-  pending_syncs_.push_back(watched_sync(ticket, file));
+  const bool direct = redirector_.sync_begins(file);
+  divert_for_sync(file);
+  pending_syncs_.push_back({.ticket = ticket,
+                            .file = file,
+                            .epoch = shared_.files[file].epochs.close(),
+                            .errors = shared_.stats.flush_errors,
+                            .began = shared_.now,
+                            .direct = direct});
   shared_.rare_work = true;
   pump();
 }
 
 void Engine::drain(Ticket ticket, Nanos now) {
   set_now(now);
-  pending_syncs_.push_back({ticket, kNoFile, shared_.ops.epochs().close(), 0, PendingSync::Stage::kWrites, 0,
-                            shared_.stats.flush_errors});
+  pending_syncs_.push_back(
+      {.ticket = ticket, .epoch = shared_.ops.epochs().close(), .errors = shared_.stats.flush_errors});
   ++drains_;
   shared_.rare_work = true;
   pump();
@@ -298,7 +305,11 @@ bool Engine::advance_syncs() {
     if (done.file == kNoFile) {
       --drains_;
     } else {
-      sync_answered(done, result);
+      if (done.direct) costs_.sync_ends();
+      if (result == Code::kOk && done.direct)
+        redirector_.sync_waited(done.file, done.began);
+      else if (result == Code::kOk && done.logged)
+        costs_.log_synced(shared_.now - done.began);
       const Code lost = std::exchange(shared_.files[done.file].deferred, Code::kOk);
       if (lost != Code::kOk) result = lost;
     }
@@ -369,12 +380,9 @@ Nanos Engine::next_event() const {
   if (flush_retry_ <= shared_.now && paused()) {
     at(shared_.log.at(flush_segment_).first_write + shared_.options.age_flush_ns);
     // Who waits for a group's sync is answered by it, not by time.
-    const Nanos quiet_from = std::max(measured_sync_end_, backing_read_end_) + kQuietNs;
-    if (shared_.options.policy == Policy::kSwale && measured_syncs_ + backing_reads_ == 0 &&
-        quiet_from > shared_.now)
-      at(quiet_from);
-    if (shared_.options.policy == Policy::kSsdupPlus && !flush_paused_)
-      at(direct_times_[direct_next_] + 1'000'000'001);
+    const Nanos quiet_from = costs_.quiet_from();
+    if (shared_.swale() && !costs_.somebody_waits() && quiet_from > shared_.now) at(quiet_from);
+    if (shared_.options.policy == Policy::kSsdupPlus && !flush_paused_) at(queue_.quiet_at());
   }
   return next == kForever ? next : clock_ + std::max<Nanos>(0, next - shared_.now);
 }

@@ -9,17 +9,7 @@ namespace {
 
 constexpr uint32_t kReadFailuresMax = 3;  // of the log, one after the other: it is lost
 constexpr int kGapSteps = 16;             // extents that are looked at for one gap
-constexpr double kSmoothing = 1.0 / 64;
-
-void smooth(double* value, double sample) { *value += (sample - *value) * (*value == 0 ? 1 : kSmoothing); }
-
 }  // namespace
-
-// Fewer direct writes in the last second than the option says: nobody would be disturbed.
-bool Engine::quiet() const {
-  return shared_.options.quiet_requests_per_second == 0 ||
-         direct_times_[direct_next_] < shared_.now - 1'000'000'000;
-}
 
 bool Engine::flush_is_urgent() const {
   if (shared_.options.canaries.latch_gate) return false;
@@ -35,11 +25,13 @@ bool Engine::flush_allowed() const {
   if (flush_paused_) return false;
   switch (shared_.options.policy) {
     case Policy::kSsdupPlus:
-      return traffic_.to_ssd() || quiet();
+      return redirector_.traffic().to_ssd() || queue_.quiet();
     case Policy::kSwale:
       if (static_cast<double>(shared_.log.used_bytes()) > flush_used_max_) return true;
-      if (somebody_waits_for_backing()) return false;
-      return static_cast<double>(elevator_.depth()) < flush_depth_max_ || overloaded();
+      // The system writes the bytes of a flush with the next sync of their file.
+      if (syncs_.backing.awaited() || costs_.somebody_waits() || shared_.now < costs_.quiet_from())
+        return false;
+      return static_cast<double>(queue_.elevator().depth()) < flush_depth_max_ || costs_.overloaded();
     default:
       return true;
   }
@@ -57,8 +49,7 @@ void Engine::select_segment() {
   std::fill(in_batch_.begin(), in_batch_.end(), 0);
   flush_segment_ = count;
   batch_segments_ = 0;
-  const uint32_t batch =
-      shared_.options.policy == Policy::kSwale && overloaded() ? std::max(1u, count / 2) : 1;
+  const uint32_t batch = shared_.swale() && costs_.overloaded() ? std::max(1u, count / 2) : 1;
   for (uint32_t n = 0; n < batch; ++n) {
     uint32_t oldest = count;
     for (uint32_t i = 0; i < count; ++i) {
@@ -202,9 +193,9 @@ bool Engine::place(uint32_t index) {
   FlushPiece& piece = pieces_[index];
   const Piece part{Piece::Source::kLog, piece.length, piece.offset, piece.address, 0, index};
   const uint64_t at = shared_.files.position(piece.file, piece.offset);
-  if (!elevator_.merge(piece.file, at, part)) {
-    if (elevator_.full() && !piece.passing) return false;
-    elevator_.add(piece.file, at, part, piece.passing);
+  if (!queue_.elevator().merge(piece.file, at, part)) {
+    if (queue_.elevator().full() && !piece.passing) return false;
+    queue_.elevator().add(piece.file, at, part, piece.passing);
   }
   piece.state = FlushPiece::State::kQueued;
   return true;
@@ -214,43 +205,30 @@ bool Engine::place(uint32_t index) {
 void Engine::admit() {
   for (bool progress = true; progress;) {
     progress = false;
-    if (!slot_waiters_.empty()) {
-      const OpIndex index = slot_waiters_.front();
-      const Op& op = shared_.ops[index];
-      const Piece part{Piece::Source::kRequest, op.length, op.offset, 0, op.ticket, index};
-      const uint64_t at = shared_.files.position(op.file, op.offset);
-      progress = elevator_.merge(op.file, at, part);
-      if (!progress && !elevator_.full()) {
-        elevator_.add(op.file, at, part);
-        progress = true;
-      }
+    if (!queue_.waiters().empty()) {
+      const OpIndex index = queue_.waiters().front();
+      progress = queue_.place(index, true);
       if (progress) {
-        slot_waiters_.pop_front();
+        queue_.pop_waiter();
         admitted(index);
       }
     }
-    if (loaded_.empty() || elevator_.changes() == place_refused_ || !flush_allowed()) continue;
+    if (loaded_.empty() || queue_.elevator().changes() == place_refused_ || !flush_allowed()) continue;
     if (place(loaded_.front())) {
       loaded_.pop_front();
       progress = true;
     } else {
-      place_refused_ = elevator_.changes();
+      place_refused_ = queue_.elevator().changes();
     }
   }
 }
 
 bool Engine::dispatch() {
   bool any = false;
-  while (may_dispatch()) {
-    const SlotIndex index = elevator_.next();
-    elevator_.take(index);
-    ++slots_in_flight_;
+  while (queue_.may_dispatch()) {
+    const SlotIndex index = queue_.dispatch();
     any = true;
-    if (slot_started_.size() <= index) slot_started_.resize(index + 1);
-    slot_started_[index] = shared_.now;
-    ++shared_.stats.slots_written;
-    shared_.outbox.emit(Action::Kind::kWriteBacking, elevator_.slot(index).file, 0, index);
-    if (shared_.options.policy == Policy::kSwale) fill_gap(elevator_.slot(index).file);
+    if (shared_.swale()) fill_gap(queue_.elevator().slot(index).file);
   }
   return any;
 }
@@ -258,12 +236,12 @@ bool Engine::dispatch() {
 // Reads ahead what lies between the end of the slot that was just dispatched and the next one, if writing it in passing
 // costs little: then it is in the elevator when the head comes by.
 void Engine::fill_gap(FileIndex index) {
-  if (!records_.usable() || flush_retry_ > shared_.now || elevator_.empty() || flush_paused_) return;
+  if (!records_.usable() || flush_retry_ > shared_.now || queue_.elevator().empty() || flush_paused_) return;
   if (static_cast<double>(shared_.log.dirty_bytes()) <
       shared_.options.swale.gap_fill_share * static_cast<double>(shared_.log.capacity_bytes()))
     return;
-  uint64_t head = elevator_.head();
-  const uint64_t limit = elevator_.slot(elevator_.next()).position;
+  uint64_t head = queue_.elevator().head();
+  const uint64_t limit = queue_.elevator().slot(queue_.elevator().next()).position;
   if (limit <= head) return;
   FileState& file = shared_.files[index];
   if (file.no_flush || head < file.base) return;
@@ -292,25 +270,14 @@ void Engine::fill_gap(FileIndex index) {
 }
 
 void Engine::slot_written(uint32_t index, Code code) {
-  const Slot& slot = elevator_.slot(index);
-  --slots_in_flight_;
-  const auto took = static_cast<double>(shared_.now - slot_started_[index]);
-  const double cost = took / static_cast<double>(slot.length);
-  if (code == Code::kOk) smooth(&slot_ns_, took);
-  if (code == Code::kOk && !slot.passing) {
-    double* const smoothed = slot.direct_count == slot.pieces.size() ? &direct_cost_
-                             : slot.direct_count == 0                ? &flush_cost_
-                                                                     : nullptr;
-    if (smoothed) smooth(smoothed, cost);
-    if (smoothed == &direct_cost_) smooth(&shared_.files[slot.file].direct_cost, cost);
-  }
+  const Slot& slot = queue_.written(index, code);
   for (const Piece& piece : slot.pieces) {
     if (piece.source == Piece::Source::kRequest)
       direct_done(piece.op, code);
     else
       piece_done(piece.op, code);
   }
-  elevator_.release(index);
+  queue_.release(index);
 }
 
 void Engine::piece_done(uint32_t index, Code code) {

@@ -76,17 +76,14 @@ void Engine::plan_read(FileIndex index, uint64_t offset, uint64_t length, ReadPl
     at = to;
   }
   if (at < end) add_stored(at, end);
-  backing_reads_ += reads_backing(*plan);
+  if (reads_backing(*plan)) costs_.read_begins();
   if (end < asked)
     plan->pieces.push_back({.from = ReadPiece::From::kZeros, .offset = end, .length = asked - end});
 }
 
 void Engine::read_done(const ReadPlan& plan, Nanos now) {
   set_now(now);
-  if (reads_backing(plan)) {
-    --backing_reads_;
-    backing_read_end_ = shared_.now;
-  }
+  if (reads_backing(plan)) costs_.read_ends();
   for (const ReadPiece& piece : plan.pieces) {
     if (piece.from == ReadPiece::From::kLog) {
       Segment& segment = shared_.log.at(piece.pinned);

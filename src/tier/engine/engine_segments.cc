@@ -86,8 +86,7 @@ void Engine::end_covered(SyncLane* lane) {
 
 void Engine::log_synced(Code code) {
   syncs_.log.end();
-  if (code == Code::kOk && !shared_.page_cache())
-    smooth_sync(&log_sync_ns_, shared_.now - syncs_.log.began());
+  if (code == Code::kOk && !shared_.page_cache()) costs_.log_synced(shared_.now - syncs_.log.began());
   if (code != Code::kOk) log_failed(code);
   // The system tells a failure once: later syncs of a log that has failed say nothing of what came before.
   if (records_.state() == LogRecords::State::kReadOnly || records_.state() == LogRecords::State::kAbandoning)
@@ -102,8 +101,8 @@ void Engine::backing_synced(Code code) {
   shared_.segments_changed = true;
   // In the modes in which writes wait for it, this is what a direct write costs.
   if (code == Code::kOk && syncs_.backing.awaited()) {
-    smooth_sync(&file_sync_ns_, shared_.now - syncs_.backing.began());
-    measured_sync_end_ = shared_.now;
+    costs_.backing_synced(shared_.now - syncs_.backing.began());
+    costs_.writes_answered();
   }
   if (code != Code::kOk) backing_sync_failed(code);
   syncs_.backing.cover();

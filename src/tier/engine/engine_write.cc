@@ -103,9 +103,10 @@ void Engine::route(OpIndex index) {
     return to_backing(index);
   }
   if (overlap && !op.stream_to_ssd) shared_.stats.forced_bytes += op.length;
-  if (!overlap && !wants_log(op)) return to_backing(index);
+  if (!overlap && !redirector_.wants_log(op)) return to_backing(index);
   if (records_.waiters().empty() && records_.take_space(&op)) return append(index);
-  if (overlap || waits_when_full(op)) {
+  // While the backing device fails, nothing would make space.
+  if (overlap || (redirector_.waits_when_full(op) && flush_retry_ <= shared_.now)) {
     ++shared_.stats.log_waits;
     op.stage = Op::Stage::kLogWait;
     records_.wait_for_space(index);
@@ -151,7 +152,7 @@ void Engine::append(OpIndex index) {
   Op& op = shared_.ops[index];
   op.stage = Op::Stage::kAppending;
   shared_.stats.ssd_bytes += op.length;
-  wear_bytes_ += op.length;
+  redirector_.appended(op.length);
   Action& action = shared_.outbox.emit(Action::Kind::kAppend, op.file, op.ticket, index);
   action.record = {.offset = op.offset, .length = op.length};
   records_.fill_header(&action.record, op.file, op.address, op.segment);
@@ -196,16 +197,8 @@ void Engine::to_backing(OpIndex index) {
   // A flush under way would carry older bytes; but what it flushes is in the map, or newer bytes of the log are (rule 2).
   assert(shared_.options.canaries.overwrite_directly || shared_.options.canaries.overlap_in_queue ||
          !is_flushed(op.file, op.offset, op.offset + op.length));
-  const Piece piece{Piece::Source::kRequest, op.length, op.offset, 0, op.ticket, index};
-  const uint64_t at = shared_.files.position(op.file, op.offset);
-  if (elevator_.merge(op.file, at, piece)) return admitted(index);
-  if (slot_waiters_.empty() && !elevator_.full()) {
-    elevator_.add(op.file, at, piece);
-    return admitted(index);
-  }
-  ++shared_.stats.slot_waits;
-  op.stage = Op::Stage::kSlotWait;
-  slot_waiters_.push_back(index);
+  if (queue_.place(index, queue_.waiters().empty())) return admitted(index);
+  queue_.wait(index);
 }
 
 // In the elevator: with the page cache as the promise, the shared queue keeps the payload from now on.
@@ -214,8 +207,7 @@ void Engine::admitted(OpIndex index) {
   op.stage = Op::Stage::kQueued;
   shared_.stats.direct_bytes += op.length;
   shared_.files[op.file].habit.direct = true;
-  direct_times_[direct_next_] = shared_.now;
-  direct_next_ = direct_next_ + 1 == direct_times_.size() ? 0 : direct_next_ + 1;
+  queue_.note_direct();
   // A device that fails now may refuse this write too: its writer waits for the answer.
   if (!shared_.page_cache() || op.acknowledged || op.over_loss || flush_failures_ > 0) return;
   op.sequence = records_.draw_sequence();

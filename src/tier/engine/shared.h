@@ -25,6 +25,12 @@ struct Shared {
     return options.durability == Durability::kGroupCommit ? now + options.group_commit_ns : now;
   }
 
+  size_t map_bytes() const {
+    size_t bytes = log.index_bytes();
+    for (const FileState& file : files) bytes += file.map.memory_bytes();
+    return bytes;
+  }
+
   const Options options;
   Nanos now = 0;  // the sum of all steps ahead
   Outbox outbox;

@@ -1,8 +1,7 @@
-// Engine: the redirector (ssdup-plus, section 2.3; docs/design/tier.md, "Our policy").
+#include "tier/engine/redirector.h"
+
 #include <algorithm>
 #include <cassert>
-
-#include "tier/engine/engine.h"
 
 namespace swale::tier {
 namespace {
@@ -12,14 +11,35 @@ constexpr uint32_t kMapCheckEvery = 1024;
 constexpr uint64_t kGolden = 0x9e3779b97f4a7c15;
 constexpr uint64_t kFileStride = 977;  // files begin at different fractions
 
+Traffic::Rule rule_of(Policy policy) {
+  return policy == Policy::kSsdup ? Traffic::Rule::kWatermarks : Traffic::Rule::kAdaptive;
+}
+
 }  // namespace
 
+Redirector::Redirector(Shared* shared, const LogRecords* records, Costs* costs, const BackingQueue* queue)
+    : shared_(*shared),
+      records_(*records),
+      costs_(*costs),
+      queue_(*queue),
+      traffic_(rule_of(shared->options.policy), shared->options.detector) {}
+
+bool Redirector::arrived(FileIndex file, uint64_t offset, uint32_t length) {
+  assert(length > 0 && length <= kWriteBytesMax);
+  const bool to_ssd = traffic_.add(file, offset, length);
+  costs_.arrived(length);
+  ++shared_.stats.writes;
+  shared_.stats.write_bytes += length;
+  expect_sync(&shared_.files[file], length);
+  return to_ssd;
+}
+
 // The redirector: whether the policy sends this write to the SSD.
-bool Engine::wants_log(const Op& op) {
+bool Redirector::wants_log(const Op& op) {
   if (shared_.options.policy == Policy::kBacking) return false;
   if (map_full_ || ++map_check_ >= kMapCheckEvery) {
     map_check_ = 0;
-    map_full_ = map_bytes() > shared_.options.map_bytes_max;
+    map_full_ = shared_.map_bytes() > shared_.options.map_bytes_max;
     if (map_full_) return false;
   }
   if (shared_.options.ssd_bytes_per_day > 0) {
@@ -46,12 +66,12 @@ bool Engine::wants_log(const Op& op) {
 
 // Files that need few seeks. Only while the queue is more than half full since it was full: what is served in order costs nothing.
 // Then whole stripes, because the backing device passes over a short hole as slowly as it writes it.
-bool Engine::stripe_wants_log(const Op& op) {
+bool Redirector::stripe_wants_log(const Op& op) {
   const SwaleOptions& own = shared_.options.swale;
-  const size_t waiting = elevator_.depth() + slot_waiters_.size();
-  if (waiting >= elevator_.slots_max())
+  const size_t waiting = queue_.waiting();
+  if (waiting >= queue_.elevator().slots_max())
     pressed_ = true;
-  else if (static_cast<double>(waiting) < own.stripe_queue_share * elevator_.slots_max())
+  else if (static_cast<double>(waiting) < own.stripe_queue_share * queue_.elevator().slots_max())
     pressed_ = false;
   const FileState& file = shared_.files[op.file];
   if (!pressed_ || is_cheap(file)) return false;
@@ -61,24 +81,25 @@ bool Engine::stripe_wants_log(const Op& op) {
   const uint64_t stripe = op.offset / own.stripe_bytes + op.file * kFileStride;
   const double fraction = static_cast<double>(stripe * kGolden >> 11) * 0x1p-53;
   // No more of them than the backing device needs to keep up with writers, and than the budget that is saved up allows.
-  return fraction * file.direct_cost < own.stripe_need * (file.direct_cost - arrival_cost_) &&
+  return fraction * file.direct_cost < own.stripe_need * (file.direct_cost - costs_.arrival()) &&
          fraction * static_cast<double>(own.stripe_spread_bytes) < left;
 }
 
 // Files that need a seek for every write: back-pressure, what would wait goes to the log.
-bool Engine::costly_wants_log(const Op& op) const {
-  if (elevator_.would_merge(op.file, shared_.files.position(op.file, op.offset), op.offset, op.length))
+bool Redirector::costly_wants_log(const Op& op) const {
+  if (queue_.elevator().would_merge(op.file, shared_.files.position(op.file, op.offset), op.offset,
+                                    op.length))
     return false;
   const double first = shared_.options.swale.log_first_ratio;
-  if (first > 0 && flush_cost_ > 0 && shared_.files[op.file].direct_cost >= first * flush_cost_)
+  if (first > 0 && costs_.flush() > 0 && shared_.files[op.file].direct_cost >= first * costs_.flush())
     return !is_cheap(shared_.files[op.file]) && budget_left() >= op.length;
-  if (!elevator_.full() && elevator_.depth() + slot_waiters_.size() < elevator_.slots_max()) return false;
+  if (!queue_.elevator().full() && queue_.waiting() < queue_.elevator().slots_max()) return false;
   return !is_cheap(shared_.files[op.file]) && budget_left() >= op.length;
 }
 
 // What may still be sent to the log: the shadow's bytes, less what it may have counted too many. It is SSDUP+ itself while one file is
 // written; with several it sees their writes in another order than SSDUP+ would.
-double Engine::budget_left() const {
+double Redirector::budget_left() const {
   const SwaleOptions& own = shared_.options.swale;
   if (own.byte_budget_random <= 0) return 1e300;
   const double ordered = several_files_ ? own.byte_budget_several : 1;
@@ -88,14 +109,14 @@ double Engine::budget_left() const {
          static_cast<double>(shared_.stats.ssd_bytes);
 }
 
-bool Engine::is_costly(FileIndex file) const {
+bool Redirector::is_costly(FileIndex file) const {
   return shared_.files[file].direct_cost * shared_.options.backing.write_bytes_per_s >=
          shared_.options.swale.cheap_ratio * 1e9;
 }
 
 // Whether the log is better used for another file that is being written, which costs the backing device more. A file that needs
 // many seeks is never cheap.
-bool Engine::is_cheap(const FileState& file) const {
+bool Redirector::is_cheap(const FileState& file) const {
   const SwaleOptions& own = shared_.options.swale;
   const double used =
       static_cast<double>(shared_.log.used_bytes()) / static_cast<double>(shared_.log.capacity_bytes());
@@ -103,27 +124,14 @@ bool Engine::is_cheap(const FileState& file) const {
          file.direct_cost * shared_.options.backing.write_bytes_per_s < own.cheap_ratio * 1e9;
 }
 
-bool Engine::waits_when_full(const Op& op) const {
+bool Redirector::waits_when_full(const Op& op) const {
   if (shared_.options.policy == Policy::kSsdOverflowing) return false;
   const double cost = shared_.files[op.file].direct_cost;
   if (shared_.files[op.file].habit.to_log || shared_.files[op.file].habit.small_to_log)
     return false;  // a segment takes longer than the sync that is to be spared
-  if (shared_.options.policy == Policy::kSwale && cost > 0 &&
-      cost < shared_.options.swale.overflow_ratio * flush_cost_)
+  if (shared_.swale() && cost > 0 && cost < shared_.options.swale.overflow_ratio * costs_.flush())
     return false;
-  return flush_retry_ <= shared_.now;  // while the backing device fails, nothing would make space
-}
-
-// How fast writes come when nothing holds them up: the quickest of recent windows.
-void Engine::watch_arrivals(uint32_t length) {
-  constexpr uint32_t kWindow = 64;
-  constexpr double kForget = 1.02;  // a window
-  window_bytes_ += length;
-  if (++window_writes_ < kWindow) return;
-  const double cost = static_cast<double>(shared_.now - window_start_) / static_cast<double>(window_bytes_);
-  arrival_cost_ = arrival_cost_ == 0 ? cost : std::min(arrival_cost_ * kForget, cost);
-  window_start_ = shared_.now;
-  window_bytes_ = window_writes_ = 0;
+  return true;
 }
 
 }  // namespace swale::tier

@@ -1,0 +1,37 @@
+#include "tier/engine/costs.h"
+
+namespace swale::tier {
+namespace {
+
+constexpr double kSmoothing = 1.0 / 64;
+
+void smooth(double* value, double sample) { *value += (sample - *value) * (*value == 0 ? 1 : kSmoothing); }
+
+}  // namespace
+
+// The quickest of recent windows.
+void Costs::arrived(uint32_t length) {
+  constexpr uint32_t kWindow = 64;
+  constexpr double kForget = 1.02;  // a window
+  window_bytes_ += length;
+  if (++window_writes_ < kWindow) return;
+  const double cost = static_cast<double>(shared_.now - window_start_) / static_cast<double>(window_bytes_);
+  arrival_ = arrival_ == 0 ? cost : std::min(arrival_ * kForget, cost);
+  window_start_ = shared_.now;
+  window_bytes_ = window_writes_ = 0;
+}
+
+void Costs::slot_written(const Slot& slot, Nanos took) {
+  assert(slot.length > 0 && slot.direct_count <= slot.pieces.size());
+  smooth(&slot_ns_, static_cast<double>(took));
+  if (slot.passing) return;
+  const double cost = static_cast<double>(took) / static_cast<double>(slot.length);
+  if (slot.direct_count == slot.pieces.size()) {
+    smooth(&direct_, cost);
+    smooth(&shared_.files[slot.file].direct_cost, cost);
+  } else if (slot.direct_count == 0) {
+    smooth(&flush_, cost);
+  }
+}
+
+}  // namespace swale::tier

@@ -1,0 +1,80 @@
+// Costs: what the devices take, as measured: for a byte, a slot, a sync; how fast writes arrive; and who waits for the backing
+// device just now (docs/design/tier.md, "What a waiter pays").
+//
+// Threads: one at a time. All are smoothed; 0: nothing was measured yet.
+#pragma once
+
+#include <algorithm>
+#include <cassert>
+#include <cstdint>
+
+#include "tier/engine/elevator.h"
+#include "tier/engine/shared.h"
+
+namespace swale::tier {
+
+class Costs {
+ public:
+  explicit Costs(Shared* shared) : shared_(*shared) {}
+
+  // A write has come.
+  void arrived(uint32_t length);
+  // The backing device has written a slot.
+  void slot_written(const Slot& slot, Nanos took);
+  void log_synced(Nanos took) { smooth_sync(&log_sync_ns_, took); }
+  // A sync for which the backing device had to write.
+  void backing_synced(Nanos took) { smooth_sync(&file_sync_ns_, took); }
+  static void smooth_sync(double* value, Nanos sample) {
+    *value += (static_cast<double>(sample) - *value) * (*value == 0 ? 1 : 1.0 / 8);
+  }
+
+  double direct() const { return direct_; }    // ns a byte
+  double flush() const { return flush_; }      // the same
+  double arrival() const { return arrival_; }  // ns a byte at which writes arrive when nothing holds them up
+  double slot_ns() const { return slot_ns_; }
+  double log_sync_ns() const { return log_sync_ns_; }
+  double file_sync_ns() const { return file_sync_ns_; }
+  // The backing device needs so much longer than writers that every seek counts.
+  bool overloaded() const {
+    return arrival_ > 0 && direct_ > shared_.options.swale.overload_ratio * arrival_;
+  }
+
+  // A caller waits for the backing device: for a sync for which it has to write, or a read.
+  void sync_begins() { ++syncs_; }
+  void sync_ends() {
+    assert(syncs_ > 0);
+    --syncs_;
+    sync_end_ = shared_.now;
+  }
+  void read_begins() { ++reads_; }
+  void read_ends() {
+    assert(reads_ > 0);
+    --reads_;
+    read_end_ = shared_.now;
+  }
+  // In the modes in which writes wait for it, a sync of all files was such a one.
+  void writes_answered() { sync_end_ = shared_.now; }
+  bool somebody_waits() const { return syncs_ + reads_ > 0; }
+  // Nobody waits, and has not for a while, from then on.
+  Nanos quiet_from() const { return std::max(sync_end_, read_end_) + kQuietNs; }
+
+ private:
+  static constexpr Nanos kQuietNs = 100'000'000;
+
+  Shared& shared_;
+  double direct_ = 0;
+  double flush_ = 0;
+  double slot_ns_ = 0;
+  double log_sync_ns_ = 0;
+  double file_sync_ns_ = 0;
+  uint32_t syncs_ = 0;  // under way
+  Nanos sync_end_ = -kQuietNs;
+  uint32_t reads_ = 0;  // under way
+  Nanos read_end_ = -kQuietNs;
+  double arrival_ = 0;
+  uint64_t window_bytes_ = 0;
+  uint32_t window_writes_ = 0;
+  Nanos window_start_ = 0;
+};
+
+}  // namespace swale::tier
