@@ -4,20 +4,7 @@
 #include <cassert>
 
 namespace swale::tier {
-namespace {
-
-constexpr uint32_t kGapPieces = 4;  // extents that are read ahead for one gap
-
-}  // namespace
-
-Engine::Engine(const Options& options)
-    : shared_(options),
-      pieces_(options.flush_pieces_max + kGapPieces),
-      flush_segment_(~uint32_t{0}),
-      flush_depth_max_(options.swale.flush_queue_share * options.queue_slots),
-      flush_used_max_(options.swale.flush_always_share * static_cast<double>(shared_.log.capacity_bytes())) {
-  for (uint32_t i = static_cast<uint32_t>(pieces_.size()); i-- > 0;) free_pieces_.push_back(i);
-}
+Engine::Engine(const Options& options) : shared_(options) {}
 
 FileIndex Engine::open_file(uint64_t id, uint64_t base, uint64_t size) {
   return shared_.files.open(id, base, size);
@@ -44,7 +31,7 @@ void Engine::set_now(Nanos now) {
   if (elapsed == 0 || (elapsed < 0 && shared_.options.canaries.latch_clock)) return;
   clock_ = now;
   if (elapsed < 0) return;
-  if (paused()) shared_.stats.paused_ns += elapsed;
+  if (flusher_.paused()) shared_.stats.paused_ns += elapsed;
   if (!records_.waiters().empty()) shared_.stats.stalled_ns += elapsed;
   shared_.now += elapsed;
 }
@@ -127,6 +114,44 @@ void Engine::completed(Action::Kind kind, uint32_t id, Code code, Nanos now) {
   pump();
 }
 
+void Engine::piece_read(uint32_t piece, Code code) {
+  if (code != Code::kOk && flusher_.read_failed()) log_failed(code);
+  flusher_.piece_read(piece, code);
+}
+
+void Engine::read_damaged(uint32_t piece, const std::vector<FileRange>& ranges, Nanos now) {
+  set_now(now);
+  flusher_.read_damaged(piece, ranges);
+  pump();
+}
+
+// Waiting writers and loaded pieces get slots in turn.
+void Engine::admit() {
+  for (bool progress = true; progress;) {
+    progress = false;
+    if (!queue_.waiters().empty()) {
+      const OpIndex index = queue_.waiters().front();
+      if (queue_.place(index, true)) {
+        queue_.pop_waiter();
+        admitted(index);
+        progress = true;
+      }
+    }
+    progress |= flusher_.place_first();
+  }
+}
+
+void Engine::slot_written(uint32_t index, Code code) {
+  const Slot& slot = queue_.written(index, code);
+  for (const Piece& piece : slot.pieces) {
+    if (piece.source == Piece::Source::kRequest)
+      direct_done(piece.op, code);
+    else
+      flusher_.piece_done(piece.op, code);
+  }
+  queue_.release(index);
+}
+
 void Engine::advance(Nanos now) {
   set_now(now);
   pump();
@@ -144,10 +169,10 @@ void Engine::pump() {
       for (size_t i = 0; i < barriers_.size(); ++i) advance_barrier(barriers_[i]);
     if (shared_.now >= records_.seal_after()) records_.seal_old();
     if (shared_.log.sealed() || shared_.segments_changed) advance_segments();
-    if (may_start_flush()) start_flush();
-    if (!queue_.waiters().empty() || may_place()) admit();
-    const bool freed = queue_.may_dispatch() && dispatch();  // slots of the elevator
-    again = freed && (!queue_.waiters().empty() || !loaded_.empty());
+    if (flusher_.may_start()) flusher_.start();
+    if (!queue_.waiters().empty() || flusher_.may_place()) admit();
+    const bool freed = queue_.may_dispatch() && flusher_.dispatch();  // slots of the elevator
+    again = freed && (!queue_.waiters().empty() || flusher_.loaded());
     if (shared_.rare_work) again |= do_rare_work();
     again |= retry_blocked_ || shared_.segments_changed;
   } while (again);
@@ -204,7 +229,7 @@ void Engine::losses_written(Code code) {
 
 void Engine::pause_flush(bool paused, Nanos now) {
   set_now(now);
-  flush_paused_ = paused;
+  flusher_.pause(paused);
   pump();
 }
 
@@ -216,9 +241,9 @@ size_t Engine::map_extents() const {
 
 bool Engine::idle() const {
   return blocked_.empty() && records_.waiters().empty() && records_.abandon_waiters().empty() &&
-         barriers_.empty() && pending_syncs_.empty() && queue_.idle() &&
-         free_pieces_.size() == pieces_.size() && !syncs_.log.in_flight() && !syncs_.backing.in_flight() &&
-         losses_.idle() && !records_.marking() && shared_.ops.count() == 0 && shared_.outbox.empty();
+         barriers_.empty() && pending_syncs_.empty() && queue_.idle() && flusher_.idle() &&
+         !syncs_.log.in_flight() && !syncs_.backing.in_flight() && losses_.idle() && !records_.marking() &&
+         shared_.ops.count() == 0 && shared_.outbox.empty();
 }
 
 Stats Engine::stats() const {
@@ -231,7 +256,7 @@ Stats Engine::stats() const {
   stats.random_percentage = redirector_.traffic().percentage();
   stats.random_percentage_mean = redirector_.traffic().percentage_mean();
   stats.threshold = redirector_.traffic().threshold();
-  stats.flushing = flush_segment_ < shared_.log.count();
+  stats.flushing = flusher_.flushing();
   stats.log_failed = !records_.usable();
   stats.log_sync_ns = costs_.log_sync_ns();
   stats.backing_sync_ns = costs_.file_sync_ns();
@@ -243,13 +268,10 @@ Stats Engine::stats() const {
 std::string Engine::describe() const {
   std::string text = fmt::format(
       "blocked {}, wait for log {}, slot {}, abandonment {}; barriers {}, syncs {}, drains {}; slots waiting "
-      "{}, in "
-      "flight {}; flush of segment {}, pieces {}, loaded {}, pass done {}, skipped {}; retry {} now {}; log "
-      "state {}",
+      "{}, in flight {}; {} now {}; log state {}",
       blocked_.size(), records_.waiters().size(), queue_.waiters().size(), records_.abandon_waiters().size(),
       barriers_.size(), pending_syncs_.size(), drains_, queue_.elevator().depth(), queue_.in_flight(),
-      static_cast<int32_t>(flush_segment_), flush_pieces_, loaded_.size(), flush_pass_done_, flush_skipped_,
-      flush_retry_, shared_.now, static_cast<int>(records_.state()));
+      flusher_.describe(), shared_.now, static_cast<int>(records_.state()));
   for (uint32_t i = 0; i < shared_.log.count(); ++i) {
     const Segment& segment = shared_.log.at(i);
     text += fmt::format("; segment {}: state {}, used {}, dirty {}, appending {}, pins {}, ordinal {}", i,

@@ -32,6 +32,7 @@
 #include "tier/engine/costs.h"
 #include "tier/engine/elevator.h"
 #include "tier/engine/extent_map.h"
+#include "tier/engine/flusher.h"
 #include "tier/engine/held_ranges.h"
 #include "tier/engine/log_records.h"
 #include "tier/engine/losses.h"
@@ -114,10 +115,7 @@ class Engine {
   // The driver has carried out an action (by its kind and id).
   void completed(Action::Kind kind, uint32_t id, Code code, Nanos now);
   // Completes kReadLog of a piece: these ranges of the file, all inside the piece, fail their checksums.
-  struct FileRange {
-    uint64_t begin;
-    uint64_t end;
-  };
+  using FileRange = tier::FileRange;
   void read_damaged(uint32_t piece, const std::vector<FileRange>& ranges, Nanos now);
   void advance(Nanos now);
   // When advance should be called at the latest, by the driver's clock; kForever: only after the next request or completion.
@@ -126,8 +124,8 @@ class Engine {
   // The next action to be carried out, in order; null: there is none. Valid until any other call.
   const Action* next_action() { return shared_.outbox.take(); }
   const Slot& slot(uint32_t id) const { return queue_.elevator().slot(id); }
-  const FlushPiece& flush_piece(uint32_t buffer) const { return pieces_[buffer]; }
-  uint32_t flush_buffers() const { return static_cast<uint32_t>(pieces_.size()); }
+  const FlushPiece& flush_piece(uint32_t buffer) const { return flusher_.piece(buffer); }
+  uint32_t flush_buffers() const { return flusher_.buffers(); }
 
   Stats stats() const;
   // What would be lost if the SSD were lost now: dirty bytes by file.
@@ -182,50 +180,22 @@ class Engine {
   void pump();
   bool needs_rare_work() const;
   bool do_rare_work();
-  bool may_start_flush() const {
-    return flush_segment_ < shared_.log.count() && !flush_pass_done_ &&
-           flush_pieces_ < shared_.options.flush_pieces_max && !free_pieces_.empty();
-  }
   // What found no space finds none before a segment is free, or the backing device fails.
   bool may_serve_log_waiters() const {
-    return !shared_.log.exhausted() || flush_failures_ > 0 || flush_retry_ > shared_.now || cut_failures_ > 0;
+    return !shared_.log.exhausted() || flusher_.failures() > 0 || flusher_.failing() || cut_failures_ > 0;
   }
-  bool may_place() const { return !loaded_.empty() && queue_.elevator().changes() != place_refused_; }
-  // There is something to flush, and a gate is closed.
-  bool paused() const { return flush_segment_ < shared_.log.count() && !flush_allowed(); }
   void set_now(Nanos now);
 
-  // engine_flush.cc: from the log to the backing device
-  bool flush_allowed() const;
-  void select_segment();
-  void start_flush();
-  void start_piece(FileIndex file, ExtentMap::Position at, bool passing);
-  bool next_dirty(FileIndex* file, ExtentMap::Position* at);
-  ExtentMap::Position next_in_batch(const ExtentMap& map, ExtentMap::Position at) const;
-  void restart_pass();
-  bool flush_is_urgent() const;
-  bool place(uint32_t piece);
-  void fill_gap(FileIndex file);
-  void admit();
-  bool dispatch();
-  void slot_written(uint32_t slot, Code code);
   void piece_read(uint32_t piece, Code code);
-  void unpin_piece(const FlushPiece& piece);
-  void free_piece(uint32_t piece);
-  void piece_done(uint32_t piece, Code code);
-  void lose(uint32_t piece);
-  void carve_map(FileIndex file, uint64_t from, uint64_t to, uint32_t by_segment);
-  void made_void(FileState* file, const Extent& extent, uint32_t by_segment);
-  bool is_flushed(FileIndex file, uint64_t from, uint64_t to) const;
+  void admit();
+  void slot_written(uint32_t slot, Code code);
 
   // engine_segments.cc: erasing, syncs, the end of a failed log
   void advance_segments();
-  void remove_clean(uint32_t segment);
   void log_synced(Code code);
   void backing_synced(Code code);
   void backing_sync_failed(Code code);
   void file_synced(FileIndex index, Code code);
-  void dirty_again(FileState* file);
   void end_sync_waiter(OpIndex index, Code code);
   void end_covered(SyncLane* lane);
   void log_failed(Code code);
@@ -276,6 +246,7 @@ class Engine {
   Costs costs_{&shared_};
   BackingQueue queue_{&shared_, &costs_};
   Redirector redirector_{&shared_, &records_, &costs_, &queue_};
+  Flusher flusher_{&shared_, &records_, &syncs_, &losses_, &costs_, &queue_, &redirector_};
   Nanos clock_ = 0;                    // what the driver said last
   HeldRanges held_;                    // of writes that have begun, by op
   std::vector<OpIndex> read_holders_;  // of plan_read
@@ -283,34 +254,10 @@ class Engine {
   std::vector<OpIndex> barriers_;  // that have begun
   bool retry_blocked_ = false;
 
-  std::vector<FlushPiece> pieces_;
-  std::vector<uint32_t> free_pieces_;
-  std::deque<uint32_t> loaded_;    // read, wait for a slot
-  uint32_t flush_pieces_ = 0;      // in use, without those in passing
-  uint32_t flush_segment_;         // the oldest of the batch that is flushed; log_.count(): none
-  std::vector<uint8_t> in_batch_;  // by segment
-  uint32_t batch_segments_ = 0;
-  bool batch_begun_ = false;               // until then it may still grow
-  uint64_t place_refused_ = ~uint64_t{0};  // Elevator::changes() when the first of loaded_ found no place
-  bool flush_pass_done_ = false;           // the end of the file order is reached
-  bool flush_again_ = false;               // something may lie behind the cursor
-  bool flush_skipped_ = false;             // the pass has skipped something that was under way
-  FileIndex flush_file_ = 0;
-  uint64_t flush_offset_ = 0;
-  ExtentMap::Position flush_at_;  // the extent that was found last, as a hint
-  const double flush_depth_max_;  // slots of the elevator
-  const double flush_used_max_;   // bytes of the log
-  bool flush_paused_ = false;
-  Nanos flush_retry_ = 0;        // no flush before
-  uint32_t flush_failures_ = 0;  // one after the other
-  Code flush_failure_ = Code::kIoError;
-  Nanos cut_retry_ = 0;         // no truncate that was refused is tried before
-  uint32_t cut_failures_ = 0;   // refused truncates, one after the other
-  uint32_t read_failures_ = 0;  // of the log, one after the other
-
+  Nanos cut_retry_ = 0;        // no truncate that was refused is tried before
+  uint32_t cut_failures_ = 0;  // refused truncates, one after the other
   std::vector<PendingSync> pending_syncs_;
   uint32_t drains_ = 0;
-  uint32_t queue_segment_ = ~uint32_t{0};  // of the recovered queue
 };
 
 }  // namespace swale::tier

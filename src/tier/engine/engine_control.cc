@@ -35,6 +35,7 @@ void Engine::begin_barrier(OpIndex index) {
                     file.map.overlaps(op.offset, kFileBytesMax);
   op.step = op.needs_record ? Op::Step::kSpace : Op::Step::kQuiesce;
   barriers_.push_back(index);
+  flusher_.hurry();
   shared_.rare_work = true;
   if (op.needs_record && !records_.usable()) return end_barrier(index, Code::kIoError);
   if (op.needs_record) records_.wait_for_space(index);
@@ -63,7 +64,7 @@ void Engine::advance_barrier(OpIndex index) {
     // The record would make newer segments' bytes void: it must stand in the newest one.
     release_held_segment(&op);
     file.no_flush = false;
-    restart_pass();
+    flusher_.restart_pass();
     op.step = Op::Step::kSpace;
     records_.wait_for_space(index);
     return;
@@ -139,13 +140,13 @@ void Engine::backing_changed(OpIndex index, Code code) {
   }
   op.failure = Code::kOk;  // of an attempt before
   if (op.kind == Op::Kind::kUnlink) {
-    carve_map(op.file, 0, kFileBytesMax, shared_.log.count());
+    flusher_.carve(op.file, 0, kFileBytesMax, shared_.log.count());
     file.unlinked = true;
     file.size = 0;
   } else {
     // What recovery repeats was carved when the intent was replayed.
     if (op.needs_record && !op.repeated)
-      carve_map(op.file, op.offset, kFileBytesMax, shared_.log.segment_of(op.address));
+      flusher_.carve(op.file, op.offset, kFileBytesMax, shared_.log.segment_of(op.address));
     file.size = op.offset;
   }
   if (shared_.page_cache()) return backing_change_durable(index);
@@ -169,7 +170,7 @@ void Engine::backing_change_durable(OpIndex index) {
   }
   // What is left of the file lies before its new end: flushes of it cannot undo the truncate.
   shared_.files[op.file].no_flush = false;
-  restart_pass();
+  flusher_.restart_pass();
   op.step = Op::Step::kErasure;
   --shared_.log.at(op.held_segment).appending;
   shared_.segments_changed = true;
@@ -186,7 +187,7 @@ void Engine::cut_refused(OpIndex index, Code code) {
   ++cut_failures_;
   cut_retry_ = shared_.now + shared_.options.retry_ns;
   file.no_flush = false;  // as of a truncate that recovery repeats
-  restart_pass();
+  flusher_.restart_pass();
   if (!std::exchange(op.told, true)) {
     shared_.ops.leave_epochs(op);
     shared_.outbox.answer(std::exchange(op.ticket, kRecoveryTicket), op.file, code);
@@ -224,7 +225,7 @@ void Engine::wait_for_abandonment(OpIndex index) {
   release_held_segment(&op);
   op.step = Op::Step::kAbandonment;
   shared_.files[op.file].no_flush = false;
-  restart_pass();
+  flusher_.restart_pass();
   records_.wait_for_abandonment(index);
 }
 
@@ -261,9 +262,10 @@ void Engine::end_barrier(OpIndex index, Code code) {
   file.barrier = kNoOp;
   if (file.no_flush) {
     file.no_flush = false;
-    restart_pass();
+    flusher_.restart_pass();
   }
   barriers_.erase(std::find(barriers_.begin(), barriers_.end(), index));
+  flusher_.end_hurry();
   if (!cuts_refused()) cut_failures_ = 0;
   if (!blocked_.empty()) retry_blocked_ = true;
   op.told ? shared_.ops.free(index) : shared_.ops.finish(index, code);
@@ -288,6 +290,7 @@ void Engine::drain(Ticket ticket, Nanos now) {
   pending_syncs_.push_back(
       {.ticket = ticket, .epoch = shared_.ops.epochs().close(), .errors = shared_.stats.flush_errors});
   ++drains_;
+  flusher_.hurry();
   shared_.rare_work = true;
   pump();
 }
@@ -304,6 +307,7 @@ bool Engine::advance_syncs() {
     pending_syncs_.erase(pending_syncs_.begin() + static_cast<ptrdiff_t>(i));
     if (done.file == kNoFile) {
       --drains_;
+      flusher_.end_hurry();
     } else {
       if (done.direct) costs_.sync_ends();
       if (result == Code::kOk && done.direct)
@@ -373,17 +377,10 @@ Nanos Engine::next_event() const {
     at(active.last_write + shared_.options.idle_flush_ns);
     at(active.first_write + shared_.options.age_flush_ns);
   }
-  if (flush_retry_ > shared_.now) at(flush_retry_);
+  at(flusher_.next_event());
   if (losses_.retry() > shared_.now) at(losses_.retry());
   if (cut_retry_ > shared_.now && cuts_refused()) at(cut_retry_);
   at(records_.mark_due());
-  if (flush_retry_ <= shared_.now && paused()) {
-    at(shared_.log.at(flush_segment_).first_write + shared_.options.age_flush_ns);
-    // Who waits for a group's sync is answered by it, not by time.
-    const Nanos quiet_from = costs_.quiet_from();
-    if (shared_.swale() && !costs_.somebody_waits() && quiet_from > shared_.now) at(quiet_from);
-    if (shared_.options.policy == Policy::kSsdupPlus && !flush_paused_) at(queue_.quiet_at());
-  }
   return next == kForever ? next : clock_ + std::max<Nanos>(0, next - shared_.now);
 }
 

@@ -80,9 +80,10 @@ void Engine::restore_segments(const Found& found) {
     for (const DamagedRecord& damaged : found.queued_damaged) inside.push_back(&damaged.header);
     std::sort(inside.begin(), inside.end(),
               [](const RecordHeader* a, const RecordHeader* b) { return a->address < b->address; });
-    queue_segment_ = shared_.log.add_recovered_queue();
-    for (const RecordHeader* record : inside) shared_.log.restore_record(queue_segment_, record->address);
-    shared_.log.order(queue_segment_);
+    const uint32_t segment = shared_.log.add_recovered_queue();
+    for (const RecordHeader* record : inside) shared_.log.restore_record(segment, record->address);
+    shared_.log.order(segment);
+    flusher_.set_queue_segment(segment);
   }
   std::sort(order.begin(), order.end());
   for (const auto& [first, segment] : order) shared_.log.order(segment);
@@ -146,7 +147,7 @@ void Engine::replay(const std::vector<Replayed>& items, Recovered* recovered) {
     }
     const LostRange& range = *item.range;
     const uint64_t end = range.offset + range.length;
-    carve_map(index, range.offset, end, shared_.log.count());
+    flusher_.carve(index, range.offset, end, shared_.log.count());
     if (range.accepted) {
       losses_.restore_accepted(range);
       continue;
@@ -173,13 +174,13 @@ void Engine::replay_record(const RecordHeader& record, FileIndex index, const Da
       if (record.offset < kFileBytesMax - record.length) replay_write(record, index, damaged);
       break;
     case RecordType::kPunch:
-      carve_map(index, record.offset, record.offset + record.length, segment);
+      flusher_.carve(index, record.offset, record.offset + record.length, segment);
       break;
     case RecordType::kTruncate:
-      if (record.offset < kFileBytesMax) carve_map(index, record.offset, kFileBytesMax, segment);
+      if (record.offset < kFileBytesMax) flusher_.carve(index, record.offset, kFileBytesMax, segment);
       break;
     case RecordType::kUnlink:
-      carve_map(index, 0, kFileBytesMax, segment);
+      flusher_.carve(index, 0, kFileBytesMax, segment);
       break;
     case RecordType::kTruncateDone:
     case RecordType::kTruncateCancelled:
@@ -192,7 +193,7 @@ void Engine::replay_record(const RecordHeader& record, FileIndex index, const Da
 void Engine::replay_write(const RecordHeader& record, FileIndex index, const DamagedRecord* damaged) {
   const uint32_t segment = shared_.log.segment_of(record.address);
   FileState& file = shared_.files[index];
-  carve_map(index, record.offset, record.offset + record.length, segment);
+  flusher_.carve(index, record.offset, record.offset + record.length, segment);
   const auto take = [&](uint32_t begin, uint32_t end) {
     if (begin >= end) return;
     file.map.insert(
@@ -226,6 +227,7 @@ void Engine::repeat_truncate(const RecordHeader& record, FileIndex index) {
   shared_.files[index].barrier = op_index;
   shared_.files[index].no_flush = true;
   barriers_.push_back(op_index);
+  flusher_.hurry();
   shared_.rare_work = true;
   shared_.outbox.emit({.kind = Action::Kind::kTruncate,
                        .id = op_index,

@@ -44,7 +44,7 @@ void Engine::advance_segments() {
         break;
       case Segment::State::kErasureSync:
         if (syncs_.log.done() < segment.sync_number) break;
-        remove_clean(i);
+        flusher_.remove_clean(i);
         shared_.log.freed(i);
         if (!barriers_.empty()) end_repeated(i);
         ++shared_.stats.erasures;
@@ -54,15 +54,7 @@ void Engine::advance_segments() {
         break;
     }
   }
-  select_segment();
-}
-
-void Engine::remove_clean(uint32_t segment) {
-  // The recovered queue has all addresses from its begin to the end of logs; losses lie beyond.
-  const uint64_t begin = shared_.log.begin_of(segment);
-  const uint64_t end = segment == queue_segment_ ? Losses::kAddressBase : begin + shared_.log.segment_bytes();
-  for (FileState& file : shared_.files)
-    if (file.map.size() > 0) file.map.remove_addresses(begin, end);
+  flusher_.select_segment();
 }
 
 void Engine::end_sync_waiter(OpIndex index, Code code) {
@@ -111,37 +103,21 @@ void Engine::backing_synced(Code code) {
 
 // Of all files. Nothing that was written since the last success is certain; the log still has what was flushed.
 void Engine::backing_sync_failed(Code code) {
-  ++shared_.stats.flush_errors;
-  flush_retry_ = shared_.now + shared_.options.retry_ns;
+  flusher_.backing_failed();
   for (FileState& file : shared_.files) {
-    dirty_again(&file);
+    flusher_.dirty_again(&file);
     if (shared_.page_cache()) file.deferred = code;
   }
   // The system tells a failure once.
   for (const OpIndex index : syncs_.backing.take_waiters()) end_sync_waiter(index, code);
 }
 
-// What of the file was flushed may not be on the backing device. What a sync has covered is: its segment may be half erased, or
-// the queue that it stands for gone.
-void Engine::dirty_again(FileState* file) {
-  for (auto at = file->map.locate(0); file->map.valid(at); at = file->map.next(at)) {
-    const Extent extent = file->map.get(at);
-    const uint32_t segment = shared_.log.segment_of(extent.address);
-    if (extent.state != ExtentState::kClean || shared_.log.at(segment).durable) continue;
-    file->map.set_state(at, ExtentState::kDirty);
-    shared_.log.add_dirty(segment, extent.length);
-    shared_.segments_changed = true;  // it may be the only one to be flushed
-  }
-  restart_pass();
-}
-
 void Engine::file_synced(FileIndex index, Code code) {
   FileState& file = shared_.files[index];
   syncs_.end_file_sync(index);
   if (code != Code::kOk) {
-    ++shared_.stats.flush_errors;
-    flush_retry_ = shared_.now + shared_.options.retry_ns;
-    dirty_again(&file);
+    flusher_.backing_failed();
+    flusher_.dirty_again(&file);
     file.deferred = code;
     // A later sync of all files would know nothing of this failure.
     for (const OpIndex waiter : syncs_.backing.take_waiters(index)) end_sync_waiter(waiter, code);
@@ -188,11 +164,11 @@ void Engine::log_failed(Code code) {
 
 void Engine::advance_abandon() {
   if (records_.state() != LogRecords::State::kReadOnly || shared_.log.dirty_bytes() > 0 ||
-      flush_retry_ > shared_.now || !losses_.saved())
+      flusher_.failing() || !losses_.saved())
     return;
   for (uint32_t i = 0; i < shared_.log.count(); ++i)
     if (shared_.log.at(i).appending > 0) return;
-  if (free_pieces_.size() < pieces_.size()) return;
+  if (!flusher_.idle()) return;
   if (syncs_.backing.in_flight() || syncs_.of_files() > 0)
     return;                    // a failure of theirs makes flushed bytes dirty again
   if (cuts_refused()) return;  // their intents would be gone
@@ -207,7 +183,7 @@ void Engine::abandoned(Code code) {
   for (FileState& file : shared_.files)
     file.map.remove_if([](const Extent& extent) { return extent.state != ExtentState::kLost; });
   for (uint32_t i = 0; i < shared_.log.count() && !barriers_.empty(); ++i) end_repeated(i);
-  flush_segment_ = shared_.log.count();
+  flusher_.stop();
   for (const OpIndex index : records_.take_abandon_waiters())
     shared_.ops[index].kind == Op::Kind::kWrite ? route(index)
                                                 : end_barrier(index, shared_.ops[index].failure);

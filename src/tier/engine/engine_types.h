@@ -60,6 +60,12 @@ struct FlushPiece {
   ExtentMap::Position at;   // the engine's: where the extent stood in the map
 };
 
+// A part of a file.
+struct FileRange {
+  uint64_t begin;
+  uint64_t end;
+};
+
 struct ReadPiece {
   // kZeros: behind the end of the file. kLost: was acknowledged, and is lost: the read fails.
   enum class From : uint8_t { kBacking, kLog, kQueue, kZeros, kLost };

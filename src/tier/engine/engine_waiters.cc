@@ -16,7 +16,7 @@ bool Engine::absorb(OpIndex index) {
   Op& op = shared_.ops[index];
   FileState& file = shared_.files[op.file];
   if (!shared_.swale() || !shared_.page_cache() || op.kind != Op::Kind::kWrite) return false;
-  if (file.barrier != kNoOp || flush_failures_ > 0)
+  if (file.barrier != kNoOp || flusher_.failures() > 0)
     return false;  // this one would have to wait for its answer
   if (file.blocked > 0) {
     for (const OpIndex before : blocked_) {

@@ -106,7 +106,7 @@ void Engine::route(OpIndex index) {
   if (!overlap && !redirector_.wants_log(op)) return to_backing(index);
   if (records_.waiters().empty() && records_.take_space(&op)) return append(index);
   // While the backing device fails, nothing would make space.
-  if (overlap || (redirector_.waits_when_full(op) && flush_retry_ <= shared_.now)) {
+  if (overlap || (redirector_.waits_when_full(op) && !flusher_.failing())) {
     ++shared_.stats.log_waits;
     op.stage = Op::Stage::kLogWait;
     records_.wait_for_space(index);
@@ -124,16 +124,16 @@ void Engine::serve_log_waiters() {
     Op& op = shared_.ops[index];
     // Segments that have the intents of refused truncates cannot be erased; once all else is flushed, waiting helps no more.
     const bool held = cut_failures_ >= kFlushFailuresMax && shared_.log.dirty_bytes() == 0 && cuts_refused();
-    const bool hopeless = flush_failures_ >= kFlushFailuresMax || held;
+    const bool hopeless = flusher_.failures() >= kFlushFailuresMax || held;
     if (op.kind != Op::Kind::kWrite) {
       const bool taken = take_barrier_space(index);
       if (!taken && !hopeless) return;
       records_.pop_waiter();
-      if (!taken) end_barrier(index, flush_failure_);
+      if (!taken) end_barrier(index, flusher_.failure());
       continue;
     }
     const bool taken = records_.take_space(&op);
-    const bool direct = !taken && (flush_retry_ > shared_.now || held) &&
+    const bool direct = !taken && (flusher_.failing() || held) &&
                         !shared_.files[op.file].map.overlaps(op.offset, op.offset + op.length);
     if (!taken && !direct && !hopeless) return;
     records_.pop_waiter();
@@ -143,7 +143,7 @@ void Engine::serve_log_waiters() {
       to_backing(index);
     } else {
       release_range(index);
-      shared_.ops.finish(index, flush_failure_);
+      shared_.ops.finish(index, flusher_.failure());
     }
   }
 }
@@ -163,9 +163,8 @@ void Engine::appended(OpIndex index, Code code) {
   Op& op = shared_.ops[index];
   const uint32_t segment = op.segment;
   const bool last = --shared_.log.at(segment).appending == 0;
-  if (segment != shared_.log.active() && (last || flush_segment_ >= shared_.log.count()))
-    shared_.segments_changed = true;
-  if (segment < in_batch_.size() && in_batch_[segment]) restart_pass();  // it may lie behind the cursor
+  if (segment != shared_.log.active() && (last || !flusher_.flushing())) shared_.segments_changed = true;
+  if (flusher_.in_batch(segment)) flusher_.restart_pass();  // it may lie behind the cursor
   if (code != Code::kOk) {
     // The record may stand in the log all the same: the write waits until the log counts no more.
     records_.settle(op.sequence);
@@ -178,7 +177,7 @@ void Engine::appended(OpIndex index, Code code) {
   FileState& file = shared_.files[op.file];
   const uint64_t payload = op.address + kRecordHeaderBytes + checks_bytes_of(op.length);
   file.map.replace({op.offset, payload, op.length, ExtentState::kDirty}, op.at,
-                   [&](const Extent& extent) { made_void(&file, extent, segment); });
+                   [&](const Extent& extent) { flusher_.made_void(&file, extent, segment); });
   shared_.log.add_dirty(segment, op.length);
   extend_to(op);
   records_.logged(op.sequence);
@@ -196,7 +195,7 @@ void Engine::to_backing(OpIndex index) {
   Op& op = shared_.ops[index];
   // A flush under way would carry older bytes; but what it flushes is in the map, or newer bytes of the log are (rule 2).
   assert(shared_.options.canaries.overwrite_directly || shared_.options.canaries.overlap_in_queue ||
-         !is_flushed(op.file, op.offset, op.offset + op.length));
+         !flusher_.is_flushed(op.file, op.offset, op.offset + op.length));
   if (queue_.place(index, queue_.waiters().empty())) return admitted(index);
   queue_.wait(index);
 }
@@ -209,7 +208,7 @@ void Engine::admitted(OpIndex index) {
   shared_.files[op.file].habit.direct = true;
   queue_.note_direct();
   // A device that fails now may refuse this write too: its writer waits for the answer.
-  if (!shared_.page_cache() || op.acknowledged || op.over_loss || flush_failures_ > 0) return;
+  if (!shared_.page_cache() || op.acknowledged || op.over_loss || flusher_.failures() > 0) return;
   op.sequence = records_.draw_sequence();
   op.acknowledged = true;
   extend_to(op);
