@@ -11,9 +11,7 @@ FileIndex Engine::open_file(uint64_t id, uint64_t base, uint64_t size) {
 }
 
 bool Engine::close_file(FileIndex index) {
-  const auto waits = [index](const PendingSync& pending) { return pending.file == index; };
-  if (!shared_.files[index].idle() || std::any_of(pending_syncs_.begin(), pending_syncs_.end(), waits))
-    return false;
+  if (!shared_.files[index].idle() || sync_requests_.any_of(index)) return false;
   shared_.files.close(index);
   return true;
 }
@@ -43,23 +41,39 @@ void Engine::write(Ticket ticket, FileIndex file, uint64_t offset, uint32_t leng
       space > shared_.options.segment_bytes || shared_.files[file].unlinked)
     return shared_.outbox.answer(ticket, file, length == 0 ? Code::kOk : Code::kInvalidArgument);
   set_now(now);
-  const OpIndex index = shared_.ops.make(Op::Kind::kWrite, ticket, file);
-  Op& op = shared_.ops[index];
-  op.offset = offset;
-  op.length = length;
-  op.stream_to_ssd = redirector_.arrived(file, offset, length);
-  FileState& on = shared_.files[file];
-  if (on.barrier == kNoOp && on.blocked == 0 && hold(index)) {
-    begin_write(index);
-  } else if (conflicts(op)) {
-    if (!absorb(index)) {
-      ++shared_.stats.overlap_waits;
-      block(index);
-      divert_overlapping(shared_.ops[index]);
-    }
-  } else {
-    begin(index);
-  }
+  writes_.write(ticket, file, offset, length);
+  pump();
+}
+
+void Engine::truncate(Ticket ticket, FileIndex file, uint64_t size, Nanos now) {
+  if (size >= kFileBytesMax || shared_.files[file].unlinked)
+    return shared_.outbox.answer(ticket, file, Code::kInvalidArgument);
+  set_now(now);
+  const OpIndex index = shared_.ops.make(Op::Kind::kTruncate, ticket, file);
+  shared_.ops[index].offset = size;
+  writes_.change(index);
+  pump();
+}
+
+void Engine::unlink(Ticket ticket, FileIndex file, Nanos now) {
+  if (shared_.files[file].unlinked) return shared_.outbox.answer(ticket, file, Code::kNotFound);
+  set_now(now);
+  const OpIndex index = shared_.ops.make(Op::Kind::kUnlink, ticket, file);
+  writes_.change(index);
+  pump();
+}
+
+void Engine::sync(Ticket ticket, FileIndex file, Nanos now) {
+  set_now(now);
+  const bool direct = redirector_.sync_begins(file);
+  writes_.divert_for_sync(file);
+  sync_requests_.sync(ticket, file, direct);
+  pump();
+}
+
+void Engine::drain(Ticket ticket, Nanos now) {
+  set_now(now);
+  sync_requests_.drain(ticket);
   pump();
 }
 
@@ -67,10 +81,7 @@ void Engine::completed(Action::Kind kind, uint32_t id, Code code, Nanos now) {
   set_now(now);
   switch (kind) {
     case Action::Kind::kAppend:
-      if (id == kNoOp)
-        mark_appended(code);
-      else
-        shared_.ops[id].kind == Op::Kind::kWrite ? appended(id, code) : control_appended(id, code);
+      appended(id, code);
       break;
     case Action::Kind::kReadLog:
       piece_read(id, code);
@@ -99,7 +110,7 @@ void Engine::completed(Action::Kind kind, uint32_t id, Code code, Nanos now) {
       break;
     case Action::Kind::kTruncate:
     case Action::Kind::kUnlink:
-      backing_changed(id, code);
+      barriers_.backing_changed(id, code);
       break;
     case Action::Kind::kAbandonLog:
       abandoned(code);
@@ -114,6 +125,15 @@ void Engine::completed(Action::Kind kind, uint32_t id, Code code, Nanos now) {
   pump();
 }
 
+void Engine::appended(uint32_t id, Code code) {
+  if (id == kNoOp) return mark_appended(code);
+  if (code != Code::kOk) log_failed(code);
+  if (shared_.ops[id].is_write())
+    writes_.appended(id, code);
+  else
+    barriers_.appended(id, code);
+}
+
 void Engine::piece_read(uint32_t piece, Code code) {
   if (code != Code::kOk && flusher_.read_failed()) log_failed(code);
   flusher_.piece_read(piece, code);
@@ -125,27 +145,11 @@ void Engine::read_damaged(uint32_t piece, const std::vector<FileRange>& ranges, 
   pump();
 }
 
-// Waiting writers and loaded pieces get slots in turn.
-void Engine::admit() {
-  for (bool progress = true; progress;) {
-    progress = false;
-    if (!queue_.waiters().empty()) {
-      const OpIndex index = queue_.waiters().front();
-      if (queue_.place(index, true)) {
-        queue_.pop_waiter();
-        admitted(index);
-        progress = true;
-      }
-    }
-    progress |= flusher_.place_first();
-  }
-}
-
 void Engine::slot_written(uint32_t index, Code code) {
   const Slot& slot = queue_.written(index, code);
   for (const Piece& piece : slot.pieces) {
     if (piece.source == Piece::Source::kRequest)
-      direct_done(piece.op, code);
+      writes_.written(piece.op, code);
     else
       flusher_.piece_done(piece.op, code);
   }
@@ -163,30 +167,29 @@ void Engine::pump() {
   assert(shared_.rare_work || !needs_rare_work());
   bool again;
   do {
-    if (retry_blocked_) retry_blocked();
-    if (!records_.waiters().empty() && may_serve_log_waiters()) serve_log_waiters();
-    if (shared_.rare_work)
-      for (size_t i = 0; i < barriers_.size(); ++i) advance_barrier(barriers_[i]);
+    if (order_.retry()) writes_.retry_blocked();
+    if (!records_.waiters().empty() && writes_.may_serve_log_waiters()) writes_.serve_log_waiters();
+    if (shared_.rare_work) barriers_.advance();
     if (shared_.now >= records_.seal_after()) records_.seal_old();
     if (shared_.log.sealed() || shared_.segments_changed) advance_segments();
     if (flusher_.may_start()) flusher_.start();
-    if (!queue_.waiters().empty() || flusher_.may_place()) admit();
+    if (!queue_.waiters().empty() || flusher_.may_place()) writes_.admit();
     const bool freed = queue_.may_dispatch() && flusher_.dispatch();  // slots of the elevator
     again = freed && (!queue_.waiters().empty() || flusher_.loaded());
     if (shared_.rare_work) again |= do_rare_work();
-    again |= retry_blocked_ || shared_.segments_changed;
+    again |= order_.retry() || shared_.segments_changed;
   } while (again);
   if (records_.may_mark()) records_.advance_marks();
 }
 
 bool Engine::needs_rare_work() const {
-  return !barriers_.empty() || !pending_syncs_.empty() || records_.state() != LogRecords::State::kGood ||
+  return barriers_.any() || sync_requests_.any() || records_.state() != LogRecords::State::kGood ||
          !losses_.saved() || syncs_.log.wanted() || syncs_.backing.wanted();
 }
 
 // What most requests have nothing to do with. Returns whether a sync is over.
 bool Engine::do_rare_work() {
-  const bool over = !pending_syncs_.empty() && advance_syncs();
+  const bool over = sync_requests_.any() && sync_requests_.advance();
   if (records_.state() != LogRecords::State::kGood) advance_abandon();
   if (!losses_.saved()) losses_.save();
   syncs_.start();
@@ -212,14 +215,9 @@ void Engine::accept_losses(Ticket ticket, Nanos now) {
   pump();
 }
 
-// The op has replaced what was lost, and no record says so: the list must.
-void Engine::wait_for_losses(OpIndex index) {
-  if (losses_.replaced_without_record(index)) losses_told(index, Code::kOk);
-}
-
 // The list is durable without what the op has replaced; or cannot be.
 void Engine::losses_told(OpIndex index, Code code) {
-  if (!shared_.ops[index].is_write()) return end_barrier(index, code);
+  if (!shared_.ops[index].is_write()) return barriers_.end(index, code);
   shared_.ops.finish(index, code);
 }
 
@@ -239,9 +237,25 @@ size_t Engine::map_extents() const {
   return extents;
 }
 
+Nanos Engine::next_event() const {
+  Nanos next = kForever;
+  const auto at = [&next](Nanos time) { next = std::min(next, time); };
+  at(syncs_.next_event());
+  if (shared_.log.active() < shared_.log.count()) {
+    const Segment& active = shared_.log.at(shared_.log.active());
+    at(active.last_write + shared_.options.idle_flush_ns);
+    at(active.first_write + shared_.options.age_flush_ns);
+  }
+  at(flusher_.next_event());
+  if (losses_.retry() > shared_.now) at(losses_.retry());
+  at(barriers_.next_event());
+  at(records_.mark_due());
+  return next == kForever ? next : clock_ + std::max<Nanos>(0, next - shared_.now);
+}
+
 bool Engine::idle() const {
-  return blocked_.empty() && records_.waiters().empty() && records_.abandon_waiters().empty() &&
-         barriers_.empty() && pending_syncs_.empty() && queue_.idle() && flusher_.idle() &&
+  return order_.blocked() == 0 && records_.waiters().empty() && records_.abandon_waiters().empty() &&
+         !barriers_.any() && !sync_requests_.any() && queue_.idle() && flusher_.idle() &&
          !syncs_.log.in_flight() && !syncs_.backing.in_flight() && losses_.idle() && !records_.marking() &&
          shared_.ops.count() == 0 && shared_.outbox.empty();
 }
@@ -269,9 +283,9 @@ std::string Engine::describe() const {
   std::string text = fmt::format(
       "blocked {}, wait for log {}, slot {}, abandonment {}; barriers {}, syncs {}, drains {}; slots waiting "
       "{}, in flight {}; {} now {}; log state {}",
-      blocked_.size(), records_.waiters().size(), queue_.waiters().size(), records_.abandon_waiters().size(),
-      barriers_.size(), pending_syncs_.size(), drains_, queue_.elevator().depth(), queue_.in_flight(),
-      flusher_.describe(), shared_.now, static_cast<int>(records_.state()));
+      order_.blocked(), records_.waiters().size(), queue_.waiters().size(), records_.abandon_waiters().size(),
+      barriers_.count(), sync_requests_.count(), sync_requests_.drains(), queue_.elevator().depth(),
+      queue_.in_flight(), flusher_.describe(), shared_.now, static_cast<int>(records_.state()));
   for (uint32_t i = 0; i < shared_.log.count(); ++i) {
     const Segment& segment = shared_.log.at(i);
     text += fmt::format("; segment {}: state {}, used {}, dirty {}, appending {}, pins {}, ordinal {}", i,

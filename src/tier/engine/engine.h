@@ -20,29 +20,26 @@
 // Limits: Options. Offsets below 2^48; one write at most kWriteBytesMax.
 #pragma once
 
-#include <algorithm>
-#include <array>
 #include <cstdint>
-#include <deque>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tier/engine/backing_queue.h"
+#include "tier/engine/barriers.h"
 #include "tier/engine/costs.h"
-#include "tier/engine/elevator.h"
-#include "tier/engine/extent_map.h"
 #include "tier/engine/flusher.h"
-#include "tier/engine/held_ranges.h"
 #include "tier/engine/log_records.h"
 #include "tier/engine/losses.h"
+#include "tier/engine/range_order.h"
 #include "tier/engine/redirector.h"
 #include "tier/engine/shared.h"
+#include "tier/engine/sync_requests.h"
 #include "tier/engine/syncs.h"
+#include "tier/engine/writes.h"
 #include "tier/log/log_format.h"
 #include "tier/log/log_seal.h"
-#include "tier/log/loss_list.h"
-#include "tier/policy/traffic.h"
 
 namespace swale::tier {
 
@@ -140,93 +137,31 @@ class Engine {
   const Options& options() const { return shared_.options; }
   std::string describe() const;  // for whoever asks why nothing happens
  private:
-  struct PendingSync {
-    enum class Stage : uint8_t { kWrites, kLog, kBacking };
-    Ticket ticket = 0;
-    FileIndex file = kNoFile;  // kNoFile: a drain
-    uint32_t epoch = 0;
-    uint64_t ordinal = 0;  // drain: of the youngest segment that it covers
-    Stage stage = Stage::kWrites;
-    uint64_t number = 0;       // of the sync that it waits for; kLog of a file: of the log
-    uint64_t errors = 0;       // drain: flush errors when it began
-    uint64_t file_number = 0;  // of a file: the sync of the file alone that it waits for
-    Nanos began = 0;           // of a file: when it was asked for
-    bool direct = false;       // of a file: the backing device has to write for it
-    bool logged = false;       // of a file: it waits for a sync of the log
-  };
-
-  // engine.cc: writes
-  bool conflicts(const Op& op) const;
-  void block(OpIndex index);
-  void retry_blocked();
-  bool hold(OpIndex index);
-  void begin(OpIndex index);
-  void begin_write(OpIndex index);
-  void route(OpIndex index);
-
-  // engine_waiters.cc: what somebody waits for
-  bool absorb(OpIndex index);
-  void divert(SlotIndex slot, uint64_t from, uint64_t to);
-  void divert_overlapping(const Op& op);
-  void divert_for_sync(FileIndex file);
-  void serve_log_waiters();
-  void append(OpIndex index);
-  void appended(OpIndex index, Code code);
-  void to_backing(OpIndex index);
-  void admitted(OpIndex index);
-  void direct_done(OpIndex index, Code code);
-  void release_range(OpIndex index);
-  void extend_to(const Op& op);
+  void set_now(Nanos now);
   void pump();
   bool needs_rare_work() const;
   bool do_rare_work();
-  // What found no space finds none before a segment is free, or the backing device fails.
-  bool may_serve_log_waiters() const {
-    return !shared_.log.exhausted() || flusher_.failures() > 0 || flusher_.failing() || cut_failures_ > 0;
-  }
-  void set_now(Nanos now);
 
+  // What has ended, and who is to know.
+  void appended(uint32_t id, Code code);
+  void mark_appended(Code code);
   void piece_read(uint32_t piece, Code code);
-  void admit();
   void slot_written(uint32_t slot, Code code);
-
-  // engine_segments.cc: erasing, syncs, the end of a failed log
-  void advance_segments();
   void log_synced(Code code);
   void backing_synced(Code code);
   void backing_sync_failed(Code code);
   void file_synced(FileIndex index, Code code);
   void end_sync_waiter(OpIndex index, Code code);
   void end_covered(SyncLane* lane);
+  void losses_written(Code code);
+  void losses_told(OpIndex index, Code code);
+
+  // engine_segments.cc: erasing, and the end of a log that fails
+  void advance_segments();
   void log_failed(Code code);
   void fail_log_sync_waiters(Code code);
   void advance_abandon();
   void abandoned(Code code);
-
-  // engine_control.cc: truncate, unlink, sync, drain
-  void begin_barrier(OpIndex index);
-  void advance_barrier(OpIndex index);
-  bool take_barrier_space(OpIndex index);
-  void end_repeated(uint32_t segment);
-  void append_control(OpIndex index, RecordType type);
-  void control_appended(OpIndex index, Code code);
-  void control_durable(OpIndex index);
-  void control_failed(OpIndex index, Code code);
-  void backing_changed(OpIndex index, Code code);
-  void backing_change_durable(OpIndex index);
-  void emit_cut(OpIndex index);
-  void cut_refused(OpIndex index, Code code);
-  void refuse_blocked(FileIndex file, Code code);
-  bool cuts_refused() const;
-  void wait_for_abandonment(OpIndex index);
-  void release_held_segment(Op* op);
-  void end_barrier(OpIndex index, Code code);
-  bool advance_syncs();  // whether one is over
-  bool advance_sync(PendingSync* pending, Code* result);
-  // What waits for the list of losses.
-  void losses_written(Code code);
-  void wait_for_losses(OpIndex index);
-  void losses_told(OpIndex index, Code code);
 
   // engine_recovery.cc
   struct Replayed;
@@ -235,10 +170,8 @@ class Engine {
   void replay(const std::vector<Replayed>& items, Recovered* recovered);
   void replay_record(const RecordHeader& record, FileIndex file, const DamagedRecord* damaged);
   void replay_write(const RecordHeader& record, FileIndex file, const DamagedRecord* damaged);
-  void repeat_truncate(const RecordHeader& record, FileIndex file);
 
-  void mark_appended(Code code);
-
+  // In this order: a part knows those before it.
   Shared shared_;
   LogRecords records_{&shared_};
   Syncs syncs_{&shared_, &records_};
@@ -247,17 +180,12 @@ class Engine {
   BackingQueue queue_{&shared_, &costs_};
   Redirector redirector_{&shared_, &records_, &costs_, &queue_};
   Flusher flusher_{&shared_, &records_, &syncs_, &losses_, &costs_, &queue_, &redirector_};
-  Nanos clock_ = 0;                    // what the driver said last
-  HeldRanges held_;                    // of writes that have begun, by op
-  std::vector<OpIndex> read_holders_;  // of plan_read
-  std::deque<OpIndex> blocked_;
-  std::vector<OpIndex> barriers_;  // that have begun
-  bool retry_blocked_ = false;
-
-  Nanos cut_retry_ = 0;        // no truncate that was refused is tried before
-  uint32_t cut_failures_ = 0;  // refused truncates, one after the other
-  std::vector<PendingSync> pending_syncs_;
-  uint32_t drains_ = 0;
+  RangeOrder order_{&shared_};
+  Barriers barriers_{&shared_, &records_, &syncs_, &losses_, &flusher_, &order_};
+  SyncRequests sync_requests_{&shared_, &records_, &syncs_, &costs_, &redirector_, &flusher_, &barriers_};
+  Writes writes_{&shared_, &records_,    &syncs_,   &losses_, &costs_,
+                 &queue_,  &redirector_, &flusher_, &order_,  &barriers_};
+  Nanos clock_ = 0;  // what the driver said last
 };
 
 }  // namespace swale::tier

@@ -59,8 +59,7 @@ void Engine::plan_read(FileIndex index, uint64_t offset, uint64_t length, ReadPl
   uint64_t at = offset;
   const uint64_t asked = offset + length;
   const uint64_t end = std::clamp(file.size, offset, asked);
-  held_.find(index, offset, end, &read_holders_);
-  for (const OpIndex op_index : read_holders_) {
+  for (const OpIndex op_index : order_.holders(index, offset, end)) {
     Op& op = shared_.ops[op_index];
     if (!op.acknowledged) continue;  // its bytes may be read as they were
     const uint64_t from = std::max(op.offset, offset);

@@ -161,7 +161,7 @@ void Engine::replay(const std::vector<Replayed>& items, Recovered* recovered) {
   for (FileState& file : shared_.files) file.size = std::max(file.size, file.map.end());
   for (const auto& [record, index] : open) {
     ++recovered->truncates;
-    repeat_truncate(*record, index);
+    barriers_.repeat(shared_.ops.make(Op::Kind::kTruncate, kRecoveryTicket, index), *record);
   }
 }
 
@@ -210,30 +210,6 @@ void Engine::replay_write(const RecordHeader& record, FileIndex index, const Dam
     }
   }
   take(at, record.length);
-}
-
-void Engine::repeat_truncate(const RecordHeader& record, FileIndex index) {
-  const OpIndex op_index = shared_.ops.make(Op::Kind::kTruncate, kRecoveryTicket, index);
-  Op& op = shared_.ops[op_index];
-  op.stage = Op::Stage::kBarrier;
-  op.step = Op::Step::kBacking;
-  op.offset = record.offset;
-  op.sequence = record.sequence;
-  op.needs_record = true;
-  op.repeated = true;
-  op.held_segment = shared_.log.segment_of(record.address);
-  ++shared_.log.at(op.held_segment).appending;
-  shared_.files[index].size = record.offset;  // nothing of the file is younger
-  shared_.files[index].barrier = op_index;
-  shared_.files[index].no_flush = true;
-  barriers_.push_back(op_index);
-  flusher_.hurry();
-  shared_.rare_work = true;
-  shared_.outbox.emit({.kind = Action::Kind::kTruncate,
-                       .id = op_index,
-                       .file = index,
-                       .ticket = kRecoveryTicket,
-                       .size = op.offset});
 }
 
 }  // namespace swale::tier

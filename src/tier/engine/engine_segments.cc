@@ -46,7 +46,7 @@ void Engine::advance_segments() {
         if (syncs_.log.done() < segment.sync_number) break;
         flusher_.remove_clean(i);
         shared_.log.freed(i);
-        if (!barriers_.empty()) end_repeated(i);
+        if (barriers_.any()) barriers_.segment_erased(i);
         ++shared_.stats.erasures;
         shared_.segments_changed = true;  // others may have waited for this one
         break;
@@ -58,17 +58,13 @@ void Engine::advance_segments() {
 }
 
 void Engine::end_sync_waiter(OpIndex index, Code code) {
-  Op& op = shared_.ops[index];
-  if (op.is_write()) {
-    records_.settle(op.sequence);
-    if (op.over_loss && code == Code::kOk) return wait_for_losses(index);
-    shared_.ops.finish(index, code);
-  } else if (op.step == Op::Step::kBackingSync) {
-    op.failure = code;
-    backing_change_durable(index);
-  } else {
-    control_durable(index);
-  }
+  const Op& op = shared_.ops[index];
+  if (op.is_write())
+    writes_.synced(index, code);
+  else if (op.step == Op::Step::kBackingSync)
+    barriers_.backing_synced(index, code);
+  else
+    barriers_.record_durable(index);
 }
 
 void Engine::end_covered(SyncLane* lane) {
@@ -127,12 +123,10 @@ void Engine::file_synced(FileIndex index, Code code) {
 
 void Engine::fail_log_sync_waiters(Code code) {
   for (const OpIndex index : syncs_.log.take_waiters()) {
-    if (shared_.ops[index].kind != Op::Kind::kWrite) {
-      control_failed(index, code);
-      continue;
-    }
-    records_.settle(shared_.ops[index].sequence);
-    shared_.ops.finish(index, code);
+    if (shared_.ops[index].is_write())
+      writes_.synced(index, code);
+    else
+      barriers_.record_failed(index, code);
   }
 }
 
@@ -144,16 +138,12 @@ void Engine::log_failed(Code code) {
   shared_.rare_work = true;
   shared_.log.seal_active();
   for (const OpIndex index : records_.take_waiters()) {
-    Op& op = shared_.ops[index];
-    if (op.kind == Op::Kind::kWrite) {
-      route(index);
-    } else {
-      end_barrier(index, code);
-    }
+    if (shared_.ops[index].is_write())
+      writes_.route(index);
+    else
+      barriers_.end(index, code);
   }
-  for (const OpIndex index : std::vector(barriers_))  // that have no intent in the log yet
-    if (shared_.ops[index].needs_record && shared_.ops[index].step == Op::Step::kQuiesce)
-      end_barrier(index, code);
+  barriers_.log_failed(code);
   fail_log_sync_waiters(code);
   for (uint32_t i = 0; i < shared_.log.count(); ++i) {  // no erasure goes on
     Segment& segment = shared_.log.at(i);
@@ -170,8 +160,8 @@ void Engine::advance_abandon() {
     if (shared_.log.at(i).appending > 0) return;
   if (!flusher_.idle()) return;
   if (syncs_.backing.in_flight() || syncs_.of_files() > 0)
-    return;                    // a failure of theirs makes flushed bytes dirty again
-  if (cuts_refused()) return;  // their intents would be gone
+    return;                              // a failure of theirs makes flushed bytes dirty again
+  if (barriers_.cuts_refused()) return;  // their intents would be gone
   records_.begin_abandonment();
   shared_.outbox.emit({.kind = Action::Kind::kAbandonLog});
 }
@@ -182,11 +172,10 @@ void Engine::abandoned(Code code) {
   if (code != Code::kOk) return backing_sync_failed(code);  // tried again later
   for (FileState& file : shared_.files)
     file.map.remove_if([](const Extent& extent) { return extent.state != ExtentState::kLost; });
-  for (uint32_t i = 0; i < shared_.log.count() && !barriers_.empty(); ++i) end_repeated(i);
+  for (uint32_t i = 0; i < shared_.log.count() && barriers_.any(); ++i) barriers_.segment_erased(i);
   flusher_.stop();
   for (const OpIndex index : records_.take_abandon_waiters())
-    shared_.ops[index].kind == Op::Kind::kWrite ? route(index)
-                                                : end_barrier(index, shared_.ops[index].failure);
+    shared_.ops[index].is_write() ? writes_.route(index) : barriers_.end(index, shared_.ops[index].failure);
 }
 
 }  // namespace swale::tier

@@ -1,95 +1,71 @@
-// Engine: the way of one write: its range, the device that takes it, the answer.
+#include "tier/engine/writes.h"
+
 #include <algorithm>
 #include <cassert>
 
-#include "tier/engine/engine.h"
-
 namespace swale::tier {
 
-// Whether an op that came before stands in the way of this one. Of those that are blocked, only the ones before `op` in
-// blocked_ are looked at (all of them, for one that is not there yet).
-bool Engine::conflicts(const Op& op) const {
-  const FileState& file = shared_.files[op.file];
-  if (file.barrier != kNoOp) return true;
-  if (op.kind != Op::Kind::kWrite) {
-    if (file.held > 0) return true;
-  } else if (!shared_.options.canaries.overlap_in_queue &&
-             held_.overlaps(op.file, op.offset, op.offset + op.length)) {
-    return true;
-  }
-  if (file.blocked == 0) return false;
-  for (const OpIndex index : blocked_) {
-    const Op& before = shared_.ops[index];
-    if (&before == &op) break;
-    if (before.file != op.file) continue;
-    if (before.kind != Op::Kind::kWrite || op.kind != Op::Kind::kWrite) return true;
-    if (before.offset < op.offset + op.length && op.offset < before.offset + before.length &&
-        !shared_.options.canaries.overlap_in_queue)
-      return true;
-  }
-  return false;
-}
-
-void Engine::block(OpIndex index) {
-  shared_.ops[index].stage = Op::Stage::kBlocked;
-  ++shared_.files[shared_.ops[index].file].blocked;
-  blocked_.push_back(index);
-}
-
-void Engine::retry_blocked() {
-  retry_blocked_ = false;
-  for (size_t i = 0; i < blocked_.size();) {
-    const OpIndex index = blocked_[i];
-    if (conflicts(shared_.ops[index])) {
-      if (absorb(index)) {
-        blocked_.erase(blocked_.begin() + static_cast<ptrdiff_t>(i));
-        --shared_.files[shared_.ops[index].file].blocked;
-      } else {
-        ++i;
-      }
-      continue;
-    }
-    blocked_.erase(blocked_.begin() + static_cast<ptrdiff_t>(i));
-    --shared_.files[shared_.ops[index].file].blocked;
-    if (shared_.files[shared_.ops[index].file].unlinked) {
-      shared_.ops.finish(index, Code::kNotFound);
-      continue;
-    }
-    begin(index);
-  }
-}
-
-void Engine::begin(OpIndex index) {
+void Writes::write(Ticket ticket, FileIndex file, uint64_t offset, uint32_t length) {
+  assert(length > 0 && length <= kWriteBytesMax && offset <= kFileBytesMax - length);
+  const OpIndex index = shared_.ops.make(Op::Kind::kWrite, ticket, file);
   Op& op = shared_.ops[index];
-  if (op.kind != Op::Kind::kWrite) return begin_barrier(index);
-  if (hold(index)) return begin_write(index);
+  op.offset = offset;
+  op.length = length;
+  op.stream_to_ssd = redirector_.arrived(file, offset, length);
+  const FileState& on = shared_.files[file];
+  if (on.barrier == kNoOp && on.blocked == 0 && order_.hold(index)) {
+    route(index);
+  } else if (!order_.conflicts(op)) {
+    begin(index);
+  } else if (!absorb(index)) {
+    ++shared_.stats.overlap_waits;
+    order_.block(index);
+    divert_overlapping(shared_.ops[index]);
+  }
+}
+
+void Writes::change(OpIndex index) {
+  assert(!shared_.ops[index].is_write());
+  if (order_.conflicts(shared_.ops[index]))
+    order_.block(index);
+  else
+    barriers_.begin(index);
+}
+
+void Writes::begin(OpIndex index) {
+  Op& op = shared_.ops[index];
+  if (!op.is_write()) return barriers_.begin(index);
+  if (order_.hold(index)) return route(index);
   assert(shared_.options.canaries.overlap_in_queue);  // two of one range at a time, of which one can hold it
   to_backing(index);
 }
 
-// Holds the range of a write, if nobody does.
-bool Engine::hold(OpIndex index) {
-  const Op& op = shared_.ops[index];
-  if (!held_.add_if_free(index, op.file, op.offset, op.offset + op.length)) return false;
-  ++shared_.files[op.file].held;
-  return true;
+void Writes::retry_blocked() {
+  order_.begin_retry();
+  for (size_t i = 0; i < order_.blocked();) {
+    const OpIndex index = order_.blocked_at(i);
+    const Op& op = shared_.ops[index];
+    if (order_.conflicts(op)) {
+      if (absorb(index))
+        order_.unblock(i);
+      else
+        ++i;
+      continue;
+    }
+    order_.unblock(i);
+    if (shared_.files[op.file].unlinked)
+      shared_.ops.finish(index, Code::kNotFound);
+    else
+      begin(index);
+  }
 }
 
-// The range is held.
-void Engine::begin_write(OpIndex index) { route(index); }
-
-// The write's bytes are where reads find them, so the file reaches to its end. Not before: a write that fails leaves the size.
-void Engine::extend_to(const Op& op) {
-  FileState& file = shared_.files[op.file];
-  file.size = std::max(file.size, op.offset + op.length);
-}
-
-void Engine::route(OpIndex index) {
+void Writes::route(OpIndex index) {
   Op& op = shared_.ops[index];
   const FileState& file = shared_.files[op.file];
   op.at = file.map.locate(op.offset);
   const bool overlap = !shared_.options.canaries.overwrite_directly && file.map.valid(op.at) &&
-                       file.map.get(op.at).offset < op.offset + op.length;
+                       file.map.get(op.at).offset < op.end();
   if (!records_.usable()) {
     if (overlap && records_.state() == LogRecords::State::kGone) {  // nothing but losses is in the map
       op.over_loss = true;
@@ -116,25 +92,26 @@ void Engine::route(OpIndex index) {
   to_backing(index);
 }
 
-void Engine::serve_log_waiters() {
+void Writes::serve_log_waiters() {
   // Nothing makes space while the backing device fails: who waits is told. A single failure may pass.
   constexpr uint32_t kFlushFailuresMax = 3;
   while (!records_.waiters().empty()) {
     const OpIndex index = records_.waiters().front();
     Op& op = shared_.ops[index];
     // Segments that have the intents of refused truncates cannot be erased; once all else is flushed, waiting helps no more.
-    const bool held = cut_failures_ >= kFlushFailuresMax && shared_.log.dirty_bytes() == 0 && cuts_refused();
+    const bool held = barriers_.cut_failures() >= kFlushFailuresMax && shared_.log.dirty_bytes() == 0 &&
+                      barriers_.cuts_refused();
     const bool hopeless = flusher_.failures() >= kFlushFailuresMax || held;
-    if (op.kind != Op::Kind::kWrite) {
-      const bool taken = take_barrier_space(index);
+    if (!op.is_write()) {
+      const bool taken = barriers_.take_space(index);
       if (!taken && !hopeless) return;
       records_.pop_waiter();
-      if (!taken) end_barrier(index, flusher_.failure());
+      if (!taken) barriers_.end(index, flusher_.failure());
       continue;
     }
     const bool taken = records_.take_space(&op);
-    const bool direct = !taken && (flusher_.failing() || held) &&
-                        !shared_.files[op.file].map.overlaps(op.offset, op.offset + op.length);
+    const bool direct =
+        !taken && (flusher_.failing() || held) && !shared_.files[op.file].map.overlaps(op.offset, op.end());
     if (!taken && !direct && !hopeless) return;
     records_.pop_waiter();
     if (taken) {
@@ -142,14 +119,15 @@ void Engine::serve_log_waiters() {
     } else if (direct) {
       to_backing(index);
     } else {
-      release_range(index);
+      order_.release(index);
       shared_.ops.finish(index, flusher_.failure());
     }
   }
 }
 
-void Engine::append(OpIndex index) {
+void Writes::append(OpIndex index) {
   Op& op = shared_.ops[index];
+  assert(op.is_write() && records_.usable());
   op.stage = Op::Stage::kAppending;
   shared_.stats.ssd_bytes += op.length;
   redirector_.appended(op.length);
@@ -159,8 +137,9 @@ void Engine::append(OpIndex index) {
   op.sequence = action.record.sequence;
 }
 
-void Engine::appended(OpIndex index, Code code) {
+void Writes::appended(OpIndex index, Code code) {
   Op& op = shared_.ops[index];
+  assert(op.stage == Op::Stage::kAppending);
   const uint32_t segment = op.segment;
   const bool last = --shared_.log.at(segment).appending == 0;
   if (segment != shared_.log.active() && (last || !flusher_.flushing())) shared_.segments_changed = true;
@@ -169,7 +148,7 @@ void Engine::appended(OpIndex index, Code code) {
     // The record may stand in the log all the same: the write waits until the log counts no more.
     records_.settle(op.sequence);
     ++shared_.stats.append_errors;
-    log_failed(code);
+    assert(!records_.usable());
     op.stage = Op::Stage::kAbandonWait;
     records_.wait_for_abandonment(index);
     return;
@@ -182,7 +161,7 @@ void Engine::appended(OpIndex index, Code code) {
   extend_to(op);
   records_.logged(op.sequence);
   file.log_sync = syncs_.log.started() + 1;
-  release_range(index);
+  order_.release(index);
   if (shared_.page_cache()) {
     records_.settle(op.sequence);
     return shared_.ops.finish(index, Code::kOk);
@@ -191,18 +170,19 @@ void Engine::appended(OpIndex index, Code code) {
   syncs_.log.await(index, shared_.sync_due());
 }
 
-void Engine::to_backing(OpIndex index) {
+void Writes::to_backing(OpIndex index) {
   Op& op = shared_.ops[index];
   // A flush under way would carry older bytes; but what it flushes is in the map, or newer bytes of the log are (rule 2).
   assert(shared_.options.canaries.overwrite_directly || shared_.options.canaries.overlap_in_queue ||
-         !flusher_.is_flushed(op.file, op.offset, op.offset + op.length));
+         !flusher_.is_flushed(op.file, op.offset, op.end()));
   if (queue_.place(index, queue_.waiters().empty())) return admitted(index);
   queue_.wait(index);
 }
 
 // In the elevator: with the page cache as the promise, the shared queue keeps the payload from now on.
-void Engine::admitted(OpIndex index) {
+void Writes::admitted(OpIndex index) {
   Op& op = shared_.ops[index];
+  assert(op.is_write());
   op.stage = Op::Stage::kQueued;
   shared_.stats.direct_bytes += op.length;
   shared_.files[op.file].habit.direct = true;
@@ -221,8 +201,9 @@ void Engine::admitted(OpIndex index) {
                    .length = op.length};
 }
 
-void Engine::direct_done(OpIndex index, Code code) {
+void Writes::written(OpIndex index, Code code) {
   Op& op = shared_.ops[index];
+  assert(op.stage == Op::Stage::kQueued);
   if (code != Code::kOk) {
     ++shared_.stats.direct_errors;
     const bool again = op.address != 0;  // has been in the log's hands before
@@ -232,25 +213,54 @@ void Engine::direct_done(OpIndex index, Code code) {
     if (op.acknowledged) {
       shared_.files[op.file].deferred = code;
       losses_.add(
-          op.file, op.offset, op.offset + op.length,
+          op.file, op.offset, op.end(),
           {.sequence = op.sequence, .address = LostRange::kNoAddress, .reason = LossReason::kNotWritten});
     }
-    release_range(index);
+    order_.release(index);
     return shared_.ops.finish(index, code);
   }
   extend_to(op);
-  release_range(index);
+  order_.release(index);
   if (shared_.page_cache()) {
-    if (op.over_loss) return wait_for_losses(index);
+    if (op.over_loss) return finish_over_loss(index);
     return shared_.ops.finish(index, Code::kOk);
   }
   op.stage = Op::Stage::kSyncWait;
   syncs_.backing.await(index, shared_.sync_due());
 }
 
-void Engine::release_range(OpIndex index) {
-  shared_.files[shared_.ops[index].file].held -= held_.remove(index);
-  if (!blocked_.empty()) retry_blocked_ = true;
+void Writes::synced(OpIndex index, Code code) {
+  const Op& op = shared_.ops[index];
+  assert(op.stage == Op::Stage::kSyncWait);
+  records_.settle(op.sequence);
+  if (op.over_loss && code == Code::kOk) return finish_over_loss(index);
+  shared_.ops.finish(index, code);
+}
+
+// It has replaced what was lost, and no record says so: the list must.
+void Writes::finish_over_loss(OpIndex index) {
+  if (losses_.replaced_without_record(index)) shared_.ops.finish(index, Code::kOk);
+}
+
+void Writes::admit() {
+  for (bool progress = true; progress;) {
+    progress = false;
+    if (!queue_.waiters().empty()) {
+      const OpIndex index = queue_.waiters().front();
+      if (queue_.place(index, true)) {
+        queue_.pop_waiter();
+        admitted(index);
+        progress = true;
+      }
+    }
+    progress |= flusher_.place_first();
+  }
+}
+
+// The write's bytes are where reads find them, so the file reaches to its end. Not before: a write that fails leaves the size.
+void Writes::extend_to(const Op& op) {
+  FileState& file = shared_.files[op.file];
+  file.size = std::max(file.size, op.end());
 }
 
 }  // namespace swale::tier
