@@ -108,7 +108,7 @@ class Plots:
         picture, axes = self.figure(2, 4, width=2.9, height=2.3)
         for column, (name, title) in enumerate((("F2:contiguous:16", "contiguous"), ("F2:random:16", "random"),
                                                 ("F2:strided:16", "strided"), ("W1", "contiguous and random"))):
-            stream = self.bench.call("offsets", name)
+            stream = self.bench.ask("offsets", name)
             places, ordered = stream["gib"], sorted(stream["gib"])
             random = sum(later - before > 1.01 * stream["request_gib"] for before, later in zip(ordered, ordered[1:]))
             axes[0][column].plot(places, linestyle="", marker=".", color="#4c6ea8")
@@ -135,7 +135,7 @@ class Plots:
 
     # Figure 7: which streams go where.
     def streams(self):
-        line = self.bench.call("streams", "F8:64")
+        line = self.bench.ask("streams", "F8:64")
         picture, axes = self.figure(1, 1, width=8)
         axis = axes[0][0]
         for ssd, name, colour in ((True, "to the SSD", "#c0562b"), (False, "to the disk", "#4c6ea8")):

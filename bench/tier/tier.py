@@ -4,14 +4,22 @@
 Runs bench_tier of the folder PROGRAMS for every workload, preset and policy; virtual time, so that only the engine's own CPU
 and the recovery depend on this machine. Writes OUT/tier.json, the results page, and, where matplotlib is found, a plot for
 each figure of the paper. Exit status: 0 if every "must" is met, 1 if one is not, 2 if a program failed.
+
+The page is computed from OUT/tiered-buffer.json, which has what was measured and no verdict. docs/results keeps one: `tier.py --page FILE
+OUT` makes its page anew, `tier.py --check FOLDER` says whether the folder's page is the one that its JSON gives.
 """
 import argparse
+import datetime
 import hashlib
 import json
+import math
 import pathlib
+import platform
+import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -47,11 +55,11 @@ LOOKED_AT = drawn("swale tier, second draw", 10)
 PROFILES = {
     "full": dict(presets=PRESETS, nine=NINE, beyond=BEYOND, processes=(8, 16, 32, 64, 128, 256, 512), f8=(8, 16, 32, 64, 128),
                  gaps=(0, 10, 20, 30), hpio=(32, 64, 128, 256), tiles=(16, 32, 64, 128), held_out=HELD_OUT, order=(32, 64, 128, 256, 512), queues=(32, 128, 512),
-                 rounds=3),
+                 rounds=3, mount_calls=1_000_000),
     "quick": dict(presets=PRESETS, nine=NINE, beyond=BEYOND, processes=(8, 32, 128, 512), f8=(8, 32, 128), gaps=(0, 30), hpio=(64,),
-                  tiles=(32,), held_out=LOOKED_AT[:3], order=(128,), queues=(128,), rounds=1),
+                  tiles=(32,), held_out=LOOKED_AT[:3], order=(128,), queues=(128,), rounds=1, mount_calls=60_000),
     "tiny": dict(presets="A", nine=("W1",), beyond=("ZIPF:16",), processes=(32, 128), f8=(8,), gaps=(0,), hpio=(), tiles=(),
-                 held_out=LOOKED_AT[:1], order=(512,), queues=(), rounds=1),
+                 held_out=LOOKED_AT[:1], order=(512,), queues=(), rounds=1, mount_calls=60_000),
 }
 
 
@@ -77,8 +85,16 @@ class Bench:
         self.programs = programs
         self.p = PROFILES[profile]
         self.runs = {}
+        self.calls = {}  # answers of bench_tier that are no runs, by the words
         self.began = time.monotonic()
         self.done = 0
+
+    def ask(self, *words):
+        """A call whose answer the page needs."""
+        key = " ".join(map(str, words))
+        if key not in self.calls:
+            self.calls[key] = self.call(*words)
+        return self.calls[key]
 
     def call(self, *words, program="bench_tier"):
         done = subprocess.run([str(self.programs / program), *map(str, words)], capture_output=True, text=True, timeout=280)
@@ -98,6 +114,43 @@ class Bench:
 
     def over(self, workload, preset, name, rival="ssdup+"):
         return self.run(workload, preset, "swale")[name] / self.run(workload, preset, rival)[name]
+
+
+class Kept(Bench):
+    """A Bench that has run: the answers are those of a kept file."""
+
+    def __init__(self, kept):
+        super().__init__(None, kept["profile"])
+        self.calls = kept["calls"]
+        for line in kept["runs"]:
+            self.runs[(line["workload"], line["preset"], line["policy"], tuple(sorted(line["values"].items())))] = line
+
+    def call(self, *words, program="bench_tier"):
+        raise Failed(f"the kept file has no answer of {program} to {' '.join(map(str, words))}")
+
+
+# Of a run, what a figure, a table or a plot is made of.
+KEPT_OF_A_RUN = ("workload", "preset", "policy", "values", "segments", "slots", "bytes", "ssd_bytes", "ssd_share", "mb_per_s",
+                 "program_mb_per_s", "acknowledged_s", "drained_s", "paused_s", "stalled_s", "random_percentage", "direct_ns_per_byte",
+                 "flush_ns_per_byte", "map_extents_max", "map_bytes_per_extent")
+
+
+def short(value):
+    """Six digits: more of them mean nothing."""
+    if isinstance(value, dict):
+        return {name: short(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [short(part) for part in value]
+    return float(f"{value:.6g}") if isinstance(value, float) else value
+
+
+def keep(bench, measured):
+    """What was measured, as JSON with a line for each run."""
+    head = {"profile": measured["profile"], "made": measured["made"], "kernel": measured["kernel"], "model_only": measured["model_only"],
+            **{name: short(measured[name]) for name in ("timed", "factors", "mount", "device")}, "calls": short(bench.calls)}
+    lines = [f'"{name}": {json.dumps(value)}' for name, value in head.items()]
+    runs = [json.dumps(short({name: line[name] for name in KEPT_OF_A_RUN})) for line in bench.runs.values()]
+    return "{" + ",\n".join(lines) + ',\n"runs": [\n' + ",\n".join(runs) + "\n]}\n"
 
 
 def workloads(p):
@@ -156,7 +209,7 @@ def figures(bench):
 
 def of_this_machine(bench, out):
     """What is measured in real time: with the calibration of its round beside it."""
-    cpu, recovery, factors = [], [], []
+    cpu, recovery, recovery_cpu, factors = [], [], [], []
     for number in range(bench.p["rounds"]):
         before = bench.call("--path", out / "tier-calibrate", program="../bench_calibrate")
         lines = [bench.call("cpu", policy) for policy in ("ssdup+", "swale")]
@@ -164,14 +217,17 @@ def of_this_machine(bench, out):
         after = bench.call("--path", out / "tier-calibrate", program="../bench_calibrate")
         factors.append(calibration.factors([before, after]))
         cpu.append(max(max(line["ns_small_ssd"], line["ns_large_ssd"]) for line in lines))
-        recovery.append(opened["cpu_seconds_per_gib"])
+        recovery.append(opened["wall_seconds_per_gib"])
+        recovery_cpu.append(opened["cpu_seconds_per_gib"])
         print(f"tier.py: round {number + 1} of {bench.p['rounds']}: {lines} {opened}", file=sys.stderr, flush=True)
-    return {"engine_cpu_ns_per_request": cpu, "recovery_seconds_per_gib": recovery}, factors
+    return {"engine_cpu_ns_per_request": cpu, "recovery_seconds_per_gib": recovery, "recovery_cpu_seconds_per_gib": recovery_cpu}, factors
 
 
 def of_the_mount(bench, out):
     """Each round's rate through the mount over that of the better pass-through; plain writes beside them."""
-    rates = bench.call("--path", out / "tier-mount", "--rounds", 2 * bench.p["rounds"] + 1, program="bench_mount")
+    rounds = 2 * bench.p["rounds"] + 1
+    requests = math.ceil(bench.p["mount_calls"] / rounds)
+    rates = bench.call("--path", out / "tier-mount", "--rounds", rounds, "--requests", requests, program="bench_mount")
     print(f"tier.py: mount: {rates}", file=sys.stderr, flush=True)
     ratios = {}
     for key, what in (("mount_over_passthrough_seq", "sequential_mb_s"), ("mount_over_passthrough_random", "random_per_s")):
@@ -244,6 +300,26 @@ def cells(bench):
     return "\n".join(text)
 
 
+def nine_cells(bench):
+    """Ours beside SSDUP+ with the same segments and slots, and beside SSDUP+ with the paper's two regions."""
+    text = ["| workload, preset | SSDUP+ | Swale | Swale over SSDUP+: speed, bytes | SSDUP+ with two regions | Swale over that: speed, bytes | (MB/s, GB to the SSD) |",
+            "|---|---|---|---|---|---|---|"]
+    for workload in bench.p["nine"]:
+        for preset in bench.p["presets"]:
+            theirs, ours, paper_shape = (bench.run(workload, preset, policy) for policy in ("ssdup+", "swale", "ssdup+@paper"))
+            row = [f"{workload} {preset}", shown(theirs), shown(ours), over_text(ours, theirs), shown(paper_shape), over_text(ours, paper_shape)]
+            text.append("| " + " | ".join(row) + " | |")
+    return "\n".join(text)
+
+
+def shown(line):
+    return f"{line['mb_per_s']:.0f}, {line['ssd_bytes'] / 2**30:.1f}"
+
+
+def over_text(ours, theirs):
+    return ", ".join(f"{ours[what] / theirs[what]:.3f}" if theirs[what] else "–" for what in ("mb_per_s", "ssd_bytes"))
+
+
 def of_a_preset(bench, path, out, profile):
     """All workloads and policies on a disk that swale tier measure has measured. The bounds are for A, B and C: there is no verdict."""
     bench.p = dict(bench.p, presets=(str(path),))
@@ -265,45 +341,89 @@ def draw(bench, table1, out):
     return plots.draw(bench, table1, out)
 
 
+def measure_all(bench, arguments):
+    """What a run finds out, but for the model's runs, which the report asks for."""
+    timed, factors, mount, device = {}, [], {}, {"not_measured": "--model"}
+    if not arguments.model:  # first: who starts this has a quiet machine now; the model takes its time anywhere
+        timed, factors = of_this_machine(bench, arguments.out)
+        ratios, mount = of_the_mount(bench, arguments.out)
+        timed.update(ratios)
+    if arguments.real or not arguments.model:
+        device = of_a_real_device(bench, arguments.out, arguments.profile)
+    return {"profile": arguments.profile, "made": f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d}", "kernel": platform.release(),
+            "model_only": arguments.model, "timed": timed, "factors": factors, "mount": mount, "device": device}
+
+
+def report(bench, measured, out, plots=None):
+    """(rows of the judged figures, tables, comparison with the paper, names of the plots): computed from what was measured. Draws the plots, if
+    none are given."""
+    found = figures(bench)
+    if "not_measured" not in measured["device"]:
+        found.update(real.keys(measured["device"]))
+    comparison = paper.compare(InPaperShape(bench))
+    known = found.keys() | measured["timed"].keys()
+    keys = [key for key in KEYS if key.name in known or not (measured["model_only"] or key.name in NEED_ROOT)]
+    rows = judge(found, measured["timed"], measured["factors"], keys)
+    if plots is None:
+        plots = draw(InPaperShape(bench), comparison["table1"], out)
+    tables = (table(rows), nine_cells(bench), cells(bench), paper.text(comparison))
+    page.write(bench, out, measured, tables, comparison, plots)
+    return rows, tables, comparison, plots
+
+
+def check(folder):
+    """Whether the folder's page and CSV are those that its JSON gives. Plots are not compared: each matplotlib draws its own."""
+    kept = json.loads((folder / "tiered-buffer.json").read_text(encoding="utf-8"))
+    with tempfile.TemporaryDirectory() as made:
+        out = pathlib.Path(made)
+        for picture in folder.glob("tiered-buffer-*.png"):
+            shutil.copy(picture, out)
+        report(Kept(kept), kept, out, sorted(path.name for path in out.glob("*.png")))
+        wrong = [name for name in ("tiered-buffer.md", "tiered-buffer.csv")
+                 if (out / name).read_text(encoding="utf-8") != (folder / name).read_text(encoding="utf-8")]
+    for name in wrong:
+        print(f"tier.py: {folder / name} is not what {folder / 'tiered-buffer.json'} gives: tier.py --page makes it", file=sys.stderr)
+    return 1 if wrong else 0
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("programs", type=pathlib.Path)
-    parser.add_argument("out", type=pathlib.Path)
+    parser.add_argument("programs", type=pathlib.Path, nargs="?")
+    parser.add_argument("out", type=pathlib.Path, nargs="?")
     parser.add_argument("--profile", choices=PROFILES, default="full")
     parser.add_argument("--model", action="store_true", help="only what is in virtual time, for a machine that is busy")
     parser.add_argument("--real", action="store_true", help="with --model: the real device too, whose figures are ratios")
     parser.add_argument("--preset", type=pathlib.Path, metavar="FILE",
                         help="the policies on the disk that swale tier measure has written to FILE, alone and without verdicts")
+    parser.add_argument("--page", type=pathlib.Path, nargs=2, metavar=("FILE", "OUT"), help="measures nothing: the page of a kept file")
+    parser.add_argument("--check", type=pathlib.Path, metavar="FOLDER", help="measures nothing: whether the folder's page is that of its kept file")
     arguments = parser.parse_args()
+    if arguments.check:
+        return check(arguments.check)
+    if arguments.page:
+        kept = json.loads(arguments.page[0].read_text(encoding="utf-8"))
+        report(Kept(kept), kept, arguments.page[1])
+        return 0
+    if not arguments.out:
+        parser.error("PROGRAMS and OUT are needed")
     arguments.out.mkdir(parents=True, exist_ok=True)
     bench = Bench(arguments.programs, arguments.profile)
     try:
         if arguments.preset:
             print(of_a_preset(bench, arguments.preset, arguments.out, arguments.profile))
             return 0
-        timed, factors, mount = {}, [], {}
-        on_device, device = {}, {"not_measured": "--model"}
-        if not arguments.model:  # first: who starts this has a quiet machine now; the model takes its time anywhere
-            timed, factors = of_this_machine(bench, arguments.out)
-            ratios, mount = of_the_mount(bench, arguments.out)
-            timed.update(ratios)
-        if arguments.real or not arguments.model:
-            on_device, device = of_a_real_device(bench, arguments.out, arguments.profile)
-        found = figures(bench)
-        found.update(on_device)
-        comparison = paper.compare(InPaperShape(bench))
+        measured = measure_all(bench, arguments)
+        plots = report(bench, measured, arguments.out)[3]
     except (Failed, subprocess.TimeoutExpired) as failure:
         print(f"tier.py: {failure}", file=sys.stderr)
         return 2
-    measured = found.keys() | timed.keys()
-    keys = [key for key in KEYS if key.name in measured or not (arguments.model or key.name in NEED_ROOT)]
-    rows = judge(found, timed, factors, keys)
-    result = {"profile": arguments.profile, "results": rows, "paper": comparison, "mount": mount, "real": device,
+    text = keep(bench, measured)
+    (arguments.out / "tiered-buffer.json").write_text(text, encoding="utf-8")
+    kept = json.loads(text)  # of fewer digits: the page is that of the file
+    rows, tables, comparison, _ = report(Kept(kept), kept, arguments.out, plots)
+    result = {"profile": arguments.profile, "results": rows, "paper": comparison, "mount": measured["mount"], "real": measured["device"],
               "runs": list(bench.runs.values()), "took_s": round(time.monotonic() - bench.began, 1)}
     (arguments.out / "tier.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    plots = draw(InPaperShape(bench), comparison["table1"], arguments.out)
-    tables = (table(rows), cells(bench), paper.text(comparison))
-    page.write(bench, arguments.out, arguments.profile, tables, comparison, plots, device)
     print(*tables, f"plots: {', '.join(plots) or 'none: this Python has no matplotlib'}", sep="\n\n")
     missed = [name for name, row in rows.items() if row["met"] is False]
     print(f"\n{arguments.out / 'tier.json'}; {len(missed)} of {len(rows)} missed{': ' + ', '.join(missed) if missed else ''}")

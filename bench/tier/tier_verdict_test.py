@@ -6,12 +6,14 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import paper  # noqa: E402
 import real  # noqa: E402
 import tier  # noqa: E402
 from tier_keys import KEYS  # noqa: E402
 
-TIMED = {key.name: [key.must] for key in KEYS if key.by}
+TIMED = {key.name: [1.0 if key.must is None else key.must] for key in KEYS if key.by}
 FOUND = {key.name: (key.must, {}) for key in KEYS if not key.by}
+JUDGED = [key for key in KEYS if key.must is not None]
 FACTORS = [{"cpu": 1.0}]
 
 
@@ -25,7 +27,7 @@ def missed(found, timed, factors=None):
 
 def main():
     assert not missed(FOUND, TIMED), "a bound itself is met"
-    for key in KEYS:
+    for key in JUDGED:
         found, timed = dict(FOUND), dict(TIMED)
         if key.by:
             timed[key.name] = [worse(key)]
@@ -50,7 +52,9 @@ def main():
     assert tier.ssd_bytes_over(Fake({"swale": (1.0, 1), "ssdup+": (1.0, 0)}), "W", "A") == float("inf")
     measured_preset()
     real_device()
-    print(f"{len(KEYS)} bounds, each missed once")
+    kept_page()
+    counting()
+    print(f"{len(JUDGED)} bounds, each missed once")
 
 
 def measured_preset():
@@ -82,6 +86,54 @@ def real_device():
     assert values == {"real_fsync_over_plain": 2.0, "real_osync_over_plain": 0.5, "real_fsync_over_ssdupplus": 1.0,
                       "real_ssd_bytes_over_ssdupplus": 1.017, "real_drained_over_plain": 1.2}, values
     assert "50.0%" in real.text(found), real.text(found)
+
+
+def answer(*words):
+    """What bench_tier might say."""
+    if words[0] != "run":
+        return {"percentages": [0.5, 0.2], "thresholds": [0.3], "to_ssd": [True, False], "group_s": 1.0, "map_s": 1.0, "avl_s": 1.0,
+                "hash_sort_s": 1.0}
+    values = dict(word.split("=") for word in words[4:])
+    numbers = {name: 100 / 3 for name in tier.KEPT_OF_A_RUN}
+    return {**numbers, "workload": words[1], "preset": words[2], "policy": words[3], "segments": 16, "slots": 64, "ssd_bytes": 2**30,
+            "program_mb_per_s": [10 / 3, 20 / 3], "map_extents_max": 20_000, "preset_source": "a test",
+            "values": {name: float(value) for name, value in values.items()}}
+
+
+def kept_page():
+    """The page is what its kept file gives, and one that was changed by hand is found."""
+    bench = tier.Bench(None, "tiny")
+    bench.call = answer
+    measured = {"profile": "tiny", "made": "2026-01-01", "kernel": "6.1", "model_only": True, "timed": {}, "factors": [], "mount": {},
+                "device": {"not_measured": "a test"}}
+    with tempfile.TemporaryDirectory() as folder:
+        out = pathlib.Path(folder)
+        tier.report(bench, measured, out, [])
+        text = tier.keep(bench, measured)
+        (out / "tiered-buffer.json").write_text(text, encoding="utf-8")
+        kept = json.loads(text)
+        tier.report(tier.Kept(kept), kept, out, [])
+        assert tier.check(out) == 0
+        page = (out / "tiered-buffer.md").read_text(encoding="utf-8")
+        assert "| swale | all that is judged | 16 | 64 | A |" in page, page
+        (out / "tiered-buffer.md").write_text(page.replace("33.3", "33.4"), encoding="utf-8")
+        assert tier.check(out) == 1
+    try:
+        tier.Kept(kept).run("W2", "A", "swale")
+    except tier.Failed:
+        pass
+    else:
+        raise AssertionError("a run that was not kept has no figures")
+
+
+def counting():
+    """One preset counts, not the better of two; what has one value counts by it; what lacks the preset does not count."""
+    def row(ours):
+        return paper.Row("1", "a test", 100.0, ours, "", tolerance=0.1, absolute=False)
+    assert row({"A": 100.0, "B": 150.0}).reproduced() is False
+    assert row({"A": 150.0, "B": 105.0}).reproduced() is True
+    assert row({"A": 105.0}).reproduced() is True and row({"-": 150.0}).reproduced() is False
+    assert row({"A": 100.0, "C": 100.0}).reproduced() is None
 
 
 class Fake:
