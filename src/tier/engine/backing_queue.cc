@@ -9,6 +9,7 @@ BackingQueue::BackingQueue(Shared* shared, Costs* costs)
     : shared_(*shared),
       costs_(*costs),
       elevator_(shared->options.queue_slots, shared->options.merge_bytes_max),
+      in_flight_max_(shared->options.backing_depth),
       direct_times_(std::max<uint32_t>(1, shared->options.quiet_requests_per_second), -kForever) {}
 
 bool BackingQueue::place(OpIndex index, bool may_add) {

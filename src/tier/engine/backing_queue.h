@@ -37,7 +37,7 @@ class BackingQueue {
   }
   Nanos quiet_at() const { return direct_times_[direct_next_] + 1'000'000'001; }
 
-  bool may_dispatch() const { return in_flight_ < shared_.options.backing_depth && !elevator_.empty(); }
+  bool may_dispatch() const { return in_flight_ < in_flight_max_ && !elevator_.empty(); }
   // Has the driver write the next slot. Returns its number.
   SlotIndex dispatch();
   // It is written, or not; its pieces stay valid until release.
@@ -55,6 +55,7 @@ class BackingQueue {
   Elevator elevator_;
   std::deque<OpIndex> waiters_;
   uint32_t in_flight_ = 0;
+  const uint32_t in_flight_max_;
   std::vector<Nanos> started_;       // by slot
   std::vector<Nanos> direct_times_;  // ring: when the last direct writes got their slots
   size_t direct_next_ = 0;

@@ -16,7 +16,7 @@ void Barriers::begin(OpIndex index) {
                     file.map.overlaps(op.offset, kFileBytesMax);
   op.step = op.needs_record ? Op::Step::kSpace : Op::Step::kQuiesce;
   begun_.push_back(index);
-  flusher_.hurry();
+  records_.hurry();
   shared_.rare_work = true;
   if (op.needs_record && !records_.usable()) return end(index, Code::kIoError);
   if (op.needs_record) records_.wait_for_space(index);
@@ -233,7 +233,7 @@ void Barriers::end(OpIndex index, Code code) {
     flusher_.restart_pass();
   }
   begun_.erase(std::find(begun_.begin(), begun_.end(), index));
-  flusher_.end_hurry();
+  records_.end_hurry();
   if (!cuts_refused()) cut_failures_ = 0;
   order_.retry_later();
   op.told ? shared_.ops.free(index) : shared_.ops.finish(index, code);
@@ -265,7 +265,7 @@ void Barriers::repeat(OpIndex index, const RecordHeader& intent) {
   file.barrier = index;
   file.no_flush = true;
   begun_.push_back(index);
-  flusher_.hurry();
+  records_.hurry();
   shared_.rare_work = true;
   emit_cut(index);
 }

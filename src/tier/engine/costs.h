@@ -40,23 +40,17 @@ class Costs {
   }
 
   // A caller waits for the backing device: for a sync for which it has to write, or a read.
-  void sync_begins() { ++syncs_; }
-  void sync_ends() {
-    assert(syncs_ > 0);
-    --syncs_;
-    sync_end_ = shared_.now;
+  void wait_begins() { ++waiting_; }
+  void wait_ends() {
+    assert(waiting_ > 0);
+    --waiting_;
+    wait_ended();
   }
-  void read_begins() { ++reads_; }
-  void read_ends() {
-    assert(reads_ > 0);
-    --reads_;
-    read_end_ = shared_.now;
-  }
-  // In the modes in which writes wait for it, a sync of all files was such a one.
-  void writes_answered() { sync_end_ = shared_.now; }
-  bool somebody_waits() const { return syncs_ + reads_ > 0; }
-  // Nobody waits, and has not for a while, from then on.
-  Nanos quiet_from() const { return std::max(sync_end_, read_end_) + kQuietNs; }
+  // One that nobody counted: in the modes in which writes wait for it, a sync of all files.
+  void wait_ended() { quiet_from_ = shared_.now + kQuietNs; }
+  bool somebody_waits() const { return waiting_ > 0; }
+  // If nobody waits, nobody has for a while, from then on.
+  Nanos quiet_from() const { return quiet_from_; }
 
  private:
   static constexpr Nanos kQuietNs = 100'000'000;
@@ -67,10 +61,8 @@ class Costs {
   double slot_ns_ = 0;
   double log_sync_ns_ = 0;
   double file_sync_ns_ = 0;
-  uint32_t syncs_ = 0;  // under way
-  Nanos sync_end_ = -kQuietNs;
-  uint32_t reads_ = 0;  // under way
-  Nanos read_end_ = -kQuietNs;
+  uint32_t waiting_ = 0;
+  Nanos quiet_from_ = 0;
   double arrival_ = 0;
   uint64_t window_bytes_ = 0;
   uint32_t window_writes_ = 0;

@@ -24,9 +24,9 @@ uint64_t Engine::oldest_segment() const {
 }
 
 // A clock that is set back, or ahead and back again, must stop nothing that waits for a time: only steps ahead count.
-void Engine::set_now(Nanos now) {
+void Engine::step_clock(Nanos now) {
   const Nanos elapsed = now - clock_;
-  if (elapsed == 0 || (elapsed < 0 && shared_.options.canaries.latch_clock)) return;
+  if (elapsed < 0 && shared_.options.canaries.latch_clock) return;
   clock_ = now;
   if (elapsed < 0) return;
   if (flusher_.paused()) shared_.stats.paused_ns += elapsed;

@@ -137,7 +137,10 @@ class Engine {
   const Options& options() const { return shared_.options; }
   std::string describe() const;  // for whoever asks why nothing happens
  private:
-  void set_now(Nanos now);
+  void set_now(Nanos now) {
+    if (now != clock_) step_clock(now);
+  }
+  void step_clock(Nanos now);
   void pump();
   bool needs_rare_work() const;
   bool do_rare_work();
@@ -182,7 +185,7 @@ class Engine {
   Flusher flusher_{&shared_, &records_, &syncs_, &losses_, &costs_, &queue_, &redirector_};
   RangeOrder order_{&shared_};
   Barriers barriers_{&shared_, &records_, &syncs_, &losses_, &flusher_, &order_};
-  SyncRequests sync_requests_{&shared_, &records_, &syncs_, &costs_, &redirector_, &flusher_, &barriers_};
+  SyncRequests sync_requests_{&shared_, &records_, &syncs_, &costs_, &redirector_, &barriers_};
   Writes writes_{&shared_, &records_,    &syncs_,   &losses_, &costs_,
                  &queue_,  &redirector_, &flusher_, &order_,  &barriers_};
   Nanos clock_ = 0;  // what the driver said last

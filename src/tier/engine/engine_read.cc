@@ -75,14 +75,14 @@ void Engine::plan_read(FileIndex index, uint64_t offset, uint64_t length, ReadPl
     at = to;
   }
   if (at < end) add_stored(at, end);
-  if (reads_backing(*plan)) costs_.read_begins();
+  if (reads_backing(*plan)) costs_.wait_begins();
   if (end < asked)
     plan->pieces.push_back({.from = ReadPiece::From::kZeros, .offset = end, .length = asked - end});
 }
 
 void Engine::read_done(const ReadPlan& plan, Nanos now) {
   set_now(now);
-  if (reads_backing(plan)) costs_.read_ends();
+  if (reads_backing(plan)) costs_.wait_ends();
   for (const ReadPiece& piece : plan.pieces) {
     if (piece.from == ReadPiece::From::kLog) {
       Segment& segment = shared_.log.at(piece.pinned);

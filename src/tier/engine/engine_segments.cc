@@ -90,7 +90,7 @@ void Engine::backing_synced(Code code) {
   // In the modes in which writes wait for it, this is what a direct write costs.
   if (code == Code::kOk && syncs_.backing.awaited()) {
     costs_.backing_synced(shared_.now - syncs_.backing.began());
-    costs_.writes_answered();
+    costs_.wait_ended();
   }
   if (code != Code::kOk) backing_sync_failed(code);
   syncs_.backing.cover();

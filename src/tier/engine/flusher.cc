@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cmath>
 #include <utility>
 
 namespace swale::tier {
@@ -24,34 +25,34 @@ Flusher::Flusher(Shared* shared, const LogRecords* records, const Syncs* syncs, 
       elevator_(queue->elevator()),
       redirector_(*redirector),
       pieces_(shared->options.flush_pieces_max + kGapPieces),
-      depth_max_(shared->options.swale.flush_queue_share * shared->options.queue_slots),
-      used_max_(shared->options.swale.flush_always_share *
-                static_cast<double>(shared->log.capacity_bytes())) {
+      used_pieces_max_(shared->options.flush_pieces_max),
+      depth_enough_(static_cast<uint64_t>(
+          std::ceil(shared->options.swale.flush_queue_share * shared->options.queue_slots))),
+      used_max_(static_cast<uint64_t>(shared->options.swale.flush_always_share *
+                                      static_cast<double>(shared->log.capacity_bytes()))) {
   for (uint32_t i = static_cast<uint32_t>(pieces_.size()); i-- > 0;) free_pieces_.push_back(i);
 }
 
 bool Flusher::urgent() const {
-  if (shared_.options.canaries.latch_gate) return false;
-  if (!records_.waiters().empty() || hurried_ > 0 || !records_.usable()) return true;
-  return flushing() && shared_.now - shared_.log.at(oldest_).first_write >= shared_.options.age_flush_ns;
+  const bool wanted =
+      records_.hurried() ||
+      (flushing() && shared_.now - shared_.log.at(oldest_).first_write >= shared_.options.age_flush_ns);
+  return wanted && !shared_.options.canaries.latch_gate;
 }
 
 bool Flusher::allowed() const {
-  if (retry_ > shared_.now) return false;
+  if (failing()) return false;
   if (urgent()) return true;
   if (held_back_) return false;
-  switch (shared_.options.policy) {
-    case Policy::kSsdupPlus:
-      return redirector_.traffic().to_ssd() || queue_.quiet();
-    case Policy::kSwale:
-      if (static_cast<double>(shared_.log.used_bytes()) > used_max_) return true;
-      // The system writes the bytes of a flush with the next sync of their file.
-      if (syncs_.backing.awaited() || costs_.somebody_waits() || shared_.now < costs_.quiet_from())
-        return false;
-      return static_cast<double>(elevator_.depth()) < depth_max_ || costs_.overloaded();
-    default:
-      return true;
+  if (shared_.swale()) {
+    if (shared_.log.used_bytes() > used_max_) return true;
+    // The system writes the bytes of a flush with the next sync of their file.
+    if (costs_.somebody_waits() || shared_.now < costs_.quiet_from() || syncs_.backing.awaited())
+      return false;
+    return elevator_.depth() < depth_enough_ || costs_.overloaded();
   }
+  if (shared_.options.policy == Policy::kSsdupPlus) return redirector_.traffic().to_ssd() || queue_.quiet();
+  return true;
 }
 
 Nanos Flusher::next_event() const {
@@ -77,6 +78,7 @@ void Flusher::select_segment() {
       return;
   std::fill(in_batch_.begin(), in_batch_.end(), 0);
   oldest_ = count;
+  flushing_ = false;
   batch_segments_ = 0;
   const uint32_t batch = shared_.swale() && costs_.overloaded() ? std::max(1u, count / 2) : 1;
   for (uint32_t n = 0; n < batch; ++n) {
@@ -90,6 +92,7 @@ void Flusher::select_segment() {
     in_batch_[oldest] = 1;
     ++batch_segments_;
     if (n == 0) oldest_ = oldest;
+    flushing_ = true;
   }
   batch_begun_ = false;
   cursor_file_ = 0;

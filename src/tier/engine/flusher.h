@@ -37,25 +37,21 @@ class Flusher {
   bool paused() const { return flushing() && !allowed(); }
   // An operator's wish.
   void pause(bool wanted) { held_back_ = wanted; }
-  // A truncate, unlink or drain waits for flushes; until it ends.
-  void hurry() { ++hurried_; }
-  void end_hurry() {
-    assert(hurried_ > 0);
-    --hurried_;
-  }
   Nanos next_event() const;
 
   // Chooses what is flushed next. Call when segments have changed.
   void select_segment();
   // Nothing is flushed any more: the log is gone.
-  void stop() { oldest_ = shared_.log.count(); }
-  bool flushing() const { return oldest_ < shared_.log.count(); }
+  void stop() {
+    oldest_ = shared_.log.count();
+    flushing_ = false;
+  }
+  bool flushing() const { return flushing_; }
   bool in_batch(uint32_t segment) const { return segment < in_batch_.size() && in_batch_[segment] != 0; }
   // Something has become dirty, or may be flushed by now, that the cursor may have passed.
   void restart_pass();
   bool may_start() const {
-    return flushing() && !pass_done_ && used_pieces_ < shared_.options.flush_pieces_max &&
-           !free_pieces_.empty();
+    return flushing_ && !pass_done_ && used_pieces_ < used_pieces_max_ && !free_pieces_.empty();
   }
   void start();
 
@@ -122,11 +118,13 @@ class Flusher {
 
   std::vector<FlushPiece> pieces_;
   std::vector<uint32_t> free_pieces_;
-  std::deque<uint32_t> loaded_;            // read, wait for a slot
-  uint32_t used_pieces_ = 0;               // without those in passing
+  std::deque<uint32_t> loaded_;  // read, wait for a slot
+  uint32_t used_pieces_ = 0;     // without those in passing
+  const uint32_t used_pieces_max_;
   uint64_t place_refused_ = ~uint64_t{0};  // Elevator::changes() when the first of loaded_ found no place
 
-  uint32_t oldest_ = ~uint32_t{0};  // segment of the batch; log.count() or more: there is no batch
+  bool flushing_ = false;           // there is a batch
+  uint32_t oldest_ = ~uint32_t{0};  // its oldest segment
   std::vector<uint8_t> in_batch_;   // by segment
   uint32_t batch_segments_ = 0;
   bool batch_begun_ = false;  // until then it may still grow
@@ -138,11 +136,10 @@ class Flusher {
   bool again_ = false;             // something may lie behind the cursor
   bool skipped_ = false;           // the pass has skipped something that was under way
 
-  const double depth_max_;  // slots of the elevator
-  const double used_max_;   // bytes of the log
-  bool held_back_ = false;  // by an operator
-  uint32_t hurried_ = 0;
-  Nanos retry_ = 0;  // no flush before
+  const uint64_t depth_enough_;  // slots of the elevator: it needs no more
+  const uint64_t used_max_;      // bytes of the log
+  bool held_back_ = false;       // by an operator
+  Nanos retry_ = 0;              // no flush before
   uint32_t failures_ = 0;
   Code failure_ = Code::kIoError;
   uint32_t read_failures_ = 0;  // of the log, one after the other

@@ -13,21 +13,6 @@ bool LogRecords::take_space(Op* write) {
   return true;
 }
 
-void LogRecords::fill_header(RecordHeader* record, FileIndex file, uint64_t address, uint32_t segment) {
-  assert(usable() && shared_.log.at(segment).appending > 0);
-  const uint64_t through = settled_.through(sequence_);
-  record->segment = segment;
-  record->generation = shared_.log.at(segment).generation;
-  record->unsettled =
-      static_cast<uint32_t>(std::min<uint64_t>(sequence_ - through, RecordHeader::kSettledUnknown));
-  record->sequence = ++sequence_;
-  record->file = file == kNoFile ? 0 : shared_.files[file].id;
-  record->address = address;
-  marked_ = through;
-  settled_.begin(sequence_);
-  mark_due_ = kForever;
-}
-
 void LogRecords::advance_marks() {
   if (mark_in_flight_) return;
   const bool possible = usable() && settled_.all() && waiters_.empty() && shared_.log.fits(control_bytes());

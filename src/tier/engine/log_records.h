@@ -40,6 +40,7 @@ class LogRecords {
   void fail() {
     assert(state_ == State::kGood);
     state_ = State::kReadOnly;
+    hurry();  // for good: what it has is worth nothing before it is flushed
   }
   void begin_abandonment() {
     assert(state_ == State::kReadOnly && shared_.log.dirty_bytes() == 0);
@@ -74,9 +75,24 @@ class LogRecords {
   void wait_for_space(OpIndex op) {
     assert(usable());
     waiters_.push_back(op);
+    hurry();
   }
-  void pop_waiter() { waiters_.pop_front(); }
-  std::deque<OpIndex> take_waiters() { return std::exchange(waiters_, {}); }
+  void pop_waiter() {
+    waiters_.pop_front();
+    end_hurry();
+  }
+  std::deque<OpIndex> take_waiters() {
+    assert(hurried_ >= waiters_.size());
+    hurried_ -= static_cast<uint32_t>(waiters_.size());
+    return std::exchange(waiters_, {});
+  }
+  // Something waits until what the log has is flushed: who waits for space, a truncate, an unlink, a drain; or the log has failed.
+  void hurry() { ++hurried_; }
+  void end_hurry() {
+    assert(hurried_ > 0);
+    --hurried_;
+  }
+  bool hurried() const { return hurried_ > 0; }
   // Who waits until a log that has failed counts no more.
   const std::vector<OpIndex>& abandon_waiters() const { return abandon_waiters_; }
   void wait_for_abandonment(OpIndex op) {
@@ -111,6 +127,7 @@ class LogRecords {
   uint64_t sequence_ = 0;  // the last that was given out
   Settled settled_;
   std::deque<OpIndex> waiters_;
+  uint32_t hurried_ = 0;
   std::vector<OpIndex> abandon_waiters_;
 
   uint64_t last_logged_ = 0;  // the newest record of the log that is settled or waits for a sync
@@ -122,5 +139,22 @@ class LogRecords {
   std::vector<Ticket> mark_waiters_;
   Nanos seal_after_ = 0;  // nothing is idle or old before
 };
+
+// Here, because each append asks for it.
+inline void LogRecords::fill_header(RecordHeader* record, FileIndex file, uint64_t address,
+                                    uint32_t segment) {
+  assert(usable() && shared_.log.at(segment).appending > 0);
+  const uint64_t through = settled_.through(sequence_);
+  record->segment = segment;
+  record->generation = shared_.log.at(segment).generation;
+  record->unsettled =
+      static_cast<uint32_t>(std::min<uint64_t>(sequence_ - through, RecordHeader::kSettledUnknown));
+  record->sequence = ++sequence_;
+  record->file = file == kNoFile ? 0 : shared_.files[file].id;
+  record->address = address;
+  marked_ = through;
+  settled_.begin(sequence_);
+  mark_due_ = kForever;
+}
 
 }  // namespace swale::tier

@@ -1,15 +1,18 @@
 #include "tier/engine/ops.h"
 
+#include <utility>
+
 namespace swale::tier {
 
 OpIndex Ops::make(Op::Kind kind, Ticket ticket, FileIndex file) {
-  if (free_.empty()) {
-    free_.push_back(static_cast<OpIndex>(ops_.size()));
+  if (first_free_ == kNoOp) {
     ops_.push_back(new_op_);
+    first_free_ = static_cast<OpIndex>(ops_.size() - 1);
   }
-  const OpIndex index = free_.back();
-  free_.pop_back();
+  const OpIndex index = first_free_;
   Op& op = ops_[index];
+  first_free_ = op.next_free;
+  ++count_;
   assert(op.stage == Op::Stage::kFree && op.pins == 0);
   op = new_op_;
   op.kind = kind;
@@ -43,7 +46,8 @@ void Ops::release(OpIndex index) {
 void Ops::free(OpIndex index) {
   assert(ops_[index].stage != Op::Stage::kFree && ops_[index].pins == 0);
   ops_[index].stage = Op::Stage::kFree;
-  free_.push_back(index);
+  ops_[index].next_free = std::exchange(first_free_, index);
+  --count_;
 }
 
 }  // namespace swale::tier

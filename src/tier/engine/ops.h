@@ -70,6 +70,7 @@ struct Op {
   uint32_t file_epoch = 0;
   uint32_t epoch = 0;
   uint32_t pins = 0;
+  OpIndex next_free = kNoOp;  // of one that is free
 
   bool is_write() const { return kind == Kind::kWrite; }
   uint64_t end() const { return offset + length; }  // of a write
@@ -101,14 +102,15 @@ class Ops {
     return ops_[index];
   }
   Epochs& epochs() { return epochs_; }
-  size_t count() const { return ops_.size() - free_.size(); }
+  size_t count() const { return count_; }
 
  private:
   Files* files_;
   Outbox* outbox_;
   std::vector<Op> ops_;
   const Op new_op_ = {};  // to be copied: clearing takes gcc a loop
-  std::vector<OpIndex> free_;
+  OpIndex first_free_ = kNoOp;
+  size_t count_ = 0;
   Epochs epochs_;
 };
 

@@ -24,16 +24,6 @@ Redirector::Redirector(Shared* shared, const LogRecords* records, Costs* costs, 
       queue_(*queue),
       traffic_(rule_of(shared->options.policy), shared->options.detector) {}
 
-bool Redirector::arrived(FileIndex file, uint64_t offset, uint32_t length) {
-  assert(length > 0 && length <= kWriteBytesMax);
-  const bool to_ssd = traffic_.add(file, offset, length);
-  costs_.arrived(length);
-  ++shared_.stats.writes;
-  shared_.stats.write_bytes += length;
-  expect_sync(&shared_.files[file], length);
-  return to_ssd;
-}
-
 // The redirector: whether the policy sends this write to the SSD.
 bool Redirector::wants_log(const Op& op) {
   if (shared_.options.policy == Policy::kBacking) return false;

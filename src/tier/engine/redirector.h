@@ -8,6 +8,7 @@
 // Threads: one at a time.
 #pragma once
 
+#include <cassert>
 #include <cstdint>
 
 #include "tier/engine/backing_queue.h"
@@ -66,5 +67,16 @@ class Redirector {
   uint32_t map_check_ = 0;
   bool map_full_ = false;
 };
+
+// Here, because each write asks for it.
+inline bool Redirector::arrived(FileIndex file, uint64_t offset, uint32_t length) {
+  assert(length > 0 && length <= kWriteBytesMax);
+  const bool to_ssd = traffic_.add(file, offset, length);
+  costs_.arrived(length);
+  ++shared_.stats.writes;
+  shared_.stats.write_bytes += length;
+  expect_sync(&shared_.files[file], length);
+  return to_ssd;
+}
 
 }  // namespace swale::tier

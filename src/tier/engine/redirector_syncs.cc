@@ -77,7 +77,7 @@ bool Redirector::sync_begins(FileIndex file) {
     habit.since_bytes = habit.since_writes = 0;
   }
   const bool direct = std::exchange(habit.direct, false);
-  if (direct) costs_.sync_begins();
+  if (direct) costs_.wait_begins();
   return direct;
 }
 

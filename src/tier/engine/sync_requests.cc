@@ -21,7 +21,7 @@ void SyncRequests::drain(Ticket ticket) {
   pending_.push_back(
       {.ticket = ticket, .epoch = shared_.ops.epochs().close(), .errors = shared_.stats.flush_errors});
   ++drains_;
-  flusher_.hurry();
+  records_.hurry();
   shared_.rare_work = true;
 }
 
@@ -51,9 +51,9 @@ void SyncRequests::answer(const Pending& done, Code result) {
   if (done.is_drain()) {
     assert(drains_ > 0);
     --drains_;
-    flusher_.end_hurry();
+    records_.end_hurry();
   } else {
-    if (done.direct) costs_.sync_ends();
+    if (done.direct) costs_.wait_ends();
     if (result == Code::kOk && done.direct)
       redirector_.sync_waited(done.file, done.began);
     else if (result == Code::kOk && done.logged)

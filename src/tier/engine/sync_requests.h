@@ -11,7 +11,6 @@
 
 #include "tier/engine/barriers.h"
 #include "tier/engine/costs.h"
-#include "tier/engine/flusher.h"
 #include "tier/engine/log_records.h"
 #include "tier/engine/redirector.h"
 #include "tier/engine/shared.h"
@@ -21,14 +20,13 @@ namespace swale::tier {
 
 class SyncRequests {
  public:
-  SyncRequests(Shared* shared, const LogRecords* records, Syncs* syncs, Costs* costs, Redirector* redirector,
-               Flusher* flusher, const Barriers* barriers)
+  SyncRequests(Shared* shared, LogRecords* records, Syncs* syncs, Costs* costs, Redirector* redirector,
+               const Barriers* barriers)
       : shared_(*shared),
         records_(*records),
         syncs_(*syncs),
         costs_(*costs),
         redirector_(*redirector),
-        flusher_(*flusher),
         barriers_(*barriers) {}
 
   // direct: the backing device has to write for it.
@@ -65,11 +63,10 @@ class SyncRequests {
   void answer(const Pending& done, Code result);
 
   Shared& shared_;
-  const LogRecords& records_;
+  LogRecords& records_;
   Syncs& syncs_;
   Costs& costs_;
   Redirector& redirector_;
-  Flusher& flusher_;
   const Barriers& barriers_;
   std::vector<Pending> pending_;
   uint32_t drains_ = 0;

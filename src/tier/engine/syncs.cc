@@ -30,13 +30,6 @@ void Syncs::start() {
   }
 }
 
-Nanos Syncs::next_event() const {
-  Nanos next = kForever;
-  if (log.wanted() && !log.in_flight()) next = log.due();
-  if (backing.wanted() && !backing.in_flight() && !backing_waits()) next = std::min(next, backing.due());
-  return next;
-}
-
 uint64_t Syncs::want_log_sync(const FileState& file) {
   if (shared_.options.canaries.sync_without_log) return 0;
   if (records_.usable() && file.log_sync > log.started()) log.want(shared_.now);

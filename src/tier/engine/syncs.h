@@ -8,6 +8,7 @@
 // Threads: one at a time.
 #pragma once
 
+#include <algorithm>
 #include <cassert>
 #include <cstdint>
 #include <deque>
@@ -92,7 +93,12 @@ class Syncs {
   // Those that are due. The abandonment of a log syncs files itself, and the system tells a failure to one of two.
   void start();
   // When start() is to be called again.
-  Nanos next_event() const;
+  Nanos next_event() const {
+    Nanos next = kForever;
+    if (log.wanted() && !log.in_flight()) next = log.due();
+    if (backing.wanted() && !backing.in_flight() && !backing_waits()) next = std::min(next, backing.due());
+    return next;
+  }
 
   // The number of the sync of the log that covers the file's records: it is over, under way, or wanted from now on; of a log
   // that has failed, it may never be.
