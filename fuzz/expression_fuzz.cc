@@ -2,19 +2,20 @@
 // the key; the rest is the value of the record that it is asked of.
 //
 // Whatever parses must give, for every record, what its type promises; the same in brackets, and again; and a condition the
-// opposite behind "!".
+// opposite behind "!". A Filter says the same as its condition.
 #include <cstring>
 #include <optional>
 
 #include "fuzz/fuzz_input.h"
 #include "fuzz/target.h"
-#include "tools/expression.h"
+#include "query/expression.h"
+#include "query/filter.h"
 
 namespace swale::expression_fuzz {
 namespace {
 
-using tools::Datum;
-using tools::Expression;
+using query::Datum;
+using query::Expression;
 
 bool same(const Datum& a, const Datum& b) {
   // Bit by bit, for a NaN equals nothing; of two NaN the sign may differ.
@@ -24,7 +25,7 @@ bool same(const Datum& a, const Datum& b) {
 }
 
 void ask(const Expression& expression, const std::optional<Expression>& bracketed,
-         const std::optional<Expression>& opposite, bool is_condition, const tools::RecordView& record) {
+         const std::optional<Expression>& opposite, bool is_condition, const query::RecordView& record) {
   const Datum answer = expression.evaluate(record);
   fuzz::require((answer.kind == Datum::Kind::kTruth) == is_condition);
   fuzz::require(same(answer, expression.evaluate(record)));
@@ -59,10 +60,15 @@ SWALE_FUZZ_TARGET(expression_fuzz) {
   if (const run::FieldPlace* place = expression->field()) fuzz::require(!place->name.empty());
   // Not so if that is too long, or too deep.
   const auto bracketed = parsed("(" + text + ")", *schema);
+  std::optional<query::Filter> filter;
+  if (is_condition) filter.emplace(*expression);
   const auto opposite = is_condition ? parsed("!(" + text + ")", *schema) : std::nullopt;
   for (const Bytes value : {input, input.substr(0, input.size() / 2), Bytes()}) {
-    ask(*expression, bracketed, opposite, is_condition, {7, -300, 1.5, key, value});
-    ask(*expression, bracketed, opposite, is_condition, {0, 0, -1e308, "", value});
+    for (const query::RecordView& record :
+         {query::RecordView{7, -300, 1.5, key, value}, query::RecordView{0, 0, -1e308, "", value}}) {
+      ask(*expression, bracketed, opposite, is_condition, record);
+      if (filter) fuzz::require(filter->holds(record) == expression->holds(record));
+    }
   }
   return 0;
 }

@@ -17,7 +17,7 @@ LAYERS = {
     "io": 1, "net": 1,
     "run": 2, "source": 2, "tier": 2,
     "meta": 3, "imd": 3,
-    "fs": 4, "iond": 4,
+    "query": 4, "fs": 4, "iond": 4,
     "capi": 5, "posix": 5, "fuse": 5,
 }
 # Lower, and yet hidden: (the folder, what it does not see).
@@ -171,6 +171,7 @@ CANARIES = [
     ("src/tier/log/a.cc", '#include "tier/engine/engine.h"', "does not see tier/engine"),
     ("src/tier/engine/a.cc", '#include "tier/engine/testing/crash_world.h"', "only tests see test rigs"),
     ("src/fs/a.cc", '#include "iond/iond.h"', "does not see iond"),
+    ("src/imd/j.cc", '#include "query/columns.h"', "does not see query"),
     ("src/imd/d.cc", '#include "../base/status.h"', "never with '..'"),
     ("src/imd/e.cc", '#include "reader.h"', "from src/"),
     ("src/imd/f.cc", '#include "swale/swale.h"', "only the faces"),

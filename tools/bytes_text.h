@@ -1,11 +1,5 @@
-// Keys and values as people write and read them on the command line, and back.
-//
-// Notation: text stands for its bytes; "0x" and an even number of hex digits for any bytes; "u64:" or "u32:" and a
-// number for its 8 or 4 bytes, little-endian. parse_key() reads the output of show() as the same bytes.
-//
-// A directory may declare the type of its keys (option imd.key). Then numbers (u64, i64) may also be written plainly,
-// "4711"; text stands for itself, even if it looks like another notation. A key whose length does not fit its type is
-// shown in hex.
+// Keys and values as people read them on the command line. query/key_text.h has the notation, and reads what show()
+// returns as the same bytes. A key whose length does not fit the type that the directory declares is shown in hex.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +7,7 @@
 #include <string>
 
 #include "base/bytes.h"
-#include "base/status.h"
+#include "query/key_text.h"
 #include "run/schema.h"
 
 namespace swale::tools {
@@ -25,8 +19,7 @@ enum class Notation {
   kRaw,  // the bytes as they are
 };
 
-// kInvalidArgument says what is wrong with the text.
-Result<std::string> parse_key(const std::string& text, std::optional<run::KeyType> type = {});
+using query::parse_key;
 
 // An id, as its 16 hex digits.
 std::string hex16(uint64_t id);

@@ -182,7 +182,7 @@ void Scan::finish(const PieceQueue::Numbered& given, std::vector<Damage> damage,
 
 Status Scan::scan_piece(const PieceQueue::Numbered& given, std::vector<Damage>* damage) {
   const imd::EpochEntry& epoch = reader_.manifest().epochs[given.piece.epoch];
-  RecordView record{epoch.epoch, epoch.step, epoch.time, {}, {}};
+  query::RecordView record{epoch.epoch, epoch.step, epoch.time, {}, {}};
   Chunk chunk;
   uint64_t taken = 0;
   uint64_t accounted = 0;  // records of the piece that were read or reported as skipped

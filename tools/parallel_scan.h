@@ -18,7 +18,7 @@
 #include "base/bytes.h"
 #include "base/status.h"
 #include "imd/read/reader.h"
-#include "tools/expression.h"
+#include "query/expression.h"
 
 namespace swale::tools {
 
@@ -30,7 +30,7 @@ struct ScanJob {
   uint64_t limit = 0;         // records that are written; 0: all
   uint64_t blocks_min = 256;  // per piece
   // Appends a record's text; false: skip the record.
-  std::function<bool(const RecordView&, std::string*)> format = {};
+  std::function<bool(const query::RecordView&, std::string*)> format = {};
   // False: stop, as writing failed or enough was written.
   std::function<bool(Bytes)> write = {};
   std::function<void(uint64_t done, uint64_t total)> progress = {};  // records; may be empty

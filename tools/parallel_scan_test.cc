@@ -33,7 +33,7 @@ class ParallelScan : public testing::Test {
     reader_ = imd::Reader::open(device_, "dir", {}).value();
   }
 
-  static bool line(const RecordView& record, std::string* out) {
+  static bool line(const query::RecordView& record, std::string* out) {
     *out += fmt::format("{} {} {}\n", record.epoch, record.key, record.value);
     return true;
   }
@@ -100,7 +100,7 @@ TEST_F(ParallelScan, StopsAtTheLimitExactly) {
 TEST_F(ParallelScan, WritesOnlyWhatIsWanted) {
   std::string text;
   ScanJob job{.threads = 3, .blocks_min = 1};
-  job.format = [](const RecordView& record, std::string* out) {
+  job.format = [](const query::RecordView& record, std::string* out) {
     return record.key == "key-17" && line(record, out);
   };
   ASSERT_EQ(scan(job, &text).value(), 4U);
@@ -145,7 +145,7 @@ TEST_F(ParallelScan, APartitionThatCannotBeReadEndsTheScanForAllThreads) {
     std::string text;
     std::atomic<bool> first = true;
     ScanJob job{.threads = 4, .blocks_min = 1};
-    job.format = [&](const RecordView& record, std::string* out) {
+    job.format = [&](const query::RecordView& record, std::string* out) {
       // While one thread is slow, the others come to the partition, and could pass it.
       if (first.exchange(false)) std::this_thread::sleep_for(std::chrono::milliseconds(20));
       return line(record, out);

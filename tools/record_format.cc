@@ -59,26 +59,27 @@ std::string csv_cell(std::string text) {
 
 std::string real_text(double number) { return std::isnan(number) ? "nan" : fmt::format("{}", number); }
 
-std::string datum_text(const Expression& expression, const RecordView& record, Notation notation) {
+std::string datum_text(const query::Expression& expression, const query::RecordView& record,
+                       Notation notation) {
   if (const run::FieldPlace* place = expression.field()) return number_text(*place, record.value);
-  const Datum datum = expression.evaluate(record);
+  const query::Datum datum = expression.evaluate(record);
   switch (datum.kind) {
-    case Datum::Kind::kAbsent:
+    case query::Datum::Kind::kAbsent:
       return {};
-    case Datum::Kind::kInteger:
-      return decimal(datum.integer);
-    case Datum::Kind::kReal:
+    case query::Datum::Kind::kInteger:
+      return query::decimal(datum.integer);
+    case query::Datum::Kind::kReal:
       return real_text(datum.real);
-    case Datum::Kind::kTruth:
+    case query::Datum::Kind::kTruth:
       return datum.truth ? "true" : "false";
-    case Datum::Kind::kBytes:
+    case query::Datum::Kind::kBytes:
       return show_value(datum.bytes, notation);
   }
   return {};
 }
 
 // In numpy's terms: epoch <u4, step <i8, time <f8.
-void append_epoch_number(std::string_view name, const RecordView& record, std::string* out) {
+void append_epoch_number(std::string_view name, const query::RecordView& record, std::string* out) {
   if (name == "epoch") return append_u32(out, record.epoch);
   if (name == "step") return append_i64(out, record.step);
   append_double(out, record.time);
@@ -151,14 +152,15 @@ Result<RecordFormat> RecordFormat::make(const FormatOptions& options, const run:
        options.layout == Layout::kJson ? options.default_json : options.default_text) {
     if (fields && name == "value") continue;
     if (const size_t equals = name.find('='); equals != std::string::npos) {
-      SWALE_ASSIGN_OR_RETURN(Expression field, Expression::parse(name.substr(equals + 1), schema));
+      SWALE_ASSIGN_OR_RETURN(query::Expression field,
+                             query::Expression::parse(name.substr(equals + 1), schema));
       format.put(name.substr(0, equals), std::move(field));
       continue;
     }
     // Even if the schema has a field of that name, the built-in column is meant.
     run::Schema keys;
     keys.key = schema.key;
-    SWALE_ASSIGN_OR_RETURN(Expression builtin, Expression::parse(name, keys));
+    SWALE_ASSIGN_OR_RETURN(query::Expression builtin, query::Expression::parse(name, keys));
     format.put(name, std::move(builtin));
   }
   if (fields) {
@@ -184,12 +186,12 @@ Status RecordFormat::add_column(std::string_view text) {
   if (found != schema_.fields.end()) {
     for (uint32_t i = 0; i < found->count; ++i) {
       const std::string element = fmt::format("[{}][{}]", found->name, i);
-      SWALE_ASSIGN_OR_RETURN(Expression value, Expression::parse(element, schema_));
+      SWALE_ASSIGN_OR_RETURN(query::Expression value, query::Expression::parse(element, schema_));
       put(fmt::format("{}[{}]", found->name, i), std::move(value));
     }
     return {};
   }
-  SWALE_ASSIGN_OR_RETURN(Expression value, Expression::parse(text, schema_));
+  SWALE_ASSIGN_OR_RETURN(query::Expression value, query::Expression::parse(text, schema_));
   const bool stored = value.field() != nullptr || !value.bytes_name().empty() || !value.epoch_name().empty();
   if (options_.layout == Layout::kRaw && !stored) {
     return invalid_argument("\"{}\": raw output has fields, key, value, epoch, step and time alone", text);
@@ -199,7 +201,7 @@ Status RecordFormat::add_column(std::string_view text) {
   return {};
 }
 
-void RecordFormat::put(std::string name, Expression value) {
+void RecordFormat::put(std::string name, query::Expression value) {
   std::string quoted = json_name(name);
   columns_.push_back({std::move(name), std::move(quoted), std::move(value)});
 }
@@ -217,7 +219,8 @@ bool RecordFormat::is_typed_value(const Column& column) const {
   return options_.typed && column.value.bytes_name() == "value";
 }
 
-void RecordFormat::append_cell(const Column& column, const RecordView& record, std::string* out) const {
+void RecordFormat::append_cell(const Column& column, const query::RecordView& record,
+                               std::string* out) const {
   std::string text = is_typed_value(column) ? typed_value(record.value, schema_, /*json=*/false)
                      : column.value.bytes_name() == "key"
                          ? show_key(record.key, options_.notation, schema_.key)
@@ -225,7 +228,8 @@ void RecordFormat::append_cell(const Column& column, const RecordView& record, s
   *out += options_.layout == Layout::kCsv ? csv_cell(std::move(text)) : text;
 }
 
-void RecordFormat::append_json(const Column& column, const RecordView& record, std::string* out) const {
+void RecordFormat::append_json(const Column& column, const query::RecordView& record,
+                               std::string* out) const {
   *out += column.json_name;
   *out += ':';
   if (is_typed_value(column)) {
@@ -239,12 +243,12 @@ void RecordFormat::append_json(const Column& column, const RecordView& record, s
   }
   const std::string text = datum_text(column.value, record, options_.notation);
   const bool bytes =
-      column.value.field() == nullptr && column.value.evaluate(record).kind == Datum::Kind::kBytes;
+      column.value.field() == nullptr && column.value.evaluate(record).kind == query::Datum::Kind::kBytes;
   const bool truth = text == "true" || text == "false";
   *out += bytes ? json_string(text) : truth ? text : json_number(text);
 }
 
-bool RecordFormat::append_raw(const RecordView& record, std::string* out) const {
+bool RecordFormat::append_raw(const query::RecordView& record, std::string* out) const {
   for (const Column& column : columns_) {
     const run::FieldPlace* place = column.value.field();
     if (place != nullptr && place->end() > record.value.size()) return false;
@@ -262,7 +266,7 @@ bool RecordFormat::append_raw(const RecordView& record, std::string* out) const 
   return true;
 }
 
-bool RecordFormat::append(const RecordView& record, std::string* out) const {
+bool RecordFormat::append(const query::RecordView& record, std::string* out) const {
   if (options_.layout == Layout::kRaw) return append_raw(record, out);
   const bool json = options_.layout == Layout::kJson;
   if (json) *out += '{';

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "base/status.h"
+#include "query/expression.h"
 #include "run/schema.h"
 #include "tools/bytes_text.h"
-#include "tools/expression.h"
 
 namespace swale::tools {
 
@@ -38,13 +38,13 @@ class RecordFormat {
   // The first line of CSV; other layouts have none.
   std::string header() const;
   // False, and nothing is appended: the layout is kRaw and a field is missing.
-  bool append(const RecordView& record, std::string* out) const;
+  bool append(const query::RecordView& record, std::string* out) const;
 
  private:
   struct Column {
     std::string name;
     std::string json_name;  // in quotes
-    Expression value;
+    query::Expression value;
   };
 
   explicit RecordFormat(const FormatOptions& options, const run::Schema& schema)
@@ -52,10 +52,10 @@ class RecordFormat {
 
   Status add_column(std::string_view text);
   Status add_columns(std::string_view list);
-  void put(std::string name, Expression value);
-  void append_cell(const Column& column, const RecordView& record, std::string* out) const;
-  void append_json(const Column& column, const RecordView& record, std::string* out) const;
-  bool append_raw(const RecordView& record, std::string* out) const;
+  void put(std::string name, query::Expression value);
+  void append_cell(const Column& column, const query::RecordView& record, std::string* out) const;
+  void append_json(const Column& column, const query::RecordView& record, std::string* out) const;
+  bool append_raw(const query::RecordView& record, std::string* out) const;
   bool is_typed_value(const Column& column) const;
 
   FormatOptions options_;

@@ -1,16 +1,15 @@
-#include <sched.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <thread>
 #include <utility>
 
+#include "base/processors.h"
+#include "query/expression.h"
+#include "query/filter.h"
 #include "tools/command_line.h"
 #include "tools/epoch_choice.h"
-#include "tools/expression.h"
 #include "tools/options.h"
 #include "tools/parallel_scan.h"
 #include "tools/progress.h"
@@ -31,14 +30,6 @@ struct ScanCommand {
 
   int run() const;
 };
-
-// The processors that this process may use, as assigned by batch systems and containers.
-unsigned usable_processors() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (::sched_getaffinity(0, sizeof set, &set) != 0) return std::max(1U, std::thread::hardware_concurrency());
-  return static_cast<unsigned>(std::max(1, CPU_COUNT(&set)));
-}
 
 void tell_damage(uint64_t places, uint64_t unread) {
   complain("{} skipped, and at least {} not read",
@@ -61,11 +52,11 @@ int ScanCommand::run() const {
                                           .default_json = {"epoch", "key", "bytes", "value"}},
                                          schema);
   if (!format.ok()) return fail(format.status());
-  std::optional<Expression> condition;
+  std::optional<query::Filter> condition;
   if (!where.empty()) {
-    Result<Expression> parsed = Expression::parse_condition(where, schema);
+    Result<query::Expression> parsed = query::Expression::parse_condition(where, schema);
     if (!parsed.ok()) return fail(parsed.status().with_context("--where"));
-    condition = std::move(*parsed);
+    condition.emplace(std::move(*parsed));
   }
   const auto epochs = choice.choose(reader.manifest(), common.path);
   if (!epochs.ok()) return fail(epochs.status());
@@ -77,7 +68,7 @@ int ScanCommand::run() const {
   job.epochs = *epochs;
   job.threads = threads != 0 ? threads : std::min(usable_processors(), kThreadsMax);
   job.limit = limit;
-  job.format = [&](const RecordView& record, std::string* out) {
+  job.format = [&](const query::RecordView& record, std::string* out) {
     if (condition && !condition->holds(record)) return false;
     if (format->append(record, out)) return true;
     left_out.fetch_add(1, std::memory_order_relaxed);

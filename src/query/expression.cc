@@ -1,4 +1,4 @@
-#include "tools/expression.h"
+#include "query/expression.h"
 
 #include <fnmatch.h>
 
@@ -8,9 +8,9 @@
 
 #include "base/coding.h"
 #include "imd/format/manifest.h"
-#include "tools/expression_parser.h"
+#include "query/expression_parser.h"
 
-namespace swale::tools {
+namespace swale::query {
 namespace {
 
 using Kind = Datum::Kind;
@@ -50,13 +50,11 @@ bool is_signed(run::FieldType type) {
 
 bool is_float(run::FieldType type) { return type == run::FieldType::kF4 || type == run::FieldType::kF8; }
 
-Datum field_datum(const run::FieldPlace& place, Bytes value) {
+Datum read_datum(const run::FieldPlace& place, Bytes value) {
   const run::FieldValue found = run::read_field(place, value);
   if (found.kind == run::FieldValue::Kind::kAbsent) return {};
   if (found.kind == run::FieldValue::Kind::kNan) return real(std::nan(""));
-  if (is_float(place.type)) return real(run::number_of(place.type, found.key));
-  if (!is_signed(place.type)) return integer(found.key);
-  return integer(static_cast<int64_t>(found.key ^ (uint64_t{1} << 63)));
+  return field_datum(place.type, found.key);
 }
 
 double as_double(const Datum& datum) {
@@ -76,23 +74,6 @@ std::partial_ordering compare_mixed(Int128 whole, double number) {
 }
 
 std::partial_ordering reversed(std::partial_ordering order) { return 0 <=> order; }
-
-std::partial_ordering compare(const Datum& a, const Datum& b) {
-  if (a.kind == Kind::kBytes) {
-    const int order = a.bytes.compare(b.bytes);
-    return order < 0   ? std::partial_ordering::less
-           : order > 0 ? std::partial_ordering::greater
-                       : std::partial_ordering::equivalent;
-  }
-  if (a.kind == Kind::kInteger && b.kind == Kind::kInteger) {
-    return a.integer < b.integer   ? std::partial_ordering::less
-           : a.integer > b.integer ? std::partial_ordering::greater
-                                   : std::partial_ordering::equivalent;
-  }
-  if (a.kind == Kind::kInteger) return compare_mixed(a.integer, b.real);
-  if (b.kind == Kind::kInteger) return reversed(compare_mixed(b.integer, a.real));
-  return a.real <=> b.real;
-}
 
 // None: the result does not fit.
 std::optional<Int128> sum_of(Int128 a, Int128 b) {
@@ -115,7 +96,7 @@ std::optional<Int128> remainder_of(Int128 a, Int128 b) {
 Datum key_number(run::FieldType type, Bytes key) {
   run::FieldPlace place;
   place.type = type;
-  return key.size() == run::type_bytes(type) ? field_datum(place, key) : Datum();
+  return key.size() == run::type_bytes(type) ? read_datum(place, key) : Datum();
 }
 
 bool matches(const std::string& pattern, Bytes key) {
@@ -124,6 +105,29 @@ bool matches(const std::string& pattern, Bytes key) {
 }
 
 }  // namespace
+
+Datum field_datum(run::FieldType type, run::OrderKey key) {
+  if (is_float(type)) return real(run::number_of(type, key));
+  if (!is_signed(type)) return integer(key);
+  return integer(static_cast<int64_t>(key ^ (uint64_t{1} << 63)));
+}
+
+std::partial_ordering compare(const Datum& a, const Datum& b) {
+  if (a.kind == Kind::kBytes) {
+    const int order = a.bytes.compare(b.bytes);
+    return order < 0   ? std::partial_ordering::less
+           : order > 0 ? std::partial_ordering::greater
+                       : std::partial_ordering::equivalent;
+  }
+  if (a.kind == Kind::kInteger && b.kind == Kind::kInteger) {
+    return a.integer < b.integer   ? std::partial_ordering::less
+           : a.integer > b.integer ? std::partial_ordering::greater
+                                   : std::partial_ordering::equivalent;
+  }
+  if (a.kind == Kind::kInteger) return compare_mixed(a.integer, b.real);
+  if (b.kind == Kind::kInteger) return reversed(compare_mixed(b.integer, a.real));
+  return a.real <=> b.real;
+}
 
 std::string decimal(Int128 number) {
   if (number == 0) return "0";
@@ -167,7 +171,7 @@ Datum Expression::evaluate(uint32_t index, const RecordView& record) const {
     case Op::kLiteral:
       return node.type == Type::kBytes ? bytes(node.bytes) : node.literal;
     case Op::kField:
-      return field_datum(node.place, record.value);
+      return read_datum(node.place, record.value);
     case Op::kHas:
       return truth(node.place.end() <= record.value.size());
     case Op::kEpoch:
@@ -251,4 +255,4 @@ Datum Expression::binary(const Node& node, const RecordView& record) const {
   }
 }
 
-}  // namespace swale::tools
+}  // namespace swale::query

@@ -1,4 +1,4 @@
-#include "tools/expression.h"
+#include "query/expression.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include "base/coding.h"
 #include "base/rng.h"
 
-namespace swale::tools::expression_test {
+namespace swale::query::expression_test {
 namespace {
 
 using testing::HasSubstr;
@@ -247,4 +247,4 @@ TEST(Expression, AnyTextIsParsedOrRefused) {
 }
 
 }  // namespace
-}  // namespace swale::tools::expression_test
+}  // namespace swale::query::expression_test

@@ -6,9 +6,9 @@
 #include <string>
 #include <string_view>
 
-#include "tools/expression.h"
+#include "query/expression.h"
 
-namespace swale::tools {
+namespace swale::query {
 
 class ExpressionParser {
  public:
@@ -67,4 +67,4 @@ class ExpressionParser {
   Expression expression_;
 };
 
-}  // namespace swale::tools
+}  // namespace swale::query

@@ -20,6 +20,7 @@
 // Limits: kNodesMax parts; nesting kDepthMax.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -29,7 +30,7 @@
 #include "base/status.h"
 #include "run/schema.h"
 
-namespace swale::tools {
+namespace swale::query {
 
 __extension__ typedef __int128 Int128;
 
@@ -52,6 +53,11 @@ struct Datum {
 
 std::string decimal(Int128 number);
 
+// The number that an order key stands for.
+Datum field_datum(run::FieldType type, run::OrderKey key);
+// Exactly, whatever kinds of numbers they are; two of bytes by their bytes. Unordered if one is NaN.
+std::partial_ordering compare(const Datum& a, const Datum& b);
+
 class Expression {
  public:
   static constexpr size_t kNodesMax = 1024;
@@ -73,6 +79,7 @@ class Expression {
 
  private:
   friend class ExpressionParser;
+  friend class Filter;
 
   enum class Op : uint8_t {
     kLiteral,
@@ -124,4 +131,4 @@ class Expression {
   uint32_t root_ = 0;
 };
 
-}  // namespace swale::tools
+}  // namespace swale::query

@@ -1,12 +1,12 @@
-#include "tools/expression_parser.h"
+#include "query/expression_parser.h"
 
 #include <algorithm>
 #include <charconv>
 #include <utility>
 
-#include "tools/bytes_text.h"
+#include "query/key_text.h"
 
-namespace swale::tools {
+namespace swale::query {
 namespace {
 
 constexpr size_t kTextBytesMax = 16 * 1024;
@@ -368,4 +368,4 @@ ExpressionParser::Index ExpressionParser::function(std::string_view name, size_t
   return problem(at, fmt::format("no function {}; there are u64, u32, i64, i32, abs, sqrt and has", name));
 }
 
-}  // namespace swale::tools
+}  // namespace swale::query
