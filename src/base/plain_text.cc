@@ -108,4 +108,13 @@ std::string plain_text(std::string_view text, TextUse use) {
   return out;
 }
 
+bool is_utf8(std::string_view text) {
+  while (!text.empty()) {
+    const Character character = front_of(text);
+    if (!character.valid) return false;
+    text.remove_prefix(character.bytes);
+  }
+  return true;
+}
+
 }  // namespace swale

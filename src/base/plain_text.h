@@ -34,4 +34,7 @@ bool is_plain(std::string_view text, TextUse use = TextUse::kLine);
 
 std::string plain_text(std::string_view text, TextUse use = TextUse::kLine);
 
+// Whether the text is UTF-8, of any characters.
+bool is_utf8(std::string_view text);
+
 }  // namespace swale

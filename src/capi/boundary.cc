@@ -12,21 +12,25 @@ constexpr char kNoMemoryForTheText[] = "no memory left, not even for this error'
 struct LastError {
   std::string text;
   const char* fixed = nullptr;  // replaces the text if not null
+  int code = SWALE_OK;
 };
 thread_local LastError last;
 
 }  // namespace
 
 int report(const Status& status) noexcept {
+  last.code = static_cast<int>(status.code());
   try {
     last.text = plain_text(status.message());  // programs print it on terminals
     last.fixed = nullptr;
   } catch (...) {
     last.fixed = kNoMemoryForTheText;
   }
-  return static_cast<int>(status.code());
+  return last.code;
 }
 
 const char* last_error() { return last.fixed != nullptr ? last.fixed : last.text.c_str(); }
+
+int last_code() { return last.code; }
 
 }  // namespace swale::capi

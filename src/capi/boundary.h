@@ -15,6 +15,7 @@
 // The library is compiled with hidden visibility; only the functions of swale.h are exported.
 #pragma GCC visibility push(default)
 #include "swale/swale.h"
+#include "swale/swale_arrow.h"
 #include "swale/swale_iond.h"
 #include "swale/swale_meta.h"
 #pragma GCC visibility pop
@@ -24,6 +25,7 @@ namespace swale::capi {
 // Keeps the failure for this thread, and returns its code.
 int report(const Status& status) noexcept;
 const char* last_error();
+int last_code();  // SWALE_OK if no call of this thread failed
 
 // Runs `body`, which returns a Status, as the body of an entry point.
 template <class Body>

@@ -28,6 +28,10 @@ template <>
 inline constexpr size_t kFirstBytes<swale_read_stats> = 48;
 template <>
 inline constexpr size_t kFirstBytes<swale_meta_attributes> = 48;
+template <>
+inline constexpr size_t kFirstBytes<swale_query> = 112;
+template <>
+inline constexpr size_t kFirstBytes<swale_error_info> = 56;
 
 // kInvalidArgument if the pointer is NULL or if struct_bytes is no size of any version.
 template <class T>

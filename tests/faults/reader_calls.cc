@@ -13,6 +13,7 @@
 #include "imd/testing/test_job.h"
 #include "imd/write/writer.h"
 #include "io/posix_device.h"
+#include "swale/swale_arrow.h"
 #include "tests/faults/failing_new.h"
 
 namespace swale::faults {
@@ -183,6 +184,62 @@ Answer ask_stats(swale_reader* reader, const Around& around) {
   return answer;
 }
 
+// The rows of a stream, as text. A failure of the stream is told as one of a call.
+int read_stream(ArrowArrayStream* stream, Notes* notes) {
+  int result = SWALE_OK;
+  for (bool more = true; more && result == SWALE_OK;) {
+    ArrowArray array = {};
+    if (stream->get_next(stream, &array) != 0) {
+      swale_error_info info = {};
+      info.struct_bytes = sizeof info;
+      if (swale_stream_error(stream, &info) != SWALE_OK) return -1;
+      result = info.code;
+      if (*info.message == '\0') result = -1;
+    }
+    more = array.release != nullptr;
+    if (!more) break;
+    const FailingNew::Pause pause;
+    const auto* const epochs = static_cast<const int64_t*>(array.children[0]->buffers[1]);
+    const ArrowArray& keys = *array.children[1];
+    const auto* const ends = static_cast<const int32_t*>(keys.buffers[1]);
+    for (int64_t row = 0; row < array.length; ++row) {
+      const auto* const key = static_cast<const char*>(keys.buffers[2]) + ends[row];
+      notes->text += fmt::format("{} ", epochs[row]);
+      notes->text.append(key, static_cast<size_t>(ends[row + 1] - ends[row])).append("\n");
+    }
+    array.release(&array);
+  }
+  stream->release(stream);
+  return result;
+}
+
+// Of records that meet a condition, or of keys.
+ReaderCall stream_call(const std::string& name, const char* where, uint64_t keys_step) {
+  return {name, [=](const ReaderSample& sample, swale_reader* reader, const Around& around) -> Answer {
+            const KeyList keys(sample, sample.keys(), keys_step);
+            const char* const columns[] = {"epoch", "key", "x", "value"};
+            swale_query query = {};
+            query.struct_bytes = sizeof query;
+            query.columns = columns;
+            query.column_count = 4;
+            query.where = where;
+            query.threads = 1;
+            query.batch_rows = 100;
+            if (where == nullptr) {
+              query.keys = keys.pointers.data();
+              query.key_bytes = keys.sizes.data();
+              query.key_count = keys.keys.size();
+            }
+            Notes notes;
+            return notes.answer(around([&] {
+                                  ArrowArrayStream stream = {};
+                                  const int code = swale_reader_stream(reader, &query, &stream);
+                                  return code != SWALE_OK ? code : read_stream(&stream, &notes);
+                                }),
+                                true);
+          }};
+}
+
 // A call that gives records or keys to notes.
 ReaderCall walk_call(const std::string& name, int (*walk)(swale_reader* reader, Notes* notes)) {
   return {name, [=](const ReaderSample&, swale_reader* reader, const Around& around) {
@@ -281,6 +338,8 @@ const std::vector<ReaderCall>& reader_calls() {
                  const Around& around) { return ask_top(reader, "x", SWALE_TOP_LARGEST, around); }},
       {"top by scan", [](Sample, swale_reader* reader,
                          const Around& around) { return ask_top(reader, "id", SWALE_TOP_SMALLEST, around); }},
+      stream_call("stream of a scan", "id % 3 == 0 && x >= 1", 1),
+      stream_call("stream of keys", nullptr, 17),
       {"epoch_stats",
        [](Sample, swale_reader* reader, const Around& around) { return ask_stats(reader, around); }},
       {"epoch_info",

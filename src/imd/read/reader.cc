@@ -75,6 +75,14 @@ std::shared_ptr<ReaderView> Reader::view() const {
   return view_;
 }
 
+std::unique_ptr<Reader> Reader::pinned() const {
+  std::unique_ptr<Reader> same(new Reader(device_, directory_, options_));
+  std::shared_ptr<ReaderView> now = view();
+  const MutexLock lock(same->mutex_);
+  same->view_ = std::move(now);
+  return same;
+}
+
 const Manifest& Reader::manifest() const { return view()->manifest(); }
 
 std::shared_ptr<const Manifest> Reader::manifest_now() const {

@@ -114,6 +114,10 @@ class Reader {
   };
   Result<Refreshed> refresh();
 
+  // A reader of the epochs that this one sees now, for work that goes on while this one is refreshed. It shares files and
+  // footers with this one, which must outlive it. Do not refresh it.
+  std::unique_ptr<Reader> pinned() const;
+
   // Valid until the next refresh.
   const Manifest& manifest() const;
   // Use when another thread may call refresh concurrently.

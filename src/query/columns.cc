@@ -1,0 +1,217 @@
+#include "query/columns.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+#include "base/nearest.h"
+#include "base/plain_text.h"
+#include "imd/format/manifest.h"
+
+namespace swale::query {
+namespace {
+
+constexpr std::string_view kOurNames[] = {"epoch", "step", "time", "key", "value"};
+constexpr size_t kFirstBytes = 1024;
+
+Column own(std::string_view name, Column::Source source, run::FieldType number) {
+  Column column;
+  column.name = name;
+  column.source = source;
+  column.number = number;
+  return column;
+}
+
+Column key_column(const run::Schema& schema) {
+  Column column = own("key", Column::Source::kKey, run::FieldType::kU8);
+  column.nullable = schema.key == run::KeyType::kU64 || schema.key == run::KeyType::kI64;
+  if (schema.key == run::KeyType::kI64) column.number = run::FieldType::kI8;
+  if (schema.key == run::KeyType::kText) column.type = Column::Type::kText;
+  if (!schema.key || schema.key == run::KeyType::kBytes) column.type = Column::Type::kBytes;
+  return column;
+}
+
+Column value_column() {
+  Column column = own("value", Column::Source::kValue, run::FieldType::kU1);
+  column.type = Column::Type::kBytes;
+  return column;
+}
+
+Column field_column(const run::Field& field, bool nullable) {
+  Column column = own(field.name, Column::Source::kField, field.type);
+  if (std::find(std::begin(kOurNames), std::end(kOurNames), field.name) != std::end(kOurNames))
+    column.name = "[" + field.name + "]";
+  column.count = field.count;
+  column.offset = field.offset;
+  column.unit = field.unit;
+  column.nullable = nullable;
+  return column;
+}
+
+Status unknown_column(const std::string& name, const std::vector<Column>& known) {
+  std::vector<std::string_view> names;
+  for (const Column& column : known) names.push_back(column.name);
+  return invalid_argument("no column \"{}\"; did you mean \"{}\"? There are {}", name, nearest(name, names),
+                          fmt::join(names, ", "));
+}
+
+}  // namespace
+
+std::vector<Column> all_columns(const run::Schema& schema) {
+  std::vector<Column> columns = {own("epoch", Column::Source::kEpoch, run::FieldType::kI8),
+                                 own("step", Column::Source::kStep, run::FieldType::kI8),
+                                 own("time", Column::Source::kTime, run::FieldType::kF8), key_column(schema)};
+  columns[1].nullable = true;
+  for (const run::Field& field : schema.fields) {
+    if (field.name != "_") columns.push_back(field_column(field, schema.any_length));
+  }
+  if (schema.empty()) columns.push_back(value_column());
+  return columns;
+}
+
+Result<std::vector<Column>> choose_columns(const run::Schema& schema, std::span<const std::string> names) {
+  std::vector<Column> known = all_columns(schema);
+  if (!schema.empty()) known.push_back(value_column());
+  std::vector<Column> chosen;
+  for (const std::string& name : names) {
+    const auto same = [&](const Column& column) { return column.name == name; };
+    const auto found = std::find_if(known.begin(), known.end(), same);
+    if (found == known.end()) return unknown_column(name, known);
+    if (std::any_of(chosen.begin(), chosen.end(), same))
+      return invalid_argument("column \"{}\" is asked for twice", name);
+    chosen.push_back(*found);
+  }
+  return chosen;
+}
+
+void Block::grow(size_t needed) {
+  const size_t capacity = std::max({needed, 2 * capacity_, kFirstBytes});
+  std::unique_ptr<char, Free> larger(
+      static_cast<char*>(::operator new(capacity, std::align_val_t(kAlignment))));
+  if (size_ != 0) std::memcpy(larger.get(), data_.get(), size_);
+  data_ = std::move(larger);
+  capacity_ = capacity;
+}
+
+void BatchBuilder::clear() {
+  batch_ = {};
+  batch_.columns.resize(columns_.size());
+  bytes_ = 0;
+}
+
+Batch BatchBuilder::take() {
+  for (ColumnData& data : batch_.columns) {
+    if (data.nulls == 0) continue;
+    const size_t more = (batch_.rows + 7) / 8 - data.validity.size();  // rows after the last null
+    std::memset(data.validity.extend(more), 0xff, more);
+  }
+  Batch taken = std::move(batch_);
+  clear();
+  return taken;
+}
+
+// The row's bit; rows before the first null have none until then.
+void BatchBuilder::append_null(const Column& column, ColumnData* data) {
+  const uint64_t row = batch_.rows;
+  const size_t bytes = row / 8 + 1;
+  if (data->validity.size() < bytes) {
+    const size_t more = bytes - data->validity.size();
+    std::memset(data->validity.extend(more), 0xff, more);
+  }
+  char& bits = data->validity.data()[row / 8];
+  bits = static_cast<char>(static_cast<uint8_t>(bits) & ~(1U << (row % 8)));
+  ++data->nulls;
+  if (column.type == Column::Type::kNumber) {
+    std::memset(data->data.extend(column.bytes()), 0, column.bytes());
+  } else {
+    append_bytes({}, data);
+  }
+}
+
+void BatchBuilder::append_number(const Column& column, const char* bytes, ColumnData* data) {
+  // With constant lengths these are single instructions.
+  switch (const uint32_t size = column.bytes()) {
+    case 4:
+      std::memcpy(data->data.extend(4), bytes, 4);
+      return;
+    case 8:
+      std::memcpy(data->data.extend(8), bytes, 8);
+      return;
+    default:
+      std::memcpy(data->data.extend(size), bytes, size);
+  }
+}
+
+void BatchBuilder::append_bytes(Bytes bytes, ColumnData* data) {
+  if (data->offsets.size() == 0) std::memset(data->offsets.extend(sizeof(int32_t)), 0, sizeof(int32_t));
+  if (!bytes.empty()) std::memcpy(data->data.extend(bytes.size()), bytes.data(), bytes.size());
+  const auto end = static_cast<int32_t>(data->data.size());
+  std::memcpy(data->offsets.extend(sizeof end), &end, sizeof end);
+  bytes_ += bytes.size();
+}
+
+void BatchBuilder::append_field(const Column& column, Bytes value, ColumnData* data) {
+  if (value.size() < size_t{column.offset} + column.bytes()) {
+    append_null(column, data);
+  } else {
+    append_number(column, value.data() + column.offset, data);
+  }
+}
+
+Status BatchBuilder::append_key(const Column& column, Bytes key, ColumnData* data) {
+  if (column.type == Column::Type::kNumber) {
+    if (key.size() == column.bytes()) {
+      append_number(column, key.data(), data);
+    } else {
+      append_null(column, data);
+    }
+    return {};
+  }
+  if (column.type == Column::Type::kText && !is_utf8(key)) {
+    return invalid_argument(
+        "the key \"{}\" is not UTF-8, though the directory says that its keys are text (imd.key): leave out the column "
+        "\"key\", or read with swale_reader_scan",
+        plain_text(key));
+  }
+  append_bytes(key, data);
+  return {};
+}
+
+Status BatchBuilder::append(const RecordView& record) {
+  for (size_t i = 0; i < columns_.size(); ++i) {
+    const Column& column = columns_[i];
+    ColumnData* const data = &batch_.columns[i];
+    // Our numbers are little-endian in memory, as on disk: this is x86-64 and its like.
+    switch (column.source) {
+      case Column::Source::kEpoch: {
+        const int64_t epoch = record.epoch;
+        append_number(column, reinterpret_cast<const char*>(&epoch), data);
+        break;
+      }
+      case Column::Source::kStep:
+        if (record.step == imd::kStepUnknown) {
+          append_null(column, data);
+        } else {
+          append_number(column, reinterpret_cast<const char*>(&record.step), data);
+        }
+        break;
+      case Column::Source::kTime:
+        append_number(column, reinterpret_cast<const char*>(&record.time), data);
+        break;
+      case Column::Source::kKey:
+        SWALE_RETURN_IF_ERROR(append_key(column, record.key, data));
+        break;
+      case Column::Source::kField:
+        append_field(column, record.value, data);
+        break;
+      case Column::Source::kValue:
+        append_bytes(record.value, data);
+        break;
+    }
+  }
+  ++batch_.rows;
+  return {};
+}
+
+}  // namespace swale::query

@@ -1,0 +1,135 @@
+// Columns: what a table of records consists of, and batches of its rows.
+//
+// A table has the columns epoch, step and time (of the record's epoch), key, and one for each field of the schema, in its
+// order; without a schema one more, "value", with the bytes. A key is a number or text if the directory says so (imd.key),
+// else bytes. An array of numbers is one column. A field that is called like one of our columns is "[name]", as in
+// conditions. "value" can always be asked for by name.
+//
+// Null is: the step of an epoch that `swale repair` found; a field that the value is too short for; a key whose length is
+// not that of the number that keys are. A text key that is not UTF-8 is an error: a table cannot hold it as text.
+//
+// Memory: a batch has so much for each row as its columns have, and at most 100 % more.
+// Threads: a Batch has one owner at a time; a BatchBuilder is of one thread.
+// Limits: kBatchBytesMax for the keys or the values of a batch, plus one value.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "query/expression.h"
+#include "run/schema.h"
+
+namespace swale::query {
+
+inline constexpr size_t kBatchBytesMax = 64 * kMiB;
+
+struct Column {
+  enum class Source : uint8_t { kEpoch, kStep, kTime, kKey, kField, kValue };
+  enum class Type : uint8_t { kNumber, kText, kBytes };
+
+  std::string name;
+  Source source = Source::kField;
+  Type type = Type::kNumber;
+  run::FieldType number = run::FieldType::kF8;  // kNumber
+  uint32_t count = 1;                           // kField: more than 1 is an array
+  uint32_t offset = 0;                          // kField: in the value
+  bool nullable = false;
+  std::string unit;  // kField
+
+  // kNumber: of a row.
+  uint32_t bytes() const { return count * run::type_bytes(number); }
+  bool operator==(const Column&) const = default;
+};
+
+// The columns of a directory's records.
+std::vector<Column> all_columns(const run::Schema& schema);
+// Those that are named, in this order. kInvalidArgument for an unknown name says which one is meant, and for a name that
+// is given twice.
+Result<std::vector<Column>> choose_columns(const run::Schema& schema, std::span<const std::string> names);
+
+// Bytes that grow, aligned for vector instructions. Throws std::bad_alloc.
+class Block {
+ public:
+  static constexpr size_t kAlignment = 64;
+
+  Block() = default;
+  Block(Block&& other) noexcept
+      : data_(std::move(other.data_)),
+        size_(std::exchange(other.size_, 0)),
+        capacity_(std::exchange(other.capacity_, 0)) {}
+  Block& operator=(Block&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    std::swap(capacity_, other.capacity_);
+    return *this;
+  }
+
+  const char* data() const { return data_.get(); }
+  size_t size() const { return size_; }
+  // Room for `bytes` more; their content is undefined.
+  char* extend(size_t bytes) {
+    if (capacity_ - size_ < bytes) grow(size_ + bytes);
+    char* const at = data_.get() + size_;
+    size_ += bytes;
+    return at;
+  }
+  char* data() { return data_.get(); }
+
+ private:
+  struct Free {
+    void operator()(char* data) const { ::operator delete(data, std::align_val_t(kAlignment)); }
+  };
+  void grow(size_t needed);
+
+  std::unique_ptr<char, Free> data_;
+  size_t size_ = 0;
+  size_t capacity_ = 0;
+};
+
+// One column of a batch, laid out as Apache Arrow's columnar format prescribes.
+struct ColumnData {
+  Block validity;      // one bit a row, the lowest first; empty: no row is null
+  Block offsets;       // kText, kBytes: int32 of each row's begin and of the last one's end
+  Block data;          // numbers, or the bytes of all rows
+  uint64_t nulls = 0;  // rows
+};
+
+struct Batch {
+  uint64_t rows = 0;
+  std::vector<ColumnData> columns;
+};
+
+class BatchBuilder {
+ public:
+  explicit BatchBuilder(std::vector<Column> columns) : columns_(std::move(columns)) { clear(); }
+
+  // kInvalidArgument: a text key that is not UTF-8. Throws std::bad_alloc. After both the builder can only be destroyed.
+  Status append(const RecordView& record);
+
+  uint64_t rows() const { return batch_.rows; }
+  // Its keys or values have reached kBatchBytesMax.
+  bool is_full() const { return bytes_ >= kBatchBytesMax; }
+  // The rows so far; the builder then is empty.
+  Batch take();
+
+ private:
+  void clear();
+  void append_null(const Column& column, ColumnData* data);
+  void append_number(const Column& column, const char* bytes, ColumnData* data);
+  void append_bytes(Bytes bytes, ColumnData* data);
+  void append_field(const Column& column, Bytes value, ColumnData* data);
+  Status append_key(const Column& column, Bytes key, ColumnData* data);
+
+  std::vector<Column> columns_;
+  Batch batch_;
+  size_t bytes_ = 0;  // of keys and values in columns of bytes
+};
+
+}  // namespace swale::query

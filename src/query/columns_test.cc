@@ -1,0 +1,103 @@
+#include "query/columns.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <limits>
+
+namespace swale::query::columns_test {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::vector<std::string> names_of(const std::vector<Column>& columns) {
+  std::vector<std::string> names;
+  for (const Column& column : columns) names.push_back(column.name);
+  return names;
+}
+
+run::Schema schema_of(const char* fields) { return *run::Schema::parse(fields, ""); }
+
+TEST(Columns, AreOursAndTheFields) {
+  EXPECT_THAT(names_of(all_columns(schema_of("x:f8;_:4;key:u4;v:f4x3"))),
+              ElementsAre("epoch", "step", "time", "key", "x", "[key]", "v"));
+  EXPECT_THAT(names_of(all_columns({})), ElementsAre("epoch", "step", "time", "key", "value"));
+}
+
+TEST(Columns, AreChosenByName) {
+  const run::Schema schema = schema_of("energy:f8;key:u4");
+  const std::string names[] = {"[key]", "value", "energy", "key"};
+  EXPECT_THAT(names_of(*choose_columns(schema, names)), ElementsAre("[key]", "value", "energy", "key"));
+  const std::string unknown[] = {"enrgy"};
+  EXPECT_THAT(std::string(choose_columns(schema, unknown).status().message()), HasSubstr("\"energy\"?"));
+  const std::string twice[] = {"key", "key"};
+  EXPECT_THAT(std::string(choose_columns(schema, twice).status().message()), HasSubstr("twice"));
+}
+
+bool is_null(const Batch& batch, size_t column, uint64_t row) {
+  const ColumnData& data = batch.columns[column];
+  return data.nulls != 0 && (static_cast<uint8_t>(data.validity.data()[row / 8]) >> (row % 8) & 1) == 0;
+}
+
+// Rows of every tenth kind lack something.
+TEST(Columns, LackWhatTheRecordLacks) {
+  run::Schema schema = schema_of("x:f8;v:f4x2;_:*");
+  schema.key = run::KeyType::kU64;
+  BatchBuilder builder(all_columns(schema));
+  const std::string whole(16, 'v');
+  for (int i = 0; i < 100; ++i) {
+    RecordView record{7, i % 10 == 1 ? std::numeric_limits<int64_t>::min() : i, 1.5, "8 bytes!", whole};
+    if (i % 10 == 2) record.key = "other";
+    if (i % 10 == 3) record.value = Bytes(whole).substr(0, 12);
+    if (i % 10 == 4) record.value = {};
+    ASSERT_TRUE(builder.append(record).ok());
+  }
+  const Batch batch = builder.take();
+  ASSERT_EQ(batch.rows, 100U);
+  for (uint64_t row = 0; row < 100; ++row) {
+    EXPECT_EQ(is_null(batch, 1, row), row % 10 == 1) << row;
+    EXPECT_EQ(is_null(batch, 3, row), row % 10 == 2) << row;
+    EXPECT_EQ(is_null(batch, 4, row), row % 10 == 4) << row;
+    EXPECT_EQ(is_null(batch, 5, row), row % 10 == 3 || row % 10 == 4) << row;
+  }
+  EXPECT_EQ(batch.columns[5].data.size(), 800U);
+  EXPECT_EQ(batch.columns[5].nulls, 20U);
+  EXPECT_EQ(batch.columns[5].validity.size(), 13U);
+  EXPECT_EQ(batch.columns[0].nulls, 0U);
+}
+
+TEST(Columns, TextIsUtf8OrAnError) {
+  run::Schema schema;
+  schema.key = run::KeyType::kText;
+  const std::string names[] = {"key", "value"};
+  BatchBuilder builder(*choose_columns(schema, names));
+  ASSERT_TRUE(builder.append({0, 0, 0, "\xc3\xa4", "abc"}).ok());
+  ASSERT_TRUE(builder.append({0, 0, 0, "x", ""}).ok());
+  const Batch batch = builder.take();
+  EXPECT_EQ(Bytes(batch.columns[0].data.data(), batch.columns[0].data.size()), "\xc3\xa4x");
+  int32_t offsets[3];
+  ASSERT_EQ(batch.columns[1].offsets.size(), sizeof offsets);
+  std::memcpy(offsets, batch.columns[1].offsets.data(), sizeof offsets);
+  EXPECT_THAT(offsets, ElementsAre(0, 3, 3));
+  const Status status = builder.append({0, 0, 0, "\xff", "abc"});
+  EXPECT_EQ(status.code(), Code::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("\\xff"));
+}
+
+TEST(Columns, ABatchIsFullAtItsBytes) {
+  const std::string names[] = {"value"};
+  BatchBuilder builder(*choose_columns({}, names));
+  const std::string large(kBatchBytesMax / 4, 'x');
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_FALSE(builder.is_full());
+    ASSERT_TRUE(builder.append({0, 0, 0, "k", large}).ok());
+  }
+  EXPECT_TRUE(builder.is_full());
+  EXPECT_EQ(builder.take().columns[0].data.size(), kBatchBytesMax);
+  EXPECT_FALSE(builder.is_full());
+}
+
+}  // namespace
+}  // namespace swale::query::columns_test

@@ -1,0 +1,293 @@
+#include "query/record_stream.h"
+
+#include <algorithm>
+#include <cassert>
+#include <span>
+#include <utility>
+
+#include "base/contain.h"
+#include "base/start_thread.h"
+#include "imd/format/manifest.h"
+
+namespace swale::query {
+namespace {
+
+constexpr uint64_t kBlocksMin = 256;  // of a piece: 1 MiB
+constexpr uint64_t kRowsMax = uint64_t{1} << 24;
+
+Status cancelled() {
+  return error(Code::kAborted, Scope::kOperation, "the query was cancelled; its results are incomplete");
+}
+
+}  // namespace
+
+// Makes batches of the rows of one piece.
+class RecordStream::PieceRows {
+ public:
+  PieceRows(RecordStream& stream, uint64_t number)
+      : stream_(stream), number_(number), builder_(stream.query_.columns) {}
+
+  // False: stop, because of status() or because the stream stops.
+  bool add(const RecordView& record) {
+    if (stream_.stopped_.load(std::memory_order_relaxed)) return false;
+    if (stream_.query_.where && !stream_.query_.where->holds(record)) return true;
+    status_ = builder_.append(record);
+    if (!status_.ok()) return false;
+    if (builder_.rows() < stream_.query_.batch_rows_max && !builder_.is_full()) return true;
+    return stream_.put(number_, builder_.take());
+  }
+  Status finish(Status read) {
+    if (!status_.ok()) return status_;
+    if (builder_.rows() != 0) stream_.put(number_, builder_.take());
+    return read;
+  }
+  RecordView epoch(EpochNumber number) const {
+    const imd::EpochEntry& entry = stream_.view_->manifest().epochs[number];
+    return {entry.epoch, entry.step, entry.time, {}, {}};
+  }
+
+ private:
+  RecordStream& stream_;
+  const uint64_t number_;
+  BatchBuilder builder_;
+  Status status_;
+};
+
+RecordStream::RecordStream(std::shared_ptr<imd::Reader> reader, StreamQuery query)
+    : reader_(std::move(reader)), view_(reader_->pinned()), query_(std::move(query)) {}
+
+Result<std::unique_ptr<RecordStream>> RecordStream::open(std::shared_ptr<imd::Reader> reader,
+                                                         StreamQuery query) {
+  if (query.columns.empty()) return invalid_argument("a query of no column: name one, or none for all");
+  if (query.batch_rows_max < 1 || query.batch_rows_max > kRowsMax)
+    return invalid_argument("batches of {} rows: expected 1 to {}", query.batch_rows_max, kRowsMax);
+  if (query.threads < 1 || query.threads > kThreadsMax)
+    return invalid_argument("{} threads: expected 1 to {}", query.threads, kThreadsMax);
+  std::unique_ptr<RecordStream> stream(new RecordStream(std::move(reader), std::move(query)));
+  const imd::Manifest& manifest = stream->view_->manifest();
+  for (const EpochNumber epoch : stream->query_.epochs) {
+    if (epoch >= manifest.epochs.size()) {
+      return error(Code::kNotFound, Scope::kOperation,
+                   "no epoch {}: {} has {} committed epochs, numbered from 0", epoch,
+                   stream->view_->directory(), manifest.epochs.size());
+    }
+    stream->total_ += manifest.epochs[epoch].records;
+  }
+  if (stream->query_.keys) stream->total_ = stream->query_.keys->size();
+  return stream;
+}
+
+RecordStream::~RecordStream() {
+  assert(is_of_this_process());
+  stop({});
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void RecordStream::stop(Status status) noexcept {
+  const MutexLock lock(mutex_);
+  if (!stopped_.exchange(true)) status_ = std::move(status);
+  changed_.notify_all();
+}
+
+// Fewer threads than asked for suffice.
+Status RecordStream::start() {
+  threads_.resize(query_.threads);
+  size_t started = 0;
+  Status status;
+  for (; started < threads_.size() && status.ok(); ++started)
+    status = start_thread(&threads_[started], "a thread of a query", [this] { work(); });
+  if (!status.ok()) --started;
+  threads_.resize(started);
+  return started != 0 ? Status() : status;
+}
+
+void RecordStream::work() noexcept {
+  const Status status = contain([this] { return take_pieces(); });
+  if (!status.ok()) stop(status);
+}
+
+Result<std::optional<RecordStream::Piece>> RecordStream::next_piece() {
+  if (query_.keys) {
+    const size_t left = query_.keys->size() - key_;
+    if (left == 0) return std::optional<Piece>();
+    Piece piece;
+    piece.first_key = key_;
+    piece.keys = std::min(left, kKeysAPiece);
+    key_ += piece.keys;
+    return std::optional(piece);
+  }
+  const imd::Manifest& manifest = view_->manifest();
+  while (scans_.empty()) {
+    if (epoch_ == query_.epochs.size()) return std::optional<Piece>();
+    const EpochNumber epoch = query_.epochs[epoch_];
+    if (partition_ == manifest.jobs[manifest.epochs[epoch].job].ranks) {
+      ++epoch_;
+      partition_ = PartitionNumber(0);
+      continue;
+    }
+    SWALE_ASSIGN_OR_RETURN(const auto found, view_->scan_pieces(epoch, partition_, kBlocksMin));
+    ++partition_;
+    scans_.assign(found.begin(), found.end());
+  }
+  Piece piece;
+  piece.scan = scans_.front();
+  scans_.pop_front();
+  return std::optional(piece);
+}
+
+Status RecordStream::take_pieces() {
+  for (;;) {
+    std::optional<Piece> piece;
+    uint64_t number = 0;
+    {
+      const MutexLock taking(taking_);
+      {
+        const MutexLock lock(mutex_);
+        const uint64_t ahead_max = kPiecesAhead * query_.threads;
+        changed_.wait(lock,
+                      [&]() REQUIRES(mutex_) { return stopped_ || ended_ || given_ < head_ + ahead_max; });
+        if (stopped_ || ended_) return {};
+        // The number comes first: a piece that was taken, and for whose number there is no memory, would be missed by
+        // nobody while the exception is on its way.
+        pending_[given_];
+        number = given_++;
+      }
+      // Without mutex_: it may wait for storage.
+      const Status found = contain([&]() NO_THREAD_SAFETY_ANALYSIS -> Status {
+        SWALE_ASSIGN_OR_RETURN(piece, next_piece());
+        return {};
+      });
+      if (!found.ok() || !piece) {
+        finish(number, found, /*last=*/true);
+        return {};
+      }
+    }
+    piece->number = number;
+    const Status status = contain([&] { return read_piece(*piece); });
+    done_.fetch_add(query_.keys ? piece->keys : piece->scan.records, std::memory_order_relaxed);
+    finish(number, status, /*last=*/false);
+  }
+}
+
+Status RecordStream::read_piece(const Piece& piece) {
+  PieceRows rows(*this, piece.number);
+  const Status read = query_.keys ? look_up(piece, &rows) : scan_piece(piece, &rows);
+  return rows.finish(read);
+}
+
+Status RecordStream::scan_piece(const Piece& piece, PieceRows* rows) {
+  RecordView record = rows->epoch(piece.scan.epoch);
+  return view_->scan_piece(piece.scan, [&](EpochNumber, Bytes key, Bytes value) {
+    record.key = key;
+    record.value = value;
+    return rows->add(record);
+  });
+}
+
+// The reader gives values in any order: they are kept until all of the piece's keys have theirs.
+Status RecordStream::look_up(const Piece& piece, PieceRows* rows) {
+  struct Found {
+    size_t key;
+    size_t place;  // of the epoch in the query
+    size_t begin;  // in `values`
+    size_t bytes;
+  };
+  const std::span<const std::string> asked(query_.keys->data() + piece.first_key, piece.keys);
+  const std::vector<Bytes> keys(asked.begin(), asked.end());
+  std::vector<Found> found;
+  std::string values;
+  for (size_t place = 0; place < query_.epochs.size(); ++place) {
+    if (stopped_.load(std::memory_order_relaxed)) return {};
+    const Result<size_t> got =
+        view_->get_many(keys, query_.epochs[place], [&](size_t key, EpochNumber, Bytes value) {
+          found.push_back({key, place, values.size(), value.size()});
+          values += value;
+          return !stopped_.load(std::memory_order_relaxed);
+        });
+    SWALE_RETURN_IF_ERROR(got.status());
+  }
+  std::stable_sort(found.begin(), found.end(), [](const Found& a, const Found& b) {
+    return a.key != b.key ? a.key < b.key : a.place < b.place;
+  });
+  for (const Found& each : found) {
+    RecordView record = rows->epoch(query_.epochs[each.place]);
+    record.key = keys[each.key];
+    record.value = Bytes(values).substr(each.begin, each.bytes);
+    if (!rows->add(record)) break;
+  }
+  return {};
+}
+
+bool RecordStream::put(uint64_t number, Batch batch) {
+  const MutexLock lock(mutex_);
+  Pending& own = pending_.at(number);
+  changed_.wait(lock, [&]() REQUIRES(mutex_) { return stopped_ || own.batches.size() < kBatchesAhead; });
+  if (stopped_) return false;
+  own.batches.push_back(std::move(batch));
+  changed_.notify_all();
+  return true;
+}
+
+void RecordStream::finish(uint64_t number, Status status, bool last) noexcept {
+  const MutexLock lock(mutex_);
+  ended_ = ended_ || last;
+  const auto own = pending_.find(number);
+  own->second.done = true;
+  own->second.status = std::move(status);
+  changed_.notify_all();
+}
+
+Status RecordStream::check_cancelled() {
+  if (query_.cancel && query_.cancel->load(std::memory_order_relaxed)) return cancelled();
+  const Nanos now = system_clock().now();
+  if (now - asked_at_ < kPatience) return {};
+  asked_at_ = now;
+  if (query_.progress && !query_.progress(done_.load(std::memory_order_relaxed), total_)) return cancelled();
+  return {};
+}
+
+// Passes over pieces without more batches. A piece's failure stops the stream.
+std::optional<Batch> RecordStream::take_ready() {
+  for (auto head = pending_.begin(); head != pending_.end() && head->first == head_;
+       head = pending_.begin()) {
+    Pending& piece = head->second;
+    if (!piece.batches.empty()) {
+      Batch batch = std::move(piece.batches.front());
+      piece.batches.pop_front();
+      changed_.notify_all();
+      return batch;
+    }
+    if (!piece.done) return std::nullopt;
+    if (!piece.status.ok()) {
+      if (!stopped_.exchange(true)) status_ = piece.status;
+      changed_.notify_all();
+      return std::nullopt;
+    }
+    pending_.erase(head);
+    ++head_;
+    changed_.notify_all();
+  }
+  return std::nullopt;
+}
+
+Result<std::optional<Batch>> RecordStream::next() {
+  if (!is_of_this_process()) {
+    return invalid_argument(
+        "the stream belongs to the process that opened it, and a child made by fork has none of its threads; open "
+        "the directory in the child");
+  }
+  if (threads_.empty()) SWALE_RETURN_IF_ERROR(start());
+  for (;;) {
+    // Without the mutex: the caller's function may take its time.
+    if (const Status status = check_cancelled(); !status.ok()) stop(status);
+    const MutexLock lock(mutex_);
+    if (!stopped_) {
+      if (std::optional<Batch> batch = take_ready()) return batch;
+    }
+    if (stopped_) return status_.ok() ? cancelled() : status_;
+    if (at_end()) return std::optional<Batch>();
+    changed_.wait_for(lock, kPatience);
+  }
+}
+
+}  // namespace swale::query
