@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""check-locks.py [--self-test]: clang's thread-safety analysis over the sources of src/ that use base/mutex.h: what is
-GUARDED_BY a mutex is touched with it locked. Only syntax is checked, nothing is built: some 20 seconds.
+"""check-locks.py [--self-test]: clang's thread-safety analysis over the sources of src/ that see something that a mutex guards:
+what is GUARDED_BY a mutex is touched with it locked. Only syntax is checked, nothing is built: some minutes.
 
-In src/base, src/io, src/net, src/imd and src/tier every mutex is a swale::Mutex: a std::mutex there is a failure, but for those that
-MAY_NAME_STD lists. The self-test breaks the rule and expects to be told so.
+Every mutex of src/ is a swale::Mutex: a std::mutex is a failure, but in tests and for those that MAY_NAME_STD lists. The
+self-test breaks the rule and expects to be told so.
 """
+import concurrent.futures
 import os
 import re
 import shutil
@@ -15,9 +16,9 @@ import tempfile
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CLANG = os.environ.get("SWALE_CLANG") or next(
     (name for name in ("clang++-16", "clang++-19") if shutil.which(name)), "clang++")
-ANNOTATED = ("src/base", "src/io", "src/net", "src/imd", "src/tier")
 # The mutex itself, and one that is more than a std::mutex.
 MAY_NAME_STD = {"src/base/mutex.h", "src/base/biased_mutex.h", "src/base/biased_mutex.cc"}
+STD_LOCK = re.compile(r"std::(\w*mutex|lock_guard|unique_lock|scoped_lock|shared_lock|condition_variable\w*)\b")
 FLAGS = ["-std=c++20", "-DFMT_SHARED", '-DSWALE_VERSION="0"', '-DSWALE_LIBRARIES_FROM_PROGRAMS=""',
          "-DSPDLOG_FMT_EXTERNAL", "-Werror=thread-safety", "-fsyntax-only"]
 
@@ -34,19 +35,26 @@ class Canary {
 
 def analyse(path):
     """What clang says of the source, or nothing."""
-    command = [CLANG, *FLAGS, "-I", os.path.join(ROOT, "src"), path]
+    command = [CLANG, *FLAGS, "-I", os.path.join(ROOT, "src"), "-I", os.path.join(ROOT, "include"), path]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     return "" if run.returncode == 0 else run.stderr
 
 
-def uses_mutex(path):
-    """Whether the source or its header names base/mutex.h."""
+def guards(path):
+    """Whether the file has something that a mutex guards."""
     with open(path, encoding="utf-8") as file:
-        text = file.read()
-    if '"base/mutex.h"' in text:
+        return re.search(r"\b(GUARDED_BY|REQUIRES)\(", file.read()) is not None
+
+
+def uses_mutex(path):
+    """Whether the source, or a header that it includes, has something that a mutex guards: a class may have its functions in
+    many sources."""
+    if guards(path):
         return True
-    header = os.path.splitext(path)[0] + ".h"
-    return path.endswith(".cc") and os.path.exists(header) and uses_mutex(header)
+    with open(path, encoding="utf-8") as file:
+        headers = re.findall(r'^#include "(.*)"', file.read(), re.MULTILINE)
+    found = (os.path.join(ROOT, "src", header) for header in headers)
+    return any(guards(header) for header in found if os.path.exists(header))
 
 
 def sources():
@@ -58,19 +66,17 @@ def sources():
 
 
 def unannotated():
-    """Lines of src/base and src/io that name the mutexes of the standard library."""
-    for folder in ANNOTATED:
-        for place, _, names in os.walk(os.path.join(ROOT, folder)):
-            for name in sorted(names):
-                path = os.path.relpath(os.path.join(place, name), ROOT)
-                of_tests = "_test" in name or name.startswith("test_")
-                if not path.endswith((".h", ".cc")) or of_tests or path in MAY_NAME_STD:
-                    continue
-                with open(os.path.join(ROOT, path), encoding="utf-8") as file:
-                    for number, line in enumerate(file, 1):
-                        code = line.split("//")[0]
-                        if re.search(r"std::(mutex|lock_guard|unique_lock|condition_variable)\b", code):
-                            yield f"{path}:{number}: use Mutex, MutexLock and CondVar of base/mutex.h"
+    """Lines of src that name the mutexes of the standard library."""
+    for place, _, names in os.walk(os.path.join(ROOT, "src")):
+        for name in sorted(names):
+            path = os.path.relpath(os.path.join(place, name), ROOT)
+            of_tests = "_test" in name or name.startswith("test_")
+            if not path.endswith((".h", ".cc")) or of_tests or path in MAY_NAME_STD:
+                continue
+            with open(os.path.join(ROOT, path), encoding="utf-8") as file:
+                for number, line in enumerate(file, 1):
+                    if STD_LOCK.search(line.split("//")[0]):
+                        yield f"{path}:{number}: use Mutex, MutexLock and CondVar of base/mutex.h"
 
 
 def self_test():
@@ -94,15 +100,14 @@ def main():
     if "--self-test" in sys.argv[1:]:
         return self_test()
     wrong = list(unannotated())
-    checked = 0
-    for path in sources():
-        if uses_mutex(path):
-            checked += 1
-            wrong.extend(line for line in analyse(path).splitlines() if "error:" in line)
+    checked = [path for path in sources() if uses_mutex(path)]
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        for said in pool.map(analyse, checked):
+            wrong.extend(line for line in said.splitlines() if "error:" in line)
     for line in wrong:
         print(line)
     if not wrong:
-        print(f"locks: {checked} sources touch what is guarded only with its mutex locked")
+        print(f"locks: {len(checked)} sources touch what is guarded only with its mutex locked")
     return 1 if wrong else 0
 
 

@@ -8,7 +8,7 @@
 //   const MutexLock lock(mutex_);
 //   changed_.wait(lock, [&]() REQUIRES(mutex_) { return count_ > 0; });
 //
-// Other compilers see no annotations and check nothing: `make check` runs clang over src/base and src/io.
+// Other compilers see no annotations and check nothing: `make check` runs clang over src.
 // Threads: as the std ones.
 #pragma once
 

@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "capi/handles.h"
 #include "capi/options.h"
 #include "capi/structs.h"
@@ -28,7 +28,7 @@ class MetaClients {
     meta::Found found{};
   };
   Idle take() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (idle_.empty()) return {.client = store_.client()};
     Idle idle = std::move(idle_.back());
     idle_.pop_back();
@@ -40,15 +40,18 @@ class MetaClients {
     if (idle.extents.capacity() > kKept) idle.extents = {};
     if (idle.ranges.capacity() > kKept) idle.ranges = {};
     if (idle.found.extents.capacity() > kKept || idle.found.ends.capacity() > kKept) idle.found = {};
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (idle_.size() < idle_.capacity()) idle_.push_back(std::move(idle));  // else it is freed
   }
-  void prepare() { idle_.reserve(64); }
+  void prepare() {
+    const MutexLock lock(mutex_);
+    idle_.reserve(64);
+  }
 
  private:
   meta::Store& store_;
-  std::mutex mutex_;
-  std::vector<Idle> idle_;
+  Mutex mutex_;
+  std::vector<Idle> idle_ GUARDED_BY(mutex_);
 };
 
 namespace {

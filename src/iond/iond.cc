@@ -77,7 +77,7 @@ Status Iond::begin(const std::optional<IondServing>& serving, const Status& mine
   net::RpcOptions talk;
   talk.methods = iond_method_names();
   SWALE_ASSIGN_OR_RETURN(rpc_, net::Rpc::open(job_, talk, service_.get()));
-  if (service_) service_->start(rpc_.get());
+  SWALE_RETURN_IF_ERROR(net::agree(job_, service_ ? service_->start(rpc_.get()) : ok_status()));
   const MutexLock lock(loaded_mutex_);
   loaded_ = service_.get();
   return {};

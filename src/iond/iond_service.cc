@@ -2,17 +2,25 @@
 
 #include "base/contain.h"
 #include "base/log.h"
+#include "base/start_thread.h"
 
 namespace swale::iond {
 
 IondService::IondService(std::unique_ptr<IondFiles> files, uint32_t threads, Nanos watch)
-    : files_(std::move(files)), thread_count_(threads), watch_(watch) {}
+    : files_(std::move(files)), thread_count_(threads), watch_(watch) {
+  threads_.reserve(threads);
+}
 
 IondService::~IondService() { stop(); }
 
-void IondService::start(net::Rpc* rpc) {
+Status IondService::start(net::Rpc* rpc) {
   rpc_ = rpc;
-  for (uint32_t i = 0; i < thread_count_; ++i) threads_.emplace_back([this] { work(); });
+  for (uint32_t i = 0; i < thread_count_; ++i) {
+    std::thread thread;
+    SWALE_RETURN_IF_ERROR(start_thread(&thread, "a thread that answers I/O requests", [this] { work(); }));
+    threads_.push_back(std::move(thread));
+  }
+  return {};
 }
 
 void IondService::on_requests(std::span<net::RpcRequest> requests) {

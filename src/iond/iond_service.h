@@ -22,7 +22,7 @@ class IondService final : public net::RpcService {
   IondService(std::unique_ptr<IondFiles> files, uint32_t threads, Nanos watch);
   ~IondService() override;
 
-  void start(net::Rpc* rpc);
+  Status start(net::Rpc* rpc);  // kResourceExhausted if a thread cannot be started
   void on_requests(std::span<net::RpcRequest> requests) override;
   // Returns when each rank of the job has said goodbye, or is gone: those. A failure: no goodbye can come any more, because
   // the requests between ranks have failed.

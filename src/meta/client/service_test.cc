@@ -32,7 +32,7 @@ class OneRank {
     }
     service_ = std::make_unique<Service>(std::move(cores), hosts_, seconds(20));
     rpc_ = *net::Rpc::open(*job_, options, service_.get());
-    service_->start(rpc_.get());
+    EXPECT_TRUE(service_->start(rpc_.get()).ok());
     client_ =
         std::make_unique<Client>(rpc_.get(), &hosts_, partition_, ClientOptions{.client = 1}, seconds(60));
   }

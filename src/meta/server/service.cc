@@ -3,11 +3,11 @@
 #include <malloc.h>
 
 #include <algorithm>
-#include <chrono>
 #include <iterator>
 #include <utility>
 
 #include "base/contain.h"
+#include "base/start_thread.h"
 
 namespace swale::meta {
 namespace {
@@ -27,20 +27,21 @@ Service::Service(std::vector<std::unique_ptr<ServerCore>> cores, std::vector<net
 
 Service::~Service() { static_cast<void>(stop()); }
 
-void Service::start(net::Rpc* rpc) {
-  const std::lock_guard lock(mutex_);
+Status Service::start(net::Rpc* rpc) {
+  const MutexLock lock(mutex_);
   upstream_ = std::make_shared<net::RpcClient>(rpc);
   rpc_ = rpc;
-  storage_ = std::thread([this] { store(); });
-  awaiting_ = std::thread([this] { await(); });
+  SWALE_RETURN_IF_ERROR(
+      start_thread(&storage_, "the storage thread of metadata servers", [this] { store(); }));
+  return start_thread(&awaiting_, "the thread that hears other metadata servers", [this] { await(); });
 }
 
 Status Service::resume(Nanos deadline) {
-  Lock lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const auto& core : cores_) core->resume();
   resuming_ = true;
-  flush(lock);
-  const bool ended = resumed_.wait_for(lock, std::chrono::nanoseconds(deadline), [this] {
+  flush();
+  const bool ended = resumed_.wait_for(lock, deadline, [this]() REQUIRES(mutex_) {
     return !failure_.ok() ||
            std::none_of(cores_.begin(), cores_.end(), [](const auto& core) { return core->follows_up(); });
   });
@@ -53,7 +54,7 @@ Status Service::resume(Nanos deadline) {
 
 Status Service::stop() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stop_ = true;
   }
   work_.notify_all();
@@ -61,7 +62,7 @@ Status Service::stop() {
   if (storage_.joinable()) storage_.join();
   if (awaiting_.joinable()) awaiting_.join();
   std::shared_ptr<net::RpcClient> upstream;  // ends without the lock
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   upstream.swap(upstream_);
   Status status = failure_;
   for (const auto& core : cores_) {
@@ -79,21 +80,20 @@ ServerCore* Service::core_of(Bytes payload) {
 }
 
 void Service::on_requests(std::span<net::RpcRequest> requests) {
-  Lock lock(mutex_);
+  const MutexLock lock(mutex_);
   for (net::RpcRequest& each : requests) {
     if (rpc_ != nullptr && each.payload.size() <= kInlineBytes) {
       handle(each);
     } else {
-      const Status kept = contain([&] { queue_.push_back(std::move(each)); });
+      const Status kept = contain([&]() REQUIRES(mutex_) { queue_.push_back(std::move(each)); });
       if (kept.ok()) continue;
       fail(kept);
       if (rpc_ != nullptr) rpc_->reply(each.token, failure_);
     }
   }
-  if (rpc_ != nullptr) flush(lock);
+  if (rpc_ != nullptr) flush();
 }
 
-// Locked.
 void Service::handle(net::RpcRequest& request) {
   const auto token = static_cast<uint64_t>(request.token);
   Status refused = failure_;
@@ -113,13 +113,13 @@ void Service::handle(net::RpcRequest& request) {
 }
 
 // What the cores have to say leaves, without the lock. So do calls for which there was no capacity before.
-void Service::flush(Lock& lock) {
+void Service::flush() {
   if (resuming_) resumed_.notify_all();
   std::vector<Reply> replies;
   std::vector<Call> calls = std::exchange(unsent_, {});
   const size_t unsent = calls.size();
   bool work = !queue_.empty();
-  const Status taken = contain([&] {
+  const Status taken = contain([&]() REQUIRES(mutex_) {
     for (size_t i = 0; i < cores_.size(); ++i) {
       cores_[i]->take_replies(&replies);
       const size_t first = calls.size();
@@ -134,32 +134,34 @@ void Service::flush(Lock& lock) {
   ++sending_;
   if (work) work_.notify_one();
   std::shared_ptr<net::RpcClient> upstream = upstream_;
-  lock.unlock();
-  for (Reply& each : replies) {
-    const auto token = static_cast<net::ReplyToken>(each.token);
-    each.response.ok() ? rpc_->reply(token, net::RpcPayload(*std::move(each.response)))
-                       : rpc_->reply(token, each.response.status());
-  }
+  net::Rpc* const rpc = rpc_;
   Status why;  // of the first call that could not be made
   size_t tried = 0;
-  for (; tried < calls.size(); ++tried) {
-    const Status made = make(upstream.get(), calls[tried]);
-    if (made.code() == Code::kResourceExhausted) break;
-    if (made.ok()) calls[tried].tag = kMade;
-    if (!made.ok() && why.ok()) why = made;
+  {
+    const MutexUnlock meanwhile(mutex_);
+    for (Reply& each : replies) {
+      const auto token = static_cast<net::ReplyToken>(each.token);
+      each.response.ok() ? rpc->reply(token, net::RpcPayload(*std::move(each.response)))
+                         : rpc->reply(token, each.response.status());
+    }
+    for (; tried < calls.size(); ++tried) {
+      const Status made = make(upstream.get(), calls[tried]);
+      if (made.code() == Code::kResourceExhausted) break;
+      if (made.ok()) calls[tried].tag = kMade;
+      if (!made.ok() && why.ok()) why = made;
+    }
+    upstream.reset();  // not locked: after stop() it may be the last, and a client's end gives requests out
   }
-  upstream.reset();  // not locked: after stop() it may be the last, and a client's end gives requests out
-  lock.lock();
   --sending_;
   if (tried < calls.size()) keep_unsent(&calls, tried);
   if (why.ok()) return;
   std::erase_if(calls, [](const Call& each) { return each.tag == kMade; });
   open_calls_ -= calls.size();
-  const Status told = contain([&] {
+  const Status told = contain([&]() REQUIRES(mutex_) {
     for (const Call& each : calls) cores_[each.tag >> kCoreShift]->on_completion(each.tag & kTagMask, why);
   });
   if (!told.ok()) fail(told);
-  flush(lock);
+  flush();
 }
 
 // kResourceExhausted: not now.
@@ -184,8 +186,9 @@ Status Service::make(net::RpcClient* upstream, const Call& call) {
 // has not heard, and which cuts there, when it is repeated, what was put meanwhile.
 void Service::keep_unsent(std::vector<Call>* calls, size_t first) {
   const auto begin = calls->begin() + static_cast<ptrdiff_t>(first);
-  const Status kept = contain(
-      [&] { unsent_.insert(unsent_.end(), std::move_iterator(begin), std::move_iterator(calls->end())); });
+  const Status kept = contain([&]() REQUIRES(mutex_) {
+    unsent_.insert(unsent_.end(), std::move_iterator(begin), std::move_iterator(calls->end()));
+  });
   if (!kept.ok()) open_calls_ -= calls->size() - first;
   calls->erase(begin, calls->end());
   if (!kept.ok()) fail(kept);
@@ -195,14 +198,14 @@ void Service::fail(const Status& why) {
   if (failure_.ok()) failure_ = why.with_context("the metadata servers of this rank have stopped");
 }
 
-// Locked. The first request that waits, and, if it is a get, those after it for the same server.
+// The first request that waits, and, if it is a get, those after it for the same server.
 void Service::handle_queued() {
   constexpr size_t kJoinedMax = 16;
   const auto is_get = [](const net::RpcRequest& each) {
     return static_cast<Method>(each.method) == Method::kGet;
   };
   std::vector<net::RpcRequest> taken;
-  const Status kept = contain([&] {
+  const Status kept = contain([&]() REQUIRES(mutex_) {
     do {
       taken.push_back(std::move(queue_.front()));
       queue_.pop_front();
@@ -232,7 +235,7 @@ void Service::handle_queued() {
 
 // Nothing is to be done. When no put has come for a while, the shards bring what they hold into sorted files: gets ask one
 // place then, and buffers take no memory while the program computes.
-void Service::rest(Lock& lock) {
+void Service::rest() {
   uint64_t puts = 0;
   for (const auto& core : cores_) puts += core->counters().puts;
   const Nanos now = system_clock().now();
@@ -243,14 +246,13 @@ void Service::rest(Lock& lock) {
   }
   if (settled_ && !trimmed_) {
     trimmed_ = true;
-    lock.unlock();
+    const MutexUnlock meanwhile(mutex_);
     ::malloc_trim(0);  // what buffers have taken goes back to the machine
-    lock.lock();
     return;
   }
-  if (settled_) return work_.wait(lock);
+  if (settled_) return work_.wait(mutex_);
   if (const Nanos left = quiet_since_ + kRest - now; left > 0) {
-    work_.wait_for(lock, std::chrono::nanoseconds(left));
+    work_.wait_for(mutex_, left);
     return;
   }
   settled_ = true;
@@ -264,16 +266,16 @@ void Service::rest(Lock& lock) {
 
 // The storage thread: large requests and the work of the stores.
 void Service::store() {
-  Lock lock(mutex_);
+  MutexLock lock(mutex_);
   for (;;) {
     if (!queue_.empty()) {
       handle_queued();
-      flush(lock);
+      flush();
       if (!queue_.empty()) continue;  // what has come meanwhile joins the same group
     }
     std::unique_ptr<Work> work;
     ServerCore* owner = nullptr;
-    const Status looked = contain([&] {
+    const Status looked = contain([&]() REQUIRES(mutex_) {
       for (const auto& core : cores_) {
         if (work == nullptr && (work = core->next_work()) != nullptr) owner = core.get();
       }
@@ -281,7 +283,7 @@ void Service::store() {
     if (!looked.ok()) fail(looked);
     if (work == nullptr) {
       if (stop_ && queue_.empty()) return;
-      if (queue_.empty()) rest(lock);
+      if (queue_.empty()) rest();
       continue;
     }
     lock.unlock();
@@ -289,16 +291,16 @@ void Service::store() {
     lock.lock();
     const Status finished = contain([&] { owner->finish(std::move(work)); });
     if (!finished.ok()) fail(finished);
-    flush(lock);
+    flush();
   }
 }
 
 // Completions of calls to other servers.
 void Service::await() {
-  Lock lock(mutex_);
+  MutexLock lock(mutex_);
   std::vector<net::RpcCompletion> done;
   for (;;) {
-    upstream_work_.wait(lock, [&] { return open_calls_ > 0 || stop_; });
+    upstream_work_.wait(lock, [&]() REQUIRES(mutex_) { return open_calls_ > 0 || stop_; });
     if (open_calls_ == 0) return;
     const std::shared_ptr<net::RpcClient> upstream = upstream_;
     const bool look_again = !unsent_.empty() || sending_ > 0;
@@ -307,13 +309,13 @@ void Service::await() {
     upstream->wait(&done, system_clock().now() + (look_again ? std::min(kLookAgain, patience_) : patience_));
     lock.lock();
     open_calls_ -= done.size();
-    const Status told = contain([&] {
+    const Status told = contain([&]() REQUIRES(mutex_) {
       for (net::RpcCompletion& each : done) {
         cores_[each.tag >> kCoreShift]->on_completion(each.tag & kTagMask, std::move(each.response));
       }
     });
     if (!told.ok()) fail(told);
-    flush(lock);
+    flush();
   }
 }
 

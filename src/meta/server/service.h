@@ -8,13 +8,12 @@
 // and says why (health). Limits: of RpcOptions.
 #pragma once
 
-#include <condition_variable>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <vector>
 
+#include "base/mutex.h"
 #include "meta/server/server_core.h"
 #include "net/rpc/rpc.h"
 
@@ -26,8 +25,8 @@ class Service final : public net::RpcService {
   Service(std::vector<std::unique_ptr<ServerCore>> cores, std::vector<net::Rank> hosts, Nanos patience);
   ~Service() override;
 
-  // The threads start, and requests that came before are handled.
-  void start(net::Rpc* rpc);
+  // The threads start, and requests that came before are handled. kResourceExhausted if a thread cannot be started.
+  Status start(net::Rpc* rpc);
   // Finishes half-done changes of an earlier job, or has each server that could not know of what it owes. After all ranks
   // have started, and before any asks.
   Status resume(Nanos deadline);
@@ -38,44 +37,43 @@ class Service final : public net::RpcService {
   // Runs `act` on each core, locked.
   template <class Act>
   void with_cores(const Act& act) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (const auto& core : cores_) act(*core);
   }
 
  private:
-  using Lock = std::unique_lock<std::mutex>;
-  ServerCore* core_of(Bytes payload);
-  void handle(net::RpcRequest& request);
-  void flush(Lock& lock);
-  Status make(net::RpcClient* upstream, const Call& call);
-  void keep_unsent(std::vector<Call>* calls, size_t first);
-  void handle_queued();
-  void rest(Lock& lock);
-  void store();
-  void await();
-  void fail(const Status& why);
+  ServerCore* core_of(Bytes payload) REQUIRES(mutex_);
+  void handle(net::RpcRequest& request) REQUIRES(mutex_);
+  void flush() REQUIRES(mutex_);  // gives the mutex up meanwhile
+  Status make(net::RpcClient* upstream, const Call& call) EXCLUDES(mutex_);
+  void keep_unsent(std::vector<Call>* calls, size_t first) REQUIRES(mutex_);
+  void handle_queued() REQUIRES(mutex_);
+  void rest() REQUIRES(mutex_);  // gives the mutex up meanwhile
+  void store() EXCLUDES(mutex_);
+  void await() EXCLUDES(mutex_);
+  void fail(const Status& why) REQUIRES(mutex_);
 
   const std::vector<net::Rank> hosts_;
   const Nanos patience_;
-  net::Rpc* rpc_ = nullptr;
-  std::mutex mutex_;
-  std::condition_variable work_;  // for the storage thread
-  std::condition_variable upstream_work_;
-  std::condition_variable resumed_;  // something has happened while resume() waits
-  // Guarded by mutex_.
-  std::shared_ptr<net::RpcClient> upstream_;  // none once stopped
-  std::vector<std::unique_ptr<ServerCore>> cores_;
-  std::deque<net::RpcRequest> queue_;  // for the storage thread
-  size_t open_calls_ = 0;              // of the cores that are not complete, unsent ones too
-  std::vector<Call> unsent_;           // for which this rank had no capacity (RpcOptions::calls_max)
-  size_t sending_ = 0;                 // threads that make calls now
-  bool resuming_ = false;
-  uint64_t puts_seen_ = 0;  // of all cores, when rest() looked last
-  Nanos quiet_since_ = 0;   // no put has come since
-  bool settled_ = true;     // as far as puts have come
-  bool trimmed_ = true;     // since the shards settled last
-  bool stop_ = false;
-  Status failure_;
+  Mutex mutex_;
+  CondVar work_;  // for the storage thread
+  CondVar upstream_work_;
+  CondVar resumed_;  // something has happened while resume() waits
+  net::Rpc* rpc_ GUARDED_BY(mutex_) = nullptr;
+  std::shared_ptr<net::RpcClient> upstream_ GUARDED_BY(mutex_);  // none once stopped
+  std::vector<std::unique_ptr<ServerCore>> cores_ GUARDED_BY(mutex_);
+  std::deque<net::RpcRequest> queue_ GUARDED_BY(mutex_);  // for the storage thread
+  size_t open_calls_ GUARDED_BY(mutex_) = 0;  // of the cores that are not complete, unsent ones too
+  std::vector<Call> unsent_
+      GUARDED_BY(mutex_);                  // for which this rank had no capacity (RpcOptions::calls_max)
+  size_t sending_ GUARDED_BY(mutex_) = 0;  // threads that make calls now
+  bool resuming_ GUARDED_BY(mutex_) = false;
+  uint64_t puts_seen_ GUARDED_BY(mutex_) = 0;  // of all cores, when rest() looked last
+  Nanos quiet_since_ GUARDED_BY(mutex_) = 0;   // no put has come since
+  bool settled_ GUARDED_BY(mutex_) = true;     // as far as puts have come
+  bool trimmed_ GUARDED_BY(mutex_) = true;     // since the shards settled last
+  bool stop_ GUARDED_BY(mutex_) = false;
+  Status failure_ GUARDED_BY(mutex_);
   std::thread storage_;
   std::thread awaiting_;
 };

@@ -5,11 +5,11 @@
 #pragma once
 
 #include <algorithm>
-#include <mutex>
 #include <string>
 #include <utility>
 
 #include "base/contain.h"
+#include "base/mutex.h"
 #include "meta/client/table_news.h"
 #include "meta/server/service.h"
 #include "net/rpc/rpc.h"
@@ -23,7 +23,7 @@ class RankService final : public net::RpcService {
 
   // Before any rank asks.
   void start(net::Rpc* rpc) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     rpc_ = rpc;
   }
   const TableNews& table_news() const { return table_news_; }
@@ -60,7 +60,7 @@ class RankService final : public net::RpcService {
   void reply(net::ReplyToken token, Result<std::string> response) {
     net::Rpc* rpc = nullptr;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       rpc = rpc_;
     }
     if (rpc == nullptr) return;  // nobody asks yet
@@ -71,8 +71,8 @@ class RankService final : public net::RpcService {
   }
 
   Service* const servers_;
-  std::mutex mutex_;
-  net::Rpc* rpc_ = nullptr;
+  Mutex mutex_;
+  net::Rpc* rpc_ GUARDED_BY(mutex_) = nullptr;
   TableNews table_news_;
 };
 

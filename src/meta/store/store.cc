@@ -149,8 +149,7 @@ Status Store::begin(io::Device& device, const std::string& directory) {
   requests_ = std::make_unique<RankService>(service_.get());
   SWALE_ASSIGN_OR_RETURN(rpc_, net::Rpc::open(job_, talk, requests_.get()));
   requests_->start(rpc_.get());
-  if (serves) service_->start(rpc_.get());
-  SWALE_RETURN_IF_ERROR(net::agree(job_, {}));
+  SWALE_RETURN_IF_ERROR(net::agree(job_, serves ? service_->start(rpc_.get()) : ok_status()));
   // A trim that comes late would cut what a rank that is already open has put.
   return net::agree(job_, serves ? service_->resume(options_.deadline) : ok_status());
 }
