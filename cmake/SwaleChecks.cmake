@@ -16,4 +16,7 @@ swale_check(figures figures.py check)
 swale_check(figures_canary figures.py --self-test)
 swale_check(run_tests_canary run-tests.py --self-test)
 add_test(NAME progress_canary COMMAND ${PROJECT_SOURCE_DIR}/scripts/progress.sh --self-test)
-set_tests_properties(progress_canary PROPERTIES LABELS fast TIMEOUT 900)
+# clang-format is no part of what the tests install: `make check` has it.
+add_test(NAME tree COMMAND ${PROJECT_SOURCE_DIR}/scripts/check-tree.sh --without-format)
+add_test(NAME tree_canary COMMAND ${PROJECT_SOURCE_DIR}/scripts/check-tree.sh --without-format --self-test)
+set_tests_properties(progress_canary tree tree_canary PROPERTIES LABELS fast TIMEOUT 900)

@@ -1,12 +1,16 @@
 #!/usr/bin/env bash
-# check-tree.sh [--self-test]: what must not be committed (files above 1 MiB, paths of somebody's machine, sources that
-# clang-format would change), and what deserves a look (sources above 500 lines; only named). The self-test breaks each
-# rule once in a scratch repository.
+# check-tree.sh [--without-format] [--self-test]: what must not be committed (files above 1 MiB, paths of somebody's machine,
+# lines of C and C++ above 110 columns, sources that clang-format would change), and what deserves a look (sources above 500
+# lines; only named). --without-format: where clang-format is not installed, as in CI. The self-test breaks each rule once in
+# a scratch repository.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/step.sh"
 
 file_bytes_max=$((1024 * 1024))
 source_lines_max=500
+columns_max=110
+with_format=yes
+[ "${1:-}" != --without-format ] || { with_format=no; shift; }
 # A home, or root's, or a work folder at the root of the file system; not "/root" inside a longer path.
 machine_path='(^|[^A-Za-z0-9_.}/-])/(work|root|home/[a-z][a-z0-9_-]*)/'
 
@@ -32,11 +36,21 @@ check_tree() {
   fi
 
   mapfile -t sources < <(files | grep -E '\.(h|hpp|c|cc)$')
+  # In characters, whatever the locale: a byte that continues a character is none.
+  if [ ${#sources[@]} -gt 0 ] && ! found=$(LC_ALL=C awk -v max=$columns_max '
+      { line = $0; gsub(/[\200-\277]/, "", line) }
+      length(line) > max { printf "%s:%d: %d columns\n", FILENAME, FNR, length(line); bad = 1 }
+      END { exit bad }' "${sources[@]}"); then
+    echo "lines above $columns_max columns:"
+    echo "$found"
+    wrong=1
+  fi
   if [ ${#sources[@]} -gt 0 ]; then
     while read -r lines file; do
       [ "$file" = total ] || [ "$lines" -le "$source_lines_max" ] ||
         echo "look: $file has $lines lines (is it one thing, or two?)"
     done < <(wc -l "${sources[@]}")
+    [ $with_format = yes ] || return $wrong
     format=$("$swale_root/scripts/clang-tool.sh" clang-format)
     if ! found=$("$format" --dry-run -Werror --ferror-limit=1 "${sources[@]}" 2>&1); then
       echo "not as clang-format would write it; 'make format' mends:"
@@ -61,11 +75,15 @@ self_test() {
   printf 'see /%s/main/build\n' work > path.md
   printf 'int  main( ){return 0;}\n' > ugly.cc
   seq -f '// %.0f' $((source_lines_max + 1)) > long.cc
+  printf '// %0*d\n// %0*d\n' $((columns_max - 3)) 0 $((columns_max - 2)) 0 > wide.cc
   if check_tree > report; then die "the self-test's dirty tree is found clean"; fi
-  for expected in 'big.bin: larger' 'path.md:1:' '  ugly.cc' 'look: long.cc'; do
+  local canaries=('big.bin: larger' 'path.md:1:' 'look: long.cc' 'wide.cc:2: 111 columns')
+  [ $with_format = no ] || canaries+=('  ugly.cc')
+  for expected in "${canaries[@]}"; do
     grep -qF -e "$expected" report || die "the self-test's violation went unnoticed: $expected"
   done
-  echo "tree: the check notices all 4 canaries"
+  if grep -q 'wide.cc:1:' report; then die "a line of $columns_max columns is found too long"; fi
+  echo "tree: the check notices all ${#canaries[@]} canaries"
 }
 
 if [ "${1:-}" = --self-test ]; then
