@@ -123,6 +123,8 @@ check: ## before a commit: format, layers, tree, numbers, prints, locks, pages, 
 	@scripts/check-docs.py
 	@scripts/figures.py --self-test
 	@scripts/figures.py check
+	@scripts/judged.py --self-test
+	@scripts/judged.py check
 	@scripts/check-numbers.py --self-test
 	@scripts/check-numbers.py
 	@scripts/check-prints.py --self-test

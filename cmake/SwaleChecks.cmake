@@ -14,6 +14,8 @@ swale_check(docs check-docs.py)
 swale_check(docs_canary check-docs.py --self-test)
 swale_check(figures figures.py check)
 swale_check(figures_canary figures.py --self-test)
+swale_check(judged judged.py check)
+swale_check(judged_canary judged.py --self-test)
 swale_check(run_tests_canary run-tests.py --self-test)
 add_test(NAME progress_canary COMMAND ${PROJECT_SOURCE_DIR}/scripts/progress.sh --self-test)
 # clang-format is no part of what the tests install: `make check` has it.

@@ -19,6 +19,7 @@ import calibration  # noqa: E402
 import judge  # noqa: E402
 import paper  # noqa: E402
 import report  # noqa: E402
+import tables  # noqa: E402
 from keys import Key  # noqa: E402
 
 PATTERNS = {  # name in keys: pattern, clients
@@ -197,48 +198,12 @@ def judge_all(lines, rounds):
     return {key.name: judge.judged(key, samples[key.name], factors.__getitem__) for key in KEYS}
 
 
-def table(lines):
-    """Every store that was measured: CPU and wall nanoseconds an operation, bytes an entry."""
-    rows = {}
-    for entry in lines:
-        parts = entry["name"].split(".")
-        if len(parts) == 3 and parts[0] in ("load", "warm", "cold"):
-            what, store, key = parts
-            row = rows.setdefault((key, store), {})
-            row.setdefault(what, []).append((entry["line"]["cpu_ns"], entry["line"]["wall_ns"]))
-            if "bytes_per_entry" in entry["line"]:
-                row.setdefault("bytes", []).append((entry["line"]["bytes_per_entry"], 0))
-    out = []
-    for (key, store), row in sorted(rows.items()):
-        cells = []
-        for what in ("load", "warm", "cold"):
-            pairs = row.get(what)
-            cells.append("" if not pairs else "%.1f / %.1f" % tuple(statistics.median(p[i] for p in pairs)
-                                                                     for i in (0, 1)))
-        bytes_ = row.get("bytes")
-        cells.append("" if not bytes_ else "%.4g" % statistics.median(b for b, _ in bytes_))
-        out.append([key, store, *cells])
-    return out
-
-
-def client_table(lines):
-    """Every store behind requests: CPU nanoseconds of client and server a put and a get, and of the server alone."""
-    names = ("put_cpu_ns", "put_server_cpu_ns", "get_cpu_ns", "get_server_cpu_ns")
-    rows = {}
-    for entry in lines:
-        parts = entry["name"].split(".")
-        if parts[0] == "client":
-            rows.setdefault((parts[2], parts[1]), []).append([entry["line"][name] for name in names])
-    return [[key, store, *("%.1f" % statistics.median(column) for column in zip(*found))]
-            for (key, store), found in sorted(rows.items())]
-
-
 def text(result):
     lines = [report.text(result), "",
              "Through the public calls, rivals behind the same requests: CPU ns of a put, its server's part, of a get, its server's part"]
-    lines += ["  ".join(f"{cell:>20}" for cell in row) for row in client_table(result["lines"])]
+    lines += ["  ".join(f"{cell:>20}" for cell in row) for row in tables.of_clients(result["lines"])]
     lines += ["", "The index alone: CPU / wall ns an operation: pattern, store, put with drain, get warm, get cold; bytes an entry"]
-    lines += ["  ".join(f"{cell:>20}" for cell in row) for row in table(result["lines"])]
+    lines += ["  ".join(f"{cell:>20}" for cell in row) for row in tables.of_index(result["lines"])]
     return "\n".join(lines)
 
 
