@@ -23,7 +23,7 @@ std::string tls_error_text() {
   return text;
 }
 
-Result<std::unique_ptr<TlsContext>> TlsContext::make(const JobKey& key) {
+Result<std::unique_ptr<TlsContext>> TlsContext::make(const JobKey& key, Buffers buffers) {
   if (!key.drawn()) return invalid_argument("the transport \"tls\" needs the job's key, and was given none");
   std::unique_ptr<TlsContext> made(new TlsContext(key));
   // A thread of ours may be in OpenSSL while the application ends.
@@ -42,7 +42,7 @@ Result<std::unique_ptr<TlsContext>> TlsContext::make(const JobKey& key) {
   }
   SSL_CTX_set_options(context, SSL_OP_NO_TICKET | SSL_OP_NO_COMPRESSION);
   SSL_CTX_clear_options(context, SSL_OP_ENABLE_MIDDLEBOX_COMPAT);
-  SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS);
+  if (buffers == Buffers::kGivenBack) SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS);
   SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
   SSL_CTX_set_max_early_data(context, 0);
   SSL_CTX_set_read_ahead(context, 1);

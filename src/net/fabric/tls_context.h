@@ -19,8 +19,11 @@ namespace swale::net {
 
 class TlsContext {
  public:
+  // What OpenSSL does with a connection's buffers, 83 KB, after each record: to allocate them anew costs a small message a
+  // tenth of what OpenSSL takes for it.
+  enum class Buffers { kGivenBack, kKept };
   // kUnsupported if OpenSSL cannot do it.
-  static Result<std::unique_ptr<TlsContext>> make(const JobKey& key);
+  static Result<std::unique_ptr<TlsContext>> make(const JobKey& key, Buffers buffers = Buffers::kGivenBack);
   ~TlsContext();
   TlsContext(const TlsContext&) = delete;
   TlsContext& operator=(const TlsContext&) = delete;

@@ -21,6 +21,8 @@ namespace {
 // A frame of at most so many bytes is copied beside others into one record; the payloads of larger ones are encrypted from
 // where they are, which saves a copy and costs a record more.
 constexpr size_t kSmallBytes = 4 * kKiB;
+// In so small a job each connection may keep its buffers: 5 MB.
+constexpr int32_t kFewRanks = 64;
 
 }  // namespace
 
@@ -43,7 +45,8 @@ Status Tls::init(const TransportOptions& options) {
     rekey_after_ = std::strtoull(value.c_str(), nullptr, 10);
   }
   if (!options.in_clear) {
-    SWALE_ASSIGN_OR_RETURN(context_, TlsContext::make(options.key));
+    const auto buffers = size_ <= kFewRanks ? TlsContext::Buffers::kKept : TlsContext::Buffers::kGivenBack;
+    SWALE_ASSIGN_OR_RETURN(context_, TlsContext::make(options.key, buffers));
   }
   SWALE_ASSIGN_OR_RETURN(listener_, TlsListener::make());
   epoll_fd_ = ::epoll_create1(EPOLL_CLOEXEC);
