@@ -5,7 +5,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := build
 MAKEFLAGS += --no-print-directory
-.PHONY: help build install demo bench-imd bench-imd-ablation bench-meta bench-rpc bench-shuffle bench-source bench-threehop bench-tier sim-shuffle test test-long test-asan test-tsan deb test-deb check format docs clean
+.PHONY: help build install demo bench-imd bench-imd-ablation bench-meta bench-rpc bench-shuffle bench-source bench-threehop bench-tier sim-shuffle test test-python test-long test-asan test-tsan deb test-deb check format docs clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -82,7 +82,13 @@ test: ## set everything up and run the tests (what CI runs)
 	@echo "== The tests: about 12 minutes on 2 quiet cores if packages are missing and nothing is compiled, then 5"
 	@scripts/install-deps.sh test
 	@scripts/build.sh checked
+	@scripts/test-python.sh checked
 	@scripts/run-tests.py checked
+
+test-python: ## the tests of the Python package alone, in an environment of their own (build/python-venv)
+	@scripts/install-deps.sh test
+	@scripts/build.sh checked swale swale_cli
+	@scripts/test-python.sh checked
 
 test-long: ## the tests that take hours, too; each fuzz target for a minute; the sanitizers; the Debian packages
 	@scripts/install-deps.sh test long check

@@ -55,7 +55,8 @@ test             man-db              man-db              man-db         man-db
 test             zsh                 zsh                 zsh            zsh
 test             fish                fish                fish           fish
 test             jq                  jq                  jq             jq
-demo,bench       python3-venv        -                   -              -
+test             python3-dev         python3-devel       -              -
+test,demo,bench  python3-venv        -                   -              -
 test,demo,bench  python3-numpy       python3-numpy       python-numpy   py-numpy
 test,demo,bench  python3-matplotlib  python3-matplotlib  python-matplotlib  py-matplotlib
 test,bench       libleveldb-dev      leveldb-devel       leveldb        leveldb

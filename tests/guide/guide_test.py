@@ -8,6 +8,7 @@ the working folder. What stands between fences:
                     line for any lines. Every command ends with status 0.
   console fails     the same, but the last command fails.
   LANGUAGE title="FILE"   becomes FILE in the working folder; some later command must use it.
+  pycon             is left to python/tests/test_guide.py.
   text              is not run. Code of a language without a title is an error, so nothing stays unrun by accident.
 `make install` takes BUILD, which is finished, instead of building (SWALE_BUILD); with - in place of BUILD it builds.
 """
@@ -124,6 +125,8 @@ class Walk:
                         del unused[used]
                 unused[title[1]] = place
                 self.counts["files"] += 1
+            elif language == "pycon" and not rest:
+                continue  # python/tests/test_guide.py runs it, where the package is installed
             elif language != "text" or rest:
                 raise Wrong(f"{place}: ```{language} {rest}: is nothing that could be run, and not text either")
         for title, place in unused.items():

@@ -1,0 +1,366 @@
+"""A massive directory, open for reading."""
+from __future__ import annotations
+
+import difflib
+import html
+import operator
+import os
+from collections.abc import Iterable
+from typing import Any, NamedTuple, SupportsIndex
+
+from . import _lazy, _native
+from ._paths import path_bytes
+from ._schema import Schema, row_dtype
+from ._table import RecordStream, Table
+
+Epochs = int | slice | range | Iterable[int] | None
+"""Which epochs: a number (-1 is the last one), a slice, a range, several numbers, or None for all."""
+
+
+class Epoch(NamedTuple):
+    """What one collective commit made visible: usually a frame of the simulation.
+
+    Attributes
+    ----------
+    epoch : int
+        Its number, from 0.
+    step : int or None
+        The simulation's; None: unknown (`swale repair` found the epoch).
+    time : float
+        The simulation's.
+    records : int
+        Over all ranks.
+    """
+
+    epoch: int
+    step: int | None
+    time: float
+    records: int
+
+
+def open(path: str | os.PathLike[str], *, options: str = "") -> Directory:  # noqa: A001: as the builtin for files
+    """Opens the massive directory at `path` for reading. A job may be writing to it.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The directory.
+    options : str
+        As ``"imd.map=auto"``; ``swale config`` lists them.
+
+    Returns
+    -------
+    Directory
+        Closes itself at the end of a ``with`` block.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no such directory. It is also a FileNotFoundError.
+    UnsupportedError
+        If a newer Swale wrote it.
+
+    Examples
+    --------
+    >>> import swale
+    >>> with swale.open("run") as d:
+    ...     path = d[4711]          # a NumPy array, one row for each epoch
+    ...     hot = d.scan(where="energy > 0.4", epochs=-1)
+    """
+    return Directory(path, options=options)
+
+
+class Directory:
+    """A massive directory, open for reading as of its last committed epoch; made by `swale.open`.
+
+    ``d[key]`` is the trajectory of a key: a NumPy structured array with the fields epoch, step and time, and those of the
+    schema, one row for each value, ordered by epoch. ``key in d`` asks whether the key has a value.
+    ``len(d)`` is the number of records in all epochs; it reads nothing.
+
+    Several threads may use a directory at once. It can be pickled: the copy opens the directory anew.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, options: str = "") -> None:
+        self._path = os.fsdecode(os.fspath(path))
+        self._options = options
+        self._reader = _native.Reader(path_bytes(path), options)
+        self._schema = Schema(self._reader.schema())
+        self._key_type = self._reader.key_type()
+        self._dtype: Any = None
+
+    # ---- What there is ----
+
+    @property
+    def path(self) -> str:
+        """The path that the directory was opened with."""
+        return self._path
+
+    @property
+    def schema(self) -> Schema:
+        """The fields of the values."""
+        return self._schema
+
+    @property
+    def key_type(self) -> str:
+        """``"u64"``, ``"i64"``, ``"text"`` or ``"bytes"``; empty if the directory does not say."""
+        return self._key_type
+
+    @property
+    def epochs(self) -> tuple[Epoch, ...]:
+        """The committed epochs, as of the opening or the last `refresh`."""
+        return tuple(Epoch(*self._reader.epoch(i)) for i in range(self._reader.epoch_count()))
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._reader.closed
+
+    def __len__(self) -> int:
+        return sum(epoch.records for epoch in self.epochs)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        if self.closed:
+            return f"<swale.Directory {self._path!r}: closed>"
+        epochs = self.epochs
+        return (f"<swale.Directory {self._path!r}: {len(epochs)} epochs, {len(self):,} records, keys "
+                f"{self._key_type or 'of no declared type'}, schema {str(self._schema) or 'none'!r}>")
+
+    def _repr_html_(self) -> str:
+        fields = "".join(
+            f"<tr><td>{html.escape(field.name)}</td><td>{field.type}{f' × {field.count}' if field.count != 1 else ''}</td>"
+            f"<td>{html.escape(field.unit)}</td></tr>" for field in self._schema.values())
+        return (f"<p><b>{html.escape(self._path)}</b>: {'closed' if self.closed else html.escape(repr(self)[1:-1])}</p>"
+                f"<table><thead><tr><th>field</th><th>type</th><th>unit</th></tr></thead><tbody>{fields}</tbody></table>")
+
+    # ---- One key ----
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.get(key)
+
+    def get(self, key: Any, *, epoch: int | None = None) -> Any:
+        """The trajectory of a key, or its values in one epoch.
+
+        Parameters
+        ----------
+        key : int, str or bytes
+            As the directory's keys are (`key_type`).
+        epoch : int, optional
+            Only this one; -1 is the last.
+
+        Returns
+        -------
+        numpy.ndarray
+            Structured: epoch, step, time, then the fields of the schema, or ``value`` without one. An unknown step is
+            -2**63.
+
+        Raises
+        ------
+        KeyError
+            If the key has no value.
+        """
+        number = -1 if epoch is None else self._epoch(epoch)
+        if self._schema:
+            rows = self._reader.rows(key, number, self._schema.nbytes)
+            if rows is None:
+                raise KeyError(key)
+            if self._dtype is None:
+                self._dtype = row_dtype(self._schema)
+            return _lazy.numpy().frombuffer(rows, dtype=self._dtype)
+        values = self._reader.values(key, number)
+        if values is None:
+            raise KeyError(key)
+        dtype = [("epoch", "<i8"), ("step", "<i8"), ("time", "<f8"), ("value", "O")]
+        return _lazy.numpy().array(values, dtype=dtype)
+
+    def __contains__(self, key: object) -> bool:
+        return self._reader.contains(key)
+
+    # ---- Many records ----
+
+    def get_many(self, keys: Any, *, epochs: Epochs = None, columns: Iterable[str] | None = None,
+                 where: str | None = None, threads: int = 0) -> Table:
+        """The records of many keys, as one long table in the order of the keys, and for each by epoch.
+
+        Parameters
+        ----------
+        keys : iterable or numpy.ndarray
+            Keys without a value have no row.
+        epochs, columns, where, threads
+            As in `scan`.
+        """
+        return self._stream(epochs, columns, where, threads, 0, self._encode(keys)).read_all()
+
+    def scan(self, *, epochs: Epochs = None, columns: Iterable[str] | None = None, where: str | None = None,
+             threads: int = 0) -> Table:
+        """The records of some epochs, in storage order, as a table in memory.
+
+        Parameters
+        ----------
+        epochs : int, slice, range or iterable of int, optional
+            -1 is the last; all if not given.
+        columns : iterable of str, optional
+            ``epoch``, ``step``, ``time``, ``key``, fields of the schema, ``value``; all but ``value`` if not given.
+        where : str, optional
+            Only records that meet this condition, as ``"energy > 1.5 and key < 100"``. ``man swale-scan`` describes
+            conditions. A comparison with NaN, or with a field that the value lacks, is false.
+        threads : int
+            0: one for each processor that this process may use.
+
+        Raises
+        ------
+        InvalidArgumentError
+            For an unknown column or a wrong condition; the text says what was meant.
+        CorruptionError
+            If a file is damaged; it says where.
+
+        Examples
+        --------
+        >>> import swale
+        >>> d = swale.open("run")
+        >>> hot = d.scan(epochs=-1, columns=["key", "energy"], where="energy > 0.4")
+        >>> hot["energy"].mean()  # doctest: +SKIP
+        """
+        return self._stream(epochs, columns, where, threads, 0, None).read_all()
+
+    def stream(self, *, epochs: Epochs = None, columns: Iterable[str] | None = None, where: str | None = None,
+               threads: int = 0, batch_rows: int = 0) -> RecordStream:
+        """As `scan`, but the records come batch by batch, so that they need not fit into memory.
+
+        Parameters
+        ----------
+        batch_rows : int
+            At most so many rows in a batch; 0: 65,536.
+        """
+        return self._stream(epochs, columns, where, threads, batch_rows, None)
+
+    def top(self, field: str, k: int = 10, *, epoch: int = -1, smallest: bool = False) -> Table:
+        """The `k` records of one epoch with the largest (or smallest) numbers in a field, the best first.
+
+        Reads a few blocks if the directory was made with extrema of the field, else the epoch.
+
+        Parameters
+        ----------
+        field : str
+            A field of the schema, or an element of an array: ``"velocity[0]"``.
+        """
+        number = self._epoch(epoch)
+        self._expect_field(_text(field, "field: expected a field's name"))
+        best = _count(k, "k")
+        return RecordStream(lambda: self._reader.top(field, number, best, smallest)).read_all()
+
+    def keys(self, *, epoch: int = -1) -> Any:
+        """The distinct keys of one epoch, in storage order: a NumPy array of integers, or a list of str or bytes."""
+        return self._keys(self._reader.keys(self._epoch(epoch)))
+
+    def sample(self, n: int, *, epoch: int = -1, seed: int = 1) -> Any:
+        """`n` distinct keys of one epoch, drawn at random: all are equally likely, and the same seed draws the same."""
+        return self._keys(self._reader.sample(self._epoch(epoch), _count(n, "n"), operator.index(seed) % 2**64))
+
+    # ---- The rest ----
+
+    def stats(self) -> dict[str, int]:
+        """The requests to storage since the directory was opened."""
+        return self._reader.stats()
+
+    def epoch_stats(self, epoch: int = -1) -> dict[str, dict[str, Any]]:
+        """What an epoch cost its writers, by the counter's name: its unit, and the sum, least and most of a rank."""
+        return {name: {"unit": unit, "sum": total, "min": least, "max": most}
+                for name, unit, total, least, most in self._reader.epoch_stats(self._epoch(epoch))}
+
+    def refresh(self) -> bool:
+        """Makes epochs visible that were committed since. Whether anything has changed."""
+        return self._reader.refresh() != 0
+
+    def close(self) -> None:
+        """Closes the directory. Tables, arrays and streams of it stay valid."""
+        self._reader.close()
+
+    def __enter__(self) -> Directory:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopen, (self._path, self._options)
+
+    # ---- Arguments ----
+
+    def _stream(self, epochs: Epochs, columns: Iterable[str] | None, where: str | None, threads: int, batch_rows: int,
+                keys: tuple[bytes, list[int]] | None) -> RecordStream:
+        if isinstance(columns, str):
+            columns = [columns]
+        names = None if columns is None else [_text(name, "columns: expected names of columns") for name in columns]
+        if where is not None:
+            _text(where, "where: expected a condition as text, like 'x > 1'")
+        chosen = self._epochs(epochs)
+        rows, workers = _count(batch_rows, "batch_rows"), _count(threads, "threads")
+        return RecordStream(lambda: self._reader.stream(chosen, keys, names, where, rows, workers))
+
+    def _epoch(self, epoch: SupportsIndex) -> int:
+        count = self._reader.epoch_count()
+        number = operator.index(epoch)
+        if not -count <= number < count:
+            raise IndexError(f"no epoch {number}: {self._path} has {count} committed epochs" +
+                             (f", from 0 to {count - 1}; -1 is the last" if count else ""))
+        return number % count
+
+    def _epochs(self, epochs: Epochs) -> list[int] | None:
+        if epochs is None:
+            return None
+        if isinstance(epochs, slice):
+            chosen = list(range(self._reader.epoch_count())[epochs])
+        elif isinstance(epochs, Iterable):
+            chosen = [self._epoch(epoch) for epoch in epochs]
+        else:
+            chosen = [self._epoch(epochs)]
+        if not chosen:
+            raise ValueError(f"epochs {epochs!r} selects none of the {self._reader.epoch_count()} epochs")
+        return chosen
+
+    def _expect_field(self, field: str) -> None:
+        if not self._schema:
+            raise ValueError(f"{self._path} was made without a schema, so no field can be asked for")
+        name = field.partition("[")[0]
+        if name not in self._schema:
+            meant = difflib.get_close_matches(name, self._schema, 1, 0)
+            raise ValueError(f"no field {name!r}; did you mean {meant[0]!r}? The fields are {', '.join(self._schema)}")
+
+    def _encode(self, keys: Any) -> tuple[bytes, list[int]]:
+        if isinstance(keys, (str, bytes)) or not hasattr(keys, "__iter__"):
+            raise TypeError("keys: expected several keys, got one; write [key]")
+        if self._key_type in ("u64", "i64") and hasattr(keys, "dtype") and getattr(keys, "ndim", 0) == 1:
+            kind = "<u8" if self._key_type == "u64" else "<i8"
+            if keys.dtype.kind not in "iu":
+                raise TypeError(f"keys of dtype {keys.dtype}: this directory's keys are integers ({self._key_type})")
+            if len(keys) and self._key_type == "u64" and keys.dtype.kind == "i" and keys.min() < 0:
+                raise ValueError(f"key {keys.min()}: this directory's keys are integers from 0 to 2**64-1")
+            if len(keys) and self._key_type == "i64" and keys.dtype == "u8" and keys.max() >= 2**63:
+                raise ValueError(f"key {keys.max()}: this directory's keys are integers from -2**63 to 2**63-1")
+            return keys.astype(kind).tobytes(), []
+        return self._reader.encode(keys)
+
+    def _keys(self, found: bytearray | list[Any]) -> Any:
+        if isinstance(found, list):
+            return found
+        return _lazy.numpy().frombuffer(found, dtype="<u8" if self._key_type == "u64" else "<i8")
+
+
+def _text(given: object, expected: str) -> str:
+    if not isinstance(given, str):
+        raise TypeError(f"{expected}, got {given!r}")
+    return given
+
+
+def _count(given: SupportsIndex, name: str) -> int:
+    number = operator.index(given)
+    if not 0 <= number < 2**31:
+        raise ValueError(f"{name} is {number}: expected 0 (the default) or more")
+    return number
+
+
+def _reopen(path: str, options: str) -> Directory:
+    return Directory(path, options=options)

@@ -1,0 +1,32 @@
+"""The guide's page (docs/guide/python.md), run as it stands."""
+from __future__ import annotations
+
+import doctest
+import re
+from pathlib import Path
+
+import pytest
+
+PAGE = Path(__file__).parents[2] / "docs" / "guide" / "python.md"
+FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+CODE = re.compile(r"^```pycon\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def run_text(text: str, name: str) -> int:
+    test = doctest.DocTestParser().get_doctest(text, {}, name, name, 0)
+    told: list[str] = []
+    runner = doctest.DocTestRunner(optionflags=FLAGS)
+    runner.run(test, out=told.append)
+    assert not told, "".join(told)
+    return len(test.examples)
+
+
+def test_the_page_says_what_happens(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = "\n".join(CODE.findall(PAGE.read_text(encoding="utf-8")))
+    assert run_text(text, "python.md") > 25
+
+
+def test_a_page_that_is_wrong_is_noticed() -> None:
+    with pytest.raises(AssertionError, match="Expected"):
+        run_text(">>> 1 + 1\n3\n", "canary")

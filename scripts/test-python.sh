@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# test-python.sh PRESET: the tests of the Python package, with the library of build/PRESET, in an environment of their own
+# (build/python-venv): NumPy and what reads tables, pinned. Then mypy. With CI set, a skipped test fails.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/step.sh"
+cd "$swale_root"
+preset=${1:-checked}
+venv=$swale_root/build/python-venv
+requirements=$swale_root/scripts/requirements-python.txt
+[ -f "build/$preset/src/capi/libswale.so.0" ] || die "build/$preset has no libswale: run scripts/build.sh $preset swale"
+
+# Where the site adds its own certificates to the system's bundle, pip should trust them as everything else does.
+bundle=/etc/ssl/certs/ca-certificates.crt
+if [ -z "${PIP_CERT:-}" ] && [ -f "$bundle" ]; then export PIP_CERT=$bundle; fi
+
+make_venv() {
+  rm -rf "$venv" &&
+    "${PYTHON:-/usr/bin/python3}" -m venv "$venv" &&
+    "$venv/bin/pip" install --disable-pip-version-check --only-binary :all: -r "$requirements" &&
+    cp "$requirements" "$venv/requirements.txt"
+}
+install_package() {
+  "$venv/bin/pip" install --disable-pip-version-check --no-build-isolation --no-deps --force-reinstall \
+    --config-settings=build-dir="$swale_root/build/python-$preset" \
+    --config-settings=cmake.define.SWALE_BUILD="$swale_root/build/$preset" ./python
+}
+
+# A fresh one in CI; elsewhere as long as it has what is asked for.
+if [ -n "${CI:-}" ] || ! cmp -s "$requirements" "$venv/requirements.txt"; then
+  step python-venv "Preparing an environment for the Python package" make_venv
+fi
+step python-package "Building the Python package" install_package
+say "Testing the Python package"
+cd python
+strict=()
+if [ -n "${CI:-}" ]; then strict=(--no-skips); fi
+env PATH="$swale_root/build/$preset/tools:$PATH" "$venv/bin/python" -m pytest -q -p no:cacheprovider "${strict[@]}" "${@:2}"
+"$venv/bin/mypy" --cache-dir "$swale_root/build/mypy" --strict -p swale
