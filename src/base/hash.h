@@ -68,7 +68,7 @@ inline uint64_t pair_digest(uint64_t first, uint64_t second, size_t i) {
 }
 // The same; `at` is the pair's first byte.
 inline uint64_t pair_digest(const char* at, size_t i) { return pair_digest(get_u64(at), get_u64(at + 8), i); }
-// Copies the pair on the way, to where its words need not lie behind each other.
+// Copies the pair on the way, to where its words need not be adjacent.
 inline uint64_t copy_pair(char* to, const char* first_from, const char* second_from, size_t i) {
   uint64_t first = get_u64(first_from);
   uint64_t second = get_u64(second_from);

@@ -29,7 +29,7 @@
 
 namespace swale::fs {
 
-// Who makes a request.
+// The process that makes a request.
 struct Caller {
   uid_t user = 0;
   gid_t group = 0;

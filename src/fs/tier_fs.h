@@ -35,7 +35,8 @@
 
 namespace swale::fs {
 
-// Of the root: how the store stands, as a JSON object. It can be asked for by name, and is not listed, so that no copy takes it.
+// An attribute of the root: the store's counters as a JSON object. It can be read by name and is not listed,
+// so that no copy takes it along.
 inline constexpr const char* kStatsAttribute = "user.swale.stats";
 
 struct Entry {

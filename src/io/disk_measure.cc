@@ -29,7 +29,7 @@ constexpr Nanos kMovesMin = 100'000;
 constexpr uint32_t kDiskSlots = 128;
 constexpr uint64_t kDiskMergeBytes = 512 * kKiB;
 constexpr uint32_t kFlashSlots = 1024;
-// Of the duration.
+// Shares of the duration.
 constexpr double kFillShare = 0.4, kReadShare = 0.2, kGapShare = 0.2, kSyncShare = 0.1, kDepthShare = 0.1;
 
 Nanos median(std::vector<Nanos> values) {

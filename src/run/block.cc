@@ -24,7 +24,7 @@ Result<std::optional<RecordView>> match_row(const Candidate& candidate, const ch
   const size_t row_bytes = candidate.key_bytes + size_t{candidate.value_bytes};
   const size_t at = candidate.slot * row_bytes;
   const size_t rows_end = trailer.first_start + trailer.count * row_bytes;
-  // The whole row: rows of another length than the block's may begin before the end and reach behind the block.
+  // The whole row: rows of another length than the block's may begin before the end and reach beyond the block.
   if (at < trailer.first_start || at + row_bytes > rows_end || rows_end > kPayloadBytes) {
     return disagree(candidate, path,
                     fmt::format("rows of {} bytes lie at {}..{}", row_bytes, trailer.first_start, rows_end));

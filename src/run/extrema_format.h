@@ -1,5 +1,5 @@
-// The auxiliary segment of field extrema: layouts, sizes and checksums. docs/formats/extrema.md is the specification;
-// docs/design/field-extrema.md has the reasons.
+// The auxiliary segment of field extrema: layouts, sizes and checksums, byte by byte. docs/formats/extrema.md has the rules
+// around them, docs/design/field-extrema.md the reasons.
 //
 // DO NOT CHANGE these layouts: they are on disk. All integers are little-endian.
 //

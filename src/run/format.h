@@ -1,7 +1,7 @@
 // Constants and fixed layouts of a partition's two files, data log and index log. Format version 1.
 //
-// DO NOT CHANGE these layouts: they are on disk. docs/formats/partition.md is the specification, byte by
-// byte; docs/design/run-format.md has the reasons and the arithmetic. All integers are little-endian.
+// DO NOT CHANGE these layouts: they are on disk. docs/formats/partition.md has the rules around them,
+// docs/design/run-format.md the reasons and the arithmetic. All integers are little-endian.
 //
 // Every checksum is CRC-32C *extended from a seed* that identifies the owner of the bytes. So an intact block of
 // another partition, or of another epoch at the same place (a lost write), does not pass:
@@ -57,7 +57,7 @@ enum class RunKind : uint8_t {
   kPacked = 2,    // the same stream, cut into pieces that were compressed to fit a payload each
 };
 
-// The records of the run are encoded, one behind the other, and may span blocks.
+// The records of the run are encoded, one after the other, and may span blocks.
 constexpr bool is_stream(RunKind kind) { return kind != RunKind::kUniform; }
 
 // Which rank of a job keeps a record: the one that the hash of its key names, or that the job's own partitioner names, or the

@@ -84,7 +84,7 @@ class RunCursor {
   bool stopped() const { return stopped_; }
   bool between_runs() const { return next_block_ == run_end_block_; }
   BlockNumber next_block() const { return next_block_; }
-  // Of the current run, or of the last one that was finished.
+  // The first block of the current run, or of the last finished one.
   BlockNumber run_block() const { return run_end_block_ - run_.blocks; }
   uint64_t runs() const { return runs_; }          // finished
   uint64_t records() const { return records_; }    // yielded

@@ -11,8 +11,8 @@
 // starts from the same seed, then covers its u64 offset in the file and the piece. So bytes of another log, epoch or
 // place fail.
 //
-// DO NOT CHANGE these layouts: they are on disk. docs/formats/values.md is the specification;
-// docs/design/large-values.md has the reasons.
+// DO NOT CHANGE these layouts: they are on disk. docs/formats/values.md has the rules around them,
+// docs/design/lossy.md the reasons.
 // Threads: free functions. Errors: kCorruption that names file and offset.
 #pragma once
 

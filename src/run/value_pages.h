@@ -7,12 +7,12 @@
 //           writer / 2^22 + 4 (value_bytes - 1): u32
 //
 // The payloads of all pages are one stream. A value is `value_bytes` bytes of it from `position` on; it may span pages. The
-// first value of an epoch begins a page. Behind the last value of an epoch the page is filled up with zeros. Values of less
+// first value of an epoch begins a page. After the last value of an epoch the page is filled up with zeros. Values of less
 // than 12 bytes stay in their records. The checksum is extended from partition_seed(writer) over the page's first 4,092
 // bytes: a page of another writer, epoch or place does not pass.
 //
-// DO NOT CHANGE what stands here: it is on disk. docs/formats/value-pages.md is the specification, docs/design/lossy.md
-// has the reasons.
+// DO NOT CHANGE what stands here: it is on disk. docs/formats/value-pages.md has the rules around it,
+// docs/design/lossy.md the reasons.
 // Threads: free functions. Errors: kCorruption that names file and offset.
 #pragma once
 

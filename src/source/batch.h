@@ -57,7 +57,7 @@ Result<BatchHeader> decode_batch_header(Bytes bytes);
 // Of a batch, mixed or not, that has been verified before.
 BatchHeader read_batch_header(const char* batch);
 
-// Reads the hashes of one batch in order. The batch must stay where it is, with kSlackBytes readable bytes behind it.
+// Reads the hashes of one batch in order. The batch must stay where it is, with kSlackBytes readable bytes after it.
 class BatchCursor {
  public:
   BatchCursor(const BatchHeader& header, const char* batch)

@@ -2,7 +2,7 @@
 //
 // Rice codes: a number x with parameter k is x >> k zeros, a one, and the k low bits of x.
 // Threads: values. Errors: put throws std::bad_alloc.
-// Limits: loads look at the 8 bytes from the byte of their first bit on: keep kSlackBytes behind every stream.
+// Limits: loads look at the 8 bytes from the byte of their first bit on: keep kSlackBytes after every stream.
 #pragma once
 
 #include <algorithm>
@@ -76,7 +76,7 @@ constexpr uint32_t rice_parameter(uint64_t mean) {
   return scaled <= 1 ? 0 : static_cast<uint32_t>(std::bit_width(scaled)) - 1;
 }
 
-// Reads one Rice code at *bit and moves behind it. False if it goes beyond `end`; bytes has kSlackBytes behind `end`.
+// Reads one Rice code at *bit and moves past it. False if it goes beyond `end`; bytes has kSlackBytes after `end`.
 inline bool read_rice(const char* bytes, uint64_t* bit, uint64_t end, uint32_t parameter, uint64_t* value) {
   uint64_t zeros = 0;
   uint64_t at = *bit;

@@ -60,7 +60,7 @@ class CuckooTable {
 
 class CuckooView {
  public:
-  // `bytes`: shape.bytes() of them, with kSlackBytes behind.
+  // `bytes`: shape.bytes() of them, with kSlackBytes after.
   CuckooView(const CuckooShape& shape, const char* bytes) : shape_(shape), bytes_(bytes) {}
   void candidates(uint64_t kept, std::vector<uint32_t>* out) const;
 

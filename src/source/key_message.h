@@ -25,7 +25,7 @@ constexpr size_t key_message_bytes_max(size_t keys) { return keys * 5 + kVarint3
 // Appends the message of these kept hashes, which ascend without doubles. Requires 1..kKeyMessageKeysMax of them.
 void encode_key_message(std::span<const uint64_t> hashes, std::string* out);
 
-// Decodes the first `bytes` bytes at `message`, which has kSlackBytes readable bytes behind them, and appends a pair of this
+// Decodes the first `bytes` bytes at `message`, which has kSlackBytes readable bytes after them, and appends a pair of this
 // source for each hash. kCorruption (scope peer), and *out is as before.
 Status decode_key_message(const char* message, size_t bytes, uint32_t source, std::vector<Pair>* out);
 

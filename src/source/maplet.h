@@ -39,7 +39,7 @@ void append_maplet(std::span<const MapletEntry> entries, const MapletShape& shap
 
 class MapletView {
  public:
-  // `bytes` are shape.bytes() of them, with kSlackBytes behind. False if the bucket bits are not those of a maplet.
+  // `bytes` are shape.bytes() of them, with kSlackBytes after. False if the bucket bits are not those of a maplet.
   bool open(const MapletShape& shape, const char* bytes);
 
   // Appends the sources of the entries that may be this key's.

@@ -18,7 +18,7 @@ constexpr uint32_t bumped_rows(uint32_t threshold) {
 void RibbonSolver::begin(uint32_t rows) {
   assert(rows >= kRibbonWidth && rows < (1u << 31));
   rows_ = rows;
-  // Zero rows behind the last, so that an equation may be shifted and a solution read without asking for the end.
+  // Zero rows after the last, so that an equation may be shifted and a solution read without asking for the end.
   coefficients_.assign(rows + size_t{kRibbonWidth}, 0);
   values_.assign(rows + size_t{kRibbonWidth}, 0);
 }

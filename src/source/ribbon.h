@@ -95,7 +95,7 @@ class RibbonSolver {
   std::vector<uint32_t> inserted_;      // rows that the keys of a bucket determine, from the last key on
 };
 
-// The value at a start row. `rows` has kSlackBytes behind it.
+// The value at a start row. `rows` has kSlackBytes after it.
 uint32_t ribbon_value(const char* rows, uint64_t start, uint64_t coefficients, uint32_t value_bits);
 
 // Whether the threshold says that keys of this start row are bumped.

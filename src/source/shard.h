@@ -1,7 +1,7 @@
 // Shard: the unit of an auxiliary table that a query reads: some 8,000 to 16,000 keys, or fewer.
 //
 // A ribbon shard gives each key one source, with fingerprint bits that tell most keys which are not there. Further sources
-// of a key are in a maplet behind the ribbon (*extras*), which every query asks. A shard with few keys or with many extras
+// of a key are in a maplet after the ribbon (*extras*), which every query asks. A shard with few keys or with many extras
 // is a maplet alone.
 //
 // Invariant: candidates() of a key that was built in names all of its sources, whatever else it names.

@@ -54,7 +54,7 @@ class SpillCursor {
  public:
   SpillCursor(io::File* file, const SpillRun& run);
 
-  // Writes the pairs with hashes below `limit` to *out, and moves *out behind them.
+  // Writes the pairs with hashes below `limit` to *out, and moves *out past them.
   Status take_below(uint64_t limit, Pair** out);
 
  private:

@@ -79,7 +79,7 @@ struct ShardHeader {
   uint8_t seed = 0;              // of the third ribbon layer
   uint8_t remainder_bits = 0;    // of a maplet shard
   uint32_t entries = 0;          // keys of a ribbon, entries of a maplet, used slots of a cuckoo table
-  uint32_t extras = 0;           // entries of the maplet behind a ribbon
+  uint32_t extras = 0;           // entries of the maplet after a ribbon
   uint32_t rows[3] = {0, 0, 0};  // of the ribbon's layers; rows[0] is the buckets of a cuckoo table
 };
 

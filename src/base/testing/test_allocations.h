@@ -16,7 +16,7 @@ inline constexpr int64_t kForGood = int64_t{1} << 62;
 
 class Allocations {
  public:
-  // The n-th counted allocation from now on fails, from 1, and those behind it until `length` have failed.
+  // The n-th counted allocation from now on fails, from 1, and those after it until `length` have failed.
   static void fail(int64_t n, int64_t length) {
     seen_.store(0);
     first_.store(n);

@@ -65,7 +65,7 @@ bool write_file(const char* path, const std::string& text) {
   return written;
 }
 
-// Who is not root becomes the owner of a user namespace first, under its own number.
+// A caller that is not root becomes the owner of a user namespace first, under its own number.
 bool own_namespaces() {
   if (::unshare(CLONE_NEWNS | CLONE_NEWIPC) == 0) return true;
   const uid_t user = ::getuid();

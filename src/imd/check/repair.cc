@@ -52,7 +52,8 @@ Status Repairer::look() {
   return {};
 }
 
-// Of the logs that can be opened: what is wrong with the others is said where they are read.
+// The bytes of all logs that can be opened. The functions that read the others report what is wrong with
+// them.
 uint64_t Repairer::data_bytes() const {
   uint64_t total = 0;
   for (const auto& [id, facts] : logs_) {

@@ -15,7 +15,7 @@ constexpr uint32_t kOpenEpochsMax = 2;  // a job fills the next epoch while it c
 
 }  // namespace
 
-// A job's logs have epochs of that job alone, each number once: what lies behind the committed ones was open.
+// A job's logs have epochs of that job alone, each number once: what lies after the committed ones was open.
 Status Repairer::plan_open_epochs() {
   const Manifest& manifest = found_.manifest;
   if (manifest.jobs.empty()) return {};
@@ -102,7 +102,7 @@ Status Repairer::write_open_epochs() {
   return write_summaries(summaries);
 }
 
-// Both epochs, behind each other.
+// Both epochs, one after the other.
 Status Repairer::write_open_partition(PartitionNumber partition,
                                       std::vector<std::vector<run::FieldTotals>>* totals) {
   const LogId id{number_, partition};

@@ -55,7 +55,7 @@ TEST(RepairExchange, WithoutDocumentsAnExchangedIndexLogMakesNoEpochOfAnotherJob
   expect_right(image, made);
 }
 
-// Of the second job's epochs nothing tells but logs. The first job has dropped records for the same number.
+// Only logs tell of the second job's epochs. The first job has dropped records for the same number.
 TEST(RepairExchange, AnExchangedDataLogBringsNoDroppedEpochBack) {
   for (const std::vector<int32_t>& ranks : {std::vector<int32_t>{2, 2}, {2, 1}, {1, 1}, {1, 2}}) {
     const Made made = test::make_directory({.seed = 2, .ranks = ranks, .ways = 1, .dropped = 1});

@@ -184,7 +184,7 @@ LogFacts gather(bool has_data, DataInventory data, const std::vector<FoundValues
   for (const FoundValues& found : values) {
     LogEpoch& epoch = facts.epochs[found.epoch_id];
     epoch.epoch = found.epoch;
-    // Behind damage another range may begin: what lies between is no value.
+    // After damage another range may begin: what lies between is no value.
     const uint64_t offset = epoch.values.bytes == 0 ? found.range.offset : epoch.values.offset;
     epoch.values = {.offset = offset,
                     .bytes = found.range.end_offset() - offset,

@@ -49,7 +49,7 @@ struct FoundValues {
   uint64_t epoch_id = 0;
   run::ValueRange range;
 };
-// In the order of their places; reads everything. Behind a damaged head the next one that is whole is looked for, byte by byte.
+// In the order of their places; reads everything. After a damaged head the next one that is whole is looked for, byte by byte.
 Result<std::vector<FoundValues>> take_value_inventory(io::File& values, PartitionNumber writer);
 Result<std::vector<FoundValues>> take_page_inventory(io::File& pages, PartitionNumber writer);
 

@@ -180,7 +180,7 @@ Status Repairer::write_tables(Rebuild* rebuild) {
   return file ? file->sync() : Status();
 }
 
-// Of the open epochs, in a file of repair's own job.
+// Writes the tables of the open epochs to a file of repair's own job.
 Status Repairer::write_open_tables() {
   if (found_.manifest.layout.format != run::ShuffleFormat::kLossy || dead_job_.ranks == 1) return {};
   for (PartitionNumber home(0); !open_.empty() && home < dead_job_.ranks; ++home) {

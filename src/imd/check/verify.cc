@@ -98,11 +98,11 @@ class Verifier {
   VerifyReport report_;
   uint64_t done_bytes_ = 0;
   uint64_t total_bytes_ = 0;
-  // Of the epoch and partition being checked:
+  // State of the epoch and partition being checked.
   std::vector<OpenSegment> segments_;
   bool segments_whole_ = false;
   NamedRecords named_;
-  std::optional<run::RunCursor> cursor_;  // none: looking for the next run behind damage
+  std::optional<run::RunCursor> cursor_;  // none: looking for the next run after damage
   Status first_wrong_length_;
   uint64_t wrong_lengths_ = 0;
 };

@@ -67,7 +67,7 @@ void ValuesVerifier::finish(const std::function<bool(EpochNumber)>& whole, const
   }
 }
 
-// Behind a head that cannot be read the walk is over: only the head says where the next one is.
+// After a head that cannot be read the walk is over: only the head says where the next one is.
 void ValuesVerifier::walk(const Place& place, const Sums& sums, bool whole, const ProblemFn& problem,
                           const std::function<void(uint64_t)>& progress) {
   const auto [epoch, writer] = place;
@@ -104,7 +104,7 @@ void ValuesVerifier::walk(const Place& place, const Sums& sums, bool whole, cons
       epoch);
 }
 
-// Behind a damaged page the walk goes on: places of pages are known.
+// After a damaged page the walk goes on: places of pages are known.
 void ValuesVerifier::walk_pages(const Place& place, const Sums& sums, bool whole, const ProblemFn& problem,
                                 const std::function<void(uint64_t)>& progress) {
   const auto [epoch, writer] = place;

@@ -70,7 +70,7 @@ struct SalvagedEpochs {
   };
   std::vector<std::optional<Record>> records;  // by number; none: damaged. The last one is whole
   std::optional<uint32_t> generation;          // whose log it is, by its header; none: the header is damaged
-  uint64_t tail_slots = 0;                     // behind the last whole record: torn or damaged
+  uint64_t tail_slots = 0;                     // after the last whole record: torn or damaged
 };
 // kNotFound if the log is missing; kUnsupported for a newer format.
 Result<SalvagedEpochs> salvage_epoch_log(io::Device& device, const std::string& directory, uint32_t job);

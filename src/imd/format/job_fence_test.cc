@@ -84,7 +84,7 @@ struct Interleaving {
     return lost;
   }
 
-  // Of the committer's steps, each time once before the successor's.
+  // The committer's steps, each once before the successor's.
   static std::pair<size_t, size_t> all(const std::vector<Step>& committer) {
     const std::vector<Step> successor = {kClaim, kCopy, kWrite};
     std::vector<bool> turn(committer.size() + successor.size());  // true: the successor's

@@ -124,7 +124,7 @@ struct Manifest {
   // which may lie after `step` too. Returns how many epochs these were. Partial ones further in front stay.
   // kInvalidArgument, and nothing changed, if one that is kWhole would stay.
   Result<size_t> drop_after(int64_t step);
-  // Of the last epoch whose step is known.
+  // The step of the last epoch whose step is known.
   std::optional<int64_t> last_step() const;
 
   // The document.

@@ -11,7 +11,8 @@
 
 namespace swale::imd {
 
-// Of the home's epoch. The id tells it from that of another partition, and from one of an epoch that was never committed.
+// Parameters of the home's table of an epoch. The id differs from that of other partitions and of epochs that
+// were never committed.
 inline source::TableParams table_params(uint32_t ranks, PartitionNumber partition, EpochNumber epoch,
                                         uint64_t epoch_id) {
   source::TableParams params;

@@ -36,7 +36,7 @@ void replace_in_manifest(std::string* json, const std::string& from, const std::
   *json += fmt::format("\"crc32c\":\"{:08x}\"}}\n", crc32c(*json));
 }
 
-// Of the last footer of partition 0's index log.
+// Changes the last footer of partition 0's index log.
 void change_footer(std::string* log, const std::function<void(run::FooterPart*)>& change) {
   const char* const trailer = log->data() + log->size() - sizeof(run::FooterTrailer);
   const uint64_t at = get_fixed<run::FooterTrailer>(trailer).offset;

@@ -71,7 +71,7 @@ TEST(Refresh, EpochsOfLaterJobsAppearAndOldFootersAreKeptWhereTheyAreRight) {
       expect_whole(*reader, kByNumber);
     }
   }
-  // Of the partitions that the next epoch does not touch nothing is read again.
+  // Nothing is read again of the partitions that the next epoch does not touch.
   directory.begin_job(1);
   directory.write_epoch(epoch_records(epochs));
   EXPECT_TRUE(reader->refresh()->added);

@@ -209,7 +209,7 @@ class ReaderResidency : public testing::Test {
 constexpr auto kMapped = ReaderOptions::Map::kAuto;
 constexpr auto kRead = ReaderOptions::Map::kNever;
 
-// Of the data's pages all patterns, with all, none and every other page of the index.
+// All patterns of the data's pages, with all, none and every other page of the index.
 TEST_F(ReaderResidency, OfAllPatternsOfASmallPartition) {
   write(1, 1, 28, 14, 16, 2'000);  // records that span blocks have candidates that overlap
   uint64_t data_pages = 0;

@@ -126,7 +126,7 @@ Result<EpochNumber> ReaderView::one_epoch(int64_t epoch, std::string_view what) 
   return range.first;
 }
 
-// Of the record that stands for the value. kCorruption for bytes that are no pointer.
+// The place of the value that the stored record points to. kCorruption for bytes that are no pointer.
 Result<ValueReader::Place> ReaderView::place(Bytes key, EpochNumber epoch, Bytes stored) const {
   return ValueReader::place_of(manifest_, manifest_.epochs[epoch], key, stored, files_.directory);
 }

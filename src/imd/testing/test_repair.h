@@ -84,9 +84,8 @@ using Contents =
     std::map<std::string, std::vector<std::string>>;  // of one epoch: the values of each key, sorted
 
 struct Truth {
-  std::vector<Contents> epochs;  // committed ones
-  std::vector<Contents>
-      uncommitted;  // what was appended and never committed; of epochs behind them, in order
+  std::vector<Contents> epochs;       // committed ones
+  std::vector<Contents> uncommitted;  // what was appended and never committed; of epochs after them, in order
 
   void sort() {
     for (auto* all : {&epochs, &uncommitted}) {

@@ -62,7 +62,7 @@ class Batcher {
 
  private:
   net::Rank home_of(Hash hash, Bytes key) const;
-  // Where a record of `bytes` for `home` goes, behind what it needs; nullptr: the frame of `*destination` has no space.
+  // Where a record of `bytes` for `home` goes, after what it needs; nullptr: the frame of `*destination` has no space.
   char* place_for(net::Rank home, size_t bytes, net::Rank* destination);
   bool for_all() const { return records_per_rank_.empty(); }
 

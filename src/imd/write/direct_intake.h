@@ -68,8 +68,8 @@ class DirectIntake {
   // Every record goes the long way, which has something to ask first. For good; append goes on taking them.
   void forbid_quickly() { closed_.fetch_or(kLongWayOnly); }
 
-  // Of the open epoch's records so far; by whoever also holds what serialises the partition. Memtables count them, so that
-  // an append need not.
+  // The tally of the open epoch so far. The caller must also hold what serialises the partition. Memtables
+  // count the records, so that an append need not.
   RecordTally tally() const {
     RecordTally tally = partition_ != nullptr ? partition_->taken() : RecordTally{};
     tally.digest = digest_;

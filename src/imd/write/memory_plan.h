@@ -1,5 +1,5 @@
 // MemoryPlan: how one rank's budget is divided among the stages, downstream first, so that no stage can starve the
-// one after it. Pure arithmetic; docs/design/pipeline.md shows it for several job sizes.
+// one after it. Pure arithmetic; docs/guide/memory.md shows it for several job sizes.
 #pragma once
 
 #include <cstdint>

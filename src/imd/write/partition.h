@@ -4,9 +4,9 @@
 //   accept(records) ─► memtable A|B per way ─► Task (sort, gather, checksum into an output buffer) ─► IoRequest
 //   end_epoch() ─► last memtables ─► all data written ─► sync data ─► segments, footer ─► sync index ─► durable()
 //
-// While an epoch is being closed the next one is open already: its records fill memtables and its runs are written
-// behind those of the closing epoch, so that flushing overlaps computing. Its segments wait until the closing epoch is
-// durable, because the index log and the blocks of an epoch are in the order of the epochs.
+// The next epoch is open while one is being closed: its records fill memtables, and its runs are written
+// after those of the closing epoch, so that flushing overlaps computing. Its segments wait until the closing
+// epoch is durable, because the index log and the blocks of an epoch are in the order of the epochs.
 //
 // A passive state machine: records and completions in, CPU tasks and I/O requests out. A Task works on memory that
 // it owns until finish(), so its owner runs it without holding any lock; everything else is serialised by the owner.
@@ -84,31 +84,33 @@ class Partition {
   // The first epoch; the later ones begin by end_epoch.
   void begin_epoch(EpochNumber epoch, uint64_t epoch_id);
 
-  // To be called when nothing is under way: storage waits until the first memtable is full, so that one takes a quarter
-  // and the next one a half. Does nothing to a way that has records. As append, where that is called without a lock.
+  // Call before the first append of an epoch, once the epoch before is durable. The first memtable then takes a
+  // quarter of the usual capacity and the second a half, so that storage starts early. Does nothing to a way
+  // that has records. Needs the same serialisation as append.
   void start_small();
 
-  // Takes one record that is not encoded, whose home is this partition; `hash` is what the choice of the home leaves of it,
-  // with one rank all. Says where it now
-  // lies, or (row == nullptr) that the way must make room first. Touches nothing but the memtables being filled: for an owner that has no other source of records and
-  // appends without the lock that serialises the rest, except make_room and end_epoch. Requires intake_open().
+  // Takes one record that is not encoded and whose home is this partition. `hash` is what is left after the
+  // choice of the home (all of it with one rank). Returns the record's place; row is nullptr if the way must
+  // make room first. Touches only the memtables being filled, so an owner that has no other source of records
+  // may append without the lock that serialises all other calls, except make_room and end_epoch. Requires
+  // intake_open().
   struct Appended {
-    const char* row;  // key and value, behind each other
+    const char* row;  // the key, then the value
     uint32_t way;
   };
   Appended append(Hash hash, Bytes key, Bytes value) {
     const HashChoice way = choose(hash, params_.ways);
     return {ways_[way.index].filling->append(way.rest, key, value), way.index};
   }
-  // The same for what Memtable::append_quickly takes, as that says.
+  // Like append, for the records that Memtable::append_quickly takes.
   [[gnu::always_inline]] bool append_quickly(Bytes key, Bytes value, uint64_t* digest) {
-    // For one way as choose answers, which would keep the bin waiting for a product.
+    // With one way this is the answer of choose, without the product that the bin would wait for.
     HashChoice way{0, hash_eight_bytes(key.data())};
     if (params_.ways != 1) [[unlikely]]
       way = choose(way.rest, params_.ways);
     return ways_[way.index].filling->append_quickly(way.rest, key.data(), value, digest);
   }
-  // As append for a record that is encoded.
+  // Like append, for an encoded record.
   Appended append(Hash hash, const run::RecordView& record) {
     const HashChoice way = choose(hash, params_.ways);
     return {ways_[way.index].filling->append(way.rest, record), way.index};
@@ -130,20 +132,19 @@ class Partition {
   };
   Result<Accepted> accept(Bytes batch);
 
-  // No more records in the open epoch; the next one is open from now on. `values`: what this rank has written to its
-  // value log in the epoch that ends. Requires that all records were accepted and that the epoch closed before, if any,
-  // is durable.
+  // Ends the open epoch and opens the next one. `values`: what this rank has written to its value log in the
+  // epoch that ends. Requires that all records were accepted and that the epoch before, if any, is durable.
   void end_epoch(EpochNumber next_epoch, uint64_t next_epoch_id, const run::ValueRange& values = {});
-  // With sources: all batches of the epoch that was ended last are in, so that its table can be made.
+  // With sources: call when all batches of the last ended epoch have come. Its table can be made then.
   void make_table() {
     assert(table_ == Table::kWaits);
     table_ = Table::kDue;
   }
-  // Whether the epoch that was ended last is.
+  // Whether the last ended epoch is durable.
   bool durable() const { return state_ == State::kDurable; }
   // What the open epoch has so far: records and their bytes, not the digest.
   RecordTally taken() const;
-  // What was indexed in the epoch that was ended last.
+  // What was indexed in the last ended epoch.
   const RecordTally& tally() const { return closing_->tally; }
   ExtremaSummary extrema() const { return ExtremaSummary::of(partition(), closing_->extrema); }
 
@@ -253,7 +254,7 @@ class Partition {
   PartitionNumber partition() const { return PartitionNumber(params_.rank); }
   bool closing() const { return state_ != State::kNone && state_ != State::kDurable; }
   bool is_closing(const Epoch* epoch) const { return epoch == closing_ && closing(); }
-  // Of the two that are alive.
+  // The open or the closing epoch.
   Epoch& epoch_numbered(EpochNumber number) {
     return state_ != State::kNone && number == closing_->number ? *closing_ : *open_;
   }

@@ -88,7 +88,7 @@ class SourceHome {
   uint64_t closing_id_ = 0;
   std::vector<source::Pair> gathered_;  // of messages, not in the open store yet
   std::vector<source::Pair> scratch_;
-  std::string message_;  // with slack behind it
+  std::string message_;  // followed by slack
   uint64_t digest_ = 0;
   std::unique_ptr<io::File> file_;  // made by the first table
   uint64_t end_ = 0;

@@ -358,7 +358,8 @@ void WriterCore::mark_delivery() {
   if (delivery().empty()) delivery_began_ = params_.clock->now();
 }
 
-// Of the epoch that has become durable here: its place is free for the epoch after the open one.
+// Closes the statistics of the epoch that has become durable here. Its place is free for the epoch after the
+// open one.
 EpochStats WriterCore::close_stats() {
   RankStats& stats = stats_of(params_.first_epoch + epochs_committed_);
   stats.add(Stat::kEpochFlushNanos, since(stage_began_));

@@ -140,7 +140,7 @@ class WriterCore final : public net::Participant, private net::MessageSink {
   WriterCore(const WriterCoreParams& params, net::Conversation conversation,
              std::unique_ptr<Partition> partition);
 
-  // Of the value log, at an epoch's end.
+  // The sync of the value log at an epoch's end.
   enum class ValuesSync { kNone, kWanted, kRunning };
 
   // Two epochs at most are alive at a time: the closing one and the open one.

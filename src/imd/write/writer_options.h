@@ -1,4 +1,5 @@
-// WriterOptions: how a massive directory is opened for writing. What users can say of it stands in writer_settings.cc.
+// WriterOptions: how a massive directory is opened for writing. The options of users are rows of
+// writer_settings.cc.
 //
 // Threads: a value.
 #pragma once
@@ -18,14 +19,15 @@ namespace swale::imd {
 
 enum class Create { kNever, kIfMissing, kExclusive };
 
-// What `make bench-imd-ablation` changes to see what it is worth; nobody else should. No options of the library.
+// Switches of `make bench-imd-ablation`, for comparison only. They are no options of the library.
 struct Ablation {
-  // kWait: the job's progress thread waits for room in the memtables, as DeltaFS's did before it had a delivery queue
-  // (deltafs-scaling-2018, section IV-D). What a peer sends ahead of its epoch is queued all the same.
+  // kWait: the job's progress thread waits for space in the memtables, as in DeltaFS before its delivery
+  // queue (deltafs-scaling-2018, section IV-D). Records that a peer sends ahead of its epoch are queued in
+  // both cases.
   enum class Delivery { kQueue, kWait };
   Delivery delivery = Delivery::kQueue;
-  // 0: as many as the memory plan says. 1 with one way: sorting and writing take turns, as in DeltaFS before multi-way
-  // indexing.
+  // 0: the memory plan's number. 1 with one way: sorting and writing take turns, as in DeltaFS before
+  // multi-way indexing.
   uint32_t output_buffers_max = 0;
 };
 
@@ -38,18 +40,20 @@ struct WriterOptions {
   // stays open. All ranks give the same.
   enum class Steps : uint8_t { kAny, kIncreasing };
   Steps steps = Steps::kAny;
-  // Epochs behind the last one of at most this step are dropped before the writer goes on. All ranks give the same.
+  // The writer drops all epochs after the last one of at most this step. All ranks give the same.
   std::optional<int64_t> resume_after = {};
-  // Of a directory that is made; an existing one must have the same. None: records move, no compression, sketches, 10 bits.
+  // For a new directory; an existing one must have the same. None: records move, no compression, sketches, 10
+  // bits.
   std::optional<run::ShuffleFormat> format = {};
   std::optional<Codec> compression = {};
   std::optional<run::IndexKind> index = {};
   std::optional<uint32_t> bloom_bits = {};
   Partitioner partitioner = {};  // of this job; all ranks give the same name
   io::LeaseOptions lease = {};   // of swale.lock
-  // How long the end of an epoch or the close waits for ranks that live and do not come to it. None: without limit.
+  // How long the end of an epoch or the close waits for living ranks that have not called it. kForever:
+  // without limit.
   Nanos collective_deadline = kForever;
-  run::Schema schema = {};  // of a directory that is made; of an existing one it must be the same, or empty
+  run::Schema schema = {};  // for a new directory; with an existing one the same, or empty
   Ablation ablation = {};
 };
 

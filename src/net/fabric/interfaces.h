@@ -28,8 +28,9 @@ struct InterfaceAddress {
   Endpoint endpoint;  // port 0
 };
 
-// Of the interfaces in use: up, running, not loopback, and among those that UCX_NET_DEVICES names if it names one that
-// there is. Loopback only where there is no other. Link-local IPv6 addresses are left out.
+// The addresses of the interfaces in use: up, running, not loopback, and among those that UCX_NET_DEVICES
+// names if it names one that exists. Loopback only where there is no other. Link-local IPv6 addresses are
+// left out.
 Result<std::vector<InterfaceAddress>> addresses_in_use();
 // The names of those that UCX can use over TCP: it wants IPv4.
 std::vector<std::string> ucx_interfaces();

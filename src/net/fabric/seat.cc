@@ -75,7 +75,7 @@ void Bed::forget_rings() {
   }
 }
 
-// Of the progress thread, which has found nothing to do: whether it looks again at once.
+// Whether the progress thread, which has found nothing to do, looks again at once.
 bool SeatedTransport::polls() {
   Polling& polling = bed_.polling;
   if (expecting_.exchange(false)) {
@@ -87,7 +87,7 @@ bool SeatedTransport::polls() {
   return true;
 }
 
-// Of the progress thread. True: seat_mutex_ is locked.
+// The progress thread tries to take the seat. True: seat_mutex_ is locked.
 bool SeatedTransport::take_seat() {
   if (seat_wanted_.load()) return false;
   const Nanos driven_at = driven_at_.load();
@@ -249,7 +249,8 @@ void SeatedTransport::sleep(Bed* bed, Nanos next) {
                          [bed](const epoll_event& event) { return event.data.fd == bed->event_fd; });
     }
   }
-  // Who has seen this thread asleep may ring only after it has looked: the ring then ends the next sleep, and only that.
+  // A thread that has seen this one asleep may ring only after it has looked: the ring then ends the next sleep, and
+  // only that.
   if (!bed->asleep.exchange(false) || rung) bed->forget_rings();
 }
 

@@ -51,8 +51,8 @@ class SeatedTransport : public Transport {
   Status init_beds(int fabric_fd, Nanos poll);
   Status start_progress(TransportEvents* events);
 
-  // Of the thread that has the seat. Sends, receives, tells of peers that are gone, unless it is not to tell. True if
-  // there may be more to do.
+  // Called by the thread that has the seat. Sends, receives and, with `tell`, reports peers that are gone.
+  // True: there may be more to do.
   virtual bool turn(bool tell) REQUIRES(seat_mutex_) = 0;
   // Whether something was posted or dropped that no turn has taken up.
   virtual bool has_posts() = 0;
@@ -68,7 +68,7 @@ class SeatedTransport : public Transport {
     return progress_thread_.load(std::memory_order_relaxed) == std::this_thread::get_id();
   }
   bool woken() const { return woken_.load(); }
-  // Of the thread that winds up. False if the deadline passed first.
+  // Called by the thread that winds up. False if the deadline passed first.
   bool progress_until(const std::function<bool()>& done) REQUIRES(seat_mutex_);
 
   TransportEvents* events_ = nullptr;
@@ -76,7 +76,7 @@ class SeatedTransport : public Transport {
   std::atomic<bool> winding_up_{false};     // nobody but the thread that closes sends from here on
   std::optional<Patience> close_patience_;  // set before closing_, then the progress thread's
   Status close_status_;                     // set before the thread ends
-  // Who makes events holds it, and for what follows: the progress thread, or one that drives.
+  // Held by the thread that makes events: the progress thread, or one that drives.
   Mutex seat_mutex_;
 
  private:

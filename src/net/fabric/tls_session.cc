@@ -97,7 +97,7 @@ Result<std::unique_ptr<TlsSession>> TlsSession::make(const TlsContext* context, 
       SSL_set_accept_state(made->ssl_);
     } else {
       SSL_set_connect_state(made->ssl_);
-      // Who shows a certificate in place of the key is refused: none is trusted.
+      // A peer that shows a certificate in place of the key is refused: none is trusted.
       SSL_set_verify(made->ssl_, SSL_VERIFY_PEER, nullptr);
     }
   }

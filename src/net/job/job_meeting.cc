@@ -173,7 +173,7 @@ Status difference(Bootstrap& bootstrap, const JobOptions& options, Rank other, u
                           theirs.text, first.text);
 }
 
-// Of the ranks of a job of `size` ranks.
+// Decodes which ranks of a job of `size` ranks share which nodes.
 Result<NodeMap> read_runs(Decoder* in, int32_t size) {
   std::vector<NodeRun> runs;
   uint64_t ranks = 0;

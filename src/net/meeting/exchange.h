@@ -124,7 +124,7 @@ class Exchange {
   void on_gone(Rank peer, const Status& why) noexcept;
   // This rank takes part no more: every rank learns why, those that wait at once.
   void give_up(const Status& why) noexcept;
-  // To be called now and then: sends what could not be sent for want of memory.
+  // Call now and then. Sends what could not be sent for want of memory.
   void retry() noexcept;
   Status failure();
 

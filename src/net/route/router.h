@@ -119,7 +119,7 @@ class Router {
   // abandon_data and submit: if it throws, for want of memory, nothing has changed.
   void on_down(Rank peer, std::vector<uint64_t>* dropped);
 
-  // The conversation has failed: data frames that wait for credit will never leave, so that control frames behind them
+  // The conversation has failed: data frames that wait for credit will never leave, so that control frames after them
   // (the news of the failure) do. `dropped` gets their cookies.
   void abandon_data(std::vector<uint64_t>* dropped);
 

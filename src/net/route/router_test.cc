@@ -70,7 +70,7 @@ TEST(FrameHeader, SeesEveryFlippedBit) {
           FrameHeader::decode(view.substr(0, bytes.size()), view.substr(bytes.size()), kSecret).status();
       const bool of_data = kind == FrameKind::kData && bit / 8 >= bytes.size();  // which its reader checks
       ASSERT_EQ(status.ok(), of_data) << bit;
-      // Who has magic or secret wrong is a stranger, however right the rest.
+      // A sender of a wrong magic or secret is a stranger, however right the rest.
       const size_t byte = bit / 8;
       const bool stranger = byte < 4 || (byte >= 8 && byte < 16);
       ASSERT_TRUE(of_data || status.scope() == (stranger ? Scope::kOperation : Scope::kPeer)) << bit;

@@ -47,7 +47,7 @@ class HopLinks {
   uint64_t state_bytes() const;  // all the rest, about
 
   // -- Sending
-  // Of the frames that are begun from now on. Requires that none is being filled.
+  // Sets the tag of the frames that are begun from now on. Requires that none is being filled.
   void set_tag(uint8_t tag) { tag_ = tag; }
   // Appends both to the link's frame. False: no frame is free; try again after on_sent.
   bool append(size_t link, Bytes head, Bytes body);

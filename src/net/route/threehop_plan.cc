@@ -15,7 +15,7 @@ struct Shape {
   uint64_t remote_links = 0;  // of hop 2
 };
 
-// Of the ranks that have most.
+// The greatest numbers of links that any rank has.
 Shape largest_shape(const NodeMap& nodes) {
   Shape shape;
   int32_t least = nodes.ranks();

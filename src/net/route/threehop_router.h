@@ -13,7 +13,7 @@
 // every link has a frame and a credit that no other link can take, and each hop has pools of its own. So the waits have
 // an order, 1 before 2 before 3 before the sink (docs/design/three-hop.md).
 //
-// Epochs end hop by hop. On a hop that carried messages, an END mark with their count goes behind them on each link, in the
+// Epochs end hop by hop. On a hop that carried messages, an END mark with their count goes after them on each link, in the
 // last frame. A frame's credit is given when all of it has been read; so a rank whose credits are all back knows that its
 // part of the hop is over. When this holds for all ranks that feed the next hop (hop_barrier.h), that hop may end. Every
 // frame says its epoch; those of the next epoch wait. A quiet link takes no message, and the number of ranks does not show

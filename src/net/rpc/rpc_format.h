@@ -1,5 +1,5 @@
 // The wire format of requests and responses between ranks: the pieces that stand in a data frame.
-// docs/formats/rpc.md describes it byte by byte.
+// docs/formats/rpc.md has the rules.
 //
 // A frame's payload is pieces end to end, at least one. A piece is a header of 24 bytes and `piece_bytes` bytes of a
 // message. A message that does not fit into one frame travels in several pieces, one a frame, in order; pieces of other

@@ -1,4 +1,4 @@
-// The trace of a mount's requests as bytes. Full description: docs/formats/tier-trace.md.
+// The trace of a mount's requests as bytes. What a reader must know besides: docs/formats/tier-trace.md.
 //
 //   trace  := header block* end?
 //   header := 32 bytes: magic u32, crc u32, version u16, 0 u16, 0 u32, begun i64, 0 u64
