@@ -30,6 +30,8 @@ Node* NodeTable::enter(io::Descriptor path, const struct stat& attributes, const
   } else {
     by_lookup_.splice(by_lookup_.end(), by_lookup_, node->place);
   }
+  // Its descriptor holds the inode, so no other one can have got its number.
+  assert(node->key == key && node->type == (attributes.st_mode & S_IFMT));
   node->parent = parent;
   node->name.swap(called);
   ++node->lookups;
@@ -40,6 +42,7 @@ Node* NodeTable::enter(io::Descriptor path, const struct stat& attributes, const
 void NodeTable::forget(Node* node, uint64_t count) {
   std::unique_ptr<Node> gone;  // closed without the mutex
   const MutexLock lock(mutex_);
+  assert(node->lookups > 0);
   node->lookups -= std::min(count, node->lookups);
   if (node->lookups > 0) return;
   const auto found = nodes_.find(node->key);

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include <cassert>
 
 #include <algorithm>
 #include <cerrno>
@@ -47,6 +48,7 @@ int TierFs::answer(const Status& status) const {
 
 // Counts an open of the node. With the first one that needs it, the node gets a handle of the store.
 int TierFs::hold(Node& node, bool wanted) {
+  assert(S_ISREG(node.type));
   const MutexLock lock(node.mutex);
   if (!node.handle) {
     node.handle = store_.handle_of(node.key);
@@ -67,6 +69,7 @@ void TierFs::let_go(Node& node) {
   std::optional<tier::Store::Handle> last;
   {
     const MutexLock lock(node.mutex);
+    assert(node.opens > 0);
     if (--node.opens > 0) return;
     last = std::exchange(node.handle, std::nullopt);
   }

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
+#include <cassert>
 
 #include <cerrno>
 #include <charconv>
@@ -93,6 +94,7 @@ Status claim_backing(const std::string& backing_directory, uint32_t server, uint
 }
 
 Result<std::unique_ptr<IondFiles>> IondFiles::make(const Params& params) {
+  assert(params.store != nullptr && params.server < params.servers && params.servers <= kServersMax);
   SWALE_ASSIGN_OR_RETURN(Beneath root, Beneath::open(params.backing_directory));
   return std::unique_ptr<IondFiles>(new IondFiles(params, std::move(root)));
 }
@@ -269,7 +271,10 @@ Result<std::string> IondFiles::open(const IondRequest& request, net::Rank from) 
   SWALE_ASSIGN_OR_RETURN(answer.size, params_.store->size(handle));
   const MutexLock table(mutex_);
   answer.file = next_++;
-  open_.emplace(answer.file, std::move(opened));
+  const bool fresh = open_.emplace(answer.file, std::move(opened)).second;
+  assert(fresh &&
+         answer.file != 0);  // a number is never given again: a late request must not meet another file
+  static_cast<void>(fresh);
   return encode_iond_answer(answer);
 }
 
@@ -308,6 +313,7 @@ Status IondFiles::agree_on_stripes(const io::Descriptor& file, const std::string
     return invalid_argument(
         "{}: is striped in {} bytes over {} servers; this client stripes in {} bytes over {}", name,
         found->striping.stripe_bytes, found->striping.servers, wanted.stripe_bytes, wanted.servers);
+  assert(found->striping.check().ok() && found->id != 0);  // as read_stripes has seen to it
   answer->id = found->id;
   answer->first = found->striping.first;
   return {};

@@ -1,5 +1,7 @@
 #include "iond/iond_service.h"
 
+#include <cassert>
+
 #include "base/contain.h"
 #include "base/log.h"
 #include "base/start_thread.h"
@@ -14,6 +16,7 @@ IondService::IondService(std::unique_ptr<IondFiles> files, uint32_t threads, Nan
 IondService::~IondService() { stop(); }
 
 Status IondService::start(net::Rpc* rpc) {
+  assert(rpc_ == nullptr && rpc != nullptr && threads_.empty());
   rpc_ = rpc;
   for (uint32_t i = 0; i < thread_count_; ++i) {
     std::thread thread;
@@ -53,6 +56,7 @@ void IondService::work() {
     }
     bool replied = false;
     const IondFiles::Reply reply = [&](Result<std::string> answer) {
+      assert(!replied);  // a second answer would be another request's
       replied = true;
       answer.ok() ? rpc_->reply(request.token, net::RpcPayload(*std::move(answer)))
                   : rpc_->reply(request.token, answer.status());
@@ -86,6 +90,7 @@ void IondService::answer(const net::RpcRequest& request, const IondFiles::Reply&
 
 // Asks the ranks whether they live, and closes the files of those that do not.
 void IondService::look_for_dead(std::set<net::Rank> asked) {
+  assert(rpc_ != nullptr);
   asked.erase(rpc_->rank());
   net::RpcClient client(rpc_);
   const Nanos until = system_clock().now() + watch_;

@@ -1,5 +1,7 @@
 #include "iond/striping.h"
 
+#include <cassert>
+
 namespace swale::iond {
 
 Status Striping::check() const {
@@ -13,6 +15,7 @@ Status Striping::check() const {
 }
 
 uint64_t Striping::part_bytes(uint32_t server, uint64_t offset) const {
+  assert(check().ok() && server < servers);
   const uint64_t stripes = offset / stripe_bytes;  // whole ones
   const uint32_t turn = turn_of(server);
   const uint64_t own = (stripes + servers - 1 - turn) / servers;
@@ -20,6 +23,7 @@ uint64_t Striping::part_bytes(uint32_t server, uint64_t offset) const {
 }
 
 uint64_t Striping::place_of(uint32_t server, uint64_t at) const {
+  assert(server < servers && first < servers && stripe_bytes > 0);
   return (at / stripe_bytes * servers + turn_of(server)) * stripe_bytes + at % stripe_bytes;
 }
 
