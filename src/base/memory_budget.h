@@ -38,6 +38,9 @@ class MemoryBudget {
 
     uint64_t bytes() const;
     void release();
+    // Holds `bytes` from now on. Requires that it was made by reserve. kResourceExhausted leaves it as it
+    // was.
+    Status resize(uint64_t bytes);
 
    private:
     friend class MemoryBudget;

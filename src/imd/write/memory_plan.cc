@@ -1,7 +1,5 @@
 #include "imd/write/memory_plan.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -17,7 +15,6 @@
 namespace swale::imd {
 namespace {
 
-constexpr size_t kDefaultBudgetBytes = 64 * kMiB;
 constexpr size_t kBudgetBytesMin = 4 * kMiB;
 constexpr size_t kBudgetBytesAbsurd = kGiB * kGiB / kMiB;
 constexpr uint32_t kWaysMax = 64;
@@ -206,19 +203,6 @@ Result<std::vector<MemoryBudget::Reservation>> reserve(MemoryBudget& budget, con
     reservations.push_back(std::move(reservation));
   }
   return reservations;
-}
-
-size_t default_budget_bytes(int32_t ranks_on_node, uint64_t machine_bytes) {
-  const uint64_t share = machine_bytes / 100 * 3 / static_cast<uint64_t>(std::max(ranks_on_node, 1));
-  return std::clamp<uint64_t>(share, 4 * kBudgetBytesMin, kDefaultBudgetBytes);
-}
-
-size_t default_budget_bytes(int32_t ranks_on_node) {
-  const long pages = sysconf(_SC_PHYS_PAGES);
-  const long page_bytes = sysconf(_SC_PAGE_SIZE);
-  if (pages <= 0 || page_bytes <= 0) return kDefaultBudgetBytes;
-  return default_budget_bytes(ranks_on_node,
-                              static_cast<uint64_t>(pages) * static_cast<uint64_t>(page_bytes));
 }
 
 }  // namespace swale::imd

@@ -75,9 +75,4 @@ size_t least_budget_bytes(const MemoryWish& wish);
 // kResourceExhausted names the stage that does not fit.
 Result<std::vector<MemoryBudget::Reservation>> reserve(MemoryBudget& budget, const MemoryPlan& plan);
 
-// 3 % of a machine's memory divided by the ranks on it, at most 64 MiB, at least the smallest that works. All ranks of a
-// job must come to the same plan: so ask with the ranks on the fullest node.
-size_t default_budget_bytes(int32_t ranks_on_node, uint64_t machine_bytes);
-size_t default_budget_bytes(int32_t ranks_on_node);  // of this machine
-
 }  // namespace swale::imd

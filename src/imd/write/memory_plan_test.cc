@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/memory_shares.h"
 #include "run/record.h"
 
 namespace swale::imd::memory_plan_test {
@@ -148,12 +149,12 @@ TEST(MemoryPlan, TheDefaultIsAShareOfTheNodeNotOfTheJob) {
   };
   for (const Row& row : rows) {
     const int32_t ranks = row.nodes * row.ranks_on_node;
-    const size_t budget = default_budget_bytes(row.ranks_on_node, row.machine_bytes);
+    const size_t budget = default_share_bytes(row.ranks_on_node, row.machine_bytes);
     EXPECT_LE(budget, 64 * kMiB);
     const Result<MemoryPlan> plan = plan_memory({budget, ranks, 1, 32 * kKiB, 4});
     EXPECT_EQ(plan.ok(), row.fits) << row.nodes << " nodes of " << row.ranks_on_node << " ranks: " << budget;
   }
-  EXPECT_EQ(default_budget_bytes(64, 128 * kGiB), 128 * kGiB / 100 * 3 / 64);
+  EXPECT_EQ(default_share_bytes(64, 128 * kGiB), 128 * kGiB / 100 * 3 / 64);
 }
 
 }  // namespace

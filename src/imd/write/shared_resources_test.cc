@@ -39,7 +39,7 @@ void write_to_many(size_t directories, size_t records, uint64_t bytes_max) {
   io::MemoryDevice device;
   ASSERT_EQ(held(), 0u);
   run_ranks(1, [&](net::Job& job) {
-    const uint64_t alone = default_budget_bytes(job.ranks_on_fullest_node());
+    const uint64_t alone = default_share_bytes(job.ranks_on_fullest_node());
     std::vector<std::unique_ptr<Writer>> writers;
     for (size_t i = 0; i < directories; ++i) {
       writers.push_back(open_one(job, device, i));
@@ -74,7 +74,7 @@ TEST(SharedMemory, TwoHundredWritersFitIntoOneProcess) { write_to_many(200, 100,
 TEST(SharedMemory, ClosingGivesBackAndAnExplicitBudgetIsExact) {
   io::MemoryDevice device;
   run_ranks(1, [&](net::Job& job) {
-    const uint64_t alone = default_budget_bytes(job.ranks_on_fullest_node());
+    const uint64_t alone = default_share_bytes(job.ranks_on_fullest_node());
     auto first = open_one(job, device, 0);
     auto second = open_one(job, device, 1);
     EXPECT_EQ(held(), alone + alone / 2);

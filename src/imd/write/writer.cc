@@ -9,9 +9,9 @@
 #include "base/contain.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "base/memory_shares.h"
 #include "base/patience.h"
 #include "net/job/agree.h"
+#include "net/job/memory_share.h"
 #include "net/job/opening.h"
 #include "run/record.h"
 
@@ -350,25 +350,15 @@ MetricsSnapshot Writer::metrics() const {
 
 namespace {
 
-// What the directories of this process may hold together.
-MemoryLimit memory_limit(const net::Job& job) {
-  if (job.memory_bytes() != 0) return {job.memory_bytes(), MemoryLimit::Kind::kHard};
-  return {2 * default_budget_bytes(job.ranks_on_fullest_node()), MemoryLimit::Kind::kAdvice};
-}
-
 // Takes this directory's share of the process's memory and puts it into the wish. All ranks get the smallest of their
 // offers, since their frames must be equal; an exact wish is nobody's to change. Collective.
 Status take_share(net::Job& job, const std::string& directory, bool exact, MemoryWish* wish,
                   MemoryBudget::Reservation* share) {
-  MemoryShares& shares = MemoryShares::of_this_process();
-  const MemoryLimit limit = memory_limit(job);
   const size_t least = exact ? wish->budget_bytes : std::min(least_budget_bytes(*wish), wish->budget_bytes);
-  const Result<uint64_t> mine_alone = shares.offer(least, wish->budget_bytes, limit);
-  SWALE_RETURN_IF_ERROR(
-      agree(job, mine_alone.status().with_context(fmt::format("{}: job.memory", directory))));
-  SWALE_ASSIGN_OR_RETURN(const uint64_t offer, net::least_number(net::ranks_of(job), *mine_alone));
-  wish->budget_bytes = offer;
-  SWALE_ASSIGN_OR_RETURN(*share, shares.take(directory, offer, limit));
+  const MemoryLimit limit = net::memory_limit(job, 2 * default_share_bytes(job.ranks_on_fullest_node()));
+  SWALE_ASSIGN_OR_RETURN(
+      *share, net::take_equal_share(job, {"directory", directory}, least, wish->budget_bytes, limit));
+  wish->budget_bytes = share->bytes();
   return {};
 }
 
@@ -378,7 +368,7 @@ Result<std::unique_ptr<Writer>> Writer::open_collectively(net::Job& job, io::Dev
                                                           const std::string& directory, Create create,
                                                           const WriterOptions& options) {
   const size_t budget =
-      options.memory_bytes != 0 ? options.memory_bytes : default_budget_bytes(job.ranks_on_fullest_node());
+      options.memory_bytes != 0 ? options.memory_bytes : default_share_bytes(job.ranks_on_fullest_node());
   MemoryWish wish{budget, job.size(), options.ways, options.frame_bytes, options.window,
                   0,      {},         job.route(),  job.nodes()};
   Status possible = plan_memory(wish).status();

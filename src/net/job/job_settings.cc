@@ -55,16 +55,16 @@ constexpr std::array kRows = {
               .help =
                   "how long a rank that opens a directory waits for ranks which live but do not come to the "
                   "same call, plus 10 ms per rank; dead ranks are noticed sooner"},
-    OptionRow{.name = "job.memory",
-              .type = OptionType::kBytes,
-              .default_value = "0",
-              .min = 0,
-              .max = 1024.0 * kGiB,
-              .help =
-                  "what all directories that this process has open may take together: the first gets half of "
-                  "it, each further one half of what is left, and one that cannot get the least that it "
-                  "needs is not opened; 0: twice what one directory gets by default, and more if there are "
-                  "many"},
+    OptionRow{
+        .name = "job.memory",
+        .type = OptionType::kBytes,
+        .default_value = "0",
+        .min = 0,
+        .max = 1024.0 * kGiB,
+        .help = "what all that this process has open may take together, directories, metadata stores and I/O "
+                "servers: the first gets half of it, each further one half of what is left, and one that "
+                "cannot get the least that it needs is not opened; 0: directories get twice what one gets "
+                "by default, and more if there are many; stores and servers what their options say"},
     OptionRow{
         .name = "job.node",
         .help = "a word that is the same on all ranks of one node and on no others; by default the machine; "

@@ -14,11 +14,11 @@
 #include "net/job/agree.h"
 #include "net/job/opening.h"
 #include "net/meeting/node_map.h"
+#include "net/rpc/rpc_memory.h"
 
 namespace swale::net {
 namespace {
 
-constexpr size_t kWindowBytesMax = kMiB;
 constexpr size_t kRequestsAtATime = 64;
 constexpr Nanos kLeavePatience = seconds(5);
 
@@ -34,6 +34,7 @@ Nanos recent_time() {
 std::vector<AgreedOption> agreed_options(const RpcOptions& options) {
   return {{"rpc.window_bytes", fmt::format("{}", options.window_bytes_sum)},
           {"rpc.granted_bytes", fmt::format("{}", options.granted_bytes_max)},
+          {"rpc.message_bytes", fmt::format("{}", options.message_bytes_max)},
           {"rpc.frame_bytes", fmt::format("{}", options.frame_bytes)},
           {"rpc.window_frames", fmt::format("{}", options.window_frames)},
           {"rpc.methods", fmt::format("{}", fmt::join(options.methods, ","))}};
@@ -71,7 +72,8 @@ Status Rpc::start() {
   SWALE_ASSIGN_OR_RETURN(params.host_of, hosts_of(job_));
   params.methods = options_.methods;
   params.frame_bytes = options_.frame_bytes;
-  params.window_bytes = std::min(kWindowBytesMax, options_.window_bytes_sum / static_cast<size_t>(size()));
+  params.window_bytes = rpc_window_bytes(options_, size());
+  params.message_bytes_max = options_.message_bytes_max;
   params.granted_bytes_max = options_.granted_bytes_max;
   params.calls_max = options_.calls_max;
   params.calls_bytes_max = options_.calls_bytes_max;

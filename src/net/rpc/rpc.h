@@ -31,10 +31,14 @@
 
 namespace swale::net {
 
+inline constexpr size_t kRpcWindowBytesMax = kMiB;
+
+// How much memory they stand for: rpc_memory.h.
 struct RpcOptions {
-  std::vector<std::string> methods;  // names, by RpcMethod; the same on all ranks
-  size_t window_bytes_sum =
-      64 * kMiB;  // RpcParams::window_bytes is this by the number of ranks, and at most 1 MiB
+  std::vector<std::string> methods;                // names, by RpcMethod; the same on all ranks
+  size_t message_bytes_max = kRpcMessageBytesMax;  // of a request and of a response
+  // RpcParams::window_bytes is this by the number of ranks, and at most kRpcWindowBytesMax.
+  size_t window_bytes_sum = 64 * kMiB;
   size_t granted_bytes_max = 64 * kMiB;
   size_t calls_max = 4096;
   size_t calls_bytes_max = 128 * kMiB;
