@@ -7,6 +7,7 @@
 #include "meta/index/shard_check.h"
 #include "meta/server/manifest.h"
 #include "meta/server/partition.h"
+#include "meta/server/server_memory.h"
 #include "meta/store/closing.h"
 #include "meta/store/reading.h"
 #include "meta/store/roster.h"
@@ -211,6 +212,7 @@ Result<StatsReport> meta_stats(const std::string& path, const StatsRequest& requ
     const meta::ShardState state = part.shard->state();
     const uint64_t extents = state.buffered_entries + state.compressed_entries + state.filed_entries;
     const size_t files = part.attributes->table().list().size();
+    const meta::StoredThings stored{files, part.attributes->table().tables_bytes(), state.index_memory_bytes};
     report.text +=
         fmt::format("{:>6} {:>8} {:>12} {:>8} {:>12} {:>12} {:>12}\n", server, files, extents, state.runs,
                     part.shard_report.log_bytes, state.file_bytes, state.index_memory_bytes);
@@ -224,6 +226,7 @@ Result<StatsReport> meta_stats(const std::string& path, const StatsRequest& requ
                             {"torn_bytes", part.shard_report.torn_bytes},
                             {"file_bytes", state.file_bytes},
                             {"index_memory_bytes", state.index_memory_bytes},
+                            {"stored_memory_bytes", meta::content_bytes(stored)},
                             {"attribute_records", part.attribute_report.records}});
   }
   if (request.show == StatsRequest::Show::kJson) report.text.clear();

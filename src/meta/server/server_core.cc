@@ -129,7 +129,18 @@ void ServerCore::retry_held() {
   }
 }
 
+StoredThings ServerCore::stored() const {
+  const AttributeTable& table = attributes_->table();
+  return {table.files(), table.tables_bytes(), shard_->state().index_memory_bytes};
+}
+
+uint64_t ServerCore::stored_count() const {
+  const ShardCounters& shard = shard_->counters();
+  return attributes_->table().files() + shard.runs + shard.flushes + shard.checkpoints;
+}
+
 Status ServerCore::put(Bytes payload, uint64_t token) {
+  SWALE_RETURN_IF_ERROR(no_growth_);
   SWALE_ASSIGN_OR_RETURN(const PutMessage message, decode_put(payload));
   if (attributes_->table().refuses_puts(message.file)) {
     return invalid_argument("put: file {:016x}{:016x} is sealed and cannot change", message.file.high,
@@ -376,6 +387,9 @@ void ServerCore::change(Change change) {
   }
   if (changes_attributes(op) && !attributes_->health().ok())
     return reply_all(change.tokens, attributes_->health());
+  const bool creates = op == AttributeOp::kCreate || op == AttributeOp::kCreateExclusive;
+  if (creates && !no_growth_.ok() && attributes_->table().find(change.request.name) == nullptr)
+    return reply_all(change.tokens, no_growth_);
   const Result<Applied> applied = attributes_->change(
       [&](std::string* record) { return attributes_->table().apply(change.request, record); });
   if (!applied.ok()) return reply_all(change.tokens, applied.status());
@@ -596,6 +610,7 @@ std::string ServerCore::stats_json() const {
   json.member("cache_hits", shard.cache_hits).member("index_memory_bytes", state.index_memory_bytes);
   json.member("buffer_memory_bytes", state.buffer_memory_bytes);
   json.member("cache_memory_bytes", state.cache_memory_bytes);
+  json.member("reserved_bytes", reserved_bytes_).member("stored_memory_bytes", content_bytes(stored()));
   json.end();
   return json.text();
 }

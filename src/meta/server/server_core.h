@@ -32,6 +32,7 @@
 #include "meta/server/delegate.h"
 #include "meta/server/messages.h"
 #include "meta/server/partition.h"
+#include "meta/server/server_memory.h"
 
 namespace swale::meta {
 
@@ -85,6 +86,15 @@ class ServerCore final : private Delegate::Actions {
   // Null: nothing to do now. Several may be under way.
   std::unique_ptr<Work> next_work();
   void finish(std::unique_ptr<Work> work);
+
+  // What is stored, for the budget of the process. Costs O(files).
+  StoredThings stored() const;
+  // Cheap: about how many things are stored, which only needs to grow as they do.
+  uint64_t stored_count() const;
+  // From now on new files and puts are refused for this reason; OK: no longer. What is stored stays usable.
+  void refuse_growth(const Status& why) { no_growth_ = why; }
+  // What the process has reserved for this server, without what is stored: for stats_json.
+  void note_reserved(uint64_t bytes) { reserved_bytes_ = bytes; }
 
   Server server() const { return server_; }
   Shard& shard() { return *shard_; }
@@ -179,6 +189,8 @@ class ServerCore final : private Delegate::Actions {
   std::unordered_map<uint64_t, std::string> follow_up_calls_;       // tag -> name
   std::unordered_map<uint64_t, uint64_t> delegate_calls_;           // tag -> the delegate's id
   uint64_t next_tag_ = 1;
+  Status no_growth_;
+  uint64_t reserved_bytes_ = 0;
   bool waits_added_ = false;
   const Work* attribute_work_ = nullptr;  // the one under way
   std::vector<Reply> replies_;

@@ -22,13 +22,15 @@ constexpr Nanos kLookAgain = milliseconds(1);  // others of this rank may have a
 
 }  // namespace
 
-Service::Service(std::vector<std::unique_ptr<ServerCore>> cores, std::vector<net::Rank> hosts, Nanos patience)
-    : hosts_(std::move(hosts)), patience_(patience), cores_(std::move(cores)) {}
+Service::Service(std::vector<std::unique_ptr<ServerCore>> cores, std::vector<net::Rank> hosts, Nanos patience,
+                 ContentBudget* budget)
+    : hosts_(std::move(hosts)), patience_(patience), budget_(budget), cores_(std::move(cores)) {}
 
 Service::~Service() { static_cast<void>(stop()); }
 
 Status Service::start(net::Rpc* rpc) {
   const MutexLock lock(mutex_);
+  SWALE_RETURN_IF_ERROR(account());
   upstream_ = std::make_shared<net::RpcClient>(rpc);
   rpc_ = rpc;
   SWALE_RETURN_IF_ERROR(
@@ -264,6 +266,24 @@ void Service::rest() {
   trimmed_ = buffers < kTrimMin;
 }
 
+// Tells the budget what is stored, when it has grown by a sixteenth, or when removals may have made space: so
+// the cost of a look, which grows with the files, is a constant for each of them.
+Status Service::account() {
+  constexpr uint64_t kThingsMin = 1024;
+  if (budget_ == nullptr) return {};
+  uint64_t count = 0;
+  for (const auto& core : cores_) count += core->stored_count();
+  const uint64_t least = accounted_ / 16 + kThingsMin;
+  if (!full_ && count < accounted_ + least && count + least > accounted_) return {};
+  uint64_t bytes = 0;
+  for (const auto& core : cores_) bytes += content_bytes(core->stored());
+  accounted_ = count;
+  const Status counted = budget_->stored(bytes);
+  full_ = !counted.ok();
+  for (const auto& core : cores_) core->refuse_growth(counted);
+  return counted;
+}
+
 // The storage thread: large requests and the work of the stores.
 void Service::store() {
   MutexLock lock(mutex_);
@@ -291,6 +311,7 @@ void Service::store() {
     lock.lock();
     const Status finished = contain([&] { owner->finish(std::move(work)); });
     if (!finished.ok()) fail(finished);
+    static_cast<void>(account());  // the cores know
     flush();
   }
 }

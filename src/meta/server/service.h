@@ -19,13 +19,24 @@
 
 namespace swale::meta {
 
+// Where the servers of a rank account for what is stored in them.
+class ContentBudget {
+ public:
+  virtual ~ContentBudget() = default;
+  // They store `bytes` now. A failure: the process may not have so much.
+  virtual Status stored(uint64_t bytes) = 0;
+};
+
 class Service final : public net::RpcService {
  public:
-  // `hosts`: the rank of each server. `patience`: how long a call to another server may take.
-  Service(std::vector<std::unique_ptr<ServerCore>> cores, std::vector<net::Rank> hosts, Nanos patience);
+  // `hosts`: the rank of each server. `patience`: how long a call to another server may take. `budget`
+  // outlives the service; null: nobody counts.
+  Service(std::vector<std::unique_ptr<ServerCore>> cores, std::vector<net::Rank> hosts, Nanos patience,
+          ContentBudget* budget = nullptr);
   ~Service() override;
 
-  // The threads start, and requests that came before are handled. kResourceExhausted if a thread cannot be started.
+  // The threads start, and requests that came before are handled. kResourceExhausted if a thread cannot be
+  // started, or if what is stored does not fit into the budget.
   Status start(net::Rpc* rpc);
   // Finishes half-done changes of an earlier job, or has each server that could not know of what it owes. After all ranks
   // have started, and before any asks.
@@ -52,9 +63,11 @@ class Service final : public net::RpcService {
   void store() EXCLUDES(mutex_);
   void await() EXCLUDES(mutex_);
   void fail(const Status& why) REQUIRES(mutex_);
+  Status account() REQUIRES(mutex_);
 
   const std::vector<net::Rank> hosts_;
   const Nanos patience_;
+  ContentBudget* const budget_;
   Mutex mutex_;
   CondVar work_;  // for the storage thread
   CondVar upstream_work_;
@@ -72,6 +85,8 @@ class Service final : public net::RpcService {
   Nanos quiet_since_ GUARDED_BY(mutex_) = 0;   // no put has come since
   bool settled_ GUARDED_BY(mutex_) = true;     // as far as puts have come
   bool trimmed_ GUARDED_BY(mutex_) = true;     // since the shards settled last
+  uint64_t accounted_ GUARDED_BY(mutex_) = 0;  // stored_count() of all cores, when account() has looked
+  bool full_ GUARDED_BY(mutex_) = true;        // the cores refuse what grows, or nobody has looked yet
   bool stop_ GUARDED_BY(mutex_) = false;
   Status failure_ GUARDED_BY(mutex_);
   std::thread storage_;

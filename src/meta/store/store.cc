@@ -129,6 +129,10 @@ Status Store::begin(io::Device& device, const std::string& directory) {
   partition_ = std::make_unique<Partition>(manifest_.servers, manifest_.range_bytes);
   if (!is_new) SWALE_RETURN_IF_ERROR(find_servers(own_generation));
   find_home();
+  net::RpcOptions talk;
+  talk.methods = method_names();
+  const auto here = static_cast<uint64_t>(std::count(hosts_.begin(), hosts_.end(), job_.rank()));
+  SWALE_ASSIGN_OR_RETURN(memory_, StoreMemory::take(job_, directory, here, &options_.shard, &talk));
   SWALE_RETURN_IF_ERROR(net::agree(job_, contain([&] { return check_files(is_new); })));
   // Ranks share directories: before the first of them names its servers. No file of them is worth anything.
   if (is_new)
@@ -143,9 +147,9 @@ Status Store::begin(io::Device& device, const std::string& directory) {
   if (is_new) SWALE_RETURN_IF_ERROR(mark_open());  // all servers stand
 
   const bool serves = !cores->empty();
-  if (serves) service_ = std::make_unique<Service>(*std::move(cores), hosts_, options_.deadline / 4);
-  net::RpcOptions talk;
-  talk.methods = method_names();
+  for (const auto& core : *cores) core->note_reserved(server_memory(options_.shard).bytes());
+  if (serves)
+    service_ = std::make_unique<Service>(*std::move(cores), hosts_, options_.deadline / 4, memory_.get());
   requests_ = std::make_unique<RankService>(service_.get());
   SWALE_ASSIGN_OR_RETURN(rpc_, net::Rpc::open(job_, talk, requests_.get()));
   requests_->start(rpc_.get());
@@ -535,6 +539,7 @@ Status Store::close() {
   const Status left = rpc_->close();
   service_.reset();
   rpc_.reset();
+  memory_.reset();
   lock_.reset();
   if (status.ok()) status = stopped;
   return status.ok() ? left : status;

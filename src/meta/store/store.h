@@ -38,6 +38,7 @@
 #include "meta/store/reading.h"
 #include "meta/store/roster.h"
 #include "meta/store/settings.h"
+#include "meta/store/store_memory.h"
 #include "net/job/job.h"
 #include "net/rpc/rpc.h"
 
@@ -89,7 +90,7 @@ class Store {
                                                                 const std::string& directory);
 
   net::Job& job_;
-  const StoreOptions options_;
+  StoreOptions options_;  // the shard's sizes are those that the memory allows
   io::Device* device_ = nullptr;
   std::string directory_;
   Manifest manifest_;
@@ -100,6 +101,7 @@ class Store {
   bool spread_ = false;               // ranks have the store in several directories
   std::vector<std::unique_ptr<io::OverlayDevice>>
       views_;  // of a store that is only read; the servers use them
+  std::unique_ptr<StoreMemory> memory_;
   std::unique_ptr<Service> service_;
   std::unique_ptr<RankService> requests_;  // of all kinds, to this rank
   std::unique_ptr<net::Rpc> rpc_;
