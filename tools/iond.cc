@@ -7,6 +7,7 @@
 #include "iond/iond.h"
 #include "iond/ordinary_user.h"
 #include "iond/stats_socket.h"
+#include "net/job/memory_share.h"
 #include "tools/iond.h"
 
 namespace swale::tools {
@@ -20,7 +21,7 @@ class Server {
  private:
   std::string ssd(net::Rank rank) const;
   std::string backing(net::Rank rank) const;
-  Result<std::unique_ptr<tier::Store>> open_store(io::Device& device, net::Rank rank) const;
+  Result<std::unique_ptr<tier::Store>> open_store(io::Device& device, const net::Job& job) const;
   void tell(net::Rank rank, const tier::Stats& stats) const;
 
   const IondChoices& choices_;
@@ -34,9 +35,10 @@ std::string with_rank(std::string path, net::Rank rank) {
 std::string Server::ssd(net::Rank rank) const { return with_rank(choices_.tier.ssd, rank); }
 std::string Server::backing(net::Rank rank) const { return with_rank(choices_.tier.backing, rank); }
 
-Result<std::unique_ptr<tier::Store>> Server::open_store(io::Device& device, net::Rank rank) const {
-  SWALE_ASSIGN_OR_RETURN(const tier::StoreOptions store,
-                         choices_.tier.store_options(ssd(rank), backing(rank)));
+Result<std::unique_ptr<tier::Store>> Server::open_store(io::Device& device, const net::Job& job) const {
+  SWALE_ASSIGN_OR_RETURN(tier::StoreOptions store,
+                         choices_.tier.store_options(ssd(job.rank()), backing(job.rank())));
+  store.memory = net::memory_limit(job, net::kNoDefaultLimit);
   return tier::Store::open(device, store);
 }
 
@@ -52,7 +54,7 @@ Status Server::serve(net::Job& job) const {
   std::unique_ptr<tier::Store> store;
   Status mine = wanted.status();
   if (mine.ok()) {
-    auto opened = open_store(device, job.rank());
+    auto opened = open_store(device, job);
     mine = opened.status();
     if (opened.ok()) store = std::move(*opened);
   }

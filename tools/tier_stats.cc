@@ -89,6 +89,7 @@ std::string tier_stats_table(const Json& stats) {
   const double failed =
       number(stats, "append_errors") + number(stats, "flush_errors") + number(stats, "direct_errors");
   line("failures", fmt::format("{:.0f}; {:.0f} bytes are lost", failed, number(stats, "lost_bytes")));
+  line("memory", fmt::format("{:.1f} MiB reserved", number(stats, "reserved_bytes") / kMib));
   if (stats.contains("clients"))
     line("clients",
          fmt::format("{:.0f} ranks with {:.0f} open files; {:.0f} requests wait", number(stats, "clients"),

@@ -8,7 +8,9 @@
 #include "base/contain.h"
 #include "iond/iond_service.h"
 #include "net/job/agree.h"
+#include "net/job/memory_share.h"
 #include "net/job/opening.h"
+#include "net/rpc/rpc_memory.h"
 
 namespace swale::iond {
 namespace {
@@ -19,6 +21,17 @@ constexpr char kServes[] = "s";  // what a rank that serves tells the others
 // What ranks must have in common, as the table of options names it.
 std::vector<net::AgreedOption> agreed_options(const IondOptions& options) {
   return {{"iond.stripe", fmt::format("{}", options.stripe_bytes)}};
+}
+
+// The share of this rank, and its requests within it. Collective: the requests of all ranks get equal shares.
+Result<MemoryBudget::Reservation> take_iond_memory(net::Job& job, bool serves, net::RpcOptions* talk) {
+  const uint64_t wish = net::rpc_memory_bytes(*talk, job.size());
+  SWALE_ASSIGN_OR_RETURN(MemoryBudget::Reservation share,
+                         net::take_equal_share(job, {"I/O requests", serves ? "server" : "client"},
+                                               net::rpc_memory_bytes_least(*talk, job.size()), wish,
+                                               net::memory_limit(job, net::kNoDefaultLimit)));
+  *talk = net::rpc_options_within(*talk, job.size(), share.bytes());
+  return share;
 }
 
 // What a server says of those that it has waited for.
@@ -73,9 +86,11 @@ Status Iond::begin(const std::optional<IondServing>& serving, const Status& mine
   }
   SWALE_RETURN_IF_ERROR(net::agree(job_, differs));
 
-  if (serving) service_ = std::make_unique<IondService>(std::move(files), options_.threads, options_.watch);
   net::RpcOptions talk;
   talk.methods = iond_method_names();
+  talk.message_bytes_max = kIondMessageBytesMax;
+  SWALE_ASSIGN_OR_RETURN(memory_, take_iond_memory(job_, serving.has_value(), &talk));
+  if (serving) service_ = std::make_unique<IondService>(std::move(files), options_.threads, options_.watch);
   SWALE_ASSIGN_OR_RETURN(rpc_, net::Rpc::open(job_, talk, service_.get()));
   SWALE_RETURN_IF_ERROR(net::agree(job_, service_ ? service_->start(rpc_.get()) : ok_status()));
   const MutexLock lock(loaded_mutex_);
@@ -85,7 +100,10 @@ Status Iond::begin(const std::optional<IondServing>& serving, const Status& mine
 
 tier::IondLoad Iond::load() const {
   const MutexLock lock(loaded_mutex_);
-  return loaded_ != nullptr ? loaded_->load() : tier::IondLoad();
+  if (loaded_ == nullptr) return {};
+  tier::IondLoad load = loaded_->load();
+  load.reserved_bytes = memory_.bytes();
+  return load;
 }
 
 // Asks, a few requests at a time at each server, and returns when all are answered: the first failure.
@@ -337,6 +355,7 @@ Status Iond::close() {
   const Status left = heard ? rpc_->close() : ok_status();
   rpc_.reset();
   service_.reset();
+  memory_.release();
   return status.ok() ? left : status;
 }
 

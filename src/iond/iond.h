@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "base/memory_budget.h"
 #include "base/mutex.h"
 #include "iond/iond_messages.h"
 #include "iond/iond_settings.h"
@@ -68,6 +69,9 @@ class Iond {
   Status rename(const std::string& from, const std::string& to);  // replaces `to`
   Status drain();  // returns when every server has written everything to its backing directory
 
+  // What this rank reserves of its process's memory; a server's store has its own share.
+  uint64_t memory_bytes() const { return memory_.bytes(); }
+
   // Of a rank that serves; zeros before and after. May be called concurrently with everything, close too.
   tier::IondLoad load() const;
 
@@ -87,7 +91,8 @@ class Iond {
 
   net::Job& job_;
   const IondOptions options_;
-  std::vector<net::Rank> hosts_;  // by server
+  std::vector<net::Rank> hosts_;      // by server
+  MemoryBudget::Reservation memory_;  // of requests
   std::unique_ptr<IondService> service_;
   mutable Mutex loaded_mutex_;
   const IondService* loaded_ GUARDED_BY(loaded_mutex_) = nullptr;  // service_, while it can be asked

@@ -35,6 +35,8 @@ enum IondOpenFlags : uint32_t { kIondCreate = 1, kIondExclusive = 2 };
 inline constexpr uint64_t kIondDataBytesMax = kMiB;  // of one write or read
 inline constexpr size_t kIondNameBytesMax = 4096;
 inline constexpr uint32_t kIondAnswerBytesMax = 4 * kKiB;  // without data
+// A request or an answer: data, two names, and what stands before them.
+inline constexpr size_t kIondMessageBytesMax = kIondDataBytesMax + 3 * kIondNameBytesMax;
 
 // The server that has the names; the others know files by their ids.
 inline constexpr uint32_t kNamesServer = 0;

@@ -40,6 +40,7 @@ struct Stats {
   double threshold = 0;
   bool flushing = false;
   bool log_failed = false;
+  uint64_t reserved_bytes = 0;    // of memory, by the store
   double log_sync_ns = 0;         // measured
   double backing_sync_ns = 0;     // of a file for which the backing device had to write, measured
   double direct_ns_per_byte = 0;  // of the backing device, measured

@@ -39,6 +39,7 @@ std::string stats_text(const tier::Stats& stats, const IondLoad* load) {
   add("log_failed", stats.log_failed);
   add("direct_ns_per_byte", stats.direct_ns_per_byte);
   add("flush_ns_per_byte", stats.flush_ns_per_byte);
+  add("reserved_bytes", stats.reserved_bytes + (load != nullptr ? load->reserved_bytes : 0));
   if (load != nullptr) {
     add("rank", load->rank);
     add("clients", load->clients);

@@ -17,6 +17,7 @@ struct IondLoad {
   size_t open_files = 0;
   size_t requests_waiting = 0;
   uint64_t refused_frames = 0;  // of its job: Job::refused_frames
+  uint64_t reserved_bytes = 0;  // of memory, for requests: Iond::memory_bytes
 };
 
 // `load`: of the I/O server; null: of a mount.

@@ -6,6 +6,7 @@
 #include "base/contain.h"
 #include "base/log.h"
 #include "tier/store/store_core.h"
+#include "tier/store/store_memory.h"
 
 namespace swale::tier {
 
@@ -40,7 +41,9 @@ Status drain_queues(io::Device& device, StoreOptions options, const Status& no_s
 
 }  // namespace
 
-Result<std::unique_ptr<Store>> Store::open(io::Device& device, const StoreOptions& options) {
+Result<std::unique_ptr<Store>> Store::open(io::Device& device, const StoreOptions& wanted) {
+  StoreOptions options = wanted;
+  SWALE_ASSIGN_OR_RETURN(MemoryBudget::Reservation memory, take_store_memory(&options));
   auto opened = open_store(device, options);
   if (!opened.ok() && opened.status().code() == Code::kNoSpace && has_queues(device, options.ssd_directory)) {
     SWALE_RETURN_IF_ERROR(drain_queues(device, options, opened.status()));
@@ -49,7 +52,7 @@ Result<std::unique_ptr<Store>> Store::open(io::Device& device, const StoreOption
   if (!opened.ok()) return opened.status();
   auto core = std::make_shared<StoreCore>(device, std::move(*opened));
   SWALE_RETURN_IF_ERROR(core->start());
-  return std::unique_ptr<Store>(new Store(std::move(core)));
+  return std::unique_ptr<Store>(new Store(std::move(memory), std::move(core)));
 }
 
 Store::~Store() {
@@ -105,7 +108,11 @@ std::vector<LostBytes> Store::losses() const { return core_->losses(); }
 Status Store::accept_losses() { return core_->accept_losses(); }
 Status Store::drain() { return core_->drain(); }
 void Store::pause_flush(bool paused) { core_->pause_flush(paused); }
-Stats Store::stats() const { return core_->stats(); }
+Stats Store::stats() const {
+  Stats stats = core_->stats();
+  stats.reserved_bytes = memory_.bytes();
+  return stats;
+}
 Durability Store::durability() const { return core_->durability(); }
 const RecoveryReport& Store::recovery() const { return core_->recovery(); }
 std::vector<std::pair<std::string, uint64_t>> Store::dirty_files() const { return core_->dirty_files(); }

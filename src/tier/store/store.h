@@ -23,6 +23,7 @@
 #include <string>
 #include <vector>
 
+#include "base/memory_shares.h"
 #include "base/status.h"
 #include "io/device.h"
 #include "tier/engine/engine_stats.h"
@@ -42,6 +43,8 @@ struct StoreOptions {
   uint32_t queue_slots = 64;      // writes under way
   uint32_t slot_bytes = 256 * 1024;
   size_t open_files_max = 65536;  // files with a handle or with bytes in the log: one descriptor each
+  // What the process may hold. A smaller share means fewer slots, maps and files (store_memory.h).
+  MemoryLimit memory = {.bytes = UINT64_MAX};
   // The user knows what is lost and wants to go on: reads give what the backing directory has. Also opens without a log that
   // the backing directory was used with.
   bool accept_loss = false;
@@ -220,7 +223,9 @@ class Store {
                                    const std::function<void(const KnownFile&)>& visit_file = {});
 
  private:
-  explicit Store(std::shared_ptr<StoreCore> core) : core_(std::move(core)) {}
+  Store(MemoryBudget::Reservation memory, std::shared_ptr<StoreCore> core)
+      : memory_(std::move(memory)), core_(std::move(core)) {}
+  MemoryBudget::Reservation memory_;
   std::shared_ptr<StoreCore> core_;
 };
 
