@@ -49,6 +49,39 @@ Column field_column(const run::Field& field, bool nullable) {
   return column;
 }
 
+// The number `rows` times; the loop compiles to vector instructions.
+template <class T>
+void repeat(const T* number, uint64_t rows, Block* out) {
+  auto* const to = reinterpret_cast<T*>(out->extend(rows * sizeof(T)));
+  std::fill(to, to + rows, *number);
+}
+
+// `width` bytes of each row; with a constant width each copy is one instruction.
+template <size_t kWidth>
+void gather_fixed(const char* from, size_t stride, uint64_t rows, char* to) {
+  for (uint64_t row = 0; row < rows; ++row, from += stride, to += kWidth) std::memcpy(to, from, kWidth);
+}
+
+void gather(const char* from, size_t stride, uint32_t width, uint64_t rows, Block* out) {
+  char* to = out->extend(rows * width);
+  switch (width) {
+    case 1:
+      return gather_fixed<1>(from, stride, rows, to);
+    case 2:
+      return gather_fixed<2>(from, stride, rows, to);
+    case 4:
+      return gather_fixed<4>(from, stride, rows, to);
+    case 8:
+      return gather_fixed<8>(from, stride, rows, to);
+    case 12:
+      return gather_fixed<12>(from, stride, rows, to);
+    case 24:
+      return gather_fixed<24>(from, stride, rows, to);
+    default:
+      for (uint64_t row = 0; row < rows; ++row, from += stride, to += width) std::memcpy(to, from, width);
+  }
+}
+
 Status unknown_column(const std::string& name, const std::vector<Column>& known) {
   std::vector<std::string_view> names;
   for (const Column& column : known) names.push_back(column.name);
@@ -94,13 +127,74 @@ void Block::grow(size_t needed) {
   capacity_ = capacity;
 }
 
+BatchBuilder::BatchBuilder(std::vector<Column> columns, uint64_t rows_expected)
+    : columns_(std::move(columns)), rows_expected_(rows_expected) {
+  for (const Column& column : columns_) {
+    numbers_ = numbers_ && column.type == Column::Type::kNumber;
+    if (column.source == Column::Source::kKey) key_bytes_ = sizeof(uint64_t);
+    if (column.source == Column::Source::kField)
+      value_bytes_ = std::max(value_bytes_, column.offset + column.bytes());
+  }
+  if (numbers_) stage_.resize(kStagedMax * (key_bytes_ + value_bytes_));
+  clear();
+}
+
 void BatchBuilder::clear() {
   batch_ = {};
   batch_.columns.resize(columns_.size());
   bytes_ = 0;
+  if (rows_expected_ == 0) return;
+  for (size_t i = 0; i < columns_.size(); ++i) {
+    if (columns_[i].type == Column::Type::kNumber)
+      batch_.columns[i].data.reserve(rows_expected_ * columns_[i].bytes());
+  }
+}
+
+bool BatchBuilder::is_regular(const RecordView& record) const {
+  return numbers_ && (key_bytes_ == 0 || record.key.size() == key_bytes_) &&
+         record.value.size() >= value_bytes_ && record.step != imd::kStepUnknown;
+}
+
+void BatchBuilder::stage(const RecordView& record) {
+  if (staged_ == kStagedMax || (staged_ != 0 && staged_of_.epoch != record.epoch)) flush();
+  if (staged_ == 0) staged_of_ = {record.epoch, record.step, record.time, {}, {}};
+  char* const row = stage_.data() + staged_ * (key_bytes_ + value_bytes_);
+  if (key_bytes_ != 0) std::memcpy(row, record.key.data(), key_bytes_);
+  if (value_bytes_ != 0) std::memcpy(row + key_bytes_, record.value.data(), value_bytes_);
+  ++staged_;
+}
+
+// Takes the staged rows apart.
+void BatchBuilder::flush() {
+  const uint64_t rows = std::exchange(staged_, 0);
+  const size_t stride = key_bytes_ + value_bytes_;
+  for (size_t i = 0; i < columns_.size() && rows != 0; ++i) {
+    const Column& column = columns_[i];
+    Block& data = batch_.columns[i].data;
+    const int64_t epoch = staged_of_.epoch;
+    switch (column.source) {
+      case Column::Source::kEpoch:
+        repeat(&epoch, rows, &data);
+        break;
+      case Column::Source::kStep:
+        repeat(&staged_of_.step, rows, &data);
+        break;
+      case Column::Source::kTime:
+        repeat(&staged_of_.time, rows, &data);
+        break;
+      case Column::Source::kKey:
+        gather(stage_.data(), stride, column.bytes(), rows, &data);
+        break;
+      default:
+        gather(stage_.data() + key_bytes_ + column.offset, stride, column.bytes(), rows, &data);
+        break;
+    }
+  }
+  batch_.rows += rows;
 }
 
 Batch BatchBuilder::take() {
+  flush();
   for (ColumnData& data : batch_.columns) {
     if (data.nulls == 0) continue;
     const size_t more = (batch_.rows + 7) / 8 - data.validity.size();  // rows after the last null
@@ -179,6 +273,15 @@ Status BatchBuilder::append_key(const Column& column, Bytes key, ColumnData* dat
 }
 
 Status BatchBuilder::append(const RecordView& record) {
+  if (is_regular(record)) {
+    stage(record);
+    return {};
+  }
+  flush();
+  return append_singly(record);
+}
+
+Status BatchBuilder::append_singly(const RecordView& record) {
   for (size_t i = 0; i < columns_.size(); ++i) {
     const Column& column = columns_[i];
     ColumnData* const data = &batch_.columns[i];

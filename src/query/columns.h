@@ -81,6 +81,10 @@ class Block {
     return at;
   }
   char* data() { return data_.get(); }
+  // So that the next `bytes` bytes need no other allocation.
+  void reserve(size_t bytes) {
+    if (capacity_ - size_ < bytes) grow(size_ + bytes);
+  }
 
  private:
   struct Free {
@@ -106,30 +110,46 @@ struct Batch {
   std::vector<ColumnData> columns;
 };
 
+// Regular records (numbers for keys, no field missing) are staged as they come and taken apart column by column, kStagedMax
+// at a time: a loop with one width and one stride for each column costs a third of a walk over the columns for each record.
 class BatchBuilder {
  public:
-  explicit BatchBuilder(std::vector<Column> columns) : columns_(std::move(columns)) { clear(); }
+  // `rows_expected`: a batch probably has so many; 0: unknown.
+  explicit BatchBuilder(std::vector<Column> columns, uint64_t rows_expected = 0);
 
   // kInvalidArgument: a text key that is not UTF-8. Throws std::bad_alloc. After both the builder can only be destroyed.
   Status append(const RecordView& record);
 
-  uint64_t rows() const { return batch_.rows; }
+  uint64_t rows() const { return batch_.rows + staged_; }
   // Its keys or values have reached kBatchBytesMax.
   bool is_full() const { return bytes_ >= kBatchBytesMax; }
   // The rows so far; the builder then is empty.
   Batch take();
 
  private:
+  static constexpr uint64_t kStagedMax = 256;
+
   void clear();
+  bool is_regular(const RecordView& record) const;
+  void stage(const RecordView& record);
+  void flush();
+  Status append_singly(const RecordView& record);
   void append_null(const Column& column, ColumnData* data);
   void append_number(const Column& column, const char* bytes, ColumnData* data);
   void append_bytes(Bytes bytes, ColumnData* data);
   void append_field(const Column& column, Bytes value, ColumnData* data);
   Status append_key(const Column& column, Bytes key, ColumnData* data);
 
-  std::vector<Column> columns_;
+  const std::vector<Column> columns_;
+  const uint64_t rows_expected_;
+  bool numbers_ = true;       // no column has text or bytes
+  uint32_t key_bytes_ = 0;    // of a staged row: 8, or 0 if no column has keys
+  uint32_t value_bytes_ = 0;  // of a staged row: up to the last field that a column has
   Batch batch_;
   size_t bytes_ = 0;  // of keys and values in columns of bytes
+  std::vector<char> stage_;
+  uint64_t staged_ = 0;   // rows
+  RecordView staged_of_;  // the epoch, step and time of all of them
 };
 
 }  // namespace swale::query

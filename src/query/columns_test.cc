@@ -68,6 +68,49 @@ TEST(Columns, LackWhatTheRecordLacks) {
   EXPECT_EQ(batch.columns[0].nulls, 0U);
 }
 
+// More rows than are staged, of several epochs, some of them irregular.
+TEST(Columns, KeepTheOrderOfRowsWhateverTheyAre) {
+  run::Schema schema = schema_of("x:f8;v:u2x3;_:*");
+  schema.key = run::KeyType::kU64;
+  BatchBuilder builder(all_columns(schema), 700);
+  std::vector<std::string> keys;
+  std::vector<std::string> values;
+  for (uint64_t i = 0; i < 2'000; ++i) {
+    const double x = static_cast<double>(i);
+    const uint16_t v[3] = {1, 2, static_cast<uint16_t>(i)};
+    keys.emplace_back(reinterpret_cast<const char*>(&i), i % 97 == 5 ? 7 : 8);
+    values.emplace_back(reinterpret_cast<const char*>(&x), 8);
+    values.back().append(reinterpret_cast<const char*>(v), i % 53 == 7 ? 5 : 6);
+  }
+  const auto epoch_of = [](uint64_t i) { return static_cast<uint32_t>(i / 300); };
+  uint64_t first = 0;
+  const auto check = [&](const Batch& batch) {
+    for (uint64_t row = 0; row < batch.rows; ++row) {
+      const uint64_t i = first + row;
+      const auto number = [&](size_t column, auto kind) {
+        std::memcpy(&kind, batch.columns[column].data.data() + row * sizeof kind, sizeof kind);
+        return kind;
+      };
+      EXPECT_EQ(number(0, int64_t{}), epoch_of(i)) << i;
+      EXPECT_EQ(number(1, int64_t{}), 10 * epoch_of(i)) << i;
+      EXPECT_EQ(is_null(batch, 3, row), i % 97 == 5) << i;
+      EXPECT_EQ(number(3, uint64_t{}), i % 97 == 5 ? 0 : i) << i;
+      EXPECT_EQ(number(4, double{}), static_cast<double>(i)) << i;
+      EXPECT_EQ(is_null(batch, 5, row), i % 53 == 7) << i;
+      uint16_t last = 0;
+      std::memcpy(&last, batch.columns[5].data.data() + row * 6 + 4, sizeof last);
+      EXPECT_EQ(last, i % 53 == 7 ? 0 : i) << i;
+    }
+    first += batch.rows;
+  };
+  for (uint64_t i = 0; i < 2'000; ++i) {
+    ASSERT_TRUE(builder.append({epoch_of(i), 10 * epoch_of(i), 0.5, keys[i], values[i]}).ok());
+    if (builder.rows() == 700) check(builder.take());
+  }
+  check(builder.take());
+  EXPECT_EQ(first, 2'000U);
+}
+
 TEST(Columns, TextIsUtf8OrAnError) {
   run::Schema schema;
   schema.key = run::KeyType::kText;

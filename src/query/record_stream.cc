@@ -24,8 +24,10 @@ Status cancelled() {
 // Makes batches of the rows of one piece.
 class RecordStream::PieceRows {
  public:
-  PieceRows(RecordStream& stream, uint64_t number)
-      : stream_(stream), number_(number), builder_(stream.query_.columns) {}
+  PieceRows(RecordStream& stream, const Piece& piece)
+      : stream_(stream),
+        number_(piece.number),
+        builder_(stream.query_.columns, expected(stream.query_, piece)) {}
 
   // False: stop, because of status() or because the stream stops.
   bool add(const RecordView& record) {
@@ -47,6 +49,10 @@ class RecordStream::PieceRows {
   }
 
  private:
+  static uint64_t expected(const StreamQuery& query, const Piece& piece) {
+    return query.where || query.keys ? 0 : std::min(query.batch_rows_max, piece.scan.records);
+  }
+
   RecordStream& stream_;
   const uint64_t number_;
   BatchBuilder builder_;
@@ -170,7 +176,7 @@ Status RecordStream::take_pieces() {
 }
 
 Status RecordStream::read_piece(const Piece& piece) {
-  PieceRows rows(*this, piece.number);
+  PieceRows rows(*this, piece);
   const Status read = query_.keys ? look_up(piece, &rows) : scan_piece(piece, &rows);
   return rows.finish(read);
 }
