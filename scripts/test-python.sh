@@ -34,5 +34,5 @@ say "Testing the Python package"
 cd python
 strict=()
 if [ -n "${CI:-}" ]; then strict=(--no-skips); fi
-env PATH="$swale_root/build/$preset/tools:$PATH" "$venv/bin/python" -m pytest -q -p no:cacheprovider "${strict[@]}" "${@:2}"
+env HYPOTHESIS_STORAGE_DIRECTORY="$swale_root/build/hypothesis" "$venv/bin/python" -m pytest -q -p no:cacheprovider "${strict[@]}" "${@:2}"
 "$venv/bin/mypy" --cache-dir "$swale_root/build/mypy" --strict -p swale
