@@ -17,7 +17,8 @@ CONSUMER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "consumer")
 PARTICLES = {"particles.c": "examples/mpi/particles.c", "particles.f90": "examples/fortran/particles.f90"}
 MPI = {"openmpi": ("mpirun.openmpi", "mpicc.openmpi", "mpif90.openmpi"),
        "mpich": ("mpiexec.mpich", "mpicc.mpich", "mpif90.mpich")}
-HEADERS = ("swale.h", "swale.hpp", "swale_mpi.h", "swale.f90", "swale_mpi.f90", "swale_mpi_f08.f90", "swale_meta.h", "swale_iond.h")
+HEADERS = ("swale.h", "swale.hpp", "swale_mpi.h", "swale.f90", "swale_mpi.f90", "swale_mpi_f08.f90", "swale_meta.h", "swale_iond.h",
+           "swale_arrow.h")
 
 
 def environment(tree=None, libraries=False):
