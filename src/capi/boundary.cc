@@ -1,5 +1,6 @@
 #include "capi/boundary.h"
 
+#include <cassert>
 #include <string>
 
 #include "base/plain_text.h"
@@ -19,6 +20,7 @@ thread_local LastError last;
 }  // namespace
 
 int report(const Status& status) noexcept {
+  assert(!status.ok());  // a success would be a failure with the code SWALE_OK
   last.code = static_cast<int>(status.code());
   try {
     last.text = plain_text(status.message());  // programs print it on terminals

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cassert>
 #include <cstring>
 
 #include "capi/boundary.h"
@@ -46,6 +47,7 @@ Status check_struct(const char* call, const char* argument, const T* given) {
 // Copies the members that the caller's version has to the caller. Requires check_struct.
 template <class T>
 void fill_struct(T* out, T value) {
+  assert(out->struct_bytes >= kFirstBytes<T>);
   value.struct_bytes = std::min(out->struct_bytes, sizeof(T));
   std::memcpy(out, &value, value.struct_bytes);
 }
@@ -53,6 +55,7 @@ void fill_struct(T* out, T value) {
 // The caller's struct; members that its version lacks are zero. Requires check_struct.
 template <class T>
 T take_struct(const T& given) {
+  assert(given.struct_bytes >= kFirstBytes<T>);
   T taken = {};
   std::memcpy(&taken, &given, std::min(given.struct_bytes, sizeof(T)));
   return taken;

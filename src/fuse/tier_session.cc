@@ -1,6 +1,7 @@
 #include "fuse/tier_session.h"
 
 #include <fcntl.h>
+#include <cassert>
 
 #include <algorithm>
 #include <cerrno>
@@ -21,6 +22,7 @@ using fs::TierFs;
 
 TierFs& fs_of(fuse_req_t request) { return *static_cast<TierFs*>(fuse_req_userdata(request)); }
 Node& node_of(fuse_req_t request, fuse_ino_t number) {
+  assert(number != 0);  // libfuse's word for a name that is not there
   return number == FUSE_ROOT_ID ? *fs_of(request).root() : *reinterpret_cast<Node*>(number);
 }
 fuse_ino_t number_of(fuse_req_t request, Node* node) {
@@ -30,8 +32,12 @@ fs::Caller caller_of(fuse_req_t request) {
   const fuse_ctx* const context = fuse_req_ctx(request);
   return {context->uid, context->gid, context->pid, context->umask};
 }
-OpenFile& file_of(const fuse_file_info* info) { return *reinterpret_cast<OpenFile*>(info->fh); }
+OpenFile& file_of(const fuse_file_info* info) {
+  assert(info != nullptr && info->fh != 0);  // set by open or create
+  return *reinterpret_cast<OpenFile*>(info->fh);
+}
 OpenDirectory& directory_of(const fuse_file_info* info) {
+  assert(info != nullptr && info->fh != 0);  // set by opendir
   return *reinterpret_cast<OpenDirectory*>(info->fh);
 }
 
@@ -41,6 +47,7 @@ void guarded(fuse_req_t request, Body&& body) {
   int failed = 0;
   const Status status = contain([&] { failed = body(); });
   if (!status.ok()) failed = status.posix_error();
+  assert(failed >= 0);  // an errno, not a negated one
   // 0: the body has answered.
   if (failed != 0) fuse_reply_err(request, failed);
 }
@@ -56,6 +63,7 @@ void done_or_failed(fuse_req_t request, Body&& body) {
 }
 
 fuse_entry_param entry_param(fuse_req_t request, const Entry& entry) {
+  assert(entry.node != nullptr);
   fuse_entry_param param = {};
   param.ino = number_of(request, entry.node);
   param.attr = entry.attributes;
