@@ -67,8 +67,7 @@ void write_appends(const Work& work, int rank, RankReport& report) {
 
 void write_directory(swale_job* job, const Work& work, int rank, RankReport& report) {
   swale_dir* dir = nullptr;
-  check(swale_dir_open(job, work.path.c_str(), SWALE_DIR_CREATE | SWALE_DIR_EXCLUSIVE, work.options.c_str(),
-                       &dir));
+  check(swale_dir_open(job, work.path.c_str(), SWALE_CREATE | SWALE_EXCLUSIVE, work.options.c_str(), &dir));
   write_share(
       work, rank, report,
       [&](const Record& record) {

@@ -46,10 +46,21 @@ class OpenReader {
   }
   ~OpenReader() { swale_reader_close(reader_); }
   swale_reader* get() const { return reader_; }
-  swale_read_stats stats() const {
-    swale_read_stats stats = {};
-    stats.struct_bytes = sizeof stats;
-    check(swale_reader_stats(reader_, &stats));
+  struct Stats {
+    uint64_t bytes_read, reads, depth_max, false_candidates;
+  };
+  Stats stats() const {
+    swale_stats* all = nullptr;
+    check(swale_reader_stats(reader_, &all));
+    const auto sum = [all](const char* name) {
+      swale_stat stat = {};
+      stat.struct_bytes = sizeof stat;
+      check(swale_stats_find(all, name, &stat));
+      return stat.sum;
+    };
+    const Stats stats = {sum("read.bytes"), sum("read.requests"), sum("read.depth_max"),
+                         sum("read.false_candidates")};
+    swale_stats_free(all);
     return stats;
   }
 
@@ -94,9 +105,9 @@ uint64_t open_files(const std::string& path) {
 // One query, measured.
 nlohmann::json cold_query(const OpenReader& reader, const Work& work, uint64_t key) {
   const uint64_t fetched_before = storage_bytes_read();
-  const swale_read_stats before = reader.stats();
+  const OpenReader::Stats before = reader.stats();
   const double us = query_us(reader.get(), work, key);
-  const swale_read_stats after = reader.stats();
+  const OpenReader::Stats after = reader.stats();
   return {{"us", us},
           {"asked_bytes", after.bytes_read - before.bytes_read},
           {"reads", after.reads - before.reads},

@@ -92,7 +92,7 @@ void load(const Work& work, const std::string& path, const char* options, uint64
     check(swale_job_open(nullptr, nullptr, &job));
     report.begin_s = now_s();
     swale_dir* dir = nullptr;
-    check(swale_dir_open(job, path.c_str(), SWALE_DIR_CREATE | SWALE_DIR_EXCLUSIVE, options, &dir));
+    check(swale_dir_open(job, path.c_str(), SWALE_CREATE | SWALE_EXCLUSIVE, options, &dir));
     append_all(dir, work, largest_key);
     check(swale_dir_epoch_end(dir, 0, 0));
     check(swale_dir_close(dir));
@@ -132,10 +132,13 @@ class OpenReader {
   ~OpenReader() { swale_reader_close(reader_); }
   swale_reader* get() const { return reader_; }
   uint64_t bytes_read() const {
-    swale_read_stats stats;
-    stats.struct_bytes = sizeof stats;
-    check(swale_reader_stats(reader_, &stats));
-    return stats.bytes_read;
+    swale_stats* all = nullptr;
+    check(swale_reader_stats(reader_, &all));
+    swale_stat stat = {};
+    stat.struct_bytes = sizeof stat;
+    check(swale_stats_find(all, "read.bytes", &stat));
+    swale_stats_free(all);
+    return stat.sum;
   }
 
  private:

@@ -131,7 +131,7 @@ class Server {
   void check_honest() {
     IondRequest request = named("");
     request.file = honest_;
-    require(decode_iond_answer(*must(IondMethod::kSize, request))->size == content_.size());
+    require(decode_iond_answer(*must(IondMethod::kAttributes, request))->size == content_.size());
     request.length = 4096;
     const auto answer = must(IondMethod::kRead, request);
     require(decode_iond_answer(*answer)->data == content_);

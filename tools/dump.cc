@@ -33,11 +33,12 @@ int DumpCommand::run() const {
 
 }  // namespace
 
-void DumpOutput::begin_file(const std::string& path) {
+void DumpOutput::begin_file(const std::string& path, Part part) {
   path_ = path;
+  part_ = std::move(part);
   lines_ = 0;
   if (wants_progress_) bar_.emplace();
-  if (!options_.json) print_line(path);
+  if (!options_.json) print_line(part_.words.empty() ? path : fmt::format("{}: {}", path, part_.words));
 }
 
 void DumpOutput::progress(uint64_t offset, uint64_t file_bytes) {
@@ -50,7 +51,10 @@ void DumpOutput::end_file() {
   if (lines_ <= options_.lines_max) return;
   const uint64_t left_out = lines_ - options_.lines_max;
   if (options_.json) {
-    print_json({{"file", path_}, {"what", "left-out"}, {"lines", left_out}});
+    Json whole = {{"file", path_}};
+    whole.update(part_.members);
+    whole.update({{"what", "left-out"}, {"lines", left_out}});
+    print_json(whole);
   } else {
     print(fmt::format("  ({} more lines)\n", left_out));
   }
@@ -60,6 +64,7 @@ void DumpOutput::line(const Json& thing) {
   if (++lines_ > options_.lines_max) return;
   if (options_.json) {
     Json whole = {{"file", path_}};
+    whole.update(part_.members);
     whole.update(thing);
     print_json(whole);
     return;

@@ -27,7 +27,14 @@ class DumpOutput {
   explicit DumpOutput(const DumpOptions& options) : options_(options) {}
 
   const DumpOptions& options() const { return options_; }
-  void begin_file(const std::string& path);
+  // `part`: of what the path leads to, if it is dumped in parts; people read it behind the path, and programs
+  // as a member.
+  struct Part {
+    std::string words;              // "server 0"
+    Json members = Json::object();  // {"server": 0}
+  };
+  void begin_file(const std::string& path) { begin_file(path, Part()); }
+  void begin_file(const std::string& path, Part part);
   void end_file();  // reports what the limit left out
   // Shows the progress of the walk over a file on a terminal.
   void progress(uint64_t offset, uint64_t file_bytes);
@@ -41,6 +48,7 @@ class DumpOutput {
  private:
   const DumpOptions options_;
   std::string path_;
+  Part part_;
   uint64_t lines_ = 0;
   bool damaged_ = false;
   Status failure_;

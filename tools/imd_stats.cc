@@ -69,17 +69,8 @@ Json as_json(const EpochCost& cost) {
               {"step", step_json(*cost.entry)},
               {"time", cost.entry->time},
               {"records", cost.entry->records},
-              {"data_bytes", cost.entry->data_bytes},
-              {"ranks", cost.stats.ranks}};
-  Json stats = Json::object();
-  for (const imd::StatRow& row : imd::stat_rows()) {
-    if (cost.stats.empty()) break;
-    const MergedStat& value = cost.stats.at(row.stat);
-    stats[std::string(row.name)] = {{"unit", row.unit}, {"sum", value.sum},
-                                    {"min", value.min}, {"min_rank", value.min_rank},
-                                    {"max", value.max}, {"max_rank", value.max_rank}};
-  }
-  out["stats"] = stats;
+              {"data_bytes", cost.entry->data_bytes}};
+  out.update(Json::parse(cost.stats.counters().json()));
   return out;
 }
 

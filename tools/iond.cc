@@ -1,4 +1,5 @@
 // `swale iond`: an I/O server of a job: serves the files of a backing directory with a tiered write buffer in front.
+#include <array>
 #include <filesystem>
 #include <memory>
 
@@ -8,6 +9,7 @@
 #include "iond/ordinary_user.h"
 #include "iond/stats_socket.h"
 #include "net/job/memory_share.h"
+#include "tier/store/tier_counters.h"
 #include "tools/iond.h"
 
 namespace swale::tools {
@@ -21,8 +23,9 @@ class Server {
  private:
   std::string ssd(net::Rank rank) const;
   std::string backing(net::Rank rank) const;
-  Result<std::unique_ptr<tier::Store>> open_store(io::Device& device, const net::Job& job) const;
-  void tell(net::Rank rank, const tier::Stats& stats) const;
+  Result<std::unique_ptr<tier::Store>> open_store(io::Device& device, const net::Job& job,
+                                                  const Config& config) const;
+  void tell(net::Rank rank, const tier::Store& store) const;
 
   const IondChoices& choices_;
 };
@@ -35,69 +38,68 @@ std::string with_rank(std::string path, net::Rank rank) {
 std::string Server::ssd(net::Rank rank) const { return with_rank(choices_.tier.ssd, rank); }
 std::string Server::backing(net::Rank rank) const { return with_rank(choices_.tier.backing, rank); }
 
-Result<std::unique_ptr<tier::Store>> Server::open_store(io::Device& device, const net::Job& job) const {
+Result<std::unique_ptr<tier::Store>> Server::open_store(io::Device& device, const net::Job& job,
+                                                        const Config& config) const {
   SWALE_ASSIGN_OR_RETURN(tier::StoreOptions store,
-                         choices_.tier.store_options(ssd(job.rank()), backing(job.rank())));
+                         choices_.tier.store_options(config, ssd(job.rank()), backing(job.rank())));
   store.memory = net::memory_limit(job, net::kNoDefaultLimit);
   return tier::Store::open(device, store);
 }
 
 Status Server::serve(net::Job& job) const {
-  const auto read_options = [&]() -> Result<iond::IondOptions> {
+  const auto read_options = [&]() -> Result<Config> {
     SWALE_RETURN_IF_ERROR(capi::check_process_variables());
-    SWALE_ASSIGN_OR_RETURN(const Config config,
-                           capi::config_of(capi::Call::kIond, choices_.options, capi::process_environment));
-    return iond::iond_options(config);
+    constexpr std::array kCalls = {capi::Call::kIond, capi::Call::kTier};
+    return capi::config_of(kCalls, choices_.tier.text(), capi::process_environment);
   };
   const auto wanted = read_options();
   io::PosixDevice device;
   std::unique_ptr<tier::Store> store;
   Status mine = wanted.status();
   if (mine.ok()) {
-    auto opened = open_store(device, job);
+    auto opened = open_store(device, job, *wanted);
     mine = opened.status();
     if (opened.ok()) store = std::move(*opened);
   }
   // All ranks hear of a server that cannot serve.
   std::optional<iond::IondServing> serving;
   if (store) serving = iond::IondServing{store.get(), backing(job.rank())};
-  auto iond = iond::Iond::open(job, wanted.ok() ? *wanted : iond::IondOptions(), serving, mine);
+  auto iond =
+      iond::Iond::open(job, wanted.ok() ? iond::iond_options(*wanted) : iond::IondOptions(), serving, mine);
   SWALE_RETURN_IF_ERROR(iond.status());
   for (const Status& damaged : store->recovery().damaged) complain("{}", damaged.message());
   // Until it has drained, too.
   const auto stats = iond::StatsSocket::open(ssd(job.rank()), [&, server = iond->get()] {
-    tier::IondLoad load = server->load();
-    load.refused_frames = job.refused_frames();
-    return tier::stats_text(store->stats(), &load);
+    return iond::iond_counters(*store, server->load()).json();
   });
   if (!stats.ok()) complain("{}; so nobody can ask how this server stands", stats.status().message());
   const Status served = (*iond)->close();
   const Status closed = store->close(choices_.tier.at_close());
-  tell(job.rank(), store->stats());
+  tell(job.rank(), *store);
   return served.ok() ? closed : served;
 }
 
-void Server::tell(net::Rank rank, const tier::Stats& stats) const {
+void Server::tell(net::Rank rank, const tier::Store& store) const {
+  const Counters counters = tier::tier_counters(store, rank);
   if (choices_.json) {
-    print_json(Json{{"rank", rank},
-                    {"backing", backing(rank)},
-                    {"writes", stats.writes},
-                    {"write_bytes", stats.write_bytes},
-                    {"ssd_bytes", stats.ssd_bytes},
-                    {"dirty_bytes", stats.dirty_bytes}});
-  } else {
-    print(fmt::format("{}: took {} writes with {} bytes, {} of them by the SSD; {} are left there\n",
-                      backing(rank), stats.writes, stats.write_bytes, stats.ssd_bytes, stats.dirty_bytes));
+    Json line = {{"rank", rank}, {"backing", backing(rank)}};
+    line.update(Json::parse(counters.json()));
+    print_json(line);
+    return;
   }
+  print(fmt::format("{}: took {} writes with {} bytes, {} of them by the SSD; {} are left there\n",
+                    backing(rank), counters.sum("write.requests"), counters.sum("write.bytes"),
+                    counters.sum("ssd.bytes"), counters.sum("log.dirty")));
 }
 
 }  // namespace
 
 void IondChoices::add_to(OptionSet command) {
   tier.add_to(command, "--at-end");
-  command.add_option("--options", options, "options iond.stripe and so on, as for swale_iond_open")
-      .type_name("TEXT")
-      .may_be_empty();
+  tier.add_options(
+      command,
+      "options iond.stripe and so on, as for swale_iond_open, and tier.dirty_age_s and so on: see "
+      "swale-options(7)");
   command.add_flag("--json", json, "print JSON");
 }
 

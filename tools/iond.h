@@ -14,7 +14,6 @@ namespace swale::tools {
 // What a server is told. The choices outlive the command line.
 struct IondChoices {
   TierChoices tier;  // %r in its directories stands for the server's rank
-  std::string options;
   bool json = false;
 
   void add_to(OptionSet command);

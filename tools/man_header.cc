@@ -12,6 +12,7 @@ namespace swale::tools {
 namespace {
 
 constexpr std::string_view kRule = "----";
+constexpr std::string_view kMainHeader = "swale";
 
 // A comment and the declarations that it belongs to.
 struct Block {
@@ -110,19 +111,37 @@ std::string summary_of(std::string text) {
   return text;
 }
 
-std::string page_of(const Block& block, const std::vector<std::string>& names, const std::string& date) {
+// swale(3), or of swale_meta.h swale-meta-calls(3): swale_meta(3) is the page of the type.
+std::string page_name(const Header& header) {
+  if (header.name == kMainHeader) return header.name;
+  std::string name = header.name + "-calls";
+  std::replace(name.begin(), name.end(), '_', '-');
+  return name;
+}
+
+// "Swale: files behind I/O servers. The C interface." without its first word.
+std::string subject_of(const std::string& head) {
+  const size_t colon = head.find(": ");
+  return colon == std::string::npos ? head : head.substr(colon + 2);
+}
+
+std::string page_of(const Block& block, const std::vector<std::string>& names, const Header& header,
+                    const std::string& date) {
   std::string page = roff::header(names.front(), 3, date) + ".SH NAME\n";
   page += fmt::format("{} \\- {}\n", roff::plain(fmt::format("{}", fmt::join(names, ", "))),
                       roff::plain(summary_of(block.comment)));
-  page += ".SH SYNOPSIS\n.nf\n#include <swale/swale.h>\n.PP\n" + roff::plain(block.code) + "\n.fi\n";
+  page += fmt::format(".SH SYNOPSIS\n.nf\n#include <swale/{}.h>\n.PP\n{}\n.fi\n", header.name,
+                      roff::plain(block.code));
   page += ".SH DESCRIPTION\n" + roff::paragraphs(block.comment);
-  return page + ".SH SEE ALSO\n.BR swale (3),\n.BR swale\\-options (7)\n";
+  return page +
+         fmt::format(".SH SEE ALSO\n{}.BR swale (3),\n.BR swale\\-options (7)\n",
+                     header.name == kMainHeader ? "" : fmt::format(".BR {} (3),\n", page_name(header)));
 }
 
 }  // namespace
 
-std::vector<ManPage> header_pages(std::string_view header, const std::string& date) {
-  const std::vector<Block> blocks = blocks_of(header);
+std::vector<ManPage> header_pages(const Header& header, const std::string& date) {
+  const std::vector<Block> blocks = blocks_of(header.text);
   std::vector<ManPage> pages;
   std::string lists;
   std::string section;
@@ -132,23 +151,32 @@ std::vector<ManPage> header_pages(std::string_view header, const std::string& da
     if (block.section != section) lists += fmt::format(".SS {}\n", roff::plain(section = block.section));
     lists += fmt::format(".TP\n\\fB{}\\fR(3)\n{}\n", roff::plain(fmt::format("{}", fmt::join(names, ", "))),
                          roff::plain(summary_of(block.comment)));
-    pages.push_back({names.front() + ".3", page_of(block, names, date)});
+    pages.push_back({names.front() + ".3", page_of(block, names, header, date)});
     for (size_t i = 1; i < names.size(); ++i)
       pages.push_back({names[i] + ".3", fmt::format(".so man3/{}.3\n", names.front())});
   }
   const std::string& head = blocks.empty() ? section : blocks.front().comment;
   const size_t conventions = head.find("\nConventions\n");
+  const std::string name = page_name(header);
+  const bool is_main = header.name == kMainHeader;
   std::string page =
-      roff::header("swale", 3, date) + ".SH NAME\nswale \\- library for burst\\-buffered output\n";
-  page +=
-      ".SH SYNOPSIS\n.nf\n#include <swale/swale.h>\n.PP\ncc program.c $(pkg\\-config \\-\\-cflags \\-\\-libs "
-      "swale)\n.fi\n";
+      roff::header(name, 3, date) + fmt::format(".SH NAME\n{} \\- {}\n", roff::plain(name),
+                                                is_main ? "library for burst\\-buffered output"
+                                                        : roff::plain(summary_of(subject_of(head))));
+  page += fmt::format(
+      ".SH SYNOPSIS\n.nf\n#include <swale/{}.h>\n.PP\ncc program.c $(pkg\\-config \\-\\-cflags \\-\\-libs "
+      "swale)\n.fi\n",
+      header.name);
   page += ".SH DESCRIPTION\n" + roff::paragraphs(head.substr(0, conventions));
   if (conventions != std::string::npos)
     page += ".SH CONVENTIONS\n" + roff::listing(std::string_view(head).substr(conventions + 13));
   page += ".SH FUNCTIONS AND TYPES\n" + lists;
-  page += ".SH SEE ALSO\n.BR swale (1),\n.BR swale\\-options (7),\n.BR swale\\-directory (5)\n";
-  pages.push_back({"swale.3", page});
+  page +=
+      is_main
+          ? ".SH SEE ALSO\n.BR swale (1),\n.BR swale\\-meta\\-calls (3),\n.BR swale\\-tier\\-calls (3),\n.BR "
+            "swale\\-iond\\-calls (3),\n.BR swale\\-options (7),\n.BR swale\\-directory (5)\n"
+          : ".SH SEE ALSO\n.BR swale (3),\n.BR swale\\-options (7)\n";
+  pages.push_back({name + ".3", page});
   return pages;
 }
 

@@ -1,11 +1,13 @@
-// swale_manual DIR DATE HEADER: writes DIR/man/*.[1357] (section 3 from HEADER, swale.h) and DIR/completion/{swale.bash,_swale,swale.fish}.
-// swale_manual --options: prints docs/options.md. Runs during the build; it is not installed.
+// swale_manual DIR DATE HEADER...: writes DIR/man/*.[1357] (section 3 from the headers, swale.h and others)
+// and DIR/completion/{swale.bash,_swale,swale.fish}. swale_manual --options: prints docs/options.md. Runs
+// during the build; it is not installed.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <span>
 #include <stdexcept>
 
 #include "tools/commands.h"
@@ -30,15 +32,17 @@ std::string read_file(const std::string& path) {
   return text;
 }
 
-void write_all(const std::filesystem::path& folder, const std::string& date, const std::string& header) {
+void write_all(const std::filesystem::path& folder, const std::string& date, std::span<char* const> headers) {
   CLI::App app;
   Run run;
   add_commands(app, &run);
   std::filesystem::create_directories(folder / "man");
   std::filesystem::create_directories(folder / "completion");
   for (const ManPage& page : man_pages(app, date)) write_file(folder / "man" / page.name, page.text);
-  for (const ManPage& page : header_pages(read_file(header), date))
-    write_file(folder / "man" / page.name, page.text);
+  for (const std::filesystem::path header : headers) {
+    for (const ManPage& page : header_pages({header.stem(), read_file(header)}, date))
+      write_file(folder / "man" / page.name, page.text);
+  }
   write_file(folder / "completion" / "swale.bash", completion(app, Shell::kBash));
   write_file(folder / "completion" / "_swale", completion(app, Shell::kZsh));
   write_file(folder / "completion" / "swale.fish", completion(app, Shell::kFish));
@@ -54,11 +58,11 @@ int main(int argc, char** argv) {
       return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0 ? 0
                                                                                                          : 1;
     }
-    if (argc != 4) {
-      std::fprintf(stderr, "usage: swale_manual DIR DATE HEADER | swale_manual --options\n");
+    if (argc < 4) {
+      std::fprintf(stderr, "usage: swale_manual DIR DATE HEADER... | swale_manual --options\n");
       return 2;
     }
-    swale::tools::write_all(argv[1], argv[2], argv[3]);
+    swale::tools::write_all(argv[1], argv[2], {argv + 3, argv + argc});
     return 0;
   } catch (const std::exception& exception) {
     std::fprintf(stderr, "swale_manual: %s\n", exception.what());

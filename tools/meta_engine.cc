@@ -1,12 +1,14 @@
 #include "tools/meta_engine.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "io/posix_device.h"
 #include "meta/attributes/attribute_store.h"
 #include "meta/index/shard_check.h"
 #include "meta/server/manifest.h"
 #include "meta/server/partition.h"
+#include "meta/server/server_counters.h"
 #include "meta/server/server_memory.h"
 #include "meta/store/closing.h"
 #include "meta/store/reading.h"
@@ -197,6 +199,23 @@ Result<VerifyReport> meta_verify(const std::string& path, const VerifyRequest& r
   return report;
 }
 
+// What a server's files say, by the names of a running server's counters.
+Counters stored_counters(const ServerPart& part, meta::Server server) {
+  const meta::ShardState state = part.shard->state();
+  const std::pair<std::string_view, uint64_t> values[] = {
+      {"attribute.files", part.attributes->table().list().size()},
+      {"index.files", state.files},
+      {"index.runs", state.runs},
+      {"index.extents", state.buffered_entries + state.compressed_entries + state.filed_entries},
+      {"index.layers", state.layers},
+      {"index.bytes", state.file_bytes},
+      {"memory.index", state.index_memory_bytes},
+      {"log.bytes", part.shard_report.log_bytes}};
+  Counters counters = Counters::of_rank(static_cast<int32_t>(server));
+  for (const auto& [name, value] : values) counters.add(*row_named(meta::server_counter_rows(), name), value);
+  return counters;
+}
+
 Result<StatsReport> meta_stats(const std::string& path, const StatsRequest& request) {
   if (request.epoch) return invalid_argument("{}: a metadata store has no epochs", path);
   io::PosixDevice device;
@@ -217,17 +236,9 @@ Result<StatsReport> meta_stats(const std::string& path, const StatsRequest& requ
         fmt::format("{:>6} {:>8} {:>12} {:>8} {:>12} {:>12} {:>12}\n", server, files, extents, state.runs,
                     part.shard_report.log_bytes, state.file_bytes, state.index_memory_bytes);
     if (request.show != StatsRequest::Show::kJson) continue;
-    report.lines.push_back({{"server", server},
-                            {"files", files},
-                            {"extents", extents},
-                            {"runs", state.runs},
-                            {"layers", state.layers},
-                            {"log_bytes", part.shard_report.log_bytes},
-                            {"torn_bytes", part.shard_report.torn_bytes},
-                            {"file_bytes", state.file_bytes},
-                            {"index_memory_bytes", state.index_memory_bytes},
-                            {"stored_memory_bytes", meta::content_bytes(stored)},
-                            {"attribute_records", part.attribute_report.records}});
+    Json line = {{"path", path}, {"server", server}};
+    line.update(Json::parse(stored_counters(part, server).json()));
+    report.lines.push_back(std::move(line));
   }
   if (request.show == StatsRequest::Show::kJson) report.text.clear();
   return report;
@@ -236,18 +247,18 @@ Result<StatsReport> meta_stats(const std::string& path, const StatsRequest& requ
 Status meta_dump(io::Device& device, const std::string& path, DumpOutput* out) {
   SWALE_ASSIGN_OR_RETURN(const auto store, open_store(device, path));
   if (const auto problems = store->all_problems(); !problems.empty()) {
-    out->begin_file(fmt::format("{}: as a whole", path));
+    out->begin_file(path, {.words = "as a whole"});
     for (const Status& problem : problems) out->damage(0, problem);
     out->end_file();
   }
   for (meta::Server server = 0; server < store->servers.size(); ++server) {
     ServerPart& part = store->servers[server];
-    out->begin_file(fmt::format("{}: server {}", path, server));
+    out->begin_file(path, {.words = fmt::format("server {}", server), .members = {{"server", server}}});
     if (!part.status.ok()) out->damage(0, part.status);
     if (!part.status.ok() || !part.there) continue;
     for (const meta::Attributes& each : part.attributes->table().list()) {
       out->line({{"what", "attributes"},
-                 {"file", id_text(each.file)},
+                 {"id", id_text(each.file)},
                  {"name", show(each.name, Notation::kAuto)},
                  {"size", each.size},
                  {"generation", each.generation},
@@ -259,7 +270,7 @@ Status meta_dump(io::Device& device, const std::string& path, DumpOutput* out) {
           for_each_extent(*store->partition, server, part.shard.get(), file, [&](const meta::Extent& each) {
             out->line({{"what", "extent"},
                        {"offset", each.offset},
-                       {"file", id_text(file)},
+                       {"id", id_text(file)},
                        {"length", each.length},
                        {"log", each.place.log},
                        {"address", each.place.address}});

@@ -9,7 +9,8 @@ std::string_view short_name(capi::Call call) {
          : call == capi::Call::kWrite ? "write"
          : call == capi::Call::kRead  ? "read"
          : call == capi::Call::kMeta  ? "meta"
-                                      : "iond";
+         : call == capi::Call::kIond  ? "iond"
+                                      : "tier";
 }
 
 std::vector<TableRow> option_table() {

@@ -15,7 +15,7 @@ struct TableRow {
   std::vector<capi::Call> calls;  // the calls that take it
 };
 
-// A call as the command line and the tables name it: "job", "write" or "read".
+// A call as the command line and the tables name it: "job", "write", "read", "meta", "iond" or "tier".
 std::string_view short_name(capi::Call call);
 
 // Every option once, in the order of the tables.

@@ -13,15 +13,12 @@
 namespace swale::tools {
 namespace {
 
-constexpr uint32_t kSegments = 16;
 // `swale tier mount` is the command tier-mount (main.cc). Completion and help of ACTION name these words, too.
 constexpr std::string_view kCommandsOfTheirOwn[] = {"mount", "stats", "measure", "trace"};
 
 struct TierCommand {
   std::string action;
-  std::string ssd;
-  std::string backing;
-  uint64_t size = kGiB;
+  TierChoices tier;
   bool json = false;
   bool accept_loss = false;
 
@@ -54,9 +51,10 @@ std::string line_of(const tier::LostBytes& range) {
 
 // verify, dump: of a log that nobody has open.
 int TierCommand::look(io::PosixDevice& device) const {
+  const std::string& ssd = tier.ssd;
   if (const Status unused = expect_unused(device, ssd); !unused.ok()) return fail(unused);
   const auto show = [this](const tier::LogRecord& record) {
-    json ? print_json(Json{{"record", record.text()}}) : print_line(record.text());
+    json ? print_json(json_of(record)) : print_line(record.text());
   };
   const bool dumps = action == "dump";
   const auto report =
@@ -81,15 +79,14 @@ int TierCommand::look(io::PosixDevice& device) const {
 
 // make, recover, drain: as the next program that uses the directories would.
 int TierCommand::use(io::PosixDevice& device) const {
+  const std::string &ssd = tier.ssd, &backing = tier.backing;
   if (backing.empty()) {
     complain("tier {}: give the backing directory, too", action);
     return kExitUsage;
   }
-  tier::StoreOptions options;
-  options.ssd_directory = ssd;
-  options.backing_directory = backing;
-  options.engine.segment_count = kSegments;
-  options.engine.segment_bytes = size / kSegments / 4096 * 4096;
+  auto wanted = tier.store_options(ssd, backing);
+  if (!wanted.ok()) return fail(wanted.status());
+  tier::StoreOptions& options = *wanted;
   options.accept_loss = accept_loss;
   if (accept_loss && action != "recover") {
     complain("tier {}: --accept-loss belongs to recover", action);
@@ -112,8 +109,8 @@ int TierCommand::use(io::PosixDevice& device) const {
   if (!closed.ok()) return fail(closed);
   const tier::Stats stats = (*store)->stats();
   if (makes && !json) {
-    print(fmt::format("{}: made a log of {} bytes for {}\n", ssd, kSegments * options.engine.segment_bytes,
-                      backing));
+    print(fmt::format("{}: made a log of {} bytes for {}\n", ssd,
+                      options.engine.segment_count * options.engine.segment_bytes, backing));
   } else if (json) {
     print_json(Json{{"records", found.records},
                     {"queued", found.queued},
@@ -191,9 +188,11 @@ void add_tier(CLI::App& app, Run* run) {
          "make, verify, dump, recover or drain; mount, stats, measure or trace: commands of their own")
       .required()
       .one_of({"make", "verify", "dump", "recover", "drain", "mount", "stats", "measure", "trace"});
-  sub.add_option("SSD", command->ssd, "the directory of the log").required();
-  sub.add_option("BACKING", command->backing, "the directory of the files; for make, recover and drain");
-  add_log_size(sub, &command->size);
+  sub.add_option("SSD", command->tier.ssd, "the directory of the log").required();
+  sub.add_option("BACKING", command->tier.backing, "the directory of the files; for make, recover and drain");
+  command->tier.add_size(sub);
+  command->tier.add_options(
+      sub, "for make, recover and drain: options tier.segments and so on: see swale-options(7)");
   sub.add_flag("--accept-loss", command->accept_loss, "recover: give up what is lost, and go on");
   sub.add_flag("--json", command->json, "print JSON");
   sub.callback([command, run] { *run = [command] { return command->run(); }; });

@@ -1,12 +1,12 @@
-// What the commands that serve a tiered write buffer (tier mount, iond) are told of it, and how the command line says it.
-// Threads: values.
+// What the commands that open a tiered write buffer (tier mount, iond, run, tier make) are told of it:
+// options "tier...." in a string, and flags for the common ones. A flag wins over the string, and both over
+// the environment. Threads: values.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
-#include "base/bytes.h"
-#include "base/status.h"
+#include "base/config.h"
 #include "tier/store/store.h"
 #include "tools/command_line.h"
 
@@ -15,21 +15,30 @@ namespace swale::tools {
 struct TierChoices {
   std::string ssd;
   std::string backing;
-  std::string policy = "swale";
-  std::string durability = "page-cache";
+  std::string options;  // also those of other calls, for a command that makes them
+  std::string policy;   // "": not given, as are the next ones
+  std::string durability;
+  std::string preset;  // a file
   std::string at_end = "keep";
-  std::string preset;  // a file; "": none
-  uint64_t size = kGiB;
+  uint64_t size = 0;  // of a log that is made; 0: not given
 
   // `end`: the option that says what becomes of the log at the end. The choices outlive the command line.
   void add_to(OptionSet command, const std::string& end);
-  // With directories in the place of `ssd` and `backing`: as the command understands them.
+  void add_size(OptionSet command);
+  void add_options(OptionSet command, const std::string& help);
+
+  // The preset that is used, by flag, string or environment; "": none.
+  std::string preset_name() const;
+  // The option string with the flags.
+  std::string text() const;
+  // With directories in the place of `ssd` and `backing`: as the command understands them. `config` has the
+  // rows of the tier, and was made from text().
+  Result<tier::StoreOptions> store_options(const Config& config, const std::string& ssd_directory,
+                                           const std::string& backing_directory) const;
+  // The same for a command that makes no other call.
   Result<tier::StoreOptions> store_options(const std::string& ssd_directory,
                                            const std::string& backing_directory) const;
   tier::Store::AtClose at_close() const;
 };
-
-// --size, of a log that is made.
-void add_log_size(OptionSet command, uint64_t* size);
 
 }  // namespace swale::tools

@@ -209,7 +209,7 @@ Status tier_dump(io::Device& device, const std::string& wanted, DumpOutput* out)
     for (const tier::LostRange& range : losses.ranges)
       out->line({{"what", "lost"},
                  {"offset", range.offset},
-                 {"file", hex16(range.file)},
+                 {"id", hex16(range.file)},
                  {"length", range.length},
                  {"reason", tier::loss_reason_name(range.reason)},
                  {"accepted", range.accepted}});
@@ -218,21 +218,12 @@ Status tier_dump(io::Device& device, const std::string& wanted, DumpOutput* out)
   }
   SWALE_RETURN_IF_ERROR(expect_unused(device, path));
   out->begin_file(path);
-  const auto show_record = [&](const tier::LogRecord& record) {
-    out->line({{"what", record.type},
-               {"offset", record.address},
-               {"in", record.place},
-               {"file", hex16(record.file)},
-               {"begin", record.offset},
-               {"length", record.length},
-               {"sequence", record.sequence},
-               {"segment", record.segment}});
-  };
+  const auto show_record = [&](const tier::LogRecord& record) { out->line(json_of(record)); };
   const auto show_file = [&](const tier::KnownFile& file) {
     out->line({{"what", file.removed ? "removed file" : "known file"},
                {"offset", file.address},
                {"in", "files"},
-               {"file", hex16(file.file)},
+               {"id", hex16(file.file)},
                {"inode", file.inode},
                {"path", file.path}});
   };
@@ -275,6 +266,12 @@ std::string tier_lock_path(io::Device& device, std::string path) {
   if (path.ends_with(fmt::format("/{}", tier::kPrivateDirectory))) path = io::parent_directory(path);
   const Part part = part_of(device, path);
   return part == Part::kSsd ? path + "/lock" : part == Part::kBacking ? private_file(path, "lock") : "";
+}
+
+Json json_of(const tier::LogRecord& record) {
+  return {{"what", record.type},         {"offset", record.address}, {"in", record.place},
+          {"id", hex16(record.file)},    {"begin", record.offset},   {"length", record.length},
+          {"sequence", record.sequence}, {"segment", record.segment}};
 }
 
 Json json_of(const tier::LogReport& report) {

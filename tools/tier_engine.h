@@ -25,6 +25,8 @@ Status expect_unused(io::Device& device, const std::string& ssd);
 Status expect_marked(io::Device& device, const std::string& backing);
 // The lock of the SSD directory or the backing directory at the path, held or not; "": it is neither.
 std::string tier_lock_path(io::Device& device, std::string path);
+// A record as `dump --json` shows it.
+Json json_of(const tier::LogRecord& record);
 // What a log holds, without its problems.
 Json json_of(const tier::LogReport& report);
 Json json_of(const std::vector<tier::KeptBytes>& kept);

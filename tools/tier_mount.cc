@@ -30,12 +30,17 @@ struct TierMountCommand {
 
  private:
   Result<fuse::MountOptions> options() const;
-  std::string said(const tier::RecoveryReport& found) const;
+  std::string said(const tier::RecoveryReport& found, uint64_t log_bytes) const;
   int in_background(fuse::MountOptions options) const;
 };
 
 std::string absolute(const std::string& path) {
   return std::filesystem::absolute(path).lexically_normal().string();
+}
+
+// Of a log that is made.
+uint64_t log_bytes_of(const tier::StoreOptions& options) {
+  return options.engine.segment_count * options.engine.segment_bytes;
 }
 
 Result<fuse::MountOptions> TierMountCommand::options() const {
@@ -51,12 +56,13 @@ Result<fuse::MountOptions> TierMountCommand::options() const {
   return options;
 }
 
-std::string TierMountCommand::said(const tier::RecoveryReport& found) const {
+std::string TierMountCommand::said(const tier::RecoveryReport& found, uint64_t log_bytes) const {
+  const std::string preset = tier.preset_name();
   if (json)
     return json_line({{"mountpoint", mountpoint},
                       {"backing", tier.backing},
                       {"ssd", tier.ssd},
-                      {"preset", tier.preset.empty() ? "modern" : tier.preset},
+                      {"preset", preset.empty() ? "modern" : preset},
                       {"new_log", found.made_anew},
                       {"dirty_bytes", found.dirty_bytes},
                       {"dropped", found.dropped},
@@ -64,8 +70,8 @@ std::string TierMountCommand::said(const tier::RecoveryReport& found) const {
                       {"brought_bytes", found.brought_bytes},
                       {"damaged", found.damaged.size()}});
   std::string text = fmt::format("{}: {} with {} in front", mountpoint, tier.backing, tier.ssd);
-  if (!tier.preset.empty()) text += fmt::format(", costs from {}", tier.preset);
-  if (found.made_anew) return text + fmt::format(", a new log of {} bytes\n", tier.size);
+  if (!preset.empty()) text += fmt::format(", costs from {}", preset);
+  if (found.made_anew) return text + fmt::format(", a new log of {} bytes\n", log_bytes);
   text += fmt::format("; {} bytes were not on {} yet", found.dirty_bytes, tier.backing);
   if (found.dropped > 0) text += fmt::format(", {} records are of files that were removed", found.dropped);
   if (!found.kept.empty())
@@ -102,8 +108,9 @@ int TierMountCommand::in_background(fuse::MountOptions options) const {
   }
   ::close(ends[0]);
   ::setsid();
+  const uint64_t log_bytes = log_bytes_of(options.store);
   options.ready = [&](const tier::RecoveryReport& found) {
-    const std::string text = said(found);
+    const std::string text = said(found, log_bytes);
     const int nowhere = ::open("/dev/null", O_RDWR | O_CLOEXEC);
     ::dup2(nowhere, STDIN_FILENO);
     ::dup2(nowhere, STDOUT_FILENO);
@@ -126,8 +133,9 @@ int TierMountCommand::run() const {
     ::close(log);
   }
   if (!foreground) return in_background(std::move(*wanted));
-  wanted->ready = [this](const tier::RecoveryReport& found) {
-    json ? print_json_text(said(found)) : print(said(found));
+  wanted->ready = [this, log_bytes = log_bytes_of(wanted->store)](const tier::RecoveryReport& found) {
+    const std::string text = said(found, log_bytes);
+    json ? print_json_text(text) : print(text);
     static_cast<void>(finish_output(kExitOk));
   };
   const Status ended = fuse::run_mount(*wanted);
@@ -154,12 +162,16 @@ void add_tier_mount(CLI::App& app, Run* run) {
                 "mnt/now && fusermount3 -u mnt",
                 "mounts, writes, and unmounts; the log keeps what was written"},
                {"swale tier mount --ssd ssd --backing slow --on-unmount drain mnt && fusermount3 -u mnt",
-                "mounts again; when the process has ended, everything is in slow"}},
+                "mounts again; when the process has ended, everything is in slow"},
+               {"mkdir -p slow2 mnt && swale tier mount --ssd ssd2 --backing slow2 --size 16M --policy ssdup+ --options "
+                "tier.segments=2 mnt && fusermount3 -u mnt",
+                "a log of the paper's two regions, and its policy"}},
       });
   sub.add_option("MOUNTPOINT", command->mountpoint, "a directory outside of the other two")
       .required()
       .type_name("DIR");
   command->tier.add_to(sub, "--on-unmount");
+  command->tier.add_options(sub, "options tier.dirty_age_s and so on: see swale-options(7)");
   sub.add_option("--threads", command->threads, "that serve requests; by default 10")
       .between(1, 256)
       .type_name("N");

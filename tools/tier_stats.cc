@@ -15,6 +15,8 @@ namespace swale::tools {
 namespace {
 
 constexpr double kMib = 1024.0 * 1024.0;
+constexpr double kPpmOfPercent = 10'000;
+constexpr size_t kTextBytesMax = 65'536;  // of an extended attribute
 constexpr Nanos kPatience = seconds(30);  // with an I/O server
 
 struct TierStatsCommand {
@@ -27,20 +29,25 @@ struct TierStatsCommand {
   int run() const;
 };
 
-double number(const Json& stats, const char* name) { return stats.value(name, 0.0); }
+// Of the one rank that counts.
+double number(const Json& stats, const char* name) {
+  const Json& counters = stats.at("stats");
+  const auto found = counters.find(name);
+  return found == counters.end() ? 0 : found->value("sum", 0.0);
+}
 
 double percent(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
 
 std::string_view flush_state(const Json& stats) {
-  if (stats.value("log_failed", false)) return "the log has failed";
-  if (stats.value("flushing", false)) return "flushing";
-  return number(stats, "dirty_bytes") > 0 ? "waiting" : "nothing to flush";
+  if (number(stats, "log.failed") > 0) return "the log has failed";
+  if (number(stats, "flush.active") > 0) return "flushing";
+  return number(stats, "log.dirty") > 0 ? "waiting" : "nothing to flush";
 }
 
 }  // namespace
 
 Result<Json> ask_tier(const std::string& path) {
-  std::string text(4096, '\0');
+  std::string text(kTextBytesMax, '\0');
   const ssize_t bytes = ::getxattr(path.c_str(), fs::kStatsAttribute, text.data(), text.size());
   if (bytes < 0 && errno != ENODATA && errno != EOPNOTSUPP) return errno_status(errno, path);
   if (bytes >= 0) {
@@ -56,7 +63,8 @@ Result<Json> ask_tier(const std::string& path) {
     text = *std::move(told);
   }
   Json found = Json::parse(text, nullptr, false);
-  if (!found.is_object()) return corruption("{}: who serves it answers no JSON object", path);
+  if (!found.is_object() || !found.value("stats", Json()).is_object())
+    return corruption("{}: who serves it answers no JSON object with counters", path);
   return found;
 }
 
@@ -65,35 +73,35 @@ std::string tier_stats_table(const Json& stats) {
   const auto line = [&text](std::string_view name, const std::string& value) {
     text += fmt::format("{:<22}{}\n", name, value);
   };
-  const double capacity = number(stats, "log_capacity_bytes");
-  line("SSD log", fmt::format("{:.1f} of {:.1f} MiB used, {:.1f} MiB not yet on the backing device",
-                              number(stats, "log_used_bytes") / kMib, capacity / kMib,
-                              number(stats, "dirty_bytes") / kMib));
+  const double capacity = number(stats, "log.capacity");
+  line("SSD log",
+       fmt::format("{:.1f} of {:.1f} MiB used, {:.1f} MiB not yet on the backing device",
+                   number(stats, "log.used") / kMib, capacity / kMib, number(stats, "log.dirty") / kMib));
   line("written", fmt::format("{:.1f} MiB in {:.0f} writes, {:.1f} % of it to the SSD",
-                              number(stats, "write_bytes") / kMib, number(stats, "writes"),
-                              percent(number(stats, "ssd_bytes"), number(stats, "write_bytes"))));
-  line("flushed", fmt::format("{:.1f} MiB, {:.1f} of them in passing", number(stats, "flushed_bytes") / kMib,
-                              number(stats, "gap_filled_bytes") / kMib));
+                              number(stats, "write.bytes") / kMib, number(stats, "write.requests"),
+                              percent(number(stats, "ssd.bytes"), number(stats, "write.bytes"))));
+  line("flushed", fmt::format("{:.1f} MiB, {:.1f} of them in passing", number(stats, "flush.bytes") / kMib,
+                              number(stats, "flush.gap_bytes") / kMib));
   line("flush", std::string(flush_state(stats)));
   line("random percentage",
        fmt::format("{:.1f} % now, {:.1f} % on average, threshold {:.1f} %",
-                   100 * number(stats, "random_percentage"), 100 * number(stats, "random_percentage_mean"),
-                   100 * number(stats, "threshold")));
+                   number(stats, "random.now") / kPpmOfPercent, number(stats, "random.mean") / kPpmOfPercent,
+                   number(stats, "random.threshold") / kPpmOfPercent));
   line("queue", fmt::format("{:.0f} for the backing device, {:.0f} requests under way",
-                            number(stats, "elevator_depth"), number(stats, "waiting")));
+                            number(stats, "queue.depth"), number(stats, "requests.open")));
   line("waits",
        fmt::format("{:.0f} for the log, {:.0f} for the queue, {:.0f} for overlapping writes",
-                   number(stats, "log_waits"), number(stats, "slot_waits"), number(stats, "overlap_waits")));
-  line("pauses", fmt::format("flush {:.3f} s, writers {:.3f} s", number(stats, "paused_ns") / 1e9,
-                             number(stats, "stalled_ns") / 1e9));
+                   number(stats, "wait.log"), number(stats, "wait.queue"), number(stats, "wait.overlap")));
+  line("pauses", fmt::format("flush {:.3f} s, writers {:.3f} s", number(stats, "flush.paused") / 1e9,
+                             number(stats, "wait.log_time") / 1e9));
   const double failed =
-      number(stats, "append_errors") + number(stats, "flush_errors") + number(stats, "direct_errors");
-  line("failures", fmt::format("{:.0f}; {:.0f} bytes are lost", failed, number(stats, "lost_bytes")));
-  line("memory", fmt::format("{:.1f} MiB reserved", number(stats, "reserved_bytes") / kMib));
-  if (stats.contains("clients"))
+      number(stats, "error.append") + number(stats, "error.flush") + number(stats, "error.direct");
+  line("failures", fmt::format("{:.0f}; {:.0f} bytes are lost", failed, number(stats, "lost.bytes")));
+  line("memory", fmt::format("{:.1f} MiB reserved", number(stats, "memory.reserved") / kMib));
+  if (stats.at("stats").contains("clients"))
     line("clients",
          fmt::format("{:.0f} ranks with {:.0f} open files; {:.0f} requests wait", number(stats, "clients"),
-                     number(stats, "open_files"), number(stats, "requests_waiting")));
+                     number(stats, "files.open"), number(stats, "requests.waiting")));
   return text;
 }
 
@@ -103,14 +111,14 @@ namespace {
 std::string live_line(const Json& before, const Json& now, double seconds) {
   const auto rate = [&](const char* name) { return (number(now, name) - number(before, name)) / seconds; };
   constexpr int kColumns = 20;
-  const double share = percent(number(now, "log_used_bytes"), number(now, "log_capacity_bytes"));
+  const double share = percent(number(now, "log.used"), number(now, "log.capacity"));
   const int columns = static_cast<int>(share / 100 * kColumns);
   return fmt::format(
       "SSD [{:=<{}}{:{}}] {:5.1f} %  write {:7.1f} MiB/s, {:5.1f} % to SSD  random {:5.1f} %  threshold {:5.1f} %  "
       "flush {:7.1f} MiB/s, {}",
-      "", columns, "", kColumns - columns, share, rate("write_bytes") / kMib,
-      percent(rate("ssd_bytes"), rate("write_bytes")), 100 * number(now, "random_percentage"),
-      100 * number(now, "threshold"), rate("flushed_bytes") / kMib, flush_state(now));
+      "", columns, "", kColumns - columns, share, rate("write.bytes") / kMib,
+      percent(rate("ssd.bytes"), rate("write.bytes")), number(now, "random.now") / kPpmOfPercent,
+      number(now, "random.threshold") / kPpmOfPercent, rate("flush.bytes") / kMib, flush_state(now));
 }
 
 int TierStatsCommand::run() const {

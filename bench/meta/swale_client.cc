@@ -12,8 +12,8 @@ class SwaleClient final : public ClientStore {
  public:
   void open(int, int, const std::string& path) override {
     check(swale_job_open(nullptr, nullptr, &job_));
-    check(swale_meta_open(job_, path.c_str(), SWALE_META_CREATE, nullptr, &meta_));
-    check(swale_meta_file_open(meta_, "f", SWALE_META_CREATE, 0644, &file_));
+    check(swale_meta_open(job_, path.c_str(), SWALE_CREATE, nullptr, &meta_));
+    check(swale_meta_file_open(meta_, "f", SWALE_CREATE, 0644, &file_));
   }
 
   void put(std::span<const meta::Extent> message) override {
@@ -45,11 +45,17 @@ class SwaleClient final : public ClientStore {
   }
 
   nlohmann::json about() override {
-    size_t needed = 0;
-    check(swale_meta_stats(meta_, nullptr, 0, &needed));
-    std::string text(needed, '\0');
-    check(swale_meta_stats(meta_, text.data(), text.size(), &needed));
-    return nlohmann::json::parse(text.substr(0, text.find('\n')));
+    swale_stats* all = nullptr;
+    check(swale_meta_stats(meta_, &all));
+    nlohmann::json sums;
+    for (size_t i = 0; i < swale_stats_count(all); ++i) {
+      swale_stat stat = {};
+      stat.struct_bytes = sizeof stat;
+      check(swale_stats_at(all, i, &stat));
+      sums[stat.name] = stat.sum;
+    }
+    swale_stats_free(all);
+    return sums;
   }
 
   void close() override {

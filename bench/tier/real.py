@@ -130,7 +130,7 @@ class Side:
         else:
             written, took = write_all(self.mountpoint, case, writes, seed)
             stats = json.loads(self.command("tier", "stats", self.mountpoint, "--json"))
-            ssd = stats["ssd_bytes"]
+            ssd = stats["stats"]["ssd.bytes"]["sum"]
             self.unmount()
         for number in range(PROCESSES):
             file = os.open(self.files / str(number), os.O_WRONLY)

@@ -56,7 +56,7 @@ contains
     type(particle) :: atom
     integer(c_int64_t) :: id, step
     call check(swale_job_open(swale_comm_from_mpi(communicator), job=job), "swale_job_open")
-    call check(swale_dir_open(job, path, SWALE_DIR_CREATE + SWALE_DIR_EXCLUSIVE, &
+    call check(swale_dir_open(job, path, SWALE_CREATE + SWALE_EXCLUSIVE, &
       "imd.schema=position:f8x3;step:i8", dir), "swale_dir_open")
     do step = 0, steps - 1
       ! A particle changes its rank in every step.

@@ -43,7 +43,7 @@ class Run {
         path_(out + "/atoms.swale"),
         dump_(impact::dump_path(out, 0), std::ios::binary) {
     check_swale(swale_job_open(nullptr, nullptr, &job_), "swale_job_open");
-    check_swale(swale_dir_open(job_, path_.c_str(), SWALE_DIR_CREATE, impact::kDirectoryOptions, &directory_),
+    check_swale(swale_dir_open(job_, path_.c_str(), SWALE_CREATE, impact::kDirectoryOptions, &directory_),
                 "swale_dir_open");
   }
   Run(const Run&) = delete;
@@ -88,8 +88,8 @@ Cost ask_swale(const std::string& path, int64_t id, Answer& answer) {
   const impact::Reader reader(path);
   answer = reader.trajectory(id);
   cost.cold_s = stopwatch.seconds();
-  cost.bytes = reader.stats().bytes_read;
-  cost.reads = reader.stats().reads;
+  cost.bytes = reader.counted("read.bytes");
+  cost.reads = reader.counted("read.requests");
   return cost;
 }
 

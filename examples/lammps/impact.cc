@@ -60,9 +60,9 @@ class SwaleSink {
     const char* swale_options = options.swale_options.empty() ? nullptr : options.swale_options.c_str();
     check_swale(swale_job_open(&comm, swale_options, &job_), "swale_job_open");
     const std::string path = options.out + "/atoms.swale";
-    check_swale(swale_dir_open(job_, path.c_str(), SWALE_DIR_CREATE | SWALE_DIR_EXCLUSIVE,
-                               impact::kDirectoryOptions, &dir_),
-                "swale_dir_open");
+    check_swale(
+        swale_dir_open(job_, path.c_str(), SWALE_CREATE | SWALE_EXCLUSIVE, impact::kDirectoryOptions, &dir_),
+        "swale_dir_open");
   }
 
   void append(const std::vector<DumpRecord>& frame) {

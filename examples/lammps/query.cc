@@ -73,8 +73,8 @@ Cost measure(const std::string& path, Query query) {
   query(reader);
   cost.cold_s = stopwatch.seconds();
   cost.storage_bytes = impact::storage_bytes_read() - storage_before;
-  cost.bytes = reader.stats().bytes_read;
-  cost.reads = reader.stats().reads;
+  cost.bytes = reader.counted("read.bytes");
+  cost.reads = reader.counted("read.requests");
   cost.warm_s = impact::warm_seconds([&] { query(reader); });
   return cost;
 }

@@ -46,11 +46,15 @@ swale_epoch_info Reader::epoch(int64_t index) const {
   return info;
 }
 
-swale_read_stats Reader::stats() const {
-  swale_read_stats stats{};
-  stats.struct_bytes = sizeof stats;
-  check_swale(swale_reader_stats(reader_.get(), &stats), "swale_reader_stats");
-  return stats;
+uint64_t Reader::counted(const char* name) const {
+  swale_stats* all = nullptr;
+  check_swale(swale_reader_stats(reader_.get(), &all), "swale_reader_stats");
+  swale_stat stat{};
+  stat.struct_bytes = sizeof stat;
+  const int found = swale_stats_find(all, name, &stat);
+  swale_stats_free(all);
+  check_swale(found, "swale_stats_find");
+  return stat.sum;
 }
 
 uint64_t Reader::count() const {

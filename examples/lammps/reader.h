@@ -22,7 +22,8 @@ class Reader {
 
   int64_t epochs() const { return swale_reader_epoch_count(reader_.get()); }
   swale_epoch_info epoch(int64_t index) const;
-  swale_read_stats stats() const;
+  // A counter of swale_reader_stats.
+  uint64_t counted(const char* name) const;
   uint64_t count() const;  // of all records
 
   // The trajectory of one atom, in the order of time; empty if there is none.

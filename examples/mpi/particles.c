@@ -71,7 +71,7 @@ static int write_all(const char* path, int64_t particles, int64_t steps) {
   swale_job* job = NULL;
   swale_dir* dir = NULL;
   if (swale_job_open(&comm, NULL, &job) != SWALE_OK) return failed("swale_job_open");
-  if (swale_dir_open(job, path, SWALE_DIR_CREATE | SWALE_DIR_EXCLUSIVE, NULL, &dir) != SWALE_OK)
+  if (swale_dir_open(job, path, SWALE_CREATE | SWALE_EXCLUSIVE, NULL, &dir) != SWALE_OK)
     return failed("swale_dir_open");
   Particle* states = calloc((size_t)particles, sizeof *states);
   if (states == NULL) return failed("out of memory");

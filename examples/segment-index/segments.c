@@ -78,7 +78,7 @@ static int get_all(swale_meta_file* file, int writer, int ranks, uint64_t blocks
 static int run(swale_meta* meta, int rank, int ranks, uint64_t blocks, Counts* counts) {
   swale_meta_file* file = NULL;
   const int neighbour = (rank + 1) % ranks;
-  if (swale_meta_file_open(meta, "/checkpoint", SWALE_META_CREATE, 0644, &file) != SWALE_OK)
+  if (swale_meta_file_open(meta, "/checkpoint", SWALE_CREATE, 0644, &file) != SWALE_OK)
     return failed("swale_meta_file_open");
   if (put_all(file, rank, ranks, blocks, counts) != 0) return 2;
   if (swale_meta_file_close(file) != SWALE_OK) return failed("swale_meta_file_close");
@@ -87,7 +87,7 @@ static int run(swale_meta* meta, int rank, int ranks, uint64_t blocks, Counts* c
   if (swale_meta_file_open(meta, "/checkpoint", 0, 0, &file) != SWALE_OK)
     return failed("swale_meta_file_open");
   if (get_all(file, neighbour, ranks, blocks, counts, &counts->get_s) != 0) return 2;
-  swale_meta_attributes attributes;
+  swale_attributes attributes;
   attributes.struct_bytes = sizeof attributes;
   if (swale_meta_stat(meta, "/checkpoint", &attributes) != SWALE_OK) return failed("swale_meta_stat");
   if (attributes.size != blocks * (uint64_t)ranks * BLOCK_BYTES) counts->wrong++;
@@ -133,8 +133,8 @@ int main(int argc, char** argv) {
   int status = 0;
   Counts counts = {0, 0, 0, 0, 0, 0};
   if (swale_job_open(&comm, NULL, &job) != SWALE_OK) status = failed("swale_job_open");
-  if (status == 0 && swale_meta_open(job, argv[1], SWALE_META_CREATE, "meta.range=1M,meta.servers_per_node=2",
-                                     &meta) != SWALE_OK)
+  if (status == 0 &&
+      swale_meta_open(job, argv[1], SWALE_CREATE, "meta.range=1M,meta.servers_per_node=2", &meta) != SWALE_OK)
     status = failed("swale_meta_open");
   if (status == 0) status = run(meta, swale_job_rank(job), swale_job_size(job), blocks, &counts);
   if (status != 0) MPI_Abort(MPI_COMM_WORLD, status);

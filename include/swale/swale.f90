@@ -1,10 +1,11 @@
-! Swale for Fortran: the C interface of swale.h as a module. Compile it with your own compiler, before your program:
+! Swale for Fortran: the C interface of swale.h, swale_meta.h, swale_iond.h and swale_tier.h as a module.
+! Compile it with your own compiler, before your program:
 !
 !   gfortran -c $(pkg-config --variable=fortrandir swale)/swale.f90
 !   gfortran program.f90 swale.o $(pkg-config --libs swale)
 !
-! Names, arguments and their order are those of swale.h, which documents them; so are indices, which start at 0. What
-! differs:
+! Names, arguments and their order are those of these headers, which document them; so are indices, which
+! start at 0. What differs:
 !   Text        Paths, options, names and fields are ordinary characters; blanks at their end do not count. `options` may
 !               be left out. Functions that return text return an allocatable character.
 !   Bytes       Keys, values and data are anything: a number, an array, a derived type (make it bind(C) or sequence),
@@ -44,8 +45,11 @@ module swale
   integer(c_size_t), parameter, public :: SWALE_VALUE_BYTES_MAX = 1073741824
   integer(c_int64_t), parameter, public :: SWALE_ALL_EPOCHS = -1
 
-  integer(c_int), parameter, public :: SWALE_DIR_CREATE = 1
-  integer(c_int), parameter, public :: SWALE_DIR_EXCLUSIVE = 2
+  integer(c_int), parameter, public :: SWALE_CREATE = 1
+  integer(c_int), parameter, public :: SWALE_EXCLUSIVE = 2
+  integer(c_int), parameter, public :: SWALE_READ_ONLY = 4
+  integer(c_int), parameter, public :: SWALE_ACCEPT_LOSS = 8
+  integer(c_int), parameter, public :: SWALE_META_LEVELS = 3
   integer(c_int), parameter, public :: SWALE_TOP_LARGEST = 0
   integer(c_int), parameter, public :: SWALE_TOP_SMALLEST = 1
   integer(c_int), parameter, public :: SWALE_REFRESH_ADDED = 1
@@ -72,6 +76,30 @@ module swale
     type(c_ptr) :: handle = c_null_ptr
   end type
   type, bind(C), public :: swale_stats
+    type(c_ptr) :: handle = c_null_ptr
+  end type
+  type, bind(C), public :: swale_meta
+    type(c_ptr) :: handle = c_null_ptr
+  end type
+  type, bind(C), public :: swale_meta_file
+    type(c_ptr) :: handle = c_null_ptr
+  end type
+  type, bind(C), public :: swale_meta_found
+    type(c_ptr) :: handle = c_null_ptr
+  end type
+  type, bind(C), public :: swale_meta_found_runs
+    type(c_ptr) :: handle = c_null_ptr
+  end type
+  type, bind(C), public :: swale_iond
+    type(c_ptr) :: handle = c_null_ptr
+  end type
+  type, bind(C), public :: swale_iond_file
+    type(c_ptr) :: handle = c_null_ptr
+  end type
+  type, bind(C), public :: swale_tier
+    type(c_ptr) :: handle = c_null_ptr
+  end type
+  type, bind(C), public :: swale_tier_file
     type(c_ptr) :: handle = c_null_ptr
   end type
 
@@ -112,15 +140,6 @@ module swale
     integer(c_int64_t) :: partitions_scanned = 0
   end type
 
-  type, bind(C), public :: swale_read_stats
-    integer(c_size_t) :: struct_bytes = 48
-    integer(c_int64_t) :: bytes_read = 0
-    integer(c_int64_t) :: reads = 0
-    integer(c_int64_t) :: depth_max = 0
-    integer(c_int64_t) :: queries = 0
-    integer(c_int64_t) :: false_candidates = 0
-  end type
-
   type, bind(C), public :: swale_stat
     integer(c_size_t) :: struct_bytes = 64
     type(c_ptr) :: name = c_null_ptr
@@ -131,6 +150,45 @@ module swale
     integer(c_int64_t) :: max = 0
     integer(c_int) :: min_rank = 0
     integer(c_int) :: max_rank = 0
+  end type
+
+  type, bind(C), public :: swale_attributes
+    integer(c_size_t) :: struct_bytes = 48
+    integer(c_int64_t) :: size = 0
+    integer(c_int64_t) :: generation = 0
+    integer(c_int32_t) :: mode = 0
+    integer(c_int32_t) :: sealed = 0
+    integer(c_int64_t) :: created_ns = 0
+    integer(c_int64_t) :: modified_ns = 0
+  end type
+
+  ! Elements of arrays: log and levels are as in swale_meta.h.
+  type, bind(C), public :: swale_meta_segment
+    integer(c_int64_t) :: offset = 0
+    integer(c_int64_t) :: length = 0
+    integer(c_int64_t) :: address = 0
+    integer(c_int32_t) :: log = 0
+    integer(c_int32_t) :: reserved = 0
+  end type
+
+  type, bind(C), public :: swale_meta_range
+    integer(c_int64_t) :: offset = 0
+    integer(c_int64_t) :: length = 0
+  end type
+
+  type, bind(C), public :: swale_meta_level
+    integer(c_int64_t) :: count = 0
+    integer(c_int64_t) :: stride = 0
+    integer(c_int64_t) :: address_stride = 0
+  end type
+
+  type, bind(C), public :: swale_meta_run
+    integer(c_int64_t) :: offset = 0
+    integer(c_int64_t) :: length = 0
+    integer(c_int64_t) :: address = 0
+    integer(c_int32_t) :: log = 0
+    integer(c_int32_t) :: levels = 0
+    type(swale_meta_level) :: level(SWALE_META_LEVELS) = swale_meta_level()
   end type
 
   ! ---- Calls that are the C function itself ------------------------------------------------------------------------
@@ -252,9 +310,9 @@ module swale
       integer(c_int64_t), intent(out) :: records
     end function
     integer(c_int) function swale_reader_stats(reader, stats) bind(C, name="swale_reader_stats")
-      import :: c_int, swale_read_stats, swale_reader
+      import :: c_int, swale_reader, swale_stats
       type(swale_reader), value :: reader
-      type(swale_read_stats), intent(inout) :: stats
+      type(swale_stats), intent(out) :: stats
     end function
     integer(c_int) function swale_reader_refresh(reader, changed) bind(C, name="swale_reader_refresh")
       import :: c_int, swale_reader
@@ -325,6 +383,159 @@ module swale
       import :: c_int, swale_subfile
       type(swale_subfile), value :: file
     end function
+
+    integer(c_int) function swale_meta_close(meta) bind(C, name="swale_meta_close")
+      import :: c_int, swale_meta
+      type(swale_meta), value :: meta
+    end function
+    integer(c_int) function swale_meta_file_close(file) bind(C, name="swale_meta_file_close")
+      import :: c_int, swale_meta_file
+      type(swale_meta_file), value :: file
+    end function
+    integer(c_int) function swale_meta_put(file, segments, count) bind(C, name="swale_meta_put")
+      import :: c_int, c_size_t, swale_meta_file, swale_meta_segment
+      type(swale_meta_file), value :: file
+      type(swale_meta_segment), intent(in) :: segments(*)
+      integer(c_size_t), value :: count
+    end function
+    integer(c_int) function swale_meta_get(file, ranges, count, found) bind(C, name="swale_meta_get")
+      import :: c_int, c_size_t, swale_meta_file, swale_meta_found, swale_meta_range
+      type(swale_meta_file), value :: file
+      type(swale_meta_range), intent(in) :: ranges(*)
+      integer(c_size_t), value :: count
+      type(swale_meta_found), intent(out) :: found
+    end function
+    integer(c_int) function swale_meta_found_at(found, index, segments, count) &
+        bind(C, name="swale_meta_found_at")
+      import :: c_int, c_ptr, c_size_t, swale_meta_found
+      type(swale_meta_found), value :: found
+      integer(c_size_t), value :: index
+      type(c_ptr), intent(out) :: segments
+      integer(c_size_t), intent(out) :: count
+    end function
+    subroutine swale_meta_found_free(found) bind(C, name="swale_meta_found_free")
+      import :: swale_meta_found
+      type(swale_meta_found), value :: found
+    end subroutine
+    integer(c_int) function swale_meta_get_runs(file, queries, count, found) &
+        bind(C, name="swale_meta_get_runs")
+      import :: c_int, c_size_t, swale_meta_file, swale_meta_found_runs, swale_meta_run
+      type(swale_meta_file), value :: file
+      type(swale_meta_run), intent(in) :: queries(*)
+      integer(c_size_t), value :: count
+      type(swale_meta_found_runs), intent(out) :: found
+    end function
+    integer(c_int) function swale_meta_found_runs_at(found, index, runs, count) &
+        bind(C, name="swale_meta_found_runs_at")
+      import :: c_int, c_ptr, c_size_t, swale_meta_found_runs
+      type(swale_meta_found_runs), value :: found
+      integer(c_size_t), value :: index
+      type(c_ptr), intent(out) :: runs
+      integer(c_size_t), intent(out) :: count
+    end function
+    subroutine swale_meta_found_runs_free(found) bind(C, name="swale_meta_found_runs_free")
+      import :: swale_meta_found_runs
+      type(swale_meta_found_runs), value :: found
+    end subroutine
+    integer(c_int) function swale_meta_scan(file, offset, fn, context) bind(C, name="swale_meta_scan")
+      import :: c_funptr, c_int, c_int64_t, c_ptr, swale_meta_file
+      type(swale_meta_file), value :: file
+      integer(c_int64_t), value :: offset
+      type(c_funptr), value :: fn
+      type(c_ptr), value :: context
+    end function
+    integer(c_int) function swale_meta_truncate(file, size) bind(C, name="swale_meta_truncate")
+      import :: c_int, c_int64_t, swale_meta_file
+      type(swale_meta_file), value :: file
+      integer(c_int64_t), value :: size
+    end function
+    integer(c_int) function swale_meta_seal(file) bind(C, name="swale_meta_seal")
+      import :: c_int, swale_meta_file
+      type(swale_meta_file), value :: file
+    end function
+    integer(c_int) function swale_meta_relocate(meta, from, first, last, to, address) &
+        bind(C, name="swale_meta_relocate")
+      import :: c_int, c_int32_t, c_int64_t, swale_meta
+      type(swale_meta), value :: meta
+      integer(c_int32_t), value :: from
+      integer(c_int64_t), value :: first
+      integer(c_int64_t), value :: last
+      integer(c_int32_t), value :: to
+      integer(c_int64_t), value :: address
+    end function
+    integer(c_int) function swale_meta_stats(meta, stats) bind(C, name="swale_meta_stats")
+      import :: c_int, swale_meta, swale_stats
+      type(swale_meta), value :: meta
+      type(swale_stats), intent(out) :: stats
+    end function
+    integer(c_int) function swale_iond_close(iond) bind(C, name="swale_iond_close")
+      import :: c_int, swale_iond
+      type(swale_iond), value :: iond
+    end function
+    integer(c_int) function swale_iond_file_close(file) bind(C, name="swale_iond_file_close")
+      import :: c_int, swale_iond_file
+      type(swale_iond_file), value :: file
+    end function
+    integer(c_int) function swale_iond_truncate(file, size) bind(C, name="swale_iond_truncate")
+      import :: c_int, c_int64_t, swale_iond_file
+      type(swale_iond_file), value :: file
+      integer(c_int64_t), value :: size
+    end function
+    integer(c_int) function swale_iond_sync(file) bind(C, name="swale_iond_sync")
+      import :: c_int, swale_iond_file
+      type(swale_iond_file), value :: file
+    end function
+    integer(c_int) function swale_iond_file_stat(file, attributes) bind(C, name="swale_iond_file_stat")
+      import :: c_int, swale_attributes, swale_iond_file
+      type(swale_iond_file), value :: file
+      type(swale_attributes), intent(inout) :: attributes
+    end function
+    integer(c_int) function swale_iond_drain(iond) bind(C, name="swale_iond_drain")
+      import :: c_int, swale_iond
+      type(swale_iond), value :: iond
+    end function
+    integer(c_int) function swale_iond_stats(iond, stats) bind(C, name="swale_iond_stats")
+      import :: c_int, swale_iond, swale_stats
+      type(swale_iond), value :: iond
+      type(swale_stats), intent(out) :: stats
+    end function
+    integer(c_int) function swale_tier_close(tier) bind(C, name="swale_tier_close")
+      import :: c_int, swale_tier
+      type(swale_tier), value :: tier
+    end function
+    integer(c_int) function swale_tier_file_close(file) bind(C, name="swale_tier_file_close")
+      import :: c_int, swale_tier_file
+      type(swale_tier_file), value :: file
+    end function
+    integer(c_int) function swale_tier_truncate(file, size) bind(C, name="swale_tier_truncate")
+      import :: c_int, c_int64_t, swale_tier_file
+      type(swale_tier_file), value :: file
+      integer(c_int64_t), value :: size
+    end function
+    integer(c_int) function swale_tier_sync(file) bind(C, name="swale_tier_sync")
+      import :: c_int, swale_tier_file
+      type(swale_tier_file), value :: file
+    end function
+    integer(c_int) function swale_tier_file_stat(file, attributes) bind(C, name="swale_tier_file_stat")
+      import :: c_int, swale_attributes, swale_tier_file
+      type(swale_tier_file), value :: file
+      type(swale_attributes), intent(inout) :: attributes
+    end function
+    integer(c_int) function swale_tier_drain(tier) bind(C, name="swale_tier_drain")
+      import :: c_int, swale_tier
+      type(swale_tier), value :: tier
+    end function
+    integer(c_int) function swale_tier_stats(tier, stats) bind(C, name="swale_tier_stats")
+      import :: c_int, swale_stats, swale_tier
+      type(swale_tier), value :: tier
+      type(swale_stats), intent(out) :: stats
+    end function
+    integer(c_int) function swale_tier_losses(tier, fn, context) bind(C, name="swale_tier_losses")
+      import :: c_funptr, c_int, c_ptr, swale_tier
+      type(swale_tier), value :: tier
+      type(c_funptr), value :: fn
+      type(c_ptr), value :: context
+    end function
   end interface
 
   public :: swale_job_rank, swale_job_size, swale_job_close, swale_dir_epoch_end, swale_dir_epoch_end_begin, &
@@ -335,6 +546,13 @@ module swale
     swale_reader_refresh, swale_reader_sample, swale_reader_epoch_stats, swale_dir_stats, swale_stats_count, &
     swale_stats_at, swale_stats_ranks, swale_stats_free, swale_top_count, swale_top_at, swale_top_get_stats, &
     swale_top_free, swale_subfile_close
+
+  public :: swale_meta_close, swale_meta_file_close, swale_meta_put, swale_meta_get, swale_meta_found_at, &
+    swale_meta_found_free, swale_meta_get_runs, swale_meta_found_runs_at, swale_meta_found_runs_free, &
+    swale_meta_scan, swale_meta_truncate, swale_meta_seal, swale_meta_relocate, swale_meta_stats, &
+    swale_iond_close, swale_iond_file_close, swale_iond_truncate, swale_iond_sync, swale_iond_file_stat, &
+    swale_iond_drain, swale_iond_stats, swale_tier_close, swale_tier_file_close, swale_tier_truncate, &
+    swale_tier_sync, swale_tier_file_stat, swale_tier_drain, swale_tier_stats, swale_tier_losses
 
   ! ---- Calls with text or any bytes: below are the C functions; after `contains` follows what Fortran calls -----------
 
@@ -356,6 +574,10 @@ module swale
     type(c_ptr) function c_reader_key_type(reader) bind(C, name="swale_reader_key_type")
       import :: c_ptr, swale_reader
       type(swale_reader), value :: reader
+    end function
+    type(c_ptr) function c_stats_json(stats) bind(C, name="swale_stats_json")
+      import :: c_ptr, swale_stats
+      type(swale_stats), value :: stats
     end function
     integer(c_int) function c_job_open(comm, options, job) bind(C, name="swale_job_open")
       import :: c_char, c_int, swale_comm, swale_job
@@ -458,6 +680,131 @@ module swale
       integer(c_size_t), value :: bytes
       integer(c_size_t), intent(out) :: bytes_read
     end function
+    integer(c_int) function c_meta_open(job, path, flags, options, meta) bind(C, name="swale_meta_open")
+      import :: c_char, c_int, swale_job, swale_meta
+      type(swale_job), value :: job
+      character(kind=c_char), intent(in) :: path(*)
+      integer(c_int), value :: flags
+      character(kind=c_char), intent(in) :: options(*)
+      type(swale_meta), intent(out) :: meta
+    end function
+    integer(c_int) function c_meta_file_open(meta, name, flags, mode, file) &
+        bind(C, name="swale_meta_file_open")
+      import :: c_char, c_int, c_int32_t, swale_meta, swale_meta_file
+      type(swale_meta), value :: meta
+      character(kind=c_char), intent(in) :: name(*)
+      integer(c_int), value :: flags
+      integer(c_int32_t), value :: mode
+      type(swale_meta_file), intent(out) :: file
+    end function
+    integer(c_int) function c_meta_stat(meta, name, attributes) bind(C, name="swale_meta_stat")
+      import :: c_char, c_int, swale_attributes, swale_meta
+      type(swale_meta), value :: meta
+      character(kind=c_char), intent(in) :: name(*)
+      type(swale_attributes), intent(inout) :: attributes
+    end function
+    integer(c_int) function c_meta_remove(meta, name) bind(C, name="swale_meta_remove")
+      import :: c_char, c_int, swale_meta
+      type(swale_meta), value :: meta
+      character(kind=c_char), intent(in) :: name(*)
+    end function
+    integer(c_int) function c_iond_open(job, flags, options, iond) bind(C, name="swale_iond_open")
+      import :: c_char, c_int, swale_iond, swale_job
+      type(swale_job), value :: job
+      integer(c_int), value :: flags
+      character(kind=c_char), intent(in) :: options(*)
+      type(swale_iond), intent(out) :: iond
+    end function
+    integer(c_int) function c_iond_file_open(iond, name, flags, mode, file) &
+        bind(C, name="swale_iond_file_open")
+      import :: c_char, c_int, c_int32_t, swale_iond, swale_iond_file
+      type(swale_iond), value :: iond
+      character(kind=c_char), intent(in) :: name(*)
+      integer(c_int), value :: flags
+      integer(c_int32_t), value :: mode
+      type(swale_iond_file), intent(out) :: file
+    end function
+    integer(c_int) function c_iond_write(file, offset, data, bytes) bind(C, name="swale_iond_write")
+      import :: c_int, c_int64_t, c_ptr, c_size_t, swale_iond_file
+      type(swale_iond_file), value :: file
+      integer(c_int64_t), value :: offset
+      type(c_ptr), value :: data
+      integer(c_size_t), value :: bytes
+    end function
+    integer(c_int) function c_iond_read(file, offset, data, bytes, got) bind(C, name="swale_iond_read")
+      import :: c_int, c_int64_t, c_ptr, c_size_t, swale_iond_file
+      type(swale_iond_file), value :: file
+      integer(c_int64_t), value :: offset
+      type(c_ptr), value :: data
+      integer(c_size_t), value :: bytes
+      integer(c_size_t), intent(out) :: got
+    end function
+    integer(c_int) function c_iond_stat(iond, name, attributes) bind(C, name="swale_iond_stat")
+      import :: c_char, c_int, swale_attributes, swale_iond
+      type(swale_iond), value :: iond
+      character(kind=c_char), intent(in) :: name(*)
+      type(swale_attributes), intent(inout) :: attributes
+    end function
+    integer(c_int) function c_iond_remove(iond, name) bind(C, name="swale_iond_remove")
+      import :: c_char, c_int, swale_iond
+      type(swale_iond), value :: iond
+      character(kind=c_char), intent(in) :: name(*)
+    end function
+    integer(c_int) function c_iond_rename(iond, from, to) bind(C, name="swale_iond_rename")
+      import :: c_char, c_int, swale_iond
+      type(swale_iond), value :: iond
+      character(kind=c_char), intent(in) :: from(*)
+      character(kind=c_char), intent(in) :: to(*)
+    end function
+    integer(c_int) function c_tier_open(backing, ssd, flags, options, tier) bind(C, name="swale_tier_open")
+      import :: c_char, c_int, swale_tier
+      character(kind=c_char), intent(in) :: backing(*)
+      character(kind=c_char), intent(in) :: ssd(*)
+      integer(c_int), value :: flags
+      character(kind=c_char), intent(in) :: options(*)
+      type(swale_tier), intent(out) :: tier
+    end function
+    integer(c_int) function c_tier_file_open(tier, name, flags, mode, file) &
+        bind(C, name="swale_tier_file_open")
+      import :: c_char, c_int, c_int32_t, swale_tier, swale_tier_file
+      type(swale_tier), value :: tier
+      character(kind=c_char), intent(in) :: name(*)
+      integer(c_int), value :: flags
+      integer(c_int32_t), value :: mode
+      type(swale_tier_file), intent(out) :: file
+    end function
+    integer(c_int) function c_tier_write(file, offset, data, bytes) bind(C, name="swale_tier_write")
+      import :: c_int, c_int64_t, c_ptr, c_size_t, swale_tier_file
+      type(swale_tier_file), value :: file
+      integer(c_int64_t), value :: offset
+      type(c_ptr), value :: data
+      integer(c_size_t), value :: bytes
+    end function
+    integer(c_int) function c_tier_read(file, offset, data, bytes, got) bind(C, name="swale_tier_read")
+      import :: c_int, c_int64_t, c_ptr, c_size_t, swale_tier_file
+      type(swale_tier_file), value :: file
+      integer(c_int64_t), value :: offset
+      type(c_ptr), value :: data
+      integer(c_size_t), value :: bytes
+      integer(c_size_t), intent(out) :: got
+    end function
+    integer(c_int) function c_tier_stat(tier, name, attributes) bind(C, name="swale_tier_stat")
+      import :: c_char, c_int, swale_attributes, swale_tier
+      type(swale_tier), value :: tier
+      character(kind=c_char), intent(in) :: name(*)
+      type(swale_attributes), intent(inout) :: attributes
+    end function
+    integer(c_int) function c_tier_remove(tier, name) bind(C, name="swale_tier_remove")
+      import :: c_char, c_int, swale_tier
+      type(swale_tier), value :: tier
+      character(kind=c_char), intent(in) :: name(*)
+    end function
+    integer(c_int) function c_tier_rename(tier, from, to) bind(C, name="swale_tier_rename")
+      import :: c_char, c_int, swale_tier
+      type(swale_tier), value :: tier
+      character(kind=c_char), intent(in) :: from(*)
+      character(kind=c_char), intent(in) :: to(*)
+    end function
 
     integer(c_size_t) function c_length(text) bind(C, name="strlen")
       import :: c_ptr, c_size_t
@@ -469,7 +816,11 @@ module swale
     swale_job_open, swale_dir_open, &
     swale_dir_append, swale_reader_open, swale_reader_get, swale_reader_top, swale_dir_make, &
     swale_subfile_open_write, swale_subfile_open_read, swale_subfile_write, swale_subfile_read, &
-    swale_dir_open_partitioned, swale_reader_set_partitioner, swale_stats_find
+    swale_dir_open_partitioned, swale_reader_set_partitioner, swale_stats_find, swale_stats_json
+  public :: swale_meta_open, swale_meta_file_open, swale_meta_stat, swale_meta_remove, swale_iond_open, &
+    swale_iond_file_open, swale_iond_write, swale_iond_read, swale_iond_stat, swale_iond_remove, &
+    swale_iond_rename, swale_tier_open, swale_tier_file_open, swale_tier_write, swale_tier_read, &
+    swale_tier_stat, swale_tier_remove, swale_tier_rename
 
 contains
 
@@ -515,6 +866,13 @@ contains
     type(swale_reader), intent(in) :: reader
     character(len=:), allocatable :: text
     text = from_c(c_reader_schema(reader))
+  end function
+
+  ! Empty if memory is short.
+  function swale_stats_json(stats) result(text)
+    type(swale_stats), intent(in) :: stats
+    character(len=:), allocatable :: text
+    text = from_c(c_stats_json(stats))
   end function
 
   function swale_reader_key_type(reader) result(text)
@@ -634,6 +992,146 @@ contains
     integer(c_size_t), intent(in) :: bytes
     integer(c_size_t), intent(out) :: bytes_read
     code = c_subfile_read(file, c_loc(data), bytes, bytes_read)
+  end function
+
+  integer(c_int) function swale_meta_open(job, path, flags, options, meta) result(code)
+    type(swale_job), intent(in) :: job
+    character(len=*), intent(in) :: path
+    integer(c_int), intent(in) :: flags
+    character(len=*), intent(in), optional :: options
+    type(swale_meta), intent(inout) :: meta
+    code = c_meta_open(job, as_c(path), flags, as_c(options), meta)
+  end function
+
+  integer(c_int) function swale_meta_file_open(meta, name, flags, mode, file) result(code)
+    type(swale_meta), intent(in) :: meta
+    character(len=*), intent(in) :: name
+    integer(c_int), intent(in) :: flags
+    integer(c_int32_t), intent(in) :: mode
+    type(swale_meta_file), intent(inout) :: file
+    code = c_meta_file_open(meta, as_c(name), flags, mode, file)
+  end function
+
+  integer(c_int) function swale_meta_stat(meta, name, attributes) result(code)
+    type(swale_meta), intent(in) :: meta
+    character(len=*), intent(in) :: name
+    type(swale_attributes), intent(inout) :: attributes
+    code = c_meta_stat(meta, as_c(name), attributes)
+  end function
+
+  integer(c_int) function swale_meta_remove(meta, name) result(code)
+    type(swale_meta), intent(in) :: meta
+    character(len=*), intent(in) :: name
+    code = c_meta_remove(meta, as_c(name))
+  end function
+
+  integer(c_int) function swale_iond_open(job, flags, options, iond) result(code)
+    type(swale_job), intent(in) :: job
+    integer(c_int), intent(in) :: flags
+    character(len=*), intent(in), optional :: options
+    type(swale_iond), intent(inout) :: iond
+    code = c_iond_open(job, flags, as_c(options), iond)
+  end function
+
+  integer(c_int) function swale_iond_file_open(iond, name, flags, mode, file) result(code)
+    type(swale_iond), intent(in) :: iond
+    character(len=*), intent(in) :: name
+    integer(c_int), intent(in) :: flags
+    integer(c_int32_t), intent(in) :: mode
+    type(swale_iond_file), intent(inout) :: file
+    code = c_iond_file_open(iond, as_c(name), flags, mode, file)
+  end function
+
+  integer(c_int) function swale_iond_write(file, offset, data, bytes) result(code)
+    type(swale_iond_file), intent(in) :: file
+    integer(c_int64_t), intent(in) :: offset
+    type(*), dimension(..), intent(in), target, contiguous :: data
+    integer(c_size_t), intent(in) :: bytes
+    code = c_iond_write(file, offset, c_loc(data), bytes)
+  end function
+
+  integer(c_int) function swale_iond_read(file, offset, data, bytes, got) result(code)
+    type(swale_iond_file), intent(in) :: file
+    integer(c_int64_t), intent(in) :: offset
+    type(*), dimension(..), intent(inout), target, contiguous :: data
+    integer(c_size_t), intent(in) :: bytes
+    integer(c_size_t), intent(out) :: got
+    code = c_iond_read(file, offset, c_loc(data), bytes, got)
+  end function
+
+  integer(c_int) function swale_iond_stat(iond, name, attributes) result(code)
+    type(swale_iond), intent(in) :: iond
+    character(len=*), intent(in) :: name
+    type(swale_attributes), intent(inout) :: attributes
+    code = c_iond_stat(iond, as_c(name), attributes)
+  end function
+
+  integer(c_int) function swale_iond_remove(iond, name) result(code)
+    type(swale_iond), intent(in) :: iond
+    character(len=*), intent(in) :: name
+    code = c_iond_remove(iond, as_c(name))
+  end function
+
+  integer(c_int) function swale_iond_rename(iond, from, to) result(code)
+    type(swale_iond), intent(in) :: iond
+    character(len=*), intent(in) :: from
+    character(len=*), intent(in) :: to
+    code = c_iond_rename(iond, as_c(from), as_c(to))
+  end function
+
+  integer(c_int) function swale_tier_open(backing, ssd, flags, options, tier) result(code)
+    character(len=*), intent(in) :: backing
+    character(len=*), intent(in) :: ssd
+    integer(c_int), intent(in) :: flags
+    character(len=*), intent(in), optional :: options
+    type(swale_tier), intent(inout) :: tier
+    code = c_tier_open(as_c(backing), as_c(ssd), flags, as_c(options), tier)
+  end function
+
+  integer(c_int) function swale_tier_file_open(tier, name, flags, mode, file) result(code)
+    type(swale_tier), intent(in) :: tier
+    character(len=*), intent(in) :: name
+    integer(c_int), intent(in) :: flags
+    integer(c_int32_t), intent(in) :: mode
+    type(swale_tier_file), intent(inout) :: file
+    code = c_tier_file_open(tier, as_c(name), flags, mode, file)
+  end function
+
+  integer(c_int) function swale_tier_write(file, offset, data, bytes) result(code)
+    type(swale_tier_file), intent(in) :: file
+    integer(c_int64_t), intent(in) :: offset
+    type(*), dimension(..), intent(in), target, contiguous :: data
+    integer(c_size_t), intent(in) :: bytes
+    code = c_tier_write(file, offset, c_loc(data), bytes)
+  end function
+
+  integer(c_int) function swale_tier_read(file, offset, data, bytes, got) result(code)
+    type(swale_tier_file), intent(in) :: file
+    integer(c_int64_t), intent(in) :: offset
+    type(*), dimension(..), intent(inout), target, contiguous :: data
+    integer(c_size_t), intent(in) :: bytes
+    integer(c_size_t), intent(out) :: got
+    code = c_tier_read(file, offset, c_loc(data), bytes, got)
+  end function
+
+  integer(c_int) function swale_tier_stat(tier, name, attributes) result(code)
+    type(swale_tier), intent(in) :: tier
+    character(len=*), intent(in) :: name
+    type(swale_attributes), intent(inout) :: attributes
+    code = c_tier_stat(tier, as_c(name), attributes)
+  end function
+
+  integer(c_int) function swale_tier_remove(tier, name) result(code)
+    type(swale_tier), intent(in) :: tier
+    character(len=*), intent(in) :: name
+    code = c_tier_remove(tier, as_c(name))
+  end function
+
+  integer(c_int) function swale_tier_rename(tier, from, to) result(code)
+    type(swale_tier), intent(in) :: tier
+    character(len=*), intent(in) :: from
+    character(len=*), intent(in) :: to
+    code = c_tier_rename(tier, as_c(from), as_c(to))
   end function
 
 end module swale

@@ -61,6 +61,25 @@ enum swale_code {
   SWALE_INTERNAL = 13           /* a mistake of ours: please report it */
 };
 
+/* How calls that open something open it; added together. Each call says which it takes. */
+enum swale_open_flags {
+  SWALE_CREATE = 1,     /* make it if it does not exist */
+  SWALE_EXCLUSIVE = 2,  /* with CREATE: SWALE_ALREADY_EXISTS if it exists; of several makers one succeeds */
+  SWALE_READ_ONLY = 4,  /* alone: change nothing on storage */
+  SWALE_ACCEPT_LOSS = 8 /* give up acknowledged bytes that are lost, and go on with older ones */
+};
+
+/* The attributes of a file: of a metadata store, of a tiered write buffer, or of I/O servers. */
+typedef struct swale_attributes {
+  size_t struct_bytes; /* sizeof(swale_attributes), set by the caller */
+  uint64_t size;       /* in bytes */
+  uint64_t generation; /* grows with each truncate; 0: not counted here */
+  uint32_t mode;       /* permission bits, as it was created */
+  uint32_t sealed;     /* 1: it is immutable */
+  int64_t created_ns;  /* since 1970; 0: the file system does not know */
+  int64_t modified_ns; /* of the last change of its bytes or size */
+} swale_attributes;
+
 #define SWALE_KEY_BYTES_MAX 255          /* of one key */
 #define SWALE_VALUE_BYTES_MAX 1073741824 /* of one value: 1 GiB */
 /* In place of an epoch's number: all epochs. */
@@ -105,22 +124,52 @@ int swale_job_size(const swale_job* job);
  * Close the directories opened with this job first. */
 int swale_job_close(swale_job* job);
 
+/* ---- Counters: what a directory, a reader, a store, a buffer or I/O servers have done, and how they stand
+ * ----- */
+
+/* Counters, by name: of swale_dir_stats, swale_reader_epoch_stats, swale_reader_stats, swale_meta_stats,
+ * swale_tier_stats and swale_iond_stats. */
+typedef struct swale_stats swale_stats;
+
+/* One counter, merged over ranks. */
+typedef struct swale_stat {
+  size_t struct_bytes; /* sizeof(swale_stat), set by the caller */
+  const char* name; /* "append.wait"; keeps its meaning in all versions; lives as long as the swale_stats */
+  const char* unit; /* "ns", "bytes", "ppm" (a share, in millionths), "ps" (a byte), "" for a count */
+  const char* help; /* what it counts, for people; "" if this version does not know */
+  uint64_t sum;     /* over all ranks; without meaning for a high-water mark ("..._max") */
+  uint64_t min;     /* the least of a rank */
+  uint64_t max;     /* the greatest of a rank */
+  int min_rank;     /* the lowest rank that had the least */
+  int max_rank;     /* the lowest rank that had the greatest */
+} swale_stat;
+
+/* How many counters there are. */
+size_t swale_stats_count(const swale_stats* stats);
+/* Counter `index` (0 <= index < count). */
+int swale_stats_at(const swale_stats* stats, size_t index, swale_stat* stat);
+/* The counter of that name; SWALE_NOT_FOUND if there is none. */
+int swale_stats_find(const swale_stats* stats, const char* name, swale_stat* stat);
+/* All of them as one JSON object, with the members that `swale stats --json` and `swale tier stats --json`
+ * print: "ranks", and "stats", which has for each name an object with "unit", "sum", "min", "min_rank", "max"
+ * and "max_rank". NULL if memory is short. The text lives as long as the swale_stats. One thread at a time.
+ * */
+const char* swale_stats_json(swale_stats* stats);
+/* How many ranks were merged. */
+int swale_stats_ranks(const swale_stats* stats);
+/* Frees the counters; NULL is allowed. */
+void swale_stats_free(swale_stats* stats);
+
 /* ---- Indexed massive directory: writing ---------------------------------------------------------------------- */
 
 /* A massive directory, open for writing. */
 typedef struct swale_dir swale_dir;
 
-/* How swale_dir_open opens; added together. */
-enum swale_dir_flags {
-  SWALE_DIR_CREATE = 1,   /* make the directory if it does not exist */
-  SWALE_DIR_EXCLUSIVE = 2 /* with CREATE: fail with SWALE_ALREADY_EXISTS if it exists */
-};
-
-/* [collective] Opens the massive directory at `path` (on storage that all ranks see) for appending epochs. With
- * SWALE_DIR_CREATE it also makes the directories above `path` that do not exist. An existing directory keeps its epochs;
- * the job may have another number of ranks than the jobs that wrote them. One job writes at a time: SWALE_BUSY names the
- * other. All ranks return the same status. SWALE_INVALID_ARGUMENT names flags or options that differ between ranks but must
- * be equal.
+/* [collective] Opens the massive directory at `path` (on storage that all ranks see) for appending epochs.
+ * With SWALE_CREATE it also makes the directories above `path` that do not exist. An existing directory keeps
+ * its epochs; the job may have another number of ranks than the jobs that wrote them. One job writes at a
+ * time: SWALE_BUSY names the other. All ranks return the same status. SWALE_INVALID_ARGUMENT names flags or
+ * options that differ between ranks but must be equal.
  *
  * Some options are fixed when the directory is made; a later call that gives them must give the same value. "imd.schema"
  * says what a value consists of, and "imd.extrema" which of its numbers are indexed for swale_reader_top:
@@ -183,37 +232,10 @@ int swale_dir_epoch_end_wait(swale_dir* dir);
 int swale_dir_pause(swale_dir* dir);
 int swale_dir_resume(swale_dir* dir);
 
-/* Counters of the writing pipeline, by name. */
-typedef struct swale_stats swale_stats;
-
-/* One counter, merged over ranks. */
-typedef struct swale_stat {
-  size_t struct_bytes; /* sizeof(swale_stat), set by the caller */
-  const char* name; /* "append.wait"; keeps its meaning in all versions; lives as long as the swale_stats */
-  const char* unit; /* "ns", "bytes" or "" for a count */
-  const char* help; /* what it counts, for people; "" if this version does not know */
-  uint64_t sum;     /* over all ranks; without meaning for a high-water mark ("..._max") */
-  uint64_t min;     /* the least of a rank */
-  uint64_t max;     /* the greatest of a rank */
-  int min_rank;     /* the lowest rank that had the least */
-  int max_rank;     /* the lowest rank that had the greatest */
-} swale_stat;
-
 /* This rank's counters since the directory was opened, the open epoch included. The names are those of
  * swale_reader_epoch_stats and some more ("memory: ..." says how the memory is divided). Any thread may call this. It takes
  * the lock of the pipeline for a moment, so do not call it for every record. */
 int swale_dir_stats(swale_dir* dir, swale_stats** stats);
-
-/* How many counters there are. */
-size_t swale_stats_count(const swale_stats* stats);
-/* Counter `index` (0 <= index < count). */
-int swale_stats_at(const swale_stats* stats, size_t index, swale_stat* stat);
-/* The counter of that name; SWALE_NOT_FOUND if there is none. */
-int swale_stats_find(const swale_stats* stats, const char* name, swale_stat* stat);
-/* How many ranks were merged. */
-int swale_stats_ranks(const swale_stats* stats);
-/* Frees the counters; NULL is allowed. */
-void swale_stats_free(swale_stats* stats);
 
 /* [collective] Closes the directory and frees the handle in any case. Records appended after the last epoch end
  * are dropped; the call then returns SWALE_ABORTED and says how many. */
@@ -374,25 +396,19 @@ int swale_top_get_stats(const swale_top* top, swale_top_stats* stats);
 /* Frees the records; NULL is allowed. */
 void swale_top_free(swale_top* top);
 
-/* The reader's requests to storage since it was opened. */
-typedef struct swale_read_stats {
-  size_t struct_bytes;       /* sizeof(swale_read_stats), set by the caller */
-  uint64_t bytes_read;       /* in all read requests together */
-  uint64_t reads;            /* read requests issued */
-  uint64_t depth_max;        /* longest chain of reads that waited for one another in one query */
-  uint64_t queries;          /* calls of get and get_many */
-  uint64_t false_candidates; /* blocks read for a key that they did not contain */
-} swale_read_stats;
-/* The counts so far. */
-int swale_reader_stats(const swale_reader* reader, swale_read_stats* stats);
+/* The reader's requests to storage since it was opened: "read.bytes" (in all read requests together),
+ * "read.requests", "read.depth_max" (the longest chain of reads that waited for one another in one query),
+ * "queries" (calls of get and get_many) and "read.false_candidates" (blocks read for a key that they did not
+ * contain). */
+int swale_reader_stats(const swale_reader* reader, swale_stats** stats);
 
 /* ---- Subfiles: a massive directory as the papers see it (deltafs-imd-2017, section 3) ------------------------- */
 
 /* One key of a massive directory, open as a file. */
 typedef struct swale_subfile swale_subfile;
 
-/* [collective] Makes an empty massive directory, and the directories above it that do not exist.
- * SWALE_ALREADY_EXISTS if the path is taken. */
+/* [collective] Makes an empty massive directory, in which no job has written yet, and the directories above
+ * it that do not exist. SWALE_ALREADY_EXISTS if the path is taken. */
 int swale_dir_make(swale_job* job, const char* path, const char* options);
 /* Opens the subfile of a key for appending. Nothing is stored until the first write. */
 int swale_subfile_open_write(swale_dir* dir, const char* name, swale_subfile** file);

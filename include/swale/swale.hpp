@@ -1,7 +1,9 @@
-// Swale for C++: thin owners of the handles of swale.h. Header only; needs C++17 and the C library's symbols alone.
+// Swale for C++: thin owners of the handles of swale.h. Header only; needs C++17 and the C library's symbols
+// alone. The metadata store, the tiered write buffer and the I/O servers have headers of their own:
+// swale_meta.hpp, swale_tier.hpp, swale_iond.hpp.
 //
 //   swale::Job job;                                            // one rank, or as the launcher says
-//   swale::Directory dir(job, "out/particles", SWALE_DIR_CREATE);
+//   swale::Directory dir(job, "out/particles", SWALE_CREATE);
 //   dir.append("atom-17", bytes);
 //   dir.epoch_end(step, time);
 //   dir.close();
@@ -89,6 +91,23 @@ struct KeyCallback : Carrier<Fn> {
   }
 };
 
+// Carries lines of text.
+template <class Fn>
+struct TextCallback : Carrier<Fn> {
+  static int call(void* context, const char* text) {
+    return static_cast<TextCallback*>(context)->carry(text);
+  }
+};
+
+// What a call fills in.
+template <class Call>
+swale_attributes attributes_by(const Call& call) {
+  swale_attributes attributes = {};
+  attributes.struct_bytes = sizeof attributes;
+  check(call(&attributes));
+  return attributes;
+}
+
 }  // namespace detail
 
 // The library's version, "0.1.0".
@@ -127,7 +146,7 @@ class Job {
   swale_job* handle_ = nullptr;
 };
 
-// A counter of the writing pipeline, merged over ranks: swale_stat.
+// A counter, merged over ranks: swale_stat.
 struct Stat {
   std::string name;       // "append.wait"
   std::string unit;       // "ns", "bytes" or ""
@@ -157,6 +176,14 @@ inline std::vector<Stat> take_stats(swale_stats* found) {
 }
 
 }  // namespace detail
+
+// The sum of the counter of that name; throws SWALE_NOT_FOUND if there is none.
+inline std::uint64_t sum_of(const std::vector<Stat>& stats, std::string_view name) {
+  for (const Stat& stat : stats) {
+    if (stat.name == name) return stat.sum;
+  }
+  throw Error(SWALE_NOT_FOUND, "no counter is called \"" + std::string(name) + "\"");
+}
 
 // A massive directory open for writing. The Job must stay open until it is closed.
 class Directory {
@@ -365,11 +392,10 @@ class Reader {
     return records;
   }
   // The requests to storage since the reader was opened.
-  swale_read_stats stats() const {
-    swale_read_stats stats;
-    stats.struct_bytes = sizeof stats;
-    detail::check(swale_reader_stats(handle_, &stats));
-    return stats;
+  std::vector<Stat> stats() const {
+    swale_stats* found = nullptr;
+    detail::check(swale_reader_stats(handle_, &found));
+    return detail::take_stats(found);
   }
   // Still owned by this object.
   swale_reader* handle() const { return handle_; }

@@ -24,22 +24,19 @@ typedef struct swale_iond swale_iond;
 /* An open file. */
 typedef struct swale_iond_file swale_iond_file;
 
-/* [collective, with the servers] Options "iond....". SWALE_INVALID_ARGUMENT names a rank that has another stripe, or
- * makes another collective call. The job
- * must have been opened without a communicator of the program's own, because the servers are no part of that. */
-int swale_iond_open(swale_job* job, const char* options, swale_iond** iond);
+/* [collective, with the servers] Options "iond....". `flags` is 0. SWALE_INVALID_ARGUMENT names a rank that
+ * has another stripe, or makes another collective call. The job must have been opened without a communicator
+ * of the program's own, because the servers are no part of that. */
+int swale_iond_open(swale_job* job, int flags, const char* options, swale_iond** iond);
 /* [collective, with the servers, which then end] Frees the handle in any case. Close its files first. */
 int swale_iond_close(swale_iond* iond);
 
-/* How swale_iond_file_open opens; added together. */
-enum swale_iond_flags {
-  SWALE_IOND_CREATE = 1,   /* make the file if it does not exist */
-  SWALE_IOND_EXCLUSIVE = 2 /* with CREATE: SWALE_ALREADY_EXISTS if it does */
-};
-
-/* Opens a file by its path on the servers: relative, without "..", 1 to 4,096 bytes. SWALE_INVALID_ARGUMENT: it is striped
- * in another way. Any number of ranks may have one file open. */
-int swale_iond_file_open(swale_iond* iond, const char* name, int flags, swale_iond_file** file);
+/* Opens a file by its path on the servers: relative, without "..", 1 to 4,096 bytes. `flags`: SWALE_CREATE
+ * and SWALE_EXCLUSIVE. A new file gets the permission bits `mode`, less the server's umask; its owner must be
+ * able to read and write it. SWALE_INVALID_ARGUMENT: it is striped in another way. Any number of ranks may
+ * have one file open. */
+int swale_iond_file_open(swale_iond* iond, const char* name, int flags, uint32_t mode,
+                         swale_iond_file** file);
 /* Frees the handle in any case. A failure tells of a write that had succeeded and was lost later. */
 int swale_iond_file_close(swale_iond_file* file);
 
@@ -50,17 +47,22 @@ int swale_iond_write(swale_iond_file* file, uint64_t offset, const void* data, s
 int swale_iond_read(swale_iond_file* file, uint64_t offset, void* data, size_t bytes, size_t* got);
 /* Cuts the file, or extends it by a hole. Not while others write it. */
 int swale_iond_truncate(swale_iond_file* file, uint64_t size);
-/* The file's size in bytes. */
-int swale_iond_size(swale_iond_file* file, uint64_t* size);
+/* The attributes of an open file. */
+int swale_iond_file_stat(swale_iond_file* file, swale_attributes* attributes);
 /* Returns when all that was written of the file survives a loss of power on every server. */
 int swale_iond_sync(swale_iond_file* file);
 
+/* The attributes of a file by its name; opens it for that. */
+int swale_iond_stat(swale_iond* iond, const char* name, swale_attributes* attributes);
 /* Removes a file. Who has it open can go on. */
 int swale_iond_remove(swale_iond* iond, const char* name);
 /* Renames a file, and replaces what had the new name. */
 int swale_iond_rename(swale_iond* iond, const char* from, const char* to);
 /* Returns when every server has written everything from its SSD to its slow storage. */
 int swale_iond_drain(swale_iond* iond);
+
+/* What the servers have done since they were started, and how they stand, merged over them. */
+int swale_iond_stats(swale_iond* iond, swale_stats** stats);
 
 #ifdef __cplusplus
 }

@@ -42,46 +42,27 @@ typedef struct swale_meta_range {
   uint64_t length; /* 1 or more */
 } swale_meta_range;
 
-/* The attributes of a file. */
-typedef struct swale_meta_attributes {
-  size_t struct_bytes; /* sizeof(swale_meta_attributes), set by the caller */
-  uint64_t size;       /* in bytes; from truncates, and from closes after puts */
-  uint64_t generation; /* grows with each truncate */
-  uint32_t mode;       /* as it was created */
-  uint32_t sealed;     /* 1: it is immutable */
-  int64_t created_ns;  /* since 1970 */
-  int64_t modified_ns; /* of the last truncate, or of the last close after puts */
-} swale_meta_attributes;
-
-/* How swale_meta_open opens a store, and swale_meta_file_open a file; added together. */
-enum swale_meta_flags {
-  SWALE_META_CREATE = 1, /* make the store or file if it does not exist */
-  SWALE_META_EXCLUSIVE =
-      2, /* with CREATE: SWALE_ALREADY_EXISTS if it exists; of the ranks that make a file one succeeds */
-  SWALE_META_READ_ONLY = 4 /* a store, alone: change nothing on storage, and wait for no other job */
-};
-
 /* [collective] Opens the store in the directory `path`. SWALE_NOT_FOUND if none is there and `flags` has no
- * SWALE_META_CREATE. Options "meta...." and "io....". A new store has meta.servers_per_node servers on each node; an existing
- * store keeps its number of servers. The rank that hosts a server writes its data: `path` must be on storage that all ranks
- * see, or a local path on each node; a server is hosted on the node that has its data. SWALE_CORRUPTION names a server whose
- * node is not in the job, and where it was. SWALE_INVALID_ARGUMENT names the flag or option and the ranks that differ, a rank
- * whose path leads elsewhere than those of its node, or the other collective call that a rank makes.
+ * SWALE_CREATE. Options "meta...." and "io....". A new store has meta.servers_per_node servers on each node;
+ * an existing store keeps its number of servers. The rank that hosts a server writes its data: `path` must be
+ * on storage that all ranks see, or a local path on each node; a server is hosted on the node that has its
+ * data. SWALE_CORRUPTION names a server whose node is not in the job, and where it was.
+ * SWALE_INVALID_ARGUMENT names the flag or option and the ranks that differ, a rank whose path leads
+ * elsewhere than those of its node, or the other collective call that a rank makes.
  *
- * One job at a time has a store open for writing: SWALE_BUSY names the other. Any number of jobs may have it open with
- * SWALE_META_READ_ONLY, also beside the one that writes, and without the right to write to its files. They find everything
- * that was acknowledged before they opened it, and nothing that comes later, or little. Calls that would change the store fail
- * with SWALE_INVALID_ARGUMENT. They go on answering the places of that time: keep logs that were moved until they have
- * closed the store. */
+ * One job at a time has a store open for writing: SWALE_BUSY names the other. Any number of jobs may have it
+ * open with SWALE_READ_ONLY, also beside the one that writes, and without the right to write to its files.
+ * They find everything that was acknowledged before they opened it, and nothing that comes later, or little.
+ * Calls that would change the store fail with SWALE_INVALID_ARGUMENT. They go on answering the places of that
+ * time: keep logs that were moved until they have closed the store. */
 int swale_meta_open(swale_job* job, const char* path, int flags, const char* options, swale_meta** meta);
 /* [collective] Closes the store and frees the handle in any case. Close its files first. */
 int swale_meta_close(swale_meta* meta);
 
-/* Opens a file by its name (1 to 4,096 bytes). A new file gets `mode`. `flags`: SWALE_META_CREATE and _EXCLUSIVE. */
+/* Opens a file by its name (1 to 4,096 bytes). A new file gets `mode`. `flags`: SWALE_CREATE and
+ * SWALE_EXCLUSIVE. */
 int swale_meta_file_open(swale_meta* meta, const char* name, int flags, uint32_t mode,
                          swale_meta_file** file);
-/* Makes a file that must not exist: file_open with CREATE and EXCLUSIVE. */
-int swale_meta_create(swale_meta* meta, const char* name, uint32_t mode, swale_meta_file** file);
 /* Tells the store the end of this handle's puts, and frees the handle in any case. The file's size becomes the largest
  * such end. */
 int swale_meta_file_close(swale_meta_file* file);
@@ -103,6 +84,13 @@ void swale_meta_found_free(swale_meta_found* found);
 /* How many levels a run may have. */
 #define SWALE_META_LEVELS 3
 
+/* A level of a run. An array element: the struct never changes. */
+typedef struct swale_meta_level {
+  uint64_t count;          /* 2 or more */
+  uint64_t stride;         /* at least the bytes that the levels below span: blocks do not overlap */
+  uint64_t address_stride; /* in the log */
+} swale_meta_level;
+
 /* Equal blocks at equal distances, and such rows at equal distances, and so on: block (i, j, k) begins
  * i * level[0].stride + j * level[1].stride + k * level[2].stride bytes after the first one in the file, and with
  * `address_stride` (modulo 2^64) in the log. An array element: the struct never changes. */
@@ -112,11 +100,7 @@ typedef struct swale_meta_run {
   uint64_t address; /* of the first block, in the log */
   uint32_t log;     /* as of a segment */
   uint32_t levels;  /* how many of level[] count, up to SWALE_META_LEVELS; 0: one block */
-  struct {
-    uint64_t count;          /* 2 or more */
-    uint64_t stride;         /* at least the bytes that the levels below span: blocks do not overlap */
-    uint64_t address_stride; /* in the log */
-  } level[SWALE_META_LEVELS];
+  swale_meta_level level[SWALE_META_LEVELS];
 } swale_meta_run;
 
 /* The result of a get of runs. */
@@ -140,8 +124,9 @@ typedef int (*swale_meta_segment_fn)(void* context, const swale_meta_segment* se
 /* All segments of the file from `offset` on, ascending. */
 int swale_meta_scan(swale_meta_file* file, uint64_t offset, swale_meta_segment_fn fn, void* context);
 
-/* The attributes of a file. */
-int swale_meta_stat(swale_meta* meta, const char* name, swale_meta_attributes* attributes);
+/* The attributes of a file by its name. Its size comes from truncates and from closes after puts, and so does
+ * the time of its last change. */
+int swale_meta_stat(swale_meta* meta, const char* name, swale_attributes* attributes);
 /* Cuts the file, or extends it by a hole. Returns when all servers have forgotten the bytes that were cut off. After
  * SWALE_UNAVAILABLE, SWALE_DEADLINE_EXCEEDED or SWALE_ABORTED the cut may still come, and take what is put meanwhile: repeat
  * the call until it succeeds before putting more. */
@@ -157,9 +142,9 @@ int swale_meta_remove(swale_meta* meta, const char* name);
 int swale_meta_relocate(swale_meta* meta, uint32_t from, uint64_t begin, uint64_t end, uint32_t to,
                         uint64_t address);
 
-/* Counters of all servers, one JSON object per line. Writes at most `bytes` bytes, final NUL included; *needed is the
- * number of bytes that the whole text needs. */
-int swale_meta_stats(swale_meta* meta, char* text, size_t bytes, size_t* needed);
+/* What the servers have done since the store was opened, and how they stand, merged over them: `min_rank` and
+ * `max_rank` are numbers of servers. */
+int swale_meta_stats(swale_meta* meta, swale_stats** stats);
 
 #ifdef __cplusplus
 }

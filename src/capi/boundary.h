@@ -18,6 +18,7 @@
 #include "swale/swale_arrow.h"
 #include "swale/swale_iond.h"
 #include "swale/swale_meta.h"
+#include "swale/swale_tier.h"
 #pragma GCC visibility pop
 
 namespace swale::capi {
@@ -42,6 +43,13 @@ inline Status null_argument(const char* call, const char* argument) {
 inline Result<Bytes> bytes_argument(const char* call, const char* argument, const void* data, size_t bytes) {
   if (data == nullptr && bytes != 0) return null_argument(call, argument);
   return Bytes(static_cast<const char*>(data), bytes);
+}
+
+// Of a call that opens a file.
+inline Status check_file_flags(const char* call, int flags) {
+  if ((flags & ~(SWALE_CREATE | SWALE_EXCLUSIVE)) == 0 && flags != SWALE_EXCLUSIVE) return {};
+  return invalid_argument("{}: flags {:#x}: expected 0, SWALE_CREATE, or that with SWALE_EXCLUSIVE", call,
+                          static_cast<unsigned>(flags));
 }
 
 inline std::string_view text_or_empty(const char* text) {

@@ -11,7 +11,7 @@
 namespace swale::capi {
 namespace {
 
-constexpr int kFlags = SWALE_DIR_CREATE | SWALE_DIR_EXCLUSIVE;
+constexpr int kFlags = SWALE_CREATE | SWALE_EXCLUSIVE;
 
 struct OpenRequest {
   std::string path;
@@ -23,16 +23,15 @@ struct OpenRequest {
 Result<OpenRequest> open_request(const char* path, int flags, const char* options) {
   if (path == nullptr || *path == '\0')
     return invalid_argument("swale_dir_open: argument \"path\" is NULL or empty");
-  if ((flags & ~kFlags) != 0 || flags == SWALE_DIR_EXCLUSIVE) {
+  if ((flags & ~kFlags) != 0 || flags == SWALE_EXCLUSIVE) {
     return invalid_argument(
-        "swale_dir_open: flags {:#x}: expected 0, SWALE_DIR_CREATE or SWALE_DIR_CREATE + SWALE_DIR_EXCLUSIVE",
-        flags);
+        "swale_dir_open: flags {:#x}: expected 0, SWALE_CREATE or SWALE_CREATE + SWALE_EXCLUSIVE", flags);
   }
   OpenRequest request;
   request.path = path;
-  request.create = flags == kFlags             ? imd::Writer::Create::kExclusive
-                   : flags == SWALE_DIR_CREATE ? imd::Writer::Create::kIfMissing
-                                               : imd::Writer::Create::kNever;
+  request.create = flags == kFlags         ? imd::Writer::Create::kExclusive
+                   : flags == SWALE_CREATE ? imd::Writer::Create::kIfMissing
+                                           : imd::Writer::Create::kNever;
   SWALE_RETURN_IF_ERROR(check_process_variables());
   SWALE_ASSIGN_OR_RETURN(request.options, writer_options(text_or_empty(options), process_environment));
   SWALE_ASSIGN_OR_RETURN(request.storage,
@@ -68,7 +67,7 @@ Status open_dir(swale_job* job, const char* path, int flags, const char* options
 Status make_dir(net::Job& job, const char* path, const char* options) {
   OpenRequest request;
   const Status mine = contain([&]() -> Status {
-    SWALE_ASSIGN_OR_RETURN(request, open_request(path, SWALE_DIR_CREATE, options));
+    SWALE_ASSIGN_OR_RETURN(request, open_request(path, SWALE_CREATE, options));
     return {};
   });
   SWALE_RETURN_IF_ERROR(net::begin_collective(job, net::CallKind::kMakeDirectory, request.path, mine));

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/counters.h"
 #include "base/own_process.h"
 #include "capi/boundary.h"
 #include "imd/read/reader.h"
@@ -23,12 +24,16 @@ struct JobState {
 };
 
 // kInvalidArgument in a child made by fork: every call on a handle of its parent would wait for threads that it does not have.
-inline Status check_process(const char* call, const JobState& job) {
-  if (job.process.is_this()) return {};
+// `instead`: what the child can do.
+inline Status check_process(const char* call, const OwnProcess& opened_by, const char* instead) {
+  if (opened_by.is_this()) return {};
   return invalid_argument(
       "{}: the handle belongs to the process that opened it, and a child made by fork has none of its threads; "
-      "call it there, or open a job in the child",
-      call);
+      "call it there, or {}",
+      call, instead);
+}
+inline Status check_process(const char* call, const JobState& job) {
+  return check_process(call, job.process, "open a job in the child");
 }
 
 // Closing in such a child frees nothing: what the handle refers to would wait for its threads.
@@ -70,14 +75,8 @@ struct swale_reader {
 };
 
 struct swale_stats {
-  struct Counter {
-    std::string name;
-    std::string unit;
-    std::string help;
-    swale::imd::MergedStat value;
-  };
-  std::vector<Counter> counters;
-  uint32_t ranks = 1;
+  swale::Counters counters;
+  std::string json = {};  // made when it is asked for
 };
 
 struct swale_top {

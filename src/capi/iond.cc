@@ -5,6 +5,7 @@
 
 #include "capi/handles.h"
 #include "capi/options.h"
+#include "capi/structs.h"
 #include "net/job/agree.h"
 
 namespace swale::capi {
@@ -16,9 +17,11 @@ struct IondState {
 
 namespace {
 
-Status open_iond(swale_job* job, std::string_view text, std::shared_ptr<IondState>* out) {
+Status open_iond(swale_job* job, int flags, std::string_view text, std::shared_ptr<IondState>* out) {
   const auto read_options = [&]() -> Result<iond::IondOptions> {
     SWALE_RETURN_IF_ERROR(check_process_variables());
+    if (flags != 0)
+      return invalid_argument("swale_iond_open: flags {:#x}: expected 0", static_cast<unsigned>(flags));
     SWALE_ASSIGN_OR_RETURN(const Config config, config_of(Call::kIond, text, process_environment));
     return iond::iond_options(config);
   };
@@ -64,13 +67,14 @@ swale::Result<iond::Iond*> servers_of(const char* call, const char* argument, co
 
 extern "C" {
 
-int swale_iond_open(swale_job* job, const char* options, swale_iond** iond) {
+int swale_iond_open(swale_job* job, int flags, const char* options, swale_iond** iond) {
   return guarded([&]() -> Status {
     if (job == nullptr) return null_argument("swale_iond_open", "job");
     if (iond == nullptr) return null_argument("swale_iond_open", "iond");
     SWALE_RETURN_IF_ERROR(swale::capi::check_process("swale_iond_open", *job->state));
     auto handle = std::make_unique<swale_iond>();
-    SWALE_RETURN_IF_ERROR(swale::capi::open_iond(job, swale::capi::text_or_empty(options), &handle->state));
+    SWALE_RETURN_IF_ERROR(
+        swale::capi::open_iond(job, flags, swale::capi::text_or_empty(options), &handle->state));
     *iond = handle.release();
     return {};
   });
@@ -89,18 +93,16 @@ int swale_iond_close(swale_iond* iond) {
   });
 }
 
-int swale_iond_file_open(swale_iond* iond, const char* name, int flags, swale_iond_file** file) {
+int swale_iond_file_open(swale_iond* iond, const char* name, int flags, uint32_t mode,
+                         swale_iond_file** file) {
   return guarded([&]() -> Status {
     SWALE_ASSIGN_OR_RETURN(iond::Iond* const servers, servers_of("swale_iond_file_open", "iond", iond));
     if (name == nullptr) return null_argument("swale_iond_file_open", "name");
     if (file == nullptr) return null_argument("swale_iond_file_open", "file");
-    if ((flags & ~(SWALE_IOND_CREATE | SWALE_IOND_EXCLUSIVE)) != 0 || flags == SWALE_IOND_EXCLUSIVE)
-      return swale::invalid_argument(
-          "swale_iond_file_open: flags {}: expected SWALE_IOND_CREATE, or that with SWALE_IOND_EXCLUSIVE",
-          flags);
+    SWALE_RETURN_IF_ERROR(swale::capi::check_file_flags("swale_iond_file_open", flags));
     auto handle = std::make_unique<swale_iond_file>();
     handle->state = iond->state;
-    SWALE_ASSIGN_OR_RETURN(handle->file, servers->open_file(name, static_cast<uint32_t>(flags)));
+    SWALE_ASSIGN_OR_RETURN(handle->file, servers->open_file(name, static_cast<uint32_t>(flags), mode));
     *file = handle.release();
     return {};
   });
@@ -142,11 +144,23 @@ int swale_iond_truncate(swale_iond_file* file, uint64_t size) {
   });
 }
 
-int swale_iond_size(swale_iond_file* file, uint64_t* size) {
+int swale_iond_file_stat(swale_iond_file* file, swale_attributes* attributes) {
   return guarded([&]() -> Status {
-    SWALE_ASSIGN_OR_RETURN(iond::Iond* const servers, servers_of("swale_iond_size", "file", file));
-    if (size == nullptr) return null_argument("swale_iond_size", "size");
-    SWALE_ASSIGN_OR_RETURN(*size, servers->size(file->file));
+    SWALE_ASSIGN_OR_RETURN(iond::Iond* const servers, servers_of("swale_iond_file_stat", "file", file));
+    SWALE_RETURN_IF_ERROR(swale::capi::check_struct("swale_iond_file_stat", "attributes", attributes));
+    SWALE_ASSIGN_OR_RETURN(const auto found, servers->attributes(file->file));
+    swale::capi::show_attributes(found, attributes);
+    return {};
+  });
+}
+
+int swale_iond_stat(swale_iond* iond, const char* name, swale_attributes* attributes) {
+  return guarded([&]() -> Status {
+    SWALE_ASSIGN_OR_RETURN(iond::Iond* const servers, servers_of("swale_iond_stat", "iond", iond));
+    if (name == nullptr) return null_argument("swale_iond_stat", "name");
+    SWALE_RETURN_IF_ERROR(swale::capi::check_struct("swale_iond_stat", "attributes", attributes));
+    SWALE_ASSIGN_OR_RETURN(const auto found, servers->stat(name));
+    swale::capi::show_attributes(found, attributes);
     return {};
   });
 }
@@ -179,6 +193,16 @@ int swale_iond_drain(swale_iond* iond) {
   return guarded([&]() -> Status {
     SWALE_ASSIGN_OR_RETURN(iond::Iond* const servers, servers_of("swale_iond_drain", "iond", iond));
     return servers->drain();
+  });
+}
+
+int swale_iond_stats(swale_iond* iond, swale_stats** stats) {
+  return guarded([&]() -> Status {
+    SWALE_ASSIGN_OR_RETURN(iond::Iond* const servers, servers_of("swale_iond_stats", "iond", iond));
+    if (stats == nullptr) return null_argument("swale_iond_stats", "stats");
+    SWALE_ASSIGN_OR_RETURN(swale::Counters all, servers->stats());
+    *stats = std::make_unique<swale_stats>(swale_stats{std::move(all)}).release();
+    return {};
   });
 }
 

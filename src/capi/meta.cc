@@ -94,16 +94,16 @@ Result<meta::OpenStore> open_flags(int flags) {
   switch (flags) {
     case 0:
       return meta::OpenStore::kExisting;
-    case SWALE_META_CREATE:
+    case SWALE_CREATE:
       return meta::OpenStore::kCreate;
-    case SWALE_META_CREATE | SWALE_META_EXCLUSIVE:
+    case SWALE_CREATE | SWALE_EXCLUSIVE:
       return meta::OpenStore::kExclusive;
-    case SWALE_META_READ_ONLY:
+    case SWALE_READ_ONLY:
       return meta::OpenStore::kReadOnly;
     default:
       return invalid_argument(
-          "swale_meta_open: flags {:#x}: expected 0, SWALE_META_CREATE, that with SWALE_META_EXCLUSIVE, or "
-          "SWALE_META_READ_ONLY",
+          "swale_meta_open: flags {:#x}: expected 0, SWALE_CREATE, that with SWALE_EXCLUSIVE, or "
+          "SWALE_READ_ONLY",
           flags);
   }
 }
@@ -202,25 +202,6 @@ Status check_open(const char* call, const swale::capi::MetaState& state) {
   return swale::invalid_argument("{}: the store is closed", call);
 }
 
-Status open_file(const char* call, swale_meta* store, const char* name, int flags, uint32_t mode,
-                 swale_meta_file** file) {
-  if (store == nullptr) return null_argument(call, "meta");
-  if (name == nullptr) return null_argument(call, "name");
-  if (file == nullptr) return null_argument(call, "file");
-  if ((flags & ~(SWALE_META_CREATE | SWALE_META_EXCLUSIVE)) != 0 || flags == SWALE_META_EXCLUSIVE) {
-    return swale::invalid_argument(
-        "{}: flags {}: expected SWALE_META_CREATE, or that with SWALE_META_EXCLUSIVE", call, flags);
-  }
-  SWALE_RETURN_IF_ERROR(check_open(call, *store->state));
-  auto handle = std::make_unique<swale_meta_file>();
-  handle->state = store->state;
-  Using client(*store->state);
-  SWALE_ASSIGN_OR_RETURN(handle->file,
-                         client->open(name, static_cast<unsigned>(flags), mode, swale::capi::now_ns()));
-  *file = handle.release();
-  return {};
-}
-
 }  // namespace
 
 extern "C" {
@@ -255,12 +236,19 @@ int swale_meta_close(swale_meta* store) {
 
 int swale_meta_file_open(swale_meta* store, const char* name, int flags, uint32_t mode,
                          swale_meta_file** file) {
-  return guarded([&] { return open_file("swale_meta_file_open", store, name, flags, mode, file); });
-}
-
-int swale_meta_create(swale_meta* store, const char* name, uint32_t mode, swale_meta_file** file) {
-  return guarded([&] {
-    return open_file("swale_meta_create", store, name, SWALE_META_CREATE | SWALE_META_EXCLUSIVE, mode, file);
+  return guarded([&]() -> Status {
+    if (store == nullptr) return null_argument("swale_meta_file_open", "meta");
+    if (name == nullptr) return null_argument("swale_meta_file_open", "name");
+    if (file == nullptr) return null_argument("swale_meta_file_open", "file");
+    SWALE_RETURN_IF_ERROR(swale::capi::check_file_flags("swale_meta_file_open", flags));
+    SWALE_RETURN_IF_ERROR(check_open("swale_meta_file_open", *store->state));
+    auto handle = std::make_unique<swale_meta_file>();
+    handle->state = store->state;
+    Using client(*store->state);
+    SWALE_ASSIGN_OR_RETURN(handle->file,
+                           client->open(name, static_cast<unsigned>(flags), mode, swale::capi::now_ns()));
+    *file = handle.release();
+    return {};
   });
 }
 
@@ -405,7 +393,7 @@ int swale_meta_scan(swale_meta_file* file, uint64_t offset, swale_meta_segment_f
   });
 }
 
-int swale_meta_stat(swale_meta* store, const char* name, swale_meta_attributes* attributes) {
+int swale_meta_stat(swale_meta* store, const char* name, swale_attributes* attributes) {
   return guarded([&]() -> Status {
     if (store == nullptr) return null_argument("swale_meta_stat", "meta");
     if (name == nullptr) return null_argument("swale_meta_stat", "name");
@@ -468,21 +456,14 @@ int swale_meta_relocate(swale_meta* store, uint32_t from, uint64_t begin, uint64
   });
 }
 
-int swale_meta_stats(swale_meta* store, char* text, size_t bytes, size_t* needed) {
+int swale_meta_stats(swale_meta* store, swale_stats** stats) {
   return guarded([&]() -> Status {
     if (store == nullptr) return null_argument("swale_meta_stats", "meta");
-    if (text == nullptr && bytes != 0) return null_argument("swale_meta_stats", "text");
+    if (stats == nullptr) return null_argument("swale_meta_stats", "stats");
     SWALE_RETURN_IF_ERROR(check_open("swale_meta_stats", *store->state));
     Using client(*store->state);
-    SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> all, client->stats());
-    std::string lines;
-    for (const std::string& each : all) lines += each + "\n";
-    if (bytes > 0) {
-      const size_t some = std::min(bytes - 1, lines.size());
-      lines.copy(text, some);
-      text[some] = '\0';
-    }
-    if (needed != nullptr) *needed = lines.size() + 1;
+    SWALE_ASSIGN_OR_RETURN(swale::Counters all, client->stats());
+    *stats = std::make_unique<swale_stats>(swale_stats{std::move(all)}).release();
     return {};
   });
 }

@@ -12,6 +12,7 @@
 #include "io/posix_settings.h"
 #include "iond/iond_settings.h"
 #include "meta/store/settings.h"
+#include "tier/store/serving_options.h"
 
 namespace swale::capi {
 namespace {
@@ -29,8 +30,8 @@ const OptionRow* row_named(Call call, std::string_view name) {
   return found == rows.end() ? nullptr : &*found;
 }
 
-// kInvalidArgument for an option that `call` does not take but another call does.
-Status check_calls(Call call, std::string_view text) {
+// kInvalidArgument for an option that none of `calls` takes but another call does.
+Status check_calls(std::span<const Call> calls, std::string_view text) {
   constexpr std::string_view kSeparators = ", \t\r\n";
   for (;;) {
     text.remove_prefix(std::min(text.find_first_not_of(kSeparators), text.size()));
@@ -38,11 +39,12 @@ Status check_calls(Call call, std::string_view text) {
     const std::string_view item = text.substr(0, text.find_first_of(kSeparators));
     text.remove_prefix(item.size());
     const std::string_view name = item.substr(0, item.find('='));
-    if (row_named(call, name) != nullptr) continue;
+    const auto takes = [&](Call call) { return row_named(call, name) != nullptr; };
+    if (std::any_of(calls.begin(), calls.end(), takes)) continue;
     for (const Call other : kCalls) {
-      if (row_named(other, name) == nullptr) continue;
-      return invalid_argument("option string: {} takes no option {}: it is one of {}", call_name(call), name,
-                              call_name(other));
+      if (!takes(other)) continue;
+      return invalid_argument("option string: {} takes no option {}: it is one of {}",
+                              call_name(calls.front()), name, call_name(other));
     }
   }
 }
@@ -54,7 +56,8 @@ std::string_view call_name(Call call) {
          : call == Call::kWrite ? "swale_dir_open"
          : call == Call::kRead  ? "swale_reader_open"
          : call == Call::kMeta  ? "swale_meta_open"
-                                : "swale_iond_open";
+         : call == Call::kIond  ? "swale_iond_open"
+                                : "swale_tier_open";
 }
 
 std::span<const OptionRow> rows_of(Call call) {
@@ -71,9 +74,11 @@ std::span<const OptionRow> rows_of(Call call) {
     case Call::kMeta:
       return meta;
     case Call::kIond:
+      return iond::iond_option_rows();
+    case Call::kTier:
       break;
   }
-  return iond::iond_option_rows();
+  return tier::tier_option_rows();
 }
 
 Status check_variables(const char* const* variables) {
@@ -105,8 +110,14 @@ Status check_process_variables() { return check_variables(::environ); }
 const char* process_environment(const char* name) { return std::getenv(name); }
 
 Result<Config> config_of(Call call, std::string_view text, const Environment& environment) {
-  SWALE_RETURN_IF_ERROR(check_calls(call, text));
-  return Config::make(rows_of(call), text, environment);
+  return config_of(std::span(&call, 1), text, environment);
+}
+
+Result<Config> config_of(std::span<const Call> calls, std::string_view text, const Environment& environment) {
+  SWALE_RETURN_IF_ERROR(check_calls(calls, text));
+  std::vector<OptionRow> rows;
+  for (const Call call : calls) rows.insert(rows.end(), rows_of(call).begin(), rows_of(call).end());
+  return Config::make(rows, text, environment);
 }
 
 Result<net::JobSettings> job_settings(std::string_view text, const Environment& environment) {

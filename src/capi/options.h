@@ -1,5 +1,6 @@
-// The options of each call of the C interface. Their rows are next to the code that they configure (net/job/job_settings.h,
-// io/posix_settings.h, imd/write/writer_settings.h, imd/read/reader_settings.h).
+// The options of each call of the C interface. Their rows are next to the code that they configure
+// (net/job/job_settings.h, io/posix_settings.h, imd/write/writer_settings.h, imd/read/reader_settings.h,
+// meta/store/settings.h, iond/iond_settings.h, tier/store/serving_options.h).
 //
 // A name that a call does not know is an error, even if another call knows it; the message then names that call.
 // Threads: free functions.
@@ -21,8 +22,9 @@
 namespace swale::capi {
 
 // The calls that take options.
-enum class Call { kJob, kWrite, kRead, kMeta, kIond };
-inline constexpr std::array kCalls = {Call::kJob, Call::kWrite, Call::kRead, Call::kMeta, Call::kIond};
+enum class Call { kJob, kWrite, kRead, kMeta, kIond, kTier };
+inline constexpr std::array kCalls = {Call::kJob,  Call::kWrite, Call::kRead,
+                                      Call::kMeta, Call::kIond,  Call::kTier};
 std::string_view call_name(Call call);  // "swale_job_open"
 
 std::span<const OptionRow> rows_of(Call call);
@@ -37,6 +39,8 @@ Status check_process_variables();
 
 // The options of one call.
 Result<Config> config_of(Call call, std::string_view text, const Environment& environment);
+// Of several, in one string: for a command that makes them all.
+Result<Config> config_of(std::span<const Call> calls, std::string_view text, const Environment& environment);
 
 Result<net::JobSettings> job_settings(std::string_view text, const Environment& environment);
 Result<imd::WriterOptions> writer_options(std::string_view text, const Environment& environment);

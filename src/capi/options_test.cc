@@ -3,11 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdio>
 #include <map>
 #include <string>
 
 #include "imd/write/memory_plan.h"
+#include "io/memory_device.h"
+#include "tier/store/serving_options.h"
 
 namespace swale::capi::options_test {
 namespace {
@@ -55,6 +58,87 @@ TEST(Options, DefaultsAreThoseOfTheLayersBelow) {
   EXPECT_EQ(reader->reads_in_flight_max, imd::ReaderOptions().reads_in_flight_max);
   EXPECT_EQ(reader->scan_chunk_bytes, imd::ReaderOptions().scan_chunk_bytes);
   EXPECT_EQ(reader->map, imd::ReaderOptions().map);
+}
+
+Result<tier::StoreOptions> tier_options_of(std::string_view text,
+                                           std::map<std::string, std::string> variables = {}) {
+  io::MemoryDevice device;
+  SWALE_ASSIGN_OR_RETURN(const Config config,
+                         config_of(Call::kTier, text, environment(std::move(variables))));
+  return tier::tier_store_options(config, device, "/ssd", "/slow");
+}
+
+TEST(Options, ABufferHasTheShapeThatIsShipped) {
+  const auto shipped = tier_options_of("");
+  ASSERT_TRUE(shipped.ok()) << shipped.status().to_string();
+  const tier::Options engine;
+  EXPECT_EQ(shipped->engine.policy, engine.policy);
+  EXPECT_EQ(shipped->engine.durability, engine.durability);
+  EXPECT_EQ(shipped->engine.segment_count * shipped->engine.segment_bytes, kGiB);
+  EXPECT_EQ(shipped->engine.segment_count, 16u);
+  EXPECT_EQ(shipped->engine.queue_slots, 64u);
+  EXPECT_EQ(shipped->engine.merge_bytes_max, engine.merge_bytes_max);
+  EXPECT_EQ(shipped->engine.backing_depth, engine.backing_depth);
+  EXPECT_EQ(shipped->engine.flush_pieces_max, engine.flush_pieces_max);
+  EXPECT_EQ(shipped->engine.map_bytes_max, engine.map_bytes_max);
+  EXPECT_EQ(shipped->engine.ssd_bytes_per_day, engine.ssd_bytes_per_day);
+  EXPECT_EQ(shipped->engine.group_commit_ns, engine.group_commit_ns);
+  EXPECT_EQ(shipped->engine.retry_ns, engine.retry_ns);
+  EXPECT_EQ(shipped->engine.idle_flush_ns, engine.idle_flush_ns);
+  EXPECT_EQ(shipped->engine.age_flush_ns, engine.age_flush_ns);
+  EXPECT_EQ(shipped->engine.quiet_requests_per_second, engine.quiet_requests_per_second);
+  EXPECT_EQ(shipped->engine.detector.stream_requests, engine.detector.stream_requests);
+  EXPECT_EQ(shipped->engine.detector.guard_above, engine.detector.guard_above);
+  EXPECT_EQ(shipped->engine.detector.watermark_high, engine.detector.watermark_high);
+  EXPECT_EQ(shipped->engine.detector.watermark_low, engine.detector.watermark_low);
+  EXPECT_EQ(shipped->queue_slots, 256u);
+  EXPECT_EQ(shipped->slot_bytes, 256 * kKiB);
+  EXPECT_EQ(shipped->open_files_max, tier::StoreOptions().open_files_max);
+  EXPECT_EQ(tier::serving_options("/ssd", "/slow", kGiB).engine.segment_bytes, shipped->engine.segment_bytes);
+}
+
+TEST(Options, EachLimitOfABufferReachesIt) {
+  const auto made = tier_options_of(
+      "tier.policy=ssdup+,tier.durability=group,tier.size=64M,tier.segments=2,tier.dirty_age_s=1min,tier.idle_flush_s=3,"
+      "tier.memory=5M,tier.writes=7,tier.write_bytes=8K,tier.queue=9,tier.merge_bytes=16K,tier.in_flight=11,"
+      "tier.flush_in_flight=12,tier.wear_bytes_per_day=13G,tier.open_files=14,tier.group_commit_s=15ms,tier.retry_s=16,"
+      "tier.quiet_writes=17,tier.stream=18,tier.guard_above=45,tier.guard_below=30,tier.watermark_high=50",
+      {{"SWALE_TIER_WATERMARK_LOW", "20"}, {"SWALE_TIER_QUEUE", "99"}});
+  ASSERT_TRUE(made.ok()) << made.status().to_string();
+  const tier::Options& engine = made->engine;
+  EXPECT_EQ(engine.policy, tier::Policy::kSsdupPlus);
+  EXPECT_EQ(engine.durability, tier::Durability::kGroupCommit);
+  EXPECT_EQ(engine.segment_count, 2u);
+  EXPECT_EQ(engine.segment_bytes, 32 * kMiB);
+  EXPECT_EQ(engine.age_flush_ns, seconds(60));
+  EXPECT_EQ(engine.idle_flush_ns, seconds(3));
+  EXPECT_EQ(engine.map_bytes_max, 5 * kMiB);
+  EXPECT_EQ(made->queue_slots, 7u);
+  EXPECT_EQ(made->slot_bytes, 8 * kKiB);
+  EXPECT_EQ(engine.queue_slots, 9u) << "the string wins over the environment";
+  EXPECT_EQ(engine.merge_bytes_max, 16 * kKiB);
+  EXPECT_EQ(engine.backing_depth, 11u);
+  EXPECT_EQ(engine.flush_pieces_max, 12u);
+  EXPECT_EQ(engine.ssd_bytes_per_day, 13 * kGiB);
+  EXPECT_EQ(made->open_files_max, 14u);
+  EXPECT_EQ(engine.group_commit_ns, milliseconds(15));
+  EXPECT_EQ(engine.retry_ns, seconds(16));
+  EXPECT_EQ(engine.quiet_requests_per_second, 17u);
+  EXPECT_EQ(engine.detector.stream_requests, 18u);
+  EXPECT_EQ(engine.detector.guard_above, 0.45);
+  EXPECT_EQ(engine.detector.guard_below, 0.3);
+  EXPECT_EQ(engine.detector.watermark_high, 0.5);
+  EXPECT_EQ(engine.detector.watermark_low, 0.2);
+}
+
+TEST(Options, AServersStringHasBothKinds) {
+  constexpr std::array kCalls = {Call::kIond, Call::kTier};
+  const auto both = config_of(kCalls, "iond.threads=3,tier.queue=5", environment());
+  ASSERT_TRUE(both.ok()) << both.status().to_string();
+  EXPECT_EQ(both->get_int("iond.threads"), 3);
+  EXPECT_EQ(both->get_int("tier.queue"), 5);
+  const Status wrong = config_of(kCalls, "imd.ways=2", environment()).status();
+  EXPECT_THAT(std::string(wrong.message()), HasSubstr("it is one of swale_dir_open"));
 }
 
 TEST(Options, ReadersMapOrDoNot) {

@@ -293,17 +293,11 @@ int swale_reader_count(swale_reader* reader, int64_t epoch, uint64_t* records) {
   });
 }
 
-int swale_reader_stats(const swale_reader* reader, swale_read_stats* stats) {
+int swale_reader_stats(const swale_reader* reader, swale_stats** stats) {
   return guarded([&]() -> Status {
     if (reader == nullptr) return swale::capi::null_argument("swale_reader_stats", "reader");
-    SWALE_RETURN_IF_ERROR(swale::capi::check_struct("swale_reader_stats", "stats", stats));
-    const swale::imd::ReadStats now = reader->reader->stats();
-    swale::capi::fill_struct(stats, {.struct_bytes = 0,
-                                     .bytes_read = now.bytes_read,
-                                     .reads = now.reads,
-                                     .depth_max = now.depth_max,
-                                     .queries = now.queries,
-                                     .false_candidates = now.false_candidates});
+    if (stats == nullptr) return swale::capi::null_argument("swale_reader_stats", "stats");
+    *stats = std::make_unique<swale_stats>(swale_stats{reader->reader->stats().counters()}).release();
     return {};
   });
 }

@@ -9,7 +9,7 @@ using swale::capi::guarded;
 
 namespace {
 
-void show(const swale_stats::Counter& counter, swale_stat* stat) {
+void show(const swale::NamedCount& counter, swale_stat* stat) {
   swale::capi::fill_struct(stat, {.struct_bytes = 0,
                                   .name = counter.name.c_str(),
                                   .unit = counter.unit.c_str(),
@@ -21,14 +21,8 @@ void show(const swale_stats::Counter& counter, swale_stat* stat) {
                                   .max_rank = counter.value.max_rank});
 }
 
-std::unique_ptr<swale_stats> handle_of(const swale::imd::EpochStats& stats) {
-  auto handle = std::make_unique<swale_stats>();
-  handle->ranks = stats.ranks;
-  for (const swale::imd::StatRow& row : swale::imd::stat_rows()) {
-    handle->counters.push_back(
-        {std::string(row.name), std::string(row.unit), std::string(row.help), stats.at(row.stat)});
-  }
-  return handle;
+std::unique_ptr<swale_stats> handle_of(swale::Counters counters) {
+  return std::make_unique<swale_stats>(swale_stats{std::move(counters)});
 }
 
 }  // namespace
@@ -40,16 +34,9 @@ int swale_dir_stats(swale_dir* dir, swale_stats** stats) {
     if (dir == nullptr) return swale::capi::null_argument("swale_dir_stats", "dir");
     if (stats == nullptr) return swale::capi::null_argument("swale_dir_stats", "stats");
     SWALE_RETURN_IF_ERROR(swale::capi::check_process("swale_dir_stats", *dir->state->job));
-    auto handle = std::make_unique<swale_stats>();
-    const int rank = dir->state->job->job->rank();
-    for (swale::Metric& metric : dir->state->writer->metrics()) {
-      const swale::imd::StatRow* const row = swale::imd::stat_row(metric.name);
-      handle->counters.push_back({std::move(metric.name),
-                                  std::move(metric.unit),
-                                  row == nullptr ? std::string() : std::string(row->help),
-                                  {metric.value, metric.value, metric.value, rank, rank}});
-    }
-    *stats = handle.release();
+    *stats = handle_of(swale::Counters::of(dir->state->writer->metrics(), swale::imd::counter_rows(),
+                                           dir->state->job->job->rank()))
+                 .release();
     return {};
   });
 }
@@ -60,15 +47,17 @@ int swale_reader_epoch_stats(swale_reader* reader, int64_t epoch, swale_stats** 
     if (stats == nullptr) return swale::capi::null_argument("swale_reader_epoch_stats", "stats");
     SWALE_RETURN_IF_ERROR(swale::capi::check_epoch(reader, "swale_reader_epoch_stats", epoch));
     SWALE_ASSIGN_OR_RETURN(const swale::imd::EpochStats found, reader->reader->epoch_stats(epoch));
-    *stats = handle_of(found).release();
+    *stats = handle_of(found.counters()).release();
     return {};
   });
 }
 
-size_t swale_stats_count(const swale_stats* stats) { return stats == nullptr ? 0 : stats->counters.size(); }
+size_t swale_stats_count(const swale_stats* stats) {
+  return stats == nullptr ? 0 : stats->counters.all().size();
+}
 
 int swale_stats_ranks(const swale_stats* stats) {
-  return stats == nullptr ? 0 : static_cast<int>(stats->ranks);
+  return stats == nullptr ? 0 : static_cast<int>(stats->counters.ranks());
 }
 
 int swale_stats_at(const swale_stats* stats, size_t index, swale_stat* stat) {
@@ -78,7 +67,7 @@ int swale_stats_at(const swale_stats* stats, size_t index, swale_stat* stat) {
       return swale::invalid_argument("swale_stats_at: index {}: there are {} counters", index,
                                      swale_stats_count(stats));
     }
-    show(stats->counters[index], stat);
+    show(stats->counters.all()[index], stat);
     return {};
   });
 }
@@ -87,14 +76,26 @@ int swale_stats_find(const swale_stats* stats, const char* name, swale_stat* sta
   return guarded([&]() -> Status {
     if (name == nullptr) return swale::capi::null_argument("swale_stats_find", "name");
     SWALE_RETURN_IF_ERROR(swale::capi::check_struct("swale_stats_find", "stat", stat));
-    for (size_t i = 0; i < swale_stats_count(stats); ++i) {
-      if (stats->counters[i].name != name) continue;
-      show(stats->counters[i], stat);
+    const swale::NamedCount* const found = stats == nullptr ? nullptr : stats->counters.find(name);
+    if (found != nullptr) {
+      show(*found, stat);
       return {};
     }
     return swale::error(swale::Code::kNotFound, swale::Scope::kOperation,
                         "swale_stats_find: no counter is called \"{}\"", name);
   });
+}
+
+const char* swale_stats_json(swale_stats* stats) {
+  if (stats == nullptr) {
+    swale::capi::report(swale::capi::null_argument("swale_stats_json", "stats"));
+    return nullptr;
+  }
+  const int made = guarded([&]() -> Status {
+    if (stats->json.empty()) stats->json = stats->counters.json();
+    return {};
+  });
+  return made == SWALE_OK ? stats->json.c_str() : nullptr;
 }
 
 void swale_stats_free(swale_stats* stats) { delete stats; }

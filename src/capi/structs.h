@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "capi/boundary.h"
+#include "iond/named_files.h"
 
 namespace swale::capi {
 
@@ -26,9 +27,7 @@ inline constexpr size_t kFirstBytes<swale_top_record> = 64;
 template <>
 inline constexpr size_t kFirstBytes<swale_top_stats> = 56;
 template <>
-inline constexpr size_t kFirstBytes<swale_read_stats> = 48;
-template <>
-inline constexpr size_t kFirstBytes<swale_meta_attributes> = 48;
+inline constexpr size_t kFirstBytes<swale_attributes> = 48;
 template <>
 inline constexpr size_t kFirstBytes<swale_query> = 112;
 template <>
@@ -59,6 +58,17 @@ T take_struct(const T& given) {
   T taken = {};
   std::memcpy(&taken, &given, std::min(given.struct_bytes, sizeof(T)));
   return taken;
+}
+
+// Of a file of a tiered write buffer or of I/O servers, which count no truncates and seal nothing.
+inline void show_attributes(const iond::FileAttributes& found, swale_attributes* attributes) {
+  fill_struct(attributes, {.struct_bytes = 0,
+                           .size = found.size,
+                           .generation = 0,
+                           .mode = found.mode,
+                           .sealed = 0,
+                           .created_ns = found.created_ns,
+                           .modified_ns = found.modified_ns});
 }
 
 }  // namespace swale::capi

@@ -11,7 +11,7 @@
 
 #include "fs/tier_fs.h"
 #include "io/descriptor_path.h"
-#include "tier/store/stats_text.h"
+#include "tier/store/tier_counters.h"
 
 namespace swale::fs {
 namespace {
@@ -184,7 +184,7 @@ int TierFs::statistics(struct statvfs* statistics) {
 int TierFs::get_attribute(Node& node, const char* name, const Caller& caller, std::string* value) {
   if (S_ISLNK(node.type) || is_id(name)) return ENODATA;
   if (&node == root_ && std::strcmp(name, kStatsAttribute) == 0) {
-    *value = tier::stats_text(store_.stats());
+    *value = tier::tier_counters(store_).json();
     return 0;
   }
   if (is_acl(name) && !acls_) return EOPNOTSUPP;

@@ -178,11 +178,13 @@ TEST_F(MountTest, TheRootTellsHowTheStoreStands) {
   const int file = ::open((mountpoint() + "/f").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
   ASSERT_EQ(::pwrite(file, std::string(5000, 'x').data(), 5000, 0), 5000);
   ::close(file);
-  char text[4096] = {};
+  char text[65536] = {};
   const ssize_t bytes = ::getxattr(mountpoint().c_str(), fs::kStatsAttribute, text, sizeof(text));
   ASSERT_GT(bytes, 0);
   const std::string stats(text, static_cast<size_t>(bytes));
-  EXPECT_NE(stats.find("\"write_bytes\":5000,\"ssd_bytes\":5000,"), std::string::npos) << stats;
+  for (const char* name : {"write.bytes", "ssd.bytes"})
+    EXPECT_NE(stats.find(fmt::format("\"{}\":{{\"unit\":\"bytes\",\"sum\":5000,", name)), std::string::npos)
+        << stats;
   EXPECT_LT(::getxattr((mountpoint() + "/f").c_str(), fs::kStatsAttribute, text, sizeof(text)), 0);
   const ssize_t listed = ::listxattr(mountpoint().c_str(), text, sizeof(text));
   EXPECT_EQ(std::string(text, static_cast<size_t>(std::max<ssize_t>(0, listed))).find(fs::kStatsAttribute),

@@ -90,7 +90,7 @@ Status Iond::begin(const std::optional<IondServing>& serving, const Status& mine
   talk.methods = iond_method_names();
   talk.message_bytes_max = kIondMessageBytesMax;
   SWALE_ASSIGN_OR_RETURN(memory_, take_iond_memory(job_, serving.has_value(), &talk));
-  if (serving) service_ = std::make_unique<IondService>(std::move(files), options_.threads, options_.watch);
+  if (serving) service_ = std::make_unique<IondService>(job_, std::move(files), options_.threads, options_.watch);
   SWALE_ASSIGN_OR_RETURN(rpc_, net::Rpc::open(job_, talk, service_.get()));
   SWALE_RETURN_IF_ERROR(net::agree(job_, service_ ? service_->start(rpc_.get()) : ok_status()));
   const MutexLock lock(loaded_mutex_);
@@ -98,10 +98,10 @@ Status Iond::begin(const std::optional<IondServing>& serving, const Status& mine
   return {};
 }
 
-tier::IondLoad Iond::load() const {
+IondLoad Iond::load() const {
   const MutexLock lock(loaded_mutex_);
   if (loaded_ == nullptr) return {};
-  tier::IondLoad load = loaded_->load();
+  IondLoad load = loaded_->load();
   load.reserved_bytes = memory_.bytes();
   return load;
 }
@@ -119,15 +119,17 @@ Status Iond::run(IondMethod method, const std::string& what, std::vector<Part>* 
       const Part& part = (*parts)[next];
       std::string payload = encode_iond_request(part.request, part.append_data ? part.request.length : 0);
       if (part.append_data) part.append_data(&payload);
-      const bool reads = method == IondMethod::kRead;
-      const auto id = client.call(
-          {.to = hosts_[part.server],
-           .method = static_cast<net::RpcMethod>(method),
-           .payload = std::move(payload),
-           .response_bytes_max = kIondAnswerBytesMax + static_cast<uint32_t>(reads ? part.request.length : 0),
-           .deadline = system_clock().now() + options_.deadline,
-           .tag = next},
-          net::RpcClient::Leave::kWithNext);
+      const uint64_t data_max = method == IondMethod::kRead    ? part.request.length
+                                : method == IondMethod::kStats ? kIondStatsBytesMax
+                                                               : 0;
+      const auto id =
+          client.call({.to = hosts_[part.server],
+                       .method = static_cast<net::RpcMethod>(method),
+                       .payload = std::move(payload),
+                       .response_bytes_max = kIondAnswerBytesMax + static_cast<uint32_t>(data_max),
+                       .deadline = system_clock().now() + options_.deadline,
+                       .tag = next},
+                      net::RpcClient::Leave::kWithNext);
       if (!id.ok() && id.status().code() == Code::kResourceExhausted && system_clock().now() < refuse_until)
         break;  // other threads of this rank have all calls that there may be
       if (!id.ok()) {
@@ -233,15 +235,48 @@ Status Iond::truncate(const IondFile& file, uint64_t size) {
   return run(IondMethod::kTruncate, fmt::format("{}: truncating to {} bytes", file.name, size), &parts);
 }
 
-Result<uint64_t> Iond::size(const IondFile& file) {
-  uint64_t end = 0;
+Result<FileAttributes> Iond::attributes(const IondFile& file) {
+  FileAttributes all;
   auto parts = one_for_each_server(file);
   for (Part& part : parts)
     part.take = [&](const IondAnswer& answer) {
-      end = std::max(end, file.striping.end_of(part.server, answer.size));
+      all.size = std::max(all.size, file.striping.end_of(part.server, answer.size));
+      all.modified_ns = std::max(all.modified_ns, answer.modified_ns);
+      if (part.server != kNamesServer) return;  // its part is the file that was made
+      all.mode = answer.mode;
+      all.created_ns = answer.created_ns;
     };
-  SWALE_RETURN_IF_ERROR(run(IondMethod::kSize, file.name + ": its size", &parts));
-  return end;
+  SWALE_RETURN_IF_ERROR(run(IondMethod::kAttributes, file.name + ": its attributes", &parts));
+  return all;
+}
+
+Result<uint64_t> Iond::size(const IondFile& file) {
+  SWALE_ASSIGN_OR_RETURN(const FileAttributes all, attributes(file));
+  return all.size;
+}
+
+Result<FileAttributes> Iond::stat(const std::string& name) {
+  SWALE_ASSIGN_OR_RETURN(IondFile file, open_file(name, 0));
+  auto found = attributes(file);
+  const Status closed = close_file(&file);
+  if (found.ok() && !closed.ok()) return closed;
+  return found;
+}
+
+Result<Counters> Iond::stats() {
+  Counters all = Counters::of_ranks(0);
+  Status failed;
+  std::vector<Part> parts(hosts_.size());
+  for (uint32_t server = 0; server < parts.size(); ++server) {
+    parts[server].server = server;
+    parts[server].take = [&](const IondAnswer& answer) {
+      const auto each = Counters::read(answer.data, iond_counter_rows());
+      each.ok() ? all.merge(*each) : void(failed = each.status());
+    };
+  }
+  SWALE_RETURN_IF_ERROR(run(IondMethod::kStats, "counters of the I/O servers", &parts));
+  SWALE_RETURN_IF_ERROR(failed);
+  return all;
 }
 
 Status Iond::sync(const IondFile& file) {
@@ -255,12 +290,12 @@ Status Iond::close_file(IondFile* file) {
   return run(IondMethod::kClose, file->name + ": close", &parts);
 }
 
-Result<IondFile> Iond::open_file(const std::string& name, uint32_t flags) {
+Result<IondFile> Iond::open_file(const std::string& name, uint32_t flags, uint32_t mode) {
   SWALE_RETURN_IF_ERROR(check_iond_name(name));
   IondFile file{name, 0, {options_.stripe_bytes, servers(), 0}, std::vector<uint64_t>(hosts_.size())};
   std::vector<Part> parts(1);
   parts[0].server = kNamesServer;
-  parts[0].request = {.flags = flags, .striping = file.striping, .name = name};
+  parts[0].request = {.flags = flags, .mode = mode, .striping = file.striping, .name = name};
   parts[0].take = [&](const IondAnswer& answer) {
     file.id = answer.id;
     file.striping.first = answer.first;

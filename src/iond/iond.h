@@ -21,11 +21,12 @@
 
 #include "base/memory_budget.h"
 #include "base/mutex.h"
+#include "iond/iond_counters.h"
 #include "iond/iond_messages.h"
 #include "iond/iond_settings.h"
+#include "iond/named_files.h"
 #include "net/job/job.h"
 #include "net/rpc/rpc.h"
-#include "tier/store/stats_text.h"
 #include "tier/store/store.h"
 
 namespace swale::iond {
@@ -56,14 +57,18 @@ class Iond {
 
   uint32_t servers() const { return static_cast<uint32_t>(hosts_.size()); }
 
-  Result<IondFile> open_file(const std::string& name, uint32_t flags);
+  // `mode`: the permission bits of a file that is made, less the server's umask.
+  Result<IondFile> open_file(const std::string& name, uint32_t flags, uint32_t mode = 0644);
   // Tells of a write that was answered and then lost. The handle is closed in any case.
   Status close_file(IondFile* file);
   Status write(const IondFile& file, uint64_t offset, Bytes data);
   // Fewer bytes only at the end of the file.
   Result<size_t> read(const IondFile& file, uint64_t offset, MutableBytes out);
   Status truncate(const IondFile& file, uint64_t size);
+  Result<FileAttributes> attributes(const IondFile& file);
   Result<uint64_t> size(const IondFile& file);
+  // Opens the file for that.
+  Result<FileAttributes> stat(const std::string& name);
   Status sync(const IondFile& file);
   Status remove(const std::string& name);
   Status rename(const std::string& from, const std::string& to);  // replaces `to`
@@ -72,8 +77,10 @@ class Iond {
   // What this rank reserves of its process's memory; a server's store has its own share.
   uint64_t memory_bytes() const { return memory_.bytes(); }
 
+  Result<Counters> stats();  // merged over the servers
+
   // Of a rank that serves; zeros before and after. May be called concurrently with everything, close too.
-  tier::IondLoad load() const;
+  IondLoad load() const;
 
   // Collective: this rank asks nothing any more. A server returns when all ranks have come here or are dead, and with a
   // failure when one has given up: so does a rank whose goodbye a server has not heard within the job's collective deadline.

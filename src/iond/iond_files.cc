@@ -188,9 +188,13 @@ Result<std::string> IondFiles::use(IondMethod method, const IondRequest& request
     case IondMethod::kSync:
       SWALE_RETURN_IF_ERROR(sync(file.get()));
       return done();
-    case IondMethod::kSize: {
+    case IondMethod::kAttributes: {
+      const FileAttributes now = attributes_now(store, file->at_open);
       IondAnswer answer;
-      SWALE_ASSIGN_OR_RETURN(answer.size, store.size(file->handle));
+      answer.size = now.size;
+      answer.mode = now.mode;
+      answer.created_ns = now.created_ns;
+      answer.modified_ns = now.modified_ns;
       return encode_iond_answer(answer);
     }
     case IondMethod::kClose: {
@@ -266,7 +270,12 @@ Result<std::string> IondFiles::open(const IondRequest& request, net::Rank from) 
   const auto adopted = params_.store->adopt_file(io::descriptor_path(file));
   if (!adopted.ok()) return adopted.status().with_context(place.full);
   const tier::Store::Handle handle = *adopted;
-  auto opened = std::make_shared<Open>(params_.store, handle, name, from);
+  const auto attributes = attributes_of(*params_.store, file.get());
+  if (!attributes.ok()) {
+    params_.store->close_file(handle);
+    return attributes.status().with_context(place.full);
+  }
+  auto opened = std::make_shared<Open>(params_.store, handle, name, from, *attributes);
   if (has_names()) SWALE_RETURN_IF_ERROR(agree_on_stripes(file, name, request.striping, &answer));
   SWALE_ASSIGN_OR_RETURN(answer.size, params_.store->size(handle));
   const MutexLock table(mutex_);
@@ -281,7 +290,8 @@ Result<std::string> IondFiles::open(const IondRequest& request, net::Rank from) 
 // The file, made if that is wanted. A part is always made: its name comes from the file that is there.
 Result<io::Descriptor> IondFiles::open_name(const Beneath::Place& place, const IondRequest& request) const {
   if (!has_names() || (request.flags & kIondCreate) != 0) {
-    SWALE_ASSIGN_OR_RETURN(const bool made, root_.make(place, 0644));
+    SWALE_RETURN_IF_ERROR(check_mode(place.full, request.mode));
+    SWALE_ASSIGN_OR_RETURN(const bool made, root_.make(place, request.mode));
     if (!made && has_names() && (request.flags & kIondExclusive) != 0)
       return errno_status(EEXIST, fmt::format("{}: making it", place.full));
   }

@@ -18,6 +18,7 @@
 #include "base/mutex.h"
 #include "iond/beneath.h"
 #include "iond/iond_messages.h"
+#include "iond/named_files.h"
 #include "net/fabric/transport.h"
 #include "tier/store/store.h"
 
@@ -47,18 +48,21 @@ class IondFiles {
   // Closes what a rank has left open. Its requests that are under way are finished first.
   void drop(net::Rank owner);
   size_t open_files() const;
+  const tier::Store& store() const { return *params_.store; }
 
  private:
   // An open file: closed with the last user.
   struct Open {
-    Open(tier::Store* in, tier::Store::Handle opened, std::string called, net::Rank by)
-        : store(in), handle(opened), name(std::move(called)), owner(by) {}
+    Open(tier::Store* in, tier::Store::Handle opened, std::string called, net::Rank by,
+         const FileAttributes& attributes)
+        : store(in), handle(opened), name(std::move(called)), owner(by), at_open(attributes) {}
     ~Open() { store->close_file(handle); }
     Open(const Open&) = delete;
     tier::Store* const store;
     const tier::Store::Handle handle;
     const std::string name;  // in the backing directory
     const net::Rank owner;
+    const FileAttributes at_open;
     std::atomic<bool> name_unsynced = true;  // a sync of the file makes its name durable, too
   };
 

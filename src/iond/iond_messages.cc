@@ -7,23 +7,24 @@
 namespace swale::iond {
 namespace {
 
-constexpr uint8_t kVersion = 1;
+constexpr uint8_t kVersion = 2;
 
 }  // namespace
 
 std::vector<std::string> iond_method_names() {
-  return {"open", "close",  "write",  "read",  "truncate", "size",
-          "sync", "remove", "rename", "drain", "leave",    "ping"};
+  return {"open",   "close",  "write", "read",  "truncate", "attributes", "sync",
+          "remove", "rename", "drain", "leave", "ping",     "stats"};
 }
 
 std::string encode_iond_request(const IondRequest& request, size_t data_bytes) {
   std::string out;
-  out.reserve(96 + request.name.size() + request.other.size() + data_bytes);
+  out.reserve(112 + request.name.size() + request.other.size() + data_bytes);
   append_u8(&out, kVersion);
   append_u64(&out, request.file);
   append_varint(&out, request.offset);
   append_varint(&out, request.length);
   append_varint(&out, request.flags);
+  append_varint(&out, request.mode);
   append_varint(&out, request.striping.stripe_bytes);
   append_varint(&out, request.striping.servers);
   append_varint(&out, request.striping.first);
@@ -42,6 +43,7 @@ Result<IondRequest> decode_iond_request(Bytes message) {
   request.offset = in.varint64();
   request.length = in.varint64();
   request.flags = in.varint32();
+  request.mode = in.varint32();
   request.striping.stripe_bytes = in.varint64();
   request.striping.servers = in.varint32();
   request.striping.first = in.varint32();
@@ -63,12 +65,15 @@ Result<IondRequest> decode_iond_request(Bytes message) {
 
 std::string encode_iond_answer(const IondAnswer& answer) {
   std::string out;
-  out.reserve(32 + answer.data.size());
+  out.reserve(64 + answer.data.size());
   append_u8(&out, kVersion);
   append_u64(&out, answer.file);
   append_u64(&out, answer.id);
   append_u64(&out, answer.size);
   append_u32(&out, answer.first);
+  append_u32(&out, answer.mode);
+  append_i64(&out, answer.created_ns);
+  append_i64(&out, answer.modified_ns);
   out.append(answer.data);
   return out;
 }
@@ -83,6 +88,9 @@ Result<IondAnswer> decode_iond_answer(Bytes message) {
   answer.id = in.u64();
   answer.size = in.u64();
   answer.first = in.u32();
+  answer.mode = in.u32();
+  answer.created_ns = in.i64();
+  answer.modified_ns = in.i64();
   answer.data = in.rest();
   SWALE_RETURN_IF_ERROR(in.finish("an answer of an I/O server"));
   if (answer.size > tier::kFileBytesMax)
@@ -100,7 +108,7 @@ Status check_iond_name(std::string_view name) {
     if (part.empty() || part == "." || part == "..")
       return invalid_argument("{}: expected a relative path without \".\", \"..\" and empty parts", name);
     if (part == tier::kPrivateDirectory || part == kPartsDirectory)
-      return invalid_argument("{}: {} belongs to the server", name, part);
+      return invalid_argument("{}: {} is a directory of Swale itself", name, part);
     if (end == std::string_view::npos) return {};
     rest.remove_prefix(end + 1);
   }

@@ -19,15 +19,16 @@ enum class IondMethod : uint16_t {
   kWrite,
   kRead,
   kTruncate,
-  kSize,
+  kAttributes,
   kSync,
   kRemove,
   kRename,
   kDrain,
   kLeave,
   kPing,
+  kStats,
 };
-inline constexpr uint16_t kIondMethods = 12;
+inline constexpr uint16_t kIondMethods = 13;
 std::vector<std::string> iond_method_names();  // by IondMethod
 
 enum IondOpenFlags : uint32_t { kIondCreate = 1, kIondExclusive = 2 };
@@ -37,6 +38,7 @@ inline constexpr size_t kIondNameBytesMax = 4096;
 inline constexpr uint32_t kIondAnswerBytesMax = 4 * kKiB;  // without data
 // A request or an answer: data, two names, and what stands before them.
 inline constexpr size_t kIondMessageBytesMax = kIondDataBytesMax + 3 * kIondNameBytesMax;
+inline constexpr uint32_t kIondStatsBytesMax = 64 * kKiB;  // of the data of kStats
 
 // The server that has the names; the others know files by their ids.
 inline constexpr uint32_t kNamesServer = 0;
@@ -47,6 +49,7 @@ struct IondRequest {
   uint64_t offset = 0;  // in the server's part; kTruncate: its size
   uint64_t length = 0;
   uint32_t flags = 0;      // of kOpen
+  uint32_t mode = 0644;    // of kOpen: of a file that it makes
   Striping striping = {};  // of kOpen
   std::string_view name = {};
   std::string_view other = {};  // kRename: the new name
@@ -61,7 +64,10 @@ struct IondAnswer {
   uint64_t id = 0;     // kOpen; kRemove and kRename: of the file that lost its name, 0: none
   uint64_t size = 0;   // of the part
   uint32_t first = 0;  // kOpen: of the striping
-  Bytes data = {};
+  uint32_t mode = 0;   // this and the next ones: kAttributes
+  int64_t created_ns = 0;
+  int64_t modified_ns = 0;
+  Bytes data = {};  // kRead; kStats: a message of counters
 };
 std::string encode_iond_answer(const IondAnswer& answer);
 Result<IondAnswer> decode_iond_answer(Bytes message);

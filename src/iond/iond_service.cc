@@ -8,8 +8,8 @@
 
 namespace swale::iond {
 
-IondService::IondService(std::unique_ptr<IondFiles> files, uint32_t threads, Nanos watch)
-    : files_(std::move(files)), thread_count_(threads), watch_(watch) {
+IondService::IondService(const net::Job& job, std::unique_ptr<IondFiles> files, uint32_t threads, Nanos watch)
+    : job_(job), files_(std::move(files)), thread_count_(threads), watch_(watch) {
   threads_.reserve(threads);
 }
 
@@ -38,10 +38,10 @@ void IondService::on_requests(std::span<net::RpcRequest> requests) {
   if (!kept.ok()) log_error("I/O server: requests are dropped: {}", kept.message());
 }
 
-tier::IondLoad IondService::load() const {
+IondLoad IondService::load() const {
   const size_t open_files = files_->open_files();
   const MutexLock lock(mutex_);
-  return {rpc_->rank(), clients_.size(), open_files, queue_.size(), 0};
+  return {rpc_->rank(), clients_.size(), open_files, queue_.size(), job_.refused_frames()};
 }
 
 void IondService::work() {
@@ -74,6 +74,11 @@ void IondService::answer(const net::RpcRequest& request, const IondFiles::Reply&
     left_.insert(request.from);
     clients_.erase(request.from);
     left_changed_.notify_all();
+  }
+  if (method == IondMethod::kStats) {
+    std::string message;
+    iond_counters(files_->store(), load()).append_to(&message);
+    return reply(encode_iond_answer({.data = message}));
   }
   if (method != IondMethod::kOpen) return files_->serve(method, request.payload, request.from, reply);
   auto opened = files_->answer(method, request.payload, request.from);

@@ -10,16 +10,17 @@
 #include <set>
 #include <thread>
 
+#include "iond/iond_counters.h"
 #include "iond/iond_files.h"
+#include "net/job/job.h"
 #include "net/rpc/rpc.h"
-#include "tier/store/stats_text.h"
 
 namespace swale::iond {
 
 class IondService final : public net::RpcService {
  public:
   // watch: how often ranks that have not said goodbye are asked whether they live.
-  IondService(std::unique_ptr<IondFiles> files, uint32_t threads, Nanos watch);
+  IondService(const net::Job& job, std::unique_ptr<IondFiles> files, uint32_t threads, Nanos watch);
   ~IondService() override;
 
   Status start(net::Rpc* rpc);  // kResourceExhausted if a thread cannot be started
@@ -29,13 +30,14 @@ class IondService final : public net::RpcService {
   Result<std::vector<net::Rank>> wait_until_left();
   // No request may come any more.
   void stop();
-  tier::IondLoad load() const;
+  IondLoad load() const;
 
  private:
   void work();
   void answer(const net::RpcRequest& request, const IondFiles::Reply& reply);
   void look_for_dead(std::set<net::Rank> asked);
 
+  const net::Job& job_;
   const std::unique_ptr<IondFiles> files_;
   const uint32_t thread_count_;
   const Nanos watch_;

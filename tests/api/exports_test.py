@@ -12,7 +12,10 @@ def declared(header):
 
 def exported(library):
     lines = subprocess.run(["nm", "-D", "--defined-only", library], check=True, capture_output=True, text=True).stdout
-    return {line.split()[-1].split("@")[0] for line in lines.splitlines()}
+    symbols = [line.split()[-1] for line in lines.splitlines() if not line.split()[-1].startswith("SWALE_")]
+    unversioned = [symbol for symbol in symbols if not symbol.endswith("@@SWALE_0.1")]
+    assert unversioned == [], f"without the version of the interface: {unversioned}"
+    return {symbol.split("@")[0] for symbol in symbols}
 
 
 def main():

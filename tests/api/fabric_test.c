@@ -69,7 +69,7 @@ int main(int argc, char** argv) {
     fprintf(stderr, "fabric_test: the environment has changed\n");
     wrong = 1;
   }
-  if (fails(swale_dir_open(job, argv[1], SWALE_DIR_CREATE, options, &dir))) {
+  if (fails(swale_dir_open(job, argv[1], SWALE_CREATE, options, &dir))) {
     swale_job_close(job); /* waits until the others have been told, too */
     return 1;
   }

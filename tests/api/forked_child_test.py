@@ -66,15 +66,17 @@ def refused_in_child(calls):
 def calls_of_servers():
     """As rank 1 beside `swale iond`."""
     job = opened("job_open", None, None)
-    iond = opened("iond_open", job, None)
-    file = opened("iond_file_open", iond, b"a", 1)
+    iond = opened("iond_open", job, 0, None)
+    file = opened("iond_file_open", iond, b"a", 1, 0o644)
     must("iond_write", file, size(0), b"12345", size(5))
+    attributes = (ctypes.c_uint64 * 6)(48)  # swale_attributes
     got, space, other = ctypes.c_size_t(), ctypes.create_string_buffer(8), ctypes.c_void_p()
     wrong = refused_in_child([
         ("iond_write", file, size(0), b"xxxxx", size(5)), ("iond_read", file, size(0), space, size(5), ctypes.byref(got)),
-        ("iond_truncate", file, size(0)), ("iond_size", file, ctypes.byref(got)), ("iond_sync", file),
-        ("iond_file_open", iond, b"b", 1, ctypes.byref(other)), ("iond_remove", iond, b"a"), ("iond_rename", iond, b"a", b"b"),
-        ("iond_drain", iond), ("iond_file_close", file), ("iond_open", job, None, ctypes.byref(other)), ("iond_close", iond),
+        ("iond_truncate", file, size(0)), ("iond_file_stat", file, ctypes.byref(attributes)), ("iond_stat", iond, b"a", ctypes.byref(attributes)),
+        ("iond_stats", iond, ctypes.byref(other)), ("iond_sync", file),
+        ("iond_file_open", iond, b"b", 1, 0o644, ctypes.byref(other)), ("iond_remove", iond, b"a"), ("iond_rename", iond, b"a", b"b"),
+        ("iond_drain", iond), ("iond_file_close", file), ("iond_open", job, 0, None, ctypes.byref(other)), ("iond_close", iond),
         ("job_close", job)])
     must("iond_read", file, size(0), space, size(5), ctypes.byref(got))
     assert space.raw[:got.value] == b"12345", space.raw
@@ -90,13 +92,13 @@ class ForkedChild(unittest.TestCase):
             job = opened("job_open", None, None)
             folder = opened("dir_open", job, f"{scratch}/dir".encode(), 1, b"imd.memory=8M")
             store = opened("meta_open", job, f"{scratch}/meta".encode(), 1, None)
-            file = opened("meta_create", store, b"a", 0o644)
+            file = opened("meta_file_open", store, b"a", 3, 0o644)
             must("dir_append", folder, b"k", size(1), b"v", size(1))
             name = opened("subfile_open_write", folder, b"name")
             segment = (ctypes.c_uint64 * 4)(0, 10, 0, 0)
             span = (ctypes.c_uint64 * 2)(0, 10)
             must("meta_put", file, segment, size(1))
-            other, needed = ctypes.c_void_p(), ctypes.c_size_t()
+            other = ctypes.c_void_p()
             each = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(lambda *_: 0)
             wrong = refused_in_child([
                 ("dir_append", folder, b"k", size(1), b"w", size(1)), ("dir_append", folder, b"12345678", size(8), b"w", size(1)),
@@ -105,9 +107,9 @@ class ForkedChild(unittest.TestCase):
                 ("subfile_open_write", folder, b"other", ctypes.byref(other)), ("dir_stats", folder, ctypes.byref(other)),
                 ("meta_put", file, segment, size(1)), ("meta_get", file, span, size(1), ctypes.byref(other)),
                 ("meta_scan", file, size(0), each, None), ("meta_truncate", file, size(0)), ("meta_seal", file),
-                ("meta_file_open", store, b"a", 0, 0, ctypes.byref(other)), ("meta_create", store, b"b", 0, ctypes.byref(other)),
+                ("meta_file_open", store, b"a", 0, 0, ctypes.byref(other)),
                 ("meta_remove", store, b"a"), ("meta_relocate", store, 1, size(0), size(1), 2, size(0)),
-                ("meta_stats", store, None, size(0), ctypes.byref(needed)), ("meta_file_close", file), ("meta_close", store),
+                ("meta_stats", store, ctypes.byref(other)), ("meta_file_close", file), ("meta_close", store),
                 ("dir_close", folder), ("dir_make", job, f"{scratch}/more".encode(), None),
                 ("dir_open", job, f"{scratch}/dir".encode(), 1, None, ctypes.byref(other)),
                 ("meta_open", job, f"{scratch}/meta".encode(), 1, None, ctypes.byref(other)), ("job_close", job)])

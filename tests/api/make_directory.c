@@ -60,7 +60,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   if (fails(swale_job_open(NULL, NULL, &job))) return 1;
-  if (fails(swale_dir_open(job, argv[1], SWALE_DIR_CREATE,
+  if (fails(swale_dir_open(job, argv[1], SWALE_CREATE,
                            "imd.memory=16M,imd.schema=number:u8:apples;_:*,imd.extrema=number", &dir)))
     return 1;
   for (int epoch = first; epoch < end; ++epoch) {

@@ -55,7 +55,7 @@ int main(int argc, char** argv) {
   const uint64_t particles = argc == 3 ? strtoull(argv[2], NULL, 10) : 1000;
   if (fails(swale_job_open(NULL, NULL, &job))) return 1;
   if (fails(swale_dir_open(
-          job, argv[1], SWALE_DIR_CREATE,
+          job, argv[1], SWALE_CREATE,
           "imd.memory=8M,imd.schema=id:u8;position:f4x3:m;velocity:f4x3:m/s;energy:f4:J;_:*,imd.extrema=energy",
           &dir)))
     return 1;

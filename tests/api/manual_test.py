@@ -18,7 +18,9 @@ import ordinary_user  # noqa: E402
 import probe  # noqa: E402
 
 SWALE, SWALE_MANUAL, MAKE_PARTICLES, DOCS = (os.path.abspath(path) for path in sys.argv[1:5])
-HEADER = os.path.join(DOCS, "../include/swale/swale.h")
+# Each public header, and the page that lists its pages.
+HEADERS = {os.path.join(DOCS, f"../include/swale/{name}.h"): "swale.3" if name == "swale" else name.replace("_", "-") + "-calls.3"
+           for name in ("swale", "swale_meta", "swale_iond", "swale_tier")}
 
 
 def commands():
@@ -53,7 +55,7 @@ class Manual(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.scratch = tempfile.mkdtemp(prefix="swale-test-")
-        subprocess.run([SWALE_MANUAL, cls.scratch, "2026-11-21", HEADER], check=True, timeout=60)
+        subprocess.run([SWALE_MANUAL, cls.scratch, "2026-11-21", *HEADERS], check=True, timeout=60)
         cls.pages = {}
         for name in os.listdir(os.path.join(cls.scratch, "man")):
             with open(os.path.join(cls.scratch, "man", name), encoding="ascii") as file:
@@ -64,22 +66,28 @@ class Manual(unittest.TestCase):
         shutil.rmtree(cls.scratch)
 
     def test_every_function_has_a_page(self):
-        with open(HEADER, encoding="utf-8") as file:
-            header = re.sub(r"/\*.*?\*/", "", file.read(), flags=re.S)
-        functions = set(re.findall(r"^[a-z][\w ]*[ *](swale_\w+)\(", header, re.M))
-        types = set(re.findall(r"^typedef struct (swale_\w+)", header, re.M)) | set(re.findall(r"^enum (swale_\w+)", header, re.M))
-        self.assertGreater(len(functions), 45)
         pages = {name.removesuffix(".3") for name in self.pages if name.endswith(".3")}
-        self.assertEqual((functions | types) - pages, set())
-        for name in functions | types:
-            self.assertIn(name.replace("-", r"\-"), self.pages["swale.3"])
+        for path, own_page in HEADERS.items():
+            with open(path, encoding="utf-8") as file:
+                header = re.sub(r"/\*.*?\*/", "", file.read(), flags=re.S)
+            functions = set(re.findall(r"^[a-z][\w ]*[ *](swale_\w+)\(", header, re.M))
+            types = set(re.findall(r"^typedef struct (swale_\w+)", header, re.M)) | set(re.findall(r"^enum (swale_\w+)", header, re.M))
+            self.assertGreater(len(functions), 10, path)
+            self.assertEqual((functions | types) - pages, set())
+            self.check_header(functions | types, own_page, os.path.basename(path))
+        self.assertIn("struct_bytes", self.pages["swale_epoch_info.3"])
+        self.assertIn("swale-tier-calls", self.pages["swale.3"].replace(r"\-", "-"))
+        self.assertIn(".so man3/swale_dir_epoch_end_begin.3", self.pages["swale_dir_epoch_end_wait.3"])
+
+    def check_header(self, names, own_page, header):
+        for name in names:
+            self.assertIn(name.replace("-", r"\-"), self.pages[own_page])
             text = self.pages[name + ".3"]
             target = re.fullmatch(r"\.so man3/(.*)\n", text)
             text = self.pages[target[1]] if target else text
             self.assertRegex(text, rf"\b{name}\b")
             self.assertRegex(text, r"\.SH NAME\n[^\n]+ \\- [^\n]{10}", name)
-        self.assertIn("struct_bytes", self.pages["swale_epoch_info.3"])
-        self.assertIn(".so man3/swale_dir_epoch_end_begin.3", self.pages["swale_dir_epoch_end_wait.3"])
+            self.assertIn(f"#include <swale/{header}>", text)
 
     def test_every_command_has_a_page_and_help_with_examples(self):
         names = commands()
@@ -149,7 +157,7 @@ class Manual(unittest.TestCase):
         self.assertEqual(self.bash_completes("ver"), ["verify"])
         self.assertEqual(self.bash_completes("get", "--ep"), ["--epoch", "--epochs"])
         self.assertEqual(self.bash_completes("completion", ""), ["bash", "fish", "zsh"])
-        self.assertEqual(self.bash_completes("config", "--for", ""), ["iond", "job", "meta", "read", "write"])
+        self.assertEqual(self.bash_completes("config", "--for", ""), ["iond", "job", "meta", "read", "tier", "write"])
         self.assertEqual(self.bash_completes("get", "comp"), ["completion"], "a folder of the current one")
         self.assertEqual(self.bash_completes("get", "--epoch", ""), [])
         for name in commands():
@@ -173,7 +181,7 @@ class Manual(unittest.TestCase):
             return sorted(offer for offer in offers if offer.startswith(line.split(" ")[-1]))
         self.assertEqual(fish_completes("swale "), sorted(commands()))
         self.assertEqual(fish_completes("swale get --ep"), ["--epoch", "--epochs"])
-        self.assertEqual(fish_completes("swale config --for "), ["iond", "job", "meta", "read", "write"])
+        self.assertEqual(fish_completes("swale config --for "), ["iond", "job", "meta", "read", "tier", "write"])
         self.assertEqual(fish_completes("swale completion "), ["bash", "fish", "zsh"])
         self.assertIn("completion/", fish_completes("swale get c"))
 

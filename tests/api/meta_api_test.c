@@ -16,7 +16,7 @@ static swale_meta_segment segment(uint64_t number, uint32_t log) {
 }
 
 static uint64_t size_of(swale_meta* store, const char* name) {
-  swale_meta_attributes attributes;
+  swale_attributes attributes;
   attributes.struct_bytes = sizeof attributes;
   CHECK_OK(swale_meta_stat(store, name, &attributes));
   return attributes.size;
@@ -77,7 +77,7 @@ static int count_segment(void* context, const swale_meta_segment* each) {
 
 static void write_files(swale_meta* store) {
   swale_meta_file* file = NULL;
-  CHECK_OK(swale_meta_create(store, "data", 0640, &file));
+  CHECK_OK(swale_meta_file_open(store, "data", SWALE_CREATE | SWALE_EXCLUSIVE, 0640, &file));
   swale_meta_segment all[kSegments];
   for (uint64_t i = 0; i < kSegments; ++i) all[i] = segment(i, 7);
   CHECK_OK(swale_meta_put(file, all, kSegments));
@@ -101,7 +101,7 @@ static void write_files(swale_meta* store) {
   CHECK(log_of(file, 10) == 9);
   CHECK_OK(swale_meta_file_close(file));
 
-  CHECK_OK(swale_meta_file_open(store, "sealed", SWALE_META_CREATE, 0600, &file));
+  CHECK_OK(swale_meta_file_open(store, "sealed", SWALE_CREATE, 0600, &file));
   CHECK_OK(swale_meta_put(file, all, kSegments));
   CHECK_OK(swale_meta_file_close(file));
   CHECK_OK(swale_meta_file_open(store, "sealed", 0, 0, &file));
@@ -110,7 +110,7 @@ static void write_files(swale_meta* store) {
   CHECK_FAILS(SWALE_INVALID_ARGUMENT, "sealed", swale_meta_put(file, all, 1));
   CHECK_OK(swale_meta_file_close(file));
 
-  CHECK_OK(swale_meta_create(store, "removed", 0600, &file));
+  CHECK_OK(swale_meta_file_open(store, "removed", SWALE_CREATE | SWALE_EXCLUSIVE, 0600, &file));
   CHECK_OK(swale_meta_file_close(file));
   CHECK_OK(swale_meta_remove(store, "removed"));
 }
@@ -118,11 +118,11 @@ static void write_files(swale_meta* store) {
 static void make_mistakes(swale_meta* store) {
   swale_meta_file* file = NULL;
   swale_meta_found* found = NULL;
-  swale_meta_attributes attributes;
-  CHECK_FAILS(SWALE_ALREADY_EXISTS, "data", swale_meta_create(store, "data", 0600, &file));
+  swale_attributes attributes;
+  CHECK_FAILS(SWALE_ALREADY_EXISTS, "data",
+              swale_meta_file_open(store, "data", SWALE_CREATE | SWALE_EXCLUSIVE, 0600, &file));
   CHECK_FAILS(SWALE_NOT_FOUND, "removed", swale_meta_file_open(store, "removed", 0, 0, &file));
-  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "flags",
-              swale_meta_file_open(store, "x", SWALE_META_EXCLUSIVE, 0, &file));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "flags", swale_meta_file_open(store, "x", SWALE_EXCLUSIVE, 0, &file));
   CHECK_FAILS(SWALE_INVALID_ARGUMENT, "name", swale_meta_file_open(store, NULL, 0, 0, &file));
   CHECK_FAILS(SWALE_INVALID_ARGUMENT, "meta", swale_meta_file_open(NULL, "x", 0, 0, &file));
   attributes.struct_bytes = 0;
@@ -141,10 +141,18 @@ static void make_mistakes(swale_meta* store) {
   CHECK_OK(swale_meta_file_close(file));
   CHECK_OK(swale_meta_file_close(NULL));
   swale_meta_found_free(NULL);
-  size_t needed = 0;
-  char few[8];
-  CHECK_OK(swale_meta_stats(store, few, sizeof few, &needed));
-  CHECK(needed > sizeof few && strlen(few) == sizeof few - 1 && few[0] == '{');
+  swale_stats* stats = NULL;
+  swale_stat stat;
+  stat.struct_bytes = sizeof stat;
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "\"stats\"", swale_meta_stats(store, NULL));
+  CHECK_OK(swale_meta_stats(store, &stats));
+  CHECK(swale_stats_ranks(stats) == 1 &&
+        strstr(swale_stats_json(stats), "\"put.requests\":{\"unit\":\"\",") != NULL);
+  CHECK_OK(swale_stats_find(stats, "put.requests", &stat));
+  CHECK(stat.sum >= 3 && stat.min_rank == 0 && strlen(stat.help) > 3);
+  CHECK_OK(swale_stats_find(stats, "failed", &stat));
+  CHECK(stat.sum == 0);
+  swale_stats_free(stats);
 }
 
 int main(int argc, char** argv) {
@@ -154,14 +162,13 @@ int main(int argc, char** argv) {
   swale_meta_file* file = NULL;
   CHECK_OK(swale_job_open(NULL, NULL, &job));
   CHECK_FAILS(SWALE_INVALID_ARGUMENT, "meta.rang",
-              swale_meta_open(job, argv[1], SWALE_META_CREATE, "meta.rang=64K", &store));
+              swale_meta_open(job, argv[1], SWALE_CREATE, "meta.rang=64K", &store));
   CHECK_FAILS(SWALE_NOT_FOUND, "is the path right", swale_meta_open(job, argv[1], 0, NULL, &store));
-  CHECK_FAILS(SWALE_NOT_FOUND, argv[1], swale_meta_open(job, argv[1], SWALE_META_READ_ONLY, NULL, &store));
+  CHECK_FAILS(SWALE_NOT_FOUND, argv[1], swale_meta_open(job, argv[1], SWALE_READ_ONLY, NULL, &store));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "flags", swale_meta_open(job, argv[1], SWALE_EXCLUSIVE, NULL, &store));
   CHECK_FAILS(SWALE_INVALID_ARGUMENT, "flags",
-              swale_meta_open(job, argv[1], SWALE_META_EXCLUSIVE, NULL, &store));
-  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "flags",
-              swale_meta_open(job, argv[1], SWALE_META_CREATE | SWALE_META_READ_ONLY, NULL, &store));
-  CHECK_OK(swale_meta_open(job, argv[1], SWALE_META_CREATE | SWALE_META_EXCLUSIVE, "meta.range=64K", &store));
+              swale_meta_open(job, argv[1], SWALE_CREATE | SWALE_READ_ONLY, NULL, &store));
+  CHECK_OK(swale_meta_open(job, argv[1], SWALE_CREATE | SWALE_EXCLUSIVE, "meta.range=64K", &store));
   if (store == NULL) return 1;
   write_files(store);
   make_mistakes(store);
@@ -170,8 +177,8 @@ int main(int argc, char** argv) {
 
   CHECK_OK(swale_job_open(NULL, NULL, &job));
   CHECK_FAILS(SWALE_ALREADY_EXISTS, "already",
-              swale_meta_open(job, argv[1], SWALE_META_CREATE | SWALE_META_EXCLUSIVE, NULL, &store));
-  CHECK_OK(swale_meta_open(job, argv[1], SWALE_META_READ_ONLY, NULL, &store));
+              swale_meta_open(job, argv[1], SWALE_CREATE | SWALE_EXCLUSIVE, NULL, &store));
+  CHECK_OK(swale_meta_open(job, argv[1], SWALE_READ_ONLY, NULL, &store));
   CHECK_OK(swale_meta_file_open(store, "data", 0, 0, &file));
   CHECK(log_of(file, 10) == 9 && log_of(file, 49) == 7 && log_of(file, 50) == -1);
   CHECK_OK(swale_meta_file_close(file));

@@ -48,6 +48,19 @@ class MetaCommand(unittest.TestCase):
         self.assertEqual(status, 0, error)
         self.assertNotEqual(out, "")
 
+    def test_json_is_for_programs(self):
+        status, out, error = swale("meta", "dump", self.path, "--json")
+        self.assertEqual(status, 0, error)
+        lines = [json.loads(line) for line in out.splitlines()]
+        self.assertEqual({(line["file"], line["server"]) for line in lines}, {(self.path, 0)})
+        self.assertLessEqual({"attributes", "extent"}, {line["what"] for line in lines})
+        self.assertEqual({len(line["id"]) for line in lines}, {32})
+        status, out, error = swale("meta", "stats", self.path, "--json")
+        self.assertEqual(status, 0, error)
+        found = json.loads(out)
+        self.assertEqual((found["server"], found["ranks"], found["stats"]["attribute.files"]["sum"]), (0, 1, 2))
+        self.assertGreater(found["stats"]["index.extents"]["sum"] + found["stats"]["index.runs"]["sum"], 0)
+
     def files(self):
         return [name for name in sorted(os.listdir(self.path)) if not name.endswith(".lock")]
 

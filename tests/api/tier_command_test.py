@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../mount"))
@@ -20,8 +21,8 @@ PRESET = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../golden/dis
 OK, PROBLEMS, USAGE, FAILURE = range(4)
 
 
-def swale(*words):
-    done = subprocess.run([SWALE, *words], capture_output=True, text=True, timeout=100)
+def swale(*words, **variables):
+    done = subprocess.run([SWALE, *words], capture_output=True, text=True, timeout=100, env=dict(os.environ, **variables))
     return done.returncode, done.stdout, done.stderr
 
 
@@ -69,6 +70,43 @@ class TierCommand(unittest.TestCase):
         self.assertIn("a copy of the header", error)
         self.assertEqual(swale("dump", self.ssd)[0], PROBLEMS)
         self.assertEqual(json.loads(swale("info", self.ssd, "--json")[1])["problems"], 1)
+
+    def made(self, *words, **variables):
+        """How many segments of how many bytes a log has that is made so; or what was said instead."""
+        ssd = tempfile.mkdtemp(dir=self.root)
+        backing = tempfile.mkdtemp(dir=self.root)
+        status, out, error = swale("tier", "make", ssd, backing, *words, **variables)
+        if status != OK:
+            return error
+        found = json.loads(swale("info", ssd, "--json")[1])
+        return found["segments"], found["segment_bytes"]
+
+    def test_options_come_by_string_flag_and_environment(self):
+        self.assertEqual(self.made("--size", "16M", "--options", "tier.segments=2"), (2, 8 << 20))
+        self.assertEqual(self.made("--options", "tier.size=32M"), (16, 2 << 20))
+        self.assertEqual(self.made(SWALE_TIER_SIZE="16M", SWALE_TIER_SEGMENTS="4"), (4, 4 << 20))
+        self.assertEqual(self.made("--size", "16M", "--options", "tier.size=32M", SWALE_TIER_SIZE="64M"), (16, 1 << 20), "a flag wins")
+        for words, said in (("tier.segments=0", "tier.segments"), ("tier.segment=2", "tier.segments"), ("imd.ways=1", "swale_dir_open"),
+                            ("tier.segments=1", "at least 2 segments"), ("tier.preset=/nowhere", "/nowhere")):
+            self.assertIn(said, self.made("--size", "16M", "--options", words))
+        self.assertIn("SWALE_TIER_SIZ", self.made(SWALE_TIER_SIZ="16M"))
+
+    @unittest.skipIf(NO_MOUNTS, f"no FUSE mounts here: {NO_MOUNTS}")
+    def test_a_mount_takes_the_papers_two_regions(self):
+        mounted, ssd = os.path.join(self.root, "mnt"), os.path.join(self.root, "two")
+        backing = tempfile.mkdtemp(dir=self.root)
+        os.mkdir(mounted)
+        status, _, error = swale("tier", "mount", "--ssd", ssd, "--backing", backing, "--size", "16M", "--policy", "ssdup+", "--options",
+                                 "tier.segments=2,tier.dirty_age_s=1", mounted)
+        self.assertEqual((status, error), (OK, ""))
+        stats = json.loads(swale("tier", "stats", mounted, "--json")[1])["stats"]
+        subprocess.run(["fusermount3", "-u", mounted], check=True, timeout=60)
+        self.assertEqual(stats["log.capacity"]["sum"], 16 << 20)
+        until = time.monotonic() + 60  # the process ends after the unmount
+        while (told := swale("info", ssd, "--json"))[0] != OK or "segments" not in json.loads(told[1]):
+            self.assertLess(time.monotonic(), until, told)
+            time.sleep(0.05)
+        self.assertEqual(json.loads(told[1])["segments"], 2)
 
     def test_stats_and_repair_point_to_what_answers(self):
         status, _, error = swale("stats", self.ssd)
@@ -156,7 +194,7 @@ class TierCommand(unittest.TestCase):
             for command in ("info", "stats"):
                 status, out, error = swale(command, mounted, "--json")
                 self.assertEqual((status, error), (OK, ""), command)
-                self.assertEqual(json.loads(out)["write_bytes"], 300_100)
+                self.assertEqual(json.loads(out)["stats"]["write.bytes"]["sum"], 300_100)
             status, out, _ = swale("info", self.ssd)
             self.assertEqual(status, OK)
             self.assertIn("in use by process", out)
@@ -208,6 +246,13 @@ class TierCommand(unittest.TestCase):
         status, out, error = swale("dump", self.ssd)
         self.assertEqual((status, error), (OK, ""))
         self.assertIn("folder/.swale-tier", out)
+        for command in (("dump",), ("tier", "dump")):
+            lines = [json.loads(line) for line in swale(*command, self.ssd, "--json")[1].splitlines()]
+            records = [line for line in lines if line.get("what") in ("write", "queued")]
+            self.assertGreater(len(records), 0, lines)
+            for line in records:
+                self.assertEqual((line["length"] > 0, len(line["id"]), line["in"].partition(".")[0] in ("log", "queue")), (True, 16, True))
+            self.assertEqual({line["file"] for line in records if "file" in line}, {self.ssd} if command == ("dump",) else set())
         status, out, _ = swale("tier", "drain", self.ssd, self.backing)
         self.assertEqual(status, PROBLEMS, out)
         self.assertIn("vanished: 5000 acknowledged bytes", out)

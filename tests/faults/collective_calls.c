@@ -14,7 +14,7 @@ static swale_dir* dir;
 static int make_call(const char* call, const char* path) {
   uint64_t key = 7;
   char other[4096], byte;
-  if (strcmp(call, "open") == 0) return swale_dir_open(job, path, SWALE_DIR_CREATE, "imd.memory=8M", &dir);
+  if (strcmp(call, "open") == 0) return swale_dir_open(job, path, SWALE_CREATE, "imd.memory=8M", &dir);
   if (strcmp(call, "append") == 0) return swale_dir_append(dir, &key, sizeof key, &key, sizeof key);
   if (strcmp(call, "end") == 0) return swale_dir_epoch_end(dir, 1, 1.0);
   if (strcmp(call, "wait") == 0) return read(STDIN_FILENO, &byte, 1) < 0 ? SWALE_IO_ERROR : SWALE_OK;

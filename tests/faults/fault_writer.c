@@ -80,7 +80,7 @@ static int run(const char* path, int64_t epochs, uint64_t records) {
   int64_t first = 0;
   if (fails(swale_job_open(NULL, NULL, &job))) return 1;
   stage("joined", -1);
-  int wrong = fails(swale_dir_open(job, path, SWALE_DIR_CREATE, "imd.memory=16M,imd.steps=any", &dir));
+  int wrong = fails(swale_dir_open(job, path, SWALE_CREATE, "imd.memory=16M,imd.steps=any", &dir));
   if (!wrong) {
     wrong = fails(swale_reader_open(path, NULL, &reader));
     if (!wrong) first = swale_reader_epoch_count(reader);

@@ -23,7 +23,7 @@ static int fails(int code) {
 
 static int write_directory(swale_job* job, const char* directory) {
   swale_dir* dir = NULL;
-  if (fails(swale_dir_open(job, directory, SWALE_DIR_CREATE, "imd.memory=8M", &dir))) return 1;
+  if (fails(swale_dir_open(job, directory, SWALE_CREATE, "imd.memory=8M", &dir))) return 1;
   int wrong = 0;
   for (int64_t epoch = 0; epoch < epochs && !wrong; ++epoch) {
     for (uint64_t i = 0; i < records && !wrong; ++i)

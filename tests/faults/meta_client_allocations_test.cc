@@ -83,7 +83,7 @@ struct Caller {
   void work(swale_meta* store) {
     swale_meta_file* file = nullptr;
     for (int tries = 0; tries < 3 && file == nullptr; ++tries)
-      count(swale_meta_file_open(store, "shared", SWALE_META_CREATE, 0600, &file));
+      count(swale_meta_file_open(store, "shared", SWALE_CREATE, 0600, &file));
     if (file == nullptr) return;
     for (int round = 0; round < kRounds; ++round) {
       std::array<swale_meta_segment, kSegments> segments;
@@ -104,9 +104,9 @@ std::string compare(const std::string& path, const std::array<Caller, kThreads>&
   swale_meta_file* file = nullptr;
   if (swale_job_open(nullptr, nullptr, &job) != SWALE_OK) return swale_last_error();
   std::string problem;
-  if (swale_meta_open(job, path.c_str(), SWALE_META_CREATE, kPatient, &store) != SWALE_OK) {
+  if (swale_meta_open(job, path.c_str(), SWALE_CREATE, kPatient, &store) != SWALE_OK) {
     problem = std::string("the next job: ") + swale_last_error();
-  } else if (swale_meta_file_open(store, "shared", SWALE_META_CREATE, 0600, &file) != SWALE_OK) {
+  } else if (swale_meta_file_open(store, "shared", SWALE_CREATE, 0600, &file) != SWALE_OK) {
     problem = swale_last_error();
   }
   std::vector<swale_meta_segment> all;
@@ -145,7 +145,7 @@ Outcome run(const std::string& path, const Failure& failure) {
   swale_job* job = nullptr;
   swale_meta* store = nullptr;
   if (swale_job_open(nullptr, nullptr, &job) != SWALE_OK ||
-      swale_meta_open(job, path.c_str(), SWALE_META_CREATE, failure.nth == 0 ? kPatient : kOptions, &store) !=
+      swale_meta_open(job, path.c_str(), SWALE_CREATE, failure.nth == 0 ? kPatient : kOptions, &store) !=
           SWALE_OK) {
     outcome.problem = swale_last_error();
     return outcome;

@@ -38,11 +38,10 @@ class Outcomes : public testing::Test {
 
   swale_dir* make(const std::string& path) {
     swale_dir* dir = nullptr;
-    EXPECT_EQ(swale_dir_open(job_, path.c_str(), SWALE_DIR_CREATE, kSmall, &dir), SWALE_OK)
-        << swale_last_error();
+    EXPECT_EQ(swale_dir_open(job_, path.c_str(), SWALE_CREATE, kSmall, &dir), SWALE_OK) << swale_last_error();
     return dir;
   }
-  int open(const std::string& path, const char* options = kSmall, int flags = SWALE_DIR_CREATE) {
+  int open(const std::string& path, const char* options = kSmall, int flags = SWALE_CREATE) {
     swale_dir* dir = nullptr;
     const int code = swale_dir_open(job_, path.c_str(), flags, options, &dir);
     if (code == SWALE_OK) {

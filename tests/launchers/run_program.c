@@ -36,8 +36,8 @@ static void write_and_read(int fails) {
   expect(swale_job_rank(job) == rank, "the launcher's rank");
   expect(swale_job_size(job) == size + atoi(getenv("SERVERS")),
          "a rank for each server, after the program's");
-  must(swale_iond_open(job, "iond.stripe=65536", &iond));
-  must(swale_iond_file_open(iond, "field", SWALE_IOND_CREATE, &file));
+  must(swale_iond_open(job, 0, "iond.stripe=65536", &iond));
+  must(swale_iond_file_open(iond, "field", SWALE_CREATE, 0644, &file));
   memset(block, 'a' + rank, sizeof block);
   must(swale_iond_write(file, (uint64_t)rank * kBlock, block, sizeof block));
   MPI_Barrier(MPI_COMM_WORLD);

@@ -33,6 +33,7 @@ class Client:
         self.lib = ctypes.CDLL(LIBRARY)
         self.lib.swale_last_error.restype = ctypes.c_char_p
         self.lib.swale_code_name.restype = ctypes.c_char_p
+        self.lib.swale_stats_json.restype = ctypes.c_char_p
         self.job, self.iond = ctypes.c_void_p(), ctypes.c_void_p()
 
     def call(self, name, *arguments):
@@ -42,12 +43,17 @@ class Client:
 
     def open(self):
         self.call("job_open", None, b"net.close_deadline_s=1", ctypes.byref(self.job))
-        self.call("iond_open", self.job, f"iond.stripe={STRIPE},iond.deadline_s=20".encode(), ctypes.byref(self.iond))
+        self.call("iond_open", self.job, 0, f"iond.stripe={STRIPE},iond.deadline_s=20".encode(), ctypes.byref(self.iond))
 
     def file(self, name, flags=1):
         file = ctypes.c_void_p()
-        self.call("iond_file_open", self.iond, name.encode(), flags, ctypes.byref(file))
+        self.call("iond_file_open", self.iond, name.encode(), flags, 0o640, ctypes.byref(file))
         return file
+
+    def attributes(self, call, *of):
+        found = Attributes(struct_bytes=ctypes.sizeof(Attributes))
+        self.call(call, *of, ctypes.byref(found))
+        return found
 
     def write(self, file, offset, data):
         self.call("iond_write", file, ctypes.c_uint64(offset), data, ctypes.c_size_t(len(data)))
@@ -60,6 +66,12 @@ class Client:
     def close(self):
         self.call("iond_close", self.iond)
         self.call("job_close", self.job)
+
+
+class Attributes(ctypes.Structure):
+    """swale_attributes"""
+    _fields_ = [("struct_bytes", ctypes.c_size_t), ("size", ctypes.c_uint64), ("generation", ctypes.c_uint64), ("mode", ctypes.c_uint32),
+                ("sealed", ctypes.c_uint32), ("created_ns", ctypes.c_int64), ("modified_ns", ctypes.c_int64)]
 
 
 def block(name, number):
@@ -87,9 +99,15 @@ def client(what, name, count):
                 tell(done=done)
         if what == "names":
             mine.call("iond_rename", mine.iond, name.encode(), b"other")
-            size = ctypes.c_uint64()
-            mine.call("iond_size", file, ctypes.byref(size))
-            assert size.value == count * BLOCK, size.value
+            for found in (mine.attributes("iond_file_stat", file), mine.attributes("iond_stat", mine.iond, b"other")):
+                assert found.size == count * BLOCK, found.size
+                assert found.mode & 0o740 == 0o600 | found.mode & 0o40 and found.sealed == 0, oct(found.mode)
+                assert abs(found.modified_ns / 1e9 - time.time()) < 100, found.modified_ns
+            stats = ctypes.c_void_p()
+            mine.call("iond_stats", mine.iond, ctypes.byref(stats))
+            told = json.loads(mine.lib.swale_stats_json(stats).decode())
+            mine.lib.swale_stats_free(stats)
+            assert told["ranks"] == 2 and told["stats"]["write.bytes"]["sum"] >= count * BLOCK, told
             mine.call("iond_truncate", file, ctypes.c_uint64(5))
             assert mine.read(file, 0, 100) == block(name, 0)[:5]
             mine.call("iond_sync", file)
@@ -205,10 +223,11 @@ class IondTest(unittest.TestCase):
                 time.sleep(0.05)
             self.assertEqual(told.returncode, 0, told.stderr)
             found = json.loads(told.stdout)
-            self.assertEqual((found["rank"], found["clients"], found["open_files"]), (server, 1, 1))
-            self.assertGreater(found["write_bytes"], 4 * BLOCK)
-            self.assertGreater(found["log_capacity_bytes"], 15 * 2**20)
-            for name in ("ssd_bytes", "random_percentage", "threshold", "flushing", "paused_ns", "requests_waiting"):
+            found = found["stats"]
+            self.assertEqual((found["clients"]["min_rank"], found["clients"]["sum"], found["files.open"]["sum"]), (server, 1, 1))
+            self.assertGreater(found["write.bytes"]["sum"], 4 * BLOCK)
+            self.assertGreater(found["log.capacity"]["sum"], 15 * 2**20)
+            for name in ("ssd.bytes", "random.now", "random.threshold", "flush.active", "flush.paused", "requests.waiting"):
                 self.assertIn(name, found)
         text = self.stats(0).stdout
         self.assertIn("random percentage", text)

@@ -221,9 +221,10 @@ class Programs(Mounted):
         with open(os.path.join(self.mounted, "f"), "wb") as file:
             file.write(b"x" * 1_000_000)
         stats = json.loads(run(SWALE, "tier", "stats", self.mounted, "--json"))
-        self.assertEqual((stats["write_bytes"], stats["ssd_bytes"]), (1_000_000, 1_000_000))
+        stats = {name: counter["sum"] for name, counter in stats["stats"].items()}
+        self.assertEqual((stats["write.bytes"], stats["ssd.bytes"]), (1_000_000, 1_000_000))
         # A busy machine may have flushed some of it by now.
-        self.assertGreaterEqual(stats["log_used_bytes"] + stats["flushed_bytes"], 1_000_000)
+        self.assertGreaterEqual(stats["log.used"] + stats["flush.bytes"], 1_000_000)
         text = run(SWALE, "tier", "stats", self.mounted)
         self.assertIn("100.0 % of it to the SSD", text)
         self.assertIn("threshold", text)

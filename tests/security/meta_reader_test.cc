@@ -42,8 +42,8 @@ int write_store(const std::string& path) {
   swale_meta* meta = nullptr;
   swale_meta_file* file = nullptr;
   if (swale_job_open(nullptr, nullptr, &job) != SWALE_OK) return 1;
-  if (swale_meta_open(job, path.c_str(), SWALE_META_CREATE, nullptr, &meta) != SWALE_OK) return 2;
-  if (swale_meta_create(meta, "f", 0644, &file) != SWALE_OK) return 3;
+  if (swale_meta_open(job, path.c_str(), SWALE_CREATE, nullptr, &meta) != SWALE_OK) return 2;
+  if (swale_meta_file_open(meta, "f", SWALE_CREATE | SWALE_EXCLUSIVE, 0644, &file) != SWALE_OK) return 3;
   if (swale_meta_put(file, &kSegment, 1) != SWALE_OK || swale_meta_file_close(file) != SWALE_OK) return 4;
   if (swale_meta_close(meta) != SWALE_OK || swale_job_close(job) != SWALE_OK) return 5;
   return 0;
@@ -59,7 +59,7 @@ int read_store(const std::string& path) {
   if (swale_job_open(nullptr, nullptr, &job) != SWALE_OK) return 1;
   // To write is not allowed, and says so.
   if (swale_meta_open(job, path.c_str(), 0, nullptr, &meta) == SWALE_OK) return 2;
-  if (swale_meta_open(job, path.c_str(), SWALE_META_READ_ONLY, nullptr, &meta) != SWALE_OK) return 3;
+  if (swale_meta_open(job, path.c_str(), SWALE_READ_ONLY, nullptr, &meta) != SWALE_OK) return 3;
   if (swale_meta_file_open(meta, "f", 0, 0, &file) != SWALE_OK) return 4;
   const swale_meta_range range = {0, 10'000};
   if (swale_meta_get(file, &range, 1, &found) != SWALE_OK) return 5;

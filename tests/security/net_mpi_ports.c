@@ -61,7 +61,7 @@ int main(int argc, char** argv) {
     if (bind(canary, (struct sockaddr*)&address, sizeof address) != 0 || listen(canary, 1) != 0) return 2;
   }
   int failed = swale_job_open(&comm, NULL, &job) != SWALE_OK ||
-               swale_dir_open(job, argv[1], SWALE_DIR_CREATE, NULL, &dir) != SWALE_OK;
+               swale_dir_open(job, argv[1], SWALE_CREATE, NULL, &dir) != SWALE_OK;
   for (int i = 0; i < 2000 && !failed; i++) {
     const int key = rank * 2000 + i;
     failed = swale_dir_append(dir, &key, sizeof key, "value", 5) != SWALE_OK;

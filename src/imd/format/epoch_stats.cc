@@ -6,42 +6,40 @@ namespace swale::imd {
 namespace {
 
 constexpr std::array kRows = {
-    StatRow{Stat::kAppendRecords, "append.records", "", false,
-            "records that the application gave to this rank"},
-    StatRow{Stat::kAppendBytes, "append.bytes", "bytes", false, "of their keys and values"},
-    StatRow{Stat::kAppendWaits, "append.waits", "", false, "appends that found the pipeline full"},
-    StatRow{Stat::kAppendWaitNanos, "append.wait", "ns", false, "time that they waited"},
-    StatRow{Stat::kNetworkFrames, "network.frames", "", false, "frames of records sent to other ranks"},
-    StatRow{Stat::kNetworkBytes, "network.bytes", "bytes", false, "in those frames"},
-    StatRow{Stat::kNetworkCreditWaits, "network.credit_waits", "", false,
-            "frames that had to wait until a peer had taken earlier ones"},
-    StatRow{Stat::kNetworkFramesMax, "network.frames_max", "", true,
-            "most frames given to the network at a time"},
-    StatRow{Stat::kDeliveryFrames, "delivery.frames", "", false,
-            "frames from other ranks that waited for room in a memtable"},
-    StatRow{Stat::kDeliveryFramesMax, "delivery.frames_max", "", true, "most of them at a time"},
-    StatRow{Stat::kDeliveryWaitNanos, "delivery.wait", "ns", false, "time in which at least one waited"},
-    StatRow{Stat::kIndexedRecords, "index.records", "", false, "records that this rank sorted and wrote"},
-    StatRow{Stat::kSortRuns, "sort.runs", "", false, "sorted runs written"},
-    StatRow{Stat::kSortNanos, "sort.time", "ns", false, "time spent on sorting and gathering them"},
-    StatRow{Stat::kIndexSegments, "index.segments", "", false, "segments of the index written"},
-    StatRow{Stat::kIndexNanos, "index.time", "ns", false, "time spent on making them"},
-    StatRow{Stat::kWriteDataBytes, "write.data", "bytes", false, "written to the data log"},
-    StatRow{Stat::kWriteIndexBytes, "write.index", "bytes", false, "written to the index log"},
-    StatRow{Stat::kWriteRequests, "write.requests", "", false, "write requests given to storage"},
-    StatRow{Stat::kWriteNanos, "write.time", "ns", false,
-            "from giving each request to its completion, summed; requests overlap"},
-    StatRow{Stat::kWriteRequestsMax, "write.requests_max", "", true, "most requests in flight at a time"},
-    StatRow{Stat::kSyncNanos, "sync.time", "ns", false, "for making both logs durable"},
-    StatRow{Stat::kEpochOpenNanos, "epoch.open", "ns", false,
-            "from the end of the epoch before to the end of this"},
-    StatRow{Stat::kEpochDrainNanos, "epoch.drain", "ns", false,
-            "from the end of the epoch here until all records of all ranks were in"},
-    StatRow{Stat::kEpochFlushNanos, "epoch.flush", "ns", false,
-            "from then until this rank's part was durable"},
-    StatRow{Stat::kCommitNanos, "commit.time", "ns", false, "for replacing swale.json, on rank 0"},
-    StatRow{Stat::kNetworkRefused, "network.refused", "", false,
-            "frames and messages dropped because they are not of this job"},
+    StatRow{{"append.records", "", "records that the application gave to this rank"}, Stat::kAppendRecords},
+    StatRow{{"append.bytes", "bytes", "of their keys and values"}, Stat::kAppendBytes},
+    StatRow{{"append.waits", "", "appends that found the pipeline full"}, Stat::kAppendWaits},
+    StatRow{{"append.wait", "ns", "time that they waited"}, Stat::kAppendWaitNanos},
+    StatRow{{"network.frames", "", "frames of records sent to other ranks"}, Stat::kNetworkFrames},
+    StatRow{{"network.bytes", "bytes", "in those frames"}, Stat::kNetworkBytes},
+    StatRow{{"network.credit_waits", "", "frames that had to wait until a peer had taken earlier ones"},
+            Stat::kNetworkCreditWaits},
+    StatRow{{"network.frames_max", "", "most frames given to the network at a time", true},
+            Stat::kNetworkFramesMax},
+    StatRow{{"delivery.frames", "", "frames from other ranks that waited for room in a memtable"},
+            Stat::kDeliveryFrames},
+    StatRow{{"delivery.frames_max", "", "most of them at a time", true}, Stat::kDeliveryFramesMax},
+    StatRow{{"delivery.wait", "ns", "time in which at least one waited"}, Stat::kDeliveryWaitNanos},
+    StatRow{{"index.records", "", "records that this rank sorted and wrote"}, Stat::kIndexedRecords},
+    StatRow{{"sort.runs", "", "sorted runs written"}, Stat::kSortRuns},
+    StatRow{{"sort.time", "ns", "time spent on sorting and gathering them"}, Stat::kSortNanos},
+    StatRow{{"index.segments", "", "segments of the index written"}, Stat::kIndexSegments},
+    StatRow{{"index.time", "ns", "time spent on making them"}, Stat::kIndexNanos},
+    StatRow{{"write.data", "bytes", "written to the data log"}, Stat::kWriteDataBytes},
+    StatRow{{"write.index", "bytes", "written to the index log"}, Stat::kWriteIndexBytes},
+    StatRow{{"write.requests", "", "write requests given to storage"}, Stat::kWriteRequests},
+    StatRow{{"write.time", "ns", "from giving each request to its completion, summed; requests overlap"},
+            Stat::kWriteNanos},
+    StatRow{{"write.requests_max", "", "most requests in flight at a time", true}, Stat::kWriteRequestsMax},
+    StatRow{{"sync.time", "ns", "for making both logs durable"}, Stat::kSyncNanos},
+    StatRow{{"epoch.open", "ns", "from the end of the epoch before to the end of this"},
+            Stat::kEpochOpenNanos},
+    StatRow{{"epoch.drain", "ns", "from the end of the epoch here until all records of all ranks were in"},
+            Stat::kEpochDrainNanos},
+    StatRow{{"epoch.flush", "ns", "from then until this rank's part was durable"}, Stat::kEpochFlushNanos},
+    StatRow{{"commit.time", "ns", "for replacing swale.json, on rank 0"}, Stat::kCommitNanos},
+    StatRow{{"network.refused", "", "frames and messages dropped because they are not of this job"},
+            Stat::kNetworkRefused},
 };
 
 constexpr bool rows_are_in_order() {
@@ -52,9 +50,16 @@ constexpr bool rows_are_in_order() {
 }
 static_assert(rows_are_in_order());
 
+constexpr auto kCounterRows = [] {
+  std::array<CounterRow, kStatCount> rows;
+  for (size_t i = 0; i < kStatCount; ++i) rows[i] = kRows[i];
+  return rows;
+}();
+
 }  // namespace
 
 std::span<const StatRow> stat_rows() { return kRows; }
+std::span<const CounterRow> counter_rows() { return kCounterRows; }
 
 const StatRow* stat_row(std::string_view name) {
   const auto found =
@@ -66,6 +71,14 @@ void RankStats::merge(const RankStats& other) {
   for (const StatRow& row : kRows) {
     row.is_mark ? raise(row.stat, other.value(row.stat)) : add(row.stat, other.value(row.stat));
   }
+}
+
+Counters EpochStats::counters() const {
+  Counters out = Counters::of_ranks(ranks);
+  for (const StatRow& row : kRows) {
+    if (!empty()) out.add(row, at(row.stat));
+  }
+  return out;
 }
 
 EpochStats EpochStats::of(net::Rank rank, const RankStats& stats) {
@@ -85,19 +98,7 @@ void EpochStats::merge(const EpochStats& other) {
     return;
   }
   ranks += other.ranks;
-  for (size_t i = 0; i < kStatCount; ++i) {
-    MergedStat& mine = values[i];
-    const MergedStat& theirs = other.values[i];
-    mine.sum += theirs.sum;
-    if (theirs.min < mine.min || (theirs.min == mine.min && theirs.min_rank < mine.min_rank)) {
-      mine.min = theirs.min;
-      mine.min_rank = theirs.min_rank;
-    }
-    if (theirs.max > mine.max || (theirs.max == mine.max && theirs.max_rank < mine.max_rank)) {
-      mine.max = theirs.max;
-      mine.max_rank = theirs.max_rank;
-    }
-  }
+  for (size_t i = 0; i < kStatCount; ++i) values[i].merge(other.values[i]);
 }
 
 void EpochStats::append_to(std::string* out) const {

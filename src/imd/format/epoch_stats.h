@@ -15,6 +15,7 @@
 
 #include "base/bytes.h"
 #include "base/coding.h"
+#include "base/counters.h"
 #include "base/status.h"
 #include "net/fabric/transport.h"
 
@@ -51,16 +52,12 @@ enum class Stat : uint16_t {
 };
 inline constexpr size_t kStatCount = 27;
 
-struct StatRow {
+struct StatRow : CounterRow {
   Stat stat;
-  std::string_view name;  // "append.wait"
-  std::string_view unit;  // "ns", "bytes", "" for a count
-  // A high-water mark: its sum over ranks means nothing.
-  bool is_mark;
-  std::string_view help;
 };
 std::span<const StatRow> stat_rows();            // by number
 const StatRow* stat_row(std::string_view name);  // nullptr: this build does not know it
+std::span<const CounterRow> counter_rows();      // the same
 
 // One rank's part of one epoch.
 class RankStats {
@@ -78,15 +75,7 @@ class RankStats {
   std::array<uint64_t, kStatCount> values_{};
 };
 
-struct MergedStat {
-  uint64_t sum = 0;
-  uint64_t min = 0;
-  uint64_t max = 0;
-  net::Rank min_rank = 0;  // the lowest that had it
-  net::Rank max_rank = 0;
-
-  bool operator==(const MergedStat&) const = default;
-};
+using MergedStat = MergedCount;
 
 // Over `ranks` ranks; 0: nothing is known.
 struct EpochStats {
@@ -96,6 +85,8 @@ struct EpochStats {
   bool empty() const { return ranks == 0; }
   const MergedStat& at(Stat stat) const { return values[static_cast<size_t>(stat)]; }
   MergedStat& at(Stat stat) { return values[static_cast<size_t>(stat)]; }
+
+  Counters counters() const;
 
   static EpochStats of(net::Rank rank, const RankStats& stats);
   void merge(const EpochStats& other);

@@ -93,6 +93,17 @@ std::shared_ptr<const Manifest> Reader::manifest_now() const {
 
 ReaderFiles Reader::files() const { return {device_, directory_, options_, *counters_}; }
 
+Counters ReadStats::counters() const {
+  Counters out = Counters::of_rank(0);
+  out.add({"queries", "", "calls that asked for keys"}, queries);
+  out.add({"read.requests", "", "read requests given to storage"}, reads);
+  out.add({"read.bytes", "bytes", "in all of them together"}, bytes_read);
+  out.add({"read.depth_max", "", "longest chain of reads that waited for one another in one query", true},
+          depth_max);
+  out.add({"read.false_candidates", "", "blocks read for a key that they did not contain"}, false_candidates);
+  return out;
+}
+
 ReadStats Reader::stats() const { return counters_->snapshot(); }
 
 Result<std::vector<Value>> Reader::get(Bytes key, int64_t epoch) {

@@ -77,6 +77,8 @@ struct ReadStats {
   uint64_t depth_max = 0;
   uint64_t queries = 0;
   uint64_t false_candidates = 0;
+
+  Counters counters() const;
 };
 
 // The result of Reader::top.

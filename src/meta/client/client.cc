@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "meta/server/server_counters.h"
+
 namespace swale::meta {
 namespace {
 
@@ -257,9 +259,14 @@ Status Client::tell_all(Method method, const std::string& payload) {
   return {};
 }
 
-Result<std::vector<std::string>> Client::stats() {
-  SWALE_ASSIGN_OR_RETURN(Finished finished, run(core_.stats()));
-  return std::move(finished.texts);
+Result<Counters> Client::stats() {
+  SWALE_ASSIGN_OR_RETURN(const Finished finished, run(core_.stats()));
+  Counters all = Counters::of_ranks(0);
+  for (const std::string& message : finished.texts) {
+    SWALE_ASSIGN_OR_RETURN(const Counters each, Counters::read(message, server_counter_rows()));
+    all.merge(each);
+  }
+  return all;
 }
 
 }  // namespace swale::meta

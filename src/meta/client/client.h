@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "base/counters.h"
 #include "meta/client/client_core.h"
 #include "meta/client/get_batch.h"
 #include "meta/server/run_table.h"
@@ -54,7 +55,7 @@ class Client {
   Status scan(const File& file, uint64_t from, size_t pieces_max, std::vector<Extent>* out, uint64_t* next);
   // When it is OK, no get by any handle of any rank answers the old place any more. After a failure both places must stay.
   Status relocate(const Relocation& relocation);
-  Result<std::vector<std::string>> stats();  // of each server, JSON
+  Result<Counters> stats();  // merged over the servers
 
   // False: an operation was given up before it finished, by its deadline or for want of memory.
   bool at_rest() const { return core_.at_rest() && calls_.empty(); }

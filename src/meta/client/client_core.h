@@ -45,7 +45,7 @@ struct Finished {
   FoundRuns found_runs;            // get_runs
   Scanned scanned;                 // scan
   AttributeAnswer answer;          // attributes
-  std::vector<std::string> texts;  // stats, one of each server
+  std::vector<std::string> texts;  // counters, one message of each server
 };
 
 class ClientCore {

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/contain.h"
-#include "base/json_writer.h"
 #include "meta/server/run_table.h"
 
 namespace swale::meta {
@@ -97,9 +96,12 @@ Status ServerCore::handle(Method method, Bytes payload, uint64_t token) {
       return collect(payload, token);
     case Method::kAttributes:
       return attribute_request(payload, token);
-    case Method::kStats:
-      reply(token, stats_json());
+    case Method::kStats: {
+      std::string message;
+      all_counters().append_to(&message);
+      reply(token, std::move(message));
       return {};
+    }
     case Method::kRelocated:  // for the rank
     case Method::kRemoved:
       break;
@@ -587,33 +589,17 @@ void ServerCore::take_calls(std::vector<Call>* out) {
   calls_.clear();
 }
 
-std::string ServerCore::stats_json() const {
-  const ShardCounters& shard = shard_->counters();
-  const ShardState state = shard_->state();
-  const Delegate::Counters& ring = delegate_.counters();
-  JsonWriter json;
-  json.object().member("server", server_);
-  json.member("health", shard_->health().ok() ? "ok" : shard_->health().to_string());
-  json.member("requests", counters_.requests).member("puts", counters_.puts).member("gets", counters_.gets);
-  json.member("ranges", counters_.ranges).member("pieces", counters_.pieces);
-  json.member("run_queries", counters_.run_queries).member("joined_gets", counters_.joined_gets);
-  json.member("refused", counters_.refused).member("held_max", counters_.held_max);
-  json.member("attribute_requests", counters_.attribute_requests).member("follow_ups", counters_.follow_ups);
-  json.member("forwarded", ring.forwarded).member("bypassed", ring.bypassed);
-  json.member("merged_max", ring.merged_max);
-  json.member("files", attributes_->table().files()).member("attribute_log_bytes", attributes_->log_bytes());
-  json.member("extents", shard.extents).member("runs", shard.runs).member("duplicates", shard.duplicates);
-  json.member("groups", shard.groups).member("log_syncs", shard.log_syncs);
-  json.member("log_bytes", state.log_bytes).member("file_bytes", state.file_bytes);
-  json.member("indexed_files", state.files).member("indexed_runs", state.runs);
-  json.member("entries", state.buffered_entries + state.compressed_entries + state.filed_entries);
-  json.member("reads", shard.reads).member("read_bytes", shard.read_bytes);
-  json.member("cache_hits", shard.cache_hits).member("index_memory_bytes", state.index_memory_bytes);
-  json.member("buffer_memory_bytes", state.buffer_memory_bytes);
-  json.member("cache_memory_bytes", state.cache_memory_bytes);
-  json.member("reserved_bytes", reserved_bytes_).member("stored_memory_bytes", content_bytes(stored()));
-  json.end();
-  return json.text();
+Counters ServerCore::all_counters() const {
+  return server_counters({.server = counters_,
+                          .shard = shard_->counters(),
+                          .state = shard_->state(),
+                          .ring = delegate_.counters(),
+                          .files = attributes_->table().files(),
+                          .attribute_log_bytes = attributes_->log_bytes(),
+                          .reserved_bytes = reserved_bytes_,
+                          .stored_bytes = content_bytes(stored()),
+                          .failed = !shard_->health().ok()},
+                         server_);
 }
 
 }  // namespace swale::meta

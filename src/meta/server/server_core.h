@@ -33,6 +33,7 @@
 #include "meta/server/messages.h"
 #include "meta/server/partition.h"
 #include "meta/server/server_memory.h"
+#include "meta/server/server_counters.h"
 
 namespace swale::meta {
 
@@ -48,13 +49,6 @@ struct Call {
 struct Reply {
   uint64_t token = 0;
   Result<std::string> response{std::string()};
-};
-
-struct ServerCounters {
-  uint64_t requests = 0, puts = 0, gets = 0, ranges = 0, pieces = 0, attribute_requests = 0, follow_ups = 0;
-  uint64_t run_queries = 0;  // in gets
-  uint64_t joined_gets = 0;  // looked up together with others
-  uint64_t refused = 0, held_max = 0;
 };
 
 class ServerCore final : private Delegate::Actions {
@@ -101,7 +95,7 @@ class ServerCore final : private Delegate::Actions {
   AttributeStore& attributes() { return *attributes_; }
   const ServerCounters& counters() const { return counters_; }
   const Delegate::Counters& delegate_counters() const { return delegate_.counters(); }
-  std::string stats_json() const;
+  Counters all_counters() const;
 
  private:
   // A change of attributes by everybody who asked for it.

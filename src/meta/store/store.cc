@@ -174,8 +174,7 @@ Status Store::check_presence() {
     return error(Code::kAlreadyExists, Scope::kFile, "{}: is a metadata store already", directory_);
   if (absent == 0 || options_.open == OpenStore::kCreate || options_.open == OpenStore::kExclusive) return {};
   return error(Code::kNotFound, Scope::kFile,
-               "{}: no metadata store is there; is the path right? SWALE_META_CREATE makes a new one",
-               directory_);
+               "{}: no metadata store is there; is the path right? SWALE_CREATE makes a new one", directory_);
 }
 
 // The newest of the copies that the ranks' directories have; none: the store is new, and gets its ids.

@@ -27,7 +27,8 @@ program reads
   type(swale_top) :: top
   type(swale_top_record) :: best
   type(swale_top_stats) :: top_stats
-  type(swale_read_stats) :: stats
+  type(swale_stats) :: stats
+  type(swale_stat) :: stat
   type(swale_epoch_info) :: info
   integer(c_int64_t), target :: keys(3) = [3, 300, 5]
   integer(c_int64_t) :: key, records, epoch
@@ -79,7 +80,10 @@ program reads
   call expect(swale_top_get_stats(top, top_stats) == SWALE_OK .and. top_stats%partitions_scanned == 0, "top's stats")
   call expect(nint(best%number) == 1 .and. best%key_bytes == 8 .and. best%field_bytes == 8, "the smallest")
   call swale_top_free(top)
-  call expect(swale_reader_stats(reader, stats) == SWALE_OK .and. stats%queries > 100, "stats")
+  call expect(swale_reader_stats(reader, stats) == SWALE_OK, swale_last_error())
+  call expect(swale_stats_find(stats, "queries", stat) == SWALE_OK .and. stat%sum > 100, "stats")
+  call expect(index(swale_stats_json(stats), '"queries":{"unit":""') > 0, "the same as text")
+  call swale_stats_free(stats)
   call swale_reader_close(reader)
   call files_of_a_directory(trim(path)//".files")
   print '(2a,i0,a,i0,a)', swale_version(), ": ", right, " right, ", records, " records"

@@ -27,8 +27,7 @@ int main(int argc, char** argv) {
   if (argc != 2) return 2;
   if (swale_job_open(NULL, NULL, &job) != SWALE_OK) return failed("swale_job_open");
   swale_meta_found_free(NULL); /* the metadata store is in the same library */
-  if (swale_dir_open(job, argv[1], SWALE_DIR_CREATE, "imd.schema=square:f8,imd.extrema=square", &dir) !=
-      SWALE_OK)
+  if (swale_dir_open(job, argv[1], SWALE_CREATE, "imd.schema=square:f8,imd.extrema=square", &dir) != SWALE_OK)
     return failed("swale_dir_open");
   for (int64_t epoch = 0; epoch < 2; epoch++) {
     for (int64_t key = swale_job_rank(job); key < 100; key += swale_job_size(job)) {

@@ -1,14 +1,14 @@
-// How a tiered write buffer stands, as one JSON object: what a mount and an I/O server answer to `swale tier stats`.
+// The counters of an I/O server: those of its tiered write buffer, and what its clients have it do.
 // Threads: free functions.
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
-#include <string>
+#include <span>
 
-#include "tier/engine/engine_stats.h"
+#include "base/counters.h"
+#include "tier/store/store.h"
 
-namespace swale::tier {
+namespace swale::iond {
 
 // What an I/O server has to do now.
 struct IondLoad {
@@ -20,7 +20,7 @@ struct IondLoad {
   uint64_t reserved_bytes = 0;  // of memory, for requests: Iond::memory_bytes
 };
 
-// `load`: of the I/O server; null: of a mount.
-std::string stats_text(const tier::Stats& stats, const IondLoad* load = nullptr);
+std::span<const CounterRow> iond_counter_rows();
+Counters iond_counters(const tier::Store& store, const IondLoad& load);
 
-}  // namespace swale::tier
+}  // namespace swale::iond
