@@ -43,7 +43,7 @@ void use_store(const std::string& path) {
 
 void use_servers() {
   swale::Job job;
-  swale::IoServers servers(job, "iond.stripe=64K");
+  swale::IoServers servers(job);
   swale::IoFile file = servers.open_file("f", SWALE_CREATE | SWALE_EXCLUSIVE, 0640);
   const std::string data(200'000, 's');
   file.write(5, data);

@@ -1,8 +1,27 @@
 ! engines DIR: a tiered write buffer and a metadata store in DIR. engines --servers: files behind I/O servers.
 ! In Fortran.
+! A callback stands in a module: an internal procedure would need an executable stack.
+module engines_callbacks
+  use, intrinsic :: iso_c_binding
+  implicit none
+
+contains
+
+  integer(c_int) function note_loss(context, what) bind(C)
+    type(c_ptr), value :: context
+    type(c_ptr), value :: what
+    integer, pointer :: counted
+    call c_f_pointer(context, counted)
+    if (c_associated(what)) counted = counted + 1
+    note_loss = 0
+  end function
+
+end module engines_callbacks
+
 program engines
   use, intrinsic :: iso_c_binding
   use swale
+  use engines_callbacks
   implicit none
 
   character(len=1024) :: path
@@ -31,15 +50,6 @@ contains
     integer(c_int), intent(in) :: code
     call expect(code == SWALE_OK, "a call failed")
   end subroutine
-
-  integer(c_int) function note_loss(context, what) bind(C)
-    type(c_ptr), value :: context
-    type(c_ptr), value :: what
-    integer, pointer :: counted
-    call c_f_pointer(context, counted)
-    if (c_associated(what)) counted = counted + 1
-    note_loss = 0
-  end function
 
   integer(c_int64_t) function sum_of(stats, name)
     type(swale_stats), intent(inout) :: stats
@@ -142,7 +152,7 @@ contains
     integer(c_size_t) :: got
     data = 17
     call must(swale_job_open(job=job))
-    call must(swale_iond_open(job, 0, "iond.stripe=64K", servers))
+    call must(swale_iond_open(job, 0, iond=servers))
     call must(swale_iond_file_open(servers, "f", SWALE_CREATE, int(o'640', c_int32_t), file))
     call must(swale_iond_write(file, 8_c_int64_t, data, c_sizeof(data)))
     call must(swale_iond_sync(file))
