@@ -1,6 +1,7 @@
 #include "meta/client/client_core.h"
 
 #include <algorithm>
+#include <cassert>
 #include <utility>
 
 namespace swale::meta {
@@ -79,7 +80,9 @@ class ClientCore::Operation {
 };
 
 ClientCore::ClientCore(const Partition& partition, const ClientOptions& options)
-    : partition_(partition), options_(options) {}
+    : partition_(partition), options_(options) {
+  assert(options_.client != 0 && options_.home < partition_.servers() && options_.attempts_max > 0);
+}
 ClientCore::~ClientCore() = default;
 
 OperationId ClientCore::start(std::unique_ptr<Operation> operation) {
@@ -98,6 +101,7 @@ OperationId ClientCore::start(std::unique_ptr<Operation> operation) {
 
 void ClientCore::send(Operation* operation, size_t part, Server to, Method method, std::string payload,
                       size_t response_bytes_max) {
+  assert(to < partition_.servers() && payload.size() >= 4);  // it begins with the server
   Call call{to, method, std::move(payload), next_tag_++, response_bytes_max};
   ++operation->open_parts;
   sent_.emplace(call.tag, Sent{operation->finished.id, call, part, 1});
@@ -122,6 +126,7 @@ void ClientCore::on_completion(uint64_t tag, Result<std::string> response) {
   Sent sent = std::move(found->second);
   sent_.erase(found);
   Operation& operation = *operations_.at(sent.operation);
+  assert(operation.open_parts > 0);
   Status status = response.status();
   if (!status.ok() && unreached(status) && operation.finished.status.ok()) {
     const std::optional<Server> other = operation.other_way(sent.call.to);
@@ -199,6 +204,7 @@ class ClientCore::PutOperation final : public Operation {
 };
 
 OperationId ClientCore::put(const FileId& file, std::span<const Extent> segments) {
+  assert(!options_.read_only && check_segments(segments).ok());
   DetectedBatch batch;
   if (options_.detect_runs) {
     RunDetector detector;
@@ -265,6 +271,8 @@ class ClientCore::GetOperation final : public Operation {
 
   // Puts the pieces of all servers together, in the order of the ranges.
   void end(Finished* out) override {
+    for ([[maybe_unused]] const Share& each : shares_)
+      assert(each.answered == each.get.ranges.size() && each.found.ends.size() == each.answered);
     if (shares_.size() == 1 && order_.size() == ends_.size()) {
       out->found = std::move(shares_[0].found);
       out->found.answered = ends_.size();
@@ -329,6 +337,7 @@ class ClientCore::GetOperation final : public Operation {
 };
 
 OperationId ClientCore::get(const FileId& file, std::span<const Range> ranges) {
+  assert(check_ranges(partition_, ranges).ok());
   return start(std::make_unique<GetOperation>(partition_, file, ranges));
 }
 
@@ -422,6 +431,7 @@ class ClientCore::RunsOperation final : public Operation {
 };
 
 OperationId ClientCore::get_runs(const FileId& file, std::span<const Run> queries) {
+  assert(check_queries(partition_, queries).ok());
   return start(std::make_unique<RunsOperation>(partition_, file, queries));
 }
 

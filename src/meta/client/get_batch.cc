@@ -1,6 +1,7 @@
 #include "meta/client/get_batch.h"
 
 #include <algorithm>
+#include <cassert>
 
 #include "meta/index/lattice.h"
 #include "meta/index/run_detector.h"
@@ -69,7 +70,11 @@ GetBatch::GetBatch(std::span<const Range> ranges) : ranges_(ranges) {
 
 // The next ranges that have so many bytes together.
 void GetBatch::take(uint64_t bytes) {
-  while (bytes > 0) bytes -= ranges_[taken_++].length;
+  while (bytes > 0) {
+    // Runs stand for whole ranges, in the order of the call.
+    assert(taken_ < ranges_.size() && ranges_[taken_].length <= bytes);
+    bytes -= ranges_[taken_++].length;
+  }
 }
 
 // True: the blocks of the runs, one after the other, are the ranges.
@@ -194,6 +199,7 @@ Status GetBatch::answer(const FoundRuns& runs, const Found& rest, Found* out) {
       answer_by_offset(std::span(rest.extents).subspan(first, count), ranges, out);
     }
   }
+  assert(first_range == ranges_.size() && out->ends.size() == ranges_.size());
   out->answered = ranges_.size();
   out->resume.reset();
   return {};

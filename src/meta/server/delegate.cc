@@ -1,6 +1,7 @@
 #include "meta/server/delegate.h"
 
 #include <algorithm>
+#include <cassert>
 
 namespace swale::meta {
 
@@ -10,6 +11,7 @@ bool unreached(const Status& status) {
 }
 
 void Delegate::on_request(AttributeRequest request, uint32_t root, uint64_t token) {
+  assert(root < shape_.servers && root != shape_.server);  // the root answers itself
   std::string key;
   append_u8(&key, static_cast<uint8_t>(request.op));
   append_file(&key, request.file);
@@ -31,6 +33,7 @@ void Delegate::on_request(AttributeRequest request, uint32_t root, uint64_t toke
 }
 
 void Delegate::list(const std::string& key, Flow* flow) {
+  assert(!flow->queued.empty() || flow->in_flight < shape_.in_flight_max);
   if (flow->listed) return;
   ready_.push_back(key);
   flow->listed = true;
@@ -41,6 +44,7 @@ void Delegate::flush() {
   ready.swap(ready_);
   for (const std::string& key : ready) {
     const auto place = flows_.find(key);
+    assert(place != flows_.end() && place->second.listed);
     Flow& flow = place->second;
     flow.listed = false;
     while (!flow.queued.empty() && flow.in_flight < shape_.in_flight_max) {
@@ -54,6 +58,7 @@ void Delegate::flush() {
 }
 
 void Delegate::send(const std::string& key, Flow* flow, Batch batch) {
+  assert(flow->in_flight > 0 && flow->in_flight <= shape_.in_flight_max && !batch.tokens.empty());
   const uint64_t id = next_id_++;
   ++counters_.forwarded;
   uint32_t to = flow->root;
@@ -75,6 +80,7 @@ void Delegate::on_answer(uint64_t id, const Result<std::string>& response) {
     ++counters_.bypassed;
     return send(upstream.key, &flow, std::move(upstream.batch));
   }
+  assert(flow.in_flight > 0 && waiting_ >= upstream.batch.tokens.size());
   --flow.in_flight;
   list(upstream.key, &flow);
   waiting_ -= upstream.batch.tokens.size();

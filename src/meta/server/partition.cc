@@ -1,6 +1,7 @@
 #include "meta/server/partition.h"
 
 #include <algorithm>
+#include <cassert>
 
 #include "base/hash.h"
 
@@ -28,6 +29,7 @@ Server Partition::first_of(const FileId& file) const {
 }
 
 void Partition::owners_of(const FileId& file, const Run& run, std::vector<Server>* out) const {
+  assert(valid(run));
   const Server root = first_of(file);
   const uint64_t blocks = blocks_of(run);
   const auto mark = [&](uint64_t range, std::vector<bool>* seen) {
@@ -53,6 +55,7 @@ void Partition::owners_of(const FileId& file, const Run& run, std::vector<Server
 }
 
 std::vector<ServerPut> Partition::split(const FileId& file, const DetectedBatch& batch) const {
+  assert(batch.run_at.size() == batch.runs.size());
   std::vector<ServerPut> puts;
   std::vector<int32_t> place(servers_, -1);
   const auto put_of = [&](Server server) -> DetectedBatch& {
@@ -73,6 +76,7 @@ std::vector<ServerPut> Partition::split(const FileId& file, const DetectedBatch&
     }
   };
   const auto add_extent = [&](const Extent& extent) {
+    assert(extent.length > 0 && extent.length <= kOffsetEnd - extent.offset);
     const uint64_t range = extent.offset / range_bytes_;
     if ((extent.offset + extent.length - 1) / range_bytes_ != range) return add_run(run_of(extent));
     put_of(server_of(file, extent.offset)).extents.push_back(extent);
@@ -93,6 +97,7 @@ std::pair<uint64_t, uint64_t> ServerRanges::next_owned(const FileId& file, uint6
   const uint64_t first = range + ahead;
   if (first > (kOffsetEnd - 1) / bytes) return {kOffsetEnd, kOffsetEnd};
   const uint64_t begin = first * bytes;
+  assert(partition_.server_of(file, begin) == server_);
   return {begin, begin + std::min(bytes, kOffsetEnd - begin)};
 }
 

@@ -11,6 +11,7 @@
 // Threads: immutable. Errors: check() says which numbers cannot work; the rest cannot fail, but for std::bad_alloc.
 #pragma once
 
+#include <cassert>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -36,7 +37,10 @@ struct ServerPut {
 class Partition {
  public:
   static Status check(uint32_t servers, uint64_t range_bytes);
-  Partition(uint32_t servers, uint64_t range_bytes) : servers_(servers), range_bytes_(range_bytes) {}
+  // Requires numbers that pass check().
+  Partition(uint32_t servers, uint64_t range_bytes) : servers_(servers), range_bytes_(range_bytes) {
+    assert(check(servers, range_bytes).ok());
+  }
 
   uint32_t servers() const { return servers_; }
   uint64_t range_bytes() const { return range_bytes_; }

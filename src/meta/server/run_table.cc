@@ -1,6 +1,7 @@
 #include "meta/server/run_table.h"
 
 #include <algorithm>
+#include <cassert>
 #include <set>
 #include <tuple>
 
@@ -133,6 +134,7 @@ Result<std::optional<std::string>> relocated_table(Bytes table, const Relocation
 SealedTable::SealedTable(std::vector<Run> runs) : runs_(std::move(runs)) {
   for (uint32_t i = 0; i < runs_.size(); ++i) {
     const Run& run = runs_[i];
+    assert(valid(run));
     if (run.levels == 0) {
       extents_.push_back(i);
       continue;
@@ -205,6 +207,7 @@ std::optional<Extent> SealedTable::search(uint64_t offset, uint32_t* hint) const
 
 void SealedTable::lookup(uint64_t offset, uint64_t length, size_t pieces_max, std::vector<Extent>* out,
                          uint64_t* next) const {
+  assert(length <= kOffsetEnd - offset);
   const uint64_t end = offset + length;
   uint32_t hint = 0;
   const size_t limit = out->size() + pieces_max;
@@ -220,6 +223,7 @@ void SealedTable::lookup(uint64_t offset, uint64_t length, size_t pieces_max, st
       const uint64_t index = first_block_after(run, offset);
       if (index < blocks_of(run)) later = std::min(later, block_at(run, index).offset);
     }
+    assert(later > offset);  // else the loop would not end
     offset = later;
   }
   *next = offset;

@@ -1,6 +1,7 @@
 #include "meta/server/server_core.h"
 
 #include <algorithm>
+#include <cassert>
 #include <utility>
 
 #include "base/contain.h"
@@ -42,6 +43,7 @@ ServerCore::ServerCore(const Partition& partition, Server server, RingMode mode,
 ServerCore::~ServerCore() = default;
 
 void ServerCore::resume() {
+  assert(jobs_.empty());
   for (AttributeTable::Pending& each : attributes_->table().pending()) {
     Applied applied;
     applied.follow_up = each.what;
@@ -113,6 +115,8 @@ Status ServerCore::handle(Method method, Bytes payload, uint64_t token) {
 bool ServerCore::held(Method method, Bytes payload, uint64_t token, const Status& why) {
   if (why.code() != Code::kBusy) return false;
   waits_added_ = true;
+  assert(method == Method::kPut || method == Method::kTrim || method == Method::kForget ||
+         method == Method::kRelocate);  // those that on_request keeps in order
   held_.push_back({method, std::string(payload), token});
   counters_.held_max = std::max<uint64_t>(counters_.held_max, held_.size());
   return true;
@@ -406,6 +410,7 @@ void ServerCore::change(Change change) {
 void ServerCore::begin_follow_up(Change change, const Applied& applied) {
   ++counters_.follow_ups;
   const std::string name = change.request.name;
+  assert(applied.follow_up != FollowUp::kNone && !jobs_.contains(name));
   FollowUpJob& job = jobs_[name];
   job.change = std::move(change);
   job.file = applied.answer.attributes.file;
@@ -428,6 +433,7 @@ void ServerCore::begin_follow_up(Change change, const Applied& applied) {
 
 void ServerCore::start_follow_up(const std::string& name) {
   FollowUpJob& job = jobs_.at(name);
+  assert(job.open_calls == 0 && job.collected.empty());
   job.relocations = table_relocations_;
   const bool trims = job.what == FollowUp::kTrim;
   const FileMessage message{job.file, trims ? job.trim_size : 0,
@@ -456,10 +462,12 @@ void ServerCore::on_follow_up(const std::string& name, Result<std::string> respo
     if (part.ok()) job.collected.push_back(*std::move(part));
   }
   if (job.failure.ok() && !status.ok()) job.failure = status;
+  assert(job.open_calls > 0);
   if (--job.open_calls == 0) end_follow_up(name);
 }
 
 void ServerCore::end_follow_up(const std::string& name) {
+  assert(jobs_.at(name).open_calls == 0);
   FollowUpJob job = std::move(jobs_.at(name));
   jobs_.erase(name);
   const AttributeRequest& request = job.change.request;
@@ -557,6 +565,7 @@ void ServerCore::release(std::deque<Waiting>* waits, uint64_t durable, const Sta
 std::unique_ptr<Work> ServerCore::next_work() {
   if (std::unique_ptr<Work> work = shard_->next_commit()) return work;
   if (std::unique_ptr<Work> work = attributes_->next_commit()) {
+    assert(attribute_work_ == nullptr);  // a second commit would overtake the first
     attribute_work_ = work.get();
     return work;
   }

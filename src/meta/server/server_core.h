@@ -57,7 +57,8 @@ class ServerCore final : private Delegate::Actions {
              std::unique_ptr<AttributeStore> attributes);
   ~ServerCore() override;
 
-  // Finishes truncates and removals that a crash has cut in half. Once, before the first request.
+  // Finishes truncates and removals that a crash has cut in half. Once, before the first request of a client; those of other
+  // servers that resume may have come.
   void resume();
   // Whether a second half is under way.
   bool follows_up() const { return !jobs_.empty(); }

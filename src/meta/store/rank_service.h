@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cassert>
 #include <string>
 #include <utility>
 
@@ -24,6 +25,7 @@ class RankService final : public net::RpcService {
   // Before any rank asks.
   void start(net::Rpc* rpc) {
     const MutexLock lock(mutex_);
+    assert(rpc_ == nullptr && rpc != nullptr);
     rpc_ = rpc;
   }
   const TableNews& table_news() const { return table_news_; }

@@ -1,6 +1,7 @@
 #include "meta/store/roster.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cstdio>
 
 #include "base/sealed_document.h"
@@ -58,6 +59,7 @@ Result<ServerFile> decode_server_file(Bytes text, const std::string& path) {
 
 Result<bool> has_server(io::Device& device, const std::string& directory,
                         const std::vector<std::string>& names, const Manifest& manifest, uint32_t server) {
+  assert(server < manifest.places.size());
   const std::string path = directory + "/" + server_file_name(server);
   const Result<std::string> text = io::read_file(device, path, kServerFileBytesMax);
   if (text.status().code() == Code::kNotFound) return false;
@@ -113,6 +115,7 @@ Status remove_server_files(io::Device& device, const std::string& directory) {
 }
 
 std::string name_of_server(const Manifest& manifest, uint32_t server) {
+  assert(server < manifest.places.size());
   const ServerPlace& place = manifest.places[server];
   return fmt::format("server {} (id {:016x}, last at rank {} of host {}, in {})", server, place.id,
                      place.rank, place.host, place.path);
