@@ -139,15 +139,10 @@ class Questions {
   }
 
   void verify() {
-    const auto shards = meta::list_shards(device_, kStore);
-    note(shards.status());
     const auto verified = meta::verify_shard(device_, kStore, 0);
     note(verified.status());
     if (verified.ok())
       for (const Status& problem : verified->problems) note(problem);
-    uint64_t lines = 0;
-    note(
-        meta::dump_shard(device_, kStore, 0, true, [&](const std::string& line) { lines += !line.empty(); }));
     meta::AttributeRecovery recovery;
     note(meta::AttributeStore::read(device_, kStore, 0, &recovery).status());
     const auto manifest = meta::read_manifest(device_, kStore);

@@ -1,10 +1,9 @@
-// What a shard left on storage, for `swale meta verify` and `swale meta dump`: reads everything, changes nothing.
+// What a shard left on storage, for `swale verify`: reads everything, changes nothing.
 //
-// Threads: free functions. Errors: the first one ends a dump; a verification goes on and counts.
+// Threads: free functions. Errors: a verification goes on and counts.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -21,15 +20,8 @@ struct ShardVerification {
   std::vector<Status> problems;  // each names the file, and the offset where that is known
 };
 
-// The shards that have files in a directory, ascending.
-Result<std::vector<uint32_t>> list_shards(io::Device& device, const std::string& directory);
-
 // Checks every checksum, every row, the order of keys in blocks, files and tables, and the counts of the manifest.
 // A failure: not even the manifest can be read.
 Result<ShardVerification> verify_shard(io::Device& device, const std::string& directory, uint32_t shard);
-
-// One line a thing, in the order of the manifest: tables, blocks (rows too if `rows`), files with their runs, logs.
-Status dump_shard(io::Device& device, const std::string& directory, uint32_t shard, bool rows,
-                  const std::function<void(const std::string& line)>& sink);
 
 }  // namespace swale::meta
