@@ -44,8 +44,7 @@ void pass_through(Bytes input) {
     rows.push_back(row);
   }
   if (rows.empty()) return;
-  for (const BlockCodec codec : {BlockCodec::kFrame, BlockCodec::kDeltaOfDelta, BlockCodec::kDeltaLz4,
-                                 BlockCodec::kDeltaZstd, BlockCodec::kLz77}) {
+  for (const BlockCodec codec : {BlockCodec::kFrame, BlockCodec::kDeltaZstd}) {
     auto encoder = BlockEncoder::create(codec);
     require(encoder.ok());
     std::string block;

@@ -40,7 +40,7 @@ PROFILES = {
 }
 # What else is shown: rivals that are not judged, and our techniques one by one (on `random`, and on patterns without runs).
 OTHERS = ("append", "memory-map", "leveldb-mdhim", "rocksdb", "sqlite", "swale-no-runs", "swale-no-clusters",
-          "swale-frame", "swale-dod", "swale-lz4", "swale-zstd", "swale-lz77")
+          "swale-frame", "swale-zstd")
 NO_GETS = ("append", "memory-map")
 SERVICE = {"point": ("point_get_us_p50", "point_get_us_p99"), "sealed": ("sealed_get_ns",),
            "model": ("ring_speedup_vs_plain_1024_clients",)}  # parts of bench_meta_service and the keys they give

@@ -18,7 +18,7 @@ from meta import judge  # noqa: E402
 
 PROGRAM = pathlib.Path(sys.argv[1]) / "meta" / "bench_meta_index"
 CLIENT = pathlib.Path(sys.argv[1]) / "meta" / "bench_meta_client"
-STORES = ("swale", "swale-no-runs", "swale-lz77", "leveldb-4m")
+STORES = ("swale", "swale-no-runs", "swale-zstd", "leveldb-4m")
 
 
 def run(program=PROGRAM, **options):

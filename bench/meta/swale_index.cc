@@ -199,10 +199,7 @@ std::unique_ptr<IndexStore> make_swale_index(const std::string& name) {
   if (name == "swale-no-runs") return std::make_unique<SwaleIndex>(false, BlockCodec::kAuto, true);
   if (name == "swale-no-clusters") return std::make_unique<SwaleIndex>(false, BlockCodec::kAuto, false);
   const std::pair<const char*, BlockCodec> codecs[] = {{"swale-frame", BlockCodec::kFrame},
-                                                       {"swale-dod", BlockCodec::kDeltaOfDelta},
-                                                       {"swale-lz4", BlockCodec::kDeltaLz4},
-                                                       {"swale-zstd", BlockCodec::kDeltaZstd},
-                                                       {"swale-lz77", BlockCodec::kLz77}};
+                                                       {"swale-zstd", BlockCodec::kDeltaZstd}};
   for (const auto& [known, codec] : codecs) {
     if (name == known) return std::make_unique<SwaleIndex>(false, codec, true);
   }

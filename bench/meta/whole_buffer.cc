@@ -8,6 +8,7 @@
 #include "base/rng.h"
 #include "bench/check_status.h"
 #include "bench/measure.h"
+#include "bench/meta/column_codecs.h"
 #include "bench/meta/index_store.h"
 #include "meta/index/codec.h"
 #include "meta/index/merge.h"
@@ -113,7 +114,7 @@ nlohmann::json whole_buffer(const Workload& workload, bool canary) {
     check(wanted, get_whole(whole, wanted.offset), i);
   }
   const double whole_get_s = seconds_of(watch);
-  return {
+  nlohmann::json line = {
       {"entries", entries.size()},
       {"blocks", tree->blocks()},
       {"block_bytes_per_entry", static_cast<double>(tree->stored_bytes()) / count},
@@ -124,6 +125,8 @@ nlohmann::json whole_buffer(const Workload& workload, bool canary) {
       {"whole_get_ns", whole_get_s / kWholeGets * 1e9},
       {"block_merge_bytes", meta::kBlockRowsMax * sizeof(meta::Entry)},  // of one buffer, decoded at a time
       {"whole_merge_bytes", entries.size() * sizeof(meta::Entry)}};
+  line.update(column_codecs(entries));
+  return line;
 }
 
 }  // namespace swale::bench

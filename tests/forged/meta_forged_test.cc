@@ -265,10 +265,7 @@ TEST_P(ForgedStore, EveryNumberGivesAnAnswerOrAnError) {
 INSTANTIATE_TEST_SUITE_P(All, ForgedStore,
                          testing::Values(Shape{"Killed", meta::BlockCodec::kAuto, false},
                                          Shape{"Closed", meta::BlockCodec::kAuto, true},
-                                         Shape{"DeltaOfDelta", meta::BlockCodec::kDeltaOfDelta, false},
-                                         Shape{"DeltaLz4", meta::BlockCodec::kDeltaLz4, false},
-                                         Shape{"DeltaZstd", meta::BlockCodec::kDeltaZstd, false},
-                                         Shape{"Lz77", meta::BlockCodec::kLz77, false}),
+                                         Shape{"DeltaZstd", meta::BlockCodec::kDeltaZstd, false}),
                          [](const auto& shape) { return std::string(shape.param.name); });
 
 }  // namespace

@@ -16,14 +16,16 @@ constexpr size_t kRawBytesMax = 8 * kBlockRowsMax * kBlockColumns + 64;
 constexpr unsigned kBlocksPerChoice = 16;
 constexpr double kCodedMustSave = 0.5;  // it must be half as large to give up addressable rows
 
-bool known(uint8_t codec) { return codec <= static_cast<uint8_t>(BlockCodec::kLz77); }
+bool known(uint8_t codec) {
+  return codec == static_cast<uint8_t>(BlockCodec::kFrame) ||
+         codec == static_cast<uint8_t>(BlockCodec::kDeltaZstd);
+}
 
 }  // namespace
 
 Result<std::unique_ptr<BlockEncoder>> BlockEncoder::create(BlockCodec codec) {
-  SWALE_ASSIGN_OR_RETURN(Compressor lz4, Compressor::create(Codec::kLz4));
   SWALE_ASSIGN_OR_RETURN(Compressor zstd, Compressor::create(Codec::kZstd));
-  return std::unique_ptr<BlockEncoder>(new BlockEncoder(codec, std::move(lz4), std::move(zstd)));
+  return std::unique_ptr<BlockEncoder>(new BlockEncoder(codec, std::move(zstd)));
 }
 
 size_t BlockEncoder::encode(std::span<const Entry> rows, const FileTable& files, size_t bytes_max,
@@ -109,7 +111,7 @@ void BlockEncoder::build(BlockCodec codec, size_t rows, std::string* out) {
   if (codec == BlockCodec::kFrame) {
     append_frame(rows, out);
   } else {
-    append_coded(codec, rows, out);
+    append_coded(rows, out);
   }
   char* const header = out->data();
   put_u32(header + 4, static_cast<uint32_t>(out->size()));
@@ -133,29 +135,14 @@ void BlockEncoder::append_frame(size_t rows, std::string* out) {
     append_column_data(plans[c], std::span(columns_[c]).first(rows), out);
 }
 
-void BlockEncoder::append_coded(BlockCodec codec, size_t rows, std::string* out) {
+void BlockEncoder::append_coded(size_t rows, std::string* out) {
   raw_.clear();
-  for (size_t c = ids_.size() > 1 ? 0 : 1; c < kBlockColumns; ++c) {
-    const std::span<const uint64_t> column = std::span(columns_[c]).first(rows);
-    if (codec == BlockCodec::kLz77) {
-      append_lz77(column, &raw_);
-    } else if (codec == BlockCodec::kDeltaLz4) {
-      append_differences(column, &raw_);
-    } else {
-      append_second_differences(column, &raw_);
-    }
-  }
+  for (size_t c = ids_.size() > 1 ? 0 : 1; c < kBlockColumns; ++c)
+    append_second_differences(std::span(columns_[c]).first(rows), &raw_);
   append_varint(out, raw_.size());
-  Compressor* const compressor = codec == BlockCodec::kDeltaLz4    ? &lz4_
-                                 : codec == BlockCodec::kDeltaZstd ? &zstd_
-                                                                   : nullptr;
-  if (compressor == nullptr) {
-    out->append(raw_);
-    return;
-  }
   const size_t begin = out->size();
   out->resize(begin + raw_.size() + raw_.size() / 128 + 64);
-  const size_t bytes = compressor->compress(raw_, MutableBytes(out->data() + begin, out->size() - begin));
+  const size_t bytes = zstd_.compress(raw_, MutableBytes(out->data() + begin, out->size() - begin));
   out->resize(begin + bytes);
 }
 
@@ -167,27 +154,16 @@ size_t BlockView::length_of(Bytes bytes) {
 
 namespace {
 
-bool decode_columns(BlockCodec codec, Bytes payload, size_t rows, size_t first,
-                    std::vector<uint64_t>* values) {
+bool decode_columns(Bytes payload, size_t rows, size_t first, std::vector<uint64_t>* values) {
   Decoder header(payload);
   const uint64_t raw_bytes = header.varint64();
   if (!header.ok() || raw_bytes > kRawBytesMax) return false;
-  Bytes raw = header.rest();
-  std::string unpacked;
-  if (codec == BlockCodec::kDeltaLz4 || codec == BlockCodec::kDeltaZstd) {
-    unpacked.resize(raw_bytes);
-    if (!decompress(codec == BlockCodec::kDeltaLz4 ? Codec::kLz4 : Codec::kZstd, raw, unpacked)) return false;
-    raw = unpacked;
-  }
-  if (raw.size() != raw_bytes) return false;
+  std::string raw(raw_bytes, '\0');
+  if (!decompress(Codec::kZstd, header.rest(), raw)) return false;
   values->resize(rows * kBlockColumns);
   Decoder decoder(raw);
   for (size_t c = first; c < kBlockColumns; ++c) {
-    const std::span<uint64_t> column = std::span(*values).subspan(c * rows, rows);
-    const bool ok = codec == BlockCodec::kLz77       ? read_lz77(&decoder, column)
-                    : codec == BlockCodec::kDeltaLz4 ? read_differences(&decoder, column)
-                                                     : read_second_differences(&decoder, column);
-    if (!ok) return false;
+    if (!read_second_differences(&decoder, std::span(*values).subspan(c * rows, rows))) return false;
   }
   return decoder.finished();
 }
@@ -230,7 +206,7 @@ Result<BlockView> BlockView::parse(Bytes block, std::string_view where, bool tru
     if (!decoder.finished()) return corruption("{}: columns do not fill the block", where);
   } else {
     view.decoded_ = std::make_shared<std::vector<uint64_t>>();
-    if (!decode_columns(view.codec_, payload, view.rows_, first, view.decoded_.get()))
+    if (!decode_columns(payload, view.rows_, first, view.decoded_.get()))
       return corruption("{}: columns do not decode", where);
     view.ids_ = nullptr;
     auto& values = *view.decoded_;

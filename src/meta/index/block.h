@@ -1,10 +1,10 @@
 // A block: up to kBlockRowsMax entries in at most 4 KiB, a column for each field (metakv, III-A). With the codec kFrame a
-// row is read where it stands; with the others the whole block is decoded first.
+// row is read where it stands; with the other one the whole block is decoded first.
 //
 //   block   := crc u32 | bytes u32 | rows u16 | files u16 | codec u8 | version u8 | 0 u16 | file_id{files} | payload
 //   file_id := low u64 | high u64                         ascending in blocks of tables
 //   payload := (codec kFrame)  column_header{columns} column_data{columns}
-//            | (others)        raw_bytes varint | coded columns                  docs/formats/meta-shard.md
+//            | (kDeltaZstd)    raw_bytes varint | coded columns                  docs/formats/meta-shard.md
 //   columns := file (if files > 1), offset, length, log, address, sequence
 //
 // crc: CRC-32C of everything after it. The same layout carries the entries of a group in the write-ahead log, where rows are
@@ -48,8 +48,7 @@ class BlockEncoder {
     std::string bytes;
   };
 
-  BlockEncoder(BlockCodec codec, Compressor lz4, Compressor zstd)
-      : codec_(codec), lz4_(std::move(lz4)), zstd_(std::move(zstd)) {}
+  BlockEncoder(BlockCodec codec, Compressor zstd) : codec_(codec), zstd_(std::move(zstd)) {}
 
   BlockCodec choose(std::span<const Entry> rows, const FileTable& files, size_t bytes_max);
   void fit(BlockCodec codec, std::span<const Entry> rows, const FileTable& files, size_t bytes_max,
@@ -57,10 +56,10 @@ class BlockEncoder {
   void load(std::span<const Entry> rows, const FileTable& files);
   void build(BlockCodec codec, size_t rows, std::string* out);
   void append_frame(size_t rows, std::string* out);
-  void append_coded(BlockCodec codec, size_t rows, std::string* out);
+  void append_coded(size_t rows, std::string* out);
 
   const BlockCodec codec_;
-  Compressor lz4_, zstd_;
+  Compressor zstd_;
   Columns columns_;
   std::vector<FileId> ids_;  // of the loaded rows
   std::string raw_, packed_;

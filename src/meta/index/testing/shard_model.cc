@@ -59,7 +59,8 @@ ShardOptions small_options(Rng* rng) {
   options.run_blocks_min = static_cast<unsigned>(2 + rng->below(6));
   options.keep_runs = !rng->chance(1, 8);
   options.cluster_reads = rng->chance(1, 2);
-  options.codec = rng->chance(1, 2) ? BlockCodec::kAuto : static_cast<BlockCodec>(rng->below(5));
+  options.codec = rng->chance(1, 2) ? BlockCodec::kAuto
+                                    : (rng->chance(1, 2) ? BlockCodec::kFrame : BlockCodec::kDeltaZstd);
   return options;
 }
 
