@@ -24,10 +24,12 @@ constexpr std::array kRows = {
     OptionRow{
         .name = "meta.ring",
         .type = OptionType::kEnum,
-        .default_value = "ring",
-        .choices = "ring|direct|plain",
-        .help = "how requests for attributes reach the root of a file: combined along the ring, combined by "
-                "the node's delegate alone, or not combined (the last two for comparison)"},
+        .default_value = "auto",
+        .choices = "auto|ring|direct|plain",
+        .help =
+            "how requests for attributes reach the root of a file: combined along the ring, combined by "
+            "the node's delegate alone (for comparison), or not combined; auto: plain for fewer than 64 ranks, "
+            "else ring"},
     OptionRow{.name = "meta.deadline_s",
               .type = OptionType::kSeconds,
               .default_value = "30",
@@ -81,7 +83,8 @@ StoreOptions store_options(const Config& config) {
   options.servers_per_node = static_cast<uint32_t>(config.get_int("meta.servers_per_node"));
   options.range_bytes = config.get_bytes("meta.range");
   const std::string& ring = config.get_string("meta.ring");
-  options.ring = ring == "ring" ? RingMode::kRing : ring == "direct" ? RingMode::kDirect : RingMode::kPlain;
+  if (ring != "auto")
+    options.ring = ring == "ring" ? RingMode::kRing : ring == "direct" ? RingMode::kDirect : RingMode::kPlain;
   options.deadline = config.get_nanos("meta.deadline_s");
   options.detect_runs = config.get_bool("meta.detect_runs");
   options.files_max = static_cast<size_t>(config.get_int("meta.files_max"));

@@ -17,8 +17,9 @@ namespace swale::meta {
 namespace {
 
 // As option meta.ring names them.
-std::string_view name_of(RingMode mode) {
-  switch (mode) {
+std::string_view name_of(const std::optional<RingMode>& mode) {
+  if (!mode) return "auto";
+  switch (*mode) {
     case RingMode::kRing:
       return "ring";
     case RingMode::kDirect:
@@ -485,7 +486,7 @@ Result<std::vector<std::unique_ptr<ServerCore>>> Store::open_servers(io::Device&
     if (read_only()) {
       SWALE_ASSIGN_OR_RETURN(ReadParts parts,
                              read_server(device, directory, server, options_.shard, options_.files_max));
-      cores.push_back(std::make_unique<ServerCore>(*partition_, server, options_.ring, std::move(parts.shard),
+      cores.push_back(std::make_unique<ServerCore>(*partition_, server, ring_mode(), std::move(parts.shard),
                                                    std::move(parts.attributes)));
       views_.push_back(std::move(parts.device));
       continue;
@@ -506,7 +507,7 @@ Result<std::vector<std::unique_ptr<ServerCore>>> Store::open_servers(io::Device&
           io::replace_file(device, directory + "/" + server_file_name(server),
                            encode_server_file({manifest_.store, manifest_.places[server].id, server})));
     }
-    cores.push_back(std::make_unique<ServerCore>(*partition_, server, options_.ring, std::move(shard),
+    cores.push_back(std::make_unique<ServerCore>(*partition_, server, ring_mode(), std::move(shard),
                                                  std::move(attributes)));
   }
   return cores;
@@ -516,7 +517,7 @@ std::unique_ptr<Client> Store::client() {
   ClientOptions options;
   options.client = random_number() | 1;
   options.home = home_;
-  options.mode = options_.ring;
+  options.mode = ring_mode();
   options.detect_runs = options_.detect_runs;
   options.news = &requests_->table_news();
   options.read_only = read_only();

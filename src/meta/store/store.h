@@ -69,6 +69,7 @@ class Store {
   Status lock(io::Device& device, const std::string& directory, const std::string& job);
   Status check_same_directory(io::Device& device, const std::string& directory, const std::string& job);
   bool read_only() const { return options_.open == OpenStore::kReadOnly; }
+  RingMode ring_mode() const { return options_.ring.value_or(ring_for(job_.size())); }
   // Whether this rank looks into its directory for all ranks that share it.
   bool looks() const { return lock_ || (read_only() && job_.nodes()->seat(job_.rank()).local == 0); }
   Status check_presence();

@@ -44,6 +44,18 @@ void expect_strided(const Found& found, uint64_t first, uint64_t writers, uint64
   ASSERT_EQ(at, (first + cells) * 512);
 }
 
+TEST(StoreSettings, ARingCombinesRequestsOfLargeJobsAlone) {
+  const auto ring_of = [](std::string_view text) {
+    return store_options(Config::make(store_option_rows(), text).value()).ring;
+  };
+  EXPECT_EQ(ring_of(""), std::nullopt);
+  EXPECT_EQ(ring_of("meta.ring=ring"), RingMode::kRing);
+  EXPECT_EQ(ring_of("meta.ring=plain"), RingMode::kPlain);
+  EXPECT_EQ(ring_for(1), RingMode::kPlain);
+  EXPECT_EQ(ring_for(63), RingMode::kPlain);
+  EXPECT_EQ(ring_for(64), RingMode::kRing);
+}
+
 TEST(Store, RanksPutAndGetOneFileThroughAllServers) {
   io::MemoryDevice device;
   run_ranks(4, device, small_ranges(), [](RankOf& rank) {
