@@ -246,8 +246,8 @@ def page(result):
                             tables.of_clients(result["lines"])), "",
         "## Techniques, one by one", "",
         "The index alone: CPU / wall nanoseconds an operation, bytes an entry on disk. `no-runs`: every segment is an entry."
-        " `no-clusters`: each block that a get wants is read for itself. `frame`, `dod`, `lz4`, `zstd`, `lz77`: one codec for all"
-        " blocks, in place of the one that is smallest.", "",
+        " `no-clusters`: each block that a get wants is read for itself. `frame`, `zstd`: one codec for all blocks, in place of the"
+        " smaller one.", "",
         tables.markdown(["pattern", "store", "put with drain", "get, warm", "get, cold", "bytes an entry"],
                         tables.of_index(result["lines"])), "", "## The judged figures", "", *judged(result["results"]), ""])
 
