@@ -11,7 +11,7 @@
 //
 // PRESET: A, B, C, or a file that swale tier measure has written.
 // Values: seed, segments, ssd_gib, slots, stream, gap_share, flush_share, always_share, budget_several, budget_random, stripe_mib,
-// spread_mib, need, stripe_queue, overload, log_first, slack_us, costly, cheap, overflow; of a replay: speed (0: as fast as
+// spread_mib, need, need_random, stripe_queue, overload, log_first, slack_us, costly, cheap, overflow; of a replay: speed (0: as fast as
 // answers come), in_flight, and ssd_gib (by default 1).
 #include <cstdio>
 #include <cstdlib>
@@ -99,6 +99,7 @@ tier::Options make_options(const std::string& policy, const io::Testbed& bed, co
   own.stripe_bytes = mib("stripe_mib", own.stripe_bytes);
   own.stripe_spread_bytes = mib("spread_mib", own.stripe_spread_bytes);
   own.stripe_need = value(values, "need", own.stripe_need);
+  own.stripe_need_random = value(values, "need_random", own.stripe_need_random);
   own.stripe_queue_share = value(values, "stripe_queue", own.stripe_queue_share);
   own.overload_ratio = value(values, "overload", own.overload_ratio);
   own.costly_share = value(values, "costly", own.costly_share);

@@ -25,10 +25,16 @@ void Costs::slot_written(const Slot& slot, Nanos took) {
   assert(slot.length > 0 && slot.direct_count <= slot.pieces.size());
   smooth(&slot_ns_, static_cast<double>(took));
   if (slot.passing) return;
-  const double cost = static_cast<double>(took) / static_cast<double>(slot.length);
+  FileState& file = shared_.files[slot.file];
+  const auto length = static_cast<double>(slot.length);
+  const double cost = static_cast<double>(took) / length;
+  const double modelled =
+      backing_.slot_written(file.slot_end, slot.position, slot.length, static_cast<double>(took));
+  file.slot_end = slot.position + slot.length;
+  if (slot.direct_count > 0) smooth(&file.modelled_cost, modelled / length);
   if (slot.direct_count == slot.pieces.size()) {
     smooth(&direct_, cost);
-    smooth(&shared_.files[slot.file].direct_cost, cost);
+    smooth(&file.direct_cost, cost);
   } else if (slot.direct_count == 0) {
     smooth(&flush_, cost);
   }

@@ -10,12 +10,13 @@
 
 #include "tier/engine/elevator.h"
 #include "tier/engine/shared.h"
+#include "tier/policy/backing_cost.h"
 
 namespace swale::tier {
 
 class Costs {
  public:
-  explicit Costs(Shared* shared) : shared_(*shared) {}
+  explicit Costs(Shared* shared) : shared_(*shared), backing_(shared->options.backing) {}
 
   // A write has come.
   void arrived(uint32_t length);
@@ -23,7 +24,11 @@ class Costs {
   void slot_written(const Slot& slot, Nanos took);
   void log_synced(Nanos took) { smooth_sync(&log_sync_ns_, took); }
   // A sync for which the backing device had to write.
-  void backing_synced(Nanos took) { smooth_sync(&file_sync_ns_, took); }
+  // `writes`: of the file, since its last sync.
+  void backing_synced(Nanos took, uint32_t writes) {
+    smooth_sync(&file_sync_ns_, took);
+    if (writes > 0) backing_.sync_answered(static_cast<double>(took), writes);
+  }
   static void smooth_sync(double* value, Nanos sample) {
     *value += (static_cast<double>(sample) - *value) * (*value == 0 ? 1 : 1.0 / 8);
   }
@@ -34,6 +39,8 @@ class Costs {
   double slot_ns() const { return slot_ns_; }
   double log_sync_ns() const { return log_sync_ns_; }
   double file_sync_ns() const { return file_sync_ns_; }
+  // The page cache takes writes before the device has them: what was measured says nothing (BackingCost).
+  bool hidden() const { return backing_.hidden(); }
   // The backing device needs so much longer than writers that every seek counts.
   bool overloaded() const {
     return arrival_ > 0 && direct_ > shared_.options.swale.overload_ratio * arrival_;
@@ -56,6 +63,7 @@ class Costs {
   static constexpr Nanos kQuietNs = 100'000'000;
 
   Shared& shared_;
+  BackingCost backing_;
   double direct_ = 0;
   double flush_ = 0;
   double slot_ns_ = 0;

@@ -65,9 +65,9 @@ void Engine::unlink(Ticket ticket, FileIndex file, Nanos now) {
 
 void Engine::sync(Ticket ticket, FileIndex file, Nanos now) {
   set_now(now);
-  const bool direct = redirector_.sync_begins(file);
+  const Redirector::Awaited awaited = redirector_.sync_begins(file);
   writes_.divert_for_sync(file);
-  sync_requests_.sync(ticket, file, direct);
+  sync_requests_.sync(ticket, file, awaited);
   pump();
 }
 

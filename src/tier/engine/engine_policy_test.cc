@@ -76,10 +76,12 @@ Options options() {
   options.segment_count = 4;
   options.segment_bytes = 64 * kKiB;
   options.queue_slots = 4;
+  options.backing = {};  // no head moves: the model agrees with what is measured
   options.backing.write_bytes_per_s = 500e6;
   options.swale.byte_budget_random = 0;  // no limit
   options.swale.flush_always_share = 2;  // nothing is flushed while the queue is full
   options.swale.overload_ratio = 1e9;
+  options.swale.log_first_ratio = 0;  // what finds a slot goes there
   return options;
 }
 
@@ -127,7 +129,9 @@ TEST(EnginePolicy, StripesGoWholeAndInTheShareThatTheBackingDeviceHasNoTimeFor) 
   Options with = options();
   with.segment_bytes = 16 * kMiB;
   with.swale.stripe_bytes = kStripe;
-  with.swale.stripe_need = 0.5;  // arrivals take no time: half of all stripes
+  with.swale.stripe_need =
+      0.1;  // arrivals take no time: a tenth of all stripes if the traffic were in order,...
+  with.swale.stripe_need_random = 0.5;  // ... and half, because it is random
   PolicyWorld world(with);
   world.measure(1);
   for (int i = 0; i < 16; ++i) world.write(0);  // the queue is full, and writers wait
@@ -142,6 +146,19 @@ TEST(EnginePolicy, StripesGoWholeAndInTheShareThatTheBackingDeviceHasNoTimeFor) 
   while (world.serve()) {
   }
   EXPECT_FALSE(world.write(0)) << "the queue is short: the log takes nothing";
+}
+
+// A log that holds more than the programs write is never flushed: it must not be taken for one that is dear to flush.
+TEST(EnginePolicy, WhatNeedsASeekForEveryWriteGoesToALogThatWasNeverFlushed) {
+  Options with = options();
+  with.segment_bytes = 16 * kMiB;
+  with.swale.log_first_ratio = 0.9;
+  PolicyWorld world(with);
+  world.write(1);
+  world.serve();
+  EXPECT_TRUE(world.write(1)) << "although the queue is empty";
+  EXPECT_EQ(world.stats().flushed_bytes, 0u);
+  EXPECT_FALSE(world.write(0)) << "another file, of which nothing is known";
 }
 
 }  // namespace

@@ -89,7 +89,7 @@ void Engine::backing_synced(Code code) {
   shared_.segments_changed = true;
   // In the modes in which writes wait for it, this is what a direct write costs.
   if (code == Code::kOk && syncs_.backing.awaited()) {
-    costs_.backing_synced(shared_.now - syncs_.backing.began());
+    costs_.backing_synced(shared_.now - syncs_.backing.began(), 0);
     costs_.wait_ended();
   }
   if (code != Code::kOk) backing_sync_failed(code);

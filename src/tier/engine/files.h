@@ -38,7 +38,9 @@ struct FileState {
   uint64_t size = 0;
   ExtentMap map;  // of the log
   Epochs epochs;
-  double direct_cost = 0;  // ns a byte of direct writes, smoothed
+  double direct_cost = 0;    // ns a byte of direct writes, smoothed
+  double modelled_cost = 0;  // the same, as the disk model says
+  uint64_t slot_end = 0;     // where its last slot ended on the backing device
   SyncHabit habit;
   uint32_t held = 0;               // ranges that its writes hold
   uint64_t log_sync = 0;           // the number of the sync of the log that covers its newest record

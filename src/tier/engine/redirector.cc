@@ -8,6 +8,7 @@ namespace {
 
 constexpr int64_t kDayNs = 86'400'000'000'000;
 constexpr uint32_t kMapCheckEvery = 1024;
+constexpr double kLong = 4.0 / 3;  // a write is long above so many times the mean of its file
 constexpr uint64_t kGolden = 0x9e3779b97f4a7c15;
 constexpr uint64_t kFileStride = 977;  // files begin at different fractions
 
@@ -51,7 +52,20 @@ bool Redirector::wants_log(const Op& op) {
   several_files_ |= last_file_ != kNoFile && last_file_ != op.file;
   last_file_ = op.file;
   if (syncs_want_log(op)) return true;
+  if (costs_.hidden()) return hidden_wants_log(op);
   return is_costly(op.file) ? costly_wants_log(op) : stripe_wants_log(op);
+}
+
+// The page cache takes writes at once, and a sync pays for them. Before the first one of a file the disk model says what its
+// writes cost: those that need a seek each go where SSDUP+ sends them, but for long ones, because a disk takes as long for a
+// short write as for a long one, and the budget counts bytes. Later its syncs say it.
+bool Redirector::hidden_wants_log(const Op& op) const {
+  const FileState& file = shared_.files[op.file];
+  if (file.habit.bytes > 0 || budget_left() < op.length) return false;
+  const Options& options = shared_.options;
+  if (file.modelled_cost * options.backing.write_bytes_per_s < options.swale.cheap_ratio * 1e9) return false;
+  return static_cast<double>(op.length) * file.habit.since_writes <=
+         kLong * static_cast<double>(file.habit.since_bytes);
 }
 
 // Files that need few seeks. Only while the queue is more than half full since it was full: what is served in order costs nothing.
@@ -71,8 +85,16 @@ bool Redirector::stripe_wants_log(const Op& op) {
   const uint64_t stripe = op.offset / own.stripe_bytes + op.file * kFileStride;
   const double fraction = static_cast<double>(stripe * kGolden >> 11) * 0x1p-53;
   // No more of them than the backing device needs to keep up with writers, and than the budget that is saved up allows.
-  return fraction * file.direct_cost < own.stripe_need * (file.direct_cost - costs_.arrival()) &&
+  return fraction * file.direct_cost < stripe_need() * (file.direct_cost - costs_.arrival()) &&
          fraction * static_cast<double>(own.stripe_spread_bytes) < left;
+}
+
+// How many times the share that the backing device has no time for goes to the log. The less of the traffic is in order, the
+// more: what is flushed then costs as much as what is written directly, and a log that is not full at the end was of no use.
+double Redirector::stripe_need() const {
+  const SwaleOptions& own = shared_.options.swale;
+  const double square = traffic_.percentage_mean() * traffic_.percentage_mean();
+  return own.stripe_need + (own.stripe_need_random - own.stripe_need) * square * square;
 }
 
 // Files that need a seek for every write: back-pressure, what would wait goes to the log.
@@ -121,7 +143,7 @@ bool Redirector::waits_when_full(const Op& op) const {
     return false;  // a segment takes longer than the sync that is to be spared
   if (shared_.swale() && cost > 0 && cost < shared_.options.swale.overflow_ratio * costs_.flush())
     return false;
-  return true;
+  return !(shared_.swale() && costs_.hidden());  // the page cache takes it at once
 }
 
 }  // namespace swale::tier

@@ -34,10 +34,15 @@ class Redirector {
   // What may still be sent to the log.
   double budget_left() const;
 
-  // A sync of the file is asked for. Returns whether the backing device has to write for it.
-  bool sync_begins(FileIndex file);
+  // What a sync waits for.
+  struct Awaited {
+    bool direct = false;  // the backing device has to write for it
+    uint32_t writes = 0;  // that came since the file's last sync
+  };
+  // A sync of the file is asked for.
+  Awaited sync_begins(FileIndex file);
   // Its caller waited since `began`, for the backing device.
-  void sync_waited(FileIndex file, Nanos began);
+  void sync_waited(FileIndex file, Nanos began, uint32_t writes);
 
   const Traffic& traffic() const { return traffic_; }
 
@@ -46,6 +51,8 @@ class Redirector {
 
  private:
   bool stripe_wants_log(const Op& op);
+  double stripe_need() const;
+  bool hidden_wants_log(const Op& op) const;
   bool costly_wants_log(const Op& op) const;
   bool is_costly(FileIndex file) const;
   bool is_cheap(const FileState& file) const;

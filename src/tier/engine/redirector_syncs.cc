@@ -38,7 +38,8 @@ void Redirector::expect_sync(FileState* file, uint32_t length) {
       // Of writes that are synced one by one, long ones leave a part of the budget to the short ones that will come.
       const double wanted =
           kReserve * (habit.writes < 1.5 ? static_cast<double>(length) * length / each : habit.bytes);
-      habit.to_log = left >= std::max<double>(length, wanted);
+      // While SSDUP+ sends a stream to the SSD, each write of it brings its own bytes into the budget.
+      habit.to_log = left >= length && (traffic_.to_ssd() || left >= wanted);
       habit.small_to_log = !habit.to_log && habit.writes >= 1.5;
     }
   } else if (static_cast<double>(habit.since_bytes) > kHabitMax * habit.bytes) {
@@ -68,8 +69,9 @@ bool Redirector::log_answers_sooner(const FileState& file) const {
   return records_.usable() && backing > kWorth * costs_.log_sync_ns();
 }
 
-bool Redirector::sync_begins(FileIndex file) {
+Redirector::Awaited Redirector::sync_begins(FileIndex file) {
   SyncHabit& habit = shared_.files[file].habit;
+  const uint32_t writes = habit.since_writes;
   if (habit.since_bytes > 0) {
     const double weight = habit.bytes == 0 ? 1 : kHabitSmoothing;
     habit.bytes += (static_cast<double>(habit.since_bytes) - habit.bytes) * weight;
@@ -78,17 +80,17 @@ bool Redirector::sync_begins(FileIndex file) {
   }
   const bool direct = std::exchange(habit.direct, false);
   if (direct) costs_.wait_begins();
-  return direct;
+  return {direct, writes};
 }
 
-void Redirector::sync_waited(FileIndex file, Nanos began) {
+void Redirector::sync_waited(FileIndex file, Nanos began, uint32_t writes) {
   SyncHabit& habit = shared_.files[file].habit;
   const Nanos waited = shared_.now - began;
   // What is old says nothing any more.
   if (static_cast<double>(shared_.now - habit.measured) > kTryAgain * habit.direct_ns) habit.direct_ns = 0;
   Costs::smooth_sync(&habit.direct_ns, waited);
   habit.measured = shared_.now;
-  costs_.backing_synced(waited);
+  costs_.backing_synced(waited, writes);
 }
 
 }  // namespace swale::tier

@@ -6,14 +6,14 @@
 
 namespace swale::tier {
 
-void SyncRequests::sync(Ticket ticket, FileIndex file, bool direct) {
+void SyncRequests::sync(Ticket ticket, FileIndex file, const Redirector::Awaited& awaited) {
   assert(file != kNoFile);
   pending_.push_back({.ticket = ticket,
                       .file = file,
                       .epoch = shared_.files[file].epochs.close(),
                       .errors = shared_.stats.flush_errors,
                       .began = shared_.now,
-                      .direct = direct});
+                      .awaited = awaited});
   shared_.rare_work = true;
 }
 
@@ -53,9 +53,9 @@ void SyncRequests::answer(const Pending& done, Code result) {
     --drains_;
     records_.end_hurry();
   } else {
-    if (done.direct) costs_.wait_ends();
-    if (result == Code::kOk && done.direct)
-      redirector_.sync_waited(done.file, done.began);
+    if (done.awaited.direct) costs_.wait_ends();
+    if (result == Code::kOk && done.awaited.direct)
+      redirector_.sync_waited(done.file, done.began, done.awaited.writes);
     else if (result == Code::kOk && done.logged)
       costs_.log_synced(shared_.now - done.began);
     const Code lost = std::exchange(shared_.files[done.file].deferred, Code::kOk);

@@ -29,8 +29,7 @@ class SyncRequests {
         redirector_(*redirector),
         barriers_(*barriers) {}
 
-  // direct: the backing device has to write for it.
-  void sync(Ticket ticket, FileIndex file, bool direct);
+  void sync(Ticket ticket, FileIndex file, const Redirector::Awaited& awaited);
   void drain(Ticket ticket);
   // Answers those that are over. Returns whether there were any.
   bool advance();
@@ -48,12 +47,12 @@ class SyncRequests {
     uint32_t epoch = 0;
     uint64_t ordinal = 0;  // drain: of the youngest segment that it covers
     Stage stage = Stage::kWrites;
-    uint64_t number = 0;       // of the sync that it waits for; kLog of a file: of the log
-    uint64_t errors = 0;       // drain: flush errors when it began
-    uint64_t file_number = 0;  // of a file: the sync of the file alone that it waits for
-    Nanos began = 0;           // of a file: when it was asked for
-    bool direct = false;       // of a file: the backing device has to write for it
-    bool logged = false;       // of a file: it waits for a sync of the log
+    uint64_t number = 0;          // of the sync that it waits for; kLog of a file: of the log
+    uint64_t errors = 0;          // drain: flush errors when it began
+    uint64_t file_number = 0;     // of a file: the sync of the file alone that it waits for
+    Nanos began = 0;              // of a file: when it was asked for
+    Redirector::Awaited awaited;  // of a file
+    bool logged = false;          // of a file: it waits for a sync of the log
 
     bool is_drain() const { return file == kNoFile; }
   };

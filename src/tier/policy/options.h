@@ -65,9 +65,11 @@ struct SwaleOptions {
   // as it writes it. Which ones, is a fraction of 1 that each stripe has: those below the budget that is left over this many bytes,...
   uint64_t stripe_bytes = 16 * kMiB;
   uint64_t stripe_spread_bytes = 64 * kMiB;
-  // ... and below so many times the share that the backing device has no time for, as measured. While the queue, once it was full,
-  // holds more than this share of its slots.
+  // ... and below so many times the share that the backing device has no time for, as measured: for traffic in order, and for random
+  // traffic, between them by the fourth power of the mean random percentage. While the queue, once it was full, holds more than this
+  // share of its slots.
   double stripe_need = 1.25;
+  double stripe_need_random = 1.55;
   double stripe_queue_share = 0.2;
   // While files of several kinds would wait for the backing device, the log is for those that cost it most. A file is cheap, and
   // waits, if its bytes cost less than this share of the costliest file's when the log is full, in proportion before...
