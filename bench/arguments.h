@@ -10,8 +10,8 @@
 
 namespace swale::bench {
 
-// Prints "PROGRAM: message" to stderr and ends the process with status 1, without running destructors: a failed
-// benchmark has no figures.
+// Prints "PROGRAM: message" to stderr and ends the process with status 1, without running destructors: a
+// failed benchmark has no figures.
 [[noreturn]] void die(const std::string& message);
 
 class Arguments {
@@ -21,7 +21,8 @@ class Arguments {
   std::string text(const std::string& name);  // must be given
   std::string text(const std::string& name, const std::string& otherwise);
   uint64_t number(const std::string& name, uint64_t otherwise);
-  // The place of the text in `choices`, the first of which is meant if nothing is given. Another text ends the program.
+  // The place of the text in `choices`, the first of which is meant if nothing is given. Another text ends
+  // the program.
   size_t choice(const std::string& name, std::span<const char* const> choices);
   bool given(const std::string& name) const { return pairs_.contains(name); }
   // Call it when everything has been asked for.

@@ -1,10 +1,11 @@
-// bench_calibrate: how fast this machine is at this moment: fixed loops that no change of Swale changes, a few seconds.
+// bench_calibrate: how fast this machine is at this moment: fixed loops that no change of Swale changes, a
+// few seconds.
 //   --path FILE   on the storage that is measured (made and removed)
 //   --quick 1     a hundredth of the work, scaled up, for tests
-// Reported, each the median of five: seconds of processor time for a sort, for copies between buffers that no cache holds,
-// for a checksum and for dependent reads from memory; the latency of random reads from storage, of 4 KiB, one at a time; and
-// `wait`, by the clock over processor time, of as many computing threads as there are cores: 1 where nobody else computes.
-// calibration.py makes factors of them.
+// Reported, each the median of five: seconds of processor time for a sort, for copies between buffers that no
+// cache holds, for a checksum and for dependent reads from memory; the latency of random reads from storage,
+// of 4 KiB, one at a time; and `wait`, by the clock over processor time, of as many computing threads as
+// there are cores: 1 where nobody else computes. calibration.py makes factors of them.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>

@@ -1,4 +1,5 @@
-// Counts what operator new has given out and not got back. A program has it from the library swale_bench_counted_new.
+// Counts what operator new has given out and not got back. A program has it from the library
+// swale_bench_counted_new.
 //
 // Threads: any.
 #pragma once

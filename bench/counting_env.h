@@ -1,7 +1,7 @@
-// A leveldb::Env that counts what LevelDB reads and writes, writes tables no faster than asked for, and favours LevelDB
-// where the comparison is about tables: the write-ahead log is thrown away (a burst buffer's promise is per epoch, and
-// tables are flushed at its end), only tables are synced, nothing is logged. Tables are read by pread, never mapped
-// (pread_env.h says why).
+// A leveldb::Env that counts what LevelDB reads and writes, writes tables no faster than asked for, and
+// favours LevelDB where the comparison is about tables: the write-ahead log is thrown away (a burst buffer's
+// promise is per epoch, and tables are flushed at its end), only tables are synced, nothing is logged. Tables
+// are read by pread, never mapped (pread_env.h says why).
 //
 // Threads: as leveldb::Env says; the counters are atomic or guarded.
 #pragma once

@@ -14,8 +14,8 @@ struct Dataset {
   uint64_t keys = 0;  // of each epoch
   uint32_t epochs = 1;
   ValueKind values = ValueKind::kWords;
-  bool canary =
-      false;  // the first record of epoch 0 is written with one bit wrong: who checks answers has to see it
+  // the first record of epoch 0 is written with one bit wrong: who checks answers has to see it
+  bool canary = false;
 
   double records() const { return static_cast<double>(keys) * epochs; }
   Value value(uint64_t key, uint32_t epoch) const { return value_of(key, epoch, values); }

@@ -1,5 +1,6 @@
-// DirectLog: the fastest plain way to append to a file, as the measure for all others: O_DIRECT writes of 2 MiB from
-// touched buffers, four in flight, into space reserved ahead. With `Cache::kBuffered` one write() after the other.
+// DirectLog: the fastest plain way to append to a file, as the measure for all others: O_DIRECT writes of 2
+// MiB from touched buffers, four in flight, into space reserved ahead. With `Cache::kBuffered` one write()
+// after the other.
 //
 // Threads: one appends; four write. Errors: die().
 #pragma once

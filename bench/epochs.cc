@@ -1,7 +1,9 @@
-// bench_epochs: many small epochs: how long their ends take, what they leave on disk, how long a reader takes to open.
+// bench_epochs: many small epochs: how long their ends take, what they leave on disk, how long a reader takes
+// to open.
 //   --path DIR --ranks N --epochs N --records N (in each epoch, of all ranks) --opens N
-// The time of an end is rank 0's. The last ends of the directory are timed in turn with those around the 100th end of a
-// young directory beside it (DIR.young), so that both meet the same moods of disk and machine; medians.
+// The time of an end is rank 0's. The last ends of the directory are timed in turn with those around the
+// 100th end of a young directory beside it (DIR.young), so that both meet the same moods of disk and machine;
+// medians.
 #include <fmt/format.h>
 
 #include <algorithm>

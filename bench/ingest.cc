@@ -1,5 +1,6 @@
 // bench_ingest: what it costs to write all records, one at a time, as an application would.
-//   --store nothing|append|swale   generating alone; plain O_DIRECT appends, a file per rank and epoch; a directory
+//   --store nothing|append|swale   generating alone; plain O_DIRECT appends, a file per rank and epoch; a
+//                                  directory
 //   --ranks N --keys N (in each epoch) --epochs N --path DIR --options "imd.memory=64M"
 //   --values words|doubles|floats|particles   what values are made of (workload.h)
 //   --overlap 0  waits for each epoch's end at once; else the next epoch is appended meanwhile

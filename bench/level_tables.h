@@ -1,10 +1,12 @@
 // LevelTables: LevelDB behind the shuffle, as one rank's share of a directory, with and without compaction.
 //
-// A key is the epoch and the particle, both big-endian (deltafs-imd-2017, Fig. 2). With compaction: one database.
-// Without: LevelDB has no switch for that, so every full memtable becomes a database of one table, which has nothing to
-// compact; what a query touches is then what it would touch in one database with as many tables in level 0, whose key
-// ranges LevelDB compares before it opens them (tables of other epochs are left alone here for the same reason).
-// Either way two memtables of `buffer_bytes` at a time: one fills while the other is written.
+// A key is the epoch and the particle, both big-endian (deltafs-imd-2017, Fig. 2). With compaction: one
+// database.
+// Without: LevelDB has no switch for that, so every full memtable becomes a database of one table, which has
+// nothing to compact; what a query touches is then what it would touch in one database with as many tables in
+// level 0, whose key ranges LevelDB compares before it opens them (tables of other epochs are left alone here
+// for the same reason). Either way two memtables of `buffer_bytes` at a time: one fills while the other is
+// written.
 //
 // Threads: one writes; a reader is a value of one thread. Errors: die().
 #pragma once

@@ -1,5 +1,5 @@
-// LevelDB as a Store, with its default write buffer of 4 MiB or one of 64 MiB and its default compression; and with the
-// default buffer and without compression as "leveldb-4m-uncompressed".
+// LevelDB as a Store, with its default write buffer of 4 MiB or one of 64 MiB and its default compression;
+// and with the default buffer and without compression as "leveldb-4m-uncompressed".
 #include <leveldb/cache.h>
 #include <leveldb/db.h>
 #include <leveldb/filter_policy.h>

@@ -1,8 +1,9 @@
-// What the benchmarks measure with: clocks, CPU time, memory, files on disk, page caches; and how they report.
+// What the benchmarks measure with: clocks, CPU time, memory, files on disk, page caches; and how they
+// report.
 //
-// Cold: the files' pages are synced and dropped (posix_fadvise DONTNEED), which evicts nothing that a process has
-// mapped; so whoever measures cold also checks that bytes came from storage. drop_all_caches empties the machine's
-// page, inode and name caches and needs root.
+// Cold: the files' pages are synced and dropped (posix_fadvise DONTNEED), which evicts nothing that a process
+// has mapped; so whoever measures cold also checks that bytes came from storage. drop_all_caches empties the
+// machine's page, inode and name caches and needs root.
 //
 // Threads: free functions. Errors: die(); a benchmark that cannot measure has no figures.
 #pragma once
@@ -51,15 +52,16 @@ DiskUse disk_use(const std::string& directory);
 void remove_all(const std::string& path);
 void evict(const std::string& path);    // a file, or all files below a directory
 void preload(const std::string& path);  // the opposite
-// False: not allowed. Rests afterwards: on a busy machine the scheduler makes a thread that has just computed for long wait,
-// and what is timed next would pay for the dropping.
+// False: not allowed. Rests afterwards: on a busy machine the scheduler makes a thread that has just computed
+// for long wait, and what is timed next would pay for the dropping.
 bool drop_all_caches();
 // Makes the program's own code resident by mapping it, so that dropping caches does not drop it.
 void keep_code_resident();
 
 uint64_t storage_bytes_read();  // by this process, from /proc/self/io
 uint64_t
-storage_bytes_written();  // likewise: pages made dirty and direct writes, also of files that are removed later
+// likewise: pages made dirty and direct writes, also of files that are removed later
+storage_bytes_written();
 
 // The value below which `fraction` of the samples lie. Sorts.
 double percentile(std::vector<double>& samples, double fraction);

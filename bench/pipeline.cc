@@ -1,13 +1,14 @@
-// bench_pipeline: the write pipeline with one of its parts changed, on storage of a given speed, beside an application that
-// computes between its frames.
+// bench_pipeline: the write pipeline with one of its parts changed, on storage of a given speed, beside an
+// application that computes between its frames.
 //   --path DIR --ranks N --keys N (in each frame, of all ranks) --epochs N --memory BYTES --ways N
 //   --limit BYTES/S        of each rank's storage; 0: no limit
 //   --limit-first BYTES/S  of rank 0's, if it is another
 //   --delivery queue|wait  whether the progress thread may wait for room in the memtables
 //   --turns 1              one output buffer: sorting and writing take turns
 //   --compute-ms N         CPU time that the application takes after each frame
-//   --end wait|begin|next  how a frame ends: epoch_end before computing; epoch_end_begin before, waited for when the next
-//                          frame is in; epoch_end at the beginning of the next frame (deltafs-imd-2017, section 3)
+//   --end wait|begin|next  how a frame ends: epoch_end before computing; epoch_end_begin before, waited for
+//                          when the next frame is in; epoch_end at the beginning of the next frame
+//                          (deltafs-imd-2017, section 3)
 //   --canary 1             one value wrong
 #include <fmt/format.h>
 

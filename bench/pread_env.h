@@ -1,5 +1,5 @@
-// A leveldb::Env whose tables are read by pread. LevelDB's own maps them, and what a process has mapped cannot be
-// dropped from the page cache: its cold reads would be warm ones.
+// A leveldb::Env whose tables are read by pread. LevelDB's own maps them, and what a process has mapped
+// cannot be dropped from the page cache: its cold reads would be warm ones.
 //
 // Threads: as leveldb::Env says.
 #pragma once

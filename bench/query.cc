@@ -5,10 +5,12 @@
 //   --mode
 //     verify  every record, by a scan
 //     scan    every record, counted only, by one thread, all in the page cache
-//     cold    a trajectory; the reader is open and has answered another key, so the partition's footer is resident; the files'
-//             pages are dropped each time
-//     first   a trajectory in a fresh process with nothing resident: its reader was opened, then the pages were dropped
-//     open    the same in a fresh process, opening included, all caches dropped (needs root, else only the pages)
+//     cold    a trajectory; the reader is open and has answered another key, so the partition's footer is
+//             resident; the files' pages are dropped each time
+//     first   a trajectory in a fresh process with nothing resident: its reader was opened, then the pages
+//             were dropped
+//     open    the same in a fresh process, opening included, all caches dropped (needs root, else only the
+//             pages)
 //     warm    a trajectory, all in the page cache
 //     batch   100,000 keys of one epoch at once, all in the page cache, on one core
 //     miss    keys that are not there, all in the page cache

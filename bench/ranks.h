@@ -1,7 +1,8 @@
 // Ranks: forked processes that make up a Swale job on this machine, and what each of them measured.
 //
-// Every rank finds its place in the environment (SWALE_JOB_*), as one started by hand would, and meets the others in a
-// rendezvous directory. One rank is a process of its own too, so that figures of one and of many have the same shape.
+// Every rank finds its place in the environment (SWALE_JOB_*), as one started by hand would, and meets the
+// others in a rendezvous directory. One rank is a process of its own too, so that figures of one and of many
+// have the same shape.
 //
 // Errors: die() in a rank ends the others and the program. Limits: kRanksMax ranks, kFramesMax frames.
 #pragma once

@@ -1,4 +1,5 @@
-// bench_raw: the storage's own speed, as the measure for everything else: appends of prepared memory, durable.
+// bench_raw: the storage's own speed, as the measure for everything else: appends of prepared memory,
+// durable.
 //   --path FILE --bytes N --parts N (a fdatasync after each) --cache direct|buffered
 #include <algorithm>
 

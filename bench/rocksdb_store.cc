@@ -1,6 +1,7 @@
-// RocksDB as a Store: "rocksdb" by the bulk load that its makers advise (vector memtable, no log, no compaction until
-// asked for), "sst" by SstFileWriter, for which the caller sorts each epoch in memory; both with RocksDB's default
-// compression, and without it as "rocksdb-uncompressed" and "sst-uncompressed"; "sst-lz4" and "sst-zstd" with those.
+// RocksDB as a Store: "rocksdb" by the bulk load that its makers advise (vector memtable, no log, no
+// compaction until asked for), "sst" by SstFileWriter, for which the caller sorts each epoch in memory; both
+// with RocksDB's default compression, and without it as "rocksdb-uncompressed" and "sst-uncompressed";
+// "sst-lz4" and "sst-zstd" with those.
 #include <rocksdb/cache.h>
 #include <rocksdb/db.h>
 #include <rocksdb/filter_policy.h>

@@ -1,5 +1,5 @@
-// bench_scan: a trajectory out of plain appends (bench_ingest --store append): every core reads its share of all files
-// and compares every key.
+// bench_scan: a trajectory out of plain appends (bench_ingest --store append): every core reads its share of
+// all files and compares every key.
 //   --path DIR --keys N --epochs N --samples N
 #include <fcntl.h>
 #include <fmt/format.h>

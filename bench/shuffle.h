@@ -1,10 +1,10 @@
-// Shuffle: the library's route from those who append to the keys' home ranks (Batcher, Conversation) with something else
-// behind it than a Partition: a thread that feeds a sink from the conversation's inbox. For stores that have no shuffle of
-// their own (deltafs-scaling-2018, Fig. 8: "ldb+sh").
+// Shuffle: the library's route from those who append to the keys' home ranks (Batcher, Conversation) with
+// something else behind it than a Partition: a thread that feeds a sink from the conversation's inbox. For
+// stores that have no shuffle of their own (deltafs-scaling-2018, Fig. 8: "ldb+sh").
 //
-// Threads: append and end_epoch by one thread; the sink is called by the delivery thread, one frame at a time. The
-// caller must see to it (a barrier) that no rank appends before all have made theirs, and none to the next epoch before
-// end_epoch has returned on all.
+// Threads: append and end_epoch by one thread; the sink is called by the delivery thread, one frame at a
+// time. The caller must see to it (a barrier) that no rank appends before all have made theirs, and none to
+// the next epoch before end_epoch has returned on all.
 // Errors: die().
 #pragma once
 
@@ -44,8 +44,8 @@ class Shuffle final : private net::ConversationDriver, private net::Participant 
   const Sink sink_;
   imd::Batcher batcher_;
   std::optional<net::Conversation> conversation_;
-  uint64_t awaited_ =
-      0;          // records promised to this rank, less those delivered; wraps while promises are late
+  // records promised to this rank, less those delivered; wraps while promises are late
+  uint64_t awaited_ = 0;
   int ends_ = 0;  // peers whose promise is in
   std::thread thread_;
 };

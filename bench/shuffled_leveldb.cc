@@ -1,5 +1,5 @@
-// bench_shuffled_leveldb: LevelDB behind Swale's own shuffle (deltafs-scaling-2018, Fig. 8 and 10: "ldb+sh" and
-// "ldb+sh+nocomp"): every rank keeps its keys in LevelDB tables; then trajectories are asked for, cold.
+// bench_shuffled_leveldb: LevelDB behind Swale's own shuffle (deltafs-scaling-2018, Fig. 8 and 10: "ldb+sh"
+// and "ldb+sh+nocomp"): every rank keeps its keys in LevelDB tables; then trajectories are asked for, cold.
 //   --path DIR --ranks N --keys N (in each epoch, of all ranks) --epochs N
 //   --memory BYTES      of each rank: the shuffle's frames, and the rest for LevelDB's two memtables
 //   --compaction on|off --filter-bits N

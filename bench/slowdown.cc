@@ -1,13 +1,15 @@
-// bench_slowdown: the time of a frame written into a massive directory, over that of plain files, one per rank;
-// generating and fsync included in both.
+// bench_slowdown: the time of a frame written into a massive directory, over that of plain files, one per
+// rank; generating and fsync included in both.
 //   --path DIR --ranks N --keys N (in each frame, of all ranks) --frames N
-//   --plain device|write  how plain files are written: through the same device, in direct writes of 1 MiB, eight in flight;
-//                         or by write(), which is what there is to do where storage is memory
-//   --first plain|swale   who begins. Frames alternate, and so does the order of the two: the second one of a frame writes
-//                         into memory that the first one has used
+//   --plain device|write  how plain files are written: through the same device, in direct writes of 1 MiB,
+//                         eight in flight; or by write(), which is what there is to do where storage is
+//                         memory
+//   --first plain|swale   who begins. Frames alternate, and so does the order of the two: the second one of a
+//                         frame writes into memory that the first one has used
 //   --warmup N   frames before, which are not counted
-//   --touch 1    before all frames, rank 0 writes and removes files as large as everything that will be there: memory that is
-//                used for the first time since the machine started costs more than the work that is measured
+//   --touch 1    before all frames, rank 0 writes and removes files as large as everything that will be
+//                there: memory that is used for the first time since the machine started costs more than the
+//                work that is measured
 //   --limit BYTES/S of each rank's device; 0: no limit
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -79,8 +81,8 @@ void write_file(const std::string& path, const Work& work, uint32_t frame, Share
   ::close(file);
 }
 
-// What a simulation does without Swale on a slow device, as well as it can be done: every rank appends its records to a file
-// of its own, in writes of 1 MiB, eight in flight.
+// What a simulation does without Swale on a slow device, as well as it can be done: every rank appends its
+// records to a file of its own, in writes of 1 MiB, eight in flight.
 class PlainFrame {
  public:
   explicit PlainFrame(io::Device& device) : device_(device), queue_(take(device.make_queue(kBuffers))) {

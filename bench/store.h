@@ -1,8 +1,10 @@
-// Store: a key-value store as a rival, driven by store_bench.cc: the same records in, the same trajectories out.
+// Store: a key-value store as a rival, driven by store_bench.cc: the same records in, the same trajectories
+// out.
 //
-// A record's key is its id and its epoch, both big-endian, so that a trajectory is a range. A store is used with its
-// own default options, compression included, but for what is in its favour: writes in batches, filters of 10 bits a
-// key, one durable point per epoch. What compression costs is measured by a second store without it.
+// A record's key is its id and its epoch, both big-endian, so that a trajectory is a range. A store is used
+// with its own default options, compression included, but for what is in its favour: writes in batches,
+// filters of 10 bits a key, one durable point per epoch. What compression costs is measured by a second store
+// without it.
 //
 // Threads: one, besides the store's own; several for get. Errors: die().
 #pragma once
@@ -53,8 +55,8 @@ class Store {
   virtual void close() = 0;
 };
 
-// "leveldb-4m", "leveldb-4m-uncompressed", "leveldb-64m"; "rocksdb", "rocksdb-uncompressed", "sst", "sst-uncompressed",
-// "sst-lz4", "sst-zstd". nullptr: no such store in this program.
+// "leveldb-4m", "leveldb-4m-uncompressed", "leveldb-64m"; "rocksdb", "rocksdb-uncompressed", "sst",
+// "sst-uncompressed", "sst-lz4", "sst-zstd". nullptr: no such store in this program.
 std::unique_ptr<Store> make_store(const std::string& name);
 
 }  // namespace swale::bench

@@ -29,10 +29,12 @@ struct Work {
   bool drop_all = true;
 };
 
-// A get per epoch, one after the other; the same, each by a thread of its own, as Swale reads its epochs at once; a scan.
+// A get per epoch, one after the other; the same, each by a thread of its own, as Swale reads its epochs at
+// once; a scan.
 enum class Way { kGets, kParallelGets, kRange };
 
-// A thread for each epoch but the first, which the caller gets itself. They wait for the next key without a lock.
+// A thread for each epoch but the first, which the caller gets itself. They wait for the next key without a
+// lock.
 class Team {
  public:
   Team(Store& store, uint32_t epochs) : store_(store), values_(epochs) {

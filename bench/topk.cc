@@ -1,9 +1,11 @@
-// bench_topk: the records with the largest numbers in a field: what asking costs, and what the index of it costs.
+// bench_topk: the records with the largest numbers in a field: what asking costs, and what the index of it
+// costs.
 //   --path DIR --keys N (one epoch of them) --k N --samples N (queries, cold and warm) --loads N
 //   --canary 1   the largest record has a bit wrong outside of the field
 //   --canary 2   one record has a number that is larger than all others, and was never meant to be there
-// Writes DIR/indexed, with a schema and the field indexed, and DIR/plain, the same without the index, `loads` times in
-// turn. Every answer is compared with the k largest that the generator makes: order, keys and values.
+// Writes DIR/indexed, with a schema and the field indexed, and DIR/plain, the same without the index, `loads`
+// times in turn. Every answer is compared with the k largest that the generator makes: order, keys and
+// values.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -105,8 +107,9 @@ void load(const Work& work, const std::string& path, const char* options, uint64
   samples.disk_bytes = std::max(use.size_bytes, use.allocated_bytes);
 }
 
-// Both directories in turn, each first in every other pair, so that both meet the same moods of the machine; the cost
-// of the index by pairs. What comes first of all pays for what is new to the kernel, and is not counted.
+// Both directories in turn, each first in every other pair, so that both meet the same moods of the machine;
+// the cost of the index by pairs. What comes first of all pays for what is new to the kernel, and is not
+// counted.
 nlohmann::json run_loads(const Work& work, uint64_t largest_key) {
   LoadSamples indexed, plain, unmeasured;
   load(work, work.plain(), kPlain, largest_key, unmeasured);

@@ -1,7 +1,9 @@
-// The records that every benchmark writes and every answer is checked against: pure functions of (key, epoch).
+// The records that every benchmark writes and every answer is checked against: pure functions of (key,
+// epoch).
 //
-// Each epoch holds the keys 0..keys-1 once, as 8 bytes, in a pseudo-random order of its own. A value has 40 bytes: unless
-// stated, a double in [1, 2), the field that top-k asks for, and four words that do not compress.
+// Each epoch holds the keys 0..keys-1 once, as 8 bytes, in a pseudo-random order of its own. A value has 40
+// bytes: unless stated, a double in [1, 2), the field that top-k asks for, and four words that do not
+// compress.
 //
 // Threads: values and pure functions.
 #pragma once
@@ -45,8 +47,8 @@ inline Value words_of(uint64_t seed) {
           seed ^ 0x8ebc6af09c88c6e3u};
 }
 
-// Words that follow from the seed independently of one another, so that making a record takes as long beside an append as
-// alone: what the other kinds are made of.
+// Words that follow from the seed independently of one another, so that making a record takes as long beside
+// an append as alone: what the other kinds are made of.
 inline Value mixed_words_of(uint64_t seed) {
   Value words;
   for (size_t i = 0; i < kValueWords; ++i) words[i] = mix(seed + i);
@@ -105,8 +107,8 @@ inline Value value_of(uint64_t key, uint32_t epoch, ValueKind kind) {
 
 inline double field_of(const Value& value) { return std::bit_cast<double>(value[0]); }
 
-// The order of an epoch's keys: a bijection of 0..keys-1, made of multiplications and shifts that are bijections of
-// the next power of two; what falls outside walks on.
+// The order of an epoch's keys: a bijection of 0..keys-1, made of multiplications and shifts that are
+// bijections of the next power of two; what falls outside walks on.
 class EpochOrder {
  public:
   EpochOrder(uint64_t keys, uint32_t epoch)

@@ -1,5 +1,5 @@
-// What a benchmark needs to drive the library's inside: a job among forked ranks, a Writer on a device that is as slow
-// as is asked for. The C interface has neither (it is not for benchmarks to add options to it).
+// What a benchmark needs to drive the library's inside: a job among forked ranks, a Writer on a device that
+// is as slow as is asked for. The C interface has neither (it is not for benchmarks to add options to it).
 //
 // Threads: free functions. Errors: die().
 #pragma once

@@ -1,6 +1,7 @@
-// Epoch logs (jobs/NNNN/epochs). The first byte: how many epochs the manifest promises (lower six bits), whether the log
-// is closed (0x40), and whether the checksums of all copies are made right (0x80), so that what stands behind them is
-// reached too. The rest is the log. What is read has all promised epochs, in order, and comes back from a copy.
+// Epoch logs (jobs/NNNN/epochs). The first byte: how many epochs the manifest promises (lower six bits),
+// whether the log is closed (0x40), and whether the checksums of all copies are made right (0x80), so that
+// what stands behind them is reached too. The rest is the log. What is read has all promised epochs, in
+// order, and comes back from a copy.
 #include <algorithm>
 
 #include "base/coding.h"

@@ -1,8 +1,8 @@
-// What users give to `swale scan --where` and `--fields`. Input: a line of fields, a line with the expression, a line that is
-// the key; the rest is the value of the record that it is asked of.
+// What users give to `swale scan --where` and `--fields`. Input: a line of fields, a line with the
+// expression, a line that is the key; the rest is the value of the record that it is asked of.
 //
-// Whatever parses must give, for every record, what its type promises; the same in brackets, and again; and a condition the
-// opposite behind "!". A Filter says the same as its condition.
+// Whatever parses must give, for every record, what its type promises; the same in brackets, and again; and a
+// condition the opposite behind "!". A Filter says the same as its condition.
 #include <cstring>
 #include <optional>
 

@@ -1,5 +1,6 @@
-// What comes from other ranks, below the protocols: frame headers, and their order and credits (Router); messages of the
-// job's exchanges (ExchangeTree). Input: records of 1 byte that says what happens, 1 byte a length, and so many bytes.
+// What comes from other ranks, below the protocols: frame headers, and their order and credits (Router);
+// messages of the job's exchanges (ExchangeTree). Input: records of 1 byte that says what happens, 1 byte a
+// length, and so many bytes.
 #include "fuzz/fuzz_input.h"
 #include "fuzz/target.h"
 #include "net/meeting/exchange.h"

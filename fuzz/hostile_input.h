@@ -1,4 +1,5 @@
-// What the targets that play a member of the job with the right key share: numbers and texts of an input, the odd ones among them.
+// What the targets that play a member of the job with the right key share: numbers and texts of an input, the
+// odd ones among them.
 #pragma once
 
 #include <algorithm>

@@ -1,9 +1,11 @@
-// An I/O server among hostile clients: two ranks of the job, which have its key, send any request in any order, well-formed or not.
-// An honest client beside them has a file of its own: what it has written is what it reads, and its file has the size that it gave
-// it. The server is a real one, with a tier's store on real files; it is kept from input to input, without the files.
-// Requests that name the honest client's file are left out: all clients of a job may change all files.
+// An I/O server among hostile clients: two ranks of the job, which have its key, send any request in any
+// order, well-formed or not. An honest client beside them has a file of its own: what it has written is what
+// it reads, and its file has the size that it gave it. The server is a real one, with a tier's store on real
+// files; it is kept from input to input, without the files. Requests that name the honest client's file are
+// left out: all clients of a job may change all files.
 //
-// Input: 1 byte that says which server of how many, then records of 1 byte that says what, and what that takes (hostile_input.h).
+// Input: 1 byte that says which server of how many, then records of 1 byte that says what, and what that
+// takes (hostile_input.h).
 #include <unistd.h>
 
 #include <filesystem>
@@ -137,7 +139,8 @@ class Server {
     require(decode_iond_answer(*answer)->data == content_);
   }
 
-  // A request with each of its numbers and names taken from the input, most of them such that something happens.
+  // A request with each of its numbers and names taken from the input, most of them such that something
+  // happens.
   void made(HostileInput* in, net::Rank from) {
     static constexpr std::string_view kNames[] = {"a", "b", "folder/c", "folder", "..", "a/b", ""};
     IondRequest request;

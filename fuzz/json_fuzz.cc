@@ -1,4 +1,5 @@
-// Any bytes as a JSON text: nlohmann's parser accepts the same ones (within our limits), and what is accepted can be walked.
+// Any bytes as a JSON text: nlohmann's parser accepts the same ones (within our limits), and what is accepted
+// can be walked.
 #include <nlohmann/json.hpp>
 
 #include "base/json_writer.h"

@@ -1,4 +1,5 @@
-// DIR/swale.lock: any bytes are somebody's lock (busy), or nobody's and taken over; never a crash, and never both.
+// DIR/swale.lock: any bytes are somebody's lock (busy), or nobody's and taken over; never a crash, and never
+// both.
 #include "base/log.h"
 #include "fuzz/fuzz_input.h"
 #include "fuzz/target.h"

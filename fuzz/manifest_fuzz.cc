@@ -1,5 +1,5 @@
-// swale.json: the input with a right checksum behind it, so that what stands behind the seal is reached too. What decodes
-// encodes to a file that decodes to the same; what does not says where.
+// swale.json: the input with a right checksum behind it, so that what stands behind the seal is reached too.
+// What decodes encodes to a file that decodes to the same; what does not says where.
 #include <fmt/format.h>
 
 #include "base/crc32c.h"

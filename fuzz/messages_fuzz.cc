@@ -1,5 +1,5 @@
-// Control messages of the epoch protocol and statuses: any bytes give a message or an error, and a message that was
-// decoded encodes to bytes that decode to the same ones.
+// Control messages of the epoch protocol and statuses: any bytes give a message or an error, and a message
+// that was decoded encodes to bytes that decode to the same ones.
 #include "fuzz/fuzz_input.h"
 #include "fuzz/target.h"
 #include "imd/format/messages.h"

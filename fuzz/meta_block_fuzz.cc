@@ -1,5 +1,6 @@
-// Blocks of the metadata store. A block that parses has rows within limits, and finds each of them; nothing is read beyond
-// it. The input is a block as it is; then the same with a right checksum; then rows made of it pass through every codec.
+// Blocks of the metadata store. A block that parses has rows within limits, and finds each of them; nothing
+// is read beyond it. The input is a block as it is; then the same with a right checksum; then rows made of it
+// pass through every codec.
 #include <string>
 
 #include "base/coding.h"

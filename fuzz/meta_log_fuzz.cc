@@ -1,5 +1,6 @@
-// What a shard reads besides blocks: payloads of log records, snapshots, manifests, sorted files. The first byte chooses; the
-// rest gets right checksums where there are some, so that the checks behind them are reached.
+// What a shard reads besides blocks: payloads of log records, snapshots, manifests, sorted files. The first
+// byte chooses; the rest gets right checksums where there are some, so that the checks behind them are
+// reached.
 #include <string>
 
 #include "base/coding.h"

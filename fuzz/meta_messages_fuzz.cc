@@ -1,5 +1,5 @@
-// Messages, records and run tables of a metadata store. Input: 1 byte that says what, then its bytes. What decodes must keep
-// its promises and encode to something that decodes to the same.
+// Messages, records and run tables of a metadata store. Input: 1 byte that says what, then its bytes. What
+// decodes must keep its promises and encode to something that decodes to the same.
 #include "base/coding.h"
 #include "fuzz/fuzz_input.h"
 #include "fuzz/target.h"

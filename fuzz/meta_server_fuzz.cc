@@ -1,7 +1,8 @@
-// Metadata servers among hostile members of their job: who has the key sends any message, in any order, and is one of the servers
-// itself, which answers what it likes. Two servers of three are real. An honest client beside it puts extents, gets them and has
-// attributes changed: each of its requests is answered once, and with what it put; also after the servers were opened again.
-// Messages that name the honest client's file, log or number are left out: members of a job may change each other's files.
+// Metadata servers among hostile members of their job: who has the key sends any message, in any order, and
+// is one of the servers itself, which answers what it likes. Two servers of three are real. An honest client
+// beside it puts extents, gets them and has attributes changed: each of its requests is answered once, and
+// with what it put; also after the servers were opened again. Messages that name the honest client's file,
+// log or number are left out: members of a job may change each other's files.
 //
 // Input: records of 1 byte that says what happens, and what that takes (hostile_input.h).
 #include <deque>
@@ -216,7 +217,8 @@ class Machine {
     hostile(method, message, to);
   }
 
-  // The hostile server answers the oldest call to it: with an error, with bytes, or with what could be an answer.
+  // The hostile server answers the oldest call to it: with an error, with bytes, or with what could be an
+  // answer.
   void answer_as_server(HostileInput* in) {
     const uint8_t how = in->byte();
     const std::string bytes(in->text());
@@ -345,7 +347,8 @@ class Machine {
 
   io::MemoryDevice disk_;
   const Partition partition_{kServers, 4096};
-  // Of the honest client's puts and gets: servers take any id that was not removed, and nobody else can say this one.
+  // Of the honest client's puts and gets: servers take any id that was not removed, and nobody else can say
+  // this one.
   const FileId honest_file_{0x7d3f1ac58e2b9046, 0xb1946ac92492d234};
   uint32_t job_ = 1;
   std::vector<std::unique_ptr<ServerCore>> cores_;

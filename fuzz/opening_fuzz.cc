@@ -1,4 +1,5 @@
-// What a rank is told while a job is opened: the answer of all ranks' meeting, and the row of a rank in the AddressBook.
+// What a rank is told while a job is opened: the answer of all ranks' meeting, and the row of a rank in the
+// AddressBook.
 // Input: u8 of the size of the job, then the answer; the same bytes as a row.
 #include "base/coding.h"
 #include "base/hash.h"

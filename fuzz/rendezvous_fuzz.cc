@@ -1,5 +1,6 @@
-// Files of a rendezvous directory: whatever stands in them, the same records come out however the bytes are cut in two,
-// since a reader may come in the middle of an append. Input: u16 where to cut, then edits of valid records and rubbish.
+// Files of a rendezvous directory: whatever stands in them, the same records come out however the bytes are
+// cut in two, since a reader may come in the middle of an append. Input: u16 where to cut, then edits of
+// valid records and rubbish.
 #include "base/coding.h"
 #include "base/hash.h"
 #include "fuzz/fuzz_input.h"

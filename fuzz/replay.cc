@@ -1,5 +1,6 @@
-// fuzz_replay TARGET FOLDER...: runs a fuzz target over the files of its corpus, for compilers without libFuzzer and for quick
-// tests. Then once with each file cut in half and with a byte turned over, so that the tree's corpus need not hold damaged twins.
+// fuzz_replay TARGET FOLDER...: runs a fuzz target over the files of its corpus, for compilers without
+// libFuzzer and for quick tests. Then once with each file cut in half and with a byte turned over, so that
+// the tree's corpus need not hold damaged twins.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

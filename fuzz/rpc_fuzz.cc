@@ -1,5 +1,5 @@
-// Requests and responses of other ranks: frames of RpcCore. Input: records of 1 byte that says what happens, 1 byte a
-// length, and so many bytes.
+// Requests and responses of other ranks: frames of RpcCore. Input: records of 1 byte that says what happens,
+// 1 byte a length, and so many bytes.
 #include <vector>
 
 #include "base/coding.h"
@@ -87,7 +87,8 @@ class Machine {
     core_.on_down(kPeer, error(Code::kCorruption, Scope::kPeer, "broken"), now_);
   }
 
-  // Pieces that are right but for a few numbers: kind, call, bytes of the message, extra, bytes of the piece, each 1 byte.
+  // Pieces that are right but for a few numbers: kind, call, bytes of the message, extra, bytes of the piece,
+  // each 1 byte.
   std::string almost_right(Bytes bytes) const {
     std::string frame;
     for (; bytes.size() >= 5; bytes.remove_prefix(5)) {

@@ -1,6 +1,6 @@
-// Rpc among hostile ranks: rank 0 has the key and sends any frame to the server, rank 1. Rank 2 is honest, with an RpcCore of its
-// own: each of its calls completes once, with the answer to what it asked. The hostile rank may cost the server no more than its own
-// window and what all may be granted.
+// Rpc among hostile ranks: rank 0 has the key and sends any frame to the server, rank 1. Rank 2 is honest,
+// with an RpcCore of its own: each of its calls completes once, with the answer to what it asked. The hostile
+// rank may cost the server no more than its own window and what all may be granted.
 //
 // Input: records of 1 byte that says what happens, and what that takes (hostile_input.h).
 #include <map>

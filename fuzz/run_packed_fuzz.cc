@@ -1,5 +1,5 @@
-// A packed block with any bytes for its piece, and any trailer: decompressing stays within its bytes, and what it
-// accepts has the size that the trailer promises.
+// A packed block with any bytes for its piece, and any trailer: decompressing stays within its bytes, and
+// what it accepts has the size that the trailer promises.
 #include "fuzz/run_fuzz_support.h"
 #include "fuzz/target.h"
 #include "run/block.h"

@@ -1,5 +1,5 @@
-// Batches of keys: whatever comes, the store takes all of a batch or nothing, and hands out what it has counted. The input
-// is a batch as it is, and once more with its length and checksum made right.
+// Batches of keys: whatever comes, the store takes all of a batch or nothing, and hands out what it has
+// counted. The input is a batch as it is, and once more with its length and checksum made right.
 #include <string>
 
 #include "base/coding.h"

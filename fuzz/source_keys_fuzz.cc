@@ -1,4 +1,5 @@
-// Messages of keys: whatever comes is refused whole, or gives ascending hashes that encode to a message of the same keys.
+// Messages of keys: whatever comes is refused whole, or gives ascending hashes that encode to a message of
+// the same keys.
 #include <string>
 #include <vector>
 

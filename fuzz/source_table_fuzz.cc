@@ -1,6 +1,6 @@
-// Auxiliary tables: whatever an edited table answers, no read goes beyond its bytes, and no answer names a source that
-// does not exist. Input: 9-byte edits (offset u32, value u32, how u8) of a valid table; checksums are made right again if
-// the first byte is odd, so that the checks behind them are reached.
+// Auxiliary tables: whatever an edited table answers, no read goes beyond its bytes, and no answer names a
+// source that does not exist. Input: 9-byte edits (offset u32, value u32, how u8) of a valid table; checksums
+// are made right again if the first byte is odd, so that the checks behind them are reached.
 #include <string>
 
 #include "base/coding.h"

@@ -1,5 +1,5 @@
-// Summaries of field extrema (jobs/NNNN/extrema): the first byte chooses between the input as a file, with its checksum
-// made right, and as what travels in a DURABLE message; the rest is the input.
+// Summaries of field extrema (jobs/NNNN/extrema): the first byte chooses between the input as a file, with
+// its checksum made right, and as what travels in a DURABLE message; the rest is the input.
 #include "base/coding.h"
 #include "base/crc32c.h"
 #include "fuzz/fuzz_input.h"

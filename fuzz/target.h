@@ -1,5 +1,6 @@
-// SWALE_FUZZ_TARGET(name) { ... } is what a fuzz target does with `data` and `size`; it returns 0. libFuzzer's programs have
-// one target each; the replay (replay.cc) has all, by name, in one program, which compiles in a fifth of the time.
+// SWALE_FUZZ_TARGET(name) { ... } is what a fuzz target does with `data` and `size`; it returns 0.
+// libFuzzer's programs have one target each; the replay (replay.cc) has all, by name, in one program, which
+// compiles in a fifth of the time.
 #pragma once
 
 #include <cstddef>

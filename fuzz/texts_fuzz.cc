@@ -1,5 +1,6 @@
-// Texts that users and launchers give: option strings and their environment variables, schemas, the environment of a
-// launcher. Input: a line of options, a line of fields, a line of extrema, then lines NAME=value.
+// Texts that users and launchers give: option strings and their environment variables, schemas, the
+// environment of a launcher. Input: a line of options, a line of fields, a line of extrema, then lines
+// NAME=value.
 #include <map>
 
 #include "capi/options.h"

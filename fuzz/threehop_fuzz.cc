@@ -1,5 +1,6 @@
-// Frames of the three-hop route: whatever peers put into them, the router reads it or fails, delivers only messages of ranks
-// that exist, and sends only frames with contents that the next rank could read. Input: pieces of (hop u8, bytes u8, frame).
+// Frames of the three-hop route: whatever peers put into them, the router reads it or fails, delivers only
+// messages of ranks that exist, and sends only frames with contents that the next rank could read. Input:
+// pieces of (hop u8, bytes u8, frame).
 #include <algorithm>
 #include <memory>
 

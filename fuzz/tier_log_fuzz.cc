@@ -1,5 +1,6 @@
-// Records and segments of the tier's log: whatever is decoded encodes to the same bytes, and a scan never reads beyond its
-// segment or takes a damaged record for a whole one. Input: 16-byte edits (offset u32, value u64, unused) of a valid log.
+// Records and segments of the tier's log: whatever is decoded encodes to the same bytes, and a scan never
+// reads beyond its segment or takes a damaged record for a whole one. Input: 16-byte edits (offset u32, value
+// u64, unused) of a valid log.
 #include <algorithm>
 #include <string>
 

@@ -1,6 +1,6 @@
-// TLS at a rank's port, from two sides: strangers, who say anything in place of a handshake, and rank 0, which has the job's
-// key and says anything under it. Rank 1 listens; rank 2 is honest: each of its frames arrives, once, in order and unchanged,
-// whatever the others do. The job's ranks part within their deadline.
+// TLS at a rank's port, from two sides: strangers, who say anything in place of a handshake, and rank 0,
+// which has the job's key and says anything under it. Rank 1 listens; rank 2 is honest: each of its frames
+// arrives, once, in order and unchanged, whatever the others do. The job's ranks part within their deadline.
 //
 // The two ranks are real transports on real sockets, so an input takes a few milliseconds.
 // Input: records of 1 byte that says what happens, and what that takes (hostile_input.h).
@@ -177,7 +177,8 @@ class Attack {
   }
 
   void record(uint8_t kind, uint8_t header_bytes, uint64_t payload_bytes, HostileInput* in) {
-    // Of a long payload only a part follows, now and then: the record never ends, or the next one is taken for its rest.
+    // Of a long payload only a part follows, now and then: the record never ends, or the next one is taken
+    // for its rest.
     const size_t follow = in->byte() % 8 == 0 ? in->byte() : std::min<uint64_t>(payload_bytes, 70'000);
     std::string body(in->text());
     body.resize(header_bytes + follow, 'x');

@@ -1,15 +1,15 @@
 // Cluster: a whole job writing a massive directory, on one thread, from one seed.
 //
-// Drives the product's own opening (lock, takeover, claims, agreement), WriterCore, Appender, PartitionFiles and
-// Committer of every rank with a simulated clock, a simulated fabric and one shared device. Every action (a frame's
-// flight, a task's work, an I/O, the application's next record) takes a random time drawn from the seed. So a seed is a
-// schedule that replays exactly; another seed is another interleaving. A fault names the number of the frame or I/O
-// that it hits.
+// Drives the product's own opening (lock, takeover, claims, agreement), WriterCore, Appender, PartitionFiles
+// and Committer of every rank with a simulated clock, a simulated fabric and one shared device. Every action
+// (a frame's flight, a task's work, an I/O, the application's next record) takes a random time drawn from the
+// seed. So a seed is a schedule that replays exactly; another seed is another interleaving. A fault names the
+// number of the frame or I/O that it hits.
 //
-// Fault model: a link delivers in order; on request it loses, duplicates, alters or swaps the n-th frame of the run. A
-// rank can be killed at a given time, also while it opens; its peers notice missing heartbeats. Storage can fail the
-// n-th request. `run` can stop at the n-th event, which is a crash of the whole machine (call MemoryDevice::crash
-// next).
+// Fault model: a link delivers in order; on request it loses, duplicates, alters or swaps the n-th frame of
+// the run. A rank can be killed at a given time, also while it opens; its peers notice missing heartbeats.
+// Storage can fail the n-th request. `run` can stop at the n-th event, which is a crash of the whole machine
+// (call MemoryDevice::crash next).
 // Threads: none.
 #pragma once
 
@@ -64,7 +64,8 @@ struct ClusterParams {
   Faults faults;
 };
 
-// Half of all seeds have a layout that differs from the default in some choices; two thirds have another format.
+// Half of all seeds have a layout that differs from the default in some choices; two thirds have another
+// format.
 inline run::Layout layout_of_seed(uint64_t seed) {
   run::Layout layout;
   layout.format = static_cast<run::ShuffleFormat>(seed % 3);
@@ -120,8 +121,8 @@ class Cluster {
   std::unique_ptr<Simulation> simulation_;
 };
 
-// Writes `directory` on `device`: makes it if it is missing, else opens it as a later job and appends. A failure means
-// that the cluster could not start.
+// Writes `directory` on `device`: makes it if it is missing, else opens it as a later job and appends. A
+// failure means that the cluster could not start.
 Result<ClusterOutcome> run_cluster(const ClusterParams& params, io::Device& device,
                                    const std::string& directory);
 

@@ -76,7 +76,8 @@ TEST(Cluster, MemtablesThatFillUpStopTheSendersAndNothingElse) {
   expect_whole(device, outcome, params.seed);
 }
 
-// Lost, duplicated, altered and swapped frames: the epoch fails on every rank with a reason, or is committed correctly.
+// Lost, duplicated, altered and swapped frames: the epoch fails on every rank with a reason, or is committed
+// correctly.
 TEST(Cluster, DamagedTrafficIsNeverCommitted) {
   const auto damaged = [](uint64_t seed) {
     ClusterParams params = params_of(seed);
@@ -197,8 +198,9 @@ bool says_damaged(const Status& status) {
   return text.find("from rank ") != std::string_view::npos && text.find("damaged") != std::string_view::npos;
 }
 
-// One bit of a control frame, or of one of the job's own, is wrong on arrival: the receiver names the sender, all
-// ranks fail for that reason, and no wrong epoch is committed. A rank that had all it needed may close successfully.
+// One bit of a control frame, or of one of the job's own, is wrong on arrival: the receiver names the sender,
+// all ranks fail for that reason, and no wrong epoch is committed. A rank that had all it needed may close
+// successfully.
 TEST(Cluster, AFlippedBitInAControlFrameIsNamed) {
   uint64_t hits = 0, named = 0;
   for (uint64_t seed = 1; seed <= seeds(150); ++seed) {
@@ -278,7 +280,8 @@ TEST(ClusterCanary, ABestRecordThatIsNotFoundIsSeen) {
   EXPECT_TRUE(seen);
 }
 
-// Only silence shows that a rank is dead: without heartbeats, the others give up a living rank while they wait.
+// Only silence shows that a rank is dead: without heartbeats, the others give up a living rank while they
+// wait.
 TEST(ClusterCanary, WithoutHeartbeatsALivingRankIsGivenUp) {
   io::MemoryDevice device;
   ClusterParams params = params_of(3);

@@ -1,4 +1,5 @@
-// CountingDevice: storage that keeps nothing and counts what it is given, for simulations of which only the bytes matter.
+// CountingDevice: storage that keeps nothing and counts what it is given, for simulations of which only the
+// bytes matter.
 // Reading back is kNotFound: nothing of a writer that has memory enough does so.
 //
 // Threads: one.

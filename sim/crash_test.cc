@@ -156,7 +156,8 @@ TEST_F(Crash, AtARandomCallOfEverySeed) {
               static_cast<unsigned long long>(changes), static_cast<unsigned long long>(epochs));
 }
 
-// A job that is killed leaves names that were never synced. A later job finds them, and acknowledges epochs below them.
+// A job that is killed leaves names that were never synced. A later job finds them, and acknowledges epochs
+// below them.
 TEST_F(Crash, NamesThatAKilledJobHasLeftAreDurableBeforeALaterOneAcknowledges) {
   uint64_t points = 0, epochs = 0;
   for (const io::CrashMode mode : kModes) {
@@ -181,7 +182,8 @@ TEST_F(Crash, NamesThatAKilledJobHasLeftAreDurableBeforeALaterOneAcknowledges) {
               static_cast<unsigned long long>(epochs));
 }
 
-// Canary: the checker detects, in every mode, a disk that returns OK for a sync of this kind of file and does nothing.
+// Canary: the checker detects, in every mode, a disk that returns OK for a sync of this kind of file and does
+// nothing.
 TEST(CrashCanary, ASyncThatIsLeftOutIsSeen) {
   for (const char* part : {".data", ".index", ".values", ".pages", ".source", "/epochs"}) {
     for (const io::CrashMode mode : kModes) {

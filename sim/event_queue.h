@@ -1,5 +1,6 @@
-// EventQueue: the future events of a simulation, in the order of its clock. Every delay is drawn from the seed,
-// and events of the same time run in the order in which they were added, so that a seed is one schedule.
+// EventQueue: the future events of a simulation, in the order of its clock. Every delay is drawn from the
+// seed, and events of the same time run in the order in which they were added, so that a seed is one
+// schedule.
 //
 // Threads: the simulation's one; a Fiber's body counts as that.
 #pragma once

@@ -17,11 +17,12 @@
 
 namespace swale::sim {
 
-// kAlter flips one bit, of anything but magic and secret. kForge flips one and corrects the checksum, so that no rank can notice it (for canaries).
+// kAlter flips one bit, of anything but magic and secret. kForge flips one and corrects the checksum, so that
+// no rank can notice it (for canaries).
 enum class FrameFault { kNone, kLose, kDouble, kAlter, kSwapWithNext, kForge };
 
-// The class of a frame: data, control of the conversation (messages, credits, failure reports), or the job's own
-// (heartbeats and exchanges).
+// The class of a frame: data, control of the conversation (messages, credits, failure reports), or the job's
+// own (heartbeats and exchanges).
 enum class FrameClass { kData, kControl, kOwn };
 
 struct FrameFaultPlan {

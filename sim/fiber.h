@@ -1,9 +1,9 @@
-// Fiber: runs blocking code as steps of a simulation, on a stack of its own: resume lets it run and returns when it waits or
-// has ended. So blocking code of the product (opening a directory, taking a lock, repair) runs unchanged in a simulation, and
-// a seed stays one schedule.
+// Fiber: runs blocking code as steps of a simulation, on a stack of its own: resume lets it run and returns
+// when it waits or has ended. So blocking code of the product (opening a directory, taking a lock, repair)
+// runs unchanged in a simulation, and a seed stays one schedule.
 //
-// Threads: all of it runs on the simulation's thread, the body too; the body calls wait, the simulation all else. The body
-// may use kStackBytes of stack; beyond lies a page that ends the process.
+// Threads: all of it runs on the simulation's thread, the body too; the body calls wait, the simulation all
+// else. The body may use kStackBytes of stack; beyond lies a page that ends the process.
 #pragma once
 
 #include <ucontext.h>
@@ -28,7 +28,8 @@ class Fiber {
   void cancel() { cancelled_ = true; }
   void resume();
 
-  // The body calls it to let the simulation continue. False: cancelled; the body must end without waiting again.
+  // The body calls it to let the simulation continue. False: cancelled; the body must end without waiting
+  // again.
   bool wait();
 
  private:

@@ -231,8 +231,9 @@ class Storm {
 
 StormResult run_storm(const StormParams& params) { return Storm(params).run(); }
 
-// Clients prepare all, then send batches to the servers in turn, each beginning with another one; a server handles batches one
-// after the other; the slowest client ends when the last server has answered its last batch.
+// Clients prepare all, then send batches to the servers in turn, each beginning with another one; a server
+// handles batches one after the other; the slowest client ends when the last server has answered its last
+// batch.
 Nanos run_burst(const BurstParams& params) {
   const uint64_t servers = uint64_t{params.nodes} * params.servers_per_node;
   const uint64_t clients = uint64_t{params.nodes} * params.clients_per_node;

@@ -1,17 +1,20 @@
-// A model of many metadata servers: what their messages cost, so that storms and bursts can be timed on machines that we do
-// not have. Ranks are processors that receive and send one message at a time; the network has a latency.
+// A model of many metadata servers: what their messages cost, so that storms and bursts can be timed on
+// machines that we do not have. Ranks are processors that receive and send one message at a time; the network
+// has a latency.
 //
-// Constants. Sending and receiving a message cost 1.0 us each: 479,000 calls of 64 bytes a second between two ranks with many
-// in flight are 2.1 us a call (docs/design/rpc.md). A message inside a node takes 5 us (half of a round trip of 13 us, less
-// the two processors' work). The latency between nodes is not ours to measure on one machine: it is set so that the paper's
-// own method, modelled, is 5.7 times as fast as its plain one (metakv, IV-F: 1,024 clients on 64 nodes, one server a node).
-// All constants were fixed and committed before our method ran on the model; the test pins them.
+// Constants. Sending and receiving a message cost 1.0 us each: 479,000 calls of 64 bytes a second between two
+// ranks with many in flight are 2.1 us a call (docs/design/rpc.md). A message inside a node takes 5 us (half
+// of a round trip of 13 us, less the two processors' work). The latency between nodes is not ours to measure
+// on one machine: it is set so that the paper's own method, modelled, is 5.7 times as fast as its plain one
+// (metakv, IV-F: 1,024 clients on 64 nodes, one server a node). All constants were fixed and committed before
+// our method ran on the model; the test pins them.
 //
-// What is modelled. Plain: each client asks the root, which answers all when it has heard all. Direct and ring of the paper:
-// a delegate waits for all its clients (and children), then forwards. Ours: the very Delegate of production, which forwards
-// at once what it has received. Syncs of the log are in none of them.
+// What is modelled. Plain: each client asks the root, which answers all when it has heard all. Direct and
+// ring of the paper: a delegate waits for all its clients (and children), then forwards. Ours: the very
+// Delegate of production, which forwards at once what it has received. Syncs of the log are in none of them.
 //
-// Source: the parameters are those of LogP (Culler et al., PPoPP 1993): latency, overhead; the gap is the overhead.
+// Source: the parameters are those of LogP (Culler et al., PPoPP 1993): latency, overhead; the gap is the
+// overhead.
 // Threads: free functions.
 #pragma once
 
@@ -52,7 +55,8 @@ struct StormResult {
 // All clients ask for one file's attributes.
 StormResult run_storm(const StormParams& params);
 
-// A burst of index puts or gets: each client has `entries` segments of one shared file, interleaved with all others'.
+// A burst of index puts or gets: each client has `entries` segments of one shared file, interleaved with all
+// others'.
 struct BurstParams {
   uint32_t nodes = 64;
   uint32_t clients_per_node = 16;

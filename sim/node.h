@@ -1,8 +1,8 @@
-// Node: one rank of a simulated cluster: a process with the product's state machines, the product's opening, and a scripted
-// application. The events of its Simulation drive it.
+// Node: one rank of a simulated cluster: a process with the product's state machines, the product's opening,
+// and a scripted application. The events of its Simulation drive it.
 //
-// The opening runs as in a real process (imd::open_directory: lock, takeover, claims, agreement), on a Fiber. A killed
-// process does nothing more, and its storage refuses the writes of its unwinding code.
+// The opening runs as in a real process (imd::open_directory: lock, takeover, claims, agreement), on a Fiber.
+// A killed process does nothing more, and its storage refuses the writes of its unwinding code.
 //
 // Threads: the simulation's one.
 #pragma once

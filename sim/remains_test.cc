@@ -1,6 +1,7 @@
-// Later jobs while parts of earlier ones still live: a job is stopped at any event, or some of its ranks are killed
-// and the others continue. Another job takes the directory over, also while the first one commits; then the first
-// one wakes. No epoch that either was told is committed may be lost or changed, and the directory must be intact.
+// Later jobs while parts of earlier ones still live: a job is stopped at any event, or some of its ranks are
+// killed and the others continue. Another job takes the directory over, also while the first one commits;
+// then the first one wakes. No epoch that either was told is committed may be lost or changed, and the
+// directory must be intact.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -43,8 +44,8 @@ struct Counts {
   uint64_t epochs = 0;   // read back whole in the end
 };
 
-// The first job runs `stop_at` events; then the second one opens, and both run in turns of random length. Returns what
-// is wrong.
+// The first job runs `stop_at` events; then the second one opens, and both run in turns of random length.
+// Returns what is wrong.
 std::vector<std::string> take_over(uint64_t seed, uint64_t stop_at, bool kill_one, Counts* counts) {
   io::MemoryDevice disk;
   Rng rng(seed ^ stop_at);
@@ -123,7 +124,8 @@ TEST_F(Remains, AJobMayBeStoppedAtAnyMomentOfItsCommits) {
               static_cast<unsigned long long>(counts.kept));
 }
 
-// Canary: a successor that continues from what it read before its claim can lose an epoch; the checker notices it.
+// Canary: a successor that continues from what it read before its claim can lose an epoch; the checker
+// notices it.
 TEST(RemainsCanary, ALogThatWasReadBeforeTheClaimLosesEpochs) {
   uint64_t seen = 0;
   for (uint64_t seed = 1; seed <= 20; ++seed) {

@@ -1,6 +1,6 @@
-// RepairRun: `swale repair` as a process of a simulation, on a machine with its own clock. Each storage call takes a
-// random time, so that other users of the disk may act in between. A killed process does nothing more, and its storage
-// refuses the writes of its unwinding code.
+// RepairRun: `swale repair` as a process of a simulation, on a machine with its own clock. Each storage call
+// takes a random time, so that other users of the disk may act in between. A killed process does nothing
+// more, and its storage refuses the writes of its unwinding code.
 //
 // Threads: the simulation's one.
 #pragma once

@@ -38,8 +38,8 @@ ClusterParams job_of(uint64_t seed, uint64_t number) {
   return params;
 }
 
-// For an epoch that repair has recovered in part: removes the missing records from the model. Returns whether every
-// recovered record was appended at least as often.
+// For an epoch that repair has recovered in part: removes the missing records from the model. Returns whether
+// every recovered record was appended at least as often.
 bool keep_what_is_there(imd::Reader& reader, uint32_t epoch, Model* model) {
   Model::mapped_type found;
   bool known = true;

@@ -18,8 +18,9 @@ constexpr double kPapersIndexBytes = 3.083;
 constexpr double kPapersIndexReadBytes = 16.67e6 / 7.8125e6;
 constexpr double kPapersPartitions = 1.88;  // that a query of lossy probes
 
-// What the network thread of the busiest rank has of a frame of each rank. By three hops a rank takes part as source and as
-// destination, and as a representative, of which a node may have fewer than ranks: a few nodes have few pairs.
+// What the network thread of the busiest rank has of a frame of each rank. By three hops a rank takes part as
+// source and as destination, and as a representative, of which a node may have fewer than ranks: a few nodes
+// have few pairs.
 double frame_time(const ShuffleMachine& machine, const ShuffleJob& job, bool three_hop) {
   const double remote = 1 - 1.0 / job.nodes;
   const double of_node = (1 - remote) * machine.local_frame_s;
@@ -29,7 +30,8 @@ double frame_time(const ShuffleMachine& machine, const ShuffleJob& job, bool thr
   return remote * (busiest * (machine.frame_s + machine.local_frame_s) + machine.local_frame_s) + of_node;
 }
 
-// When the last memtable is written, if records come evenly until shuffle_s and writing them all takes write_s.
+// When the last memtable is written, if records come evenly until shuffle_s and writing them all takes
+// write_s.
 double written_s(double shuffle_s, double write_s, double records, const ShuffleLoad& load) {
   if (load.memtable_records <= 0) return shuffle_s;
   double come = 0, free_at = 0;

@@ -1,15 +1,17 @@
-// A model of shuffling on two machines that we do not have: Trinity (deltafs-scaling-2018, deltafs-streaming-2020 section 5) and
-// the second machine of the 2020 paper (section 4.2). It says how long an epoch takes to reach storage, and how long a cold query
-// takes, for a method that is described by what it moves and stores for a record.
+// A model of shuffling on two machines that we do not have: Trinity (deltafs-scaling-2018,
+// deltafs-streaming-2020 section 5) and the second machine of the 2020 paper (section 4.2). It says how long
+// an epoch takes to reach storage, and how long a cold query takes, for a method that is described by what it
+// moves and stores for a record.
 //
 // Constants. They follow from values that the papers print, through the papers' own method: shuffle_model.cc
 // derives each (docs/design/shuffle-model.md). They were fixed and committed before a method of ours ran on
 // the model; shuffle_model_test.cc pins them, and that the papers' method gives the papers' printed values.
 // Frames and latencies of machines are the same for all methods.
 //
-// What is modelled. Storage, the network of a node, and the network threads of the ranks work at the same time; the slowest one
-// decides. Where a method gathers records in memtables, storage gets them memtable by memtable, the first two a quarter and a half
-// of one; after the last one a tail is written. Processor time of records is not modelled: at these rates it is a tenth of a core.
+// What is modelled. Storage, the network of a node, and the network threads of the ranks work at the same
+// time; the slowest one decides. Where a method gathers records in memtables, storage gets them memtable by
+// memtable, the first two a quarter and a half of one; after the last one a tail is written. Processor time
+// of records is not modelled: at these rates it is a tenth of a core.
 //
 // Threads: free functions.
 #pragma once
@@ -68,7 +70,8 @@ ShuffleTime shuffle_time(const ShuffleMachine& machine, const ShuffleJob& job, c
 
 // The papers' method: 32 KiB frames, all values as printed or derived from what is printed.
 ShuffleLoad papers_load(ShuffleMethod method, double key_bytes, double value_bytes);
-// Of a rank's send buffers, as 2018 Fig. 5c and 2020 Fig. 15 count them: a frame for each rank that it sends to.
+// Of a rank's send buffers, as 2018 Fig. 5c and 2020 Fig. 15 count them: a frame for each rank that it sends
+// to.
 double papers_buffer_bytes(int32_t nodes, int32_t ranks_per_node, bool three_hop);
 
 // -- Queries, cold, on the file system behind the machine
@@ -103,7 +106,8 @@ struct PrintedValue {
 
   bool hit() const;
 };
-// Every printed value from which a constant follows, or that checks one. Of these machines: tests give wrong ones.
+// Every printed value from which a constant follows, or that checks one. Of these machines: tests give wrong
+// ones.
 std::vector<PrintedValue> printed_values(const ShuffleMachine& first, const ShuffleMachine& second,
                                          const QueryStorage& first_storage,
                                          const QueryStorage& other_storage);

@@ -357,7 +357,8 @@ class Simulation {
   }
   bool remote(const Flight& flight) const { return node_of(flight.from) != node_of(flight.to); }
 
-  // The half of a frame's time that one rank's network thread has. A credit takes none, and waits for its turn.
+  // The half of a frame's time that one rank's network thread has. A credit takes none, and waits for its
+  // turn.
   Nanos thread(net::Rank number, const Flight& flight, Nanos from) {
     const double whole = remote(flight) ? params_.machine.frame_s : params_.machine.local_frame_s;
     const Nanos half = flight.post.payload.empty() ? 0 : seconds(whole / 2);
@@ -383,7 +384,8 @@ class Simulation {
     at(std::max(time, now() + 1), Kind::kArrive, keep(&flights_, &flights_unused_, flight));
   }
 
-  // At the receiver's node: its bandwidth is shared by all that come. A frame that need not wait has passed as it came.
+  // At the receiver's node: its bandwidth is shared by all that come. A frame that need not wait has passed
+  // as it came.
   void arrive(uint32_t item) {
     const Flight& flight = flights_[item];
     if (!remote(flight)) return ready(item);

@@ -1,10 +1,11 @@
-// A whole job writing one epoch, on one thread: the shipped WriterCore, Appender and SourceHome of every rank, on the clock, the
-// network and the storage of a ShuffleMachine. Time is the result; faults are the business of sim/cluster.h.
+// A whole job writing one epoch, on one thread: the shipped WriterCore, Appender and SourceHome of every
+// rank, on the clock, the network and the storage of a ShuffleMachine. Time is the result; faults are the
+// business of sim/cluster.h.
 //
-// A frame takes half of its time from the sender's network thread, passes the sender's node and the receiver's node, each at
-// the bandwidth of a node, and takes the other half from the receiver's. A frame without payload (a credit) takes no thread. What
-// is written queues at the storage of its 32 nodes. Tasks of the partition take no time. The directory is not opened, and nothing
-// is read: storage keeps nothing.
+// A frame takes half of its time from the sender's network thread, passes the sender's node and the
+// receiver's node, each at the bandwidth of a node, and takes the other half from the receiver's. A frame
+// without payload (a credit) takes no thread. What is written queues at the storage of its 32 nodes. Tasks of
+// the partition take no time. The directory is not opened, and nothing is read: storage keeps nothing.
 //
 // Threads: one.
 #pragma once
@@ -19,8 +20,8 @@
 
 namespace swale::sim {
 
-// Of the frames: their time and the latency become `share` of what they are. With frames of that share of 32 KiB, a byte
-// costs what it costs.
+// Of the frames: their time and the latency become `share` of what they are. With frames of that share of 32
+// KiB, a byte costs what it costs.
 ShuffleMachine scaled(ShuffleMachine machine, double share);
 
 struct ShuffleSimParams {

@@ -1,5 +1,6 @@
-// SimJob: one rank's membership in a simulated job: the product's passive machines of net::Job (Liveness, ExchangeTree) over
-// the Fabric, for one directory, whose channel is 1. Missing heartbeats reveal silent peers.
+// SimJob: one rank's membership in a simulated job: the product's passive machines of net::Job (Liveness,
+// ExchangeTree) over the Fabric, for one directory, whose channel is 1. Missing heartbeats reveal silent
+// peers.
 //
 // Threads: the simulation's one; what Ranks calls by a Fiber's body.
 #pragma once
@@ -29,8 +30,8 @@ class SimJob {
     Nanos silence_deadline = seconds(5);
   };
   struct Events {
-    std::function<void(net::Rank from, const net::FrameHeader& header, Bytes payload)>
-        on_frame;  // of the channel
+    // of the channel
+    std::function<void(net::Rank from, const net::FrameHeader& header, Bytes payload)> on_frame;
     std::function<void(net::Rank peer, const Status& why)> on_down;
     std::function<void()> on_exchange;                  // an exchange may have its result
     std::function<void(const Status& why)> on_failure;  // the job cannot continue on this rank

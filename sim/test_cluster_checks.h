@@ -1,5 +1,5 @@
-// What the tests of whole jobs ask of every run, by either route: the directory is whole, faults fail the epoch on all ranks or
-// are harmless, and nobody waits for ever. Each function runs one job for each seed.
+// What the tests of whole jobs ask of every run, by either route: the directory is whole, faults fail the
+// epoch on all ranks or are harmless, and nobody waits for ever. Each function runs one job for each seed.
 #pragma once
 
 #include <gtest/gtest.h>

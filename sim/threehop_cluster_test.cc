@@ -1,4 +1,5 @@
-// Whole jobs on one thread whose records go by three hops, over many seeds. SWALE_SIM_SEEDS multiplies their number.
+// Whole jobs on one thread whose records go by three hops, over many seeds. SWALE_SIM_SEEDS multiplies their
+// number.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -47,7 +48,8 @@ TEST(ThreeHopCluster, EveryScheduleCommitsEverything) {
   }
 }
 
-// One rank's storage is a thousand times slower, and the buffers are as small as can be: everybody waits for it, and gets on.
+// One rank's storage is a thousand times slower, and the buffers are as small as can be: everybody waits for
+// it, and gets on.
 TEST(ThreeHopCluster, AStuckReceiverWithTinyBuffersStopsNothingForGood) {
   for (uint64_t seed = 1; seed <= seeds(4); ++seed) {
     ClusterParams params = params_of(seed);
@@ -80,7 +82,8 @@ TEST(ThreeHopCluster, RecordsThatAreLargerThanAFrameOfTheHopsAreKept) {
   }
 }
 
-// Lost, doubled, altered and swapped frames: the epoch fails on every rank with a reason, or is committed right.
+// Lost, doubled, altered and swapped frames: the epoch fails on every rank with a reason, or is committed
+// right.
 TEST(ThreeHopCluster, DamagedTrafficIsNeverCommitted) {
   const auto damaged = [](uint64_t seed) {
     ClusterParams params = params_of(seed);
@@ -127,7 +130,8 @@ TEST(ThreeHopCluster, AKilledRepresentativeIsNamedEverywhereWithinTheDeadline) {
   EXPECT_GT(reported, seeds(80) / 2);
 }
 
-// The end of an epoch takes a rank a few messages, whatever the number of ranks: no control message goes to everybody.
+// The end of an epoch takes a rank a few messages, whatever the number of ranks: no control message goes to
+// everybody.
 TEST(ThreeHopCluster, EndingAnEpochAndClosingTakeAFewMessagesARank) {
   const auto control_frames = [](int32_t nodes, uint32_t epochs) {
     io::MemoryDevice device;

@@ -1,7 +1,8 @@
 // Workload: the records that the simulated application appends, and the model of what must be read back.
 //
-// A value contains (epoch, writer, number), so a checker knows from the value alone its writer and its place in the
-// writer's order. Keys are drawn from a small space, so that several writers hit the same key in one epoch.
+// A value contains (epoch, writer, number), so a checker knows from the value alone its writer and its place
+// in the writer's order. Keys are drawn from a small space, so that several writers hit the same key in one
+// epoch.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
-// Keys and values as people read them on the command line. query/key_text.h has the notation, and reads what show()
-// returns as the same bytes. A key whose length does not fit the type that the directory declares is shown in hex.
+// Keys and values as people read them on the command line. query/key_text.h has the notation, and reads what
+// show() returns as the same bytes. A key whose length does not fit the type that the directory declares is
+// shown in hex.
 #pragma once
 
 #include <cstdint>

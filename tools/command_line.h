@@ -1,7 +1,9 @@
-// How a subcommand of `swale` says what it takes: its manual, options, flags and positional arguments. CLI11 parses them; it
-// stands behind these functions because each file that sees its header takes six seconds more to compile.
+// How a subcommand of `swale` says what it takes: its manual, options, flags and positional arguments. CLI11
+// parses them; it stands behind these functions because each file that sees its header takes six seconds more
+// to compile.
 //
-// Option and OptionSet are references into the application to which they were added, and live as long as it does.
+// Option and OptionSet are references into the application to which they were added, and live as long as it
+// does.
 // Threads: one.
 #pragma once
 
@@ -84,7 +86,8 @@ class OptionSet {
   CLI::App* app_;
 };
 
-// The words after "--" and a program, as they are: CLI11 would look for options among them, and divide a word such as "[1,2]".
+// The words after "--" and a program, as they are: CLI11 would look for options among them, and divide a word
+// such as "[1,2]".
 std::vector<std::string>& program_arguments();
 // Moves them there from the words of the command line, if they are those of a command that has add_program.
 void take_program_arguments(std::vector<std::string>* words);

@@ -1,4 +1,5 @@
-// All subcommands of `swale`, for the command itself and for the manuals and completions made from their descriptions.
+// All subcommands of `swale`, for the command itself and for the manuals and completions made from their
+// descriptions.
 #pragma once
 
 #include "tools/options.h"

@@ -188,8 +188,8 @@ void add_config(CLI::App& app, Run* run) {
                         .may_be_empty();
   sub.add_option(
          "--for", command->call,
-         "only the options of this kind of call: job, write (a directory), read, meta (a store), iond (I/O servers), or "
-         "tier (a tiered write buffer)")
+         "only the options of this kind of call: job, write (a directory), read, meta (a store), iond (I/O "
+         "servers), or tier (a tiered write buffer)")
       .one_of({"job", "write", "read", "meta", "iond", "tier"})
       .type_name("CALL");
   command->common.add_json(sub);

@@ -99,8 +99,8 @@ void add_dump(CLI::App& app, Run* run) {
               "Each line has the offset in the file, the thing that is there, and its fields, as in "
               "docs/formats of the sources. The output includes things that belong to no committed epoch. "
               "Damage is shown at its place, with its cause, and does not end the walk.\n\n"
-              "Of the SSD directory of a tiered write buffer: the records of the log and of the queues. Of its backing directory: "
-              "what is lost.",
+              "Of the SSD directory of a tiered write buffer: the records of the log and of the queues. Of "
+              "its backing directory: what is lost.",
           .examples = {{"swale dump out/particles --limit 20", "the first things of every file"},
                        {"swale dump out/particles/p000/part-000000.j0001.data -v", "every record of a log"},
                        {"swale dump out/particles --json | jq 'select(.what == \"run\")'", "all runs"}},

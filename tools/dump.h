@@ -42,7 +42,8 @@ class DumpOutput {
   void line(const Json& thing);
   void damage(uint64_t offset, const Status& cause);
   bool damaged() const { return damaged_; }
-  // The first cause that was a limit of this process: what was shown is then incomplete, and nothing is known of damage.
+  // The first cause that was a limit of this process: what was shown is then incomplete, and nothing is known
+  // of damage.
   const Status& failure() const { return failure_; }
 
  private:

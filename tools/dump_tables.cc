@@ -36,7 +36,8 @@ Result<FoundTable> table_before(io::File& file, uint64_t end) {
 
 }  // namespace
 
-// Only a table's end says where it begins: they are found from the last one on. What lies before a damaged one is not found.
+// Only a table's end says where it begins: they are found from the last one on. What lies before a damaged
+// one is not found.
 Status dump_tables(io::Device& device, const std::string& path, DumpOutput* out) {
   SWALE_ASSIGN_OR_RETURN(const auto file, device.open(path, io::OpenMode::kRead));
   SWALE_ASSIGN_OR_RETURN(const uint64_t size, file->size());

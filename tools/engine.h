@@ -2,8 +2,8 @@
 // format. One table has a row for each engine. The commands find the row by the member "format" of the
 // directory's manifest (swale.json), and share options, output and exit codes.
 //
-// An engine's manifest is a sealed JSON object (base/sealed_document.h) with the member "format". An engine without one says itself
-// whether it made a directory.
+// An engine's manifest is a sealed JSON object (base/sealed_document.h) with the member "format". An engine
+// without one says itself whether it made a directory.
 // Threads: free functions.
 #pragma once
 
@@ -72,7 +72,8 @@ struct RepairReport {
 struct Engine {
   std::string_view format;     // as in the manifest: "swale-imd"
   std::string_view directory;  // the words for such a directory: "massive directory"
-  // Whether the engine made the directory, for an engine whose directories have no manifest; null: they have one.
+  // Whether the engine made the directory, for an engine whose directories have no manifest; null: they have
+  // one.
   bool (*made)(io::Device& device, const std::string& path) = nullptr;
   Result<InfoReport> (*info)(const std::string& path);
   Result<VerifyReport> (*verify)(const std::string& path, const VerifyRequest& request);
@@ -86,8 +87,8 @@ std::span<const Engine> engines();
 extern const Engine kImdEngine;
 
 // The engine of the directory at `path`, or of the directory that has the file `path`. kUnsupported names a
-// format that is not in the table. If the manifest is missing or damaged and no engine without one made the directory, returns the first
-// engine of the table, which finds what is left or says what is wrong.
+// format that is not in the table. If the manifest is missing or damaged and no engine without one made the
+// directory, returns the first engine of the table, which finds what is left or says what is wrong.
 Result<const Engine*> engine_of(io::Device& device, const std::string& path,
                                 std::span<const Engine> table = engines());
 

@@ -21,7 +21,8 @@ struct EpochChoice {
   std::string steps = {};
   std::string times = {};
 
-  // Adds --epoch, --step and --time, of which one may be given. `by_default` names the epochs if none is given.
+  // Adds --epoch, --step and --time, of which one may be given. `by_default` names the epochs if none is
+  // given.
   void add(OptionSet command, const std::string& by_default);
   bool given() const { return !epochs.empty() || !steps.empty() || !times.empty(); }
 

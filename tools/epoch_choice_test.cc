@@ -13,7 +13,8 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// Six epochs, every 10 steps; of the fourth `swale repair` knows neither step nor time. Times are those of a program that multiplies.
+// Six epochs, every 10 steps; of the fourth `swale repair` knows neither step nor time. Times are those of a
+// program that multiplies.
 imd::Manifest manifest() {
   imd::Manifest made;
   for (uint32_t number = 0; number < 6; ++number) {

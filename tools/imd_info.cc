@@ -17,7 +17,8 @@ struct Sizes {
   uint64_t index_bytes = 0;
   uint64_t values_bytes = 0;  // in value logs or value pages
   uint64_t tables_bytes = 0;  // auxiliary tables
-  // All other bytes of the logs: space reserved ahead of writing, and epochs that were dropped or never committed.
+  // All other bytes of the logs: space reserved ahead of writing, and epochs that were dropped or never
+  // committed.
   uint64_t uncommitted_bytes = 0;
   uint32_t files = 0;
   uint32_t unreadable_logs = 0;  // index damaged or missing; all their bytes are in uncommitted_bytes

@@ -41,9 +41,9 @@ void add_info(CLI::App& app, Run* run) {
               "records and bytes, whether the last job has closed the directory, what was lost, and how much "
               "of the logs on disk committed epochs hold. Reads manifests and the footers of index logs "
               "only.\n\n"
-              "Of other engines' directories: how many servers, files and extents a metadata store has; what a "
-              "directory is to a tiered write buffer (its SSD directory, its backing directory, or the mountpoint), and what "
-              "is in the log, which is read whole.",
+              "Of other engines' directories: how many servers, files and extents a metadata store has; "
+              "what a directory is to a tiered write buffer (its SSD directory, its backing directory, or "
+              "the mountpoint), and what is in the log, which is read whole.",
           .examples = {{"swale info out/particles", "a table for people"},
                        {"swale info out/particles --json | jq '.epochs[-1].step'",
                         "the last committed step"}},

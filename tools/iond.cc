@@ -1,4 +1,5 @@
-// `swale iond`: an I/O server of a job: serves the files of a backing directory with a tiered write buffer in front.
+// `swale iond`: an I/O server of a job: serves the files of a backing directory with a tiered write buffer in
+// front.
 #include <array>
 #include <filesystem>
 #include <memory>
@@ -126,20 +127,24 @@ void add_iond(CLI::App& app, Run* run) {
       app, "iond", "serves files to the other ranks of its job, with a tiered write buffer in front",
       {
           .description =
-              "An I/O server. `swale run` starts servers beside a program that a launcher starts, also one of MPI. By hand, start one or more of "
-              "them as ranks of the same job as the program, which must not be one of MPI then: MPI_Init would wait for them. It writes "
-              "and reads files by the functions of swale/swale_iond.h. Files are striped over all servers (iond.stripe). Each "
-              "server has an SSD directory and a backing directory of its own; %r in their names stands for its "
-              "rank, for servers that share a host. The log is made if it is not there. A server runs as the user whose job it serves, "
+              "An I/O server. `swale run` starts servers beside a program that a launcher starts, also one "
+              "of MPI. By hand, start one or more of them as ranks of the same job as the program, which "
+              "must not be one of MPI then: MPI_Init would wait for them. It writes and reads files by the "
+              "functions of swale/swale_iond.h. Files are striped over all servers (iond.stripe). Each "
+              "server has an SSD directory and a backing directory of its own; %r in their names stands for "
+              "its rank, for servers that share a host. The log is made if it is not there. A server runs as "
+              "the user whose job it serves, "
               "and refuses to run as root.\n\n"
-              "Start the servers in the same order and number each time: what they serve says which server it is. A server "
-              "ends when all ranks have closed, or died; what is in the log then stays there, or is drained first. After a "
-              "crash, start it again with the same directories: nothing that it acknowledged is missing, as "
-              "--durability promises. With a single server, files in the backing directory are plain ones.\n\n"
+              "Start the servers in the same order and number each time: what they serve says which server "
+              "it is. A server ends when all ranks have closed, or died; what is in the log then stays "
+              "there, or is drained first. After a crash, start it again with the same directories: nothing "
+              "that it acknowledged is missing, as "
+              "--durability promises. With a single server, files in the backing directory are plain "
+              "ones.\n\n"
               "While it runs, `swale tier stats` with its SSD directory says how it stands.",
-          .examples =
-              {{"mkdir -p slow && SWALE_JOB_RANK=0 SWALE_JOB_SIZE=1 swale iond --ssd ssd --backing slow --size 16M",
-                "makes the log, finds no other rank, and ends with its counts"}},
+          .examples = {{"mkdir -p slow && SWALE_JOB_RANK=0 SWALE_JOB_SIZE=1 swale iond --ssd ssd --backing "
+                        "slow --size 16M",
+                        "makes the log, finds no other rank, and ends with its counts"}},
       });
   choices->add_to(sub);
   sub.callback([choices, run] { *run = [choices] { return serve_iond(*choices, {}); }; });

@@ -19,8 +19,9 @@ struct IondChoices {
   void add_to(OptionSet command);
 };
 
-// Serves as a rank of the job that the environment describes, until all ranks have left. Calls `joined` once when all ranks have
-// met: from then on the server ends by itself when they have ended. Returns the exit code, and has said what is wrong.
+// Serves as a rank of the job that the environment describes, until all ranks have left. Calls `joined` once
+// when all ranks have met: from then on the server ends by itself when they have ended. Returns the exit
+// code, and has said what is wrong.
 int serve_iond(const IondChoices& choices, const std::function<void()>& joined);
 
 }  // namespace swale::tools

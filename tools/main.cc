@@ -35,8 +35,8 @@ std::vector<std::string> without_engine_word(std::vector<std::string> words) {
   return words;
 }
 
-// `swale tier mount` and so on are the commands tier-mount and so on, which have options of their own. Elsewhere "tier" may be a
-// directory.
+// `swale tier mount` and so on are the commands tier-mount and so on, which have options of their own.
+// Elsewhere "tier" may be a directory.
 std::vector<std::string> with_tier_word(std::vector<std::string> words) {
   const auto tier = words.begin() + (!words.empty() && words.front() == "help" ? 1 : 0);
   constexpr std::string_view kOwn[] = {"mount", "stats", "measure", "trace"};
@@ -106,7 +106,8 @@ int fail_with(const std::exception_ptr& exception) {
   return kExitFailure;
 }
 
-// A destructor that allocates (nlohmann::json's does) ends a process without memory: make that a failure, not a crash.
+// A destructor that allocates (nlohmann::json's does) ends a process without memory: make that a failure, not
+// a crash.
 [[noreturn]] void terminate() { ::_exit(fail_with(std::current_exception())); }
 
 }  // namespace

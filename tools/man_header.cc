@@ -83,7 +83,8 @@ std::vector<Block> blocks_of(std::string_view header) {
 // The names that a block declares, in order, once each.
 std::vector<std::string> names_of(const std::string& code) {
   static const std::regex kNames(
-      R"(^typedef struct (swale_\w+)|^typedef \w+ \(\*(swale_\w+)\)|^enum (swale_\w+)|^(?!typedef)[\w *]*\b(swale_\w+)\()");
+      R"(^typedef struct (swale_\w+)|^typedef \w+ \(\*(swale_\w+)\)|^enum (swale_\w+))"
+      R"(|^(?!typedef)[\w *]*\b(swale_\w+)\()");
   std::vector<std::string> names;
   for (const std::string& line : lines_of(code)) {
     std::smatch found;

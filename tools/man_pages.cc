@@ -185,14 +185,22 @@ std::vector<ManPage> man_pages(const CLI::App& app, const std::string& date) {
 std::string options_markdown() {
   std::string text =
       "# Options\n\n"
-      "`build/checked/tools/swale_manual --options > docs/options.md` makes this page from the option tables, which are next to\n"
-      "the code that they configure (`src/capi/options.h` names them); a test compares. Calls that open something take a string\n"
-      "of options, \"imd.ways=2,io.direct=never\". An option that is not in the string has the value of its environment variable,\n"
-      "or else its default. An unknown name or a value beyond its limits is an error, whose message says what is possible.\n"
-      "`job.`, `net.` and `io.` belong to the whole process, `imd.` to indexed massive directories, `meta.` to metadata stores, `iond.` to\n"
-      "I/O servers and their clients, `tier.` to tiered write buffers (`swale tier mount`, `tier make`, `iond` and `run` take these by\n"
-      "`--options`). `swale config` shows the values in force and checks a string. Column *calls*: job is `swale_job_open`, write is\n"
-      "`swale_dir_open`, read is `swale_reader_open`, and meta, iond and tier are the opens of these names.\n\n"
+      "`build/checked/tools/swale_manual --options > docs/options.md` makes this page from the option "
+      "tables, which are next to\n"
+      "the code that they configure (`src/capi/options.h` names them); a test compares. Calls that open "
+      "something take a string\n"
+      "of options, \"imd.ways=2,io.direct=never\". An option that is not in the string has the value of its "
+      "environment variable,\n"
+      "or else its default. An unknown name or a value beyond its limits is an error, whose message says "
+      "what is possible.\n"
+      "`job.`, `net.` and `io.` belong to the whole process, `imd.` to indexed massive directories, `meta.` "
+      "to metadata stores, `iond.` to\n"
+      "I/O servers and their clients, `tier.` to tiered write buffers (`swale tier mount`, `tier make`, "
+      "`iond` and `run` take these by\n"
+      "`--options`). `swale config` shows the values in force and checks a string. Column *calls*: job is "
+      "`swale_job_open`, write is\n"
+      "`swale_dir_open`, read is `swale_reader_open`, and meta, iond and tier are the opens of these "
+      "names.\n\n"
       "| option | default | takes | environment | calls | what it is |\n|---|---|---|---|---|---|\n";
   const auto cell = [](std::string_view raw) {
     std::string safe;

@@ -31,8 +31,8 @@ struct OpenStore {
   meta::Manifest manifest;
   std::unique_ptr<meta::Partition> partition;
   std::vector<ServerPart> servers;
-  std::vector<Status>
-      problems;  // what is damaged, or of a closed store not as it was then, at servers that are here
+  // what is damaged, or of a closed store not as it was then, at servers that are here
+  std::vector<Status> problems;
   std::vector<Status> absent;  // servers that are elsewhere, or nowhere
 
   std::vector<Status> all_problems() const {

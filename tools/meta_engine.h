@@ -1,5 +1,5 @@
-// The row of metadata stores in the table of engines (engine.h). Reads a store as a later job would open it, without
-// changing it (OverlayDevice); a job may be writing to it, what it commits meanwhile is not seen.
+// The row of metadata stores in the table of engines (engine.h). Reads a store as a later job would open it,
+// without changing it (OverlayDevice); a job may be writing to it, what it commits meanwhile is not seen.
 //
 // Threads: free functions.
 #pragma once

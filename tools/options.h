@@ -30,7 +30,8 @@ enum ExitCode {
 // Prints the failure to stderr and returns the exit code for it.
 int fail(const Status& status);
 
-// Whether it says that this process came to an end of its own (memory, a limit): nothing of the data it was reading.
+// Whether it says that this process came to an end of its own (memory, a limit): nothing of the data it was
+// reading.
 bool is_own_limit(const Status& status);
 // The first of them that is one: what was read is then incomplete. kOk: none is.
 Status own_limit_among(std::span<const Status> problems);
@@ -45,7 +46,8 @@ void complain(fmt::format_string<Args...> format, Args&&... args) {
   complain_text(fmt::format(format, std::forward<Args>(args)...));
 }
 
-// Writes to stdout, as plain text: lines and tables for people. Keeps the first failure and its reason for finish_output.
+// Writes to stdout, as plain text: lines and tables for people. Keeps the first failure and its reason for
+// finish_output.
 void print(std::string_view text);
 // One line of plain text: a line feed within it is escaped, so that no name forges a line.
 void print_line(std::string_view text);

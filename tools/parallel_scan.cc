@@ -39,8 +39,8 @@ class PieceQueue {
   PieceQueue(imd::Reader& reader, const ScanJob& job)
       : reader_(reader), epochs_(job.epochs), blocks_min_(job.blocks_min), damaged_(job.damaged) {}
 
-  // None: there are no more pieces. After a failure it continues with the next partition. Call with the scan's mutex
-  // held.
+  // None: there are no more pieces. After a failure it continues with the next partition. Call with the
+  // scan's mutex held.
   Result<std::optional<Numbered>> next() {
     while (pieces_.empty()) {
       if (epoch_ == epochs_.size()) return std::optional<Numbered>();

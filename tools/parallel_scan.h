@@ -1,13 +1,14 @@
 // parallel_scan: reads epochs on several threads, lets `format` make text of the records, and writes it in
 // storage order, as a single thread would.
 //
-// Threads take pieces (whole runs, imd::Reader::scan_pieces) in order. The thread with the first unfinished piece
-// writes; each other thread buffers up to kAheadBytes of text and then waits. The writing thread never waits for
-// another one.
+// Threads take pieces (whole runs, imd::Reader::scan_pieces) in order. The thread with the first unfinished
+// piece writes; each other thread buffers up to kAheadBytes of text and then waits. The writing thread never
+// waits for another one.
 //
 // Threads: `threads` of them, the caller's included; all of them call `format`, one at a time calls `write`.
 // Memory: 2 * threads * (kAheadBytes + a scan chunk), plus one record's text for each.
-// Errors: the first one in storage order; everything before it was written. With ScanJob::damaged, damage is no error.
+// Errors: the first one in storage order; everything before it was written. With ScanJob::damaged, damage is
+// no error.
 #pragma once
 
 #include <cstdint>

@@ -132,7 +132,8 @@ TEST_F(ParallelScan, DamageComesBehindAllThatPrecedesIt) {
   std::printf("%zu damages were found, each behind the same output\n", damaged);
 }
 
-// The runs of a partition cannot be listed: the scan ends there for all threads, not only for the one that has noticed.
+// The runs of a partition cannot be listed: the scan ends there for all threads, not only for the one that
+// has noticed.
 TEST_F(ParallelScan, APartitionThatCannotBeReadEndsTheScanForAllThreads) {
   const std::string all = expected(imd::Reader::kAllEpochs);
   ASSERT_TRUE(device_.remove(imd::data_log_path("dir", {1, PartitionNumber(1)})).ok());
@@ -157,8 +158,8 @@ TEST_F(ParallelScan, APartitionThatCannotBeReadEndsTheScanForAllThreads) {
   }
 }
 
-// Each block in turn is damaged: what is printed is what there is, less the rest of the damaged run, and what is said to
-// be missing is what is missing.
+// Each block in turn is damaged: what is printed is what there is, less the rest of the damaged run, and what
+// is said to be missing is what is missing.
 TEST_F(ParallelScan, GoesOnBehindDamageIfItIsToldTo) {
   const std::string all = expected(imd::Reader::kAllEpochs);
   std::vector<std::string> lines;

@@ -1,4 +1,5 @@
-// ProgressBar: a line on the terminal of stderr, rewritten after each per mille of progress, removed at the end.
+// ProgressBar: a line on the terminal of stderr, rewritten after each per mille of progress, removed at the
+// end.
 // Threads: one at a time.
 #pragma once
 

@@ -1,5 +1,5 @@
-// ReadingBar: a ProgressBar for calls of a Reader that report nothing until they return. It polls the reader's count of
-// bytes; a quick call shows no bar.
+// ReadingBar: a ProgressBar for calls of a Reader that report nothing until they return. It polls the
+// reader's count of bytes; a quick call shows no bar.
 // Threads: one of its own, which ends with the bar; none if no bar is wanted.
 #pragma once
 
@@ -15,8 +15,8 @@ namespace swale::tools {
 
 class ReadingBar {
  public:
-  // `expected_bytes`: the bytes of one walk over the data; 0: unknown, and the bar shows bytes without a percentage.
-  // `wanted`: ProgressBar::wanted() or wanted_beside_output(). `reader` must outlive the bar.
+  // `expected_bytes`: the bytes of one walk over the data; 0: unknown, and the bar shows bytes without a
+  // percentage. `wanted`: ProgressBar::wanted() or wanted_beside_output(). `reader` must outlive the bar.
   ReadingBar(const imd::Reader& reader, uint64_t expected_bytes, bool wanted);
   ~ReadingBar();
   ReadingBar(const ReadingBar&) = delete;

@@ -1,5 +1,5 @@
-// RecordFormat: prints a record's columns as a line of text, CSV or JSON, or as raw bytes. Fields have the types of the
-// schema.
+// RecordFormat: prints a record's columns as a line of text, CSV or JSON, or as raw bytes. Fields have the
+// types of the schema.
 //
 // Threads: immutable once made. Errors: kInvalidArgument for unknown columns.
 // The step of an epoch that `swale repair` put there is missing; in raw output it is -2^63.

@@ -1,8 +1,10 @@
-// `swale run`: starts a program as a rank of the launch that it is in, and I/O servers beside some of these programs.
+// `swale run`: starts a program as a rank of the launch that it is in, and I/O servers beside some of these
+// programs.
 //
-// Each rank of the launch is a `swale run`, which becomes the program, or, where a server stands, is the parent of both. The servers are
-// ranks of Swale's job, behind those of the program, and none of the launcher's: MPI does not know of them and waits for none. No
-// process asks another one who it is: rank and size of the launch say where the servers stand.
+// Each rank of the launch is a `swale run`, which becomes the program, or, where a server stands, is the
+// parent of both. The servers are ranks of Swale's job, behind those of the program, and none of the
+// launcher's: MPI does not know of them and waits for none. No process asks another one who it is: rank and
+// size of the launch say where the servers stand.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -86,7 +88,8 @@ Status RunCommand::place(net::LaunchEnvironment* launch) const {
   return {};
 }
 
-// Server i of n stands beside rank i * ranks / n: launchers fill one node after the other, so one server a node does so.
+// Server i of n stands beside rank i * ranks / n: launchers fill one node after the other, so one server a
+// node does so.
 std::vector<uint32_t> RunCommand::servers_beside(const net::LaunchEnvironment& launch) const {
   std::vector<uint32_t> mine;
   const auto ranks = static_cast<uint64_t>(launch.size);
@@ -104,8 +107,8 @@ Status RunCommand::start_server(const net::LaunchEnvironment& launch, const sigs
   server->process = ::fork();
   if (server->process < 0) return errno_status(errno, "starting an I/O server");
   if (server->process > 0) return {};
-  // A session of its own: what ends the program and its group leaves the server, which ends when all ranks have. Before they have met
-  // it would not hear of that.
+  // A session of its own: what ends the program and its group leaves the server, which ends when all ranks
+  // have. Before they have met it would not hear of that.
   ::setsid();
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   ::sigprocmask(SIG_SETMASK, &usual, nullptr);
@@ -233,7 +236,8 @@ int RunCommand::run() const {
   Family family(process, std::move(started));
   const int program_exit = family.wait_for_program(awaited);
   family.end_those_that_wait();
-  // The launcher ends the other ranks when it hears of the failure. The servers see that, and end; nobody waits for them here.
+  // The launcher ends the other ranks when it hears of the failure. The servers see that, and end; nobody
+  // waits for them here.
   if (program_exit != 0 && launch.size > 1) return program_exit;
   const int server_exit = family.wait_for_servers(awaited);
   return program_exit != 0 ? program_exit : server_exit;
@@ -247,17 +251,21 @@ void add_run(CLI::App& app, Run* run) {
       app, "run", "starts a program with I/O servers beside it, within any launcher",
       {
           .description =
-              "Put it between the launcher and the program: `mpirun -n 4 swale run --ssd ... --backing ... -- program`. Each rank of the "
-              "launch becomes the program, and beside some of them an I/O server is started (swale iond), as a process of its own. The "
-              "launcher does not count the servers, so MPI neither sees them nor waits for them; the program may be one of MPI, or not. "
-              "It opens the job with swale_job_open without a communicator: that has one rank for each process of the program, with the "
+              "Put it between the launcher and the program: `mpirun -n 4 swale run --ssd ... --backing ... "
+              "-- program`. Each rank of the launch becomes the program, and beside some of them an I/O "
+              "server is started (swale iond), as a process of its own. The launcher does not count the "
+              "servers, so MPI neither sees them nor waits for them; the program may be one of MPI, or not. "
+              "It opens the job with swale_job_open without a communicator: that has one rank for each "
+              "process of the program, with the "
               "launcher's numbers, and then one for each server.\n\n"
-              "Server i of n stands beside rank i * ranks / n. Launchers fill one node after the other; so as many servers as nodes are one "
-              "on each. In the names of directories %s stands for the server's number, and %r for its rank. On several nodes "
+              "Server i of n stands beside rank i * ranks / n. Launchers fill one node after the other; so "
+              "as many servers as nodes are one on each. In the names of directories %s stands for the "
+              "server's number, and %r for its rank. On several nodes "
               "SWALE_JOB_RENDEZVOUS must name a directory that all of them see.\n\n"
-              "It ends when the program has ended and the servers have, with the program's exit status; if that is 0, with a server's. If a program "
-              "of several fails, it ends at once, so that the launcher hears of it; the servers end when they have seen that all ranks "
-              "have. Signals go to the program.",
+              "It ends when the program has ended and the servers have, with the program's exit status; if "
+              "that is 0, with a server's. If a program of several fails, it ends at once, so that the "
+              "launcher hears of it; the servers end when they have seen that all ranks have. Signals go to "
+              "the program.",
           .examples = {{"mkdir -p slow && swale run --ssd ssd --backing slow --size 16M -- echo done",
                         "starts a server and the program, and says that it has not used the server"}},
       });

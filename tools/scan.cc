@@ -138,15 +138,14 @@ void add_scan(CLI::App& app, Run* run) {
   OptionSet sub = add_command(
       app, "scan", "prints every record, or those that meet a condition, in storage order",
       {.description =
-           "Prints epoch, key and value, separated by tabs; with --json one object per line; with --format csv "
-           "the "
-           "numbers of the schema under their names; with --raw bytes as they are. Several threads read and "
+           "Prints epoch, key and value, separated by tabs; with --json one object per line; with --format "
+           "csv the numbers of the schema under their names; with --raw bytes as they are. Several threads "
+           "read and "
            "compute; the order of the output does not depend on them.\n\n"
            "Conditions (--where) and columns (--fields) consist of fields of the schema (energy, "
-           "position[2]), "
-           "epoch, step, time, key, value, bytes (the value's length), numbers, text in quotes (compared with "
-           "key: a key as swale-get(1) takes it; with value: text, or 0x and hex digits), "
-           "+ - * / %, == != < <= > >=, && || ! (or: and, or, not) and parentheses. key ~ "
+           "position[2]), epoch, step, time, key, value, bytes (the value's length), numbers, text in quotes "
+           "(compared with key: a key as swale-get(1) takes it; with value: text, or 0x and hex digits), + - "
+           "* / %, == != < <= > >=, && || ! (or: and, or, not) and parentheses. key ~ "
            "\"atom-*\" "
            "compares with a pattern of the shell. u64(key), u32(key), i64(key) and i32(key) are the numbers "
            "that "

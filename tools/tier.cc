@@ -13,7 +13,8 @@
 namespace swale::tools {
 namespace {
 
-// `swale tier mount` is the command tier-mount (main.cc). Completion and help of ACTION name these words, too.
+// `swale tier mount` is the command tier-mount (main.cc). Completion and help of ACTION name these words,
+// too.
 constexpr std::string_view kCommandsOfTheirOwn[] = {"mount", "stats", "measure", "trace"};
 
 struct TierCommand {
@@ -162,18 +163,19 @@ void add_tier(CLI::App& app, Run* run) {
       app, "tier", "makes, verifies, shows, recovers or drains the SSD log of a tiered write buffer",
       {
           .description =
-              "A tiered write buffer keeps writes in a log on an SSD until they are on slower storage, the backing "
-              "directory. make makes an empty log. verify reads the log and checks every checksum; dump shows its "
-              "records; both change nothing. recover does what the next program that uses the directories would do: it "
-              "takes over the log of a program that was killed. Bytes that a damaged record has lost are named, and "
-              "reads of them fail until they are overwritten; with --accept-loss reads give the older bytes of the "
-              "backing directory from then on, also if the whole log is gone. Bytes of a file that is not found, and which nobody removed "
-              "through the tier, are kept in BACKING/.swale-tier/kept.ID and named, and the next recover, drain or mount that "
-              "finds the file brings them to it; --accept-loss gives them up. drain also writes everything to the "
-              "backing directory, whose files are then complete. Two programs never use one directory at a time. "
-              "`swale tier mount` mounts them, `swale tier stats` shows how a mount stands, `swale tier measure` "
-              "measures the disks, and `swale tier trace` reads a recording: each has options and a page of its own "
-              "(swale-tier-mount(1) and so on).",
+              "A tiered write buffer keeps writes in a log on an SSD until they are on slower storage, the "
+              "backing directory. make makes an empty log. verify reads the log and checks every checksum; "
+              "dump shows its records; both change nothing. recover does what the next program that uses "
+              "the directories would do: it takes over the log of a program that was killed. Bytes that a "
+              "damaged record has lost are named, and reads of them fail until they are overwritten; with "
+              "--accept-loss reads give the older bytes of the backing directory from then on, also if the "
+              "whole log is gone. Bytes of a file that is not found, and which nobody removed through the "
+              "tier, are kept in BACKING/.swale-tier/kept.ID and named, and the next recover, drain or "
+              "mount that finds the file brings them to it; --accept-loss gives them up. drain also writes "
+              "everything to the backing directory, whose files are then complete. Two programs never use "
+              "one directory at a time. `swale tier mount` mounts them, `swale tier stats` shows how a "
+              "mount stands, `swale tier measure` measures the disks, and `swale tier trace` reads a "
+              "recording: each has options and a page of its own (swale-tier-mount(1) and so on).",
           .examples = {{"mkdir -p slow && swale tier make ssd slow --size 16M",
                         "a log in ssd for the files in slow"},
                        {"swale tier verify ssd", "checks the log"},
@@ -181,7 +183,8 @@ void add_tier(CLI::App& app, Run* run) {
                        {"swale tier recover ssd slow --accept-loss", "goes on without what is lost"},
                        {"swale tier drain ssd slow", "writes all that is left to the backing directory"}},
           .exit_1 =
-              "the log is damaged, what is lost is named; or bytes of files that were not found are kept aside",
+              "the log is damaged, what is lost is named; or bytes of files that were not found are kept "
+              "aside",
       });
   sub.add_option(
          "ACTION", command->action,

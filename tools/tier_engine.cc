@@ -93,7 +93,8 @@ Result<InfoReport> ssd_info(io::Device& device, const std::string& path) {
   json.update(json_of(report));
   json["problems"] = report.problems.size();
   std::string text = fmt::format(
-      "{}: the SSD directory of a tiered write buffer; nobody has it open\nlog {:016x}: {} of {} segments of {} bytes are in "
+      "{}: the SSD directory of a tiered write buffer; nobody has it open\nlog {:016x}: {} of {} segments of "
+      "{} bytes are in "
       "use, {} records with {} bytes, {} writes in the queue\n",
       path, report.log_id, report.live_segments, report.segments, report.segment_bytes, report.records,
       report.payload_bytes, report.queued);
@@ -188,8 +189,8 @@ Result<StatsReport> tier_stats(const std::string& wanted, const StatsRequest& re
   if (part != Part::kMountpoint && stats.status().code() == Code::kInvalidArgument)
     return error(
         Code::kUnsupported, Scope::kOperation,
-        "{}: a tiered write buffer counts while it is mounted: swale tier stats MOUNTPOINT; what lies here: swale "
-        "info {}",
+        "{}: a tiered write buffer counts while it is mounted: swale tier stats MOUNTPOINT; what lies here: "
+        "swale info {}",
         path, path);
   SWALE_RETURN_IF_ERROR(stats.status());
   StatsReport report;
@@ -237,7 +238,8 @@ Status tier_dump(io::Device& device, const std::string& wanted, DumpOutput* out)
 Result<RepairReport> tier_repair(io::Device&, const std::string& path, const RepairRequest&) {
   return error(
       Code::kUnsupported, Scope::kOperation,
-      "{}: a tiered write buffer recovers when it is mounted; without a mount: swale tier recover SSD BACKING",
+      "{}: a tiered write buffer recovers when it is mounted; without a mount: swale tier recover SSD "
+      "BACKING",
       path);
 }
 
@@ -246,11 +248,10 @@ Result<RepairReport> tier_repair(io::Device&, const std::string& path, const Rep
 Status expect_unused(io::Device& device, const std::string& ssd) {
   const std::string holder = holder_of(device, ssd + "/lock");
   if (holder.empty()) return {};
-  return error(
-      Code::kBusy, Scope::kFile,
-      "{}: is in use by {}, so its log changes while it is read; ask the mount (swale tier stats MOUNTPOINT) or "
-      "the I/O server (swale tier stats {}), or end it first",
-      ssd, holder, ssd);
+  return error(Code::kBusy, Scope::kFile,
+               "{}: is in use by {}, so its log changes while it is read; ask the mount (swale tier stats "
+               "MOUNTPOINT) or the I/O server (swale tier stats {}), or end it first",
+               ssd, holder, ssd);
 }
 
 Status expect_marked(io::Device& device, const std::string& backing) {

@@ -1,7 +1,8 @@
 // The row of the tiered write buffer in the table of engines (engine.h). Its directories have no manifest:
 // they are known by what lies in them. Which of the three a path is decides what a command does:
 //
-//   SSD directory      the log: read as a later mount would, without changing it; kBusy while a process has it open
+//   SSD directory      the log: read as a later mount would, without changing it; kBusy while a process has
+//                      it open
 //   backing directory  which log it belongs to, and the list of what is lost
 //   mountpoint         asks the process that serves it, as `swale tier stats` does
 // An I/O server that runs is asked by its SSD directory.
@@ -16,7 +17,8 @@ namespace swale::tools {
 
 extern const Engine kTierEngine;
 
-// What the mount at the path, or the I/O server whose SSD directory it is, says of itself. kInvalidArgument: it is neither.
+// What the mount at the path, or the I/O server whose SSD directory it is, says of itself. kInvalidArgument:
+// it is neither.
 Result<Json> ask_tier(const std::string& path);
 std::string tier_stats_table(const Json& stats);
 // kBusy: a process has the SSD directory open.

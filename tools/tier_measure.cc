@@ -163,18 +163,19 @@ void add_tier_measure(CLI::App& app, Run* run) {
       app, "tier-measure", "measures what the disk under a directory costs, as a preset for models",
       {
           .description =
-              "Writes a file to DIR, reads it, and removes it: bandwidth in order, latency of 4 KiB by the distance from the read "
-              "before, of a small write and a sync, and reads a second by queue depth. Transfers go past the page cache where the "
-              "file system can do so; where it cannot, the output says that the numbers are those of memory. The file has no "
-              "name while it is measured, so nothing stays behind however the command ends. On a disk that others use, the "
+              "Writes a file to DIR, reads it, and removes it: bandwidth in order, latency of 4 KiB by the "
+              "distance from the read before, of a small write and a sync, and reads a second by queue "
+              "depth. Transfers go past the page cache where the file system can do so; where it cannot, the "
+              "output says that the numbers are those of memory. The file has no name while it is measured, "
+              "so nothing stays behind however the command ends. On a disk that others use, the "
               "numbers are those of what is left of it.\n\n"
-              "--preset writes the numbers to a file that the models of the tiered write buffer take in the place of their "
-              "presets A, B and C. The flash of a preset is that of --ssd, or the SSD of the paper. `swale tier measure` is the "
-              "same as `swale tier-measure`.",
-          .examples =
-              {{"swale tier measure out --size 8M --seconds 1", "a table"},
-               {"mkdir -p slow && swale tier measure slow --ssd out --size 8M --seconds 1 --preset disk.preset",
-                "a preset of both"}},
+              "--preset writes the numbers to a file that the models of the tiered write buffer take in the "
+              "place of their presets A, B and C. The flash of a preset is that of --ssd, or the SSD of the "
+              "paper. `swale tier measure` is the same as `swale tier-measure`.",
+          .examples = {{"swale tier measure out --size 8M --seconds 1", "a table"},
+                       {"mkdir -p slow && swale tier measure slow --ssd out --size 8M --seconds 1 --preset "
+                        "disk.preset",
+                        "a preset of both"}},
       });
   sub.add_option("DIR", command->directory, "a directory on the disk").required().type_name("DIR");
   sub.add_option("--ssd", command->ssd, "a directory on the SSD, which is measured as the preset's flash")

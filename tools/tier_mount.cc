@@ -150,20 +150,22 @@ void add_tier_mount(CLI::App& app, Run* run) {
       app, "tier-mount", "mounts a backing directory with the SSD log of a tiered write buffer in front",
       {
           .description =
-              "Shows the files of the backing directory at MOUNTPOINT (by FUSE 3). What programs write there goes "
-              "to a log on the SSD or to the backing directory, whichever is quicker, and from the log to the "
+              "Shows the files of the backing directory at MOUNTPOINT (by FUSE 3). What programs write there "
+              "goes to a log on the SSD or to the backing directory, whichever is quicker, and from the log "
+              "to the "
               "backing directory later. `swale tier mount` is the same as `swale tier-mount`.\n\n"
-              "The log is made if it is not there. Unmount by fusermount3 -u or umount, or end the process by "
-              "SIGTERM: what is in the log stays there for the next mount, or is drained first. A process that was "
-              "killed loses nothing that was acknowledged, as --durability promises: mount again. "
-              "While it is mounted, no other program may change the files of the backing directory.",
+              "The log is made if it is not there. Unmount by fusermount3 -u or umount, or end the process "
+              "by SIGTERM: what is in the log stays there for the next mount, or is drained first. A "
+              "process that was killed loses nothing that was acknowledged, as --durability promises: mount "
+              "again. While it is mounted, no other program may change the files of the backing directory.",
           .examples =
               {{"mkdir -p slow mnt && swale tier mount --ssd ssd --backing slow --size 16M mnt && date > "
                 "mnt/now && fusermount3 -u mnt",
                 "mounts, writes, and unmounts; the log keeps what was written"},
                {"swale tier mount --ssd ssd --backing slow --on-unmount drain mnt && fusermount3 -u mnt",
                 "mounts again; when the process has ended, everything is in slow"},
-               {"mkdir -p slow2 mnt && swale tier mount --ssd ssd2 --backing slow2 --size 16M --policy ssdup+ --options "
+               {"mkdir -p slow2 mnt && swale tier mount --ssd ssd2 --backing slow2 --size 16M --policy "
+                "ssdup+ --options "
                 "tier.segments=2 mnt && fusermount3 -u mnt",
                 "a log of the paper's two regions, and its policy"}},
       });
@@ -189,7 +191,8 @@ void add_tier_mount(CLI::App& app, Run* run) {
   sub.add_flag("--foreground", command->foreground, "stays until the mount has ended");
   sub.add_flag(
       "--allow-other", command->allow_other,
-      "users other than the one that mounts may use it; a mount by root does what each asks for as that user");
+      "users other than the one that mounts may use it; a mount by root does what each asks for as that "
+      "user");
   sub.add_flag(
       "--trust-tree", command->trust_tree,
       "with --allow-other, by an ordinary user: whoever else may write into the backing directory is "

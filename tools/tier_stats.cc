@@ -56,8 +56,8 @@ Result<Json> ask_tier(const std::string& path) {
     auto told = iond::ask_stats_socket(path, kPatience);
     if (told.status().code() == Code::kNotFound)
       return invalid_argument(
-          "{}: is not the mountpoint of a tiered write buffer (swale tier mount), nor the SSD directory of an I/O "
-          "server that runs (swale iond)",
+          "{}: is not the mountpoint of a tiered write buffer (swale tier mount), nor the SSD directory of "
+          "an I/O server that runs (swale iond)",
           path);
     if (!told.ok()) return told.status();
     text = *std::move(told);
@@ -114,8 +114,8 @@ std::string live_line(const Json& before, const Json& now, double seconds) {
   const double share = percent(number(now, "log.used"), number(now, "log.capacity"));
   const int columns = static_cast<int>(share / 100 * kColumns);
   return fmt::format(
-      "SSD [{:=<{}}{:{}}] {:5.1f} %  write {:7.1f} MiB/s, {:5.1f} % to SSD  random {:5.1f} %  threshold {:5.1f} %  "
-      "flush {:7.1f} MiB/s, {}",
+      "SSD [{:=<{}}{:{}}] {:5.1f} %  write {:7.1f} MiB/s, {:5.1f} % to SSD  random {:5.1f} %  threshold "
+      "{:5.1f} %  flush {:7.1f} MiB/s, {}",
       "", columns, "", kColumns - columns, share, rate("write.bytes") / kMib,
       percent(rate("ssd.bytes"), rate("write.bytes")), number(now, "random.now") / kPpmOfPercent,
       number(now, "random.threshold") / kPpmOfPercent, rate("flush.bytes") / kMib, flush_state(now));
@@ -154,14 +154,15 @@ void add_tier_stats(CLI::App& app, Run* run) {
       app, "tier-stats", "how the tiered write buffer under a running mount or I/O server stands",
       {
           .description =
-              "Asks the process that serves the mount, or the I/O server whose SSD directory is named: how full the SSD "
-              "log is, which share of the writes went there, the random percentage that the detector sees and its "
-              "threshold, what was flushed, and what waited; of an I/O server also its clients. With --live, a line "
-              "each second until it has ended. `swale tier stats` is the same as `swale tier-stats`.",
-          .examples =
-              {{"mkdir -p slow mnt && swale tier mount --ssd ssd --backing slow --size 16M mnt && swale tier stats mnt && "
-                "fusermount3 -u mnt",
-                "how a fresh mount stands"}},
+              "Asks the process that serves the mount, or the I/O server whose SSD directory is named: how "
+              "full the SSD log is, which share of the writes went there, the random percentage that the "
+              "detector sees and its threshold, what was flushed, and what waited; of an I/O server also "
+              "its clients. With --live, a line each second until it has ended. `swale tier stats` is the "
+              "same as `swale tier-stats`.",
+          .examples = {{"mkdir -p slow mnt && swale tier mount --ssd ssd --backing slow --size 16M mnt && "
+                        "swale tier stats mnt && "
+                        "fusermount3 -u mnt",
+                        "how a fresh mount stands"}},
       });
   sub.add_option("PATH", command->path,
                  "the mountpoint of a swale tier mount, or the SSD directory of a swale iond")

@@ -122,16 +122,17 @@ void add_tier_trace(CLI::App& app, Run* run) {
       app, "tier-trace", "what the requests of a mount of the tiered write buffer were",
       {
           .description =
-              "Reads a trace that `swale tier mount --trace FILE` has recorded: how many requests of each kind, bytes, files, and the "
-              "share of writes that go on where the write before ended. --records prints each request: seconds since "
-              "the beginning, kind, file (its inode number), offset, length; of a truncate the new size, of an unlink how many "
-              "names are left. A trace has no names of files and none of their bytes. `bench_tier --trace FILE` of the sources "
+              "Reads a trace that `swale tier mount --trace FILE` has recorded: how many requests of each "
+              "kind, bytes, files, and the share of writes that go on where the write before ended. "
+              "--records prints each request: seconds since the beginning, kind, file (its inode number), "
+              "offset, length; of a truncate the new size, of an unlink how many names are left. A trace "
+              "has no names of files and none of their bytes. `bench_tier --trace FILE` of the sources "
               "replays it under each policy. `swale tier trace` is the same as `swale tier-trace`.",
-          .examples =
-              {{"mkdir -p slow mnt && swale tier mount --foreground --ssd ssd --backing slow --size 16M --trace t.trace "
-                "mnt > /dev/null & until mountpoint -q mnt; do sleep 0.02; done; date > mnt/now; fusermount3 -u mnt; wait; swale "
-                "tier trace t.trace",
-                "mounts and records; when the mount has ended, shows what was asked"}},
+          .examples = {{"mkdir -p slow mnt && swale tier mount --foreground --ssd ssd --backing slow --size "
+                        "16M --trace t.trace "
+                        "mnt > /dev/null & until mountpoint -q mnt; do sleep 0.02; done; date > mnt/now; "
+                        "fusermount3 -u mnt; wait; swale tier trace t.trace",
+                        "mounts and records; when the mount has ended, shows what was asked"}},
           .exit_1 = "the trace ends early, or requests are missing",
       });
   sub.add_option("FILE", command->path, "the trace").required().type_name("FILE");

@@ -89,7 +89,8 @@ Result<UnlockCommand::Finding> UnlockCommand::watch(io::Device& device, const st
   return finding;
 }
 
-// As the next writer would: takes the lock over, unless another process does so at the same time, and releases it.
+// As the next writer would: takes the lock over, unless another process does so at the same time, and
+// releases it.
 Status UnlockCommand::remove(io::Device& device, const std::string& path, const Finding& finding) const {
   io::LockRequest request;
   request.job = "swale unlock";
@@ -167,11 +168,12 @@ void add_unlock(CLI::App& app, Run* run) {
               "A job that writes holds DIR/swale.lock and renews it while it lives. The next job takes over "
               "the lock of a dead one by itself, after a minute at most: use this command to see the holder, "
               "or if you do not want to wait. The command looks for a process of this machine; a process of "
-              "another machine is alive if it renews the lock while the command watches. The command leaves a "
-              "lock that looks alive, unless you give --force. If its writer is alive after all, the writer "
+              "another machine is alive if it renews the lock while the command watches. The command leaves "
+              "a lock that looks alive, unless you give --force. If its writer is alive after all, the "
+              "writer "
               "notices before its next commit that the lock is gone, and fails.\n\n"
-              "The SSD directory and the backing directory of a tiered write buffer have such a lock each while a mount, an I/O "
-              "server or `swale tier` uses them.",
+              "The SSD directory and the backing directory of a tiered write buffer have such a lock each "
+              "while a mount, an I/O server or `swale tier` uses them.",
           .examples = {{"swale unlock out/particles --dry-run", "the job that writes there, if any"},
                        {"swale unlock out/particles", "removes the lock of a dead writer"},
                        {"swale unlock out/particles --json | jq .state", "none, dead, silent or alive"}},

@@ -83,12 +83,14 @@ void add_verify(CLI::App& app, Run* run) {
       app, "verify", "reads and checks all data",
       {
           .description =
-              "Checks the checksums of all blocks and slices, that the index names every record at its place, "
-              "and the counts and digests of every epoch against the epoch log. Does not check that a "
-              "user-defined partitioner would place each record in its partition. Problems go to the standard "
+              "Checks the checksums of all blocks and slices, that the index names every record at its "
+              "place, and the counts and digests of every epoch against the epoch log. Does not check that a "
+              "user-defined partitioner would place each record in its partition. Problems go to the "
+              "standard "
               "error output. If neither swale.json nor its copy can be read, the exit status is 3.\n\n"
-              "Of the SSD directory of a tiered write buffer: every checksum of the log; exit status 3 while a process has it open. "
-              "Of its backing directory: what is lost, as the buffer has listed it.",
+              "Of the SSD directory of a tiered write buffer: every checksum of the log; exit status 3 "
+              "while a process has it open. Of its backing directory: what is lost, as the buffer has "
+              "listed it.",
           .examples = {{"swale verify out/particles", ""},
                        {"swale verify out/particles --json | jq -r '.problems[].message'",
                         "what is wrong, for scripts"}},

@@ -1,14 +1,15 @@
-// bench_meta_client: puts and gets of a metadata store as a program makes them, client and server in processes of their own.
-//   --store S      swale (the C interface), or a rival behind the same requests: leveldb-4m, leveldb-64m, leveldb-iterator,
-//                  rocksdb
+// bench_meta_client: puts and gets of a metadata store as a program makes them, client and server in
+// processes of their own.
+//   --store S      swale (the C interface), or a rival behind the same requests: leveldb-4m, leveldb-64m,
+//                  leveldb-iterator, rocksdb
 //   --pattern P, --entries N, --clients N   as workload.h says
 //   --ranks N      processes that call (16, as the workload has clients); one more has the server
 //   --gets N       how many are timed, after as many that are not
 //   --dir D        where the store is made; removed first
 //   --rest 0       gets begin at once: the server need not come to rest
 //   --canary 1     an answer is taken for wrong: the program must fail
-// CPU is that of all processes: of puts until the server has come to rest, of gets until every answer was read. Prints one
-// JSON object.
+// CPU is that of all processes: of puts until the server has come to rest, of gets until every answer was
+// read. Prints one JSON object.
 #include <sys/mman.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// What bench_meta_client measures: a store of segments as the ranks of a job call it. Rank 0 has the server and calls nothing;
-// the others put and get.
+// What bench_meta_client measures: a store of segments as the ranks of a job call it. Rank 0 has the server
+// and calls nothing; the others put and get.
 // Threads: one a rank. Errors: die().
 #pragma once
 
@@ -20,7 +20,8 @@ class ClientStore {
   // [collective] Opens the store at `path`.
   virtual void open(int rank, int ranks, const std::string& path) = 0;
   virtual void put(std::span<const meta::Extent> message) = 0;
-  // Where each of the segments stands; the places in them are not looked at. Reads each answer as its caller would.
+  // Where each of the segments stands; the places in them are not looked at. Reads each answer as its caller
+  // would.
   virtual void get(std::span<const meta::Extent> message, std::vector<meta::Place>* out) = 0;
   // On rank 0: what the server says of itself.
   virtual nlohmann::json about() { return nlohmann::json::object(); }

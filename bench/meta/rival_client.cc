@@ -1,5 +1,6 @@
-// A rival's index behind the same server loop as Swale's: requests between ranks (net::Rpc), of the same encoding, to a
-// service whose thread takes all requests that wait. Puts that wait together share one write batch and one sync.
+// A rival's index behind the same server loop as Swale's: requests between ranks (net::Rpc), of the same
+// encoding, to a service whose thread takes all requests that wait. Puts that wait together share one write
+// batch and one sync.
 #include <condition_variable>
 #include <deque>
 #include <mutex>

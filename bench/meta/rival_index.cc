@@ -1,5 +1,5 @@
-// The rivals of bench-meta behind the same loop: keys of 16 bytes of file id and the offset (big-endian), values of 20
-// bytes, one write batch and one sync for each batch of 64 k entries.
+// The rivals of bench-meta behind the same loop: keys of 16 bytes of file id and the offset (big-endian),
+// values of 20 bytes, one write batch and one sync for each batch of 64 k entries.
 //   append          the entries as they are, a sync a batch: a bound for puts; answers nothing
 //   memory-map      std::map in memory: a bound without storage
 //   leveldb-4m, leveldb-64m   write buffer; a filter of 10 bits; its default compression

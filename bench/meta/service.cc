@@ -1,8 +1,9 @@
 // bench_meta_service: the metadata store between real processes, and the model of many of them.
-//   --part point      two ranks in shared memory: one gets single segments from the other's server, of a regular file and of
-//                     one without a pattern
+//   --part point      two ranks in shared memory: one gets single segments from the other's server, of a
+//                     regular file and of one without a pattern
 //   --part sealed     gets of a sealed regular file, without a server
-//   --part storm      --ranks N processes, each rank asks for the attributes of one file: --ring ring|direct|plain
+//   --part storm      --ranks N processes, each rank asks for the attributes of one file: --ring
+//                     ring|direct|plain
 //   --part detect     run detection: CPU of an entry
 //   --part model      Fig. 9, 10 and 12 of metakv on the model (sim/meta_model.h)
 //   --dir D           where the store is made (all but model); removed first
@@ -245,7 +246,8 @@ nlohmann::json storm_scaling() {
   return rows;
 }
 
-// CPU of client and server for an entry, from facts measured on one server: MDHIM gets before it puts into LevelDB.
+// CPU of client and server for an entry, from facts measured on one server: MDHIM gets before it puts into
+// LevelDB.
 struct IndexCosts {
   const char* name;
   double put_client_ns, put_server_ns, get_client_ns, get_server_ns, items_per_entry;

@@ -1,5 +1,6 @@
-// Swale's segment index as a store of the bench: the client's run detection, the shard, and what turns answers into one
-// place for each get. All of it is on one thread, so that its CPU time is that of client and server together.
+// Swale's segment index as a store of the bench: the client's run detection, the shard, and what turns
+// answers into one place for each get. All of it is on one thread, so that its CPU time is that of client and
+// server together.
 #include <fmt/format.h>
 
 #include "bench/arguments.h"

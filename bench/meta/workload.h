@@ -1,10 +1,11 @@
 // The patterns of bench-meta: who writes which segment, in which order, and what a get must answer.
 //
-// A server sees batches of 64 k entries: 16 messages of 4,096 entries, each from another client (metakv, IV: clients write
-// at the same time, so that neighbours in the file arrive far apart).
+// A server sees batches of 64 k entries: 16 messages of 4,096 entries, each from another client (metakv, IV:
+// clients write at the same time, so that neighbours in the file arrive far apart).
 //   strided   16 clients, 1 KiB each in turn (IOR)             1024 clients with --clients 1024
 //   tile      4 x 4 tiles, rows of 64 elements of 4 KiB (MPI-Tile-IO)
-//   btio      q x q processes with diagonal cells; lines of a cell are the entries (class E: q = 20, 1020^3 points of 40 bytes)
+//   btio      q x q processes with diagonal cells; lines of a cell are the entries (class E: q = 20, 1020^3
+//             points of 40 bytes)
 //   segmented each client a contiguous part
 //   random    1 KiB, every segment written once, by a random client
 //
@@ -31,7 +32,8 @@ class Workload {
   uint64_t clients() const { return clients_; }
   uint64_t batches() const { return (messages_.size() + kBatch / kMessage - 1) / (kBatch / kMessage); }
 
-  // Message m of batch b: consecutive entries of one client, in the order in which it writes. Empty beyond the end.
+  // Message m of batch b: consecutive entries of one client, in the order in which it writes. Empty beyond
+  // the end.
   void message(uint64_t batch, uint64_t m, std::vector<meta::Extent>* out) const;
   // 4,096 entries to get: the same for patterns, random ones of all for `random`.
   void gets(uint64_t batch, uint64_t m, std::vector<meta::Extent>* out) const;

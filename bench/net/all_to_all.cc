@@ -1,8 +1,8 @@
-// bench_all_to_all RANKS FRAMES POSTING [QUIET_SECONDS [FABRIC [PLACES]]]: processes of this machine send each other frames
-// under credits, one application thread each, and then stay quiet for a while. Prints what moved, its CPU time, and
-// the CPU time of a quiet rank. Settings by UCX's variables.
-//   FABRIC  node (the default): by what one node has; ucx, tls, clear: as ranks of so many nodes, by UCX as it is on a
-//           network that is trusted, by TLS, by the same without TLS
+// bench_all_to_all RANKS FRAMES POSTING [QUIET_SECONDS [FABRIC [PLACES]]]: processes of this machine send
+// each other frames under credits, one application thread each, and then stay quiet for a while. Prints what
+// moved, its CPU time, and the CPU time of a quiet rank. Settings by UCX's variables.
+//   FABRIC  node (the default): by what one node has; ucx, tls, clear: as ranks of so many nodes, by UCX as
+//           it is on a network that is trusted, by TLS, by the same without TLS
 //   PLACES  rank r runs in the network namespace /run/netns/PLACESr
 #include <fcntl.h>
 #include <sched.h>
@@ -262,9 +262,9 @@ int run(int32_t ranks, uint64_t frames, const Way& way, double quiet_s) {
 
 int main(int argc, char** argv) {
   if (argc < 4) {
-    std::fprintf(
-        stderr,
-        "usage: bench_all_to_all RANKS FRAMES queue|direct|auto [QUIET_SECONDS [node|ucx|tls|clear [PLACES]]]\n");
+    std::fprintf(stderr,
+                 "usage: bench_all_to_all RANKS FRAMES queue|direct|auto [QUIET_SECONDS [node|ucx|tls|clear "
+                 "[PLACES]]]\n");
     return 2;
   }
   swale::net::register_fabric(swale::net::tls_fabric());

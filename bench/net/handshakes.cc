@@ -1,6 +1,6 @@
-// bench_handshakes PEERS [ROUNDS]: how long a rank takes until it has a TLS connection with each of PEERS ranks of its job and
-// an answer from each. All ranks are transports of this process, so both sides of each handshake are in the time. Prints
-// milliseconds of each round, and of as many connections without TLS.
+// bench_handshakes PEERS [ROUNDS]: how long a rank takes until it has a TLS connection with each of PEERS
+// ranks of its job and an answer from each. All ranks are transports of this process, so both sides of each
+// handshake are in the time. Prints milliseconds of each round, and of as many connections without TLS.
 #include <unistd.h>
 
 #include <atomic>

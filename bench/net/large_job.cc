@@ -1,10 +1,11 @@
 // bench_large_job: what a rank of a large job takes, from the code that takes it. Nothing is timed.
 //   --nodes M --ranks C    the shape of the job
 //   --budget BYTES         of the frames of the three hops
-// Reported: bytes of the hops' frames and state on a rank; messages that a rank sends to end an epoch on quiet links, the
-// most and the mean of all ranks: those of the barriers between the hops and those of the epoch protocol, by running the
-// machines of all ranks. What opening a job takes: large_opening.h. What opening a directory takes: rank 0 opens one on a memory device as in a job of that size, and the
-// trees of all ranks repeat its rounds.
+// Reported: bytes of the hops' frames and state on a rank; messages that a rank sends to end an epoch on
+// quiet links, the most and the mean of all ranks: those of the barriers between the hops and those of the
+// epoch protocol, by running the machines of all ranks. What opening a job takes: large_opening.h. What
+// opening a directory takes: rank 0 opens one on a memory device as in a job of that size, and the trees of
+// all ranks repeat its rounds.
 #include <algorithm>
 #include <deque>
 #include <memory>

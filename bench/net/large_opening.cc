@@ -37,7 +37,8 @@ using net::Rank;
 
 constexpr size_t kWordBytes = 8;
 
-// What a rank gives when the ranks meet is another node's if its second word differs (net/job/job_meeting.cc).
+// What a rank gives when the ranks meet is another node's if its second word differs
+// (net/job/job_meeting.cc).
 void change_node(char* introduction, int32_t node) {
   char* const word = introduction + kWordBytes;
   put_u64(word, get_u64(word) + static_cast<uint64_t>(node) * 0x9e3779b97f4a7c15);
@@ -53,13 +54,15 @@ std::string row_of(Rank rank, size_t bytes) {
   return row(length);
 }
 
-// The other ranks behind a communicator's allgather. They give what rank 0 gives, but for their nodes and addresses.
+// The other ranks behind a communicator's allgather. They give what rank 0 gives, but for their nodes and
+// addresses.
 class Others {
  public:
   explicit Others(const net::NodeMap& nodes) : nodes_(nodes) {}
 
-  // Calls come in the order of net/meeting/comm_bootstrap.cc: the lengths of the introductions, these in pieces; the lengths of the
-  // rows, and where these do not fit into the buffer the numbers of files; the rows in pieces; who has failed.
+  // Calls come in the order of net/meeting/comm_bootstrap.cc: the lengths of the introductions, these in
+  // pieces; the lengths of the rows, and where these do not fit into the buffer the numbers of files; the
+  // rows in pieces; who has failed.
   int allgather(const char* send, char* receive, size_t bytes) {
     ++calls;
     for (Rank rank = 0; rank < nodes_.ranks(); ++rank)

@@ -1,4 +1,5 @@
-// What opening a job takes on one rank, however many there are: runs Job::open, with UCX, while the other ranks are played.
+// What opening a job takes on one rank, however many there are: runs Job::open, with UCX, while the other
+// ranks are played.
 #pragma once
 
 #include "bench/measure.h"
@@ -6,7 +7,8 @@
 
 namespace swale::bench {
 
-// Adds job_open_*: of rank 0, which is the lowest rank of its node, over a communicator and by a rendezvous directory.
+// Adds job_open_*: of rank 0, which is the lowest rank of its node, over a communicator and by a rendezvous
+// directory.
 void add_job_opening(nlohmann::json* line, const net::NodeMap& nodes);
 
 }  // namespace swale::bench

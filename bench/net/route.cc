@@ -1,9 +1,11 @@
-// bench_route: shuffle and index, directly and by three hops: ranks of one machine on so many nodes as they are told.
+// bench_route: shuffle and index, directly and by three hops: ranks of one machine on so many nodes as they
+// are told.
 //   --path DIR --nodes M --ranks C (a node) --keys N (all ranks, each epoch) --epochs N --memory BYTES
 //   --route direct|three-hop --listening 0|1 (1: a job on one node opens ports, as one on several nodes does)
 // Every epoch is committed, which needs the digests of what was appended and of what was indexed to agree.
-// Reported: processor time of all threads of all ranks for each record, from the first append to the end of the last
-// epoch, generating taken off; the wall time of the same; what went over the wire; what the three hops' frames take.
+// Reported: processor time of all threads of all ranks for each record, from the first append to the end of
+// the last epoch, generating taken off; the wall time of the same; what went over the wire; what the three
+// hops' frames take.
 #include <fmt/format.h>
 
 #include "bench/dataset.h"

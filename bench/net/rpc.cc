@@ -1,5 +1,6 @@
 // bench_rpc: two ranks of this machine; one asks, the other answers with the same bytes. Fabrics by UCX_TLS.
-//   --with rpc|bare|bare_poll|calibration   net::Rpc; UCX alone, sleeping or polling (rpc_bare.h); the machine's mood
+//   --with rpc|bare|bare_poll|calibration   net::Rpc; UCX alone, sleeping or polling (rpc_bare.h); the
+//                                           machine's mood
 //   --size N     bytes of a request, and of its answer
 //   --depth N    requests in flight
 //   --seconds S  hundredths of a second that are measured
@@ -51,7 +52,8 @@ struct Outcome {
   char addresses[2][4096];
 };
 
-// Asks until the time is over, `depth` at a time: `ask` sends one request, `wait` returns the number of answers.
+// Asks until the time is over, `depth` at a time: `ask` sends one request, `wait` returns the number of
+// answers.
 template <class Ask, class Wait>
 void measure(const Work& work, Outcome* outcome, const Ask& ask, const Wait& wait) {
   std::vector<double> us;

@@ -1,8 +1,9 @@
-// BareRpc: request and response with UCX alone, as little code as can be: what bench_rpc compares net::Rpc with.
+// BareRpc: request and response with UCX alone, as little code as can be: what bench_rpc compares net::Rpc
+// with.
 //
-// One thread a process. It sleeps in epoll when there is nothing to do, as Swale's ranks do, or polls (kPoll, for
-// comparison only: a guest in a simulation may not). What has come is copied into memory that the receiver owns, because a
-// service answers later; the server answers after its round of progress.
+// One thread a process. It sleeps in epoll when there is nothing to do, as Swale's ranks do, or polls (kPoll,
+// for comparison only: a guest in a simulation may not). What has come is copied into memory that the
+// receiver owns, because a service answers later; the server answers after its round of progress.
 //
 // Threads: one. Errors: die().
 #pragma once

@@ -1,9 +1,11 @@
-// bench_threehop: what the three-hop router itself takes: all ranks of a small job in one thread, frames handed over at once.
+// bench_threehop: what the three-hop router itself takes: all ranks of a small job in one thread, frames
+// handed over at once.
 //   --nodes M  --ranks C        the shape of the job (2 x 4)
 //   --messages N                from each rank, of --bytes (48) each, to ranks at random
 //   --budget BYTES              of buffers a rank
-// Reported: processor time for each message, of sending, forwarding and delivering it (generating is taken off), how many
-// bytes of heads each one carried, and the buffers and state of a rank of 4,096 nodes of 32 ranks, as they are allocated.
+// Reported: processor time for each message, of sending, forwarding and delivering it (generating is taken
+// off), how many bytes of heads each one carried, and the buffers and state of a rank of 4,096 nodes of 32
+// ranks, as they are allocated.
 
 #include <deque>
 #include <memory>

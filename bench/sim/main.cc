@@ -1,12 +1,18 @@
-// bench_sim_shuffle: the papers' machines, simulated and modelled (docs/design/shuffle-model.md). sim_shuffle.py runs it.
-//   --part printed          what the papers print, beside their method on the model; the constants. --spoil 1: with a wrong one
+// bench_sim_shuffle: the papers' machines, simulated and modelled (docs/design/shuffle-model.md).
+// sim_shuffle.py runs it.
+//   --part printed          what the papers print, beside their method on the model; the constants. --spoil
+//                           1: with a wrong one
 //   --part run              a job of the shipped code on a simulated machine, and what the model says of it
-//     --machine trinity|second --method base|indirect|lossy --route three-hop|direct --nodes N --ranks C (a node) --records N
+//     --machine trinity|second --method base|indirect|lossy --route three-hop|direct --nodes N --ranks C (a
+//     node) --records N
 //     (a rank) --value BYTES --frame BYTES --share-ppm N (of the machine's time for a frame, in millionths)
-//   --part rank             what one rank of a large job stores for a record: --method --nodes --ranks --records --value
+//   --part rank             what one rank of a large job stores for a record: --method --nodes --ranks
+//                           --records --value
 //   --part memory           frames of a rank, directly and by three hops, from the plan: --nodes --ranks
-//   --part epoch            the model's time of an epoch for 1 to 8,192 nodes: --machine --ranks --records, and of our method
-//     --data --stored --early --wire in millibytes a record, --frame --tail in bytes, --memtable in records; of the papers': --papers METHOD
+//   --part epoch            the model's time of an epoch for 1 to 8,192 nodes: --machine --ranks --records,
+//                           and of our method
+//     --data --stored --early --wire in millibytes a record, --frame --tail in bytes, --memtable in records;
+//     of the papers': --papers METHOD
 //     --value BYTES; of either --route three-hop|direct
 //   --part query            --machine --reads N --bytes N
 #include <memory>
@@ -114,7 +120,8 @@ imd::MemoryWish wish_of(std::shared_ptr<const net::NodeMap> nodes) {
   return wish;
 }
 
-// Alone, with the memory that it would have in the job: what is stored for a record does not depend on who sent it.
+// Alone, with the memory that it would have in the job: what is stored for a record does not depend on who
+// sent it.
 nlohmann::json rank(Arguments* arguments) {
   sim::ShuffleSimParams params;
   params.memory = take(imd::plan_memory(wish_of(nodes_of(arguments))));

@@ -1,13 +1,13 @@
-// bench_lossy_directory: one rank's part of a lossy directory of a large job, made by the product's own code, committed, and read
-// by the product's reader. Reports one line.
+// bench_lossy_directory: one rank's part of a lossy directory of a large job, made by the product's own code,
+// committed, and read by the product's reader. Reports one line.
 //   --directory PATH    replaced
 //   --keys N --ranks P  of the rank, and of the job: nodes of 32 ranks, so that keys come by three hops
 //   --value BYTES       of a record, beside a key of 8 (40)
-// The rank appends N records, and is the home of N keys that other ranks append, in messages of as many keys as
-// a rank's stage gives a home at a time. The other ranks do not exist: of the home's keys those are asked for that this
-// rank has appended, so that no query looks at another partition.
-// Processor time: of the home for a key that comes, of the rank for a record and its table, and of its stage for a key that
-// leaves, in messages of which the bytes are counted, too.
+// The rank appends N records, and is the home of N keys that other ranks append, in messages of as many keys
+// as a rank's stage gives a home at a time. The other ranks do not exist: of the home's keys those are asked
+// for that this rank has appended, so that no query looks at another partition.
+// Processor time: of the home for a key that comes, of the rank for a record and its table, and of its stage
+// for a key that leaves, in messages of which the bytes are counted, too.
 #include <algorithm>
 #include <vector>
 

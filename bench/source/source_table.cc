@@ -1,12 +1,12 @@
-// bench_source: one auxiliary table of one home: made from batches as they come, written to a file, and asked for every
-// key. Reports one line.
+// bench_source: one auxiliary table of one home: made from batches as they come, written to a file, and asked
+// for every key. Reports one line.
 //   --file PATH         where the table goes (replaced); PATH.spill beside it
 //   --keys N  --sources P  --runs G  --scheme ribbon|maplet|cuckoo  --bits R  --shard-keys K
 //   --ranks uniform|skewed|correlated
 //   --memory BYTES      of the PairStore
 //   --moved PERMILLE    makes a delta: so many of the keys have moved to another rank since the table
-// Processor time is that of the home alone: taking batches in, decoding, sorting, building, writing. Memory is what the
-// table's code has allocated, counted by operator new.
+// Processor time is that of the home alone: taking batches in, decoding, sorting, building, writing. Memory
+// is what the table's code has allocated, counted by operator new.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -45,8 +45,8 @@ uint64_t kept_of(uint64_t key) {
   return source::kept_hash(hash_eight_bytes(bytes));
 }
 
-// The source of every key. Uniform: by chance. Skewed: rank r has a share proportional to 1 / (r + 1). Correlated: keys
-// that follow one another are at one rank.
+// The source of every key. Uniform: by chance. Skewed: rank r has a share proportional to 1 / (r + 1).
+// Correlated: keys that follow one another are at one rank.
 std::vector<uint32_t> sources_of_keys(const Options& options) {
   std::vector<uint32_t> sources(options.keys);
   Rng rng(17);

@@ -122,7 +122,8 @@ double engine_ns_per_request(const tier::Options& options, const Program& progra
     Action::Kind kind;
     uint32_t id;
   };
-  // A segment that becomes free lets as many writers append as it has space for, and several become free at once.
+  // A segment that becomes free lets as many writers append as it has space for, and several become free at
+  // once.
   constexpr size_t kRing = 8192;
   std::vector<Operation> under_way(kRing);
   size_t first = 0;

@@ -1,4 +1,5 @@
-// What the engine itself costs, without devices: CPU of a request, and of the map beside the paper's and its rival's.
+// What the engine itself costs, without devices: CPU of a request, and of the map beside the paper's and its
+// rival's.
 // Threads: one at a time.
 #pragma once
 
@@ -10,12 +11,13 @@
 
 namespace swale::tierbench {
 
-// All requests of a program through an engine, with `depth` actions under way; ns a request: detector, redirector, queue, map,
-// log headers and flushes. The log takes `log_bytes`.
+// All requests of a program through an engine, with `depth` actions under way; ns a request: detector,
+// redirector, queue, map, log headers and flushes. The log takes `log_bytes`.
 double engine_ns_per_request(const tier::Options& options, const Program& program, size_t depth);
 
-// Table 1 of ssdup-plus: what it costs to group the requests into streams, and to keep them in order until they are walked in
-// file order: in the engine's map, in an AVL tree, in a hash table that is sorted at the end. Seconds for the whole program.
+// Table 1 of ssdup-plus: what it costs to group the requests into streams, and to keep them in order until
+// they are walked in file order: in the engine's map, in an AVL tree, in a hash table that is sorted at the
+// end. Seconds for the whole program.
 struct OrderCost {
   double group_s = 0;
   double map_s = 0;

@@ -1,18 +1,24 @@
 // bench_tier: one measurement of the tier's engine, as a line of JSON. bench/tier/tier.py runs all of them.
 //
-//   bench_tier run WORKLOAD PRESET POLICY[@paper] [name=value ...]  in virtual time, on the model of the paper's testbed
-//   bench_tier --trace FILE [PRESET [POLICY]] [name=value ...]  a recorded trace (swale tier mount --trace), replayed: a line for
+//   bench_tier run WORKLOAD PRESET POLICY[@paper] [name=value ...]  in virtual time, on the model of the
+//                                                                   paper's testbed
+//   bench_tier --trace FILE [PRESET [POLICY]] [name=value ...]  a recorded trace (swale tier mount --trace),
+//                                                               replayed: a line for
 //                                                              each policy and preset
-//   bench_tier streams WORKLOAD [name=value ...]               the detector's percentages and decisions, stream by stream
-//   bench_tier offsets WORKLOAD                                a stream of requests: where they lie, as they arrive
+//   bench_tier streams WORKLOAD [name=value ...]               the detector's percentages and decisions,
+//                                                              stream by stream
+//   bench_tier offsets WORKLOAD                                a stream of requests: where they lie, as they
+//                                                              arrive
 //   bench_tier cpu POLICY                                      ns a request, without devices
-//   bench_tier recovery DIRECTORY                              opening a store whose log of a GiB is full; makes DIRECTORY
+//   bench_tier recovery DIRECTORY                              opening a store whose log of a GiB is full;
+//                                                              makes DIRECTORY
 //   bench_tier order KIB                                       Table 1: 2 GiB of random writes of so many KiB
 //
 // PRESET: A, B, C, or a file that swale tier measure has written.
-// Values: seed, segments, ssd_gib, slots, stream, gap_share, flush_share, always_share, budget_several, budget_random, stripe_mib,
-// spread_mib, need, need_random, stripe_queue, overload, log_first, slack_us, costly, cheap, overflow; of a replay: speed (0: as fast as
-// answers come), in_flight, and ssd_gib (by default 1).
+// Values: seed, segments, ssd_gib, slots, stream, gap_share, flush_share, always_share, budget_several,
+// budget_random, stripe_mib, spread_mib, need, need_random, stripe_queue, overload, log_first, slack_us,
+// costly, cheap, overflow; of a replay: speed (0: as fast as answers come), in_flight, and ssd_gib (by
+// default 1).
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -32,8 +38,8 @@ namespace {
 using nlohmann::json;
 using Values = std::map<std::string, double>;
 
-// As a mount has them (tier/store/serving_options.cc), for every policy. "ssdup+@paper": two regions, and the preset's own queue; one segment for
-// policies that send everything to the SSD.
+// As a mount has them (tier/store/serving_options.cc), for every policy. "ssdup+@paper": two regions, and the
+// preset's own queue; one segment for policies that send everything to the SSD.
 constexpr double kShippedSegments = 16;
 constexpr double kShippedSlots = 64;
 constexpr std::string_view kPaperShape = "@paper";
@@ -204,7 +210,8 @@ json streams(const std::string& name, const Values& values) {
   return {{"percentages", percentages}, {"thresholds", thresholds}, {"to_ssd", to_ssd}, {"workload", name}};
 }
 
-// The places of 128 requests as they arrive, in GiB of both servers; programs take turns, their files lie behind each other.
+// The places of 128 requests as they arrive, in GiB of both servers; programs take turns, their files lie
+// behind each other.
 json offsets(const std::string& name) {
   const Workload workload = make_workload(name);
   if (workload.programs.empty()) usage("workload '" + name + "' is unknown");

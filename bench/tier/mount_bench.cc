@@ -1,12 +1,14 @@
-// bench_mount --path DIR --policy P --mib N --requests N --rounds N: writes through `swale tier mount`, through a pass-through that does nothing
-// (without splice and with it: the better one counts), and to plain files, all on one file system, in turns.
+// bench_mount --path DIR --policy P --mib N --requests N --rounds N: writes through `swale tier mount`,
+// through a pass-through that does nothing (without splice and with it: the better one counts), and to plain
+// files, all on one file system, in turns.
 //
-// Per round and place: N MiB in writes of 1 MiB to a new file, and requests of 4 KiB at random offsets of a file of a quarter
-// of N MiB. Durability is the page cache's everywhere: neither is synced while the clock runs, and all is synced before it runs
-// again. Prints one line of JSON: MB/s and requests a second, each round's.
+// Per round and place: N MiB in writes of 1 MiB to a new file, and requests of 4 KiB at random offsets of a
+// file of a quarter of N MiB. Durability is the page cache's everywhere: neither is synced while the clock
+// runs, and all is synced before it runs again. Prints one line of JSON: MB/s and requests a second, each
+// round's.
 //
-// As root also: what it costs that requests run as their callers. An ordinary user makes N / 10 empty files, and writes 4 KiB at random
-// offsets, on two more mounts that differ in this alone.
+// As root also: what it costs that requests run as their callers. An ordinary user makes N / 10 empty files,
+// and writes 4 KiB at random offsets, on two more mounts that differ in this alone.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/wait.h>
@@ -43,7 +45,8 @@ struct Place {
   std::vector<double> creates;     // a second
 };
 
-// A child that serves the mount until it is unmounted; `serve` calls what it is given once the mount is there.
+// A child that serves the mount until it is unmounted; `serve` calls what it is given once the mount is
+// there.
 pid_t start(const std::function<void(const std::function<void()>&)>& serve) {
   int ends[2];
   if (::pipe(ends) != 0) die("no pipe");

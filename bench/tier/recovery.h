@@ -15,7 +15,8 @@ struct RecoveryCost {
   uint64_t payload_bytes = 0;
   uint64_t records = 0;
 };
-// Makes a store below `directory`, fills its log of a GiB, closes it, and opens it again while the page cache has the log.
+// Makes a store below `directory`, fills its log of a GiB, closes it, and opens it again while the page cache
+// has the log.
 Result<RecoveryCost> recovery_cost(const std::string& directory);
 
 }  // namespace swale::tierbench

@@ -1,5 +1,5 @@
-// Replay: the requests of a trace (src/tier/trace/trace_format.h) through an engine in virtual time, under any
-// policy and preset.
+// Replay: the requests of a trace (src/tier/trace/trace_format.h) through an engine in virtual time, under
+// any policy and preset.
 //
 // A request begins at its recorded time divided by `speed`, or later if `in_flight` requests are under way.
 // There is no network: a mount is local. Files lie one after the other on the disk, in the order of their

@@ -1,5 +1,5 @@
-// Testbed: one I/O server of the paper's testbed in virtual time: a network link, an SSD, a disk, and a tier engine. Two
-// servers are alike, so that throughputs and bytes are told for both.
+// Testbed: one I/O server of the paper's testbed in virtual time: a network link, an SSD, a disk, and a tier
+// engine. Two servers are alike, so that throughputs and bytes are told for both.
 //
 // Threads: one at a time. Deterministic.
 #pragma once

@@ -58,8 +58,9 @@ Pattern pattern_of(const std::string& name) {
                               : Pattern::kRandom;
 }
 
-// Blocks of one region, drawn in proportion to 1 / rank by the inverse of the sum of 1 / k, which is about ln. Ranks are spread over
-// the region by a multiplication with a number that has no factor in common with the count.
+// Blocks of one region, drawn in proportion to 1 / rank by the inverse of the sum of 1 / k, which is about
+// ln. Ranks are spread over the region by a multiplication with a number that has no factor in common with
+// the count.
 std::vector<uint64_t> zipf_places(uint64_t count, uint64_t blocks, Rng* rng) {
   constexpr uint64_t kPrime = 2'654'435'761;
   std::vector<uint64_t> places(count);

@@ -1,8 +1,8 @@
 // Workloads of the tier's benchmarks: which writes arrive at one I/O server, and in which order.
 //
-// Sizes are those of both servers of the paper's testbed; a server gets half of each request. Order of arrival: request i of
-// process r of n comes at i + r/n + N(0, 1) rounds, which reproduces the random percentages that the paper prints for its
-// strided pattern (docs/design/tier.md).
+// Sizes are those of both servers of the paper's testbed; a server gets half of each request. Order of
+// arrival: request i of process r of n comes at i + r/n + N(0, 1) rounds, which reproduces the random
+// percentages that the paper prints for its strided pattern (docs/design/tier.md).
 //
 // Threads: pure functions of their arguments; the same on every machine.
 #pragma once
@@ -53,10 +53,11 @@ struct Workload {
   uint64_t arrival_seed = 11;        // of the order of arrival
 };
 
-// "W1", "W2", "W3", "F11:32" (processes), "F8:64", "F2:random:16", "F14:10" (seconds between), "HPIO:64" (KiB), "TILE:32",
-// "mixed:9001" (patterns, processes, sizes and SSD drawn from a seed), "drawn:9001" (the same, and the order of arrival).
-// Traffic that the paper does not have: "ZIPF:16" (processes: hot blocks written again and again), "GROW:32" (files that grow, a
-// process each), "AGAIN:20" (the same region so many times), "READS:50" (percent of the requests). Without a match: no programs.
+// "W1", "W2", "W3", "F11:32" (processes), "F8:64", "F2:random:16", "F14:10" (seconds between), "HPIO:64"
+// (KiB), "TILE:32", "mixed:9001" (patterns, processes, sizes and SSD drawn from a seed), "drawn:9001" (the
+// same, and the order of arrival). Traffic that the paper does not have: "ZIPF:16" (processes: hot blocks
+// written again and again), "GROW:32" (files that grow, a process each), "AGAIN:20" (the same region so many
+// times), "READS:50" (percent of the requests). Without a match: no programs.
 Workload make_workload(const std::string& name);
 
 }  // namespace swale::tierbench

@@ -1,5 +1,5 @@
-// Arguments: the command lines of the demo's programs. CLI11 parses them; it stands behind this because a compiler takes six
-// seconds for its header, in each file that sees it.
+// Arguments: the command lines of the demo's programs. CLI11 parses them; it stands behind this because a
+// compiler takes six seconds for its header, in each file that sees it.
 #ifndef EXAMPLES_LAMMPS_ARGUMENTS_H_
 #define EXAMPLES_LAMMPS_ARGUMENTS_H_
 

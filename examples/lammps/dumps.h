@@ -1,5 +1,5 @@
-// The plain dumps of a run, and a scan of them: all cores read all dumps in large blocks and keep the records of the
-// wanted atoms. What one does without an index, done well.
+// The plain dumps of a run, and a scan of them: all cores read all dumps in large blocks and keep the records
+// of the wanted atoms. What one does without an index, done well.
 #ifndef EXAMPLES_LAMMPS_DUMPS_H_
 #define EXAMPLES_LAMMPS_DUMPS_H_
 

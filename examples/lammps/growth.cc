@@ -1,6 +1,7 @@
-// impact-growth: what one atom's path costs as the run gets longer. The atoms of the demo's last frame fly on, each with
-// its velocity and nothing else, for 1,000 frames more, into a massive directory and a plain dump. At 10, 30, 100, 300 and
-// 1,000 frames the paths of a few atoms are asked for, cold, of both; the two answers must be equal in every byte.
+// impact-growth: what one atom's path costs as the run gets longer. The atoms of the demo's last frame fly
+// on, each with its velocity and nothing else, for 1,000 frames more, into a massive directory and a plain
+// dump. At 10, 30, 100, 300 and 1,000 frames the paths of a few atoms are asked for, cold, of both; the two
+// answers must be equal in every byte.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -18,8 +18,8 @@ using impact::Cost;
 using impact::DumpRecord;
 using impact::Reader;
 
-// The `k` target atoms with the highest kinetic energy in the last epoch, highest first. Atoms of the projectile may be
-// among the fastest: then more are asked for.
+// The `k` target atoms with the highest kinetic energy in the last epoch, highest first. Atoms of the
+// projectile may be among the fastest: then more are asked for.
 std::vector<DumpRecord> fastest_atoms(const Reader& reader, size_t k) {
   for (size_t wanted = k + 2;; wanted *= 2) {
     std::vector<DumpRecord> atoms = reader.fastest(reader.epochs() - 1, wanted);

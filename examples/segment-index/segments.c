@@ -1,6 +1,7 @@
-/* The segment index of a shared file, from MPI ranks: every rank "writes" every n-th block of one file into a log of its
- * own and puts where each block is; then every rank asks for the blocks that its neighbour wrote, and checks the answers. At
- * the end the file is sealed, and read once more without asking a server.
+/* The segment index of a shared file, from MPI ranks: every rank "writes" every n-th block of one file
+ * into a log of its own and puts where each block is; then every rank asks for the blocks that its
+ * neighbour wrote, and checks the answers. At the end the file is sealed, and read once more without
+ * asking a server.
  *
  *   mpirun -n 4 segments STORE_DIR [BLOCKS_PER_RANK]
  *

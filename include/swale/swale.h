@@ -1,33 +1,38 @@
 /* Swale: a burst-buffer file system that lives inside a parallel job. The C interface.
  *
- * An indexed massive directory is a directory whose "files" are keys. While a job runs, every rank appends values
- * to keys; the directory partitions, sorts and indexes them on the way to storage. Afterwards any process, alone
- * and without knowing how many ranks wrote, asks for the values of a key at one epoch or at all of them.
+ * An indexed massive directory is a directory whose "files" are keys. While a job runs, every rank appends
+ * values to keys; the directory partitions, sorts and indexes them on the way to storage. Afterwards any
+ * process, alone and without knowing how many ranks wrote, asks for the values of a key at one epoch or at
+ * all of them.
  *
  * Conventions
- *   Status      Every call that can fail returns an int: SWALE_OK (0) or one of the codes below. Output parameters
- *               are set only on success. swale_last_error() tells the failing call's thread what went wrong, where,
- *               and what to do about it. Its text is one line; control characters of names in it are escaped.
+ *   Status      Every call that can fail returns an int: SWALE_OK (0) or one of the codes below. Output
+ *               parameters are set only on success. swale_last_error() tells the failing call's thread what
+ *               went wrong, where, and what to do about it. Its text is one line; control characters of names
+ *               in it are escaped.
  *   Bytes       Keys and values are any bytes, given as pointer and length; the library copies what it keeps.
- *   Structs     Structs that the caller provides begin with struct_bytes. Set it to the struct's size before the call:
- *               "swale_epoch_info info; info.struct_bytes = sizeof info;". Later versions add members at the end. The
- *               library fills the members that both sides know and sets struct_bytes to how many bytes these are.
- *   Ownership   A handle belongs to the caller from the call that makes it to the call that closes it. Closing
- *               NULL is allowed and does nothing.
- *   Threads     Several threads may call swale_dir_append at once, and several threads may use one reader at once. All
- *               other calls on one handle are made by one thread at a time.
- *   Processes   A child made by fork has its parent's handles, and none of the threads that serve them. There every call
- *               on the handle of a job, a directory, a store or I/O servers is SWALE_INVALID_ARGUMENT at once, and
- *               closing frees nothing. Readers are not meant: open one in the child.
- *   Collective  All ranks of the job make the calls marked [collective], in the same order. Ranks that make different
- *               calls get SWALE_INVALID_ARGUMENT, which names both calls. When a rank dies or falls silent, the calls
- *               of the others fail. At the end of an epoch and at the close of a directory the ranks wait without
- *               limit for a rank that lives; option imd.collective_deadline_s sets a limit.
- *   Exceptions  None crosses this interface. The library does not abort, installs no signal handlers and runs no code
- *               at load time.
- *   Options     Strings of "section.name=value", separated by commas or spaces; unknown names are errors. Every
- *               option can also be set by the environment as SWALE_SECTION_NAME; the string wins. docs/options.md and
- *               `swale config` list them.
+ *   Structs     Structs that the caller provides begin with struct_bytes. Set it to the struct's size before
+ *               the call: "swale_epoch_info info; info.struct_bytes = sizeof info;". Later versions add
+ *               members at the end. The library fills the members that both sides know and sets struct_bytes
+ *               to how many bytes these are.
+ *   Ownership   A handle belongs to the caller from the call that makes it to the call that closes it.
+ *               Closing NULL is allowed and does nothing.
+ *   Threads     Several threads may call swale_dir_append at once, and several threads may use one reader at
+ *               once. All other calls on one handle are made by one thread at a time.
+ *   Processes   A child made by fork has its parent's handles, and none of the threads that serve them. There
+ *               every call on the handle of a job, a directory, a store or I/O servers is
+ *               SWALE_INVALID_ARGUMENT at once, and closing frees nothing. Readers are not meant: open one in
+ *               the child.
+ *   Collective  All ranks of the job make the calls marked [collective], in the same order. Ranks that make
+ *               different calls get SWALE_INVALID_ARGUMENT, which names both calls. When a rank dies or falls
+ *               silent, the calls of the others fail. At the end of an epoch and at the close of a directory
+ *               the ranks wait without limit for a rank that lives; option imd.collective_deadline_s sets a
+ *               limit.
+ *   Exceptions  None crosses this interface. The library does not abort, installs no signal handlers and runs
+ *               no code at load time.
+ *   Options     Strings of "section.name=value", separated by commas or spaces; unknown names are errors.
+ *               Every option can also be set by the environment as SWALE_SECTION_NAME; the string wins.
+ *               docs/options.md and `swale config` list them.
  */
 #ifndef SWALE_SWALE_H_
 #define SWALE_SWALE_H_
@@ -91,28 +96,32 @@ const char* swale_version(void);
 /* The name of a code, "corruption". Never fails; static storage. */
 const char* swale_code_name(int code);
 
-/* The message of this thread's last failed call; "" if none failed. Valid until the thread's next Swale call. */
+/* The message of this thread's last failed call; "" if none failed. Valid until the thread's next Swale
+ * call. */
 const char* swale_last_error(void);
 
-/* ---- Job: the processes that write together ------------------------------------------------------------------ */
+/* ---- Job: the processes that write together ------------------------------------------------------------ */
 
 /* A process's membership in the job. */
 typedef struct swale_job swale_job;
 
-/* How the library reaches the caller's communicator, when there is one. swale_mpi.h makes one from an MPI_Comm.
- * The function returns 0 on success; it is called only inside [collective] calls, on the calling thread. */
+/* How the library reaches the caller's communicator, when there is one. swale_mpi.h makes one from an
+ * MPI_Comm. The function returns 0 on success; it is called only inside [collective] calls, on the calling
+ * thread. */
 typedef struct swale_comm {
   size_t struct_bytes; /* sizeof(swale_comm) */
   int rank;            /* of this process, 0 <= rank < size */
   int size;            /* the number of ranks */
   void* context;       /* handed to the function */
-  /* Every rank gives `bytes` bytes (the same number on all ranks) and receives size * bytes, in rank order. */
+  /* Every rank gives `bytes` bytes (the same number on all ranks) and receives size * bytes, in rank
+   * order. */
   int (*allgather)(void* context, const void* send, void* receive, size_t bytes);
 } swale_comm;
 
-/* [collective] Joins the job. `comm` may be NULL: then rank, size and peers come from the launcher's environment
- * (Open MPI, MPICH, Slurm) and a rendezvous directory (option job.rendezvous); without a launcher this is a job of
- * one rank, which needs no network. `options` may be NULL. Close *job with swale_job_close. */
+/* [collective] Joins the job. `comm` may be NULL: then rank, size and peers come from the launcher's
+ * environment (Open MPI, MPICH, Slurm) and a rendezvous directory (option job.rendezvous); without a
+ * launcher this is a job of one rank, which needs no network. `options` may be NULL. Close *job with
+ * swale_job_close. */
 int swale_job_open(const swale_comm* comm, const char* options, swale_job** job);
 
 /* This process's rank. */
@@ -160,7 +169,7 @@ int swale_stats_ranks(const swale_stats* stats);
 /* Frees the counters; NULL is allowed. */
 void swale_stats_free(swale_stats* stats);
 
-/* ---- Indexed massive directory: writing ---------------------------------------------------------------------- */
+/* ---- Indexed massive directory: writing ---------------------------------------------------------------- */
 
 /* A massive directory, open for writing. */
 typedef struct swale_dir swale_dir;
@@ -171,92 +180,101 @@ typedef struct swale_dir swale_dir;
  * time: SWALE_BUSY names the other. All ranks return the same status. SWALE_INVALID_ARGUMENT names flags or
  * options that differ between ranks but must be equal.
  *
- * Some options are fixed when the directory is made; a later call that gives them must give the same value. "imd.schema"
- * says what a value consists of, and "imd.extrema" which of its numbers are indexed for swale_reader_top:
- * "imd.schema=id:u8;velocity:f4x3:m/s;energy:f8,imd.extrema=energy". Every value then has the length of all fields
- * together (there: 28 bytes). If it is a C struct with padding, the schema says where and how many bytes:
- * "type:i4;_:4;energy:f8". A schema that ends with ";_:*" allows values of any length. "imd.key=u64", "i64", "text" or
- * "bytes" is the type of keys: tools show and accept keys in this form. "imd.compression=lz4" or "zstd" compresses blocks
- * that shrink. "imd.index" is for comparisons only.
+ * Some options are fixed when the directory is made; a later call that gives them must give the same
+ * value. "imd.schema" says what a value consists of, and "imd.extrema" which of its numbers are indexed
+ * for swale_reader_top: "imd.schema=id:u8;velocity:f4x3:m/s;energy:f8,imd.extrema=energy". Every value
+ * then has the length of all fields together (there: 28 bytes). If it is a C struct with padding, the
+ * schema says where and how many bytes: "type:i4;_:4;energy:f8". A schema that ends with ";_:*" allows
+ * values of any length. "imd.key=u64", "i64", "text" or "bytes" is the type of keys: tools show and accept
+ * keys in this form. "imd.compression=lz4" or "zstd" compresses blocks that shrink. "imd.index" is for
+ * comparisons only.
  *
- * "imd.resume_after=STEP" goes back to a checkpoint: the first epoch with a greater step and all epochs after it are
- * dropped for good, atomically, before anything else is written. They stay dropped even if opening fails afterwards.
- * An unfinished epoch that `swale repair` recovered has no step: it stays if an epoch behind it stays, else it is dropped.
- * SWALE_INVALID_ARGUMENT if any other epoch that would stay has no known step (`swale repair` found it in the logs). */
+ * "imd.resume_after=STEP" goes back to a checkpoint: the first epoch with a greater step and all epochs
+ * after it are dropped for good, atomically, before anything else is written. They stay dropped even if
+ * opening fails afterwards. An unfinished epoch that `swale repair` recovered has no step: it stays if an
+ * epoch behind it stays, else it is dropped. SWALE_INVALID_ARGUMENT if any other epoch that would stay has
+ * no known step (`swale repair` found it in the logs). */
 int swale_dir_open(swale_job* job, const char* path, int flags, const char* options, swale_dir** dir);
 
-/* Returns which of `partitions` partitions (one for each rank) a key belongs to: 0 <= result < partitions. The result must
- * depend only on the arguments. Threads that append or query call it, also several at once. */
+/* Returns which of `partitions` partitions (one for each rank) a key belongs to: 0 <= result < partitions.
+ * The result must depend only on the arguments. Threads that append or query call it, also several at
+ * once. */
 typedef uint32_t (*swale_partition_fn)(void* context, const void* key, size_t key_bytes, uint32_t partitions);
 
-/* [collective] As swale_dir_open, but records go to the rank that `fn` names instead of the hash of the key.
- * "imd.partitioner=NAME" in the options names the function (1 to 64 letters, digits, _ . - :); the name is kept with
- * the job's epochs. Change the name when you change what the function does. All ranks must give the same function and name;
- * `fn` and `context` must live until the directory is closed. If `fn` returns `partitions` or more, the append fails with
- * SWALE_INVALID_ARGUMENT and changes nothing. Later jobs may use another function, or none. */
+/* [collective] As swale_dir_open, but records go to the rank that `fn` names instead of the hash of the
+ * key. "imd.partitioner=NAME" in the options names the function (1 to 64 letters, digits, _ . - :); the
+ * name is kept with the job's epochs. Change the name when you change what the function does. All ranks
+ * must give the same function and name; `fn` and `context` must live until the directory is closed. If
+ * `fn` returns `partitions` or more, the append fails with SWALE_INVALID_ARGUMENT and changes nothing.
+ * Later jobs may use another function, or none. */
 int swale_dir_open_partitioned(swale_job* job, const char* path, int flags, const char* options,
                                swale_partition_fn fn, void* context, swale_dir** dir);
 
 /* Appends a value to a key in the open epoch. Keys have 1 to SWALE_KEY_BYTES_MAX bytes, values 0 to
- * SWALE_VALUE_BYTES_MAX. Several values of one key in one epoch stay a list in each writer's order. The call blocks
- * while the pipeline is full, but not longer than its peers are silent (option net.silence_deadline_s). A record is
- * durable when swale_dir_epoch_end has returned SWALE_OK on this rank, not before. The call itself writes a value of more
- * than 16,384 bytes to storage, straight from `value`; only a pointer to the value travels. SWALE_INVALID_ARGUMENT changes
- * nothing, and the caller may go on: a size beyond the limits, or a value whose length is not that of the directory's
- * schema; swale_last_error then says both lengths. After any other failure every later call fails with SWALE_ABORTED and
- * the first cause. */
+ * SWALE_VALUE_BYTES_MAX. Several values of one key in one epoch stay a list in each writer's order. The
+ * call blocks while the pipeline is full, but not longer than its peers are silent (option
+ * net.silence_deadline_s). A record is durable when swale_dir_epoch_end has returned SWALE_OK on this
+ * rank, not before. The call itself writes a value of more than 16,384 bytes to storage, straight from
+ * `value`; only a pointer to the value travels. SWALE_INVALID_ARGUMENT changes nothing, and the caller may
+ * go on: a size beyond the limits, or a value whose length is not that of the directory's schema;
+ * swale_last_error then says both lengths. After any other failure every later call fails with
+ * SWALE_ABORTED and the first cause. */
 int swale_dir_append(swale_dir* dir, const void* key, size_t key_bytes, const void* value,
                      size_t value_bytes);
 
-/* [collective] Ends the open epoch and commits it: either all ranks return SWALE_OK, the epoch is durable and
- * readers see it whole, or all ranks return a failure and readers see none of it. There is one exception: if rank 0
- * dies, or its storage fails, after it has made the epoch visible and before it has told the others, they return a
- * failure although the whole epoch exists; a reader opened afterwards sees it. `step` and `time` are the simulation's
- * and are kept with the epoch. All ranks must give the same step and the same bits of `time` (NaN is the same as
- * the same NaN, 0.0 is not the same as -0.0); otherwise all get SWALE_INVALID_ARGUMENT, the epoch is dropped, and the
- * directory can only be closed. A step that is not greater than the last epoch's (the last one's that is known) is
- * SWALE_INVALID_ARGUMENT: most often a restart has forgotten imd.resume_after. The epoch then stays open, and you may
- * end it with another step. Option imd.steps=any allows steps to repeat. */
+/* [collective] Ends the open epoch and commits it: either all ranks return SWALE_OK, the epoch is durable
+ * and readers see it whole, or all ranks return a failure and readers see none of it. There is one
+ * exception: if rank 0 dies, or its storage fails, after it has made the epoch visible and before it has
+ * told the others, they return a failure although the whole epoch exists; a reader opened afterwards sees
+ * it. `step` and `time` are the simulation's and are kept with the epoch. All ranks must give the same
+ * step and the same bits of `time` (NaN is the same as the same NaN, 0.0 is not the same as -0.0);
+ * otherwise all get SWALE_INVALID_ARGUMENT, the epoch is dropped, and the directory can only be closed. A
+ * step that is not greater than the last epoch's (the last one's that is known) is SWALE_INVALID_ARGUMENT:
+ * most often a restart has forgotten imd.resume_after. The epoch then stays open, and you may end it with
+ * another step. Option imd.steps=any allows steps to repeat. */
 int swale_dir_epoch_end(swale_dir* dir, int64_t step, double time);
 
-/* [collective] The same in two calls, so that sorting, writing and the commit continue while the application computes.
- * Records that are appended after the first call belong to the next epoch, and may be appended at once. The second call
- * waits and returns the status as above. The epoch is durable when the second call has returned SWALE_OK. Ending the next
- * epoch before that is SWALE_INVALID_ARGUMENT. If no end has begun, the second call returns SWALE_OK at once. */
+/* [collective] The same in two calls, so that sorting, writing and the commit continue while the
+ * application computes. Records that are appended after the first call belong to the next epoch, and may
+ * be appended at once. The second call waits and returns the status as above. The epoch is durable when
+ * the second call has returned SWALE_OK. Ending the next epoch before that is SWALE_INVALID_ARGUMENT. If
+ * no end has begun, the second call returns SWALE_OK at once. */
 int swale_dir_epoch_end_begin(swale_dir* dir, int64_t step, double time);
 int swale_dir_epoch_end_wait(swale_dir* dir);
 
-/* Stops sorting and writing on this rank until swale_dir_resume, so that the application has all cores while it
- * computes. Records of other ranks are received all the time. Sorting and writing resume by themselves when an append,
- * or a record of another rank, finds the buffers full, and in swale_dir_epoch_end and swale_dir_epoch_end_wait. */
+/* Stops sorting and writing on this rank until swale_dir_resume, so that the application has all cores
+ * while it computes. Records of other ranks are received all the time. Sorting and writing resume by
+ * themselves when an append, or a record of another rank, finds the buffers full, and in
+ * swale_dir_epoch_end and swale_dir_epoch_end_wait. */
 int swale_dir_pause(swale_dir* dir);
 int swale_dir_resume(swale_dir* dir);
 
 /* This rank's counters since the directory was opened, the open epoch included. The names are those of
- * swale_reader_epoch_stats and some more ("memory: ..." says how the memory is divided). Any thread may call this. It takes
- * the lock of the pipeline for a moment, so do not call it for every record. */
+ * swale_reader_epoch_stats and some more ("memory: ..." says how the memory is divided). Any thread may
+ * call this. It takes the lock of the pipeline for a moment, so do not call it for every record. */
 int swale_dir_stats(swale_dir* dir, swale_stats** stats);
 
-/* [collective] Closes the directory and frees the handle in any case. Records appended after the last epoch end
- * are dropped; the call then returns SWALE_ABORTED and says how many. */
+/* [collective] Closes the directory and frees the handle in any case. Records appended after the last
+ * epoch end are dropped; the call then returns SWALE_ABORTED and says how many. */
 int swale_dir_close(swale_dir* dir);
 
-/* ---- Reading: one process, nothing needed but the path ------------------------------------------------------- */
+/* ---- Reading: one process, nothing needed but the path ------------------------------------------------- */
 
 /* A massive directory, open for reading. */
 typedef struct swale_reader swale_reader;
 /* The values that a query found. */
 typedef struct swale_values swale_values;
 
-/* Opens the directory at `path` as of its last committed epoch. `options` may be NULL. A job may be writing to it. */
+/* Opens the directory at `path` as of its last committed epoch. `options` may be NULL. A job may be
+ * writing to it. */
 int swale_reader_open(const char* path, const char* options, swale_reader** reader);
 /* Closes the reader. Its swale_values stay valid until they are freed. */
 void swale_reader_close(swale_reader* reader);
 
-/* Tells the reader the function of the partitioner `name`: in epochs that were written with it, queries then ask one
- * partition instead of all. Results are the same without it, only slower. The reader tries `fn` with some keys of the
- * directory: SWALE_INVALID_ARGUMENT if it is certainly not the writer's function. `fn` must live until the reader is
- * closed. In such epochs swale_reader_get_many saves less. */
+/* Tells the reader the function of the partitioner `name`: in epochs that were written with it, queries
+ * then ask one partition instead of all. Results are the same without it, only slower. The reader tries
+ * `fn` with some keys of the directory: SWALE_INVALID_ARGUMENT if it is certainly not the writer's
+ * function. `fn` must live until the reader is closed. In such epochs swale_reader_get_many saves less. */
 int swale_reader_set_partitioner(swale_reader* reader, const char* name, swale_partition_fn fn,
                                  void* context);
 
@@ -266,10 +284,11 @@ enum swale_refresh {
   /* known epochs were dropped (imd.resume_after); other epochs may have their numbers now */
   SWALE_REFRESH_DROPPED = 2
 };
-/* Makes epochs visible that were committed since the reader was opened or refreshed. Cheap: reads the newest manifest and
- * the epoch log (256 bytes per epoch); later queries read the new index entries of the partitions that they ask. Other
- * threads may run queries at the same time: a query finishes with the epochs that it began with. *changed (may be NULL) is
- * 0 or a sum of swale_refresh. After a failure the reader works as before. */
+/* Makes epochs visible that were committed since the reader was opened or refreshed. Cheap: reads the
+ * newest manifest and the epoch log (256 bytes per epoch); later queries read the new index entries of the
+ * partitions that they ask. Other threads may run queries at the same time: a query finishes with the
+ * epochs that it began with. *changed (may be NULL) is 0 or a sum of swale_refresh. After a failure the
+ * reader works as before. */
 int swale_reader_refresh(swale_reader* reader, int* changed);
 
 /* Epochs are numbered from 0 in the order in which they were committed. */
@@ -285,13 +304,14 @@ int64_t swale_reader_epoch_count(const swale_reader* reader);
 /* Information about one epoch; SWALE_NOT_FOUND beyond the last. */
 int swale_reader_epoch_info(const swale_reader* reader, int64_t epoch, swale_epoch_info* info);
 
-/* What the epoch cost its writers, over all ranks: records, bytes, time and waits of each stage, high-water marks.
- * SWALE_NOT_FOUND if nothing was kept: an older Swale wrote the epoch, or the machine went down soon after it. */
+/* What the epoch cost its writers, over all ranks: records, bytes, time and waits of each stage,
+ * high-water marks. SWALE_NOT_FOUND if nothing was kept: an older Swale wrote the epoch, or the machine
+ * went down soon after it. */
 int swale_reader_epoch_stats(swale_reader* reader, int64_t epoch, swale_stats** stats);
 
-/* The values of a key, in one epoch or (SWALE_ALL_EPOCHS) in all: its trajectory, ordered by epoch. SWALE_NOT_FOUND if
- * the key has no value in this range; an empty value is a value of length 0. Verifies the checksums of everything that
- * it reads. */
+/* The values of a key, in one epoch or (SWALE_ALL_EPOCHS) in all: its trajectory, ordered by epoch.
+ * SWALE_NOT_FOUND if the key has no value in this range; an empty value is a value of length 0. Verifies
+ * the checksums of everything that it reads. */
 int swale_reader_get(swale_reader* reader, const void* key, size_t key_bytes, int64_t epoch,
                      swale_values** values);
 
@@ -303,51 +323,52 @@ int swale_values_at(const swale_values* values, size_t index, int64_t* epoch, co
 /* Frees the values and their bytes; NULL is allowed. */
 void swale_values_free(swale_values* values);
 
-/* Called once per record; `key` and `value` live only during the call. Returning anything but 0 stops the walk,
- * which then returns SWALE_OK. */
+/* Called once per record; `key` and `value` live only during the call. Returning anything but 0 stops the
+ * walk, which then returns SWALE_OK. */
 typedef int (*swale_record_fn)(void* context, int64_t epoch, const void* key, size_t key_bytes,
                                const void* value, size_t value_bytes);
 
-/* Many keys at once: cheaper than asking one by one, because index slices and blocks are read once. `keys` and
- * `key_bytes` have `count` entries. `fn` is called for every value found, in no particular order. A missing key is no
- * error; *found (may be NULL) is the number of keys that had at least one value. */
+/* Many keys at once: cheaper than asking one by one, because index slices and blocks are read once. `keys`
+ * and `key_bytes` have `count` entries. `fn` is called for every value found, in no particular order. A
+ * missing key is no error; *found (may be NULL) is the number of keys that had at least one value. */
 int swale_reader_get_many(swale_reader* reader, const void* const* keys, const size_t* key_bytes,
                           size_t count, int64_t epoch, swale_record_fn fn, void* context, size_t* found);
 
 /* Every record of one epoch or of all, in storage order. */
 int swale_reader_scan(swale_reader* reader, int64_t epoch, swale_record_fn fn, void* context);
 
-/* Part `part` (0 <= part < parts) of the same scan, for threads or processes that divide it. Every record is in exactly
- * one of the `parts` (1 to 2^20) parts; which one depends only on its epoch and on `parts`. All parts have about the same
- * size in every epoch. The unit of division is a run of about 10 MiB, so with little data some parts may be empty.
- * If there are as many parts as the epoch's job had ranks, part p is what rank p stored.
- * Partitions of very different size (swale_dir_open_partitioned) make unequal parts: ask for more parts than threads, and
- * let each thread take the next. Any number of threads may share one reader, or processes may open one each.
- * SWALE_INVALID_ARGUMENT for a part that does not exist. */
+/* Part `part` (0 <= part < parts) of the same scan, for threads or processes that divide it. Every record
+ * is in exactly one of the `parts` (1 to 2^20) parts; which one depends only on its epoch and on `parts`.
+ * All parts have about the same size in every epoch. The unit of division is a run of about 10 MiB, so
+ * with little data some parts may be empty. If there are as many parts as the epoch's job had ranks, part
+ * p is what rank p stored. Partitions of very different size (swale_dir_open_partitioned) make unequal
+ * parts: ask for more parts than threads, and let each thread take the next. Any number of threads may
+ * share one reader, or processes may open one each. SWALE_INVALID_ARGUMENT for a part that does not exist. */
 int swale_reader_scan_part(swale_reader* reader, int64_t epoch, uint32_t part, uint32_t parts,
                            swale_record_fn fn, void* context);
 
 /* Called once per key; `key` lives only during the call. Returning anything but 0 stops the walk. */
 typedef int (*swale_key_fn)(void* context, const void* key, size_t key_bytes);
 
-/* The distinct keys of one epoch (not SWALE_ALL_EPOCHS), each once, in storage order. Reads the epoch as a scan does,
- * and needs memory for the keys of one partition. */
+/* The distinct keys of one epoch (not SWALE_ALL_EPOCHS), each once, in storage order. Reads the epoch as a
+ * scan does, and needs memory for the keys of one partition. */
 int swale_reader_keys(swale_reader* reader, int64_t epoch, swale_key_fn fn, void* context);
 
-/* min(n, distinct keys) distinct keys of one epoch (not SWALE_ALL_EPOCHS), drawn at random: all keys are equally likely,
- * however many records they have. The same `seed` gives the same keys. n is at most 2^20. Reads about 10 KB per key, or
- * the epoch if that is less. Meant for tests of queries. */
+/* min(n, distinct keys) distinct keys of one epoch (not SWALE_ALL_EPOCHS), drawn at random: all keys are
+ * equally likely, however many records they have. The same `seed` gives the same keys. n is at most 2^20.
+ * Reads about 10 KB per key, or the epoch if that is less. Meant for tests of queries. */
 int swale_reader_sample(swale_reader* reader, int64_t epoch, size_t n, uint64_t seed, swale_key_fn fn,
                         void* context);
 
 /* The number of records in one epoch or in all; reads no data. */
 int swale_reader_count(swale_reader* reader, int64_t epoch, uint64_t* records);
 
-/* The schema that the directory was made with (option imd.schema), "" if none. Valid while the reader is open. */
+/* The schema that the directory was made with (option imd.schema), "" if none. Valid while the reader is
+ * open. */
 const char* swale_reader_schema(const swale_reader* reader);
 
-/* The type of keys that the directory was made with (option imd.key): "u64", "i64", "text" or "bytes"; "" if none. Valid
- * for ever. */
+/* The type of keys that the directory was made with (option imd.key): "u64", "i64", "text" or "bytes"; ""
+ * if none. Valid for ever. */
 const char* swale_reader_key_type(const swale_reader* reader);
 
 /* The records with the largest or smallest numbers in a field. */
@@ -356,12 +377,13 @@ typedef struct swale_top swale_top;
 /* Which end swale_reader_top asks for. */
 enum swale_top_end { SWALE_TOP_LARGEST = 0, SWALE_TOP_SMALLEST = 1 };
 
-/* The `k` (1 to 2^20) records of one epoch (not SWALE_ALL_EPOCHS) with the largest or smallest numbers in `field`, the
- * best first; equal numbers in the order of their keys' bytes, then as appended. `field` is a name of the schema, or
- * "name[i]" for an element of an array. For a field that is indexed (option imd.extrema) this reads little more than k
- * blocks; for others it reads the epoch. Ties with the k-th record are broken in an unspecified but repeatable way.
- * Records whose field is NaN, and values that are too short for the field, are counted and never among the best.
- * SWALE_INVALID_ARGUMENT, with the names that exist, for a field that the schema does not have. */
+/* The `k` (1 to 2^20) records of one epoch (not SWALE_ALL_EPOCHS) with the largest or smallest numbers in
+ * `field`, the best first; equal numbers in the order of their keys' bytes, then as appended. `field` is a
+ * name of the schema, or "name[i]" for an element of an array. For a field that is indexed (option
+ * imd.extrema) this reads little more than k blocks; for others it reads the epoch. Ties with the k-th
+ * record are broken in an unspecified but repeatable way. Records whose field is NaN, and values that are
+ * too short for the field, are counted and never among the best. SWALE_INVALID_ARGUMENT, with the names
+ * that exist, for a field that the schema does not have. */
 int swale_reader_top(swale_reader* reader, const char* field, int64_t epoch, size_t k, int end,
                      swale_top** top);
 
@@ -402,7 +424,7 @@ void swale_top_free(swale_top* top);
  * contain). */
 int swale_reader_stats(const swale_reader* reader, swale_stats** stats);
 
-/* ---- Subfiles: a massive directory as the papers see it (deltafs-imd-2017, section 3) ------------------------- */
+/* ---- Subfiles: a massive directory as the papers see it (deltafs-imd-2017, section 3) ------------------ */
 
 /* One key of a massive directory, open as a file. */
 typedef struct swale_subfile swale_subfile;
@@ -412,12 +434,14 @@ typedef struct swale_subfile swale_subfile;
 int swale_dir_make(swale_job* job, const char* path, const char* options);
 /* Opens the subfile of a key for appending. Nothing is stored until the first write. */
 int swale_subfile_open_write(swale_dir* dir, const char* name, swale_subfile** file);
-/* Opens the subfile of a key for reading: the values of all epochs, one after the other. Values larger than 16,384 bytes
- * stay on storage until swale_subfile_read asks for their bytes. `reader` may be closed before the subfile. */
+/* Opens the subfile of a key for reading: the values of all epochs, one after the other. Values larger
+ * than 16,384 bytes stay on storage until swale_subfile_read asks for their bytes. `reader` may be closed
+ * before the subfile. */
 int swale_subfile_open_read(swale_reader* reader, const char* name, swale_subfile** file);
 /* Appends `bytes` bytes as one value. */
 int swale_subfile_write(swale_subfile* file, const void* data, size_t bytes);
-/* Reads the next bytes; *bytes_read is 0 at the end. After a failure the next call tries the same bytes again. */
+/* Reads the next bytes; *bytes_read is 0 at the end. After a failure the next call tries the same bytes
+ * again. */
 int swale_subfile_read(swale_subfile* file, void* data, size_t bytes, size_t* bytes_read);
 /* Closes the subfile and frees the handle in any case. */
 int swale_subfile_close(swale_subfile* file);

@@ -11,7 +11,8 @@
 //   swale::Reader reader("out/particles");
 //   for (const swale::Value& value : reader.get("atom-17")) use(value.epoch, value.bytes);
 //
-// Errors: every call that fails throws swale::Error, with the code and the message of the C interface. Destructors report
+// Errors: every call that fails throws swale::Error, with the code and the message of the C interface.
+// Destructors report
 //   nothing: call close() where its status matters, that is for every Directory and Job.
 // Threads and collective calls: as the functions of swale.h that they wrap.
 // Bytes are std::string_view: any bytes, not text.
@@ -298,8 +299,8 @@ class Reader {
     return detail::take_stats(found);
   }
 
-  // The key's values in one epoch or in all, ordered by epoch. Empty: there is no such key. (An empty value is one value
-  // without bytes.)
+  // The key's values in one epoch or in all, ordered by epoch. Empty: there is no such key. (An empty value
+  // is one value without bytes.)
   std::vector<Value> get(std::string_view key, std::int64_t epoch = SWALE_ALL_EPOCHS) const {
     swale_values* found = nullptr;
     const int code = swale_reader_get(handle_, key.data(), key.size(), epoch, &found);
@@ -316,8 +317,8 @@ class Reader {
     return values;
   }
 
-  // bool fn(int64_t epoch, string_view key, string_view value) for every value of every key, in no particular order;
-  // false stops. Returns the number of keys that have a value. An exception of fn is passed on.
+  // bool fn(int64_t epoch, string_view key, string_view value) for every value of every key, in no particular
+  // order; false stops. Returns the number of keys that have a value. An exception of fn is passed on.
   template <class Fn>
   std::size_t get_many(const std::vector<std::string>& keys, std::int64_t epoch, Fn&& fn) const {
     std::vector<const void*> data;
@@ -333,15 +334,16 @@ class Reader {
     return found;
   }
 
-  // bool fn(int64_t epoch, string_view key, string_view value) for every record; false stops. Passes on fn's exceptions.
+  // bool fn(int64_t epoch, string_view key, string_view value) for every record; false stops. Passes on fn's
+  // exceptions.
   template <class Fn>
   void scan(std::int64_t epoch, Fn&& fn) const {
     detail::Callback<Fn> callback{{fn}};
     callback.finish(swale_reader_scan(handle_, epoch, callback.call, &callback));
   }
 
-  // The same for the records of one part (0 <= part < parts): each is in exactly one. May be called by several threads at
-  // once, each with a part and an fn of its own.
+  // The same for the records of one part (0 <= part < parts): each is in exactly one. May be called by
+  // several threads at once, each with a part and an fn of its own.
   template <class Fn>
   void scan_part(std::int64_t epoch, std::uint32_t part, std::uint32_t parts, Fn&& fn) const {
     detail::Callback<Fn> callback{{fn}};
@@ -355,7 +357,8 @@ class Reader {
     callback.finish(swale_reader_keys(handle_, epoch, callback.call, &callback));
   }
 
-  // bool fn(string_view key) for n distinct keys of one epoch, drawn at random; false stops. Passes on fn's exceptions.
+  // bool fn(string_view key) for n distinct keys of one epoch, drawn at random; false stops. Passes on fn's
+  // exceptions.
   template <class Fn>
   void sample(std::int64_t epoch, std::size_t n, std::uint64_t seed, Fn&& fn) const {
     detail::KeyCallback<Fn> callback{{fn}};
@@ -366,7 +369,8 @@ class Reader {
   std::string schema() const { return swale_reader_schema(handle_); }
   // The type of keys that the directory was made with: "u64", "i64", "text" or "bytes"; empty if none.
   std::string key_type() const { return swale_reader_key_type(handle_); }
-  // The k records of one epoch with the largest or smallest (SWALE_TOP_...) numbers in a field, the best first.
+  // The k records of one epoch with the largest or smallest (SWALE_TOP_...) numbers in a field, the best
+  // first.
   Top top(const std::string& field, std::int64_t epoch, std::size_t k, int end = SWALE_TOP_LARGEST) const {
     swale_top* found = nullptr;
     detail::check(swale_reader_top(handle_, field.c_str(), epoch, k, end, &found));

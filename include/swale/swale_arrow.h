@@ -1,9 +1,10 @@
-/* Swale: many records at once, for languages and libraries that work with columns. The C interface; swale.h has its
- * conventions.
+/* Swale: many records at once, for languages and libraries that work with columns. The C interface;
+ * swale.h has its conventions.
  *
- * A query gives its records as a stream of record batches in Apache Arrow's C data interface, which pyarrow, DuckDB, polars,
- * pandas, R and many others read without a copy. Nothing of Arrow is needed to use or to build this: its C data
- * and C stream interfaces are a few structs, which are declared here as their specification publishes them.
+ * A query gives its records as a stream of record batches in Apache Arrow's C data interface, which
+ * pyarrow, DuckDB, polars, pandas, R and many others read without a copy. Nothing of Arrow is needed to
+ * use or to build this: its C data and C stream interfaces are a few structs, which are declared here as
+ * their specification publishes them.
  */
 #ifndef SWALE_SWALE_ARROW_H_
 #define SWALE_SWALE_ARROW_H_
@@ -14,7 +15,7 @@
 extern "C" {
 #endif
 
-/* ---- The structs of the Arrow C data interface, as published for inclusion ------------------------------------- */
+/* ---- The structs of the Arrow C data interface, as published for inclusion ----------------------------- */
 
 #ifndef ARROW_C_DATA_INTERFACE
 #define ARROW_C_DATA_INTERFACE
@@ -63,19 +64,20 @@ struct ArrowArrayStream {
 
 #endif /* ARROW_C_STREAM_INTERFACE */
 
-/* ---- Reading columns ------------------------------------------------------------------------------------------- */
+/* ---- Reading columns ----------------------------------------------------------------------------------- */
 
 /* Says that a query shall end. */
 typedef struct swale_cancel swale_cancel;
 /* Makes one. It can be given to any number of queries. */
 int swale_cancel_make(swale_cancel** cancel);
-/* Cancels its queries: their streams end with an error within a tenth of a second. Any thread may call it, at any time. */
+/* Cancels its queries: their streams end with an error within a tenth of a second. Any thread may call it,
+ * at any time. */
 void swale_cancel_now(swale_cancel* cancel);
 /* Frees it; NULL is allowed. Its queries go on, and can no longer be cancelled by it. */
 void swale_cancel_free(swale_cancel* cancel);
 
-/* Called some ten times a second by the thread that waits for a batch. `done` of `total` records have been read (of `total`
- * keys, if the query names keys). Returning anything but 0 cancels the query. */
+/* Called some ten times a second by the thread that waits for a batch. `done` of `total` records have been
+ * read (of `total` keys, if the query names keys). Returning anything but 0 cancels the query. */
 typedef int (*swale_progress_fn)(void* context, uint64_t done, uint64_t total);
 
 /* What to read. Set all members to zero, then struct_bytes and what you want: "swale_query q = {0};
@@ -98,42 +100,45 @@ typedef struct swale_query {
   void* progress_context;     /* handed to the function */
 } swale_query;
 
-/* Starts a query and sets *stream, which the caller releases (stream->release(stream)) at any time, also after the reader
- * was closed. The stream's calls are made by one thread at a time; any thread may release it. Refreshing the reader does not
- * change the query.
+/* Starts a query and sets *stream, which the caller releases (stream->release(stream)) at any time, also
+ * after the reader was closed. The stream's calls are made by one thread at a time; any thread may release
+ * it. Refreshing the reader does not change the query.
  *
- * Columns: "epoch" and "step" (int64), "time" (float64), "key", then the fields of the schema by name. A key is uint64,
- * int64 or utf8 if the directory says so (imd.key), else binary. An array of numbers is a fixed-size list. A field that is
- * called like one of our columns is "[name]". Without schema there is one more column, "value" (binary); it can always be
- * asked for. Null is: the step of an epoch that `swale repair` found, a field that a value is too short for, and a key
- * whose length is not that of a number. A field's unit is in its metadata as "unit".
+ * Columns: "epoch" and "step" (int64), "time" (float64), "key", then the fields of the schema by name. A
+ * key is uint64, int64 or utf8 if the directory says so (imd.key), else binary. An array of numbers is a
+ * fixed-size list. A field that is called like one of our columns is "[name]". Without schema there is one
+ * more column, "value" (binary); it can always be asked for. Null is: the step of an epoch that `swale
+ * repair` found, a field that a value is too short for, and a key whose length is not that of a number. A
+ * field's unit is in its metadata as "unit".
  *
- * Rows: all records, in storage order, epoch after epoch. With keys: in the order of the keys, and for each by epoch; keys
- * without a value have no row. The order does not depend on the number of threads.
+ * Rows: all records, in storage order, epoch after epoch. With keys: in the order of the keys, and for
+ * each by epoch; keys without a value have no row. The order does not depend on the number of threads.
  *
- * Errors: SWALE_INVALID_ARGUMENT for an unknown column or a wrong condition, SWALE_NOT_FOUND for an epoch. Failures while
- * reading are the stream's: get_next returns an errno, get_last_error the text, swale_stream_error the rest. All
- * rows before the failure have been given by then. SWALE_ABORTED: cancelled, or an epoch was dropped meanwhile.
+ * Errors: SWALE_INVALID_ARGUMENT for an unknown column or a wrong condition, SWALE_NOT_FOUND for an epoch.
+ * Failures while reading are the stream's: get_next returns an errno, get_last_error the text,
+ * swale_stream_error the rest. All rows before the failure have been given by then. SWALE_ABORTED:
+ * cancelled, or an epoch was dropped meanwhile.
  *
  * Memory: some 10 batches a thread, and a chunk of 4 MiB. */
 int swale_reader_stream(swale_reader* reader, const swale_query* query, struct ArrowArrayStream* stream);
 
-/* The records of swale_reader_top, which has the arguments, as a stream of at most one batch with all columns, the best
- * first. The search is over when the call returns. */
+/* The records of swale_reader_top, which has the arguments, as a stream of at most one batch with all
+ * columns, the best first. The search is over when the call returns. */
 int swale_reader_top_stream(swale_reader* reader, const char* field, int64_t epoch, size_t k, int end,
                             struct ArrowArrayStream* stream);
 
-/* ---- Writing arrays -------------------------------------------------------------------------------------------- */
+/* ---- Writing arrays ------------------------------------------------------------------------------------ */
 
-/* Appends `count` records of equal lengths to the open epoch: key i is the `key_bytes` bytes at `keys` + i * `key_stride`,
- * value i the `value_bytes` bytes at `values` + i * `value_stride`. A stride may be negative or 0. As as many calls of
- * swale_dir_append. *appended (may be NULL) is the number of records that were appended, also if the call fails: after
- * SWALE_INVALID_ARGUMENT the caller may go on behind them. */
+/* Appends `count` records of equal lengths to the open epoch: key i is the `key_bytes` bytes at `keys` + i
+ * * `key_stride`, value i the `value_bytes` bytes at `values` + i * `value_stride`. A stride may be
+ * negative or 0. As as many calls of swale_dir_append. *appended (may be NULL) is the number of records
+ * that were appended, also if the call fails: after SWALE_INVALID_ARGUMENT the caller may go on behind
+ * them. */
 int swale_dir_append_many(swale_dir* dir, const void* keys, size_t key_bytes, ptrdiff_t key_stride,
                           const void* values, size_t value_bytes, ptrdiff_t value_stride, size_t count,
                           size_t* appended);
 
-/* ---- What failed, for programs --------------------------------------------------------------------------------- */
+/* ---- What failed, for programs ------------------------------------------------------------------------- */
 
 /* The places that a failure's message names. */
 typedef struct swale_error_info {

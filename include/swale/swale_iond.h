@@ -1,12 +1,13 @@
 /* Swale: files behind I/O servers with a tiered write buffer. The C interface of the clients.
  *
- * Some ranks of the job are I/O servers: processes that `swale run` starts beside the program (mpirun -n 16 swale run
- * --servers 2 ... -- program), which may be one of MPI. Each keeps its part of every file in a directory on slow storage, with an SSD log in front. A file is
- * striped over all servers.
+ * Some ranks of the job are I/O servers: processes that `swale run` starts beside the program (mpirun -n
+ * 16 swale run --servers 2 ... -- program), which may be one of MPI. Each keeps its part of every file in
+ * a directory on slow storage, with an SSD log in front. A file is striped over all servers.
  *
- * Conventions are those of swale.h. What a write has returned SWALE_OK for survives the death of this process, and of a
- * server as its --durability promises. The message of SWALE_UNAVAILABLE or SWALE_DEADLINE_EXCEEDED names the rank that did
- * not answer; what was asked may have been done, in part or in full, and can be repeated.
+ * Conventions are those of swale.h. What a write has returned SWALE_OK for survives the death of this
+ * process, and of a server as its --durability promises. The message of SWALE_UNAVAILABLE or
+ * SWALE_DEADLINE_EXCEEDED names the rank that did not answer; what was asked may have been done, in part
+ * or in full, and can be repeated.
  *
  * Threads: any number may use one handle at once, but for open and close.
  */
@@ -40,8 +41,8 @@ int swale_iond_file_open(swale_iond* iond, const char* name, int flags, uint32_t
 /* Frees the handle in any case. A failure tells of a write that had succeeded and was lost later. */
 int swale_iond_file_close(swale_iond_file* file);
 
-/* Writes `bytes` bytes at `offset`; files have at most 2^48 bytes. Writes of several ranks to one place: either one, byte by
- * byte. */
+/* Writes `bytes` bytes at `offset`; files have at most 2^48 bytes. Writes of several ranks to one place:
+ * either one, byte by byte. */
 int swale_iond_write(swale_iond_file* file, uint64_t offset, const void* data, size_t bytes);
 /* Reads up to `bytes` bytes at `offset`; *got is less only at the end of the file. */
 int swale_iond_read(swale_iond_file* file, uint64_t offset, void* data, size_t bytes, size_t* got);

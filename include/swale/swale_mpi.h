@@ -1,5 +1,6 @@
-/* swale_comm from an MPI communicator. A header of inline functions that the *caller* compiles against its own MPI:
- * the library itself is built without MPI and works with every implementation and threading level.
+/* swale_comm from an MPI communicator. A header of inline functions that the *caller* compiles against its
+ * own MPI: the library itself is built without MPI and works with every implementation and threading
+ * level.
  *
  *   #include <mpi.h>
  *   #include <swale/swale_mpi.h>

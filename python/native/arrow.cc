@@ -215,14 +215,16 @@ Stream::~Stream() { close(); }
 
 // The thread that waits for a batch calls this, without the GIL.
 int Stream::progress(void* context, uint64_t, uint64_t) {
-  // Only the main thread handles signals; another one might wait here for the GIL, and its holder for this thread.
+  // Only the main thread handles signals; another one might wait here for the GIL, and its holder for this
+  // thread.
   if (!is_main_thread()) return 0;
   auto* const interrupt = static_cast<Interrupt*>(context);
   const nb::gil_scoped_acquire gil;
   if (PyErr_CheckSignals() == 0) return 0;
   interrupt->arrived = true;
   if (interrupt->exported) {
-    // Another library reads the stream, and would lose the exception. It comes again when that library has returned.
+    // Another library reads the stream, and would lose the exception. It comes again when that library has
+    // returned.
     PyErr_Clear();
     PyErr_SetInterrupt();
   }

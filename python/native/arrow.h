@@ -1,5 +1,5 @@
-// Owners of Arrow's structs, and what Python sees of them: Batch (rows of a table), Buffer (the memory of a column),
-// Stream (a query on its way).
+// Owners of Arrow's structs, and what Python sees of them: Batch (rows of a table), Buffer (the memory of a
+// column), Stream (a query on its way).
 //
 // Threads: a Stream is asked by one thread at a time: a second one gets an error. Batches do not change.
 #pragma once

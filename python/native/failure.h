@@ -1,7 +1,8 @@
 // Failures of the C interface as Python exceptions, and interrupts (Ctrl-C) of calls that may take long.
 //
-// Threads: `call` gives up the interpreter's lock (the GIL) while the C library works, so it is made by a thread that
-// holds it; what the library said is copied before another thread may make a Swale call on this one.
+// Threads: `call` gives up the interpreter's lock (the GIL) while the C library works, so it is made by a
+// thread that holds it; what the library said is copied before another thread may make a Swale call on this
+// one.
 #pragma once
 
 #include <nanobind/nanobind.h>

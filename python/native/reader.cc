@@ -1,7 +1,8 @@
 // swale._native.Reader: a massive directory that is open for reading. swale/_directory.py has what users see.
 //
-// Threads: several Python threads may make any call at once. A call that has begun when close() is called ends regularly.
-// In a child made by fork every call raises: another thread of the parent may have held a lock.
+// Threads: several Python threads may make any call at once. A call that has begun when close() is called
+// ends regularly. In a child made by fork every call raises: another thread of the parent may have held a
+// lock.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>

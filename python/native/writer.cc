@@ -1,8 +1,8 @@
-// swale._native.Writer: a massive directory that is open for writing, with the job that it belongs to. swale/_writer.py has
-// what users see.
+// swale._native.Writer: a massive directory that is open for writing, with the job that it belongs to.
+// swale/_writer.py has what users see.
 //
-// Threads: several Python threads may append at once; the other calls are made by one at a time. close() while another call
-// runs raises.
+// Threads: several Python threads may append at once; the other calls are made by one at a time. close()
+// while another call runs raises.
 #include <nanobind/stl/string.h>
 
 #include <cstring>

@@ -1,14 +1,16 @@
-// BiasedMutex: a mutex whose first user locks and unlocks it without an atomic read-modify-write: two plain stores and
-// a load, 1 ns, where std::mutex takes 12. For objects that any thread may use and one thread nearly always does.
+// BiasedMutex: a mutex whose first user locks and unlocks it without an atomic read-modify-write: two plain
+// stores and a load, 1 ns, where std::mutex takes 12. For objects that any thread may use and one thread
+// nearly always does.
 //
-// The thread that locks first gets the bias. The first other thread revokes the bias for good: from then on this is a
-// std::mutex. Revoking is safe only if the owner's store of "I am inside" is visible before its load of "is the bias
-// revoked". The owner executes no fence; the revoker makes the kernel execute one in the owner's thread
-// (membarrier(2), PRIVATE_EXPEDITED). A kernel without this call never gives a bias.
+// The thread that locks first gets the bias. The first other thread revokes the bias for good: from then on
+// this is a std::mutex. Revoking is safe only if the owner's store of "I am inside" is visible before its
+// load of "is the bias revoked". The owner executes no fence; the revoker makes the kernel execute one in the
+// owner's thread (membarrier(2), PRIVATE_EXPEDITED). A kernel without this call never gives a bias.
 //
 //   const BiasedMutex::Guard guard(mutex);
 //
-// After fork the child must not use a BiasedMutex that a thread of the parent was inside of, as with std::mutex.
+// After fork the child must not use a BiasedMutex that a thread of the parent was inside of, as with
+// std::mutex.
 // Threads: all calls by any thread. Not recursive.
 #pragma once
 
@@ -55,8 +57,8 @@ class BiasedMutex {
   }
 
  private:
-  // An address that no other living thread has. It is one byte, so that it fits into the static TLS block also when
-  // the library is loaded late; access to that block needs no function call.
+  // An address that no other living thread has. It is one byte, so that it fits into the static TLS block
+  // also when the library is loaded late; access to that block needs no function call.
   static const void* this_thread() {
     [[gnu::tls_model("initial-exec")]] static thread_local char place;
     return &place;

@@ -1,7 +1,8 @@
-// Arithmetic on bits without branches. Bit arrays with ranks, as sketches and auxiliary tables use them: bit i is bit i % 8 of byte i / 8.
+// Arithmetic on bits without branches. Bit arrays with ranks, as sketches and auxiliary tables use them: bit
+// i is bit i % 8 of byte i / 8.
 //
-// Counting and selecting within a word work on its bytes in parallel: baseline x86-64 has no instruction for either,
-// and a library call costs more than a dozen inline operations.
+// Counting and selecting within a word work on its bytes in parallel: baseline x86-64 has no instruction for
+// either, and a library call costs more than a dozen inline operations.
 // Threads: a view. Bounds: no call reads past size(); a search past the end returns size() or 0.
 #pragma once
 
@@ -14,8 +15,9 @@
 
 namespace swale {
 
-// `yes` or `no`, by a conditional move: for a condition that holds every other time, as in a search among random keys. gcc makes
-// a branch of most conditional expressions, and a processor would guess every other one wrong.
+// `yes` or `no`, by a conditional move: for a condition that holds every other time, as in a search among
+// random keys. gcc makes a branch of most conditional expressions, and a processor would guess every other
+// one wrong.
 constexpr size_t choose(bool condition, size_t yes, size_t no) {
   return __builtin_expect_with_probability(condition, 1, 0.5) ? yes : no;
 }
@@ -33,7 +35,8 @@ inline uint64_t with_bit(uint64_t word, uint64_t bit) {
 inline constexpr uint64_t kByteOnes = 0x0101010101010101;   // the lowest bit of each byte
 inline constexpr uint64_t kByteHighs = 0x8080808080808080;  // the highest
 
-// Byte i of the result counts the ones in bytes 0..i of the word; the last byte counts those of the whole word.
+// Byte i of the result counts the ones in bytes 0..i of the word; the last byte counts those of the whole
+// word.
 constexpr uint64_t byte_prefix_ones(uint64_t word) {
   word -= word >> 1 & 0x5555555555555555;
   word = (word & 0x3333333333333333) + (word >> 2 & 0x3333333333333333);
@@ -48,7 +51,8 @@ constexpr uint32_t bytes_at_most(uint64_t prefixes, uint64_t n) {
   return static_cast<uint32_t>((high_stays >> 7) * kByteOnes >> 56);
 }
 
-// The position of the n-th one, counted from 0. Requires n < count_ones(word). Branch-free: branches would be random.
+// The position of the n-th one, counted from 0. Requires n < count_ones(word). Branch-free: branches would be
+// random.
 constexpr uint32_t select_one(uint64_t word, uint32_t n) {
   const uint64_t prefix = byte_prefix_ones(word);
   const uint32_t shift = bytes_at_most(prefix, n) * 8;

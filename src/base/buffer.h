@@ -44,7 +44,8 @@ class Buffer {
   MutableBytes span() { return {data_, size_}; }
   Bytes bytes() const { return {data_, size_}; }
 
-  // Makes the kernel back every page now, so that no page fault occurs later in a hot path. Keeps the content.
+  // Makes the kernel back every page now, so that no page fault occurs later in a hot path. Keeps the
+  // content.
   void touch();
 
  private:

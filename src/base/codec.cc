@@ -11,8 +11,8 @@
 namespace swale {
 namespace {
 
-constexpr int kZstdLevel =
-    1;  // level 3 saves another 1 % and takes half as long again (docs/design/run-format.md)
+// level 3 saves another 1 % and takes half as long again (docs/design/run-format.md)
+constexpr int kZstdLevel = 1;
 
 struct FreeZstd {
   void operator()(ZSTD_DCtx* context) const { ZSTD_freeDCtx(context); }

@@ -1,9 +1,12 @@
-// Codec: compression and decompression. Only here are LZ4 (lz4.org, block format) and Zstandard (RFC 8878) named.
+// Codec: compression and decompression. Only here are LZ4 (lz4.org, block format) and Zstandard (RFC 8878)
+// named.
 //
 // Threads: any thread may call the free functions; a Compressor belongs to one thread at a time.
-// Errors: bytes that do not decompress to exactly the expected size are refused; nothing outside the buffers is
+// Errors: bytes that do not decompress to exactly the expected size are refused; nothing outside the buffers
+// is
 //   ever read or written, whatever the bytes are.
-// Memory: a Compressor uses up to Compressor::kMemoryBytes; each thread that decompresses with zstd keeps a context
+// Memory: a Compressor uses up to Compressor::kMemoryBytes; each thread that decompresses with zstd keeps a
+// context
 //   of about 160 KB.
 #pragma once
 
@@ -50,9 +53,10 @@ class Compressor {
 // Whether `from` decompresses to exactly out.size() bytes. If not, the content of `out` is undefined.
 bool decompress(Codec codec, Bytes from, MutableBytes out);
 
-// Writes rows of row_bytes as columns: byte 0 of every row, then byte 1 of every row, and so on; an incomplete last row
-// follows unchanged. Bytes at the same place of each row are similar (exponents, high bytes of counts), and codecs
-// compress neighbours well. Requires out.size() == from.size(), no overlap, row_bytes >= 1.
+// Writes rows of row_bytes as columns: byte 0 of every row, then byte 1 of every row, and so on; an
+// incomplete last row follows unchanged. Bytes at the same place of each row are similar (exponents, high
+// bytes of counts), and codecs compress neighbours well. Requires out.size() == from.size(), no overlap,
+// row_bytes >= 1.
 void transpose_rows(Bytes from, size_t row_bytes, MutableBytes out);
 void restore_rows(Bytes from, size_t row_bytes, MutableBytes out);
 

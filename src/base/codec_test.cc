@@ -51,7 +51,8 @@ TEST(Codec, WhatDoesNotFitIsRefusedAndNothingIsWrittenBehindIt) {
   }
 }
 
-// Damaged bytes either do not decompress, or to so many bytes as were asked for; sanitizers and fuzz/ watch the rest.
+// Damaged bytes either do not decompress, or to so many bytes as were asked for; sanitizers and fuzz/ watch
+// the rest.
 TEST(Codec, DamagedBytesAreRefusedOrHaveTheRightSize) {
   Rng rng(3);
   size_t refused = 0;

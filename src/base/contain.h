@@ -1,8 +1,9 @@
-// contain: the boundary at which an exception becomes a Status. Code that runs on one of the library's threads,
-// or that C code calls, runs inside contain: an exception that escaped from it would end the application.
-//
-// Swale reports failures by Status. Exceptions still come from allocations, locks, thread starts and functions of the
+// contain: the boundary at which an exception becomes a Status. Code that runs on one of the library's
+// threads, or that C code calls, runs inside contain: an exception that escaped from it would end the
 // application.
+//
+// Swale reports failures by Status. Exceptions still come from allocations, locks, thread starts and
+// functions of the application.
 // Threads: any. Errors: kResourceExhausted if memory is exhausted, else kInternal. Never throws.
 #pragma once
 

@@ -1,5 +1,5 @@
-// Copying of records: a few words, whose number is not known at compile time. A call of memcpy would cost more than
-// the copy itself.
+// Copying of records: a few words, whose number is not known at compile time. A call of memcpy would cost
+// more than the copy itself.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,8 @@ inline void copy_word(char* to, const char* from) {
 
 // Both copy as memcpy does, and never touch a byte outside the two ranges.
 
-// For a size known at compile time: kPairs is bytes / 16, at least 1; kRest says whether bytes % 16 != 0. The remaining
-// bytes are then copied by one more pair that overlaps the last one.
+// For a size known at compile time: kPairs is bytes / 16, at least 1; kRest says whether bytes % 16 != 0. The
+// remaining bytes are then copied by one more pair that overlaps the last one.
 template <size_t kPairs, bool kRest>
 inline void copy_pairs(char* to, const char* from, size_t bytes) {
 #pragma GCC unroll 8

@@ -4,7 +4,8 @@
 // A part has a table of rows (name, unit, help) next to its code, and fills Counters from it when somebody
 // asks. All of them have one shape: a C handle (swale_stats), a JSON object, a form for messages.
 //
-//   json     := {"ranks":N,"stats":{NAME:{"unit":TEXT,"sum":N,"min":N,"min_rank":R,"max":N,"max_rank":R},...}}
+//   json     :=
+//            {"ranks":N,"stats":{NAME:{"unit":TEXT,"sum":N,"min":N,"min_rank":R,"max":N,"max_rank":R},...}}
 //   message  := varint ranks | varint count | count x (sized name | varint sum, min, min_rank, max, max_rank)
 //
 // Names keep their meaning for ever. Threads: values. Limits: kCountersMax in a message.

@@ -40,9 +40,9 @@ TEST(Counters, ACounterThatOneSideLacksIsKept) {
 TEST(Counters, JsonHasOneShape) {
   Counters counters = Counters::of_rank(3);
   counters.add(kBytes, 5);
-  EXPECT_EQ(
-      counters.json(),
-      "{\"ranks\":1,\"stats\":{\"write.bytes\":{\"unit\":\"bytes\",\"sum\":5,\"min\":5,\"min_rank\":3,\"max\":5,\"max_rank\":3}}}");
+  EXPECT_EQ(counters.json(),
+            "{\"ranks\":1,\"stats\":{\"write.bytes\":{\"unit\":\"bytes\",\"sum\":5,\"min\":5,\"min_rank\":3,"
+            "\"max\":5,\"max_rank\":3}}}");
 }
 
 TEST(Counters, AMessageComesBackAsItWas) {

@@ -1,8 +1,8 @@
 // What this processor can do beyond the architecture's baseline, for functions that are compiled twice.
 //
-// Where a faster version pays, the function is written once, as an always-inline template body, and compiled into two
-// functions, one of them marked SWALE_TARGET_POPCNT; the caller chooses by cpu_has_popcnt(). Both return the same
-// results, and both are tested.
+// Where a faster version pays, the function is written once, as an always-inline template body, and compiled
+// into two functions, one of them marked SWALE_TARGET_POPCNT; the caller chooses by cpu_has_popcnt(). Both
+// return the same results, and both are tested.
 // Threads: pure functions.
 #pragma once
 
@@ -32,8 +32,9 @@ inline void cpu_relax() {
 #endif
 }
 
-// Prefetches a cache line that is about to be written; another core may own it. On baseline x86, __builtin_prefetch
-// would fetch it for reading. Does nothing on processors without the instruction (Intel before 2014).
+// Prefetches a cache line that is about to be written; another core may own it. On baseline x86,
+// __builtin_prefetch would fetch it for reading. Does nothing on processors without the instruction (Intel
+// before 2014).
 inline void prefetch_for_write(const char* at) {
 #if defined(__x86_64__)
   asm volatile("prefetchw %0" : : "m"(*at));

@@ -16,8 +16,8 @@ std::shared_ptr<Crew> Crew::of_this_process() {
   static std::weak_ptr<Crew> shared;
   static pid_t process = 0;
   const MutexLock lock(mutex);
-  std::shared_ptr<Crew> crew =
-      process == ::getpid() ? shared.lock() : nullptr;  // a forked child inherits an object without threads
+  // a forked child inherits an object without threads
+  std::shared_ptr<Crew> crew = process == ::getpid() ? shared.lock() : nullptr;
   if (crew) return crew;
   crew = std::make_shared<Crew>();
   shared = crew;

@@ -1,15 +1,15 @@
 // Crew: worker threads that many owners of work share, so that ten directories need no more threads than one.
 //
-// An owner joins with a Member, which does one piece of work per turn. Members with work wait in one FIFO queue and do
-// one piece each time they reach its front: a busy member delays another one by at most one piece per member in the
-// queue. A member's turns never overlap. The number of threads is the largest that any member asks for, not the
-// sum.
+// An owner joins with a Member, which does one piece of work per turn. Members with work wait in one FIFO
+// queue and do one piece each time they reach its front: a busy member delays another one by at most one
+// piece per member in the queue. A member's turns never overlap. The number of threads is the largest that
+// any member asks for, not the sum.
 //
-// A turn computes; it must not wait for another member's turn, which may never come. Storage has its own thread
-// (io/storage_thread.h).
+// A turn computes; it must not wait for another member's turn, which may never come. Storage has its own
+// thread (io/storage_thread.h).
 //
-// Threads: any thread may make all calls, but leave not inside a turn. The crew's threads sleep in the kernel while no
-// member has work, and end with the members. After fork a child must not use its parent's crew.
+// Threads: any thread may make all calls, but leave not inside a turn. The crew's threads sleep in the kernel
+// while no member has work, and end with the members. After fork a child must not use its parent's crew.
 // Limits: Crew::kThreadsMax threads.
 #pragma once
 
@@ -30,8 +30,8 @@ class Crew {
   class Member {
    public:
     virtual ~Member() = default;
-    // Does one piece of work. True: there may be more; false: nothing to do until the next wake. An exception ends the
-    // process: the owner must contain it (base/contain.h).
+    // Does one piece of work. True: there may be more; false: nothing to do until the next wake. An exception
+    // ends the process: the owner must contain it (base/contain.h).
     virtual bool turn() noexcept = 0;
 
    private:
@@ -50,12 +50,13 @@ class Crew {
   // The one crew that all users of this process share. It ends with its last user.
   static std::shared_ptr<Crew> of_this_process();
 
-  // From now on the member gets turns, and there are at least `threads` threads. kResourceExhausted if they cannot be
-  // started: the member has not joined.
+  // From now on the member gets turns, and there are at least `threads` threads. kResourceExhausted if they
+  // cannot be started: the member has not joined.
   Status join(Member* member, size_t threads);
   // Returns when the member is in no turn and will get none. Ends the threads that no other member asked for.
   void leave(Member* member);
-  // Call when the member has work: it will get a turn that begins after this call. Nothing happens if it leaves.
+  // Call when the member has work: it will get a turn that begins after this call. Nothing happens if it
+  // leaves.
   void wake(Member* member);
 
   size_t thread_count() const;

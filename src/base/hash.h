@@ -2,9 +2,9 @@
 // remainder.
 //
 // Hash "xxh3-64" (XXH3_64bits, seed 0) is part of the on-disk format: swale.json names it.
-// A choice among n uses the *top* of the hash and leaves the rest: with h as a fraction in [0, 1), the integer
-// part of h * n is the choice, and its fraction is the rest, again uniform. If a later choice used the same
-// bits, all records of a partition would share their leading bits, which would ruin the sketch
+// A choice among n uses the *top* of the hash and leaves the rest: with h as a fraction in [0, 1), the
+// integer part of h * n is the choice, and its fraction is the rest, again uniform. If a later choice used
+// the same bits, all records of a partition would share their leading bits, which would ruin the sketch
 // (docs/design/run-format.md).
 #pragma once
 
@@ -93,7 +93,8 @@ inline uint64_t finish_digest(uint64_t sum) {
 }
 
 inline constexpr size_t kPairsInLine = 8;
-// `sum` and the digest(i) of so many pairs, 1 to kPairsInLine. A jump into straight-line code: half the instructions of a loop.
+// `sum` and the digest(i) of so many pairs, 1 to kPairsInLine. A jump into straight-line code: half the
+// instructions of a loop.
 template <class Digest>
 [[gnu::always_inline]] inline uint64_t add_pairs(uint64_t sum, size_t pairs, Digest digest) {
   assert(pairs >= 1 && pairs <= kPairsInLine);
@@ -130,13 +131,14 @@ template <class Digest>
 
 }  // namespace internal
 
-// The contribution of one record to an epoch's order-independent checksum ("mum-row-sum"). The checksum is the sum of
-// these digests modulo 2^64 over all records. Appenders and indexers get equal sums if no record was lost, duplicated,
-// altered or paired with another record's key; otherwise they differ, except with a chance of about 2^-64. `row` is the
-// key followed directly by the value, as records lie in frames, memtables and blocks.
+// The contribution of one record to an epoch's order-independent checksum ("mum-row-sum"). The checksum is
+// the sum of these digests modulo 2^64 over all records. Appenders and indexers get equal sums if no record
+// was lost, duplicated, altered or paired with another record's key; otherwise they differ, except with a
+// chance of about 2^-64. `row` is the key followed directly by the value, as records lie in frames, memtables
+// and blocks.
 //
-// Multiplies neighbouring words, as wyhash and XXH3 do, but needs no preparation: every record is digested twice, and
-// this takes half the instructions of XXH3 for a row of 48 bytes. Not for hash tables.
+// Multiplies neighbouring words, as wyhash and XXH3 do, but needs no preparation: every record is digested
+// twice, and this takes half the instructions of XXH3 for a row of 48 bytes. Not for hash tables.
 inline uint64_t record_digest(Bytes row, size_t key_bytes) {
   using internal::pair_digest;
   uint64_t sum = internal::begin_digest(row.size(), key_bytes);
@@ -167,8 +169,8 @@ inline uint64_t record_digest_of(const char* row, size_t row_bytes, size_t key_b
   return internal::finish_digest(sum);
 }
 
-// Makes the row of a key of eight bytes and of a value of at most 127 at `to`, and returns its record_digest. In one pass:
-// what is digested are the words that are being copied, in registers.
+// Makes the row of a key of eight bytes and of a value of at most 127 at `to`, and returns its record_digest.
+// In one pass: what is digested are the words that are being copied, in registers.
 [[gnu::always_inline]] inline uint64_t copy_and_digest(char* to, const char* key, Bytes value) {
   constexpr size_t kKey = 8;
   const size_t row_bytes = kKey + value.size();

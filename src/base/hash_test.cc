@@ -73,7 +73,8 @@ TEST(RecordDigest, IsAsTheFormatSays) {
   EXPECT_EQ(record_digest("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKL", 8), 14218936686790043401u);
 }
 
-// Every size that it takes; it reads nothing outside key and value, which lie apart, and writes nothing behind the row.
+// Every size that it takes; it reads nothing outside key and value, which lie apart, and writes nothing
+// behind the row.
 TEST(CopyAndDigest, MakesTheRowAndItsDigest) {
   Rng rng(2);
   for (size_t bytes = 0; bytes < 128; ++bytes) {

@@ -12,8 +12,8 @@ constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// The length of the UTF-8 character at the front of the text; 0 if it is not valid (RFC 3629: no surrogates, nothing
-// above U+10FFFF, no overlong form).
+// The length of the UTF-8 character at the front of the text; 0 if it is not valid (RFC 3629: no surrogates,
+// nothing above U+10FFFF, no overlong form).
 size_t utf8_bytes(Bytes text) {
   const auto byte = [&](size_t i) { return i < text.size() ? static_cast<uint8_t>(text[i]) : uint8_t{0}; };
   const auto tails = [&](size_t from, size_t to) {

@@ -1,13 +1,13 @@
-// JsonTree: a parsed JSON text (RFC 8259), and JsonValue, a handle on one of its values. Swale's own small parser, for
-// four reasons: a value knows its offset in the text, so that messages can name it; nesting is limited; nothing is
-// copied, so that a text of n values costs one array of n nodes; and the destructor allocates nothing (that of
-// nlohmann::json does, and ends the process where no memory is left).
+// JsonTree: a parsed JSON text (RFC 8259), and JsonValue, a handle on one of its values. Swale's own small
+// parser, for four reasons: a value knows its offset in the text, so that messages can name it; nesting is
+// limited; nothing is copied, so that a text of n values costs one array of n nodes; and the destructor
+// allocates nothing (that of nlohmann::json does, and ends the process where no memory is left).
 //
 //   Result<JsonTree> json = JsonTree::parse(text);
 //   const std::optional<uint64_t> ranks = json->root().find("ranks").unsigned_number();
 //
-// Format: UTF-8 (checked), at most kJsonBytesMax bytes, nested at most kJsonDepthMax deep. If an object has two members
-// with the same name, the last one counts.
+// Format: UTF-8 (checked), at most kJsonBytesMax bytes, nested at most kJsonDepthMax deep. If an object has
+// two members with the same name, the last one counts.
 // Threads: immutable. Ownership: the text is the caller's and outlives JsonTree; handles are valid until
 // their JsonTree is moved or destroyed.
 // Errors: kCorruption that begins with the place where the text stops being JSON; std::bad_alloc.

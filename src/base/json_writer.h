@@ -6,7 +6,8 @@
 //                 // "a"
 //                 // ]}
 //
-// Strings that are not UTF-8 are written with U+FFFD in place of the wrong bytes. Numbers are written as json.h reads them.
+// Strings that are not UTF-8 are written with U+FFFD in place of the wrong bytes. Numbers are written as
+// json.h reads them.
 // Threads: a value. Limits: kJsonDepthMax open arrays and objects (asserted). Errors: std::bad_alloc.
 #pragma once
 

@@ -1,6 +1,7 @@
-// Mutex, MutexLock, CondVar: std::mutex, std::unique_lock and std::condition_variable with annotations. With them,
-// clang proves at compile time that code locks a mutex before it touches what is GUARDED_BY it (-Wthread-safety;
-// libstdc++'s types have no annotations). They cost nothing: every call is inline and calls the std one.
+// Mutex, MutexLock, CondVar: std::mutex, std::unique_lock and std::condition_variable with annotations. With
+// them, clang proves at compile time that code locks a mutex before it touches what is GUARDED_BY it
+// (-Wthread-safety; libstdc++'s types have no annotations). They cost nothing: every call is inline and calls
+// the std one.
 //
 //   Mutex mutex_;
 //   int count_ GUARDED_BY(mutex_) = 0;
@@ -87,8 +88,8 @@ class SCOPED_CAPABILITY MutexUnlock {
   Mutex& mutex_;
 };
 
-// The lock given to a wait is held when the wait begins and when it ends; the analysis ignores the time between.
-// A function that is called with the mutex locked, and has no lock of its own, gives the mutex.
+// The lock given to a wait is held when the wait begins and when it ends; the analysis ignores the time
+// between. A function that is called with the mutex locked, and has no lock of its own, gives the mutex.
 class CondVar {
  public:
   void notify_one() noexcept { changed_.notify_one(); }

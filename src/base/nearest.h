@@ -7,7 +7,8 @@
 
 namespace swale {
 
-// The known word with the fewest letters to insert, delete or replace; the first of equals. "" if `known` is empty.
+// The known word with the fewest letters to insert, delete or replace; the first of equals. "" if `known` is
+// empty.
 std::string_view nearest(std::string_view word, std::span<const std::string_view> known);
 
 }  // namespace swale

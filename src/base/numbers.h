@@ -1,9 +1,9 @@
-// Numbers of epochs, of partitions and of blocks, as types that the compiler keeps apart. Two integers that stand side
-// by side in a call can be swapped, and nothing notices; two numbers of different kinds cannot.
+// Numbers of epochs, of partitions and of blocks, as types that the compiler keeps apart. Two integers that
+// stand side by side in a call can be swapped, and nothing notices; two numbers of different kinds cannot.
 //
-// An integer becomes a number only by name: `EpochNumber(3)`. A number is read as the integer that it is, without a
-// cast: it indexes a vector, is compared with a count, printed, and put into a format. Numbers of two kinds are
-// neither compared nor subtracted. A partition has the number of the rank that writes it:
+// An integer becomes a number only by name: `EpochNumber(3)`. A number is read as the integer that it is,
+// without a cast: it indexes a vector, is compared with a count, printed, and put into a format. Numbers of
+// two kinds are neither compared nor subtracted. A partition has the number of the rank that writes it:
 // `PartitionNumber(rank)`.
 //
 // Rejected: no conversion to the integer (each index and message would need value(), and

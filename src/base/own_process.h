@@ -1,5 +1,6 @@
-// OwnProcess: remembers the process that made it. A child made by fork inherits the objects of its parent, but not the
-// threads that serve them: whoever waits in the child for one of these threads waits for ever. So ask before.
+// OwnProcess: remembers the process that made it. A child made by fork inherits the objects of its parent,
+// but not the threads that serve them: whoever waits in the child for one of these threads waits for ever. So
+// ask before.
 //
 // Threads: any. Cost: one load and a comparison, without a system call.
 #pragma once

@@ -1,7 +1,9 @@
-// ProcessIdentity: names one process of one machine, so that another process can later ask whether it still exists.
+// ProcessIdentity: names one process of one machine, so that another process can later ask whether it still
+// exists.
 //
-// A process id alone is not enough: the kernel reuses numbers, each container counts its own, and machines share host
-// names. The boot id identifies a machine and its boot; the start time tells a process from a later namesake.
+// A process id alone is not enough: the kernel reuses numbers, each container counts its own, and machines
+// share host names. The boot id identifies a machine and its boot; the start time tells a process from a
+// later namesake.
 //
 // Threads: free functions; they read /proc and the environment.
 #pragma once

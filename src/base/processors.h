@@ -1,4 +1,5 @@
-// The number of processors that this process may use, as batch systems and containers assign them: at least 1.
+// The number of processors that this process may use, as batch systems and containers assign them: at least
+// 1.
 // Threads: a free function.
 #pragma once
 

@@ -1,12 +1,14 @@
-// SealedDocument: a small file that people can read: a JSON object with its own checksum inside and a header that says which
-// format and version it is. The manifests of all engines are sealed documents.
+// SealedDocument: a small file that people can read: a JSON object with its own checksum inside and a header
+// that says which format and version it is. The manifests of all engines are sealed documents.
 //
-// Format: the last member is the seal, `"crc32c":"0123abcd"}` and a line feed: the CRC-32C of every byte before it. The first
-// members are the header: "format" (a name), "version" (1 and up) and "incompatible_features" (an array of names; a
-// reader that does not know one of them refuses the document). Numbers that may exceed 2^53 are strings of 16 hex digits.
+// Format: the last member is the seal, `"crc32c":"0123abcd"}` and a line feed: the CRC-32C of every byte
+// before it. The first members are the header: "format" (a name), "version" (1 and up) and
+// "incompatible_features" (an array of names; a reader that does not know one of them refuses the document).
+// Numbers that may exceed 2^53 are strings of 16 hex digits.
 // Threads: immutable.
-// Errors: a message names the file, the object and the member in words, its line and offset, what was expected and what was
-// found. kCorruption for damage; kUnsupported for a document of a newer Swale; std::bad_alloc.
+// Errors: a message names the file, the object and the member in words, its line and offset, what was
+// expected and what was found. kCorruption for damage; kUnsupported for a document of a newer Swale;
+// std::bad_alloc.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 // start_thread: starts one of the library's threads, or says why it cannot.
 //
-// Threads: any. Errors: kResourceExhausted if the system or memory refuses; `thread` is unchanged then. Never throws.
+// Threads: any. Errors: kResourceExhausted if the system or memory refuses; `thread` is unchanged then. Never
+// throws.
 #pragma once
 
 #include <string_view>

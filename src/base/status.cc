@@ -48,8 +48,8 @@ std::string_view remedy_of_errno(int error_number) {
   }
 }
 
-// The inverse, for failures that did not come from a system call. Damage is EIO: some file systems return EUCLEAN or
-// EBADMSG, but most programs do not know these.
+// The inverse, for failures that did not come from a system call. Damage is EIO: some file systems return
+// EUCLEAN or EBADMSG, but most programs do not know these.
 int errno_of_code(Code code) {
   switch (code) {
     case Code::kOk:
@@ -90,8 +90,8 @@ struct Status::OwningRep : Status::Rep {
   std::string text;
 };
 
-// Failures with fixed texts, built at compile time, for use when memory has run out: one for each code and scope, and
-// one for each errno.
+// Failures with fixed texts, built at compile time, for use when memory has run out: one for each code and
+// scope, and one for each errno.
 struct Status::FixedReps {
   static constexpr size_t kCodes = static_cast<size_t>(Code::kInternal) + 1;
   static constexpr size_t kScopes = static_cast<size_t>(Scope::kFatal) + 1;

@@ -4,8 +4,8 @@
 // caller knows what to rebuild) and a message that names the file or peer, the offset, what was expected,
 // what was found, and what the user can do. OK carries no message and allocates nothing.
 //
-// Making a Status never throws: a failure must be reported even when memory has run out. Without memory, a Status keeps
-// its code, scope and errno, and has a fixed message.
+// Making a Status never throws: a failure must be reported even when memory has run out. Without memory, a
+// Status keeps its code, scope and errno, and has a fixed message.
 //
 // Bytes from a disk or a wire are decoded to a Result, never asserted; assertions are for our own mistakes.
 // Threads: a value; distinct objects are independent.
@@ -61,7 +61,8 @@ class [[nodiscard]] Status {
 
   // The errno of the system call that failed; 0 if no system call failed. with_context keeps it.
   int error_number() const { return rep_ ? rep_->error_number : 0; }
-  // For callers that must answer as POSIX does: error_number, or else the errno that fits the code best. 0 if ok.
+  // For callers that must answer as POSIX does: error_number, or else the errno that fits the code best. 0 if
+  // ok.
   int posix_error() const;
 
   // The same failure with an errno, for example one that another process reported.
@@ -106,9 +107,9 @@ Status corruption(fmt::format_string<Args...> format, Args&&... args) noexcept {
   return error(Code::kCorruption, Scope::kFile, format, std::forward<Args>(args)...);
 }
 
-// A failed system call as a Status that keeps its errno: ENOSPC and EDQUOT become kNoSpace, ENOENT kNotFound, EEXIST
-// kAlreadyExists, EACCES, EPERM and EROFS kIoError with a remedy, the rest kIoError. `what` says which call
-// on which file and offset.
+// A failed system call as a Status that keeps its errno: ENOSPC and EDQUOT become kNoSpace, ENOENT kNotFound,
+// EEXIST kAlreadyExists, EACCES, EPERM and EROFS kIoError with a remedy, the rest kIoError. `what` says which
+// call on which file and offset.
 Status errno_status(int error_number, std::string_view what) noexcept;
 
 template <class T>

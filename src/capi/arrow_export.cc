@@ -20,7 +20,8 @@ struct SchemaNode {
   std::vector<ArrowSchema*> children;
 };
 
-// What an array owns. Its children have shares of their own: a consumer may move one out and release the rest.
+// What an array owns. Its children have shares of their own: a consumer may move one out and release the
+// rest.
 struct ArrayNode {
   std::shared_ptr<const query::Batch> batch;
   const void* buffers[3] = {};
@@ -112,7 +113,8 @@ void make_schema(std::string format, const std::string& name, const std::string&
 
 bool is_list(const Column& column) { return column.type == Column::Type::kNumber && column.count > 1; }
 
-// `buffers` are those of the format; an empty one points to something all the same: not all consumers take NULL.
+// `buffers` are those of the format; an empty one points to something all the same: not all consumers take
+// NULL.
 void make_array(const std::shared_ptr<const query::Batch>& batch, uint64_t length, uint64_t nulls,
                 std::initializer_list<const void*> buffers, size_t children, ArrowArray* out) {
   auto node = std::make_unique<ArrayNode>();

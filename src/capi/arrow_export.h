@@ -1,5 +1,6 @@
-// Batches and columns as the structs of the Arrow C data interface. An exported array shares the batch's memory with its
-// columns; each may be released by itself, in any order and by any thread, as the interface demands.
+// Batches and columns as the structs of the Arrow C data interface. An exported array shares the batch's
+// memory with its columns; each may be released by itself, in any order and by any thread, as the interface
+// demands.
 //
 // Threads: free functions. Errors: std::bad_alloc; nothing is left behind then.
 #pragma once

@@ -1,5 +1,5 @@
-// Boundary: the common frame of all entry points of the C interface: it lets no exception out, keeps the failure for
-// swale_last_error, and checks arguments by name.
+// Boundary: the common frame of all entry points of the C interface: it lets no exception out, keeps the
+// failure for swale_last_error, and checks arguments by name.
 //
 // Threads: the last error is the thread's own.
 #pragma once

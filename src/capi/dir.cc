@@ -74,7 +74,8 @@ Status make_dir(net::Job& job, const char* path, const char* options) {
   io::PosixDevice device(request.storage);
   Status status =
       contain([&] { return imd::make_massive_directory(job, device, request.path, request.options); });
-  // Only rank 0 makes it; the others wait for its result. A rank that has thrown could neither send nor receive it.
+  // Only rank 0 makes it; the others wait for its result. A rank that has thrown could neither send nor
+  // receive it.
   if (status.code() == Code::kResourceExhausted || status.code() == Code::kInternal) job.give_up(status);
   return status;
 }

@@ -1,6 +1,6 @@
-// ErrorPlace: which file, offset, epoch and partition a failure's message names. The house's messages have one form:
-// "FILE: offset N: what is wrong with epoch M ...", with what the caller was doing in front. What a message does not say is
-// unknown; nothing is guessed from other sources.
+// ErrorPlace: which file, offset, epoch and partition a failure's message names. The house's messages have
+// one form: "FILE: offset N: what is wrong with epoch M ...", with what the caller was doing in front. What a
+// message does not say is unknown; nothing is guessed from other sources.
 //
 // Threads: a free function.
 #pragma once

@@ -1,5 +1,5 @@
-// The objects behind the opaque handles of swale.h. Handles share ownership of the objects that they use, so that closing
-// handles in the wrong order is an error and not a crash.
+// The objects behind the opaque handles of swale.h. Handles share ownership of the objects that they use, so
+// that closing handles in the wrong order is an error and not a crash.
 #pragma once
 
 #include <atomic>
@@ -23,13 +23,13 @@ struct JobState {
   OwnProcess process;
 };
 
-// kInvalidArgument in a child made by fork: every call on a handle of its parent would wait for threads that it does not have.
-// `instead`: what the child can do.
+// kInvalidArgument in a child made by fork: every call on a handle of its parent would wait for threads that
+// it does not have. `instead`: what the child can do.
 inline Status check_process(const char* call, const OwnProcess& opened_by, const char* instead) {
   if (opened_by.is_this()) return {};
   return invalid_argument(
-      "{}: the handle belongs to the process that opened it, and a child made by fork has none of its threads; "
-      "call it there, or {}",
+      "{}: the handle belongs to the process that opened it, and a child made by fork has none of its "
+      "threads; call it there, or {}",
       call, instead);
 }
 inline Status check_process(const char* call, const JobState& job) {
@@ -46,8 +46,8 @@ Status check_process_of(const char* call, const JobState& job, std::unique_ptr<H
 
 struct DirectoryState {
   std::shared_ptr<JobState> job;  // outlives the writer
-  std::shared_ptr<io::PosixDevice>
-      device;                           // outlives the writer; shared by directories with the same options
+  // outlives the writer; shared by directories with the same options
+  std::shared_ptr<io::PosixDevice> device;
   std::unique_ptr<imd::Writer> writer;  // null after close
 };
 
@@ -85,7 +85,8 @@ struct swale_top {
 
 namespace swale::capi {
 
-// For every epoch that does not exist imd returns kInvalidArgument; the C interface returns SWALE_NOT_FOUND beyond the last.
+// For every epoch that does not exist imd returns kInvalidArgument; the C interface returns SWALE_NOT_FOUND
+// beyond the last.
 Status check_epoch(const swale_reader* reader, const char* call, int64_t epoch);
 
 }  // namespace swale::capi

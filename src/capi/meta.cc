@@ -20,7 +20,8 @@ static_assert(sizeof(swale_meta_segment) == 32 && sizeof(swale_meta_range) == 16
 class MetaClients {
  public:
   explicit MetaClients(meta::Store* store) : store_(*store) {}
-  // A client, and what its calls keep of their memory: a call that allocates as much as it moves pays for pages each time.
+  // A client, and what its calls keep of their memory: a call that allocates as much as it moves pays for
+  // pages each time.
   struct Idle {
     std::unique_ptr<meta::Client> client;
     std::vector<meta::Extent> extents{};
@@ -162,7 +163,8 @@ swale_meta_segment segment_of(const meta::Extent& extent) {
   return {extent.offset, extent.length, extent.place.address, extent.place.log, 0};
 }
 
-// The result that this thread freed last, for its next get: a loop of gets would pay for the pages of each result.
+// The result that this thread freed last, for its next get: a loop of gets would pay for the pages of each
+// result.
 thread_local std::unique_ptr<swale_meta_found> spare_found;
 
 std::unique_ptr<swale_meta_found> take_spare_found() {

@@ -2,7 +2,8 @@
 // (net/job/job_settings.h, io/posix_settings.h, imd/write/writer_settings.h, imd/read/reader_settings.h,
 // meta/store/settings.h, iond/iond_settings.h, tier/store/serving_options.h).
 //
-// A name that a call does not know is an error, even if another call knows it; the message then names that call.
+// A name that a call does not know is an error, even if another call knows it; the message then names that
+// call.
 // Threads: free functions.
 #pragma once
 
@@ -32,8 +33,8 @@ std::span<const OptionRow> rows_of(Call call);
 using Environment = Config::GetEnvironment;
 const char* process_environment(const char* name);  // getenv
 
-// kInvalidArgument for a variable of an option section (SWALE_JOB_..., SWALE_IMD_...) that belongs to no option: otherwise
-// the library would silently ignore a mistyped variable. `variables` is like environ.
+// kInvalidArgument for a variable of an option section (SWALE_JOB_..., SWALE_IMD_...) that belongs to no
+// option: otherwise the library would silently ignore a mistyped variable. `variables` is like environ.
 Status check_variables(const char* const* variables);
 Status check_process_variables();
 

@@ -1,5 +1,6 @@
-// Ranks that differ in an option: either opening is refused on all of them by name, or every record is read back. Each
-// row of the tables, as a string and as a variable; and options that are the same on all ranks, at random.
+// Ranks that differ in an option: either opening is refused on all of them by name, or every record is read
+// back. Each row of the tables, as a string and as a variable; and options that are the same on all ranks, at
+// random.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

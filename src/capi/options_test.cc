@@ -99,10 +99,11 @@ TEST(Options, ABufferHasTheShapeThatIsShipped) {
 
 TEST(Options, EachLimitOfABufferReachesIt) {
   const auto made = tier_options_of(
-      "tier.policy=ssdup+,tier.durability=group,tier.size=64M,tier.segments=2,tier.dirty_age_s=1min,tier.idle_flush_s=3,"
-      "tier.memory=5M,tier.writes=7,tier.write_bytes=8K,tier.queue=9,tier.merge_bytes=16K,tier.in_flight=11,"
-      "tier.flush_in_flight=12,tier.wear_bytes_per_day=13G,tier.open_files=14,tier.group_commit_s=15ms,tier.retry_s=16,"
-      "tier.quiet_writes=17,tier.stream=18,tier.guard_above=45,tier.guard_below=30,tier.watermark_high=50",
+      "tier.policy=ssdup+,tier.durability=group,tier.size=64M,tier.segments=2,tier.dirty_age_s=1min,tier."
+      "idle_flush_s=3,tier.memory=5M,tier.writes=7,tier.write_bytes=8K,tier.queue=9,tier.merge_bytes=16K,"
+      "tier.in_flight=11,tier.flush_in_flight=12,tier.wear_bytes_per_day=13G,tier.open_files=14,tier.group_"
+      "commit_s=15ms,tier.retry_s=16,tier.quiet_writes=17,tier.stream=18,tier.guard_above=45,tier.guard_"
+      "below=30,tier.watermark_high=50",
       {{"SWALE_TIER_WATERMARK_LOW", "20"}, {"SWALE_TIER_QUEUE", "99"}});
   ASSERT_TRUE(made.ok()) << made.status().to_string();
   const tier::Options& engine = made->engine;

@@ -1,5 +1,5 @@
-// Structs that cross the C interface: the caller gives the size of its version of the struct (struct_bytes, the first
-// member), so that later versions can add members at the end.
+// Structs that cross the C interface: the caller gives the size of its version of the struct (struct_bytes,
+// the first member), so that later versions can add members at the end.
 //
 // Threads: free functions.
 #pragma once

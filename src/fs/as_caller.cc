@@ -71,9 +71,9 @@ std::string read_status(const io::Descriptor& file) {
   return text;
 }
 
-// The text of /proc/THREAD/task/THREAD/status; "" if there is none. To open the file costs more than to read it, so a thread that
-// serves requests keeps some open. An open file is its thread's for ever: when the thread is gone it gives an error, also if
-// another thread has the number by then.
+// The text of /proc/THREAD/task/THREAD/status; "" if there is none. To open the file costs more than to read
+// it, so a thread that serves requests keeps some open. An open file is its thread's for ever: when the
+// thread is gone it gives an error, also if another thread has the number by then.
 std::string status_of(pid_t thread) {
   struct Open {
     pid_t thread = 0;
@@ -113,8 +113,8 @@ std::vector<uint32_t> numbers_of(std::string_view text, std::string_view name) {
 
 [[noreturn]] void end_process(const char* what, int failed) {
   log_error(
-      "a thread that served a request cannot become this process again ({}: {}); the process ends, because its "
-      "next request would run as another user; nothing that was acknowledged is lost: mount again",
+      "a thread that served a request cannot become this process again ({}: {}); the process ends, because "
+      "its next request would run as another user; nothing that was acknowledged is lost: mount again",
       what, std::strerror(failed));
   std::abort();
 }
@@ -130,7 +130,8 @@ Caller Caller::this_thread() {
 std::vector<gid_t> groups_of(const Caller& caller) {
   if (caller.thread <= 0) return {};
   const std::string status = status_of(caller.thread);
-  // Real, effective, saved and file system's. Another one's number: the caller is not in this process's /proc.
+  // Real, effective, saved and file system's. Another one's number: the caller is not in this process's
+  // /proc.
   const auto users = numbers_of(status, "\nUid:");
   const auto groups = numbers_of(status, "\nGid:");
   if (users.size() != 4 || groups.size() != 4 || users[3] != caller.user || groups[3] != caller.group)

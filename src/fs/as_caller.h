@@ -1,6 +1,6 @@
-// AsCaller: while one lives, this thread makes its system calls as the process whose request it serves. The kernel then checks
-// modes, ACLs and owners, gives new files their owner, group and inherited ACLs, and takes set-id bits away, as on the backing
-// file system itself. docs/design/mount.md, "Who a request is".
+// AsCaller: while one lives, this thread makes its system calls as the process whose request it serves. The
+// kernel then checks modes, ACLs and owners, gives new files their owner, group and inherited ACLs, and takes
+// set-id bits away, as on the backing file system itself. docs/design/mount.md, "Who a request is".
 //
 //   {
 //     const AsCaller as(identity_, caller);
@@ -8,15 +8,18 @@
 //     if (::mkdirat(...) != 0) return errno;
 //   }
 //
-// What changes: the file system user and group (setfsuid, setfsgid), the supplementary groups, the effective capabilities
-// (none), and the umask. A caller that is root keeps the capabilities of this process. Only the file system ids change, because
-// signals and ptrace look at the others: no caller may touch the thread that serves it.
+// What changes: the file system user and group (setfsuid, setfsgid), the supplementary groups, the effective
+// capabilities (none), and the umask. A caller that is root keeps the capabilities of this process. Only the
+// file system ids change, because signals and ptrace look at the others: no caller may touch the thread that
+// serves it.
 //
-// Threads: it changes the thread that makes it, and no other: its system calls are raw, because those of the C library change
-// all threads. One at a time in a thread; it must not leave the thread.
-// Invariants: (1) A thread without an AsCaller has the identity of its process. An identity that cannot be taken back ends the
-// process: no request may ever run as somebody else. (2) While one lives, nothing of the store is called.
-// Errors: failed(). The caller's groups are unknown if /proc does not show the caller: then it has none but its own.
+// Threads: it changes the thread that makes it, and no other: its system calls are raw, because those of the
+// C library change all threads. One at a time in a thread; it must not leave the thread.
+// Invariants: (1) A thread without an AsCaller has the identity of its process. An identity that cannot be
+// taken back ends the process: no request may ever run as somebody else. (2) While one lives, nothing of the
+// store is called.
+// Errors: failed(). The caller's groups are unknown if /proc does not show the caller: then it has none but
+// its own.
 #pragma once
 
 #include <linux/capability.h>
@@ -83,10 +86,12 @@ class AsCaller {
   bool has_user_ = false;
 };
 
-// The supplementary groups of a thread that has this file system user and group; none if it is gone or is another one's.
+// The supplementary groups of a thread that has this file system user and group; none if it is gone or is
+// another one's.
 std::vector<gid_t> groups_of(const Caller& caller);
 
-// Takes a capability from this thread, and from those that it will start. Does nothing if there is none to take.
+// Takes a capability from this thread, and from those that it will start. Does nothing if there is none to
+// take.
 Status give_up_capability(int capability);
 
 }  // namespace swale::fs

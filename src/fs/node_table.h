@@ -1,14 +1,18 @@
-// NodeTable: the files and directories that the kernel knows by number, each with a descriptor of the backing file system.
+// NodeTable: the files and directories that the kernel knows by number, each with a descriptor of the backing
+// file system.
 //
-// A node is one inode of the backing file system, whatever its names are; it lives while the kernel's count of lookups of it is
-// not zero. Its descriptor (O_PATH) leads to it after renames and after its last name is gone.
+// A node is one inode of the backing file system, whatever its names are; it lives while the kernel's count
+// of lookups of it is not zero. Its descriptor (O_PATH) leads to it after renames and after its last name is
+// gone.
 //
-// The kernel keeps what it has looked up for as long as it has memory, and so would the table keep its descriptors. When there
-// are more than idle_above(), whoever serves the kernel is called, and asks it to forget what nobody uses: take_idle() says
-// what that is (src/fuse/idle_nodes.h).
+// The kernel keeps what it has looked up for as long as it has memory, and so would the table keep its
+// descriptors. When there are more than idle_above(), whoever serves the kernel is called, and asks it to
+// forget what nobody uses: take_idle() says what that is (src/fuse/idle_nodes.h).
 //
-// Threads: thread-safe. A Node is valid for whoever has a lookup of it, which the kernel holds for each request.
-// Limits: one descriptor a node; the process's limit is the table's (kResourceExhausted would be ENFILE or EMFILE of open).
+// Threads: thread-safe. A Node is valid for whoever has a lookup of it, which the kernel holds for each
+// request.
+// Limits: one descriptor a node; the process's limit is the table's (kResourceExhausted would be ENFILE or
+// EMFILE of open).
 #pragma once
 
 #include <sys/stat.h>
@@ -36,13 +40,15 @@ struct Node {
   const Node* parent = nullptr;
   std::string name;
   std::list<Node*>::iterator place;  // in the order of lookups
-  // Its ctime: nobody but this mount changes files, and a flush, which moves the backing file's, is no change.
+  // Its ctime: nobody but this mount changes files, and a flush, which moves the backing file's, is no
+  // change.
   std::atomic<int64_t> changed_ns = 0;
 
   // It may have S_ISUID or S_ISGID, which the next change of its content takes away. Set with the mutex.
   std::atomic<bool> may_be_set_id = true;
 
-  // Of a regular file: the mode is changed with it. Handles of the store last from the first open that needs one to the last release.
+  // Of a regular file: the mode is changed with it. Handles of the store last from the first open that needs
+  // one to the last release.
   Mutex mutex;
   uint32_t opens GUARDED_BY(mutex) = 0;
   std::optional<tier::Store::Handle> handle GUARDED_BY(mutex);
@@ -63,10 +69,12 @@ class NodeTable {
   void renamed(const tier::FileKey& key, const Node* parent, std::string_view name);
   size_t size() const;
 
-  // `crowded` is called, under the mutex, by each entering that finds more than `nodes` nodes. It may not call back.
+  // `crowded` is called, under the mutex, by each entering that finds more than `nodes` nodes. It may not
+  // call back.
   void call_above(size_t nodes, std::function<void()> crowded);
-  // The names of at most `count` files that were looked up longest ago and that nobody has open. No directories: the
-  // kernel cannot say whether one is somebody's working directory. They count as looked up now.
+  // The names of at most `count` files that were looked up longest ago and that nobody has open. No
+  // directories: the kernel cannot say whether one is somebody's working directory. They count as looked up
+  // now.
   std::vector<IdleName> take_idle(size_t count);
 
  private:

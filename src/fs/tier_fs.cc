@@ -81,7 +81,8 @@ std::optional<tier::Store::Handle> TierFs::handle(Node& node) const {
   return node.handle;
 }
 
-// The file is the caller's from its first moment, with the mode and the ACLs that the backing file system gives it.
+// The file is the caller's from its first moment, with the mode and the ACLs that the backing file system
+// gives it.
 int TierFs::create(Node& parent, const char* name, mode_t mode, int flags, const Caller& caller, Entry* entry,
                    std::unique_ptr<OpenFile>* file) {
   if (is_private(parent, name)) return EPERM;
@@ -251,7 +252,8 @@ int TierFs::truncate(Node& node, uint64_t size, const Caller& caller) {
   return answered;
 }
 
-// A handle may write whatever the mode says by now. An ordinary user's process gets another descriptor only if the mode lets it.
+// A handle may write whatever the mode says by now. An ordinary user's process gets another descriptor only
+// if the mode lets it.
 int TierFs::open_to_allocate(Node& node, io::Descriptor* fd) {
   const std::string path = io::descriptor_path(node.path);
   *fd = io::Descriptor(::open(path.c_str(), O_RDWR | O_CLOEXEC));

@@ -1,20 +1,25 @@
-// TierFs: a POSIX file system over a tier::Store: names, attributes and directories are those of the backing directory, the
-// bytes of regular files go through the store. docs/design/mount.md tells why it is so.
+// TierFs: a POSIX file system over a tier::Store: names, attributes and directories are those of the backing
+// directory, the bytes of regular files go through the store. docs/design/mount.md tells why it is so.
 //
-// It knows no kernel: src/fuse hands on the kernel's requests, tests call it directly. Calls answer 0 or an errno; output
-// parameters are set only on success. Each Entry holds one lookup of its node until forget; each OpenFile lasts until release.
+// It knows no kernel: src/fuse hands on the kernel's requests, tests call it directly. Calls answer 0 or an
+// errno; output parameters are set only on success. Each Entry holds one lookup of its node until forget;
+// each OpenFile lasts until release.
 //
-// A call with a Caller runs as that caller where this process may (as_caller.h): the backing file system decides whether it is
-// allowed. Calls without one need no permission, or that of an open file, which its opening has checked.
+// A call with a Caller runs as that caller where this process may (as_caller.h): the backing file system
+// decides whether it is allowed. Calls without one need no permission, or that of an open file, which its
+// opening has checked.
 //
-// Threads: all calls are thread-safe, but two things must not run concurrently, which the kernel's inode locks see to: calls that
-// change a file's size (truncate, allocate) with its writes, and calls that make or remove the same name.
-// Invariants: (1) A file that was opened to be written, or that the log has bytes of, is read through the store; any other is read
-// from the backing file. (2) The store's private directory and its attribute are neither seen nor changed. (3) Names are resolved
-// one at a time in an open directory (beneath.h); nothing is changed by a name that another process may have replaced.
-// Errors: those of the backing file system; EIO where the store has lost something, with the cause in the log of the program.
-// Limits: one descriptor for each node that the kernel knows (nodes() says which it may forget), one more for each file that
-// is open or in the log.
+// Threads: all calls are thread-safe, but two things must not run concurrently, which the kernel's inode
+// locks see to: calls that change a file's size (truncate, allocate) with its writes, and calls that make or
+// remove the same name.
+// Invariants: (1) A file that was opened to be written, or that the log has bytes of, is read through the
+// store; any other is read from the backing file. (2) The store's private directory and its attribute are
+// neither seen nor changed. (3) Names are resolved one at a time in an open directory (beneath.h); nothing is
+// changed by a name that another process may have replaced.
+// Errors: those of the backing file system; EIO where the store has lost something, with the cause in the log
+// of the program.
+// Limits: one descriptor for each node that the kernel knows (nodes() says which it may forget), one more for
+// each file that is open or in the log.
 #pragma once
 
 #include <dirent.h>
@@ -84,7 +89,8 @@ class OpenDirectory {
 
 class TierFs {
  public:
-  // The store must outlive it and have the same backing directory. `trace`: gets the requests as they come; outlives it, too.
+  // The store must outlive it and have the same backing directory. `trace`: gets the requests as they come;
+  // outlives it, too.
   static Result<std::unique_ptr<TierFs>> open(tier::Store& store, const std::string& backing_directory,
                                               tier::TraceWriter* trace = nullptr);
   ~TierFs();
@@ -93,9 +99,11 @@ class TierFs {
   bool switches() const { return identity_.switches(); }  // calls run as their callers
   // Before the first call: all run as this process (the benchmark's comparison).
   void never_switch() { identity_.never_switch(); }
-  // Whether the kernel above enforces ACLs; without, they are EOPNOTSUPP, because nobody would keep what they promise. By default it does.
+  // Whether the kernel above enforces ACLs; without, they are EOPNOTSUPP, because nobody would keep what they
+  // promise. By default it does.
   void set_acls(bool enforced) { acls_ = enforced; }
-  // For tests: modes of new directories are set again by name, which follows links. Their checker must notice.
+  // For tests: modes of new directories are set again by name, which follows links. Their checker must
+  // notice.
   void canary_mode_by_name() { canary_mode_by_name_ = true; }
 
   // Names (tier_fs_names.cc).
@@ -135,7 +143,8 @@ class TierFs {
   int open_file(Node& node, int flags, const Caller& caller, std::unique_ptr<OpenFile>* file);
   void release(std::unique_ptr<OpenFile> file);
   int read(OpenFile& file, uint64_t offset, MutableBytes out, size_t* got);
-  // Changes of the content need no permission but the handle's. The caller matters for set-id bits, which root's changes leave.
+  // Changes of the content need no permission but the handle's. The caller matters for set-id bits, which
+  // root's changes leave.
   int write(OpenFile& file, uint64_t offset, uint64_t length, const Caller& caller,
             const tier::Store::Fill& fill);
   // The same; `answered` gets the errno, and afterwards this thread helps the store.

@@ -1,5 +1,5 @@
-// TierFs: attributes, which are those of the backing files, but for what the store knows better: size and times of files that it
-// has.
+// TierFs: attributes, which are those of the backing files, but for what the store knows better: size and
+// times of files that it has.
 #include <fcntl.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -37,7 +37,8 @@ bool is_acl(std::string_view name) {
   return name == "system.posix_acl_access" || name == "system.posix_acl_default";
 }
 
-// Everybody may read an ACL, and the kernel asks for it and for capabilities in any caller's name, before most requests.
+// Everybody may read an ACL, and the kernel asks for it and for capabilities in any caller's name, before
+// most requests.
 bool needs_no_permission(std::string_view name) { return is_acl(name) || name == "security.capability"; }
 
 }  // namespace
@@ -55,8 +56,9 @@ int TierFs::attributes_of(int path, struct stat* attributes) {
       found.st_size = static_cast<off_t>(view->size);
       found.st_mtim = timespec_of(view->modified_ns);
       found.st_ctim = timespec_of(view->changed_ns);
-      // Programs take a file with few blocks for one with holes (and ask for them by lseek), and one with none for a hole: so never
-      // fewer than it has, and more than its size needs only if the backing file has more.
+      // Programs take a file with few blocks for one with holes (and ask for them by lseek), and one with
+      // none for a hole: so never fewer than it has, and more than its size needs only if the backing file
+      // has more.
       const auto full = static_cast<blkcnt_t>((view->size + kBlockBytes - 1) / kBlockBytes);
       const auto known =
           found.st_blocks + static_cast<blkcnt_t>((view->written_bytes + kBlockBytes - 1) / kBlockBytes);
@@ -73,8 +75,9 @@ void TierFs::changed(Node& node) {
   node.changed_ns = nanos_of(time);
 }
 
-// A program that runs as its owner must not do so with another content. The kernel leaves this to us (src/fuse/wire.h). As on
-// any file system, changes by root leave the bits, and so do pages that the kernel writes for a mapping, as root.
+// A program that runs as its owner must not do so with another content. The kernel leaves this to us
+// (src/fuse/wire.h). As on any file system, changes by root leave the bits, and so do pages that the kernel
+// writes for a mapping, as root.
 int TierFs::content_changes(Node& node, const Caller& caller) const {
   if (caller.user == 0) return 0;
   if (!node.may_be_set_id.load(std::memory_order_acquire)) return 0;
@@ -100,8 +103,8 @@ int TierFs::attributes(Node& node, struct stat* attributes) {
   return 0;
 }
 
-// All of it, or nothing: a part that fails takes back those before it. The size comes last, because no other part can bring
-// back what it cuts off; whether the caller may change it is asked first.
+// All of it, or nothing: a part that fails takes back those before it. The size comes last, because no other
+// part can bring back what it cuts off; whether the caller may change it is asked first.
 int TierFs::change(Node& node, const Change& change, const Caller& caller, struct stat* attributes) {
   struct stat before;
   if (const int failed = attributes_of(node.path.get(), &before); failed != 0) return failed;
@@ -110,7 +113,8 @@ int TierFs::change(Node& node, const Change& change, const Caller& caller, struc
     if (const int failed = open_as(node, O_WRONLY, caller, &may_write); failed != 0) return failed;
   }
   const bool owner = change.user || change.group;
-  // A truncate by path says "modified now", which it will have done; who may write, but is not the owner, may say no more.
+  // A truncate by path says "modified now", which it will have done; who may write, but is not the owner, may
+  // say no more.
   const bool said =
       change.size && !change.accessed && change.modified && change.modified->tv_nsec == UTIME_NOW;
   const bool times = (change.accessed || change.modified) && !said;
@@ -129,7 +133,8 @@ int TierFs::change(Node& node, const Change& change, const Caller& caller, struc
   return failed;
 }
 
-// The store has the file until its time is set, which a truncate makes that of now; then it gives that time to the backing file.
+// The store has the file until its time is set, which a truncate makes that of now; then it gives that time
+// to the backing file.
 int TierFs::change_size(Node& node, uint64_t size, std::optional<timespec> modified, const Caller& caller) {
   if (const int failed = hold(node, true); failed != 0) return failed;
   const int failed = truncate(node, size, caller);
@@ -157,7 +162,8 @@ int TierFs::change_owner(Node& node, std::optional<uid_t> user, std::optional<gi
   return changed == 0 ? 0 : errno;
 }
 
-// The backing file's, so that its file system decides; then the store's, which will set them again after a flush.
+// The backing file's, so that its file system decides; then the store's, which will set them again after a
+// flush.
 int TierFs::change_times(Node& node, std::optional<timespec> accessed, std::optional<timespec> modified,
                          const Caller* caller) {
   constexpr timespec kOmit = {0, UTIME_OMIT};

@@ -1,7 +1,8 @@
-// TierFs with each system call failing in turn: a call that fails leaves names and attributes as they were, and everything goes on.
+// TierFs with each system call failing in turn: a call that fails leaves names and attributes as they were,
+// and everything goes on.
 //
-// This program has its own chmod, fsetxattr and so on, which fail when they are told to, and else call those of the C library. So it
-// is a program of its own.
+// This program has its own chmod, fsetxattr and so on, which fail when they are told to, and else call those
+// of the C library. So it is a program of its own.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -186,7 +187,8 @@ TEST_F(TierFsFailuresTest, ACallThatFailsLeavesNamesAndAttributesAsTheyWere) {
   }
 }
 
-// The backing directory refuses a truncate of what the log has. The size once was the new one, and the next write ended the process.
+// The backing directory refuses a truncate of what the log has. The size once was the new one, and the next
+// write ended the process.
 TEST_F(TierFsFailuresTest, ATruncateThatIsRefusedLeavesSizeModeAndTimesAndTheNextWriteGoesOn) {
   begin();
   const std::string before = state();

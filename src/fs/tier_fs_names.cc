@@ -38,8 +38,9 @@ int TierFs::lookup(Node& parent, const char* name, Entry* entry) {
   return enter(parent, name, entry);
 }
 
-// The backing file system gives what is made its owner, group, mode and ACLs, because the caller makes it. Nothing is set
-// afterwards by the name: whoever may write to the directory can have put a link to another file there.
+// The backing file system gives what is made its owner, group, mode and ACLs, because the caller makes it.
+// Nothing is set afterwards by the name: whoever may write to the directory can have put a link to another
+// file there.
 template <class Make>
 int TierFs::make(Node& parent, const char* name, mode_t type, const Caller& caller, Entry* entry,
                  const Make& make) {

@@ -131,8 +131,8 @@ TEST_F(TierFsTest, RequestsAreRecordedAsTheyCome) {
   EXPECT_TRUE(seen == wanted);
 }
 
-// Random calls beside a plain directory, in all policies, with closings and openings between; after each life the names and
-// bytes are the same, and after a drain the backing directory itself is.
+// Random calls beside a plain directory, in all policies, with closings and openings between; after each life
+// the names and bytes are the same, and after a drain the backing directory itself is.
 TEST_F(TierFsTest, RandomCallsGiveWhatAPlainDirectoryGives) {
   constexpr tier::Policy kPolicies[] = {tier::Policy::kSsdBlocking, tier::Policy::kSwale,
                                         tier::Policy::kBacking, tier::Policy::kSsdOverflowing};
@@ -159,7 +159,8 @@ TEST_F(TierFsTest, RandomCallsGiveWhatAPlainDirectoryGives) {
   std::printf("%lu calls\n", calls);
 }
 
-// The checker's own test: a file system that is wrong in a byte now and then, or ignores truncates, does not pass.
+// The checker's own test: a file system that is wrong in a byte now and then, or ignores truncates, does not
+// pass.
 TEST_F(TierFsTest, CanaryTheRandomTestFindsWrongBytesAndLostTruncates) {
   class Wrong final : public PosixCalls {
    public:

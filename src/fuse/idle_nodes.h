@@ -1,12 +1,14 @@
-// IdleNodes: asks the kernel to forget files that nobody uses, when it knows so many that descriptors run out.
+// IdleNodes: asks the kernel to forget files that nobody uses, when it knows so many that descriptors run
+// out.
 //
-// A node holds a descriptor until the kernel forgets it, and the kernel forgets when it wants memory, not when we want
-// descriptors. FUSE has a notice that a name is not valid any more: the kernel drops it, and with the last name, if nobody
-// has the file open, the inode. The next lookup brings it back. Directories are left alone (NodeTable::take_idle), so a
-// tree with more directories in use than descriptors still ends at the limit.
+// A node holds a descriptor until the kernel forgets it, and the kernel forgets when it wants memory, not
+// when we want descriptors. FUSE has a notice that a name is not valid any more: the kernel drops it, and
+// with the last name, if nobody has the file open, the inode. The next lookup brings it back. Directories are
+// left alone (NodeTable::take_idle), so a tree with more directories in use than descriptors still ends at
+// the limit.
 //
-// A notice waits for the lock of its directory, which a call that waits for our answer may hold. So a thread of its own
-// gives them, and stop() goes on serving the kernel until that thread has ended.
+// A notice waits for the lock of its directory, which a call that waits for our answer may hold. So a thread
+// of its own gives them, and stop() goes on serving the kernel until that thread has ended.
 // Threads: one makes, stops and destroys it.
 #pragma once
 

@@ -93,7 +93,8 @@ Status check_mountpoint(const MountOptions& options) {
   return {};
 }
 
-// Each file that the kernel knows takes a descriptor, and so does each that is open or has bytes in the log. The limit.
+// Each file that the kernel knows takes a descriptor, and so does each that is open or has bytes in the log.
+// The limit.
 size_t raise_descriptor_limit() {
   rlimit limit = {};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 1024;
@@ -225,7 +226,8 @@ Status run_mount(const MountOptions& options) {
   SWALE_RETURN_IF_ERROR(check_mountpoint(options));
   SWALE_RETURN_IF_ERROR(check_others(options));
   const size_t descriptors = raise_descriptor_limit();
-  // With it, root's flushes would pass over the quotas of the files' owners, and take the space that is kept for root.
+  // With it, root's flushes would pass over the quotas of the files' owners, and take the space that is kept
+  // for root.
   SWALE_RETURN_IF_ERROR(fs::give_up_capability(CAP_SYS_RESOURCE));
   MountOptions used = options;
   used.store.open_files_max = std::min(options.store.open_files_max, store_files_max_of(descriptors));

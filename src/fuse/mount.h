@@ -1,7 +1,9 @@
-// run_mount: a tiered write buffer as a mounted file system, from the opening of its store to the end of the mount.
+// run_mount: a tiered write buffer as a mounted file system, from the opening of its store to the end of the
+// mount.
 //
-// Threads: those of the store, and up to MountOptions::threads that serve requests; returns when the mount has ended: by umount,
-// or by SIGTERM, SIGINT or SIGHUP, which it handles while it runs (one mount a process at a time).
+// Threads: those of the store, and up to MountOptions::threads that serve requests; returns when the mount
+// has ended: by umount, or by SIGTERM, SIGINT or SIGHUP, which it handles while it runs (one mount a process
+// at a time).
 // Errors: what hinders the mount, with a remedy; afterwards, a failed drain.
 #pragma once
 
@@ -18,15 +20,15 @@ struct MountOptions {
   tier::StoreOptions store;
   tier::Store::AtClose at_unmount = tier::Store::AtClose::kKeep;
   bool allow_other = false;  // users other than the one that mounts
-  bool trust_tree =
-      false;  // an ordinary user's mount: whoever else may write into the backing tree is trusted (tree_trust.h)
+  // an ordinary user's mount: whoever else may write into the backing tree is trusted (tree_trust.h)
+  bool trust_tree = false;
   unsigned threads = 10;
-  size_t nodes_max =
-      0;  // files that the kernel may know before it is asked to forget idle ones; 0: by the limit of descriptors
+  // files that the kernel may know before it is asked to forget idle ones; 0: by the limit of descriptors
+  size_t nodes_max = 0;
   std::string trace_file;  // gets the requests (tier/trace/trace_format.h); must not be there; "": none
   Nanos wait = 0;          // for an earlier mount of the directories that is still ending
-  io::Device* device =
-      nullptr;  // for tests: another one than the operating system's files; outlives the mount
+  // for tests: another one than the operating system's files; outlives the mount
+  io::Device* device = nullptr;
   bool all_as_this_process = false;  // for the benchmark: requests do not run as their callers
   bool canary_mode_by_name = false;  // for tests: a new directory's mode is set again by its name
   // Called once the mount is there, with what opening the store has found.

@@ -34,7 +34,8 @@ constexpr uint64_t kCallsOfALife = 1'300;
 
 using MountTest = MountRig;
 
-// Lives of a mount that end by a clean unmount, a drain or SIGKILL. After each, what the programs had been told is there.
+// Lives of a mount that end by a clean unmount, a drain or SIGKILL. After each, what the programs had been
+// told is there.
 std::string random_lives(uint64_t count, const std::function<std::string(uint64_t life)>& mount,
                          const std::function<bool(uint64_t life)>& kills,
                          const std::function<void(uint64_t life)>& end, const std::string& mountpoint,
@@ -192,8 +193,8 @@ TEST_F(MountTest, TheRootTellsHowTheStoreStands) {
   EXPECT_EQ(unmount(), 0);
 }
 
-// A program that runs as its owner does not do so with another content, unless root has written it, as on every file system. The
-// kernel leaves that to the mount.
+// A program that runs as its owner does not do so with another content, unless root has written it, as on
+// every file system. The kernel leaves that to the mount.
 TEST_F(MountTest, AChangeOfTheContentTakesTheRightToRunAsTheOwner) {
   MountOptions wanted = options();
   wanted.allow_other = ::geteuid() == 0;
@@ -231,7 +232,8 @@ TEST_F(MountTest, AChangeOfTheContentTakesTheRightToRunAsTheOwner) {
   EXPECT_EQ(unmount(), 0);
 }
 
-// What the backing device refuses reaches the program by its own name: at the write if that waits, at fsync and close otherwise.
+// What the backing device refuses reaches the program by its own name: at the write if that waits, at fsync
+// and close otherwise.
 TEST_F(MountTest, AFullOrFailingBackingDirectoryIsToldByItsErrno) {
   for (const auto& [code, number] : {std::pair{Code::kNoSpace, ENOSPC}, std::pair{Code::kIoError, EIO}}) {
     for (const tier::Policy policy : {tier::Policy::kBacking, tier::Policy::kSsdBlocking}) {

@@ -79,7 +79,8 @@ int answer_entry(fuse_req_t request, const Entry& entry) {
   return kAnswered;
 }
 
-// The kernel hands over the umask, because a directory's default ACL takes its place, and checks the ACLs that the mount tells it.
+// The kernel hands over the umask, because a directory's default ACL takes its place, and checks the ACLs
+// that the mount tells it.
 void init(void* data, fuse_conn_info* connection) {
   connection->want |= connection->capable & (FUSE_CAP_DONT_MASK | FUSE_CAP_POSIX_ACL);
   static_cast<TierFs*>(data)->set_acls((connection->capable & FUSE_CAP_POSIX_ACL) != 0);

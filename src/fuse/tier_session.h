@@ -1,7 +1,8 @@
 // tier_session: the kernel's requests (FUSE 3, low-level interface) as calls of a TierFs.
 //
-// What the kernel may keep: names, attributes and pages for kKeepSeconds, because nobody but this mount changes the files. It
-// keeps no writes back: each write comes at once, in its order, so that the store's detector sees what the program does.
+// What the kernel may keep: names, attributes and pages for kKeepSeconds, because nobody but this mount
+// changes the files. It keeps no writes back: each write comes at once, in its order, so that the store's
+// detector sees what the program does.
 //
 // Threads: libfuse calls from many threads at a time. Errors: answered to the kernel.
 #pragma once

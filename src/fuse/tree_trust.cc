@@ -25,7 +25,8 @@ Status untrusted(const std::string& directory, const std::string& why) {
       directory, why);
 }
 
-// Why somebody who is neither root nor this user can write to the directory; "" if nobody can. An ACL's entries show in the group's bits.
+// Why somebody who is neither root nor this user can write to the directory; "" if nobody can. An ACL's
+// entries show in the group's bits.
 std::string who_may_write(const struct stat& found) {
   if (found.st_uid != 0 && found.st_uid != ::geteuid())
     return fmt::format("it belongs to user {}, not to you (user {})", found.st_uid, ::geteuid());
@@ -37,7 +38,8 @@ std::string who_may_write(const struct stat& found) {
   return "";
 }
 
-// Adds the directories of the one that is open. Names come from the disk: they are looked up again beneath the root alone.
+// Adds the directories of the one that is open. Names come from the disk: they are looked up again beneath
+// the root alone.
 Status list(io::Descriptor directory, const std::string& path, std::vector<std::string>* found) {
   DIR* const stream = ::fdopendir(::fcntl(directory.get(), F_DUPFD_CLOEXEC, 0));
   if (stream == nullptr) return errno_status(errno, path);

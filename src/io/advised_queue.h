@@ -1,11 +1,11 @@
-// AdvisedQueue: an IoQueue for reads through the page cache of a local file system. submit reads what is in memory
-// (File::read_resident), one system call each, and announces the other ranges (POSIX_FADV_WILLNEED), which starts their
-// transfer. wait then reads the oldest announced range by the file's own blocking read, whose pages are in memory or
-// in transfer.
+// AdvisedQueue: an IoQueue for reads through the page cache of a local file system. submit reads what is in
+// memory (File::read_resident), one system call each, and announces the other ranges (POSIX_FADV_WILLNEED),
+// which starts their transfer. wait then reads the oldest announced range by the file's own blocking read,
+// whose pages are in memory or in transfer.
 //
-// Measurements show it quicker than a ring for few small reads (docs/design/reader.md), and it needs no set-up.
-// On a file system that ignores the advice, the ranges are read one after the other.
-// Threads, errors, ownership: as IoQueue says. submit itself carries out writes and syncs.
+// Measurements show it quicker than a ring for few small reads (docs/design/reader.md), and it needs no
+// set-up. On a file system that ignores the advice, the ranges are read one after the other. Threads, errors,
+// ownership: as IoQueue says. submit itself carries out writes and syncs.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // Anchor: a directory that a device keeps open (Device::anchored), with the path by which callers name it.
 //
-// Anchors form a chain: a device that is anchored twice tries the newest anchor first. A path below no anchor is
-// resolved from the root of the device.
+// Anchors form a chain: a device that is anchored twice tries the newest anchor first. A path below no anchor
+// is resolved from the root of the device.
 //
 // Threads: immutable.
 #pragma once

@@ -16,7 +16,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// A directory "d" with the file "a", held by a second device; then it is moved to "away", and another "d" is made.
+// A directory "d" with the file "a", held by a second device; then it is moved to "away", and another "d" is
+// made.
 class AnchoredContract : public OverDevices {
  protected:
   void SetUp() override {

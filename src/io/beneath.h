@@ -1,8 +1,9 @@
-// open_beneath: opens a name of a directory, and nothing that a link or a ".." in it leads to. Whoever may write to the directory
-// can replace the name at any time, so what is opened is looked at and changed by its descriptor, never by the name again.
+// open_beneath: opens a name of a directory, and nothing that a link or a ".." in it leads to. Whoever may
+// write to the directory can replace the name at any time, so what is opened is looked at and changed by its
+// descriptor, never by the name again.
 //
-// The kernel refuses links by itself where it has openat2 (Linux 5.6). Without it (an old kernel, a filter of system calls), a
-// name of one part that is opened with O_NOFOLLOW is as safe.
+// The kernel refuses links by itself where it has openat2 (Linux 5.6). Without it (an old kernel, a filter of
+// system calls), a name of one part that is opened with O_NOFOLLOW is as safe.
 // Threads: any. Errors: -1 and errno. EINVAL: the name is none, or not one name.
 #pragma once
 
@@ -45,7 +46,8 @@ inline int open_beneath(int directory, const char* name, int flags, mode_t mode 
   return static_cast<int>(openat2(directory, name, how));
 }
 
-// The same for a path of several names, none of which may be a link or leave the directory. ENOSYS: this kernel cannot.
+// The same for a path of several names, none of which may be a link or leave the directory. ENOSYS: this
+// kernel cannot.
 inline int open_path_beneath(int directory, const char* path, int flags) {
   open_how how = {};
   how.flags = static_cast<uint64_t>(flags) | O_CLOEXEC;

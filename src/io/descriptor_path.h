@@ -1,4 +1,5 @@
-// descriptor_path: a path that leads to an open descriptor's file, for system calls that take none (O_PATH) or reopen it.
+// descriptor_path: a path that leads to an open descriptor's file, for system calls that take none (O_PATH)
+// or reopen it.
 // Threads: any. Errors: none; needs /proc.
 #pragma once
 

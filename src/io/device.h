@@ -34,8 +34,8 @@ class File {
  public:
   virtual ~File() = default;  // closes; unsynced bytes may be lost
 
-  // Reads up to out.size() bytes at `offset`; fewer only at the end of the file. Continues interrupted and short
-  // system calls.
+  // Reads up to out.size() bytes at `offset`; fewer only at the end of the file. Continues interrupted and
+  // short system calls.
   virtual Result<size_t> pread(uint64_t offset, MutableBytes out) = 0;
 
   // Reads many ranges, in parallel where the implementation can. Each request carries its own status.
@@ -52,20 +52,22 @@ class File {
   virtual Status truncate(uint64_t size) = 0;
 
   // Advice, for a log that is written in large aligned pieces: from now on writes (and reads) whose offset,
-  // length and memory are multiples of 4,096 may bypass the page cache. No effect on a file system that cannot
-  // do so.
+  // length and memory are multiples of 4,096 may bypass the page cache. No effect on a file system that
+  // cannot do so.
   virtual void prefer_direct() {}
 
   // A read bypasses the page cache if its offset, length and memory are multiples of this; 0: none does.
   virtual size_t direct_alignment() const { return 0; }
 
-  // Advice: writes up to `end` will follow. Allocates space for them and for some more (in proportion to `end` and to
-  // the free space), so that few of them must extend the file. The file's size may exceed `end` at once: before you
-  // close the file, truncate it. Announce every write to such a file. Nothing is guaranteed.
+  // Advice: writes up to `end` will follow. Allocates space for them and for some more (in proportion to
+  // `end` and to the free space), so that few of them must extend the file. The file's size may exceed `end`
+  // at once: before you close the file, truncate it. Announce every write to such a file. Nothing is
+  // guaranteed.
   virtual void reserve(uint64_t end) { static_cast<void>(end); }
 
-  // Frees allocated space that no announced write needs, of all files of this device. True: a write that found no space
-  // may find it now. pwrite and the queues call this once per write before they report kNoSpace.
+  // Frees allocated space that no announced write needs, of all files of this device. True: a write that
+  // found no space may find it now. pwrite and the queues call this once per write before they report
+  // kNoSpace.
   virtual bool give_back() { return false; }
 
   // Advice: these bytes are no longer needed. Afterwards they read unchanged or as zeros; the size and all
@@ -79,8 +81,8 @@ class File {
   // track holes returns `offset`.
   virtual uint64_t next_data(uint64_t offset) { return offset; }
 
-  // Reads all of `out` if the whole range is in memory, without waiting for the device. False: it is not, or this file
-  // cannot tell; then `out` is undefined.
+  // Reads all of `out` if the whole range is in memory, without waiting for the device. False: it is not, or
+  // this file cannot tell; then `out` is undefined.
   virtual bool read_resident(uint64_t offset, MutableBytes out) {
     static_cast<void>(offset), static_cast<void>(out);
     return false;
@@ -91,7 +93,8 @@ class File {
   // The operating system's descriptor, for mapping the file (mapping.h); -1 if the file has none.
   virtual int descriptor() const { return -1; }
 
-  // For tests: decides which pages count as in memory. Sets pages[i] for the page of 4,096 bytes at offset + i pages.
+  // For tests: decides which pages count as in memory. Sets pages[i] for the page of 4,096 bytes at offset +
+  // i pages.
   using Residency = std::function<void(uint64_t offset, std::span<unsigned char> pages)>;
   virtual Residency residency() const { return {}; }
 };
@@ -100,8 +103,8 @@ class File {
 // both lengths.
 Status read_exactly(File& file, uint64_t offset, MutableBytes out);
 
-// The smallest offset such that everything from it to `end` is a hole; `end` if there is none. 40 system calls for a
-// terabyte.
+// The smallest offset such that everything from it to `end` is a hole; `end` if there is none. 40 system
+// calls for a terabyte.
 uint64_t data_end(File& file, uint64_t end);
 
 enum class OpenMode {
@@ -124,26 +127,28 @@ class Device {
   // The quickest queue for a few small reads at a time from files like `file`.
   virtual Result<std::unique_ptr<IoQueue>> make_read_queue(size_t depth, const File& file);
 
-  // A device like this one that keeps `directory` open as it is now. A path whose text is `directory` or begins with
-  // "directory/" leads to that directory even after it was renamed or removed, or another one was created at its path.
-  // All other paths mean the same as for this device. Messages and File::path keep the caller's text. After the
-  // directory is removed, calls below it return kNotFound. Files and queues of both devices work together. The new
-  // device may outlive this one.
-  // Limits: do not rename or remove the directory itself through the new device. Links and ".." are followed as usual:
-  // "directory/../x" is in whatever directory contains `directory` at the time.
+  // A device like this one that keeps `directory` open as it is now. A path whose text is `directory` or
+  // begins with "directory/" leads to that directory even after it was renamed or removed, or another one was
+  // created at its path. All other paths mean the same as for this device. Messages and File::path keep the
+  // caller's text. After the directory is removed, calls below it return kNotFound. Files and queues of both
+  // devices work together. The new device may outlive this one.
+  // Limits: do not rename or remove the directory itself through the new device. Links and ".." are followed
+  // as usual: "directory/../x" is in whatever directory contains `directory` at the time.
   virtual Result<std::unique_ptr<Device>> anchored(const std::string& directory) = 0;
 
-  // As anchored, for a directory that only this process's user may use: it and each file that is opened below it must be this user's and
-  // closed to all others, at each opening. New ones are made so, whatever the umask; an empty directory is closed. No symbolic
-  // link is followed. kInvalidArgument names what is loose or another user's, and what to do. A device without users takes it as anchored.
+  // As anchored, for a directory that only this process's user may use: it and each file that is opened below
+  // it must be this user's and closed to all others, at each opening. New ones are made so, whatever the
+  // umask; an empty directory is closed. No symbolic link is followed. kInvalidArgument names what is loose
+  // or another user's, and what to do. A device without users takes it as anchored.
   virtual Result<std::unique_ptr<Device>> anchored_private(const std::string& directory);
 
-  // Only regular files are opened: kIoError for a directory, and for a FIFO, socket or device, which may block.
+  // Only regular files are opened: kIoError for a directory, and for a FIFO, socket or device, which may
+  // block.
   virtual Result<std::unique_ptr<File>> open(const std::string& path, OpenMode mode) = 0;
   virtual Status make_directory(const std::string& path) = 0;                 // kAlreadyExists if it exists
   virtual Status rename(const std::string& from, const std::string& to) = 0;  // replaces `to` atomically
-  // Renames a file unless the new name is taken: kAlreadyExists, and nothing changed. If several callers try the same
-  // name concurrently, one succeeds. A crash may leave the file under both names.
+  // Renames a file unless the new name is taken: kAlreadyExists, and nothing changed. If several callers try
+  // the same name concurrently, one succeeds. A crash may leave the file under both names.
   virtual Status rename_new(const std::string& from, const std::string& to) = 0;
   virtual Status remove(const std::string& path) = 0;  // kNotFound if it does not exist
   virtual Status sync_directory(
@@ -155,13 +160,13 @@ class Device {
 // The whole content of a small file; kResourceExhausted above `bytes_limit`.
 Result<std::string> read_file(Device& device, const std::string& path, size_t bytes_limit);
 
-// Replaces `path` by `content` atomically and durably: temporary file in the same directory, sync, rename, sync
-// of the directory. After a crash at any point, the path has either the complete old content or the new.
+// Replaces `path` by `content` atomically and durably: temporary file in the same directory, sync, rename,
+// sync of the directory. After a crash at any point, the path has either the complete old content or the new.
 Status replace_file(Device& device, const std::string& path, Bytes content);
 
-// Makes the directory and its missing parents, and makes each durable by a sync of its parent. A directory that exists
-// already stays as it is and is no error. Its parent is synced too, because whoever made it may have been killed before
-// that; if this fails there is a warning.
+// Makes the directory and its missing parents, and makes each durable by a sync of its parent. A directory
+// that exists already stays as it is and is no error. Its parent is synced too, because whoever made it may
+// have been killed before that; if this fails there is a warning.
 Status make_directories(Device& device, const std::string& path);
 
 // The directory that a path's last component is in: "/a/b" -> "/a", "/a" -> "/", "a" -> ".".

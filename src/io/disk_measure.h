@@ -1,6 +1,7 @@
 // measure_disk: what a disk costs, as a DiskModel (docs/design/virtual-device.md, "Measured presets").
 //
-//   fill a file in order ─► read it in order ─► reads at rising distances ─► small writes and syncs ─► reads at rising queue depths
+//   fill a file in order ─► read it in order ─► reads at rising distances ─► small writes and syncs ─► reads
+//   at rising queue depths
 //
 // The file has no name while it is measured, so it is gone however the process ends. Transfers go past the
 // page cache where the file system can do so; otherwise the numbers are those of the page cache, and `direct`

@@ -1,15 +1,16 @@
-// DiskModel: how long a disk takes for a request, as numbers. VirtualDisk (virtual_disk.h) is the machine that uses them.
+// DiskModel: how long a disk takes for a request, as numbers. VirtualDisk (virtual_disk.h) is the machine
+// that uses them.
 //
 // A request that begins `gap` bytes after the end of the one before it takes
 //
 //   latency + positioning(gap) + bytes / rate
-//   positioning(gap) = 0                                                                          if the gap is 0
+//   positioning(gap) = 0  if the gap is 0
 //                    = fixed + min(gap / rate, settle + stroke * sqrt(gap / capacity) + rotation)  ahead
 //                    = fixed + settle + stroke * sqrt(|gap| / capacity) + rotation                 backwards
 //
-// This is the seek curve of a rotating disk, except that a short gap ahead costs no more than waiting until it has
-// passed under the head. On a device with n channels (flash) the latencies of n requests overlap; their transfers do
-// not.
+// This is the seek curve of a rotating disk, except that a short gap ahead costs no more than waiting until
+// it has passed under the head. On a device with n channels (flash) the latencies of n requests overlap;
+// their transfers do not.
 //
 // docs/design/virtual-device.md has the arithmetic and says what the model leaves out.
 // Threads: values.

@@ -18,8 +18,8 @@ std::string_view call_kind_name(CallKind kind) {
 // The pending faults and the calls so far; shared with the open files and the anchored devices.
 class FaultDevice::Plan {
  public:
-  // Counts the call, runs the hook and looks for a fault. Returns a failure for the caller to return at once, or a
-  // kTear, kFlip or kDrop for the caller to carry out, or none.
+  // Counts the call, runs the hook and looks for a fault. Returns a failure for the caller to return at once,
+  // or a kTear, kFlip or kDrop for the caller to carry out, or none.
   Result<std::optional<Fault>> next(const Call& call);
   // Carries out a call that can only fail, be dropped or succeed.
   Status run(const Call& call, const std::function<Status()>& done);

@@ -1,4 +1,5 @@
-// HeldLock: a lock that this process holds: renews it, checks it and finally removes it. Internal to LockFile.
+// HeldLock: a lock that this process holds: renews it, checks it and finally removes it. Internal to
+// LockFile.
 //
 // Threads: all calls are thread-safe, under one mutex.
 #pragma once
@@ -15,8 +16,8 @@
 
 namespace swale::io {
 
-// Lists a nonce among the locks that this process holds or is about to make, until the result is destroyed. A lock
-// file that names this process but is not listed is a leftover.
+// Lists a nonce among the locks that this process holds or is about to make, until the result is destroyed. A
+// lock file that names this process but is not listed is a leftover.
 std::shared_ptr<void> list_nonce(const std::string& nonce);
 bool is_listed(const std::string& nonce);
 

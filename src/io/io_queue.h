@@ -6,16 +6,16 @@
 // submit the sync when the writes have completed.
 //
 // Implementations: InlineQueue (for any Device: submit carries out each operation itself, in order, so that
-// fault injection stays deterministic), and the queue that Device::make_queue of PosixDevice chooses: UringQueue
-// or ThreadQueue.
+// fault injection stays deterministic), and the queue that Device::make_queue of PosixDevice chooses:
+// UringQueue or ThreadQueue.
 //
-// Threads: one thread calls submit, wait and the destructor; any thread may call wake. Another thread may take
-// over (the caller synchronises the two). A thread that has submitted operations must not end before they have
-// completed.
+// Threads: one thread calls submit, wait and the destructor; any thread may call wake. Another thread may
+// take over (the caller synchronises the two). A thread that has submitted operations must not end before
+// they have completed.
 // Fork: in the child, a queue of the parent is empty, and every operation submitted to it fails.
 // Errors: an operation's failure is its completion's status, with File's message. submit and wait throw only
-// std::bad_alloc; in_flight then still counts the operations that were started and not returned by wait. Completing an
-// operation allocates nothing, so the destructor can always wait for the operations in flight.
+// std::bad_alloc; in_flight then still counts the operations that were started and not returned by wait.
+// Completing an operation allocates nothing, so the destructor can always wait for the operations in flight.
 // Ownership: files and memory named by an operation belong to the caller and must outlive its completion.
 #pragma once
 

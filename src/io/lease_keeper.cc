@@ -13,7 +13,8 @@ namespace {
 
 constexpr Nanos kRetryAfter = seconds(1);
 
-// The boundary of the keeper's thread. The only exception in a renewal is a failed allocation; there may be memory later.
+// The boundary of the keeper's thread. The only exception in a renewal is a failed allocation; there may be
+// memory later.
 Nanos renew(Lease& lease, Nanos now) noexcept {
   try {
     return lease.renew(now);

@@ -1,7 +1,9 @@
-// LeaseKeeper: the one thread of a process that renews all its leases, also while the application computes for hours.
+// LeaseKeeper: the one thread of a process that renews all its leases, also while the application computes
+// for hours.
 //
-// The thread starts with the first lease and ends with the last one; between renewals it sleeps in the kernel.
-// Renewals run one after the other: storage that hangs also delays the leases of this process's other directories.
+// The thread starts with the first lease and ends with the last one; between renewals it sleeps in the
+// kernel. Renewals run one after the other: storage that hangs also delays the leases of this process's other
+// directories.
 //
 // Threads: any thread may call add and remove.
 #pragma once

@@ -65,7 +65,8 @@ class LimitedFile final : public File {
   const std::unique_ptr<File> file_;
 };
 
-// Passes operations to a queue of the device below at once, and holds back their completions until they are due.
+// Passes operations to a queue of the device below at once, and holds back their completions until they are
+// due.
 class LimitedQueue final : public IoQueue {
  public:
   LimitedQueue(std::shared_ptr<LimitedDevice::Limit> limit, std::unique_ptr<IoQueue> below)

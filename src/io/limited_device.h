@@ -1,17 +1,17 @@
-// LimitedDevice: wraps a Device and makes its writes as slow as a store of a given bandwidth. Benchmarks use it to
-// show, on any machine, how a rank's share of a parallel file system slows a writer.
+// LimitedDevice: wraps a Device and makes its writes as slow as a store of a given bandwidth. Benchmarks use
+// it to show, on any machine, how a rank's share of a parallel file system slows a writer.
 //
-// Each write gets a due time at the end of a virtual queue: the end advances by bytes / rate and is never earlier
-// than now, so idle time gives no credit. A write completes when the device below has carried it out and its due
-// time has passed: the limit hides the device's latency instead of adding to it. A sync waits for the due times of
-// all earlier writes. Reads and all other calls are not slowed.
+// Each write gets a due time at the end of a virtual queue: the end advances by bytes / rate and is never
+// earlier than now, so idle time gives no credit. A write completes when the device below has carried it out
+// and its due time has passed: the limit hides the device's latency instead of adding to it. A sync waits for
+// the due times of all earlier writes. Reads and all other calls are not slowed.
 //
 //   due = max(due, now) + bytes / rate;   completed at max(device, due)
 //
 // Threads: as Device says; all files and queues share one virtual queue. Files and queues must not be used
 // after the device below or the clock is destroyed.
-// Limits: a queue's completion is never early, and late by at most the duration of one operation of the device
-// below.
+// Limits: a queue's completion is never early, and late by at most the duration of one operation of the
+// device below.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,8 @@
-// LockContent: the content of a lock file: its holder, the job it is for, its start time, and the lease's duration.
+// LockContent: the content of a lock file: its holder, the job it is for, its start time, and the lease's
+// duration.
 //
-// Format: docs/formats/manifest.md, "swale.lock". One JSON object and a line feed. Its first member is the counter,
-// always 20 digits at kCounterOffset, so that a renewal overwrites only these bytes.
+// Format: docs/formats/manifest.md, "swale.lock". One JSON object and a line feed. Its first member is the
+// counter, always 20 digits at kCounterOffset, so that a renewal overwrites only these bytes.
 // Limits: kLockBytesMax, in every version; a longer file is no lock.
 // Threads: values.
 #pragma once

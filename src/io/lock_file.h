@@ -1,24 +1,30 @@
-// LockFile: a file that says which process may write somewhere: a lease that its holder renews while it lives.
+// LockFile: a file that says which process may write somewhere: a lease that its holder renews while it
+// lives.
 //
-//   acquire ─► no file: make it ─────────────────────────────────────────► held ─► renewed ─► release: removed
+//   acquire ─► no file: make it ─────────────────────────────────────────► held ─► renewed ─► release:
+//   removed
 //              a file: certainly dead ─► take over ──────────────────────────┘
 //                      certainly alive, or renewed while we watch ─► kBusy
 //                      neither: watch for one lease ─► not renewed ─► take over
 //
-// Clocks of hosts are never compared: the taker watches, on its own clock, whether the counter in the file changes. A
-// holder is certainly dead if it is a process of this host that has ended, or ran before the host's last boot; if it is
-// this process, which has no such lock; if the witness says so; or if the file is no lock. It is certainly alive if it
-// is a process of this host that exists and is not stopped. docs/design/lock.md: arithmetic and rejected options.
+// Clocks of hosts are never compared: the taker watches, on its own clock, whether the counter in the file
+// changes. A holder is certainly dead if it is a process of this host that has ended, or ran before the
+// host's last boot; if it is this process, which has no such lock; if the witness says so; or if the file is
+// no lock. It is certainly alive if it is a process of this host that exists and is not stopped.
+// docs/design/lock.md: arithmetic and rejected options.
 //
-// Invariants: (1) A lock appears whole: it is written and synced under another name and then renamed to its path.
-// (2) A renewal writes through the descriptor that created the file, so it never touches a lock that was removed or
-// replaced. (3) A takeover needs the claim PATH.TOKEN.claim of the old lock, and the claim becomes the lock by one
-// rename. The claim is a lock itself: if its maker has died, it is taken over in the same way, so no crash leaves a
-// file that a person must remove. (4) Nothing protects a holder that sleeps longer than its lease: it must call check()
-// before and after the work that the lock protects.
+// Invariants: (1) A lock appears whole: it is written and synced under another name and then renamed to its
+// path.
+// (2) A renewal writes through the descriptor that created the file, so it never touches a lock that was
+//     removed or
+// replaced. (3) A takeover needs the claim PATH.TOKEN.claim of the old lock, and the claim becomes the lock
+// by one rename. The claim is a lock itself: if its maker has died, it is taken over in the same way, so no
+// crash leaves a file that a person must remove. (4) Nothing protects a holder that sleeps longer than its
+// lease: it must call check() before and after the work that the lock protects.
 //
-// Threads: any number of threads and processes may call acquire. One thread at a time uses a LockFile, except check and
-// lost, which any thread may call until release begins. Renewals: one LeaseKeeper thread for all locks of a process.
+// Threads: any number of threads and processes may call acquire. One thread at a time uses a LockFile, except
+// check and lost, which any thread may call until release begins. Renewals: one LeaseKeeper thread for all
+// locks of a process.
 // Errors: kBusy names the holder and the remedy; the device's failures are passed on.
 // Limits: acquire waits at most LeaseOptions::wait from its first look.
 #pragma once
@@ -51,7 +57,8 @@ struct LockRequest {
   std::function<std::string(const LockContent&)> witness = {};
   std::string force = {};  // FoundLock::token of a lock that a person declares dead
 
-  // For simulations: the requesting process (none: this one), a nonce (0: random), the clock and how to wait on it.
+  // For simulations: the requesting process (none: this one), a nonce (0: random), the clock and how to wait
+  // on it.
   enum class Renewal { kByKeeper, kByCaller };
   Renewal renewal = Renewal::kByKeeper;
   std::optional<ProcessIdentity> self = {};
@@ -73,14 +80,15 @@ class LockFile {
     static_cast<void>(contain([this] { release(); }));
   }
 
-  // Checks that the file at the path is still this lock: one open and one read. kAborted says what has happened to it
-  // (removed, taken over by which process); later calls return the same. Other failures are the device's.
+  // Checks that the file at the path is still this lock: one open and one read. kAborted says what has
+  // happened to it (removed, taken over by which process); later calls return the same. Other failures are
+  // the device's.
   Status check();
   // Whether a check or a renewal has found the lock lost so far. Does not access the device.
   bool lost() const;
 
-  // Renews now; returns the time of the next renewal (kForever: the lock is lost or released). The keeper calls it
-  // unless Renewal::kByCaller.
+  // Renews now; returns the time of the next renewal (kForever: the lock is lost or released). The keeper
+  // calls it unless Renewal::kByCaller.
   Nanos renew(Nanos now);
 
   const LockContent& content() const;

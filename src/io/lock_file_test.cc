@@ -128,7 +128,8 @@ TEST_F(LockFileTest, WaitsNoLongerThanItMay) {
       AllOf(HasSubstr("not known after 5 s"), HasSubstr("its lease is 60 s"), HasSubstr("swale unlock")));
 }
 
-// A taker that slept, or whose storage hung, has not seen that the holder was silent: both may have been stopped.
+// A taker that slept, or whose storage hung, has not seen that the holder was silent: both may have been
+// stopped.
 TEST_F(LockFileTest, TimeInWhichTheTakerDidNotLookDoesNotCount) {
   auto old = acquire(device_, "n17");
   ASSERT_TRUE(old.ok());
@@ -188,7 +189,8 @@ TEST_F(LockFileTest, ARenewalThatFailsIsSaidOnceAndTriedAgain) {
   EXPECT_THAT(log_, HasSubstr("renewed again"));
 }
 
-// The n-th call of a takeover fails, for every n: the failure is said or overcome, and the next one takes over.
+// The n-th call of a takeover fails, for every n: the failure is said or overcome, and the next one takes
+// over.
 TEST_F(LockFileTest, AFailureAtAnyCallOfATakeover) {
   uint64_t points = 0;
   for (uint64_t n = 1;; ++n, ++points) {
@@ -217,7 +219,8 @@ TEST_F(LockFileTest, AFailureAtAnyCallOfATakeover) {
   fmt::print("{} calls of a takeover failed\n", points);
 }
 
-// A taker that was delayed between its look and its rename moves whatever claim is there: then that is the lock.
+// A taker that was delayed between its look and its rename moves whatever claim is there: then that is the
+// lock.
 TEST_F(LockFileTest, AClaimThatAnotherTakerHasMovedIsTheLock) {
   for (const CallKind moment : {CallKind::kOpen, CallKind::kRename}) {
     ASSERT_TRUE(replace_file(device_, kPath, "garbage").ok());
@@ -242,8 +245,8 @@ TEST_F(LockFileTest, AClaimThatAnotherTakerHasMovedIsTheLock) {
   }
 }
 
-// The machine of a taker dies at the n-th call of its takeover, for every n and in three ways; others see a lock, a claim
-// or nothing. The next one needs no person, and no more than one lease.
+// The machine of a taker dies at the n-th call of its takeover, for every n and in three ways; others see a
+// lock, a claim or nothing. The next one needs no person, and no more than one lease.
 TEST_F(LockFileTest, ATakerThatDiesAtAnyCallBlocksNobody) {
   uint64_t points = 0;
   for (const bool power_cut : {false, true}) {
@@ -276,9 +279,11 @@ TEST_F(LockFileTest, ATakerThatDiesAtAnyCallBlocksNobody) {
   fmt::print("{} deaths during a takeover\n", points);
 }
 
-// ---- races --------------------------------------------------------------------------------------------------------
+// ---- races
+// --------------------------------------------------------------------------------------------------------
 
-// Threads of one process take a lock that has lapsed, give it back and take it again; never two hold it at a time.
+// Threads of one process take a lock that has lapsed, give it back and take it again; never two hold it at a
+// time.
 TEST_F(LockFileTest, OfManyThreadsOneHoldsIt) {
   int taken = 0;
   std::atomic<int> holders{0};
@@ -316,8 +321,8 @@ TEST_F(LockFileTest, OfManyThreadsOneHoldsIt) {
   fmt::print("{} threads of 60 held the lock, one at a time\n", taken);
 }
 
-// Processes that take a lock on a real file system as quickly as they can, and are killed at any moment. A holder leaves a
-// file inside.PID while it holds; whoever finds a living other's has found two holders.
+// Processes that take a lock on a real file system as quickly as they can, and are killed at any moment. A
+// holder leaves a file inside.PID while it holds; whoever finds a living other's has found two holders.
 class LockProcesses {
  public:
   explicit LockProcesses(bool locked) : locked_(locked) {

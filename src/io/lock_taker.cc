@@ -118,8 +118,8 @@ LockVerdict LockTaker::judge(const FoundLock& found, std::optional<Watch>* watch
           fmt::format("{}: it has not renewed it for {:g} s", who, to_seconds(found.content->lease))};
 }
 
-// Steps: create our lock under the name of the claim, which only one taker gets; read the old lock once more; rename
-// the claim over it.
+// Steps: create our lock under the name of the claim, which only one taker gets; read the old lock once more;
+// rename the claim over it.
 Result<std::optional<LockTaker::Next>> LockTaker::take(const FoundLock& found, const std::string& why,
                                                        Nanos now) {
   const std::string claim = fmt::format("{}.{}{}", path_, found.token(), kClaimTail);
@@ -146,7 +146,8 @@ Result<std::optional<LockTaker::Next>> LockTaker::take(const FoundLock& found, c
   return std::optional(Next::kAgain);
 }
 
-// Handles the claim of another taker, which needs it for milliseconds unless it died. None: there is no claim.
+// Handles the claim of another taker, which needs it for milliseconds unless it died. None: there is no
+// claim.
 Result<std::optional<LockTaker::Next>> LockTaker::judge_claim(const std::string& claim, Nanos now) {
   const Result<FoundLock> found = read_lock(device_, claim);
   if (found.status().code() == Code::kNotFound) return std::optional<Next>();
@@ -157,8 +158,8 @@ Result<std::optional<LockTaker::Next>> LockTaker::judge_claim(const std::string&
   return std::optional<Next>();
 }
 
-// Creates the whole lock at `path`, or nothing. kAlreadyExists if a lock is there; kNotFound if the process that got
-// the lock removed our draft as a leftover.
+// Creates the whole lock at `path`, or nothing. kAlreadyExists if a lock is there; kNotFound if the process
+// that got the lock removed our draft as a leftover.
 Status LockTaker::place(const std::string& path) {
   const auto make = [&]() -> Status {
     SWALE_ASSIGN_OR_RETURN(file_, device_.open(draft_, OpenMode::kOpenOrCreate));
@@ -183,7 +184,8 @@ void LockTaker::leave_nothing() {
   if (there.ok() && is_ours(*there)) static_cast<void>(device_.remove(path_));
 }
 
-// Removes drafts and claims of takers that were killed or came too late. A file that cannot be removed does no harm.
+// Removes drafts and claims of takers that were killed or came too late. A file that cannot be removed does
+// no harm.
 void LockTaker::remove_leftovers() {
   const std::string directory = parent_directory(path_);
   const Result<std::vector<std::string>> names = device_.list(directory);

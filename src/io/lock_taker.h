@@ -1,4 +1,5 @@
-// LockTaker: one attempt to get a lock, as a passive state machine: look, wait step(), look again (rules: lock_file.h).
+// LockTaker: one attempt to get a lock, as a passive state machine: look, wait step(), look again (rules:
+// lock_file.h).
 //
 // Threads: one.
 #pragma once

@@ -2,16 +2,18 @@
 //
 //   resident(offset, bytes) ─► the bytes, if all their pages are in memory; else nullptr: then read them
 //
-// Touching a page that is not in memory would stop the thread until the device has delivered it, one page at a
-// time. So Mapping queries residency (mincore) by regions of kRegionBytes and trusts the result for kFreshNanos:
-// a busy reader makes one system call per region and second. The kernel mostly evicts many pages together. So if
-// no region was queried for kCheckNanos, the requested region is queried again, and if pages are gone, all
-// earlier results become invalid. An eviction that goes unnoticed costs a page fault, nothing worse.
+// Touching a page that is not in memory would stop the thread until the device has delivered it, one page at
+// a time. So Mapping queries residency (mincore) by regions of kRegionBytes and trusts the result for
+// kFreshNanos: a busy reader makes one system call per region and second. The kernel mostly evicts many pages
+// together. So if no region was queried for kCheckNanos, the requested region is queried again, and if pages
+// are gone, all earlier results become invalid. An eviction that goes unnoticed costs a page fault, nothing
+// worse.
 //
-// Only files of local file systems are mapped, and only if the kernel tells this process what is resident (it does
-// for owners and for processes that may write the file). If the device cannot deliver a page, or another program
-// truncates it away after resident() has found it, the access raises SIGBUS: no call can return such an error. Swale
-// never truncates what it has committed. Programs that must survive failing devices should switch mapping off.
+// Only files of local file systems are mapped, and only if the kernel tells this process what is resident (it
+// does for owners and for processes that may write the file). If the device cannot deliver a page, or another
+// program truncates it away after resident() has found it, the access raises SIGBUS: no call can return such
+// an error. Swale never truncates what it has committed. Programs that must survive failing devices should
+// switch mapping off.
 //
 // Threads: all calls are thread-safe. The file may be closed, grown or renamed while it is mapped.
 // Limits: the range given to map; 8 bytes of memory per region.
@@ -29,7 +31,8 @@
 
 namespace swale::io {
 
-// True for ext4, XFS, Btrfs, F2FS, ZFS, bcachefs, tmpfs and overlays; false also if the file system is unknown.
+// True for ext4, XFS, Btrfs, F2FS, ZFS, bcachefs, tmpfs and overlays; false also if the file system is
+// unknown.
 bool on_local_file_system(const File& file);
 
 class Mapping {

@@ -2,7 +2,8 @@
 //
 // Fault model. A crash keeps everything durable, and may do this to the rest:
 //
-// (1) File content: only sync() makes it durable. Each 4 KiB page written since the last sync is kept or dropped
+// (1) File content: only sync() makes it durable. Each 4 KiB page written since the last sync is kept or
+//     dropped
 // (it gets back its content of that sync; zeros if it had none); one page per file may be torn between two
 // 512-byte sectors. The size is the synced one, the current one, or, for a file that grew, a page boundary
 // between them. Bytes that an unsynced truncate cut off may come back, also as zeros.
@@ -12,16 +13,18 @@
 // whole. The prefixes of two directories are independent, so a file renamed between them may be in both or in
 // neither. A file whose name is gone is lost.
 //
-// (3) kReorder keeps instead any subset of the writes and truncations of a file since its sync, and any subset of the
+// (3) kReorder keeps instead any subset of the writes and truncations of a file since its sync, and any
+//     subset of the
 // operations on a directory, each whole and in order: a later one may survive when an earlier one does not.
 //
-// Not modelled: bit rot and failing calls (see FaultDevice). In the first two modes, a page written twice since a sync
-// has its old or its newest content, never the one between.
+// Not modelled: bit rot and failing calls (see FaultDevice). In the first two modes, a page written twice
+// since a sync has its old or its newest content, never the one between.
 //
 // Paths: "/a/b" and "a/b" are the same file; there is no "..". Removed and renamed files stay open.
 // Anchored devices share everything with the first one; after a crash they fail as open files do.
 // Threads: as Device says, under one mutex.
-// Limits: kFileBytesMax per file (kIoError beyond it): a wrong offset is an error and does not exhaust memory.
+// Limits: kFileBytesMax per file (kIoError beyond it): a wrong offset is an error and does not exhaust
+// memory.
 #pragma once
 
 #include <cstdint>

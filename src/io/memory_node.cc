@@ -93,8 +93,8 @@ void MemoryFileContent::crash(Rng& rng, CrashMode mode) {
   }
   const bool drop_all = mode == CrashMode::kDropAll;
   const uint64_t size = drop_all ? synced_size_ : size_after_tear(rng);
-  uint64_t torn =
-      drop_all || unsynced_.empty() ? 0 : rng.below(2 * unsynced_.size());  // beyond the last: none
+  // beyond the last: none
+  uint64_t torn = drop_all || unsynced_.empty() ? 0 : rng.below(2 * unsynced_.size());
   // Space for all pages, old and new; the resize at the end cuts off what lies beyond the new size.
   bytes_.resize(round_up(std::max<uint64_t>(bytes_.size(), synced_size_), MemoryDevice::kPageBytes));
   for (auto& [page, old] : unsynced_) {

@@ -1,8 +1,8 @@
 // MemoryNode: one file or directory of a MemoryDevice, with its durable and its current state.
 //
 // Threads: guarded by the device's mutex.
-// Invariants: (1) a page of a file that is not in `unsynced` has its content of the last sync; (2) a directory's
-// entries are synced_entries with the journal applied.
+// Invariants: (1) a page of a file that is not in `unsynced` has its content of the last sync; (2) a
+// directory's entries are synced_entries with the journal applied.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // OverlayDevice: a writable view of another device: writes stay in memory and do not change the device. So a
-// tool, or a job that only reads, can open a store as a later job would, including recovery, and leaves no trace.
+// tool, or a job that only reads, can open a store as a later job would, including recovery, and leaves no
+// trace.
 //
 // Threads: one at a time. Limits: a changed file is copied into memory whole, so files of MemoryDevice's
 // kFileBytesMax or more cannot be changed. Not anchored.

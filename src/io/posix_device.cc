@@ -24,7 +24,8 @@
 namespace swale::io {
 namespace {
 
-// Whether link has succeeded although it reports that the name is taken: NFS repeats a call whose answer was lost.
+// Whether link has succeeded although it reports that the name is taken: NFS repeats a call whose answer was
+// lost.
 bool has_two_names(const PosixPath& at) {
   struct stat attributes;
   return ::fstatat(directory_of(at), at.rest.c_str(), &attributes, 0) == 0 && attributes.st_nlink == 2;
@@ -176,7 +177,8 @@ Status PosixDevice::rename(const std::string& from, const std::string& to) {
   return errno_status(errno, from + ": renaming to " + to);
 }
 
-// By link and unlink, which every shared file system has; without hard links, by a rename that never replaces a file.
+// By link and unlink, which every shared file system has; without hard links, by a rename that never replaces
+// a file.
 Status PosixDevice::rename_new(const std::string& from, const std::string& to) {
   const PosixPath source = at(from);
   const PosixPath target = at(to);

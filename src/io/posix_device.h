@@ -6,9 +6,9 @@
 // use or bypass the page cache as posix_file.h says; queues are io_uring rings or threads
 // (uring_queue.h, thread_queue.h; docs/design/storage-io.md has the figures).
 //
-// Anchored devices (Device::anchored) hold a descriptor of the directory (O_PATH) and make the same calls relative to
-// it; a plain device makes them relative to the working directory. The descriptor is closed with the last device or
-// file that needs it.
+// Anchored devices (Device::anchored) hold a descriptor of the directory (O_PATH) and make the same calls
+// relative to it; a plain device makes them relative to the working directory. The descriptor is closed with
+// the last device or file that needs it.
 //
 // Threads: as Device says; its only state are its options and anchors.
 #pragma once
@@ -57,8 +57,8 @@ class PosixDevice : public Device {
  public:
   explicit PosixDevice(PosixOptions options = {}) : options_(options) {}
 
-  // The device that all users with these options share in this process. They share its StorageThread, and when the disk
-  // is full, each frees the unused space of all. It is destroyed with its last user.
+  // The device that all users with these options share in this process. They share its StorageThread, and
+  // when the disk is full, each frees the unused space of all. It is destroyed with its last user.
   static std::shared_ptr<PosixDevice> of_this_process(const PosixOptions& options);
 
   Result<std::unique_ptr<IoQueue>> make_queue(size_t depth) override;
@@ -82,8 +82,8 @@ class PosixDevice : public Device {
   PosixPath at(const std::string& path) const { return resolve(anchor_, path); }
 
   const PosixOptions options_;
-  const std::shared_ptr<PosixRooms> rooms_ =
-      std::make_shared<PosixRooms>();                // shared with files and anchored devices
+  // shared with files and anchored devices
+  const std::shared_ptr<PosixRooms> rooms_ = std::make_shared<PosixRooms>();
   const std::shared_ptr<const PosixAnchor> anchor_;  // null: none
 };
 

@@ -1,14 +1,15 @@
 // PosixFile: one file of a PosixDevice, with up to two descriptors: one through the page cache, and, after
 // prefer_direct if the file system supports it, one that bypasses the cache (O_DIRECT).
 //
-// A transfer uses the direct descriptor if its offset, length and memory are multiples of the alignment, and else
-// the other one. The alignment of reads is direct_alignment(): what the kernel requires (statx; 512 on most
-// disks), or 4,096 if the kernel does not tell. Writes need at least 4,096. Linux keeps the two descriptors
-// coherent for transfers that follow one another: a direct write drops the pages that it covers, and the kernel
-// writes dirty pages before a direct read. Transfers in flight together must not overlap, as File says.
+// A transfer uses the direct descriptor if its offset, length and memory are multiples of the alignment, and
+// else the other one. The alignment of reads is direct_alignment(): what the kernel requires (statx; 512 on
+// most disks), or 4,096 if the kernel does not tell. Writes need at least 4,096. Linux keeps the two
+// descriptors coherent for transfers that follow one another: a direct write drops the pages that it covers,
+// and the kernel writes dirty pages before a direct read. Transfers in flight together must not overlap, as
+// File says.
 //
-// A file system may open a direct descriptor and then refuse transfers with EINVAL: then this transfer and all
-// later ones go through the page cache.
+// A file system may open a direct descriptor and then refuse transfers with EINVAL: then this transfer and
+// all later ones go through the page cache.
 //
 // Threads: as File says; call prefer_direct before the file is shared between threads.
 #pragma once

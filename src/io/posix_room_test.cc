@@ -172,7 +172,8 @@ TEST_P(SmallDisk, GetsRoomBackBeforeAWriteFindsNoSpace) {
   File& ballast = make("ballast");
   data.reserve(8 * kMiB);  // what is announced stays reserved
   fill(ballast);
-  // The room in `data` is what the disk has left: the ballast has taken back what was beyond the announcement.
+  // The room in `data` is what the disk has left: the ballast has taken back what was beyond the
+  // announcement.
   EXPECT_EQ(*data.size(), 8 * kMiB);
   const Status status = write(index, 0, kPieceBytes);
   EXPECT_EQ(status.code(), Code::kNoSpace);

@@ -31,14 +31,14 @@ Status expect_private(const struct stat& found, const std::string& path) {
   const bool directory = S_ISDIR(found.st_mode);
   if (found.st_uid != ::geteuid())
     return invalid_argument(
-        "{}: belongs to user {}, expected user {}, as whom this process runs: its owner could read and change "
-        "bytes of all files; give another directory, or if you trust that user, and nobody else had access: chown -R {} "
-        "(a network file system that squashes root cannot hold it for root)",
+        "{}: belongs to user {}, expected user {}, as whom this process runs: its owner could read and "
+        "change bytes of all files; give another directory, or if you trust that user, and nobody else had "
+        "access: chown -R {} (a network file system that squashes root cannot hold it for root)",
         path, found.st_uid, ::geteuid(), ::geteuid());
   if ((found.st_mode & kOthers) != 0)
     return invalid_argument(
-        "{}: has mode {:04o}, expected {:04o}: other users could read or change bytes of all files; if nobody else "
-        "had access: chmod {:o} {}",
+        "{}: has mode {:04o}, expected {:04o}: other users could read or change bytes of all files; if "
+        "nobody else had access: chmod {:o} {}",
         path, found.st_mode & 07777, directory ? kPrivateDirectoryMode : kPrivateFileMode,
         directory ? kPrivateDirectoryMode : kPrivateFileMode, path);
   return {};
@@ -54,8 +54,8 @@ Result<Descriptor> open_private_directory(int at, const std::string& rest, const
     struct stat found;
     if (::fstatat(at, rest.c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(found.st_mode))
       return invalid_argument(
-          "{}: is a symbolic link, which is not followed: whoever made it could lead these files elsewhere; name the "
-          "directory itself, or remove the link",
+          "{}: is a symbolic link, which is not followed: whoever made it could lead these files elsewhere; "
+          "name the directory itself, or remove the link",
           path);
     // A directory without a right for its owner, or another user's.
     if (failed == EACCES && ::fstatat(at, rest.c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0)

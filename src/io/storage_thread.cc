@@ -18,8 +18,8 @@ std::shared_ptr<StorageThread> StorageThread::of(Device& device) {
   static std::map<std::pair<pid_t, const Device*>, std::weak_ptr<StorageThread>> threads;
   const MutexLock lock(mutex);
   std::erase_if(threads, [](const auto& entry) { return entry.second.expired(); });
-  std::weak_ptr<StorageThread>& shared =
-      threads[{::getpid(), &device}];  // a forked child inherits objects, not threads
+  // a forked child inherits objects, not threads
+  std::weak_ptr<StorageThread>& shared = threads[{::getpid(), &device}];
   std::shared_ptr<StorageThread> thread = shared.lock();
   if (!thread) shared = thread = std::make_shared<StorageThread>(device);
   return thread;
@@ -142,7 +142,8 @@ void StorageThread::submit(StorageClient* client) {
   client->in_flight_ += queue_->in_flight() - before;
 }
 
-// Gives each operation a tag of the queue. Slots of operations that are never started stay taken until remove(client).
+// Gives each operation a tag of the queue. Slots of operations that are never started stay taken until
+// remove(client).
 Status StorageThread::take_slots(StorageClient* client) {
   const auto used = static_cast<size_t>(std::count_if(
       running_.begin(), running_.end(), [](const Running& one) { return one.client != nullptr; }));

@@ -1,9 +1,9 @@
-// StorageThread: the thread that drives storage for all open directories of a device, so that ten directories need no more
-// threads and queues than one.
+// StorageThread: the thread that drives storage for all open directories of a device, so that ten directories
+// need no more threads and queues than one.
 //
-// A client wakes the thread; the thread then asks the client for operations and reports each completion to it. Woken
-// clients are asked in turn, one batch each; their operations share one IoQueue, so the device sees the requests of all
-// directories.
+// A client wakes the thread; the thread then asks the client for operations and reports each completion to
+// it. Woken clients are asked in turn, one batch each; their operations share one IoQueue, so the device sees
+// the requests of all directories.
 //
 // Threads: any thread may call add, remove and wake, but a client's callback must not call remove. The
 // storage thread makes all callbacks, one at a time. It starts with the first client, sleeps in the kernel
@@ -27,13 +27,14 @@ class StorageClient {
  public:
   virtual ~StorageClient() = default;
 
-  // Appends operations to start; their tags are the client's own and come back with the completions. May also make
-  // blocking storage calls (a commit does). True: ask again after the other clients; false: not before the next
-  // wake. If it throws, failed() gets the exception as a Status, and none of the appended operations is started.
+  // Appends operations to start; their tags are the client's own and come back with the completions. May also
+  // make blocking storage calls (a commit does). True: ask again after the other clients; false: not before
+  // the next wake. If it throws, failed() gets the exception as a Status, and none of the appended operations
+  // is started.
   virtual bool start(std::vector<Operation>* operations) = 0;
   virtual void completed(const Completion& completion) = 0;
-  // A callback has thrown, or memory ran out while a batch was being started: its started operations will complete, the
-  // others never will.
+  // A callback has thrown, or memory ran out while a batch was being started: its started operations will
+  // complete, the others never will.
   virtual void failed(const Status& why) noexcept = 0;
 
  private:

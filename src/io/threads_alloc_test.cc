@@ -1,5 +1,5 @@
-// Whoever shares a thread joins while memory runs out, at every allocation in turn: either they have joined, or they are
-// told and leave nothing behind, neither a thread nor themselves.
+// Whoever shares a thread joins while memory runs out, at every allocation in turn: either they have joined,
+// or they are told and leave nothing behind, neither a thread nor themselves.
 #include <gtest/gtest.h>
 
 #include <signal.h>
@@ -42,7 +42,8 @@ class NoLease : public Lease {
   Nanos renew(Nanos) override { return kForever; }
 };
 
-// `join` is given each n; it is told again without failures, and `leave` is called if that or the first was well.
+// `join` is given each n; it is told again without failures, and `leave` is called if that or the first was
+// well.
 void at_every_allocation(const std::function<Status()>& join, const std::function<void()>& leave) {
   Allocations::spare_this_thread();
   const size_t before = threads_of_this_process();

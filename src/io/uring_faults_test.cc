@@ -1,5 +1,6 @@
-// What the kernel may answer an io_uring transfer besides all of it: the n-th answer, for every n, is made a short one, an
-// interrupted one, or one to be tried again, and the files are as if nothing had happened; or a failure, and it is told.
+// What the kernel may answer an io_uring transfer besides all of it: the n-th answer, for every n, is made a
+// short one, an interrupted one, or one to be tried again, and the files are as if nothing had happened; or a
+// failure, and it is told.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest-spi.h>
@@ -27,8 +28,8 @@ class UringFaults : public ::testing::Test {
   }
   ~UringFaults() override { std::filesystem::remove_all(folder_); }
 
-  // Writes, syncs and reads a file; the n-th answer of the kernel becomes `answer(operation, its own)`. How many answers
-  // there were.
+  // Writes, syncs and reads a file; the n-th answer of the kernel becomes `answer(operation, its own)`. How
+  // many answers there were.
   uint64_t run(uint64_t n, const UringQueue::ChangeAnswer& answer, std::vector<Status>* statuses) {
     uint64_t answers = 0;
     const auto queue = UringQueue::make(4, [&](const Operation& operation, int own) {

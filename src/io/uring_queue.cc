@@ -194,7 +194,8 @@ void UringQueue::start(size_t index) {
 void UringQueue::enter(size_t at_least) {
   if (!broken_.ok() || (at_least == 0 && io_uring_sq_ready(&ring_->kernel) == 0)) return;
   const int result = io_uring_submit_and_wait(&ring_->kernel, static_cast<unsigned>(at_least));
-  // A signal, or a kernel short of memory: callers check for completions, and call enter again if they must wait on.
+  // A signal, or a kernel short of memory: callers check for completions, and call enter again if they must
+  // wait on.
   if (result >= 0 || result == -EINTR || result == -EAGAIN || result == -EBUSY) return;
   fail_all(failure_without_throw(
       [&] { return errno_status(-result, "io_uring: entering the kernel; the queue fails"); }));

@@ -5,14 +5,15 @@
 //                 ▲                                        │
 //                 └── the rest of a short transfer ◄───────┘
 //
-// A transfer that the kernel cuts short is continued. A blocking call finishes a transfer that the kernel interrupts
-// or cannot queue (EINTR, EAGAIN). A direct transfer that the file system refuses is repeated through the page cache.
-// A write that finds no space is repeated once if the device could free some (File::give_back).
+// A transfer that the kernel cuts short is continued. A blocking call finishes a transfer that the kernel
+// interrupts or cannot queue (EINTR, EAGAIN). A direct transfer that the file system refuses is repeated
+// through the page cache. A write that finds no space is repeated once if the device could free some
+// (File::give_back).
 //
-// Threads: as IoQueue says; it starts none. For operations that the kernel cannot do without blocking (fdatasync,
-// some buffered writes) the kernel adds worker threads to this process, which end with the queue.
-// Wake: while wait sleeps for one completion, the ring contains a read of an event descriptor. A wake does not
-// interrupt a wait for several completions.
+// Threads: as IoQueue says; it starts none. For operations that the kernel cannot do without blocking
+// (fdatasync, some buffered writes) the kernel adds worker threads to this process, which end with the queue.
+// Wake: while wait sleeps for one completion, the ring contains a read of an event descriptor. A wake does
+// not interrupt a wait for several completions.
 // Limits: depth 1 to kDepthMax; 96 to 192 bytes of locked memory for each.
 #pragma once
 

@@ -29,7 +29,8 @@ class VirtualDevice::Disk {
 
   Disk(const DiskModel& model, ManualClock& clock) : disk_(model), clock_(clock) {}
 
-  // Submits the operation; waits while no slot is free. `pending` must not move until the operation has completed.
+  // Submits the operation; waits while no slot is free. `pending` must not move until the operation has
+  // completed.
   void begin(Kind kind, const std::string& path, uint64_t offset, uint64_t bytes, DiskPriority priority,
              Pending* pending) {
     const MutexLock lock(mutex_);
@@ -134,8 +135,8 @@ class VirtualDevice::Disk {
   uint64_t tags_ GUARDED_BY(mutex_) = 0;
   std::unordered_map<uint64_t, Pending*> waiting_ GUARDED_BY(mutex_);  // by the request's tag
   std::vector<DiskCompletion> completions_ GUARDED_BY(mutex_);
-  std::map<std::string, std::map<uint64_t, uint64_t>> pieces_
-      GUARDED_BY(mutex_);  // by path: number of the piece -> its address
+  // by path: number of the piece -> its address
+  std::map<std::string, std::map<uint64_t, uint64_t>> pieces_ GUARDED_BY(mutex_);
   uint64_t next_piece_ GUARDED_BY(mutex_) = 0;
 };
 

@@ -1,17 +1,18 @@
-// VirtualDevice: wraps a Device so that operations take the time of a VirtualDisk, on a ManualClock. For simulations:
-// an engine that runs on it takes exactly the time that the model says, and the same on every machine.
+// VirtualDevice: wraps a Device so that operations take the time of a VirtualDisk, on a ManualClock. For
+// simulations: an engine that runs on it takes exactly the time that the model says, and the same on every
+// machine.
 //
-// The device below carries out each operation at once; the disk then computes when it completes. A blocking call
-// advances the clock to its completion. IoQueue::wait advances it to the completions that it waits for. An operation
-// that finds no free slot waits for one. A program with an event loop asks `next_event`, advances the clock itself, and
-// calls wait(0).
+// The device below carries out each operation at once; the disk then computes when it completes. A blocking
+// call advances the clock to its completion. IoQueue::wait advances it to the completions that it waits for.
+// An operation that finds no free slot waits for one. A program with an event loop asks `next_event`,
+// advances the clock itself, and calls wait(0).
 //
-// Place on the disk: each piece of kPieceBytes of a file gets the next place when it is first touched; when the disk is
-// full, places start again from its begin. A renamed file keeps its pieces.
+// Place on the disk: each piece of kPieceBytes of a file gets the next place when it is first touched; when
+// the disk is full, places start again from its begin. A renamed file keeps its pieces.
 // No time: opening, listing, renaming, truncating, and operations that fail. sync_directory costs a sync.
 //
-// Threads: as Device says. A call that advances the clock locks the disk, so the order among several threads is random:
-// only single-threaded use is deterministic. Limits: those of the disk and of the device below.
+// Threads: as Device says. A call that advances the clock locks the disk, so the order among several threads
+// is random: only single-threaded use is deterministic. Limits: those of the disk and of the device below.
 #pragma once
 
 #include <memory>
@@ -59,8 +60,8 @@ class VirtualDevice : public Device {
 
   const std::unique_ptr<Device> owned_;  // set in an anchored device
   Device& device_;
-  const std::shared_ptr<Disk>
-      disk_;  // shared with files, queues, anchored devices and those of other priorities
+  // shared with files, queues, anchored devices and those of other priorities
+  const std::shared_ptr<Disk> disk_;
   const DiskPriority priority_;
 };
 

@@ -9,8 +9,8 @@
 // sync completes when all earlier writes and discards are served; it delays no other request. Requests that
 // overlap are served in any order: a caller that needs an order waits for the first to complete.
 //
-// Threads: one at a time. Limits: model.slots waiting requests, and as many syncs; submit refuses more. Time never goes
-// back (asserted). Errors: std::bad_alloc.
+// Threads: one at a time. Limits: model.slots waiting requests, and as many syncs; submit refuses more. Time
+// never goes back (asserted). Errors: std::bad_alloc.
 #pragma once
 
 #include <array>
@@ -56,8 +56,8 @@ class VirtualDisk {
  public:
   explicit VirtualDisk(const DiskModel& model) : model_(model) {}
 
-  // False: all slots are taken and the request merges with none of them; nothing has changed. Submit it again after the
-  // next event.
+  // False: all slots are taken and the request merges with none of them; nothing has changed. Submit it again
+  // after the next event.
   bool submit(const DiskRequest& request, Nanos now);
 
   // The time of the next event: call advance no later. kForever: the disk is idle.

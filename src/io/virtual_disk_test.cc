@@ -18,7 +18,8 @@ using testing::ElementsAre;
 
 constexpr Nanos kMicro = 1'000;
 
-// A disk with round numbers: a byte takes 10 ns, a move 1 ms and a further ms for each 1 % of the way (square root aside).
+// A disk with round numbers: a byte takes 10 ns, a move 1 ms and a further ms for each 1 % of the way (square
+// root aside).
 DiskModel round_disk() {
   return {.name = "round",
           .read_bytes_per_s = 1e8,
@@ -246,8 +247,8 @@ Outcome random_run(VirtualDisk& disk, uint64_t seed) {
   return run;
 }
 
-// Every request completes once, the disk is busy for at least the sum of the transfers, and the same requests take the
-// same time again.
+// Every request completes once, the disk is busy for at least the sum of the transfers, and the same requests
+// take the same time again.
 TEST(VirtualDisk, RandomRequestsCompleteOnceAndTheSameWayAgain) {
   for (uint64_t seed = 0; seed < 50; ++seed) {
     DiskModel model = round_disk();
@@ -272,8 +273,8 @@ TEST(VirtualDisk, RandomRequestsCompleteOnceAndTheSameWayAgain) {
   }
 }
 
-// Random writes through the elevator of preset B, 64 slots: the prototype of the tier (facts) has 97-99 MB/s for two
-// servers; requests of 128 KiB a server in 8 GB.
+// Random writes through the elevator of preset B, 64 slots: the prototype of the tier (facts) has 97-99 MB/s
+// for two servers; requests of 128 KiB a server in 8 GB.
 TEST(VirtualDisk, PresetBWritesRandomRequestsAsFastAsTheFittedModel) {
   VirtualDisk disk(*disk_model("paper-fitted"));
   Rng rng(7);

@@ -66,8 +66,8 @@ Result<Beneath::Place> Beneath::place_of(const std::string& name) const {
   const int failed = errno;
   if (failed == ELOOP || failed == EXDEV || failed == ENOTDIR)
     return invalid_argument(
-        "{}: {} is no directory below {}, or there is a symbolic link on the way, which is not followed; name "
-        "the directory itself",
+        "{}: {} is no directory below {}, or there is a symbolic link on the way, which is not followed; "
+        "name the directory itself",
         place.full, above, path_);
   return errno_status(failed, place.full + ": looking it up");
 }

@@ -1,10 +1,12 @@
-// Beneath: names that others send, looked up below a directory: nothing leads out of it, no link is followed on the way, and what is
-// opened is a regular file.
+// Beneath: names that others send, looked up below a directory: nothing leads out of it, no link is followed
+// on the way, and what is opened is a regular file.
 //
-// The kernel does it (openat2, RESOLVE_BENEATH and RESOLVE_NO_SYMLINKS). An older one, or a filter that knows no openat2, makes us walk
-// the name part by part; each part is opened below the one before it, by descriptor, so that a rename meanwhile leads nowhere else.
+// The kernel does it (openat2, RESOLVE_BENEATH and RESOLVE_NO_SYMLINKS). An older one, or a filter that knows
+// no openat2, makes us walk the name part by part; each part is opened below the one before it, by
+// descriptor, so that a rename meanwhile leads nowhere else.
 //
-// Threads: any, once it is open. Errors: kInvalidArgument: a link, or no regular file; the name is in each message. Needs /proc.
+// Threads: any, once it is open. Errors: kInvalidArgument: a link, or no regular file; the name is in each
+// message. Needs /proc.
 #pragma once
 
 #include <sys/stat.h>

@@ -90,7 +90,8 @@ Status Iond::begin(const std::optional<IondServing>& serving, const Status& mine
   talk.methods = iond_method_names();
   talk.message_bytes_max = kIondMessageBytesMax;
   SWALE_ASSIGN_OR_RETURN(memory_, take_iond_memory(job_, serving.has_value(), &talk));
-  if (serving) service_ = std::make_unique<IondService>(job_, std::move(files), options_.threads, options_.watch);
+  if (serving)
+    service_ = std::make_unique<IondService>(job_, std::move(files), options_.threads, options_.watch);
   SWALE_ASSIGN_OR_RETURN(rpc_, net::Rpc::open(job_, talk, service_.get()));
   SWALE_RETURN_IF_ERROR(net::agree(job_, service_ ? service_->start(rpc_.get()) : ok_status()));
   const MutexLock lock(loaded_mutex_);
@@ -140,8 +141,8 @@ Status Iond::run(IondMethod method, const std::string& what, std::vector<Part>* 
       ++open;
     }
     done.clear();
-    const Nanos look =
-        open == 0 ? system_clock().now() + milliseconds(1) : kForever;  // each call has a deadline
+    // each call has a deadline
+    const Nanos look = open == 0 ? system_clock().now() + milliseconds(1) : kForever;
     open -= client.wait(&done, look);
     for (net::RpcCompletion& each : done) {
       if (!each.response.ok()) {
@@ -353,8 +354,8 @@ Status Iond::drain() {
   return run(IondMethod::kDrain, "drain", &parts);
 }
 
-// Again and again, because the server waits for it: while a slow server has still to answer what this rank has given up
-// before, a goodbye may not even leave, and is dropped when it is late.
+// Again and again, because the server waits for it: while a slow server has still to answer what this rank
+// has given up before, a goodbye may not even leave, and is dropped when it is late.
 Status Iond::say_goodbye(uint32_t server, Nanos until) {
   for (;;) {
     std::vector<Part> goodbye(1);
@@ -385,8 +386,8 @@ Status Iond::close() {
     const MutexLock lock(loaded_mutex_);
     loaded_ = nullptr;
   }
-  // Also without those that died: the others wait for this rank. But a server that goes on later would wait for a goodbye
-  // that nobody says any more: it hears that this rank gives up.
+  // Also without those that died: the others wait for this rank. But a server that goes on later would wait
+  // for a goodbye that nobody says any more: it hears that this rank gives up.
   const Status left = heard ? rpc_->close() : ok_status();
   rpc_.reset();
   service_.reset();

@@ -1,16 +1,18 @@
-// Iond: files in stripes over the I/O servers of a job, as one rank has them open: as a client, as a server, or both.
+// Iond: files in stripes over the I/O servers of a job, as one rank has them open: as a client, as a server,
+// or both.
 //
-//   auto iond = Iond::open(job, options, {});                            // collective; servers give their store
+//   auto iond = Iond::open(job, options, {});  // collective; servers give their store
 //   auto file = (*iond)->open_file("run7/field", kIondCreate);
 //   (*iond)->write(*file, offset, bytes);  (*iond)->read(*file, offset, out);
 //   (*iond)->close_file(&*file);  (*iond)->close();                      // collective
 //
-// What a write has been answered for is kept as the servers' stores promise (tier::Options::durability), whatever happens to
-// this rank. The servers are numbered in the order of their ranks.
+// What a write has been answered for is kept as the servers' stores promise (tier::Options::durability),
+// whatever happens to this rank. The servers are numbered in the order of their ranks.
 //
 // Threads: open and close collectively, by one thread; everything else by any number of threads.
-// Errors: all ranks return the same status from open. kUnavailable and kDeadlineExceeded name the rank, its host, the request and the
-// time; what was asked may have been done, in part or in full. Others name the server and the file.
+// Errors: all ranks return the same status from open. kUnavailable and kDeadlineExceeded name the rank, its
+// host, the request and the time; what was asked may have been done, in part or in full. Others name the
+// server and the file.
 // Limits: IondOptions; docs/design/iond.md.
 #pragma once
 
@@ -82,8 +84,9 @@ class Iond {
   // Of a rank that serves; zeros before and after. May be called concurrently with everything, close too.
   IondLoad load() const;
 
-  // Collective: this rank asks nothing any more. A server returns when all ranks have come here or are dead, and with a
-  // failure when one has given up: so does a rank whose goodbye a server has not heard within the job's collective deadline.
+  // Collective: this rank asks nothing any more. A server returns when all ranks have come here or are dead,
+  // and with a failure when one has given up: so does a rank whose goodbye a server has not heard within the
+  // job's collective deadline.
   Status close();
 
  private:

@@ -87,8 +87,8 @@ Status claim_backing(const std::string& backing_directory, uint32_t server, uint
   const std::string found{std::istreambuf_iterator<char>(in), {}};
   if (found == mine) return {};
   return invalid_argument(
-      "{}: was served as {}, now as {}; start the servers in the order and number of before, or, if no file is striped "
-      "yet, remove {}",
+      "{}: was served as {}, now as {}; start the servers in the order and number of before, or, if no file "
+      "is striped yet, remove {}",
       backing_directory, found.empty() ? "nothing" : found.substr(0, found.find('\n')),
       mine.substr(0, mine.size() - 1), path);
 }

@@ -1,8 +1,8 @@
-// IondFiles: what an I/O server does with a request: the table of open files, checks, and calls of the store, on the thread that
-// asks. It knows neither Rpc nor threads of its own.
+// IondFiles: what an I/O server does with a request: the table of open files, checks, and calls of the store,
+// on the thread that asks. It knows neither Rpc nor threads of its own.
 //
-// On server 0 a file has its name, and the attribute user.swale.stripes (id, stripe, servers, first server); on the others its part
-// is called by the id. With one server a file is a plain one, without attribute.
+// On server 0 a file has its name, and the attribute user.swale.stripes (id, stripe, servers, first server);
+// on the others its part is called by the id. With one server a file is a plain one, without attribute.
 //
 // Threads: answer and drop by any; a request may wait for the store.
 // Errors: answers; kResourceExhausted: more open files than the limit, drop those of clients that are gone.
@@ -41,7 +41,8 @@ class IondFiles {
   static Result<std::unique_ptr<IondFiles>> make(const Params& params);
 
   using Reply = std::function<void(Result<std::string>)>;
-  // Calls `reply` once. After the answer to a write, the thread carries out some writes of the store, as Store::write says.
+  // Calls `reply` once. After the answer to a write, the thread carries out some writes of the store, as
+  // Store::write says.
   void serve(IondMethod method, Bytes message, net::Rank from, const Reply& reply);
   // The same without a reply function: the answer is told when all is done.
   Result<std::string> answer(IondMethod method, Bytes message, net::Rank from);

@@ -1,6 +1,8 @@
-// What clients and I/O servers say to each other (docs/formats/iond.md): one form of request and one of answer for all methods.
+// What clients and I/O servers say to each other (docs/formats/iond.md): one form of request and one of
+// answer for all methods.
 //
-// Threads: free functions. Errors: kCorruption for malformed bytes, kInvalidArgument for names and numbers beyond the limits.
+// Threads: free functions. Errors: kCorruption for malformed bytes, kInvalidArgument for names and numbers
+// beyond the limits.
 #pragma once
 
 #include <string>
@@ -44,8 +46,8 @@ inline constexpr uint32_t kIondStatsBytesMax = 64 * kKiB;  // of the data of kSt
 inline constexpr uint32_t kNamesServer = 0;
 
 struct IondRequest {
-  uint64_t file =
-      0;  // an open file's handle; kOpen and kRemove on other servers than the one with the names: its id
+  // an open file's handle; kOpen and kRemove on other servers than the one with the names: its id
+  uint64_t file = 0;
   uint64_t offset = 0;  // in the server's part; kTruncate: its size
   uint64_t length = 0;
   uint32_t flags = 0;      // of kOpen

@@ -1,8 +1,8 @@
-// IondService: the requests of an I/O server on net::Rpc: a queue, and threads that answer them from IondFiles, because stores
-// let their callers wait.
+// IondService: the requests of an I/O server on net::Rpc: a queue, and threads that answer them from
+// IondFiles, because stores let their callers wait.
 //
-// Threads: IondOptions::threads of its own; on_requests by any. Errors: a request that cannot be kept, for want of memory, is
-// dropped: its deadline tells. Limits: what Rpc lets come.
+// Threads: IondOptions::threads of its own; on_requests by any. Errors: a request that cannot be kept, for
+// want of memory, is dropped: its deadline tells. Limits: what Rpc lets come.
 #pragma once
 
 #include <atomic>
@@ -25,8 +25,8 @@ class IondService final : public net::RpcService {
 
   Status start(net::Rpc* rpc);  // kResourceExhausted if a thread cannot be started
   void on_requests(std::span<net::RpcRequest> requests) override;
-  // Returns when each rank of the job has said goodbye, or is gone: those. A failure: no goodbye can come any more, because
-  // the requests between ranks have failed.
+  // Returns when each rank of the job has said goodbye, or is gone: those. A failure: no goodbye can come any
+  // more, because the requests between ranks have failed.
   Result<std::vector<net::Rank>> wait_until_left();
   // No request may come any more.
   void stop();

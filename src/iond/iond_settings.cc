@@ -15,7 +15,8 @@ constexpr std::array kRows = {
         .min = static_cast<double>(kStripeBytesMin),
         .max = static_cast<double>(kStripeBytesMax),
         .help =
-            "bytes of a file on one I/O server before the next one follows, a multiple of 4K; the same on all "
+            "bytes of a file on one I/O server before the next one follows, a multiple of 4K; the same on "
+            "all "
             "ranks, and a file keeps its own"},
     OptionRow{.name = "iond.deadline_s",
               .type = OptionType::kSeconds,

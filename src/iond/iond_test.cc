@@ -1,5 +1,6 @@
-// I/O servers and their clients, as ranks in threads of this process: all operations against plain strings, what is refused, ranks
-// that die, and what is there afterwards. tests/mount/iond_test.py does it with processes.
+// I/O servers and their clients, as ranks in threads of this process: all operations against plain strings,
+// what is refused, ranks that die, and what is there afterwards. tests/mount/iond_test.py does it with
+// processes.
 #include "iond/iond.h"
 
 #include <gmock/gmock.h>
@@ -82,7 +83,8 @@ class IondTest : public ::testing::Test {
     Result<std::unique_ptr<Iond>>& iond;
     bool dies = false;  // set by the body: without any goodbye
   };
-  // The first `servers` of `size` ranks serve; `body` is run by the others, and by all if there are no others.
+  // The first `servers` of `size` ranks serve; `body` is run by the others, and by all if there are no
+  // others.
   void run_ranks(int32_t size, int32_t servers, const std::function<void(RankOf&)>& body,
                  const std::function<void(RankOf&)>& serve = {}) {
     net::JobOptions job_options;
@@ -147,8 +149,8 @@ class IondTest : public ::testing::Test {
     for (std::thread& thread : threads) thread.join();
   }
 
-  // Storage of the only server hangs for `time`, beginning with a write that fills the client's window there: when that was
-  // given up, nothing reaches the server before it has gone on.
+  // Storage of the only server hangs for `time`, beginning with a write that fills the client's window there:
+  // when that was given up, nothing reaches the server before it has gone on.
   void hang_and_close(std::chrono::milliseconds time) {
     options_.threads = 1;
     options_.deadline = milliseconds(300);
@@ -489,8 +491,8 @@ TEST_F(IondTest, AServerThatHangsTooLongHearsThatTheClientHasGivenUp) {
 // Nobody can say goodbye then.
 TEST_F(IondTest, AServerEndsWhenTheRequestsBetweenRanksHaveFailed) {
   expect_clean_ = false;
-  collective_deadline_ =
-      milliseconds(500);  // rank 1 closes the job after the server, and comes to nothing before
+  // rank 1 closes the job after the server, and comes to nothing before
+  collective_deadline_ = milliseconds(500);
   run_ranks(2, 1, [&](RankOf& here) {
     ASSERT_TRUE(here.iond.ok()) << here.iond.status().to_string();
     here.iond = error(Code::kAborted, Scope::kFatal, "gone without close");

@@ -25,9 +25,9 @@ Status expect_ordinary_user() {
   const std::string text{std::istreambuf_iterator<char>(map), {}};
   if (!is_root(::geteuid(), text)) return {};
   return invalid_argument(
-      "swale iond does not run as root: whoever is in the job would write with the rights of root; start it as the user "
-      "whose job it serves (in a script that root runs: setpriv --reuid USER --regid GROUP --init-groups swale iond …), "
-      "with directories that belong to that user");
+      "swale iond does not run as root: whoever is in the job would write with the rights of root; start "
+      "it as the user whose job it serves (in a script that root runs: setpriv --reuid USER --regid GROUP "
+      "--init-groups swale iond …), with directories that belong to that user");
 }
 
 }  // namespace swale::iond

@@ -1,8 +1,9 @@
-// StatsSocket: a text of this moment for whoever connects to the socket DIRECTORY/stats: how `swale tier stats` asks a process that has
-// no mountpoint.
+// StatsSocket: a text of this moment for whoever connects to the socket DIRECTORY/stats: how `swale tier
+// stats` asks a process that has no mountpoint.
 //
-// The text is sent, and the connection ends: nothing is read, so nobody can hold the thread up. A socket that a killed process
-// has left is replaced; the caller holds the directory's lock, so no other process serves it.
+// The text is sent, and the connection ends: nothing is read, so nobody can hold the thread up. A socket that
+// a killed process has left is replaced; the caller holds the directory's lock, so no other process serves
+// it.
 //
 // Threads: one of its own, which sleeps until somebody asks; it calls `text`. ask_stats_socket: any.
 // Errors: of open: what the file system refuses (some have no sockets). A text that throws is no answer.
@@ -42,8 +43,8 @@ class StatsSocket {
   std::thread thread_;
 };
 
-// kNotFound: the directory has no such socket. kUnavailable: it has one, of a process that was killed. kDeadlineExceeded: the
-// process that has it does not answer within `patience`.
+// kNotFound: the directory has no such socket. kUnavailable: it has one, of a process that was killed.
+// kDeadlineExceeded: the process that has it does not answer within `patience`.
 Result<std::string> ask_stats_socket(const std::string& directory, Nanos patience);
 
 }  // namespace swale::iond

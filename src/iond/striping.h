@@ -1,7 +1,8 @@
-// Striping: where the bytes of a striped file are: on which server, and where in that server's part of the file.
+// Striping: where the bytes of a striped file are: on which server, and where in that server's part of the
+// file.
 //
-// Stripe k is on server (first + k) mod n, behind that server's earlier stripes. So a part has no holes that the file has not, and
-// what a server has of any range of the file is one range of its part.
+// Stripe k is on server (first + k) mod n, behind that server's earlier stripes. So a part has no holes that
+// the file has not, and what a server has of any range of the file is one range of its part.
 //
 // Threads: values. Limits: offsets and sizes to 2^48 (tier::kFileBytesMax).
 #pragma once
@@ -32,7 +33,8 @@ struct Striping {
   uint64_t place_of(uint32_t server, uint64_t at) const;
   // The least size of the file of which the server has so many bytes.
   uint64_t end_of(uint32_t server, uint64_t part_size) const;
-  // Calls act(at, place, length) for each piece of [at, at + length) of the server's part that is one piece of the file.
+  // Calls act(at, place, length) for each piece of [at, at + length) of the server's part that is one piece
+  // of the file.
   template <class Act>
   void for_each_piece(uint32_t server, uint64_t at, uint64_t length, const Act& act) const {
     while (length > 0) {

@@ -264,7 +264,8 @@ Status BatchBuilder::append_key(const Column& column, Bytes key, ColumnData* dat
   }
   if (column.type == Column::Type::kText && !is_utf8(key)) {
     return invalid_argument(
-        "the key \"{}\" is not UTF-8, though the directory says that its keys are text (imd.key): leave out the column "
+        "the key \"{}\" is not UTF-8, though the directory says that its keys are text (imd.key): leave out "
+        "the column "
         "\"key\", or read with swale_reader_scan",
         plain_text(key));
   }

@@ -1,12 +1,13 @@
 // Columns: what a table of records consists of, and batches of its rows.
 //
-// A table has the columns epoch, step and time (of the record's epoch), key, and one for each field of the schema, in its
-// order; without a schema one more, "value", with the bytes. A key is a number or text if the directory says so (imd.key),
-// else bytes. An array of numbers is one column. A field that is called like one of our columns is "[name]", as in
-// conditions. "value" can always be asked for by name.
+// A table has the columns epoch, step and time (of the record's epoch), key, and one for each field of the
+// schema, in its order; without a schema one more, "value", with the bytes. A key is a number or text if the
+// directory says so (imd.key), else bytes. An array of numbers is one column. A field that is called like one
+// of our columns is "[name]", as in conditions. "value" can always be asked for by name.
 //
-// Null is: the step of an epoch that `swale repair` found; a field that the value is too short for; a key whose length is
-// not that of the number that keys are. A text key that is not UTF-8 is an error: a table cannot hold it as text.
+// Null is: the step of an epoch that `swale repair` found; a field that the value is too short for; a key
+// whose length is not that of the number that keys are. A text key that is not UTF-8 is an error: a table
+// cannot hold it as text.
 //
 // Memory: a batch has so much for each row as its columns have, and at most 100 % more.
 // Threads: a Batch has one owner at a time; a BatchBuilder is of one thread.
@@ -50,8 +51,8 @@ struct Column {
 
 // The columns of a directory's records.
 std::vector<Column> all_columns(const run::Schema& schema);
-// Those that are named, in this order. kInvalidArgument for an unknown name says which one is meant, and for a name that
-// is given twice.
+// Those that are named, in this order. kInvalidArgument for an unknown name says which one is meant, and for
+// a name that is given twice.
 Result<std::vector<Column>> choose_columns(const run::Schema& schema, std::span<const std::string> names);
 
 // Bytes that grow, aligned for vector instructions. Throws std::bad_alloc.
@@ -110,14 +111,16 @@ struct Batch {
   std::vector<ColumnData> columns;
 };
 
-// Regular records (numbers for keys, no field missing) are staged as they come and taken apart column by column, kStagedMax
-// at a time: a loop with one width and one stride for each column costs a third of a walk over the columns for each record.
+// Regular records (numbers for keys, no field missing) are staged as they come and taken apart column by
+// column, kStagedMax at a time: a loop with one width and one stride for each column costs a third of a walk
+// over the columns for each record.
 class BatchBuilder {
  public:
   // `rows_expected`: a batch probably has so many; 0: unknown.
   explicit BatchBuilder(std::vector<Column> columns, uint64_t rows_expected = 0);
 
-  // kInvalidArgument: a text key that is not UTF-8. Throws std::bad_alloc. After both the builder can only be destroyed.
+  // kInvalidArgument: a text key that is not UTF-8. Throws std::bad_alloc. After both the builder can only be
+  // destroyed.
   Status append(const RecordView& record);
 
   uint64_t rows() const { return batch_.rows + staged_; }

@@ -3,19 +3,22 @@
 //   or      = and { ("||" | "or") and }              and   = not { ("&&" | "and") not }
 //   not     = ("!" | "not") not | compare            compare = sum [ ("==" "!=" "<" "<=" ">" ">=" "~") sum ]
 //   sum     = product { ("+" | "-") product }        product = sign { ("*" | "/" | "%") sign }
-//   sign    = "-" sign | number | string | name [ "[" index "]" ] | "[" field "]" | function "(" or ")" | "(" or ")"
+//   sign    = "-" sign | number | string | name [ "[" index "]" ] | "[" field "]" | function "(" or ")" | "("
+//           or ")"
 //
-// Names are fields of the schema, or else epoch, step, time, key, value and bytes (the value's length); [any-name] is
-// always a field. A string in ' or " that is compared with key is a key as `swale get` takes it ("u64:17"); one that is
-// compared with value is text, or bytes as values are printed ("0x00ff"). key ~ "atom-*" compares with a shell pattern.
-// If the directory's keys are numbers (imd.key=u64 or i64), key is a number: key == 13; a key of another length is a
-// missing number, and so is the step of an epoch that `swale repair` put there. Functions: u64 u32 i64 i32 (of a key of
-// that length), abs, sqrt, has (whether the field exists).
+// Names are fields of the schema, or else epoch, step, time, key, value and bytes (the value's length);
+// [any-name] is always a field. A string in ' or " that is compared with key is a key as `swale get` takes it
+// ("u64:17"); one that is compared with value is text, or bytes as values are printed ("0x00ff"). key ~
+// "atom-*" compares with a shell pattern. If the directory's keys are numbers (imd.key=u64 or i64), key is a
+// number: key == 13; a key of another length is a missing number, and so is the step of an epoch that `swale
+// repair` put there. Functions: u64 u32 i64 i32 (of a key of that length), abs, sqrt, has (whether the field
+// exists).
 //
 // Integers are exact (128 bits), also in comparisons with floats. +, - and * change to double only on
 // overflow, / always does. A missing field (the value is too short) makes a comparison false, as NaN does.
 //
-// No library in Debian fits: muParser, the only one of its kind there, has only doubles, which cannot hold 64-bit ids.
+// No library in Debian fits: muParser, the only one of its kind there, has only doubles, which cannot hold
+// 64-bit ids.
 // Threads: immutable once parsed. Errors: kInvalidArgument that names the column.
 // Limits: kNodesMax parts; nesting kDepthMax.
 #pragma once

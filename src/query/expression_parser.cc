@@ -115,7 +115,8 @@ Status ExpressionParser::expect_comparable(uint32_t left, uint32_t right, size_t
   return problem(at, "a number and text cannot be compared: numbers stand without quotes");
 }
 
-// A literal that is compared with the key is written as keys are; one that is compared with the value as values are printed.
+// A literal that is compared with the key is written as keys are; one that is compared with the value as
+// values are printed.
 Status ExpressionParser::decode_literal(uint32_t index, uint32_t other, size_t at) {
   Node& literal = expression_.nodes_[index];
   if (literal.op != Op::kLiteral || literal.type != Type::kBytes) return {};

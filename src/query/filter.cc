@@ -9,7 +9,8 @@ namespace {
 
 using Kind = Datum::Kind;
 
-// The order keys of a type's numbers, from the least to the largest: `first` + i * `step` for 0 <= i <= `last`.
+// The order keys of a type's numbers, from the least to the largest: `first` + i * `step` for 0 <= i <=
+// `last`.
 struct KeySpace {
   run::OrderKey first;
   run::OrderKey step;
@@ -101,7 +102,8 @@ bool Filter::add_range(uint32_t index) {
   return true;
 }
 
-// By binary search over the type's numbers with the expression's own comparison: so both agree to the last bit.
+// By binary search over the type's numbers with the expression's own comparison: so both agree to the last
+// bit.
 Filter::Range Filter::range_of(Expression::Op op, const run::FieldPlace& place, const Datum& number) {
   using Op = Expression::Op;
   Range range;

@@ -1,7 +1,8 @@
 // Filter: a condition that is asked of very many records. It says of each what the Expression says, sooner.
 //
-// The parts of "a && b && c" that compare a field with a number become ranges of order keys (run/schema.h): one load, one
-// comparison of integers, as exact as the expression. They are asked first. The rest is evaluated as written.
+// The parts of "a && b && c" that compare a field with a number become ranges of order keys (run/schema.h):
+// one load, one comparison of integers, as exact as the expression. They are asked first. The rest is
+// evaluated as written.
 //
 // Threads: immutable once made.
 #pragma once

@@ -153,8 +153,8 @@ Status RecordStream::take_pieces() {
         changed_.wait(lock,
                       [&]() REQUIRES(mutex_) { return stopped_ || ended_ || given_ < head_ + ahead_max; });
         if (stopped_ || ended_) return {};
-        // The number comes first: a piece that was taken, and for whose number there is no memory, would be missed by
-        // nobody while the exception is on its way.
+        // The number comes first: a piece that was taken, and for whose number there is no memory, would be
+        // missed by nobody while the exception is on its way.
         pending_[given_];
         number = given_++;
       }
@@ -279,8 +279,8 @@ std::optional<Batch> RecordStream::take_ready() {
 Result<std::optional<Batch>> RecordStream::next() {
   if (!is_of_this_process()) {
     return invalid_argument(
-        "the stream belongs to the process that opened it, and a child made by fork has none of its threads; open "
-        "the directory in the child");
+        "the stream belongs to the process that opened it, and a child made by fork has none of its "
+        "threads; open the directory in the child");
   }
   if (threads_.empty()) SWALE_RETURN_IF_ERROR(start());
   for (;;) {

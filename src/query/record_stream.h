@@ -1,19 +1,24 @@
 // RecordStream: the records of a query, as batches of columns that the caller takes one after the other.
 //
-// Worker threads take pieces of the query in order (some runs of a partition; some keys) and make batches of them. next()
-// gives the batches in the order of the pieces, so the rows come in the same order for any number of threads: in storage
-// order, epoch after epoch; or, if keys are asked for, in the order of the keys and for each key by epoch. A worker that is
-// ahead waits: kPiecesAhead pieces for each thread, kBatchesAhead batches of each piece.
+// Worker threads take pieces of the query in order (some runs of a partition; some keys) and make batches of
+// them. next() gives the batches in the order of the pieces, so the rows come in the same order for any
+// number of threads: in storage order, epoch after epoch; or, if keys are asked for, in the order of the keys
+// and for each key by epoch. A worker that is ahead waits: kPiecesAhead pieces for each thread, kBatchesAhead
+// batches of each piece.
 //
-// The stream sees the epochs that the reader saw when it was opened, also if the reader is refreshed or closed. If one of
-// them is dropped meanwhile (imd.resume_after), the stream gives its records, or fails with kAborted.
+// The stream sees the epochs that the reader saw when it was opened, also if the reader is refreshed or
+// closed. If one of them is dropped meanwhile (imd.resume_after), the stream gives its records, or fails with
+// kAborted.
 //
-// Threads: next() by one thread at a time; the destructor by any, when no call of next() runs. The first next() starts the
-//   threads; the destructor stops and joins them. In a child made by fork next() fails, and the stream must not be
-//   destroyed: it would wait for the parent's threads.
-// Errors: the first one in the order of the rows; all rows before it have been given. After it, next() gives it again.
+// Threads: next() by one thread at a time; the destructor by any, when no call of next() runs. The first
+// next() starts the
+//   threads; the destructor stops and joins them. In a child made by fork next() fails, and the stream must
+//   not be destroyed: it would wait for the parent's threads.
+// Errors: the first one in the order of the rows; all rows before it have been given. After it, next() gives
+// it again.
 //   kAborted if the stream is cancelled.
-// Memory: threads * kPiecesAhead * kBatchesAhead + threads batches, a scan chunk for each thread; for keys also the values
+// Memory: threads * kPiecesAhead * kBatchesAhead + threads batches, a scan chunk for each thread; for keys
+// also the values
 //   of kKeysAPiece keys for each thread.
 // Limits: next() asks for cancellation and calls `progress` every kPatience, also while it waits for storage.
 #pragma once

@@ -24,7 +24,8 @@ Result<std::optional<RecordView>> match_row(const Candidate& candidate, const ch
   const size_t row_bytes = candidate.key_bytes + size_t{candidate.value_bytes};
   const size_t at = candidate.slot * row_bytes;
   const size_t rows_end = trailer.first_start + trailer.count * row_bytes;
-  // The whole row: rows of another length than the block's may begin before the end and reach beyond the block.
+  // The whole row: rows of another length than the block's may begin before the end and reach beyond the
+  // block.
   if (at < trailer.first_start || at + row_bytes > rows_end || rows_end > kPayloadBytes) {
     return disagree(candidate, path,
                     fmt::format("rows of {} bytes lie at {}..{}", row_bytes, trailer.first_start, rows_end));
@@ -43,9 +44,9 @@ class StreamWalker {
   StreamWalker(const Candidate& candidate, BlockWalk* walk, std::string_view path)
       : candidate_(candidate), walk_(*walk), path_(path) {}
 
-  // Walks the records that start in the first of `blocks`, from number `from` or an earlier one on, until fn(number in the
-  // block, record) returns false; the last one may continue in the other blocks. Not kOk: why the next record could not be
-  // parsed.
+  // Walks the records that start in the first of `blocks`, from number `from` or an earlier one on, until
+  // fn(number in the block, record) returns false; the last one may continue in the other blocks. Not kOk:
+  // why the next record could not be parsed.
   template <class Fn>
   Result<RecordParse> walk(Bytes blocks, uint32_t from, Fn&& fn) {
     const BlockTrailer trailer = block_trailer(blocks.data());
@@ -199,8 +200,8 @@ Result<RunHeader> decode_run_header(Bytes block, PartitionNumber partition, Bloc
       header.values > ValueRule::kPaged) {
     return error(
         Code::kUnsupported, Scope::kFile,
-        "{}: offset {}: a run of kind {}, home {} and values {}; this build knows kinds 0 to 2, homes 0 to 2, "
-        "values 0 and 1; read it with a newer swale",
+        "{}: offset {}: a run of kind {}, home {} and values {}; this build knows kinds 0 to 2, homes 0 to "
+        "2, values 0 and 1; read it with a newer swale",
         path, offset_of(block_number), static_cast<int>(header.kind), static_cast<int>(header.home),
         static_cast<int>(header.values));
   }
@@ -256,7 +257,8 @@ Status RecordMatch::each_in_verified(const Candidate& candidate, Bytes blocks, B
       StreamWalker(candidate, walk, path).walk(blocks, 0, [&](uint32_t, const RecordView& record) {
         return record.key != key || fn(record);
       }));
-  // A record that continues after the candidate's blocks has another hash: otherwise the fences would name more blocks.
+  // A record that continues after the candidate's blocks has another hash: otherwise the fences would name
+  // more blocks.
   if (parse == RecordParse::kMalformed) return disagree(candidate, path, "one of its records is malformed");
   return {};
 }

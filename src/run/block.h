@@ -39,11 +39,12 @@ Status verify_blocks(Bytes blocks, uint32_t seed, BlockNumber first_block_number
 Result<RunHeader> decode_run_header(Bytes block, PartitionNumber partition, BlockNumber block_number,
                                     std::string_view path);
 
-// A walk through the records that start in one block, kept from one candidate to the next: a key with many values has many
-// candidates in each block, and these come in order. Then every block is decompressed once and its records are parsed once;
-// otherwise each candidate would cost as much as its whole block.
+// A walk through the records that start in one block, kept from one candidate to the next: a key with many
+// values has many candidates in each block, and these come in order. Then every block is decompressed once
+// and its records are parsed once; otherwise each candidate would cost as much as its whole block.
 //
-// The block is known by its address. Whoever owns the memory of the blocks calls forget before it holds other bytes.
+// The block is known by its address. Whoever owns the memory of the blocks calls forget before it holds other
+// bytes.
 class BlockWalk {
  public:
   void forget() { block_ = nullptr; }
@@ -67,8 +68,8 @@ inline constexpr Bytes kAnyKey = {};
 // Finds the record of a candidate in blocks that were read.
 struct RecordMatch {
   // The candidate's record if it has the key (kAnyKey: always), none if the candidate is a false positive.
-  // `blocks` are the candidate's block_count blocks, *verified*. The views point into `blocks` or into `walk`, until
-  // the next call. kCorruption if the blocks hold no such record: then index and data disagree.
+  // `blocks` are the candidate's block_count blocks, *verified*. The views point into `blocks` or into
+  // `walk`, until the next call. kCorruption if the blocks hold no such record: then index and data disagree.
   static Result<std::optional<RecordView>> in_verified(const Candidate& candidate, Bytes blocks, Bytes key,
                                                        BlockWalk* walk, std::string_view path);
 

@@ -1,8 +1,8 @@
-// Bloom filters of records' hashes (Bloom 1970), plain and blocked ("cache-, hash- and space-efficient", Putze,
-// Sanders, Singler 2007: a line of 512 bits takes all bits of a record).
+// Bloom filters of records' hashes (Bloom 1970), plain and blocked ("cache-, hash- and space-efficient",
+// Putze, Sanders, Singler 2007: a line of 512 bits takes all bits of a record).
 //
-// Filters use only the top 33 bits of a rest, as the sketches in memory keep no more. Records that agree in these bits
-// are one record to the filter: with 170 records in one of 1,024 slices, 2 in 100,000.
+// Filters use only the top 33 bits of a rest, as the sketches in memory keep no more. Records that agree in
+// these bits are one record to the filter: with 170 records in one of 1,024 slices, 2 in 100,000.
 // Threads: free functions. Format: docs/formats/partition.md, "Filters". Filters have no alignment.
 #pragma once
 

@@ -45,8 +45,8 @@ Measured measure(const BloomShape& shape, uint64_t records, Rng& rng) {
   }
   for (const Hash rest : rests) {
     EXPECT_TRUE(BloomProbe(shape, rest).may_be_in(filter.data(), filter.size()));
-    const Hash alike =
-        rest ^ ((Hash{1} << (64 - kFilterHashBits)) - 1);  // differs in the bits that do not count
+    // differs in the bits that do not count
+    const Hash alike = rest ^ ((Hash{1} << (64 - kFilterHashBits)) - 1);
     EXPECT_TRUE(BloomProbe(shape, alike).may_be_in(filter.data(), filter.size()));
   }
   constexpr int kAsked = 400'000;
@@ -107,7 +107,8 @@ TEST(Bloom, AbsentKeysMeetAsManyFalseCandidatesAsTheoryPromises) {
       EXPECT_TRUE(found.values.empty());
       passed += found.candidates;
     }
-    // A line of the blocked filters of one slice's piece is rounded up, so they are a little better than 10 bits.
+    // A line of the blocked filters of one slice's piece is rounded up, so they are a little better than 10
+    // bits.
     const double in_piece = kRecords / static_cast<double>(1 << segment.slice_bits);
     const double lines = std::ceil(in_piece * 10 / 512);
     const double theory = 3 * (kind == IndexKind::kBloom ? plain_rate(in_piece, in_piece * 10, 7)

@@ -65,8 +65,8 @@ struct Integer {
   }
 };
 
-// The hot loop: `count` >= 1 numbers at a distance of `stride`. False if one is a NaN. Two chains of minima and maxima,
-// so that neither waits for the other's results.
+// The hot loop: `count` >= 1 numbers at a distance of `stride`. False if one is a NaN. Two chains of minima
+// and maxima, so that neither waits for the other's results.
 template <class Number>
 bool extrema_of(const char* at, size_t stride, uint32_t count, Extrema* out) {
   using Stored = typename Number::Stored;
@@ -123,8 +123,8 @@ bool extrema_of(FieldType type, const char* at, size_t stride, uint32_t count, E
 
 using Entry = ExtremaSegmentBuilder::Entry;
 
-// Sorts by descending score; stable. Radix passes over the top 33 bits of the distance to the best score; entries equal in
-// these bits are compared.
+// Sorts by descending score; stable. Radix passes over the top 33 bits of the distance to the best score;
+// entries equal in these bits are compared.
 void sort_best_first(std::vector<Entry>& entries, std::vector<Entry>& scratch) {
   constexpr unsigned kDigitBits = 11;
   constexpr unsigned kPrefixBits = 3 * kDigitBits;

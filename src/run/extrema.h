@@ -1,11 +1,13 @@
 // Writing field extrema: ExtremaGroup computes them from finished blocks of runs; ExtremaSegmentBuilder makes
 // the group's auxiliary segment of the index log. Both are passive.
 //
-//   begin_run ─► add_blocks (as the run builder produced them) … ─► begin_run … ─► ExtremaSegmentBuilder::fill
+//   begin_run ─► add_blocks (as the run builder produced them) … ─► begin_run … ─►
+//   ExtremaSegmentBuilder::fill
 //
 // A record counts for the block in which it starts.
 // Threads: one at a time; the way's worker.
-// Memory: 16 bytes per block and field, and 32 per block while the segment is made. Limits: kGroupBlocksMax blocks.
+// Memory: 16 bytes per block and field, and 32 per block while the segment is made. Limits: kGroupBlocksMax
+// blocks.
 // Format: extrema_format.h.
 #pragma once
 
@@ -63,7 +65,8 @@ class ExtremaGroup {
   bool empty() const { return runs_.empty(); }
   bool fits(uint32_t run_blocks) const { return empty() || blocks_ + run_blocks <= blocks_max_; }
 
-  // `first_block`: in the data log; `blocks`: of the run. Requires that all blocks of the previous run were added.
+  // `first_block`: in the data log; `blocks`: of the run. Requires that all blocks of the previous run were
+  // added.
   void begin_run(BlockNumber first_block, uint32_t blocks);
   // The run's next whole blocks.
   void add_blocks(Bytes blocks);
@@ -107,7 +110,8 @@ class ExtremaSegmentBuilder {
   static size_t memory_bytes(size_t blocks) { return blocks * 2 * sizeof(Entry); }
 
   // Requires a nonempty group whose last run is complete. It must outlive the builder. All runs lie in the
-  // params.data_blocks blocks from params.data_block on. The segment goes after `index_end`: record() says where.
+  // params.data_blocks blocks from params.data_block on. The segment goes after `index_end`: record() says
+  // where.
   ExtremaSegmentBuilder(const ExtremaGroup& group, const SegmentParams& params, uint64_t index_end);
 
   uint64_t size_bytes() const { return segment_bytes(segment_); }

@@ -1,19 +1,21 @@
-// The auxiliary segment of field extrema: layouts, sizes and checksums, byte by byte. docs/formats/extrema.md has the rules
-// around them, docs/design/field-extrema.md the reasons.
+// The auxiliary segment of field extrema: layouts, sizes and checksums, byte by byte. docs/formats/extrema.md
+// has the rules around them, docs/design/field-extrema.md the reasons.
 //
 // DO NOT CHANGE these layouts: they are on disk. All integers are little-endian.
 //
 //   segment := head | for each indexed field: list of maxima, list of minima | zeros to 64
-//   head    := ExtremaHead | ExtremaField{fields} | (ExtremaRun | {u64 minimum, u64 maximum}{fields}){runs} | zeros to 64
+//   head    := ExtremaHead | ExtremaField{fields} | (ExtremaRun | {u64 minimum, u64 maximum}{fields}){runs} |
+//           zeros to 64
 //   list    := piece*
 //   piece   := u32 crc32c | u32 reserved | u64 bound{⌈entries / step⌉} | u16 block{entries} | zeros to 8
 //
-// A list names every block of the group that has a value of the field, the block with the greatest maximum (least
-// minimum) first. `block` counts the blocks of the group's runs, run after run, from 0. bound[j] is the exact extremum,
-// as an order key, of the list's entry j · step: no later entry of the list exceeds it.
+// A list names every block of the group that has a value of the field, the block with the greatest maximum
+// (least minimum) first. `block` counts the blocks of the group's runs, run after run, from 0. bound[j] is
+// the exact extremum, as an order key, of the list's entry j · step: no later entry of the list exceeds it.
 //
-// In the segment's record: flags = kAuxiliarySegment | kExtremaSegment, runs and records as usual, stride = the head's
-// bytes, slice_bits = 0, overflow_units = the lists' bytes / 64, value_bytes = blocks, key_bytes = fields.
+// In the segment's record: flags = kAuxiliarySegment | kExtremaSegment, runs and records as usual, stride =
+// the head's bytes, slice_bits = 0, overflow_units = the lists' bytes / 64, value_bytes = blocks, key_bytes =
+// fields.
 #pragma once
 
 #include <cstddef>
@@ -77,7 +79,8 @@ constexpr uint64_t extrema_head_bytes(uint64_t runs, uint64_t fields) {
       kStrideUnit);
 }
 
-// The first piece of a list is small and exact; the others have one bound for each 32 entries, their first one's.
+// The first piece of a list is small and exact; the others have one bound for each 32 entries, their first
+// one's.
 inline constexpr uint32_t kFirstPieceEntries = 128;
 inline constexpr uint32_t kPieceEntries = 1'536;
 inline constexpr uint32_t kPieceStep = 32;

@@ -1,11 +1,12 @@
-// Reading field extrema: the head of an auxiliary segment, the pieces of its lists, and the records of a block that a
-// list names.
+// Reading field extrema: the head of an auxiliary segment, the pieces of its lists, and the records of a
+// block that a list names.
 //
-//   [read the segment's first stride bytes] ─► decode_extrema_head ─► piece(...) ─► [read it] ─► decode_extrema_piece
-//   ─► [read a block] ─► BlockRecords
+//   [read the segment's first stride bytes] ─► decode_extrema_head ─► piece(...) ─► [read it] ─►
+//   decode_extrema_piece ─► [read a block] ─► BlockRecords
 //
 // Threads: values and free functions.
-// Errors: kCorruption that names file and offset; kUnsupported for a field type of a newer format. Bytes that pass
+// Errors: kCorruption that names file and offset; kUnsupported for a field type of a newer format. Bytes that
+// pass
 //   their checksum are still not trusted for memory safety.
 #pragma once
 

@@ -1,9 +1,9 @@
-// Filter pieces: the part of one run in one slice of a segment with filters: header, Bloom filter, fences. The
-// alternative to sketches (docs/design/benchmarks.md).
+// Filter pieces: the part of one run in one slice of a segment with filters: header, Bloom filter, fences.
+// The alternative to sketches (docs/design/benchmarks.md).
 //
-// A fence is the hash of the record that owns the first byte of a block. Records are in hash order, so the fences tell
-// the range of blocks in which all records with a hash lie. Only reading these blocks shows which records have the
-// key.
+// A fence is the hash of the record that owns the first byte of a block. Records are in hash order, so the
+// fences tell the range of blocks in which all records with a hash lie. Only reading these blocks shows which
+// records have the key.
 // Threads: free functions. Format: docs/formats/partition.md, "Segments with filters".
 #pragma once
 

@@ -62,8 +62,8 @@ Status check_segment(const SegmentRecord& segment, const FooterContext& context)
   return {};
 }
 
-// Codes a record as its difference from the record before (all zeros before the first): u64 mask, whose bit i says that
-// byte i differs; then the bytes that differ.
+// Codes a record as its difference from the record before (all zeros before the first): u64 mask, whose bit i
+// says that byte i differs; then the bytes that differ.
 void put_record(const SegmentRecord& record, const SegmentRecord& before, std::string* out) {
   char now[sizeof(SegmentRecord)];
   char then[sizeof(SegmentRecord)];

@@ -1,16 +1,16 @@
 // Footer: the list of a partition's segments, oldest first, as the index log stores it.
 //
-// One footer follows the segments of each epoch. It has the newest records, and *extents* that name earlier footers
-// with the older records. A reader finds the last footer at the file's end and reads all extents in parallel: two
-// successive reads for any number of epochs (three if the last footer is longer than a page).
+// One footer follows the segments of each epoch. It has the newest records, and *extents* that name earlier
+// footers with the older records. A reader finds the last footer at the file's end and reads all extents in
+// parallel: two successive reads for any number of epochs (three if the last footer is longer than a page).
 //
 // A footer must be small compared with its epoch, so its length depends on the epoch's bytes:
-//   - Each footer repeats the records of earlier footers until the repeated records are kFooterShare of the epoch's
-//     bytes (within kFooterRecordBytesMin and Max). Then the footer is *full*: later ones name it as an extent, and
-//     begin a new list.
-//   - When the list ends with four extents of similar length, the next footer takes over their records. So a record
-//     is rewritten once for each factor of four, and the list has fewer than kFooterExtentsMax extents: three for
-//     each factor of two, at most 60.
+//   - Each footer repeats the records of earlier footers until the repeated records are kFooterShare of the
+//     epoch's bytes (within kFooterRecordBytesMin and Max). Then the footer is *full*: later ones name it as
+//     an extent, and begin a new list.
+//   - When the list ends with four extents of similar length, the next footer takes over their records. So a
+//     record is rewritten once for each factor of four, and the list has fewer than kFooterExtentsMax
+//     extents: three for each factor of two, at most 60.
 // A record is coded as its difference from the record before: about 23 bytes instead of 64.
 //
 // A footer of at most a page lies within one page of the file, so that one read gets it.
@@ -70,8 +70,8 @@ Result<FooterPart> decode_footer(Bytes bytes, PartitionNumber partition, uint64_
 // is damaged, this one is older (skipped_reason says why).
 Result<Footer> read_footer(io::File& index_log, PartitionNumber partition);
 
-// For tools that inspect a whole log: calls fn(offset, footer or its failure) for each place that has the magic of a
-// footer's trailer, by offset. Reads the whole log.
+// For tools that inspect a whole log: calls fn(offset, footer or its failure) for each place that has the
+// magic of a footer's trailer, by offset. Reads the whole log.
 Status each_footer(io::File& index_log, PartitionNumber partition,
                    const std::function<void(uint64_t offset, const Result<FooterPart>&)>& fn);
 
@@ -82,8 +82,8 @@ class FooterBuilder {
   // kResourceExhausted at the limit of segments.
   Status add(const SegmentRecord& segment);
 
-  // The bytes to write at `index_offset` (a multiple of kIndexUnit) at the end of an epoch: the footer, perhaps after
-  // zeros.
+  // The bytes to write at `index_offset` (a multiple of kIndexUnit) at the end of an epoch: the footer,
+  // perhaps after zeros.
   std::string encode(uint64_t index_offset);
 
   std::span<const SegmentRecord> segments() const { return segments_; }

@@ -160,8 +160,8 @@ TEST(Footer, SkipsATornTailAndSaysSo) {
   }
 }
 
-// The last append of an epoch: its slice and its footer, cut off at every byte; then the file may also be longer
-// than what was written, with zeros or with old bytes in place of some sectors.
+// The last append of an epoch: its slice and its footer, cut off at every byte; then the file may also be
+// longer than what was written, with zeros or with old bytes in place of some sectors.
 TEST(Footer, TornAppendsAreSkippedAtEveryByte) {
   Rng rng(91);
   PartitionInMemory partition(kPartition);
@@ -260,8 +260,8 @@ TEST(Footer, AllAreFoundByThoseWhoLookAtTheWholeLog) {
   Rng rng(92);
   for (uint32_t epoch = 0; epoch < 70; ++epoch) ASSERT_NO_FATAL_FAILURE(log.add_epoch(epoch));
   const size_t second = log.bytes.size();
-  log.bytes +=
-      test::random_bytes(rng, 262'144 - second % 262'144 - 24);  // the next trailer lies across a chunk's end
+  // the next trailer lies across a chunk's end
+  log.bytes += test::random_bytes(rng, 262'144 - second % 262'144 - 24);
   for (uint32_t epoch = 70; epoch < 73; ++epoch) ASSERT_NO_FATAL_FAILURE(log.add_epoch(epoch));
   std::string damaged = log.bytes;
   damaged[test::last_footer_offset(Bytes(damaged).substr(0, second))] ^= 1;

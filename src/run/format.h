@@ -3,8 +3,8 @@
 // DO NOT CHANGE these layouts: they are on disk. docs/formats/partition.md has the rules around them,
 // docs/design/run-format.md the reasons and the arithmetic. All integers are little-endian.
 //
-// Every checksum is CRC-32C *extended from a seed* that identifies the owner of the bytes. So an intact block of
-// another partition, or of another epoch at the same place (a lost write), does not pass:
+// Every checksum is CRC-32C *extended from a seed* that identifies the owner of the bytes. So an intact block
+// of another partition, or of another epoch at the same place (a lost write), does not pass:
 //   partition_seed(partition)            run headers, footers
 //   epoch_seed(partition, epoch_id)      data blocks
 //   segment_seed(partition, segment)     slices and their overflows
@@ -60,11 +60,12 @@ enum class RunKind : uint8_t {
 // The records of the run are encoded, one after the other, and may span blocks.
 constexpr bool is_stream(RunKind kind) { return kind != RunKind::kUniform; }
 
-// Which rank of a job keeps a record: the one that the hash of its key names, or that the job's own partitioner names, or the
-// one that appended it (the lossy format).
+// Which rank of a job keeps a record: the one that the hash of its key names, or that the job's own
+// partitioner names, or the one that appended it (the lossy format).
 enum class HomeRule : uint8_t { kHash = 0, kPartitioner = 1, kWriter = 2 };
 
-// Which values do not stand in their records but in files of the rank that appended them. The same in all runs of a directory.
+// Which values do not stand in their records but in files of the rank that appended them. The same in all
+// runs of a directory.
 enum class ValueRule : uint8_t {
   kLarge = 0,  // those of more than 16,384 bytes: in value logs (value_format.h)
   kPaged = 1,  // those of 12 bytes and more: in value pages (value_pages.h)
@@ -119,7 +120,8 @@ inline constexpr uint32_t kSliceRecordsGoal = 4096;  // over all runs
 inline constexpr uint32_t kStrideUnit = 64;          // strides of several slices, overflows
 inline constexpr uint32_t kIndexUnit = 8;  // segments and footers begin and end at multiples of this
 inline constexpr uint32_t kIndexPageBytes = 4096;
-// Segments of at least so many bytes begin and end at page boundaries, so that writes can bypass the page cache.
+// Segments of at least so many bytes begin and end at page boundaries, so that writes can bypass the page
+// cache.
 inline constexpr uint32_t kPagedSegmentBytes = 64 * 1024;
 
 enum SegmentFlag : uint8_t {
@@ -203,13 +205,13 @@ static_assert(sizeof(MixedPieceHeader) == 16);
 
 // Piece header in a segment with filters. After all headers, for each piece: its filter, then its fences.
 struct FilterPieceHeader {
-  uint32_t
-      block;  // relative to segment.data_block: where the byte before the piece's first record lies, or the
-              // record itself in a uniform run or at the start of any
+  // relative to segment.data_block: where the byte before the piece's first record lies, or the record itself
+  // in a uniform run or at the start of any
+  uint32_t block;
   uint32_t records;  // below 2^24
-  uint16_t
-      fences;  // how many blocks further the piece's last byte lies. A u32 each: the top 32 bits of the rest
-               // of the record that the block's first byte belongs to
+  // how many blocks further the piece's last byte lies. A u32 each: the top 32 bits of the rest of the record
+  // that the block's first byte belongs to
+  uint16_t fences;
   uint16_t value_bytes;  // uniform
   uint8_t key_bytes;     // 0: variable or packed
   uint8_t packed;        // 1: packed

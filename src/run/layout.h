@@ -1,5 +1,6 @@
-// Layout: the choices that are made once, with a directory, and stand in its swale.json: how blocks are compressed and
-// what the index consists of. All but the default exist to be compared with it (docs/design/benchmarks.md).
+// Layout: the choices that are made once, with a directory, and stand in its swale.json: how blocks are
+// compressed and what the index consists of. All but the default exist to be compared with it
+// (docs/design/benchmarks.md).
 #pragma once
 
 #include <cstdint>
@@ -19,11 +20,13 @@ enum class IndexKind : uint8_t {
   kPapers,        // per run one Bloom filter and all fences, not transposed (deltafs-scaling-2018, Fig. 9)
 };
 
-// What travels to the home of a key, and what stays with the rank that appends (deltafs-streaming-2020, section 4.2).
+// What travels to the home of a key, and what stays with the rank that appends (deltafs-streaming-2020,
+// section 4.2).
 enum class ShuffleFormat : uint8_t {
   kBase,      // records move
   kIndirect,  // keys and pointers move; values of 12 bytes and more stay in the writer's value pages
-  kLossy,  // records stay in the writer's runs; 34 bits of each key's hash and the rank move, into auxiliary tables
+  // records stay in the writer's runs; 34 bits of each key's hash and the rank move, into auxiliary tables
+  kLossy,
 };
 
 inline constexpr uint32_t kBloomBitsDefault = 10;  // a record; 0: no filter, only fences

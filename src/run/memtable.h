@@ -1,12 +1,13 @@
 // Memtable: the records of one way that will become the next run. FL-Tree's in-memory write buffer
 // (deltafs-streaming-2020, section 4.1).
 //
-// Records are binned as they arrive, by the top 8 bits of their hash; each bin is a chain of chunks of the arena. So
-// the run builder reads consecutive memory that fits the cache, one bin at a time; in arrival order each record would
-// cost two cache misses (docs/design/pipeline.md, "Memtables are bins").
+// Records are binned as they arrive, by the top 8 bits of their hash; each bin is a chain of chunks of the
+// arena. So the run builder reads consecutive memory that fits the cache, one bin at a time; in arrival order
+// each record would cost two cache misses (docs/design/pipeline.md, "Memtables are bins").
 //
 // Threads: none; the owner serialises calls. No call but create allocates.
-// Format of a row: u64 head (top 40 bits of the record's rest | 8 bits key_bytes | 16 bits value_bytes, in the code of
+// Format of a row: u64 head (top 40 bits of the record's rest | 8 bits key_bytes | 16 bits value_bytes, in
+// the code of
 //   record.h that tells large records from others) | key | value.
 //   Chunks are allocated in ascending order, so that within a bin a higher offset is a later arrival.
 // Invariants: (1) a bin's rows lie in arrival order along its chain; (2) a refused append changed nothing.
@@ -37,8 +38,8 @@ class Memtable {
   static constexpr size_t kArenaBytesMax = 16 * kMiB;
   static constexpr size_t kRecordsMax = kRunRecordsMax;
   static constexpr size_t kRowHeadBytes = 8;
-  static constexpr size_t kChunkHeadBytes =
-      8;  // u32 offset of the bin's next chunk, u32 end of this one's rows
+  // u32 offset of the bin's next chunk, u32 end of this one's rows
+  static constexpr size_t kChunkHeadBytes = 8;
   // Enough for any one record.
   static constexpr size_t kArenaBytesMin =
       round_up(kChunkHeadBytes + kRowHeadBytes + kKeyBytesMax + kStoredBytesMax, 64);
@@ -49,8 +50,8 @@ class Memtable {
   static Result<Memtable> create(size_t arena_bytes, size_t records_max);
   static size_t memory_bytes(size_t arena_bytes);
 
-  // Adds a record whose sizes are within the limits of record.h. Returns the place of its key, which its value follows;
-  // nullptr: full.
+  // Adds a record whose sizes are within the limits of record.h. Returns the place of its key, which its
+  // value follows; nullptr: full.
   const char* append(Hash rest, Bytes key, Bytes value) {
     char* const at = room_for(rest, key.size(), value.size(), value.size());
     if (at == nullptr) return nullptr;
@@ -58,8 +59,8 @@ class Memtable {
     copy_bytes(at + key.size(), value.data(), value.size());
     return at;
   }
-  // The same for a record that has_quick_sizes. Short code that only takes what fits after the last row of its bin, and adds
-  // the record's digest (hash.h) to `digest`. False: nothing was done; call append.
+  // The same for a record that has_quick_sizes. Short code that only takes what fits after the last row of
+  // its bin, and adds the record's digest (hash.h) to `digest`. False: nothing was done; call append.
   [[gnu::always_inline]] bool append_quickly(Hash rest, const char* key, Bytes value, uint64_t* digest) {
     Bin& bin = bins_[rest >> (64 - kBinBits)];
     const size_t row_bytes = kRowHeadBytes + kQuickKeyBytes + value.size();
@@ -91,8 +92,8 @@ class Memtable {
 
   // Writes an entry for each record of a bin to `out`, in arrival order. Returns their number.
   size_t collect(uint32_t bin, uint64_t* out) const;
-  // Prefetches the rows of later bins, in order, while the caller works on this one: another core wrote them, and its
-  // cache lines take longer to arrive than collect takes to read them.
+  // Prefetches the rows of later bins, in order, while the caller works on this one: another core wrote them,
+  // and its cache lines take longer to arrive than collect takes to read them.
   class RowFetcher {
    public:
     // The memtable must outlive it, unchanged.
@@ -141,7 +142,8 @@ class Memtable {
   const char* rows() const { return arena_.data() + kRowHeadBytes; }
 
   void clear();
-  // Limits the arena to so many bytes until clear(); one record of any size always fits. Requires an empty memtable.
+  // Limits the arena to so many bytes until clear(); one record of any size always fits. Requires an empty
+  // memtable.
   void limit(size_t arena_bytes);
   size_t arena_bytes() const { return arena_.size(); }
   void touch() {

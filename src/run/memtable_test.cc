@@ -141,7 +141,8 @@ TEST(Memtable, CollectsWhatWasAppended) {
   }
 }
 
-// Told of as many bytes as there are rows, it has been to every bin that has some; and then it stays where it is.
+// Told of as many bytes as there are rows, it has been to every bin that has some; and then it stays where it
+// is.
 TEST(Memtable, RowFetcherGoesThroughTheBinsOnce) {
   Rng rng(8);
   for (const size_t value_bytes : {0, 40, 1000, 9000}) {

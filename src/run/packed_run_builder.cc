@@ -16,8 +16,8 @@ constexpr size_t kSampleBytes = 8 * kKiB;
 constexpr size_t kSamples = 8;
 constexpr uint64_t kWorthPercent = 97;
 constexpr uint32_t kTriesMax = 5;
-// A piece may leave so many bytes to the next one in order to end with a record: a query for that record then reads one
-// block instead of two.
+// A piece may leave so many bytes to the next one in order to end with a record: a query for that record then
+// reads one block instead of two.
 constexpr size_t kCutShare = 16;
 
 uint32_t row_bytes_of(const Memtable& memtable) {
@@ -180,7 +180,8 @@ void PackedRunBuilder::pack_block(char* block) {
   finish_piece(block, best.bytes);
 }
 
-// Makes the block's trailer except number and checksum, adds to the sketch, and removes the piece from the window.
+// Makes the block's trailer except number and checksum, adds to the sketch, and removes the piece from the
+// window.
 void PackedRunBuilder::finish_piece(char* block, size_t bytes) {
   const size_t end = window_front_ + bytes;
   const uint32_t first_ordinal = packed_records_ + (in_record_ ? 1 : 0);

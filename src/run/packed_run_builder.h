@@ -1,7 +1,8 @@
-// PackedRunBuilder: turns a full memtable into the blocks of one packed run: one stream of records in hash order, cut
-// into pieces that fill a block each when compressed.
+// PackedRunBuilder: turns a full memtable into the blocks of one packed run: one stream of records in hash
+// order, cut into pieces that fill a block each when compressed.
 //
-//   worth_packing(memtable) ─► pack(): sort ─► gather ─► cut, compress ─► blocks in memory ─► place() ─► fill()
+//   worth_packing(memtable) ─► pack(): sort ─► gather ─► cut, compress ─► blocks in memory ─► place() ─►
+//   fill()
 //
 // The number of blocks of a run, and so its place in the data log, is known only when all pieces are
 // compressed. So the blocks wait in memory (`blocks`, packed_bytes_max of the memtable), and fill seals and
@@ -31,14 +32,16 @@ constexpr size_t packed_bytes_max(size_t encoded_bytes) {
   return packed_blocks_max(encoded_bytes) * kBlockBytes;
 }
 
-// Whether compression saves at least 3 % of the run's blocks, judged by a sample of 64 KiB from all over the memtable.
+// Whether compression saves at least 3 % of the run's blocks, judged by a sample of 64 KiB from all over the
+// memtable.
 // The sample is representative: the order is that of hashes, so all parts of a run are alike.
 bool worth_packing(const Memtable& memtable, RunScratch& scratch, Compressor& compressor);
 
 class PackedRunBuilder final : public RunOutput {
  public:
-  // Uses only with_tails of `placement`; place() sets the rest. Requires a memtable that is not empty, scratch for its
-  // records, arena.fits(sketch_bytes(…)) and blocks.size() >= packed_bytes_max(memtable.encoded_bytes()).
+  // Uses only with_tails of `placement`; place() sets the rest. Requires a memtable that is not empty,
+  // scratch for its records, arena.fits(sketch_bytes(…)) and blocks.size() >=
+  // packed_bytes_max(memtable.encoded_bytes()).
   PackedRunBuilder(const Memtable& memtable, RunScratch& scratch, SketchArena& arena, Compressor& compressor,
                    MutableBytes blocks, const RunPlacement& placement);
 

@@ -1,10 +1,11 @@
 // Record: one value of one key as bytes, on the wire, in memtables and in variable runs.
 //
 // Format: key_bytes: varint | value_bytes: varint | key | value
-//   A value of more than 16,384 bytes lies in a value log (value_format.h). Its record is a *large* one: value_bytes is
-//   16,384 + n, and in the value's place stand n bytes: its first n - 24 bytes, then a pointer.
-//   Where a directory keeps values in pages (value_pages.h), those of less than 12 bytes stand in their records; else what
-//   stands in the value's place ends with a pointer of 12 bytes, and no record is large.
+//   A value of more than 16,384 bytes lies in a value log (value_format.h). Its record is a *large* one:
+//   value_bytes is 16,384 + n, and in the value's place stand n bytes: its first n - 24 bytes, then a
+//   pointer. Where a directory keeps values in pages (value_pages.h), those of less than 12 bytes stand in
+//   their records; else what stands in the value's place ends with a pointer of 12 bytes, and no record is
+//   large.
 // Limits: keys of 1..255 bytes, values of 0..16,384 bytes, 24..16,408 bytes in the place of a larger one.
 // Threads: free functions.
 #pragma once
@@ -98,7 +99,8 @@ inline RecordParse parse_record(Bytes bytes, RecordView* record) {
   } else {
     for (uint32_t& size : sizes) {
       const char* const next = get_varint32(at, end, &size);
-      // A varint of a legal size has at most 3 bytes: if so many are left and it fails, the bytes are not cut off.
+      // A varint of a legal size has at most 3 bytes: if so many are left and it fails, the bytes are not cut
+      // off.
       if (next == nullptr) return end - at < 3 ? RecordParse::kCutOff : RecordParse::kMalformed;
       at = next;
     }

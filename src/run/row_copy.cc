@@ -10,7 +10,8 @@
 namespace swale::run {
 namespace {
 
-// Two loops: a single one would need more values than there are registers. So would one that fetches after each row.
+// Two loops: a single one would need more values than there are registers. So would one that fetches after
+// each row.
 template <ptrdiff_t kRowsPerFetch, class CopyRow, class DigestRow>
 uint64_t copy_with(const RowCopy& copy, SketchBuilder* sketch_builder, Memtable::RowFetcher* row_fetcher,
                    CopyRow copy_row, DigestRow digest_row) {

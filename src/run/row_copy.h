@@ -1,8 +1,8 @@
-// Copying rows of one size from a memtable into a block, in hash order: the inner loop of making a run. The same pass
-// adds each row to the sketch and to the digest.
+// Copying rows of one size from a memtable into a block, in hash order: the inner loop of making a run. The
+// same pass adds each row to the sketch and to the digest.
 //
-// For rows of 16 to 143 bytes there is a separate loop for each number of 16-byte pairs, so that copy and digest are
-// straight-line code: 72 instructions for a row of 48 bytes; loops over its words took 122.
+// For rows of 16 to 143 bytes there is a separate loop for each number of 16-byte pairs, so that copy and
+// digest are straight-line code: 72 instructions for a row of 48 bytes; loops over its words took 122.
 // Threads: pure function of its arguments.
 #pragma once
 

@@ -1,7 +1,8 @@
 // RunBuilder: turns a full memtable into the blocks of one run. A passive generator: the owner reserves
 // block_count() blocks of the data log and gets them buffer by buffer, in order.
 //
-//   sort entries (a bin of the memtable at a time) ─► gather records into payloads ─► trailer, crc32c ─► whole blocks
+//   sort entries (a bin of the memtable at a time) ─► gather records into payloads ─► trailer, crc32c ─►
+//   whole blocks
 //
 // Sketch and digest are computed in the same pass, as records are gathered.
 // Threads: one at a time; uses only its memtable and scratch, which must outlive it.
@@ -23,7 +24,8 @@
 
 namespace swale::run {
 
-// Above this waste, a header per record costs less than the space that whole rows leave empty at the end of each block.
+// Above this waste, a header per record costs less than the space that whole rows leave empty at the end of
+// each block.
 inline constexpr uint32_t kUniformWasteBytesMax = 128;
 // The least bytes of records in each block except a run's first and last.
 inline constexpr uint32_t kRunPayloadBytesMin = static_cast<uint32_t>(kPayloadBytes) - kUniformWasteBytesMax;

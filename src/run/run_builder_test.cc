@@ -138,8 +138,8 @@ TEST(RunBuilder, SketchTakesWhatWasSaid) {
   }
 }
 
-// Random allocations of several epochs, each given back as a whole: never two in one place, and room that is free again is
-// used before room that never was.
+// Random allocations of several epochs, each given back as a whole: never two in one place, and room that is
+// free again is used before room that never was.
 TEST(SketchArena, NeverGivesAPlaceTwiceAndStaysLow) {
   Rng rng(14);
   constexpr size_t kBytes = 64 * 1000;

@@ -90,8 +90,8 @@ Status RunCursor::feed_block(Bytes block, const RecordFn& fn) {
   }
   if (stopped_) return {};
   resync_ = false;
-  // First the end, then the step: a failure must name the block at which it was found, or the owner would look for that
-  // block after the end of what it fed.
+  // First the end, then the step: a failure must name the block at which it was found, or the owner would
+  // look for that block after the end of what it fed.
   if (next_block_ + 1 == run_end_block_) SWALE_RETURN_IF_ERROR(end_run());
   ++next_block_;
   return {};

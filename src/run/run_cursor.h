@@ -3,10 +3,12 @@
 // blocks, and feeds them; the cursor keeps only the record that spans a chunk's end.
 //
 // Threads: one at a time.
-// Errors: kCorruption that names file and offset. After a failure of feed, next_block() is the block at which it was
-//   found, always one of those that were fed. Then make a new cursor and feed it from a later run (runs start where
-//   decode_run_header succeeds). Exceptions: if the block next_block() fails verify_block, none of its records was
-//   yielded, and an intact copy of it may be fed; and pass_block() skips it, whatever is wrong with it.
+// Errors: kCorruption that names file and offset. After a failure of feed, next_block() is the block at which
+// it was
+//   found, always one of those that were fed. Then make a new cursor and feed it from a later run (runs start
+//   where decode_run_header succeeds). Exceptions: if the block next_block() fails verify_block, none of its
+//   records was yielded, and an intact copy of it may be fed; and pass_block() skips it, whatever is wrong
+//   with it.
 // Limits: memory for one record, 16 KiB.
 #pragma once
 
@@ -67,7 +69,8 @@ class RunCursor {
   // Returns false to stop the walk.
   using RecordFn = std::function<bool(const ScannedRecord&)>;
 
-  // `first_block`: the first fed block's number in the data log. If `epoch_id` is given, runs of other epochs fail.
+  // `first_block`: the first fed block's number in the data log. If `epoch_id` is given, runs of other epochs
+  // fail.
   RunCursor(PartitionNumber partition, BlockNumber first_block, std::string path,
             std::optional<uint64_t> epoch_id = {});
 

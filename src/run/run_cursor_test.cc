@@ -107,8 +107,8 @@ void seal_header(std::string* data, uint64_t first, const RunHeader& header) {
           crc32c_extend(epoch_seed(kPartition, header.epoch_id), {block, kBlockBytes - 4}));
 }
 
-// Owners look for the block of a failure in what they fed: a run that ends with other sums than its header says failed one
-// block too late.
+// Owners look for the block of a failure in what they fed: a run that ends with other sums than its header
+// says failed one block too late.
 TEST_F(RunCursorTest, AFailureIsAlwaysWithinTheBlocksThatWereFed) {
   using Change = void (*)(RunHeader*);
   const Change changes[] = {

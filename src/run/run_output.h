@@ -1,4 +1,5 @@
-// RunOutput: a run as a source of whole blocks for the data log, in order, on demand; the base of both builders.
+// RunOutput: a run as a source of whole blocks for the data log, in order, on demand; the base of both
+// builders.
 //
 // Threads: one at a time. Its sources (memtable, scratch, sketch memory, buffers) must outlive it.
 #pragma once

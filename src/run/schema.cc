@@ -53,7 +53,8 @@ bool is_unit(std::string_view text) {
 Result<Field> parse_field(std::string_view text) {
   const auto problem = [&](std::string_view what) {
     return invalid_argument(
-        "schema: field \"{}\": {}; expected name:type[xCOUNT][:unit] with a type of {}, or _:N for N bytes of "
+        "schema: field \"{}\": {}; expected name:type[xCOUNT][:unit] with a type of {}, or _:N for N bytes "
+        "of "
         "padding, or _:* at the end if values have any length",
         text, what, fmt::join(kTypeNames, " "));
   };
@@ -228,7 +229,8 @@ Status Schema::wrong_length(uint64_t bytes) const {
                 bytes - value_bytes())
           : "";
   return invalid_argument(
-      "a value of {} bytes, but the schema \"{}\" describes {}{}; if values have any length, end the schema with "
+      "a value of {} bytes, but the schema \"{}\" describes {}{}; if values have any length, end the schema "
+      "with "
       "\";{}\"",
       bytes, text, value_bytes(), longer, kAnyLength);
 }

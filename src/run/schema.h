@@ -1,13 +1,15 @@
 // Schema: which numbers a value consists of, and which of these numbers are indexed by their extrema.
 //
-// Fields lie in a value in the order of the schema, little-endian, without gaps. A field called "_" is padding: no name
-// means it. A value is as long as its fields are, so that a compiler's padding is not read as numbers; unless the schema
-// says any_length: then bytes of a value after its last field are ignored, and a value that ends before a field lacks it.
-// Text form, as in the options imd.schema and imd.extrema: fields "name:type[xCOUNT][:unit]" separated by ';', and
-// names of fields or elements ("v[1]") separated by ';'. Types: f4 f8 i1 i2 i4 i8 u1 u2 u4 u8. "_:N" is a field of N bytes
-// of padding (u1xN); "_:*", only as the last one, is any_length.
+// Fields lie in a value in the order of the schema, little-endian, without gaps. A field called "_" is
+// padding: no name means it. A value is as long as its fields are, so that a compiler's padding is not read
+// as numbers; unless the schema says any_length: then bytes of a value after its last field are ignored, and
+// a value that ends before a field lacks it. Text form, as in the options imd.schema and imd.extrema: fields
+// "name:type[xCOUNT][:unit]" separated by ';', and names of fields or elements ("v[1]") separated by ';'.
+// Types: f4 f8 i1 i2 i4 i8 u1 u2 u4 u8. "_:N" is a field of N bytes of padding (u1xN); "_:*", only as the
+// last one, is any_length.
 //
-// Order keys: every number as a 64-bit unsigned integer, in the order of the numbers, exactly (design/field-extrema.md).
+// Order keys: every number as a 64-bit unsigned integer, in the order of the numbers, exactly
+// (design/field-extrema.md).
 // Threads: values. Errors: kInvalidArgument that names the field and what is possible.
 // Limits: kSchemaFieldsMax fields, kIndexedFieldsMax indexed ones, values of 16,384 bytes.
 #pragma once
@@ -46,7 +48,8 @@ std::optional<FieldType> field_type(std::string_view name);
 uint32_t type_bytes(FieldType type);
 std::string_view type_name(FieldType type);  // "f8"
 
-// The type of keys. It only tells how people write keys and how tools show them; records are not checked against it.
+// The type of keys. It only tells how people write keys and how tools show them; records are not checked
+// against it.
 enum class KeyType : uint8_t {
   kBytes,
   kText,

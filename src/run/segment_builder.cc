@@ -14,12 +14,14 @@ namespace swale::run {
 namespace {
 
 // A slice longer than the stride costs its readers one more read, so normally the stride is the longest
-// slice. If a few slices are far longer than the others (hot keys), padding all to the longest would waste more
-// than it saves: slices longer than this factor times the mean overflow, and the others decide the stride.
+// slice. If a few slices are far longer than the others (hot keys), padding all to the longest would waste
+// more than it saves: slices longer than this factor times the mean overflow, and the others decide the
+// stride.
 constexpr uint64_t kStrideOverMeanNum = 115;
 constexpr uint64_t kStrideOverMeanDen = 100;
 
-// The power of two that is nearest on a logarithmic scale. Requires n >= 1; n < 2^31 in all uses, so the square fits.
+// The power of two that is nearest on a logarithmic scale. Requires n >= 1; n < 2^31 in all uses, so the
+// square fits.
 uint32_t nearest_power_bits(uint64_t n) {
   const auto floor_bits = static_cast<uint32_t>(std::bit_width(n)) - 1;
   return n * n >= uint64_t{2} << 2 * floor_bits ? floor_bits + 1 : floor_bits;
@@ -295,8 +297,8 @@ bool SegmentBuilder::next_chunk() {
     build_slice(slice);
     const uint32_t total_bytes = get_u32(buffer_.data() + offsetof(SliceHeader, total_bytes));
     if (total_bytes <= segment_.stride) continue;
-    // The overflow: u32 crc32c (segment_seed, slice number, bytes) | bytes | zeros up to 64. The checksum overwrites
-    // the slice's last four bytes inside the stride, which were written before.
+    // The overflow: u32 crc32c (segment_seed, slice number, bytes) | bytes | zeros up to 64. The checksum
+    // overwrites the slice's last four bytes inside the stride, which were written before.
     char* const start = buffer_.data() + segment_.stride - 4;
     const uint32_t rest = total_bytes - segment_.stride;
     char number[4];

@@ -1,10 +1,10 @@
 // SegmentBuilder: transposes the sketches of n runs into one segment of the index log: the pieces of all runs
-// for one slice of hash space lie together, so that a query reads one short range per epoch, whatever the number
-// of runs.
+// for one slice of hash space lie together, so that a query reads one short range per epoch, whatever the
+// number of runs.
 //
 // A passive generator like RunBuilder. The first walk over the sketches (in the constructor) measures the
-// slices and decides the stride; fill walks again and writes; if slices exceed the stride, a third walk writes
-// their overflows.
+// slices and decides the stride; fill walks again and writes; if slices exceed the stride, a third walk
+// writes their overflows.
 // Threads: one at a time; the sketches must outlive it and are not changed.
 // Format: docs/formats/partition.md, "Segment".
 // Memory: 4 bytes per slice, 64 per run, and one slice (the longest: with one hot key nearly all remainders).
@@ -49,8 +49,8 @@ class SegmentBuilder {
 
   uint64_t size_bytes() const { return segment_bytes(segment_); }
 
-  // Writes the next bytes into `out` (size: a multiple of 4,096, at least 4,096). Returns the bytes produced: all
-  // of `out`, or up to the segment's end; 0 at the end.
+  // Writes the next bytes into `out` (size: a multiple of 4,096, at least 4,096). Returns the bytes produced:
+  // all of `out`, or up to the segment's end; 0 at the end.
   size_t fill(MutableBytes out);
   bool done() const { return produced_bytes_ == size_bytes(); }
 

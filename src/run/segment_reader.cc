@@ -161,7 +161,8 @@ Status Slice::check_filter_pieces() {
   return {};
 }
 
-// A candidate for each block in which records with the hash may start, with the blocks in which these may end.
+// A candidate for each block in which records with the hash may start, with the blocks in which these may
+// end.
 Status Slice::filter_candidates(std::span<const Hash> rests,
                                 const std::function<void(size_t, const Candidate&)>& fn) const {
   const char* body = pieces_.arrays;

@@ -1,10 +1,12 @@
-// Slice: the reader's view of a segment: locates the slice of a hash in the index log, and finds candidates in it.
+// Slice: the reader's view of a segment: locates the slice of a hash in the index log, and finds candidates
+// in it.
 //
 //   locate_slice ─► [read] ─► Slice::open ─► [overflow() ─► read ─► attach_overflow] ─► candidates
 //
-// Every candidate names the blocks to read; RecordMatch (block.h) decides whether the record has the key. An absent
-// key gets a false candidate with probability load / 256, about 0.5 %, per run.
-// Threads: a Slice is immutable once complete. It is a view of the segment record and, without an overflow, of the
+// Every candidate names the blocks to read; RecordMatch (block.h) decides whether the record has the key. An
+// absent key gets a false candidate with probability load / 256, about 0.5 %, per run.
+// Threads: a Slice is immutable once complete. It is a view of the segment record and, without an overflow,
+// of the
 //   bytes; both must outlive it. Without an overflow it allocates nothing.
 // Errors: kCorruption that names the file and offset. Bytes that pass the checksum are still not trusted for
 //   memory safety: all lengths and blocks are checked.
@@ -52,7 +54,8 @@ struct Candidate {
   bool packed = false;  // blocks of a packed run
 
   bool variable() const { return key_bytes == 0; }
-  // The candidate comes from a filter with fences, which do not know the records: any that starts in the first block.
+  // The candidate comes from a filter with fences, which do not know the records: any that starts in the
+  // first block.
   bool any_slot() const { return slot == kAnySlot; }
 };
 
@@ -65,8 +68,8 @@ class Slice {
   Slice(Slice&&) = default;
   Slice& operator=(Slice&&) = default;
 
-  // `bytes`: all bytes of the location. The segment must come from a decoded footer. `path` names the index log
-  // and must outlive the slice.
+  // `bytes`: all bytes of the location. The segment must come from a decoded footer. `path` names the index
+  // log and must outlive the slice.
   static Result<Slice> open(const SegmentRecord& segment, PartitionNumber partition,
                             const SliceLocation& location, Bytes bytes, std::string_view path) {
     return open_seeded(segment, segment_seed(partition, segment), location, bytes, path);
@@ -75,20 +78,22 @@ class Slice {
   static Result<Slice> open_seeded(const SegmentRecord& segment, uint32_t seed, const SliceLocation& location,
                                    Bytes bytes, std::string_view path);
 
-  // The location of the slice's overflow, if it is longer than the stride. Attach it before calling candidates.
+  // The location of the slice's overflow, if it is longer than the stride. Attach it before calling
+  // candidates.
   std::optional<SliceLocation> overflow() const;
   Status attach_overflow(Bytes bytes);
   bool complete() const { return total_bytes_ == bytes_.size(); }
 
   uint64_t records() const { return pieces_.records; }  // of all pieces
   uint32_t piece_count() const { return pieces_.count; }
-  // The number of leading bits of a rest that a match compares, in the piece that compares most. Requires complete().
+  // The number of leading bits of a rest that a match compares, in the piece that compares most. Requires
+  // complete().
   uint32_t fingerprint_bits() const;
 
-  // Calls fn(index of the rest, const Candidate&) for every record whose fingerprint agrees with one of `rests`, run by
-  // run in the order they were written. If the rests ascend, candidates within a run ascend by ordinal and so by block;
-  // those of a single rest always do. Requires complete() and rests of this slice. kCorruption for blocks outside the
-  // epoch.
+  // Calls fn(index of the rest, const Candidate&) for every record whose fingerprint agrees with one of
+  // `rests`, run by run in the order they were written. If the rests ascend, candidates within a run ascend
+  // by ordinal and so by block; those of a single rest always do. Requires complete() and rests of this
+  // slice. kCorruption for blocks outside the epoch.
   template <class Fn>
   Status candidates_of(std::span<const Hash> rests, Fn&& fn) const {
     if (filtered()) [[unlikely]]

@@ -10,8 +10,8 @@
 namespace swale::run {
 namespace {
 
-// Sketches are made before the epoch's number of slices is known. So they have at least this many bits, which allow to
-// cut every run into the largest number of slices.
+// Sketches are made before the epoch's number of slices is known. So they have at least this many bits, which
+// allow to cut every run into the largest number of slices.
 uint32_t built_bucket_bits(uint64_t records) {
   return std::clamp(natural_bucket_bits(records), kSliceBitsMax, kBucketBitsMax);
 }

@@ -3,12 +3,13 @@
 // bit-packed).
 //
 // The top bits of a record's rest are, in this order, bucket (bucket_bits) and remainder (8). Records are in
-// hash order, so buckets ascend: a bit array with a 1 for each record and a 0 for each bucket's end holds them
-// in 1 + 1/load bits per record. A record's rank among the ones is its ordinal: filter and exact index in one.
-// For variable runs a second array of the same kind says where each record ends: a 0 for each block, a 1 per
-// record.
+// hash order, so buckets ascend: a bit array with a 1 for each record and a 0 for each bucket's end holds
+// them in 1 + 1/load bits per record. A record's rank among the ones is its ordinal: filter and exact index
+// in one. For variable runs a second array of the same kind says where each record ends: a 0 for each block,
+// a 1 per record.
 //
-// Threads: a value; its arrays belong to the SketchArena until `memory` is released to it; immutable after finish.
+// Threads: a value; its arrays belong to the SketchArena until `memory` is released to it; immutable after
+// finish.
 // Invariants: (1) ordinal i has its 1 at bit bucket(i) + i of `buckets`; (2) likewise end_block(i) + i of
 // `ends`.
 // Limits: runs of 1..2^20 records.
@@ -43,12 +44,14 @@ struct RunSketch {
   MutableBytes memory;       // the arena's memory for these arrays
 };
 
-// The bytes of an arena that the sketch of a run takes, a multiple of 64. Variable and packed runs have `ends`.
+// The bytes of an arena that the sketch of a run takes, a multiple of 64. Variable and packed runs have
+// `ends`.
 size_t sketch_memory_bytes(size_t records, size_t blocks, RunKind kind, bool with_tails = false);
 
-// SketchArena: memory for the arrays of sketches, from the making of a run until its segment is written. Released
-// memory is reused before memory that was never used: the first use backs its pages, which costs more than all other
-// work on a sketch (docs/design/pipeline.md). So two epochs that overlap a little need little more memory than one.
+// SketchArena: memory for the arrays of sketches, from the making of a run until its segment is written.
+// Released memory is reused before memory that was never used: the first use backs its pages, which costs
+// more than all other work on a sketch (docs/design/pipeline.md). So two epochs that overlap a little need
+// little more memory than one.
 //
 // Threads: none; the owner serialises the calls. Any thread may fill allocated memory.
 class SketchArena {
@@ -75,8 +78,8 @@ class SketchArena {
   size_t used_ = 0;
 };
 
-// Bucket bits whose load (records / buckets) lies between 0.8 and 1.6: 9.6 to 10.3 bits per record, and 0.3 to 0.6 %
-// false candidates per run.
+// Bucket bits whose load (records / buckets) lies between 0.8 and 1.6: 9.6 to 10.3 bits per record, and 0.3
+// to 0.6 % false candidates per run.
 uint32_t natural_bucket_bits(uint64_t records);
 
 // Makes the arrays of a RunSketch whose scalar fields are set.

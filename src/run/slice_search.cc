@@ -92,7 +92,8 @@ SliceSearch::SliceSearch(const SlicePieces& pieces, std::span<const Hash> rests)
 
 void SliceSearch::use_portable() { next_ = search_portable; }
 
-// Searches the first of pieces_ for all hashes from hash_ on. If `out` fills up first, hash_ stays below their number.
+// Searches the first of pieces_ for all hashes from hash_ on. If `out` fills up first, hash_ stays below
+// their number.
 template <class CountOnes>
 [[gnu::always_inline]] inline size_t SliceSearch::search_piece(const PieceShape& shape,
                                                                std::span<SliceMatch> out, size_t filled) {

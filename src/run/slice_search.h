@@ -1,7 +1,7 @@
 // SliceSearch: finds the records in a slice whose fingerprints agree with those of given hashes.
 //
-// It searches piece by piece and, within a piece, hash by hash. If the hashes ascend, it walks a piece's buckets once
-// for all of them, and the matches come in the order of the data log.
+// It searches piece by piece and, within a piece, hash by hash. If the hashes ascend, it walks a piece's
+// buckets once for all of them, and the matches come in the order of the data log.
 //
 // Threads: one at a time. Allocates nothing.
 // Bounds: reads nothing outside the slice's bytes, and every match names a record of its piece, whatever the
@@ -64,7 +64,8 @@ class SliceSearch {
   // Ignores the leading slice_bits of each rest, which must be those of this slice. `rests` must outlive it.
   SliceSearch(const SlicePieces& pieces, std::span<const Hash> rests);
 
-  // Fills `out` with the next matches and returns their number; if it is less than out.size(), these are the last.
+  // Fills `out` with the next matches and returns their number; if it is less than out.size(), these are the
+  // last.
   size_t next(std::span<SliceMatch> out) { return next_(*this, out); }
 
   // For tests: uses the version for every processor instead of the best for this one.

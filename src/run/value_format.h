@@ -1,15 +1,17 @@
-// The value log: values of more than 16,384 bytes, in one file per writing rank; and the records' pointers to them.
+// The value log: values of more than 16,384 bytes, in one file per writing rank; and the records' pointers to
+// them.
 //
-//   file:   entry, entry, …; the first one of an epoch begins at a multiple of 4,096, the others follow without gaps
+//   file:   entry, entry, …; the first one of an epoch begins at a multiple of 4,096, the others follow
+//           without gaps
 //   entry:  head | value
-//   head:   magic: u32 | crc32c: u32 | offset: u64 | epoch_id: u64 | key_hash: u64 | epoch: u32 | writer: u32 |
-//           value_bytes: u32 | reserved: u32 | crc32c of each 65,536 bytes of the value: u32 …
+//   head:   magic: u32 | crc32c: u32 | offset: u64 | epoch_id: u64 | key_hash: u64 | epoch: u32 | writer: u32
+//           | value_bytes: u32 | reserved: u32 | crc32c of each 65,536 bytes of the value: u32 …
 //   pointer (the last 24 bytes in the value's place): offset: u64 | value_bytes: u32 | writer: u32 |
 //           checksum: u32, the head's | reserved: u32
 //
-// The head's checksum starts from epoch_seed(writer, epoch_id) and covers the head from byte 8 on. A piece's checksum
-// starts from the same seed, then covers its u64 offset in the file and the piece. So bytes of another log, epoch or
-// place fail.
+// The head's checksum starts from epoch_seed(writer, epoch_id) and covers the head from byte 8 on. A piece's
+// checksum starts from the same seed, then covers its u64 offset in the file and the piece. So bytes of
+// another log, epoch or place fail.
 //
 // DO NOT CHANGE these layouts: they are on disk. docs/formats/values.md has the rules around them,
 // docs/design/lossy.md the reasons.
@@ -86,8 +88,9 @@ std::string encode_large_value(const LargeValue& value);
 // kCorruption, which names `what`, for other bytes.
 Result<LargeValue> decode_large_value(Bytes stored, std::string_view what);
 
-// The range of a writer's values of one epoch. The footer of its index log stores it as an auxiliary segment record:
-// index_offset = offset, stride and overflow_units = lower and upper half of `bytes`, records = values.
+// The range of a writer's values of one epoch. The footer of its index log stores it as an auxiliary segment
+// record: index_offset = offset, stride and overflow_units = lower and upper half of `bytes`, records =
+// values.
 struct ValueRange {
   uint64_t offset = 0;
   uint64_t bytes = 0;   // heads included
@@ -100,8 +103,8 @@ inline bool is_values_segment(const SegmentRecord& segment) {
   return segment.flags == (kAuxiliarySegment | kValuesSegment);
 }
 SegmentRecord values_segment(const ValueRange& range, EpochNumber epoch, uint64_t epoch_id);
-// Likewise, where the auxiliary table of an epoch lies in the home's .source file; `values` are its pairs. An epoch without
-// keys has a table, too.
+// Likewise, where the auxiliary table of an epoch lies in the home's .source file; `values` are its pairs. An
+// epoch without keys has a table, too.
 inline bool is_table_segment(const SegmentRecord& segment) {
   return segment.flags == (kAuxiliarySegment | kTableSegment);
 }

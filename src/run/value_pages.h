@@ -1,15 +1,18 @@
-// Value pages: where a directory of the indirect format keeps values, in the order in which their writer appended them; and
-// the pointers of 12 bytes that travel to the homes of the keys (deltafs-streaming-2020, section 4.2, "simple indirection").
+// Value pages: where a directory of the indirect format keeps values, in the order in which their writer
+// appended them; and the pointers of 12 bytes that travel to the homes of the keys (deltafs-streaming-2020,
+// section 4.2, "simple indirection").
 //
 //   file:    page, page, …; each 4,096 bytes
-//   page:    payload of 4,072 bytes | epoch_id: u64 | epoch: u32 | page: u32 | values: u16 | first_start: u16 | crc32c: u32
+//   page:    payload of 4,072 bytes | epoch_id: u64 | epoch: u32 | page: u32 | values: u16 | first_start: u16
+//            | crc32c: u32
 //   pointer (the last 12 bytes of what stands in the value's place): position + 2^42 (writer mod 2^22): u64 |
 //           writer / 2^22 + 4 (value_bytes - 1): u32
 //
-// The payloads of all pages are one stream. A value is `value_bytes` bytes of it from `position` on; it may span pages. The
-// first value of an epoch begins a page. After the last value of an epoch the page is filled up with zeros. Values of less
-// than 12 bytes stay in their records. The checksum is extended from partition_seed(writer) over the page's first 4,092
-// bytes: a page of another writer, epoch or place does not pass.
+// The payloads of all pages are one stream. A value is `value_bytes` bytes of it from `position` on; it may
+// span pages. The first value of an epoch begins a page. After the last value of an epoch the page is filled
+// up with zeros. Values of less than 12 bytes stay in their records. The checksum is extended from
+// partition_seed(writer) over the page's first 4,092 bytes: a page of another writer, epoch or place does not
+// pass.
 //
 // DO NOT CHANGE what stands here: it is on disk. docs/formats/value-pages.md has the rules around it,
 // docs/design/lossy.md the reasons.
@@ -61,17 +64,17 @@ void seal_value_page(char* page, PartitionNumber writer, ValuePageTrailer traile
 Result<ValuePageTrailer> verify_value_page(Bytes page, PartitionNumber writer, uint64_t number,
                                            std::string_view path);
 
-// `pointer.offset` is the position. Requires a position of at most kValuePositionMax, 12..kLargeValueBytesMax value bytes, a
-// writer below kRanksMax.
+// `pointer.offset` is the position. Requires a position of at most kValuePositionMax, 12..kLargeValueBytesMax
+// value bytes, a writer below kRanksMax.
 void put_page_pointer(char* out, const ValuePointer& pointer);
-// The record of a value in pages, whose first bytes are `prefix`. Requires sizes within the limits of a record, and
-// encoded_record_bytes(key.size(), prefix.size() + kPagePointerBytes) of room.
+// The record of a value in pages, whose first bytes are `prefix`. Requires sizes within the limits of a
+// record, and encoded_record_bytes(key.size(), prefix.size() + kPagePointerBytes) of room.
 void encode_paged_record(Bytes key, Bytes prefix, const ValuePointer& pointer, char* out);
 // kCorruption, naming `what`, for bytes that are none. `stored`: what stands in the value's place.
 Result<LargeValue> decode_paged_value(Bytes stored, std::string_view what);
 
-// If values lie side by side, the sum of this over all of them is that of one value from the first begin to the last end. So
-// pointers that overlap, or leave something out, are noticed without a list of them.
+// If values lie side by side, the sum of this over all of them is that of one value from the first begin to
+// the last end. So pointers that overlap, or leave something out, are noticed without a list of them.
 constexpr uint64_t value_tile(uint64_t begin, uint64_t end) {
   const auto mixed = [](uint64_t at) {
     at = (at ^ at >> 30) * 0xbf58476d1ce4e5b9;

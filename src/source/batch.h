@@ -1,9 +1,11 @@
-// Batch: the message with which a source tells a home which keys it has written: the kept hashes, sorted, each as the
-// difference to the one before, Rice-coded. 4,096 keys take 2.95 bytes each, where key and rank take 8 to 12.
+// Batch: the message with which a source tells a home which keys it has written: the kept hashes, sorted,
+// each as the difference to the one before, Rice-coded. 4,096 keys take 2.95 bytes each, where key and rank
+// take 8 to 12.
 //
-// A home keeps batches as they came (PairStore) and reads them with BatchCursors, all of them side by side in the order
-// of hashes. Keys that came one by one (source/key_message.h) it keeps in *mixed batches*, of many sources: the code of each
-// hash, which may be that of the one before, is followed by the source. Mixed batches stay in the home's memory.
+// A home keeps batches as they came (PairStore) and reads them with BatchCursors, all of them side by side in
+// the order of hashes. Keys that came one by one (source/key_message.h) it keeps in *mixed batches*, of many
+// sources: the code of each hash, which may be that of the one before, is followed by the source. Mixed
+// batches stay in the home's memory.
 //
 // Format: docs/formats/source-table.md, "Batch"
 //   batch := crc u32 | bytes u32 | epoch u32 | source u32 | count u16 | version u8 | rice u8 | codes
@@ -46,18 +48,19 @@ struct BatchHeader {
 void encode_batch(EpochNumber epoch, uint32_t source, std::span<Pair> pairs, std::span<Pair> scratch,
                   std::string* out);
 
-// Appends the mixed batch of these pairs. Sorts them, and drops doubles. Requires 1..kMixedBatchKeysMax of them, sources
-// below 2^source_bits, and a scratch of the same size. Returns its header.
+// Appends the mixed batch of these pairs. Sorts them, and drops doubles. Requires 1..kMixedBatchKeysMax of
+// them, sources below 2^source_bits, and a scratch of the same size. Returns its header.
 BatchHeader encode_mixed_batch(uint32_t source_bits, std::span<Pair> pairs, std::span<Pair> scratch,
                                std::string* out);
 
-// The header of the batch that `bytes` begin with; more may follow. kCorruption if it is none, or its checksum is wrong.
-// Mixed batches are refused.
+// The header of the batch that `bytes` begin with; more may follow. kCorruption if it is none, or its
+// checksum is wrong. Mixed batches are refused.
 Result<BatchHeader> decode_batch_header(Bytes bytes);
 // Of a batch, mixed or not, that has been verified before.
 BatchHeader read_batch_header(const char* batch);
 
-// Reads the hashes of one batch in order. The batch must stay where it is, with kSlackBytes readable bytes after it.
+// Reads the hashes of one batch in order. The batch must stay where it is, with kSlackBytes readable bytes
+// after it.
 class BatchCursor {
  public:
   BatchCursor(const BatchHeader& header, const char* batch)

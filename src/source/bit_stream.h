@@ -1,4 +1,5 @@
-// BitWriter and bit loads: numbers of any width, one after the other, bit i of a stream in bit i % 8 of byte i / 8.
+// BitWriter and bit loads: numbers of any width, one after the other, bit i of a stream in bit i % 8 of byte
+// i / 8.
 //
 // Rice codes: a number x with parameter k is x >> k zeros, a one, and the k low bits of x.
 // Threads: values. Errors: put throws std::bad_alloc.
@@ -76,7 +77,8 @@ constexpr uint32_t rice_parameter(uint64_t mean) {
   return scaled <= 1 ? 0 : static_cast<uint32_t>(std::bit_width(scaled)) - 1;
 }
 
-// Reads one Rice code at *bit and moves past it. False if it goes beyond `end`; bytes has kSlackBytes after `end`.
+// Reads one Rice code at *bit and moves past it. False if it goes beyond `end`; bytes has kSlackBytes after
+// `end`.
 inline bool read_rice(const char* bytes, uint64_t* bit, uint64_t end, uint32_t parameter, uint64_t* value) {
   uint64_t zeros = 0;
   uint64_t at = *bit;

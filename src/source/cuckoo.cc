@@ -36,8 +36,8 @@ uint32_t buckets_for(uint64_t slots) {
 // 95 % of the slots of a table can be used (the paper).
 uint64_t slots_of(uint64_t pairs) { return std::bit_ceil(pairs * 20 / 19 + 1); }
 
-// The first table for so many pairs: the one that takes them all, unless a table of half its size or less and a side table
-// for the rest take fewer slots.
+// The first table for so many pairs: the one that takes them all, unless a table of half its size or less and
+// a side table for the rest take fewer slots.
 uint64_t first_slots(uint64_t pairs) {
   const uint64_t all = slots_of(pairs);
   const uint64_t less = std::bit_floor(std::max<uint64_t>(pairs, 1));

@@ -1,13 +1,17 @@
-// The auxiliary table of the 2020 paper: a partial-key cuckoo hash table with side tables, kept for comparison.
+// The auxiliary table of the 2020 paper: a partial-key cuckoo hash table with side tables, kept for
+// comparison.
 //
-// A slot has a fingerprint of 4 bits and a source; buckets of 4 slots; a key has two buckets, and from a slot's bucket
-// and fingerprint follows the other one, so that a slot can move. When kMovesMax moves find no free slot, the table is
-// full, and a side table takes what comes afterwards.
-// Source: deltafs-streaming-2020, section 4.2, figure 12; Fan et al., "Cuckoo filter", CoNEXT 2014. The paper names the
-//   sizes "powers of 2" and the side tables; that the last displaced slot stays beside its table (a *victim*) is ours.
+// A slot has a fingerprint of 4 bits and a source; buckets of 4 slots; a key has two buckets, and from a
+// slot's bucket and fingerprint follows the other one, so that a slot can move. When kMovesMax moves find no
+// free slot, the table is full, and a side table takes what comes afterwards.
+// Source: deltafs-streaming-2020, section 4.2, figure 12; Fan et al., "Cuckoo filter", CoNEXT 2014. The paper
+// names the
+//   sizes "powers of 2" and the side tables; that the last displaced slot stays beside its table (a *victim*)
+//   is ours.
 //
 // A query needs the whole table: its slots are spread over all of it.
-// Format: docs/formats/source-table.md, "Cuckoo": slots of 4 + source_bits bits, bucket after bucket; the victim.
+// Format: docs/formats/source-table.md, "Cuckoo": slots of 4 + source_bits bits, bucket after bucket; the
+// victim.
 // Threads: values. Errors: making a table and keeping pairs throw std::bad_alloc.
 // Limits: 2^30 slots a table; memory for all pairs that a side table takes.
 #pragma once
@@ -75,8 +79,9 @@ class CuckooBuilder {
   // Sizes are powers of two: one table, or a smaller one and side tables if those take fewer slots together.
   CuckooBuilder(uint64_t pairs, uint32_t source_bits);
   void add(Pair pair);
-  // Makes the side tables and hands all tables out. A key with more sources than its two buckets have slots fills tables
-  // that are nearly empty: once a side table is less than half full, the pairs that are left go to *rest, in order.
+  // Makes the side tables and hands all tables out. A key with more sources than its two buckets have slots
+  // fills tables that are nearly empty: once a side table is less than half full, the pairs that are left go
+  // to *rest, in order.
   std::vector<CuckooTable> finish(std::vector<Pair>* rest);
 
  private:

@@ -1,5 +1,5 @@
-// KeyMessage: keys of one source for one home, as a message of the three-hop route. The route says who has sent it and in which
-// epoch, so that a message of one key takes six bytes.
+// KeyMessage: keys of one source for one home, as a message of the three-hop route. The route says who has
+// sent it and in which epoch, so that a message of one key takes six bytes.
 //
 // Format: docs/formats/source-table.md, "Key message"
 //   message := count varint | codes       the parameter of the codes follows from the count
@@ -22,11 +22,12 @@ inline constexpr uint32_t kKeyMessageKeysMax = 4'096;
 // A message has at most so many bytes: five a key, and its count.
 constexpr size_t key_message_bytes_max(size_t keys) { return keys * 5 + kVarint32BytesMax; }
 
-// Appends the message of these kept hashes, which ascend without doubles. Requires 1..kKeyMessageKeysMax of them.
+// Appends the message of these kept hashes, which ascend without doubles. Requires 1..kKeyMessageKeysMax of
+// them.
 void encode_key_message(std::span<const uint64_t> hashes, std::string* out);
 
-// Decodes the first `bytes` bytes at `message`, which has kSlackBytes readable bytes after them, and appends a pair of this
-// source for each hash. kCorruption (scope peer), and *out is as before.
+// Decodes the first `bytes` bytes at `message`, which has kSlackBytes readable bytes after them, and appends
+// a pair of this source for each hash. kCorruption (scope peer), and *out is as before.
 Status decode_key_message(const char* message, size_t bytes, uint32_t source, std::vector<Pair>* out);
 
 }  // namespace swale::source

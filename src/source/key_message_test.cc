@@ -78,7 +78,8 @@ TEST(KeyMessage, DamageIsNeverReadBeyondTheMessage) {
   }
 }
 
-// A home keeps what came in messages as mixed batches beside those that came as batches, in memory and in spill runs.
+// A home keeps what came in messages as mixed batches beside those that came as batches, in memory and in
+// spill runs.
 TEST(MixedBatch, AStoreHandsOutAllPairsOfBothKinds) {
   for (const uint32_t sources : {1u, 2u, 100u, 131'072u}) {
     io::MemoryDevice device;

@@ -1,8 +1,9 @@
-// Sorted maplet: pairs in the order of their hashes, each with some bits of its hash and its source. Several sources of
-// one key stand side by side, so that it takes what a retrieval structure cannot: duplicates.
+// Sorted maplet: pairs in the order of their hashes, each with some bits of its hash and its source. Several
+// sources of one key stand side by side, so that it takes what a retrieval structure cannot: duplicates.
 //
-// With n pairs there are n buckets, of which the hash fraction chooses one; each bucket has a one for each of its pairs
-// and then a zero (2 bits a pair). A pair's entry is `remainder_bits` more of its hash, and its source.
+// With n pairs there are n buckets, of which the hash fraction chooses one; each bucket has a one for each of
+// its pairs and then a zero (2 bits a pair). A pair's entry is `remainder_bits` more of its hash, and its
+// source.
 //
 // Format: docs/formats/source-table.md, "Maplet". Bytes: bucket bits, entries.
 // Threads: values; a view belongs to one thread at a time. Errors: appending throws std::bad_alloc.
@@ -39,7 +40,8 @@ void append_maplet(std::span<const MapletEntry> entries, const MapletShape& shap
 
 class MapletView {
  public:
-  // `bytes` are shape.bytes() of them, with kSlackBytes after. False if the bucket bits are not those of a maplet.
+  // `bytes` are shape.bytes() of them, with kSlackBytes after. False if the bucket bits are not those of a
+  // maplet.
   bool open(const MapletShape& shape, const char* bytes);
 
   // Appends the sources of the entries that may be this key's.

@@ -25,8 +25,8 @@ void radix_pass(const Pair* from, Pair* to, size_t count, uint32_t shift) {
   for (size_t i = 0; i < count; ++i) to[starts[from[i] >> shift & kMask]++] = from[i];
 }
 
-// Pairs are in order by their bits above `shift`: puts neighbours with equal ones into order. A hot key makes long
-// groups, which std::sort takes.
+// Pairs are in order by their bits above `shift`: puts neighbours with equal ones into order. A hot key makes
+// long groups, which std::sort takes.
 void repair(std::span<Pair> pairs, uint32_t shift) {
   size_t i = 0;
   while (i + 1 < pairs.size()) {

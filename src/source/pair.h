@@ -1,11 +1,12 @@
 // Pair: what an auxiliary table stores about one append: some bits of the key's hash, and who has the record.
 //
-// The *home* of a key is the partition that the top of its hash chooses (base/hash.h); the table of that partition sees
-// the rest of the hash, of which kHashBits are kept. Two keys whose kept bits are equal share their sources: a query for
-// one of them also looks where the other one is, and misses nothing.
+// The *home* of a key is the partition that the top of its hash chooses (base/hash.h); the table of that
+// partition sees the rest of the hash, of which kHashBits are kept. Two keys whose kept bits are equal share
+// their sources: a query for one of them also looks where the other one is, and misses nothing.
 //
-// A *source* is a rank, or rank * runs_per_rank + run where the table also names the run (TableParams::runs_per_rank).
-// A pair is one 64-bit word with the hash above the source, so that sorting words sorts pairs by hash, then by source.
+// A *source* is a rank, or rank * runs_per_rank + run where the table also names the run
+// (TableParams::runs_per_rank). A pair is one 64-bit word with the hash above the source, so that sorting
+// words sorts pairs by hash, then by source.
 // Threads: values.
 #pragma once
 
@@ -30,8 +31,8 @@ constexpr uint32_t pair_source(Pair pair) {
   return static_cast<uint32_t>(pair & ((uint64_t{1} << kSourceBits) - 1));
 }
 
-// Sorts pairs whose top `equal_bits` are the same. `scratch` has as many words. Linear for hashes that are uniform;
-// n log n where many pairs have one hash.
+// Sorts pairs whose top `equal_bits` are the same. `scratch` has as many words. Linear for hashes that are
+// uniform; n log n where many pairs have one hash.
 void sort_pairs(std::span<Pair> pairs, std::span<Pair> scratch, uint32_t equal_bits);
 
 }  // namespace swale::source

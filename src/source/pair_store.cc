@@ -170,8 +170,8 @@ struct PairStore::Range {
     return static_cast<size_t>(end - pairs.data());
   }
 
-  // Sorts the first `count` pairs, which begin with the same `shard_bits` bits but for the last of them, which say the
-  // shard from `first` on; hands out each shard.
+  // Sorts the first `count` pairs, which begin with the same `shard_bits` bits but for the last of them,
+  // which say the shard from `first` on; hands out each shard.
   Status hand_out(size_t count, uint32_t shard_bits, uint32_t first, uint32_t shards, const TakeShard& take) {
     starts.assign(size_t{shards} + 1, 0);
     for (size_t i = 0; i < count; ++i) {
@@ -242,7 +242,8 @@ Status PairStore::each_shard(uint32_t shard_bits, const TakeShard& take) {
   return ok_status();
 }
 
-// All batches in memory become a run. Until the run is written nothing changes but the file beyond spill_end_.
+// All batches in memory become a run. Until the run is written nothing changes but the file beyond
+// spill_end_.
 Status PairStore::spill() {
   SWALE_RETURN_IF_ERROR(check_hot_bucket());
   runs_.reserve(runs_.size() + 1);

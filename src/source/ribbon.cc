@@ -18,7 +18,8 @@ constexpr uint32_t bumped_rows(uint32_t threshold) {
 void RibbonSolver::begin(uint32_t rows) {
   assert(rows >= kRibbonWidth && rows < (1u << 31));
   rows_ = rows;
-  // Zero rows after the last, so that an equation may be shifted and a solution read without asking for the end.
+  // Zero rows after the last, so that an equation may be shifted and a solution read without asking for the
+  // end.
   coefficients_.assign(rows + size_t{kRibbonWidth}, 0);
   values_.assign(rows + size_t{kRibbonWidth}, 0);
 }
@@ -56,8 +57,8 @@ uint32_t RibbonSolver::insert_bucket(std::span<const RibbonKey> keys, uint64_t f
     const auto below = static_cast<uint32_t>(start - first_row) / kThresholdStep + 1;
     const uint32_t threshold = std::min(below, kThresholdAll);
     const uint64_t limit = first_row + bumped_rows(threshold);
-    // Keys that are in already and begin below the limit are taken out again: they are the last ones inserted, so
-    // that nothing was reduced by them but one another.
+    // Keys that are in already and begin below the limit are taken out again: they are the last ones
+    // inserted, so that nothing was reduced by them but one another.
     size_t end = i + 1;
     while (end < keys.size() && high_product(keys[end].fraction, starts) < limit) {
       const uint32_t row = inserted_[keys.size() - 1 - end];

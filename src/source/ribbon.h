@@ -1,16 +1,19 @@
-// Ribbon retrieval: a function from keys to values of b bits that takes little more than b bits a key. It answers
-// something for every key; only the answers for the keys that it was built from mean anything.
+// Ribbon retrieval: a function from keys to values of b bits that takes little more than b bits a key. It
+// answers something for every key; only the answers for the keys that it was built from mean anything.
 //
-// A key has a start row and kRibbonWidth coefficients, a bit each; its value is the exclusive or of the rows that its
-// coefficients name. Building is Gaussian elimination of a band matrix. With about as many rows as keys, some keys do not
-// fit: those are *bumped*, and stored in another layer. In each bucket of kBucketRows start rows, keys are inserted from
-// the highest row down; if one fails, it and all below it, down to the start of the bucket, are bumped, and the bucket's
-// four-bit threshold says how many eighths-of-a-bucket rows are bumped, in steps of kThresholdStep rows. So the query
-// knows from the threshold alone which layer to ask.
-// Source: Dillinger, Huebschle-Schneider, Sanders, Walzer, "Fast Succinct Retrieval and Approximate Membership using
+// A key has a start row and kRibbonWidth coefficients, a bit each; its value is the exclusive or of the rows
+// that its coefficients name. Building is Gaussian elimination of a band matrix. With about as many rows as
+// keys, some keys do not fit: those are *bumped*, and stored in another layer. In each bucket of kBucketRows
+// start rows, keys are inserted from the highest row down; if one fails, it and all below it, down to the
+// start of the bucket, are bumped, and the bucket's four-bit threshold says how many eighths-of-a-bucket rows
+// are bumped, in steps of kThresholdStep rows. So the query knows from the threshold alone which layer to
+// ask.
+// Source: Dillinger, Huebschle-Schneider, Sanders, Walzer, "Fast Succinct Retrieval and Approximate
+// Membership using
 //   Ribbon", SEA 2022 (bumped ribbon retrieval, BuRR).
 //
-// Format: docs/formats/source-table.md, "Ribbon". A layer is thresholds (four bits a bucket), then rows of b bits.
+// Format: docs/formats/source-table.md, "Ribbon". A layer is thresholds (four bits a bucket), then rows of b
+// bits.
 // Threads: values. Errors: solve throws std::bad_alloc.
 // Limits: values of 1..32 bits; 2^31 rows.
 #pragma once
@@ -29,7 +32,8 @@ inline constexpr uint32_t kBucketRows = 128;
 inline constexpr uint32_t kThresholdStep = 8;
 inline constexpr uint32_t kThresholdAll = 15;  // everything in the bucket is bumped
 
-// A key of a layer: a fraction of 2^64, by which keys are sorted and from which the start row follows, and its value.
+// A key of a layer: a fraction of 2^64, by which keys are sorted and from which the start row follows, and
+// its value.
 struct RibbonKey {
   uint64_t fraction;
   uint32_t value;
@@ -65,8 +69,8 @@ constexpr uint64_t row_bytes(uint64_t rows, uint32_t value_bits) { return (rows 
 // Builds layers, one after the other, in memory that it keeps between them.
 class RibbonSolver {
  public:
-  // Keys are sorted by fraction, all different. Those that do not fit are appended to *bumped, and the thresholds are
-  // appended to *thresholds. Requires rows >= kRibbonWidth.
+  // Keys are sorted by fraction, all different. Those that do not fit are appended to *bumped, and the
+  // thresholds are appended to *thresholds. Requires rows >= kRibbonWidth.
   void solve_bumping(std::span<const RibbonKey> keys, uint32_t rows, uint64_t seed, std::string* thresholds,
                      std::vector<RibbonKey>* bumped);
 

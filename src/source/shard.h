@@ -1,8 +1,8 @@
 // Shard: the unit of an auxiliary table that a query reads: some 8,000 to 16,000 keys, or fewer.
 //
-// A ribbon shard gives each key one source, with fingerprint bits that tell most keys which are not there. Further sources
-// of a key are in a maplet after the ribbon (*extras*), which every query asks. A shard with few keys or with many extras
-// is a maplet alone.
+// A ribbon shard gives each key one source, with fingerprint bits that tell most keys which are not there.
+// Further sources of a key are in a maplet after the ribbon (*extras*), which every query asks. A shard with
+// few keys or with many extras is a maplet alone.
 //
 // Invariant: candidates() of a key that was built in names all of its sources, whatever else it names.
 // Threads: a ShardBuilder belongs to one thread; a Shard is a view, for one thread at a time.
@@ -27,8 +27,8 @@ namespace swale::source {
 inline constexpr uint32_t kRibbonKeysMin = 500;    // fewer are a maplet
 inline constexpr uint32_t kExtrasPercentMax = 30;  // more are a maplet
 
-// The value that a ribbon stores: the source, and a fingerprint of the key in what is left of value_bits. With a count of
-// sources that is no power of two, the fingerprint has a fraction of a bit more.
+// The value that a ribbon stores: the source, and a fingerprint of the key in what is left of value_bits.
+// With a count of sources that is no power of two, the fingerprint has a fraction of a bit more.
 class ValueCode {
  public:
   explicit ValueCode(const TableParams& params)

@@ -146,8 +146,8 @@ TEST(Shard, CanaryAForgedBitMakesPairsMissing) {
   EXPECT_GT(wrong, 150u);
 }
 
-// Headers whose checksum is right and whose fields are not: an error or an answer, never a read beyond the shard
-// (AddressSanitizer looks).
+// Headers whose checksum is right and whose fields are not: an error or an answer, never a read beyond the
+// shard (AddressSanitizer looks).
 TEST(Shard, ForgedHeadersAreRefusedOrHarmless) {
   Rng rng(6);
   Workload work;

@@ -1,8 +1,9 @@
-// SpillRun: sorted pairs in a temporary file, for a PairStore that is over its budget. Written once, read once, in order.
+// SpillRun: sorted pairs in a temporary file, for a PairStore that is over its budget. Written once, read
+// once, in order.
 //
-// Format: blocks of kSpillBlockBytes: crc u32 | count u32 | base u64 | codes. Each pair is the Rice code of the difference
-// to the hash before (the base before the first), and its source. The checksum covers the block's number, too. Files of
-// this format do not outlive their job, so it has no version.
+// Format: blocks of kSpillBlockBytes: crc u32 | count u32 | base u64 | codes. Each pair is the Rice code of
+// the difference to the hash before (the base before the first), and its source. The checksum covers the
+// block's number, too. Files of this format do not outlive their job, so it has no version.
 // Threads: one thread.
 #pragma once
 

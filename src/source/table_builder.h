@@ -1,11 +1,11 @@
 // From a PairStore to the auxiliary table of an epoch: a table of its own, or a delta to an earlier one.
 //
-// A delta has only the pairs that the base table's answers do not contain. The base's answers never change, so that a
-// pair which is left out is found for ever. Where keys stay with their ranks, as particles mostly do, a delta takes a
-// hundredth of a table.
+// A delta has only the pairs that the base table's answers do not contain. The base's answers never change,
+// so that a pair which is left out is found for ever. Where keys stay with their ranks, as particles mostly
+// do, a delta takes a hundredth of a table.
 //
-// Threads: one thread. Errors: as PairStore and TableWriter; std::bad_alloc may be thrown. Whatever the sink has taken of
-// a failed table is to be dropped.
+// Threads: one thread. Errors: as PairStore and TableWriter; std::bad_alloc may be thrown. Whatever the sink
+// has taken of a failed table is to be dropped.
 #pragma once
 
 #include <cstdint>
@@ -28,9 +28,9 @@ uint32_t shard_bits_for(uint64_t pairs, uint32_t shard_keys);
 Result<TableSummary> build_table(PairStore* store, const TableParams& params, const ByteSink& sink,
                                  uint32_t shard_keys = kShardKeysMax);
 
-// params.base_id must be the base's table_id; the base is a ribbon or maplet table, no delta itself, with the same
-// sources. None, and nothing written: the delta would take more than half of a table of its own, as a sample of the
-// keys shows; build a table.
+// params.base_id must be the base's table_id; the base is a ribbon or maplet table, no delta itself, with the
+// same sources. None, and nothing written: the delta would take more than half of a table of its own, as a
+// sample of the keys shows; build a table.
 Result<std::optional<TableSummary>> build_delta(PairStore* store, const TableParams& params,
                                                 const TableReader& base, const ByteSink& sink);
 

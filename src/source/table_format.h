@@ -1,15 +1,17 @@
-// An auxiliary table as bytes: which sources may have a key's records. Full description: docs/formats/source-table.md.
+// An auxiliary table as bytes: which sources may have a key's records. Full description:
+// docs/formats/source-table.md.
 //
 //   table   := shard* | index | trailer
 //   index   := shard_count * end u32          of each shard, relative to the table's begin
 //   trailer := kTrailerBytes, see TableTrailer
 //   shard   := header (kShardHeaderBytes) | body | 8 zero bytes
 //
-// A shard has the keys whose kept hashes begin with the same `shard_bits` bits, so that a query computes which one it
-// needs. A checksum covers the table's id, the shard's number and all its bytes: a shard of another table, or at another
-// place, is damage.
+// A shard has the keys whose kept hashes begin with the same `shard_bits` bits, so that a query computes
+// which one it needs. A checksum covers the table's id, the shard's number and all its bytes: a shard of
+// another table, or at another place, is damage.
 //
-// Threads: pure functions. Errors: decoders answer kCorruption, or kUnsupported for newer tables; they never trust a length.
+// Threads: pure functions. Errors: decoders answer kCorruption, or kUnsupported for newer tables; they never
+// trust a length.
 // Limits: 4 GiB a table; 2^20 shards.
 #pragma once
 
@@ -36,8 +38,8 @@ inline constexpr uint64_t kTableBytesMax = UINT32_MAX;
 enum class Scheme : uint8_t {
   kRibbon = 1,  // bumped ribbon retrieval; extras for further sources of a key
   kMaplet = 2,  // sorted maplets, for comparison
-  kCuckoo =
-      3,  // the 2020 paper's, for comparison: shard 0 is the main table, then side tables, perhaps a maplet
+  // the 2020 paper's, for comparison: shard 0 is the main table, then side tables, perhaps a maplet
+  kCuckoo = 3,
 };
 enum class ShardKind : uint8_t { kEmpty = 0, kRibbon = 1, kMaplet = 2, kCuckoo = 3 };
 

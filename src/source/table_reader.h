@@ -1,8 +1,8 @@
-// TableReader: answers which sources may have a key, from a table in a file. A cold query reads the table's end (trailer
-// and index, one read up to kTailBytes) and one shard.
+// TableReader: answers which sources may have a key, from a table in a file. A cold query reads the table's
+// end (trailer and index, one read up to kTailBytes) and one shard.
 //
-// TableIndex is the same without a file, for callers that schedule reads themselves: decode it from the table's last
-// bytes, ask it which bytes a key needs, and open those as a Shard.
+// TableIndex is the same without a file, for callers that schedule reads themselves: decode it from the
+// table's last bytes, ask it which bytes a key needs, and open those as a Shard.
 //
 // Threads: a TableIndex is a value. A TableReader may be used by several threads if its File may.
 // Errors: kCorruption names file and offset. A table that cannot be read never means that a key is not there.
@@ -28,8 +28,8 @@ struct ShardPlace {
 
 class TableIndex {
  public:
-  // `tail`: the last bytes of a table of `table_bytes`, with all of its index. `where` names the file and the table's
-  // offset.
+  // `tail`: the last bytes of a table of `table_bytes`, with all of its index. `where` names the file and the
+  // table's offset.
   static Result<TableIndex> decode(Bytes tail, uint64_t table_bytes, std::string_view where);
   // How many bytes at the table's end decode needs, from its last kTrailerBytes.
   static Result<uint64_t> tail_bytes(Bytes trailer, uint64_t table_bytes, std::string_view where);
@@ -57,8 +57,8 @@ class TableReader {
     uint64_t reads = 0;
     uint64_t bytes = 0;
   };
-  // Appends the sources that may have the key, ascending, each once; nothing on failure. `cost` (may be null) is added
-  // to.
+  // Appends the sources that may have the key, ascending, each once; nothing on failure. `cost` (may be null)
+  // is added to.
   Status candidates(uint64_t kept, std::vector<uint32_t>* out, Cost* cost = nullptr) const;
 
   // The bytes of one shard, verified.

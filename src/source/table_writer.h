@@ -1,7 +1,8 @@
-// TableWriter: the bytes of one auxiliary table, shard by shard in the order of hashes, and its index and trailer last.
+// TableWriter: the bytes of one auxiliary table, shard by shard in the order of hashes, and its index and
+// trailer last.
 //
-// Threads: one thread. Errors: what the sink answers is passed on; std::bad_alloc may be thrown. After either, the table
-// is lost: write nothing more, and let nobody refer to it.
+// Threads: one thread. Errors: what the sink answers is passed on; std::bad_alloc may be thrown. After
+// either, the table is lost: write nothing more, and let nobody refer to it.
 // Limits: kTableBytesMax (kResourceExhausted).
 #pragma once
 

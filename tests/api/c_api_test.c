@@ -1,5 +1,6 @@
-/* The C interface from plain C11: one rank creates a massive directory, writes epochs, reopens it and appends more,
- * reads everything back; then every kind of mistake. Usage: c_api_test SCRATCH_DIRECTORY (which does not exist yet) */
+/* The C interface from plain C11: one rank creates a massive directory, writes epochs, reopens it and
+ * appends more, reads everything back; then every kind of mistake. Usage: c_api_test SCRATCH_DIRECTORY
+ * (which does not exist yet) */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -228,7 +229,8 @@ static void subfiles(const char* path) {
   swale_reader_close(reader);
 }
 
-/* Values of more than 16,384 bytes: whole, in a list with small ones, and as a file that is read piece by piece. */
+/* Values of more than 16,384 bytes: whole, in a list with small ones, and as a file that is read piece by
+ * piece. */
 static void large_values(const char* path) {
   enum { kLarge = 200000 };
   swale_job* job = NULL;
@@ -449,7 +451,8 @@ static void mistakes(const char* root, const char* path) {
   CHECK_FAILS(SWALE_INVALID_ARGUMENT, "name", swale_subfile_open_write(dir, NULL, &file));
   CHECK_FAILS(SWALE_INVALID_ARGUMENT, "name", swale_subfile_open_write(dir, "", &file));
   CHECK_OK(swale_dir_append(dir, large, 255, large, 16384));
-  /* A step that is not greater than the last one is refused; the epoch stays open, and may be ended with another. */
+  /* A step that is not greater than the last one is refused; the epoch stays open, and may be ended with
+   * another. */
   CHECK_FAILS(SWALE_INVALID_ARGUMENT, "imd.resume_after", swale_dir_epoch_end(dir, -1, -1));
   CHECK_FAILS(SWALE_INVALID_ARGUMENT, "imd.steps=any", swale_dir_epoch_end_begin(dir, 200, 0));
   CHECK_OK(swale_dir_epoch_end_wait(dir));

@@ -96,8 +96,8 @@ std::size_t threads_of_this_process() {
   return count;
 }
 
-// With equal options they share one device, and so its storage thread and queue. (With a ring the kernel's own threads would
-// come and go.)
+// With equal options they share one device, and so its storage thread and queue. (With a ring the kernel's
+// own threads would come and go.)
 TEST_F(CppApi, TenDirectoriesHaveTheThreadsOfOne) {
   std::filesystem::create_directory(path_);
   swale::Job job;

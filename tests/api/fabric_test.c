@@ -1,5 +1,5 @@
-/* fabric_test PATH: a rank of a job that says what the job did to its process. Writes a record into the massive
- * directory PATH, and fails if
+/* fabric_test PATH: a rank of a job that says what the job did to its process. Writes a record into the
+ * massive directory PATH, and fails if
  *   - a job of one rank has loaded anything of UCX,
  *   - a job of several ranks has not, or has changed what becomes of any signal, or the environment.
  * Started by fabric_test.py and options_test.py. */

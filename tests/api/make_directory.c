@@ -1,11 +1,12 @@
-/* make_directory PATH [FIRST EPOCHS [KEYS | large]]: a small massive directory of known content, for the tests of the `swale` command.
- *   3 epochs (steps 0, 10, 20; times 0, 0.5, 1), or EPOCHS from number FIRST on; in each, 20 keys u64:0..19 (or KEYS)
- *   with the 8-byte value epoch * 100 + key,
- *   "name" with two values "first N" and "second N", and "empty" with an empty value in epoch 1 only
+/* make_directory PATH [FIRST EPOCHS [KEYS | large]]: a small massive directory of known content, for the
+ * tests of the `swale` command.
+ *   3 epochs (steps 0, 10, 20; times 0, 0.5, 1), or EPOCHS from number FIRST on; in each, 20 keys u64:0..19
+ *   (or KEYS) with the 8-byte value epoch * 100 + key, "name" with two values "first N" and "second N", and
+ *   "empty" with an empty value in epoch 1 only
  * The schema says that values are a number, u8; of "first N" and of the empty value it is absent.
- * With `large`, every rank also appends to "large R", R its rank: 16385 + R bytes, byte i of which is the lower part of
- * epoch + R + i / 64 (so the number of all of them is one of the records), and behind it "after".
- * Started as one of several ranks, it writes its share of the same content. */
+ * With `large`, every rank also appends to "large R", R its rank: 16385 + R bytes, byte i of which is the
+ * lower part of epoch + R + i / 64 (so the number of all of them is one of the records), and behind it
+ * "after". Started as one of several ranks, it writes its share of the same content. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

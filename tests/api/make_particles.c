@@ -1,5 +1,7 @@
-/* make_particles PATH [PARTICLES]: the massive directory of the examples in manuals (out/particles), with a schema.
- *   4 epochs (steps 0, 100, 200, 300; times 0, 0.5, ...); in each, PARTICLES (1,000) keys u64:0.. with values of 36 bytes
+/* make_particles PATH [PARTICLES]: the massive directory of the examples in manuals (out/particles), with
+ * a schema.
+ *   4 epochs (steps 0, 100, 200, 300; times 0, 0.5, ...); in each, PARTICLES (1,000) keys u64:0.. with values
+ *   of 36 bytes
  *     id u8 = n; position f4x3 = n, epoch, 0.5; velocity f4x3 = -n, 2 n, n % 10; energy f4 = n + epoch / 4
  *   of which energy is NaN for n = 13, and the texts "atom-17" and "-odd-key-with-a-dash" as keys with values
  *   "text E", which are too short for any field.
@@ -54,10 +56,10 @@ int main(int argc, char** argv) {
   }
   const uint64_t particles = argc == 3 ? strtoull(argv[2], NULL, 10) : 1000;
   if (fails(swale_job_open(NULL, NULL, &job))) return 1;
-  if (fails(swale_dir_open(
-          job, argv[1], SWALE_CREATE,
-          "imd.memory=8M,imd.schema=id:u8;position:f4x3:m;velocity:f4x3:m/s;energy:f4:J;_:*,imd.extrema=energy",
-          &dir)))
+  if (fails(swale_dir_open(job, argv[1], SWALE_CREATE,
+                           "imd.memory=8M,imd.schema=id:u8;position:f4x3:m;velocity:f4x3:m/s;"
+                           "energy:f4:J;_:*,imd.extrema=energy",
+                           &dir)))
     return 1;
   for (int epoch = 0; epoch < EPOCHS; ++epoch) {
     if (write_epoch(job, dir, epoch, particles)) return 1;

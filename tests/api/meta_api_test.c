@@ -1,6 +1,7 @@
-/* The C interface of the metadata store, from plain C11: one rank makes a store, puts, asks, scans, truncates, seals, removes
- * and relocates; then every kind of mistake; then a second job finds what the first one left. The store stays behind for
- * meta_command_test.py. Usage: meta_api_test STORE (which does not exist yet) */
+/* The C interface of the metadata store, from plain C11: one rank makes a store, puts, asks, scans,
+ * truncates, seals, removes and relocates; then every kind of mistake; then a second job finds what the
+ * first one left. The store stays behind for meta_command_test.py. Usage: meta_api_test STORE (which does
+ * not exist yet) */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +37,8 @@ static int64_t log_of(swale_meta_file* file, uint64_t number) {
   return log;
 }
 
-/* Some of the segments, none of which the border of a range cuts, asked for as a run: all in log 7, but number 10. */
+/* Some of the segments, none of which the border of a range cuts, asked for as a run: all in log 7, but
+ * number 10. */
 static void ask_for_runs(swale_meta_file* file) {
   enum { kAsked = 48 };
   swale_meta_run query;

@@ -1,4 +1,5 @@
-// What base does when there is no memory: each allocation of a run fails in turn, alone and with all later ones.
+// What base does when there is no memory: each allocation of a run fails in turn, alone and with all later
+// ones.
 #include <gtest/gtest.h>
 
 #include <cerrno>
@@ -55,8 +56,8 @@ size_t read_document(Bytes text) {
   return read;
 }
 
-// Runs `work` until no allocation fails any more; answers how many runs ran out of memory. A destructor that throws, or a
-// noexcept function that allocates, would end this process.
+// Runs `work` until no allocation fails any more; answers how many runs ran out of memory. A destructor that
+// throws, or a noexcept function that allocates, would end this process.
 template <class Work>
 uint64_t runs_out(FailingNew::Which which, const Work& work) {
   for (uint64_t nth = 1;; ++nth) {

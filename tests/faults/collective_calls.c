@@ -1,6 +1,6 @@
-/* collective_calls PATH CALL...: one rank of a job (from the environment) that makes these calls in order: open, append,
- * end, close (the directory), make (another directory), leave (the job), wait (for a byte on standard input). Prints
- * "CALL CODE MESSAGE", a line each. Exit status 0 if all were OK. */
+/* collective_calls PATH CALL...: one rank of a job (from the environment) that makes these calls in order:
+ * open, append, end, close (the directory), make (another directory), leave (the job), wait (for a byte on
+ * standard input). Prints "CALL CODE MESSAGE", a line each. Exit status 0 if all were OK. */
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-// The n-th allocation of every `swale` subcommand fails: it exits with a code that says so and a plain message, or its
-// output is right; it never crashes. SWALE_FAULT_ROUNDS > 1 visits every n.
+// The n-th allocation of every `swale` subcommand fails: it exits with a code that says so and a plain
+// message, or its output is right; it never crashes. SWALE_FAULT_ROUNDS > 1 visits every n.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>

@@ -91,7 +91,8 @@ CutDisk::~CutDisk() {
   succeeds(fmt::format("PATH=$PATH:/usr/sbin:/sbin losetup --detach {}", device_));
 }
 
-// On a shared mount, as those of systemd are, a new mount appears in other namespaces, too; on a private one it does not.
+// On a shared mount, as those of systemd are, a new mount appears in other namespaces, too; on a private one
+// it does not.
 bool CutDisk::bind() {
   bound_ = ::mount(path_.c_str(), path_.c_str(), nullptr, MS_BIND, nullptr) == 0;
   return bound_ && ::mount(nullptr, path_.c_str(), nullptr, MS_PRIVATE, nullptr) == 0;

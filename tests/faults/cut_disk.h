@@ -1,12 +1,14 @@
-// CutDisk: a file system of its own on a loop device whose machine loses its memory at any moment: FS_IOC_SHUTDOWN without
-// flushing the journal throws away everything that the kernel has not handed to the device, names and file contents alike;
-// mounting it again replays the journal, as after a power cut. What the device was given stays: the write cache of a real
-// disk, which may lose or tear what was not flushed, is the part of io/MemoryDevice (sim/crash_test.cc).
+// CutDisk: a file system of its own on a loop device whose machine loses its memory at any moment:
+// FS_IOC_SHUTDOWN without flushing the journal throws away everything that the kernel has not handed to the
+// device, names and file contents alike; mounting it again replays the journal, as after a power cut. What
+// the device was given stays: the write cache of a real disk, which may lose or tear what was not flushed, is
+// the part of io/MemoryDevice (sim/crash_test.cc).
 //
-// dm-flakey and dm-log-writes would lose such writes, too; a kernel without the device mapper (CONFIG_MD) has neither.
-// Threads: one object is used by one thread, several may be used by several. Needs root, loop devices and mkfs; and
-// keep_mounts_to_oneself(), as who makes a mount namespace meanwhile takes a copy of each mount along: the disk is then still
-// mounted there when it restarts, and stays cut.
+// dm-flakey and dm-log-writes would lose such writes, too; a kernel without the device mapper (CONFIG_MD) has
+// neither.
+// Threads: one object is used by one thread, several may be used by several. Needs root, loop devices and
+// mkfs; and keep_mounts_to_oneself(), as who makes a mount namespace meanwhile takes a copy of each mount
+// along: the disk is then still mounted there when it restarts, and stays cut.
 #pragma once
 
 #include <memory>

@@ -1,10 +1,11 @@
-/* failing_calls.so, preloaded into a writer: its n-th call that writes or syncs storage goes wrong, be it a call of its own
- * or one that it hands to an io_uring.
+/* failing_calls.so, preloaded into a writer: its n-th call that writes or syncs storage goes wrong, be it
+ * a call of its own or one that it hands to an io_uring.
  *   FAULT_AT      n, from 1 (0 or unset: none); calls are counted over all threads
  *   FAULT_RANK    only in the process of this SWALE_JOB_RANK; unset: in all
  *   FAULT_KIND    eio | enospc | eintr (not in a ring) | short (a write of half the bytes)
  *   FAULT_COUNT   FAULT_COUNT.RANK is given the number of calls at exit
- * Only files below the folder FAULT_UNDER count: descriptors of pipes, sockets and shared memory are left alone. */
+ * Only files below the folder FAULT_UNDER count: descriptors of pipes, sockets and shared memory are left
+ * alone. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -80,8 +81,8 @@ int ftruncate64(int descriptor, off64_t size) {
   return what > 0 ? failed(what) : real(descriptor, size);
 }
 
-/* An operation of the ring becomes one that the kernel itself refuses so: a full device, or an address that is not there.
- * Returns the descriptor to close once the kernel has the operation, or -1. */
+/* An operation of the ring becomes one that the kernel itself refuses so: a full device, or an address
+ * that is not there. Returns the descriptor to close once the kernel has the operation, or -1. */
 static int change_operation(struct io_uring_sqe* entry, int what) {
   static const char byte;
   const uint64_t tag = entry->user_data;

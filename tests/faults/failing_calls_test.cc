@@ -1,7 +1,7 @@
-// The n-th write or sync of a real writer process goes wrong, for every n (failing_calls.c): of one rank with threads for
-// its storage, and of either of two ranks with io_uring (there nine of them, in make test-long every one). EINTR and short
-// writes must not show; after EIO and ENOSPC the writer says so, the other rank is told, what was committed is whole, and a
-// later job goes on.
+// The n-th write or sync of a real writer process goes wrong, for every n (failing_calls.c): of one rank with
+// threads for its storage, and of either of two ranks with io_uring (there nine of them, in make test-long
+// every one). EINTR and short writes must not show; after EIO and ENOSPC the writer says so, the other rank
+// is told, what was committed is whole, and a later job goes on.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

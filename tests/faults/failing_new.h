@@ -1,4 +1,5 @@
-// A replacement of the global operator new that fails when it is told to: link failing_new.cc into a test program.
+// A replacement of the global operator new that fails when it is told to: link failing_new.cc into a test
+// program.
 //
 //   FailingNew plan(FailingNew::Which::kOnce, 7);   // the 7th allocation from here on throws std::bad_alloc
 //

@@ -1,12 +1,14 @@
 /* fault_writer PATH EPOCHS RECORDS HOLD: one rank of a job under test; launcher.h starts it.
  *
  * Appends RECORDS records per epoch and says on standard output, a line each, where it is:
- *   joined | open | append E | end E | ended E | closing | leaving | closed | failed CODE MESSAGE | leaks WHAT
- * At the stage HOLD ("append 1", or "none") it waits for a byte on standard input before it goes on. The step of
- * every epoch is the number of ranks that wrote it: with it and the records' own numbers a reader knows what must be
- * there. With SWALE_FAULT_LARGE in the environment every 250th record is a large one (large_value). After the job it
- * compares its descriptors and threads with those it began with; with SWALE_FAULT_LEAK it leaves a descriptor open, for the
- * canary. Exit status 0 only if every call succeeded and nothing was left. */
+ *   joined | open | append E | end E | ended E | closing | leaving | closed | failed CODE MESSAGE | leaks
+ *   WHAT
+ * At the stage HOLD ("append 1", or "none") it waits for a byte on standard input before it goes on. The
+ * step of every epoch is the number of ranks that wrote it: with it and the records' own numbers a reader
+ * knows what must be there. With SWALE_FAULT_LARGE in the environment every 250th record is a large one
+ * (large_value). After the job it compares its descriptors and threads with those it began with; with
+ * SWALE_FAULT_LEAK it leaves a descriptor open, for the canary. Exit status 0 only if every call succeeded
+ * and nothing was left. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,8 +40,8 @@ static int fails(int code) {
   return code != SWALE_OK;
 }
 
-/* The five numbers of any record, the last of which is the size, and then words that follow from them: 64 KiB and more, so
- * that it stays in the value log. job_files.cc knows them again. */
+/* The five numbers of any record, the last of which is the size, and then words that follow from them: 64
+ * KiB and more, so that it stays in the value log. job_files.cc knows them again. */
 static size_t large_value(const uint64_t* fields, uint64_t* value) {
   const uint64_t words = LARGE_WORDS_MIN + fields[2] * 7919 % (LARGE_WORDS_MAX - LARGE_WORDS_MIN);
   memcpy(value, fields, 4 * sizeof *fields);

@@ -1,6 +1,6 @@
-// Jobs on several hosts: each a set of namespaces of its own (network.h), with shared memory inside and TCP across. What the
-// devices of the hosts have counted says that both were used.
-// SWALE_HOSTS in the environment has the shapes: "4x4 4x8" (make test-long).
+// Jobs on several hosts: each a set of namespaces of its own (network.h), with shared memory inside and TCP
+// across. What the devices of the hosts have counted says that both were used. SWALE_HOSTS in the environment
+// has the shapes: "4x4 4x8" (make test-long).
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
@@ -117,8 +117,9 @@ std::string text_of(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// examples/mpi/particles.c writes a directory and reads it back. Not with MPICH: on these hosts the MPI_Finalize of MPICH 4.0.2 over
-// UCX 1.13 waits for ever in most runs, after the program has closed its job; it starts jobs in slurm_test.py.
+// examples/mpi/particles.c writes a directory and reads it back. Not with MPICH: on these hosts the
+// MPI_Finalize of MPICH 4.0.2 over UCX 1.13 waits for ever in most runs, after the program has closed its
+// job; it starts jobs in slurm_test.py.
 void run_mpi_program(Network& network, const Shape& shape) {
   const JobFiles files;
   const std::string& scratch = files.scratch();
@@ -129,9 +130,9 @@ void run_mpi_program(Network& network, const Shape& shape) {
   const int ranks = shape.hosts * shape.ranks;
   const Network::Traffic before = network.traffic(0);
   const std::string line = fmt::format(
-      "UCX_NET_DEVICES=eth0 {} timeout -k 5 {} mpirun.openmpi --allow-run-as-root --mca mpi_yield_when_idle 1 "
-      "--mca oob_tcp_if_include 10.77.0.0/24 --mca btl_tcp_if_include 10.77.0.0/24 "
-      "--mca plm_rsh_agent {}/agent --bind-to none --host {} -n {} {} {}/particles >{}/out 2>&1 </dev/null",
+      "UCX_NET_DEVICES=eth0 {} timeout -k 5 {} mpirun.openmpi --allow-run-as-root --mca mpi_yield_when_idle "
+      "1 --mca oob_tcp_if_include 10.77.0.0/24 --mca btl_tcp_if_include 10.77.0.0/24 --mca plm_rsh_agent "
+      "{}/agent --bind-to none --host {} -n {} {} {}/particles >{}/out 2>&1 </dev/null",
       fmt::join(network.enter_switch(), " "), static_cast<int>(kPatience.count()), scratch, hosts, ranks,
       OPENMPI_PROGRAM, scratch, scratch);
   EXPECT_EQ(std::system(line.c_str()), 0) << line << "\n" << text_of(scratch + "/out");

@@ -1,4 +1,5 @@
-// Whole jobs of processes whose ranks are killed or stopped. SWALE_FAULT_ROUNDS multiplies the cases (make test-long).
+// Whole jobs of processes whose ranks are killed or stopped. SWALE_FAULT_ROUNDS multiplies the cases (make
+// test-long).
 #include <fmt/format.h>
 #include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
@@ -50,8 +51,8 @@ struct Case {
   bool three_hop = false;  // the ranks are on two nodes, by what they are told: they talk by TLS
   bool tls = false;        // directly
 
-  // The known case in which a survivor may name another rank than the one that stopped: it stopped within a send through
-  // shared memory, and one of its peers is deaf since (docs/reliability.md, "Known limits").
+  // The known case in which a survivor may name another rank than the one that stopped: it stopped within a
+  // send through shared memory, and one of its peers is deaf since (docs/reliability.md, "Known limits").
   bool may_make_a_peer_deaf() const { return !tcp && !tls && !three_hop && stage.hold == nullptr; }
 
   std::string name() const {
@@ -87,8 +88,9 @@ std::vector<Case> cases() {
   return all;
 }
 
-// UCX makes a segment, fills and maps it, and only then takes its name away: a rank that is killed in between leaves the
-// name (docs/reliability.md, Known limits). A quarter of the kills may do so; nothing else may be left.
+// UCX makes a segment, fills and maps it, and only then takes its name away: a rank that is killed in between
+// leaves the name (docs/reliability.md, Known limits). A quarter of the kills may do so; nothing else may be
+// left.
 void expect_no_memory_left(const std::set<std::string>& before, int kills) {
   std::set<std::string> left = test::shared_memory_left();
   std::erase_if(left, [&](const std::string& name) { return before.contains(name); });
@@ -137,8 +139,8 @@ struct Tally {
   std::atomic<int> cases{0}, told{0}, at_close_deadline{0}, victim_was_done{0}, epochs{0}, named_another{0};
 };
 
-// It may have nothing more to say that the others need: within its last epoch's end its part may be durable and the others
-// know of the commit before it does. Before, no rank can have ended that epoch.
+// It may have nothing more to say that the others need: within its last epoch's end its part may be durable
+// and the others know of the commit before it does. Before, no rank can have ended that epoch.
 bool may_be_done(const RankEnd& victim) { return victim.find(fmt::format("end {}", kEpochs - 1)) != nullptr; }
 
 // At the deadline of closing it is one of a list: "for ranks 0 2 to close it too".
@@ -210,7 +212,8 @@ TEST(JobFaults, AKillAtAnyStageKeepsWhatWasCommittedAndIsToldToTheOthers) {
       tally.epochs.load());
 }
 
-// Nodes of equal and unequal rank counts, and placements in blocks and in turn; through shared memory and TCP.
+// Nodes of equal and unequal rank counts, and placements in blocks and in turn; through shared memory and
+// TCP.
 TEST(JobFaults, RecordsThatGoByThreeHopsAreAllThere) {
   const char* const nodes[] = {"aabb", "abab", "abbbc", "aaa"};
   in_parallel(8, [&](size_t i) {
@@ -262,8 +265,9 @@ TEST(JobFaults, AKillOfAllRanksLeavesNothingThatBlocksTheNextJob) {
   fmt::print("{} ranks killed\n", kills.load());
 }
 
-// Ranks that meet, open a directory that a crash has left behind, take it over and cut off its tails. One dies while they
-// meet, which the rendezvous deadline ends, or while they open, which is noticed like any death.
+// Ranks that meet, open a directory that a crash has left behind, take it over and cut off its tails. One
+// dies while they meet, which the rendezvous deadline ends, or while they open, which is noticed like any
+// death.
 TEST(JobFaults, AKillWhileOpeningAfterACrashLeavesADirectoryThatTheNextJobOpens) {
   std::atomic<int> kills{0}, told{0}, named{0};
   in_parallel(8 * rounds(), [&](size_t i) {
@@ -300,8 +304,8 @@ TEST(JobFaults, AKillWhileOpeningAfterACrashLeavesADirectoryThatTheNextJobOpens)
         << "seed " << seed << "\n"
         << opening.describe();
     ++told;
-    // Those who meet in the rendezvous directory list who is missing: "for 1 of 2 ranks to give …: 1; …", and say so if
-    // the kill came before it had looked in: "…: 1 (never seen); …".
+    // Those who meet in the rendezvous directory list who is missing: "for 1 of 2 ranks to give …: 1; …", and
+    // say so if the kill came before it had looked in: "…: 1 (never seen); …".
     const auto says = [&](const std::string& words) { return failed->text.find(words) != std::string::npos; };
     const bool names = says(fmt::format("rank {}", victim)) || says(fmt::format(": {};", victim)) ||
                        says(fmt::format(": {} (never seen);", victim));
@@ -316,8 +320,8 @@ TEST(JobFaults, AKillWhileOpeningAfterACrashLeavesADirectoryThatTheNextJobOpens)
              named.load());
 }
 
-// A stopped rank is named. What it was doing when it was stopped may have made one peer deaf (transport.md), which then
-// names another; that is counted, and the directory is whole all the same.
+// A stopped rank is named. What it was doing when it was stopped may have made one peer deaf (transport.md),
+// which then names another; that is counted, and the directory is whole all the same.
 TEST(JobFaults, AStoppedRankIsNamedWithinTheDeadline) {
   Tally tally;
   std::vector<Case> all;
@@ -368,7 +372,8 @@ TEST(JobFaults, AStoppedRankIsNamedWithinTheDeadline) {
              tally.told.load(), tally.named_another.load());
 }
 
-// The application of one rank computes for longer than the silence deadline, between two epochs and within one.
+// The application of one rank computes for longer than the silence deadline, between two epochs and within
+// one.
 TEST(JobFaults, ASlowRankIsNotDeclaredDead) {
   const char* holds[] = {"append 1", "ended 1"};
   in_parallel(2, [&](size_t i) {
@@ -403,8 +408,9 @@ LaunchParams impatient_job(const JobFiles& files, int size, bool tcp, const char
 }
 constexpr Seconds kStopped(9);  // more than twice each of them
 
-// A whole job that is suspended (by its scheduler, with its machine) while its ranks wait for one of them: a deadline counts
-// only time in which its own process ran, so when the job goes on nobody is blamed, and it ends as if nothing had been.
+// A whole job that is suspended (by its scheduler, with its machine) while its ranks wait for one of them: a
+// deadline counts only time in which its own process ran, so when the job goes on nobody is blamed, and it
+// ends as if nothing had been.
 TEST(JobFaults, AJobThatStandsStillAsAWholeBlamesNobody) {
   const char* holds[] = {"joined", "append 1", "closing", "leaving"};
   std::atomic<int> jobs{0};
@@ -429,8 +435,9 @@ TEST(JobFaults, AJobThatStandsStillAsAWholeBlamesNobody) {
   fmt::print("{} jobs stood still for {:g} s with deadlines of 4 s\n", jobs.load(), kStopped.count());
 }
 
-// One rank alone is stopped for so long while all are closing the job: the others end at their deadline and name it. When
-// it wakes they have gone, of which it is told or which it does not mind: it needs nothing from them any more.
+// One rank alone is stopped for so long while all are closing the job: the others end at their deadline and
+// name it. When it wakes they have gone, of which it is told or which it does not mind: it needs nothing from
+// them any more.
 TEST(JobFaults, ARankThatIsStoppedWhileAllCloseIsNamedAndEndsWhenItWakes) {
   std::atomic<int> told{0};
   in_parallel(4 * rounds(), [&](size_t i) {
@@ -463,7 +470,8 @@ TEST(JobFaults, ARankThatIsStoppedWhileAllCloseIsNamedAndEndsWhenItWakes) {
   fmt::print("{} told of a rank that was stopped while all closed\n", told.load());
 }
 
-// Jobs of one process, one after the other and three at a time: none of them leaves a descriptor, a thread or memory.
+// Jobs of one process, one after the other and three at a time: none of them leaves a descriptor, a thread or
+// memory.
 TEST(JobFaults, ManyJobsOfOneProcessLeaveNothing) {
   std::atomic<int> jobs{0};
   const std::set<std::string> before = test::shared_memory_left();

@@ -1,5 +1,5 @@
-// What a test of whole jobs needs around the launcher: a scratch directory, and the later look at what the ranks of
-// fault_writer wrote.
+// What a test of whole jobs needs around the launcher: a scratch directory, and the later look at what the
+// ranks of fault_writer wrote.
 // Threads: one object is used by one thread, several may be used by several.
 #pragma once
 
@@ -18,8 +18,9 @@ constexpr Seconds kJoinDeadline(30);
 constexpr Seconds kSilenceDeadline(10);  // net.silence_deadline_s
 constexpr Seconds kCloseDeadline(10);    // net.close_deadline_s
 
-// A survivor has its news at the latest at the deadline that applies and this much later. A deadline counts only time in
-// which the survivor ran; the margin is for a machine that lets it run late (a load of 8 on 2 cores, sanitizers).
+// A survivor has its news at the latest at the deadline that applies and this much later. A deadline counts
+// only time in which the survivor ran; the margin is for a machine that lets it run late (a load of 8 on 2
+// cores, sanitizers).
 constexpr Seconds kMargin(15);
 
 class JobFiles {
@@ -41,13 +42,13 @@ class JobFiles {
 struct JobContents {
   bool large = false;         // the jobs ran with SWALE_FAULT_LARGE
   uint64_t records_more = 0;  // than there should be: a canary
-  // After `swale repair`: epochs that it made of whole runs which nobody had committed may be there, too. They have neither
-  // step nor time, so what should be in them is not known.
+  // After `swale repair`: epochs that it made of whole runs which nobody had committed may be there, too.
+  // They have neither step nor time, so what should be in them is not known.
   bool repaired = false;
 };
 
-// Reads the whole directory with the C interface and `swale verify`: at least `promised` epochs, every record of every
-// epoch exactly once, right, and found by key. What is wrong, in words.
+// Reads the whole directory with the C interface and `swale verify`: at least `promised` epochs, every record
+// of every epoch exactly once, right, and found by key. What is wrong, in words.
 std::vector<std::string> check_job_files(const std::string& path, int64_t promised,
                                          const JobContents& contents = {});
 

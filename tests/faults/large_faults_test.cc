@@ -1,5 +1,6 @@
-// Jobs with values of more than 64 KiB, which stay in their writers' value logs, and whose ranks are killed: what was
-// committed is whole, and what a dead job left in a value log harms nobody. SWALE_FAULT_ROUNDS multiplies the cases.
+// Jobs with values of more than 64 KiB, which stay in their writers' value logs, and whose ranks are killed:
+// what was committed is whole, and what a dead job left in a value log harms nobody. SWALE_FAULT_ROUNDS
+// multiplies the cases.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -122,8 +123,8 @@ TEST(LargeFaults, AKillAtAnyStageKeepsTheLargeValuesThatWereCommitted) {
   fmt::print("{} kills, {} epochs with large values read back whole\n", kills.load(), epochs.load());
 }
 
-// Entries of an epoch that was never committed: readers and verify pass over them, dump shows them, and later jobs, which
-// have logs of their own, leave them where they are.
+// Entries of an epoch that was never committed: readers and verify pass over them, dump shows them, and later
+// jobs, which have logs of their own, leave them where they are.
 TEST(LargeFaults, EntriesOfAnEpochThatNeverCommittedAreHarmless) {
   std::atomic<int> orphans{0};
   in_parallel(2 * rounds(), [&](size_t i) {

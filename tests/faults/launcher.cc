@@ -109,7 +109,8 @@ void Launcher::start(const LaunchParams& params, int number) {
   if (failed != 0) throw std::runtime_error("cannot start " + params.program);
 }
 
-// The machine may stop the test and its ranks for a while: of the time between two turns no more than this is counted.
+// The machine may stop the test and its ranks for a while: of the time between two turns no more than this is
+// counted.
 Seconds Launcher::now() const {
   constexpr Seconds kTurnMax(0.5);
   return counted_ + std::min<Seconds>(kTurnMax, std::chrono::steady_clock::now() - turned_);

@@ -1,10 +1,10 @@
-// Launcher: starts the ranks of one job of a program, kills or stops one of them at a moment of the test's choosing, and
-// says how each ended. mpirun is no use for this: it kills the whole job when a rank dies.
+// Launcher: starts the ranks of one job of a program, kills or stops one of them at a moment of the test's
+// choosing, and says how each ended. mpirun is no use for this: it kills the whole job when a rank dies.
 //
-// Every rank's standard output is read line by line and kept with the time; a test waits for lines (the stages of
-// fault_writer). Ranks that end are reaped at once. Nobody hangs: a wait that meets its deadline answers false, and the
-// destructor kills what is left. A rank whose standard error has a sanitizer's report fails the test, whatever else was
-// expected of it (in the destructor).
+// Every rank's standard output is read line by line and kept with the time; a test waits for lines (the
+// stages of fault_writer). Ranks that end are reaped at once. Nobody hangs: a wait that meets its deadline
+// answers false, and the destructor kills what is left. A rank whose standard error has a sanitizer's report
+// fails the test, whatever else was expected of it (in the destructor).
 // Threads: none; one Launcher is used by one thread, several may be used by several.
 #pragma once
 
@@ -29,8 +29,8 @@ struct LaunchParams {
   std::string rendezvous;
   std::vector<std::string> environment;  // NAME=value, over the test's own
   bool by_tls = false;                   // the ranks are told that they are on two nodes, and to talk by TLS
-  bool by_tcp =
-      false;  // and by nothing else: the ranks are told that they are on two nodes, as one node has no TCP
+  // and by nothing else: the ranks are told that they are on two nodes, as one node has no TCP
+  bool by_tcp = false;
   std::vector<std::vector<std::string>> before = {};  // of each rank: words before the program, that start it
 };
 

@@ -19,7 +19,8 @@ static int entries(const char* folder) {
 
 static void* nothing(void* argument) { return argument; }
 
-/* A thread that was joined stays in the list for a moment: up to a second is waited for no more than `expected` of them. */
+/* A thread that was joined stays in the list for a moment: up to a second is waited for no more than
+ * `expected` of them. */
 static int threads_now(int expected) {
   const struct timespec pause = {0, 10 * 1000 * 1000};
   int count = entries("/proc/self/task");

@@ -1,5 +1,6 @@
-// Jobs over TCP whose ranks live in network namespaces of their own, and one of which is cut off from the others at every
-// stage: the others are told who within the silence deadline, nobody hangs, and what was committed is whole.
+// Jobs over TCP whose ranks live in network namespaces of their own, and one of which is cut off from the
+// others at every stage: the others are told who within the silence deadline, nobody hangs, and what was
+// committed is whole.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -40,8 +41,8 @@ std::vector<Case> cases() {
   std::vector<Case> all;
   for (int round = 0; round < rounds; ++round) {
     int number = round;
-    // After the job has met and before the directory is opened; in an epoch; before its end; after it; while closing the
-    // directory; while closing the job.
+    // After the job has met and before the directory is opened; in an epoch; before its end; after it; while
+    // closing the directory; while closing the job.
     for (const std::string stage : {"joined", "append 1", "end 1", "ended 1", "closing", "leaving"}) {
       for (const Network::Cut how : {Network::Cut::kSilent, Network::Cut::kLinkDown}) {
         // In the first one the ranks are connecting, which has most to go wrong: it is tried twice.
@@ -62,8 +63,9 @@ struct Tally {
   Seconds longest{0};  // from the cut to the last survivor's news
 };
 
-// Until the last epoch is committed each survivor needs the victim, and so has to be told, by name and in time. Closing it
-// does without a rank that has nothing left to lose: it may be told or not, but it must not hang.
+// Until the last epoch is committed each survivor needs the victim, and so has to be told, by name and in
+// time. Closing it does without a rank that has nothing left to lose: it may be told or not, but it must not
+// hang.
 void judge_survivors(const Case& of, const Launcher& job, Seconds cut, Tally* tally) {
   const bool closing = of.stage == "closing" || of.stage == "leaving";
   for (int rank = 0; rank < of.size; ++rank) {

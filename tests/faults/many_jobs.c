@@ -1,6 +1,7 @@
-/* many_jobs PATH EPOCHS RECORDS HOLD: one rank of several jobs, one after the other and then at the same time, each with
- * a directory of its own (PATH.0, PATH.1, ...), in which it appends RECORDS records in EPOCHS epochs. launcher.h starts
- * it. Says "jobs N", "failed MESSAGE", "leaks WHAT"; status 0 only if every call succeeded and nothing was left. */
+/* many_jobs PATH EPOCHS RECORDS HOLD: one rank of several jobs, one after the other and then at the same
+ * time, each with a directory of its own (PATH.0, PATH.1, ...), in which it appends RECORDS records in
+ * EPOCHS epochs. launcher.h starts it. Says "jobs N", "failed MESSAGE", "leaks WHAT"; status 0 only if
+ * every call succeeded and nothing was left. */
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,6 +1,7 @@
-// The n-th allocation of every call of a metadata shard and of a store of attributes fails, alone or with all later ones of
-// that call: the call answers a failure and has done nothing, or it is done. What was acknowledged is there afterwards, in
-// memory and for the next job. SWALE_FAULT_ROUNDS > 1 visits every n; otherwise some of each call.
+// The n-th allocation of every call of a metadata shard and of a store of attributes fails, alone or with all
+// later ones of that call: the call answers a failure and has done nothing, or it is done. What was
+// acknowledged is there afterwards, in memory and for the next job. SWALE_FAULT_ROUNDS > 1 visits every n;
+// otherwise some of each call.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -317,8 +318,8 @@ AttributeRequest attribute(AttributeOp op, uint64_t number) {
   return request;
 }
 
-// Changes, commits and compactions: after a failure the table is that of before or after the call, and the log has what was
-// acknowledged.
+// Changes, commits and compactions: after a failure the table is that of before or after the call, and the
+// log has what was acknowledged.
 TEST(MetaAllocations, OfAStoreOfAttributesFailAndLoseNothing) {
   uint64_t points = 0;
   for (const uint64_t compact_bytes_min : {uint64_t{300}, uint64_t{1 << 20}}) {

@@ -1,7 +1,8 @@
-// The n-th allocation of a job that uses a metadata store fails, in whichever of its threads comes upon it, alone or with all
-// later ones: four client threads of the C interface, and the store's servers. Every call answers, and its answer is true: a
-// put that was acknowledged is found by later gets and by the next job; one that was refused is there segment by segment or
-// not; nothing else is. SWALE_FAULT_ROUNDS > 1 visits many more n.
+// The n-th allocation of a job that uses a metadata store fails, in whichever of its threads comes upon it,
+// alone or with all later ones: four client threads of the C interface, and the store's servers. Every call
+// answers, and its answer is true: a put that was acknowledged is found by later gets and by the next job;
+// one that was refused is there segment by segment or not; nothing else is. SWALE_FAULT_ROUNDS > 1 visits
+// many more n.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -26,7 +27,8 @@ constexpr int kThreads = 4;
 constexpr int kRounds = 5;
 constexpr size_t kSegments = 3;  // of a put
 constexpr uint64_t kBytes = 512;
-// Where memory is exhausted for good, nothing but its deadline ends a call whose answer there is no memory for.
+// Where memory is exhausted for good, nothing but its deadline ends a call whose answer there is no memory
+// for.
 constexpr const char* kOptions = "meta.deadline_s=1 meta.range=4K meta.lock_wait_s=0 io.engine=threads";
 constexpr const char* kPatient = "meta.deadline_s=60 meta.range=4K meta.lock_wait_s=0 io.engine=threads";
 

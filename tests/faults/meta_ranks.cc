@@ -1,9 +1,11 @@
-// meta_ranks DIR SERVERS_PER_NODE ring|direct|plain BLOCKS ROUNDS HELD: one rank of a job that uses a metadata store, for
-// meta_ranks_test.cc. The place in the job is in SWALE_JOB_*, the node in SWALE_JOB_NODE; HELD is ignored.
+// meta_ranks DIR SERVERS_PER_NODE ring|direct|plain BLOCKS ROUNDS HELD: one rank of a job that uses a
+// metadata store, for meta_ranks_test.cc. The place in the job is in SWALE_JOB_*, the node in SWALE_JOB_NODE;
+// HELD is ignored.
 //
-// Every rank puts segments of one shared file, half of them regular, and asks for those of its neighbour, before and after
-// the file is sealed. All try to create one file exclusively. Then all ask for the attributes of the file at once, in ROUNDS
-// storms. Prints "wrong: ..." or "failed: ...", and rank 0 prints the sums:
+// Every rank puts segments of one shared file, half of them regular, and asks for those of its neighbour,
+// before and after the file is sealed. All try to create one file exclusively. Then all ask for the
+// attributes of the file at once, in ROUNDS storms. Prints "wrong: ..." or "failed: ...", and rank 0 prints
+// the sums:
 //   storm ROUNDS rounds, N requests, N at the root, N us of CPU, span N us, slowest N us
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -86,7 +88,8 @@ class RankOfJob {
   }
 
   uint64_t ends() const { return work_.blocks * static_cast<uint64_t>(job_.size()) * kBytes; }
-  // Blocks of all ranks interleave. In the second half of the file the lengths are irregular, and no run is found.
+  // Blocks of all ranks interleave. In the second half of the file the lengths are irregular, and no run is
+  // found.
   Extent block(net::Rank rank, uint64_t i) const {
     const uint64_t cell = i * static_cast<uint64_t>(job_.size()) + static_cast<uint64_t>(rank);
     const bool last = i + 1 == work_.blocks;

@@ -1,7 +1,8 @@
-// The metadata store in jobs of real processes on several hosts: each host is a network namespace of its own, its ranks talk
-// over TCP to those of other hosts. All answers are right (meta_ranks.cc), and storms of requests take as many messages as the
-// model says (sim/meta_model.h): exactly where requests are not combined; where they are, both lie within the same bounds.
-// The model's times are not compared: 32 ranks on two cores wait for the scheduler, not for messages.
+// The metadata store in jobs of real processes on several hosts: each host is a network namespace of its own,
+// its ranks talk over TCP to those of other hosts. All answers are right (meta_ranks.cc), and storms of
+// requests take as many messages as the model says (sim/meta_model.h): exactly where requests are not
+// combined; where they are, both lie within the same bounds. The model's times are not compared: 32 ranks on
+// two cores wait for the scheduler, not for messages.
 //
 // SWALE_FAULT_ROUNDS > 1: 32 ranks on 4 hosts; otherwise 6 on 2.
 #include <fmt/format.h>
@@ -122,7 +123,8 @@ void compare(const Shape& shape, const Method& method, const Network* network) {
     EXPECT_EQ(at_root, model_at_root);
     return;
   }
-  // Each server but the root has clients and forwards once at least; combining never costs the root more than no combining.
+  // Each server but the root has clients and forwards once at least; combining never costs the root more than
+  // no combining.
   const double servers = shape.hosts * shape.servers_per_host;
   for (const double each : {requests, model_requests}) EXPECT_GE(each, clients + servers - 1);
   for (const double each : {at_root, model_at_root}) EXPECT_LE(each, clients);

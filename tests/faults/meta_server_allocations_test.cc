@@ -1,7 +1,7 @@
-// The n-th allocation of every operation of a metadata server fails, alone or with all later ones: creations, puts, closes,
-// truncates, seals, removals and relocations, from the request to the last sync. A server that goes on does what it has
-// refused when it is asked again. One that ends leaves what the next job opens, and finds as it was before the operation or
-// after it, with everything else that was acknowledged.
+// The n-th allocation of every operation of a metadata server fails, alone or with all later ones: creations,
+// puts, closes, truncates, seals, removals and relocations, from the request to the last sync. A server that
+// goes on does what it has refused when it is asked again. One that ends leaves what the next job opens, and
+// finds as it was before the operation or after it, with everything else that was acknowledged.
 // SWALE_FAULT_ROUNDS > 1 visits every n; otherwise some of each operation.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -26,7 +26,8 @@ const std::string kNames[] = {"the first of the files, whose name needs memory o
                               "the second one of them, whose name needs memory of its own",
                               "the last one of the files, whose name needs memory of its own"};
 
-// One server with all it needs, and what a Service does with it: one that throws in an event is asked for nothing more.
+// One server with all it needs, and what a Service does with it: one that throws in an event is asked for
+// nothing more.
 struct Step {
   std::string name;
   Method method;

@@ -24,7 +24,8 @@ pid_t clone_process(uint64_t spaces) {
   return static_cast<pid_t>(::syscall(SYS_clone, spaces | SIGCHLD, nullptr, nullptr, nullptr, nullptr));
 }
 
-// A /proc of its own, which shows the host's processes; a name of its own. In a chroot "/" is no mount, but /proc is one.
+// A /proc of its own, which shows the host's processes; a name of its own. In a chroot "/" is no mount, but
+// /proc is one.
 bool furnish_host(int number) {
   const std::string name = fmt::format("host-{}", number);
   return ::mount("none", "/proc", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
@@ -34,8 +35,8 @@ bool furnish_host(int number) {
 
 }  // namespace
 
-// A child that does nothing in namespaces of its own; -1 if it may not have them. A host's is the first process of its host:
-// when it ends, so do all of them.
+// A child that does nothing in namespaces of its own; -1 if it may not have them. A host's is the first
+// process of its host: when it ends, so do all of them.
 pid_t Network::hold_namespace(Places kind, int number) {
   int ready[2];
   if (::pipe(ready) != 0) return -1;
@@ -123,8 +124,9 @@ std::vector<std::string> Network::enter_switch() const { return {"/usr/bin/nsent
 
 bool Network::write_agent(const std::string& path) const {
   std::ofstream script(path);
-  // In a chroot the working folder is not one of the host. Open MPI 5 wants its own for temporary files: the hosts number
-  // their processes from 1, and so find the files of an earlier launcher, which it refuses to use.
+  // In a chroot the working folder is not one of the host. Open MPI 5 wants its own for temporary files: the
+  // hosts number their processes from 1, and so find the files of an earlier launcher, which it refuses to
+  // use.
   script << "#!/bin/sh\nTMPDIR=${0%/*}\nexport TMPDIR\nhost=$1\nshift\ncase $host in\n";
   for (int place = 0; place < static_cast<int>(ranks_.size()); ++place)
     script << fmt::format("{}) exec {} /bin/sh -c \"cd / && $*\";;\n", address(place),

@@ -1,11 +1,11 @@
-// Network: a network of its own for each place of a job under test, joined by one switch, so that a link can be cut as links
-// are cut: without a word to either end. A place is a rank or, with Places::kHosts, a host for several: processes there share
-// memory with each other and with nobody else.
+// Network: a network of its own for each place of a job under test, joined by one switch, so that a link can
+// be cut as links are cut: without a word to either end. A place is a rank or, with Places::kHosts, a host
+// for several: processes there share memory with each other and with nobody else.
 //
-// Linux namespaces, held by child processes, and pairs of virtual Ethernet devices on a bridge; all of it is gone when the
-// children are, also after kill -9 of the test, and so are the processes of hosts. Networks alone are no hosts: UCX takes
-// processes that see each other's process numbers for neighbours and waits for ever for shared memory.
-// Needs root (or user namespaces) and `ip` (iproute2).
+// Linux namespaces, held by child processes, and pairs of virtual Ethernet devices on a bridge; all of it is
+// gone when the children are, also after kill -9 of the test, and so are the processes of hosts. Networks
+// alone are no hosts: UCX takes processes that see each other's process numbers for neighbours and waits for
+// ever for shared memory. Needs root (or user namespaces) and `ip` (iproute2).
 // Threads: one object is used by one thread, several may be used by several.
 #pragma once
 
@@ -33,12 +33,15 @@ class Network {
   Network(const Network&) = delete;
   Network& operator=(const Network&) = delete;
 
-  // Words before the program that put it into the place. The program in a host is a child of the process that is started.
+  // Words before the program that put it into the place. The program in a host is a child of the process that
+  // is started.
   std::vector<std::string> enter(int place) const;
-  // A script that a launcher takes for ssh: SCRIPT ADDRESS COMMAND... runs the command on the host of this address.
+  // A script that a launcher takes for ssh: SCRIPT ADDRESS COMMAND... runs the command on the host of this
+  // address.
   // False: it cannot be written.
   bool write_agent(const std::string& path) const;
-  // Words that put a launcher where it reaches all hosts, on none of them: on the switch, with the test's own processes.
+  // Words that put a launcher where it reaches all hosts, on none of them: on the switch, with the test's own
+  // processes.
   std::vector<std::string> enter_switch() const;
   static std::string address(int place);
   bool cut(int rank, Cut how);

@@ -1,6 +1,6 @@
-// Stated outcomes of what a user may do to a directory, through the C interface: two writers, readers beside a writer
-// and beside one that crashes, limits of keys and values, absurd options, directories that are missing, read-only, of a
-// newer version, full. The table that is printed stands in docs/reliability.md.
+// Stated outcomes of what a user may do to a directory, through the C interface: two writers, readers beside
+// a writer and beside one that crashes, limits of keys and values, absurd options, directories that are
+// missing, read-only, of a newer version, full. The table that is printed stands in docs/reliability.md.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>

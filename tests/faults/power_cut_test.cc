@@ -1,6 +1,6 @@
-// Power cuts on real file systems, ext4 and XFS, while the ranks of a real job write (cut_disk.h says what is lost). Every
-// epoch that some rank was told of is there after the restart, whole; a later job appends. SWALE_FAULT_ROUNDS multiplies the
-// cases (make test-long).
+// Power cuts on real file systems, ext4 and XFS, while the ranks of a real job write (cut_disk.h says what is
+// lost). Every epoch that some rank was told of is there after the restart, whole; a later job appends.
+// SWALE_FAULT_ROUNDS multiplies the cases (make test-long).
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -77,8 +77,9 @@ class PowerCut : public testing::TestWithParam<const char*> {
  protected:
   // Where it is refused, so are the mounts of a CutDisk.
   static void SetUpTestSuite() { static_cast<void>(keep_mounts_to_oneself()); }
-  // What a disk of one's own lacks here (loop devices, root, mkfs.xfs); empty: nothing. That is said and is no skip, which
-  // would fail CI on a machine whose kernel has no loop devices: the simulator cuts the power everywhere.
+  // What a disk of one's own lacks here (loop devices, root, mkfs.xfs); empty: nothing. That is said and is
+  // no skip, which would fail CI on a machine whose kernel has no loop devices: the simulator cuts the power
+  // everywhere.
   void SetUp() override {
     const JobFiles files;
     if (CutDisk::make(GetParam(), files.scratch(), &missing_) == nullptr)
@@ -101,7 +102,8 @@ TEST_P(PowerCut, KeepsEveryEpochThatARankWasToldOf) {
              has_device_mapper() ? "a " : "no ");
 }
 
-// Canary: the cut does cut. What was not synced is gone, what was synced is there, and a missing epoch is noticed.
+// Canary: the cut does cut. What was not synced is gone, what was synced is there, and a missing epoch is
+// noticed.
 TEST_P(PowerCut, LosesWhatWasNotSynced) {
   if (!missing_.empty()) return;
   const JobFiles files;

@@ -1,5 +1,6 @@
-// The n-th allocation fails, for every n, in every call of a reader. The call says so or gives the right answer; and after
-// it the same reader gives the right answer to everything. SWALE_FAULT_ROUNDS > 1 visits every n also of long calls.
+// The n-th allocation fails, for every n, in every call of a reader. The call says so or gives the right
+// answer; and after it the same reader gives the right answer to everything. SWALE_FAULT_ROUNDS > 1 visits
+// every n also of long calls.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

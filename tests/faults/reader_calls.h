@@ -1,6 +1,6 @@
-// A small directory on disk with everything in it that readers can be asked for, for tests that fail readers: three
-// partitions, four epochs, keys with several records, values in value logs, a schema with extrema; and calls of the C
-// interface whose answers are texts that can be compared.
+// A small directory on disk with everything in it that readers can be asked for, for tests that fail readers:
+// three partitions, four epochs, keys with several records, values in value logs, a schema with extrema; and
+// calls of the C interface whose answers are texts that can be compared.
 #pragma once
 
 #include <functional>

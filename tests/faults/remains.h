@@ -45,8 +45,8 @@ class Place {
   std::string root_;
 };
 
-// What is wrong: check_job_files, and whose each epoch is. The old job's come first, at least those which it was told of;
-// then exactly those of the later job, if there was one.
+// What is wrong: check_job_files, and whose each epoch is. The old job's come first, at least those which it
+// was told of; then exactly those of the later job, if there was one.
 std::vector<std::string> check_epochs(const std::string& path, const Launcher& old, const Launcher* later);
 
 struct Tally {
@@ -61,8 +61,8 @@ struct Tally {
 void expect_epochs(const std::string& name, const std::string& path, const Launcher& old,
                    const Launcher* later, Tally* tally);
 void expect_done(const std::string& name, Launcher* job);
-// A rank that was told ends by itself, with a code and a cause: a peer, the lock, or who has the directory now. `must`: it
-// cannot have finished.
+// A rank that was told ends by itself, with a code and a cause: a peer, the lock, or who has the directory
+// now. `must`: it cannot have finished.
 void expect_told(const std::string& name, const Launcher& job, int rank, bool must, Tally* tally);
 void expect_whole(const std::string& name, const std::string& path, int64_t epochs);
 

@@ -1,5 +1,6 @@
-// What is left of a job lives on beside the next one: its ranks were orphaned, stopped and woken, or lost their directory
-// or its lock (issue 11, A1, A8 and A10). SWALE_FAULT_ROUNDS multiplies the cases (make test-long).
+// What is left of a job lives on beside the next one: its ranks were orphaned, stopped and woken, or lost
+// their directory or its lock (issue 11, A1, A8 and A10). SWALE_FAULT_ROUNDS multiplies the cases (make
+// test-long).
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -17,7 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A1. Rank 0 is killed while another rank computes; that one goes on when a later job has come, has committed and has gone.
+// A1. Rank 0 is killed while another rank computes; that one goes on when a later job has come, has committed
+// and has gone.
 TEST(Remains, ASurvivorOfAKilledJobDoesNoHarmToTheNextOne) {
   Tally tally;
   const char* holds[] = {"append 1", "end 1", "ended 1", "closing"};
@@ -50,8 +52,8 @@ TEST(Remains, ASurvivorOfAKilledJobDoesNoHarmToTheNextOne) {
   fmt::print("survivors: {}\n", tally.text());
 }
 
-// A1. The whole job stands still, its lease lapses or somebody removes its lock by force, and it goes on beside the later
-// job or after it.
+// A1. The whole job stands still, its lease lapses or somebody removes its lock by force, and it goes on
+// beside the later job or after it.
 TEST(Remains, AJobThatWakesAfterItsDirectoryWasTakenOverIsRefused) {
   Tally tally;
   std::atomic<int> lapsed{0}, forced{0}, beside{0};
@@ -112,8 +114,8 @@ TEST(Remains, AJobThatWakesAfterItsDirectoryWasTakenOverIsRefused) {
              tally.text(), lapsed.load(), forced.load(), beside.load());
 }
 
-// A1. The whole job stands still while it opens the directory. It may go on as the third job if it had not got far, but what
-// the later job was told of stays, and no epoch is of both.
+// A1. The whole job stands still while it opens the directory. It may go on as the third job if it had not
+// got far, but what the later job was told of stays, and no epoch is of both.
 TEST(Remains, AJobThatWakesWithinItsOpeningKeepsWhatTheNextOneWrote) {
   Tally tally;
   in_parallel(6 * rounds(), [&](size_t i) {
@@ -266,8 +268,8 @@ TEST(Remains, AJobWhoseLockWasDeletedIsRefusedWhenAnotherHasCome) {
   fmt::print("lock deleted: {}\n", tally.text());
 }
 
-// A10. The directories have the same numbers of jobs, generations and epochs, or the other one has had one job more: the
-// number that rank 0 claims is taken there.
+// A10. The directories have the same numbers of jobs, generations and epochs, or the other one has had one
+// job more: the number that rank 0 claims is taken there.
 TEST(Remains, RanksThatGiveDifferentDirectoriesAreRefused) {
   std::atomic<int> refused{0};
   in_parallel(4 * rounds(), [&](size_t i) {

@@ -1,5 +1,5 @@
-// `swale repair` after real kills: beside nothing else that lives, on what all ranks of a killed job have left, with its
-// newest manifests lost besides. SWALE_FAULT_ROUNDS multiplies the cases (make test-long).
+// `swale repair` after real kills: beside nothing else that lives, on what all ranks of a killed job have
+// left, with its newest manifests lost besides. SWALE_FAULT_ROUNDS multiplies the cases (make test-long).
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -92,7 +92,8 @@ TEST(RepairFaults, AfterAKillOfAllRanksNothingThatWasCommittedIsLost) {
              tally.repairs.load(), tally.epochs.load());
 }
 
-// Canary: with an index gone that repair cannot make anew, because the data are gone as well, an epoch is missing.
+// Canary: with an index gone that repair cannot make anew, because the data are gone as well, an epoch is
+// missing.
 TEST(RepairFaultsCanary, WhatIsLostIsNoticed) {
   const JobFiles files;
   Launcher job(files.job(2, 2, 500));

@@ -1,5 +1,6 @@
-// The n-th allocation of any thread fails, for every n, in a stream of columns whose threads read ahead. The stream says so,
-// after rows that are right, or gives them all; and it ends. SWALE_FAULT_ROUNDS > 1: with more threads, several times.
+// The n-th allocation of any thread fails, for every n, in a stream of columns whose threads read ahead. The
+// stream says so, after rows that are right, or gives them all; and it ends. SWALE_FAULT_ROUNDS > 1: with
+// more threads, several times.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

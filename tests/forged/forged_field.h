@@ -1,8 +1,8 @@
-// ForgedField: one number of a file, and how to write another number in its place with checksums that fit. Checksums find
-// accidents; a file that came from elsewhere may say anything with right ones.
+// ForgedField: one number of a file, and how to write another number in its place with checksums that fit.
+// Checksums find accidents; a file that came from elsewhere may say anything with right ones.
 //
-// Threads: values. Used by the tests of this folder: they set each number of each format to what is most likely not
-// expected, and ask everything.
+// Threads: values. Used by the tests of this folder: they set each number of each format to what is most
+// likely not expected, and ask everything.
 #pragma once
 
 #include <algorithm>

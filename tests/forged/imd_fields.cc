@@ -26,7 +26,8 @@ void seal_block(std::string* data, uint64_t block, PartitionNumber partition, ui
           crc32c_extend(run::epoch_seed(partition, epoch_id), {at, run::kBlockBytes - 4}));
 }
 
-// Pointers to values that lie elsewhere, of the first records of a run that have one and lie within one block.
+// Pointers to values that lie elsewhere, of the first records of a run that have one and lie within one
+// block.
 void add_pointers(Fields* fields, const Content& content, PartitionNumber partition, BlockNumber first,
                   const run::RunHeader& header) {
   constexpr int kPointersMax = 2;

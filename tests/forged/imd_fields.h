@@ -1,5 +1,6 @@
-// The numbers of a massive directory's files, as fields that a test can forge. Formats: docs/formats. Of things that come
-// in rows (blocks, slices, pieces, entries) the first ones and the last one: each kind, and both ends.
+// The numbers of a massive directory's files, as fields that a test can forge. Formats: docs/formats. Of
+// things that come in rows (blocks, slices, pieces, entries) the first ones and the last one: each kind, and
+// both ends.
 //
 // Threads: free functions. Errors: a file that does not have its format has no fields; tests expect some.
 #pragma once

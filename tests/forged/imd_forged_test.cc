@@ -1,9 +1,10 @@
-// Every number of a massive directory's files, set to the ends of its range and to the neighbours of what is right, with
-// checksums that fit. Whatever is asked then gives an answer or an error: no crash, no byte beyond a buffer (run it under
-// AddressSanitizer), no long wait, no memory that a number in a file chose. Checksums find accidents; such a directory is
-// one that somebody made.
+// Every number of a massive directory's files, set to the ends of its range and to the neighbours of what is
+// right, with checksums that fit. Whatever is asked then gives an answer or an error: no crash, no byte
+// beyond a buffer (run it under AddressSanitizer), no long wait, no memory that a number in a file chose.
+// Checksums find accidents; such a directory is one that somebody made.
 //
-// The directories lie on both sides of what a scan reads at a time: its chunk is smaller than the data log, as long, and longer.
+// The directories lie on both sides of what a scan reads at a time: its chunk is smaller than the data log,
+// as long, and longer.
 //
 // SWALE_FORGED_SHARE=N: only each N-th number (default 5, another one each time; 1: all).
 #include <fcntl.h>

@@ -36,7 +36,8 @@ void seal_head(std::string* log, PartitionNumber partition, const SegmentRecord&
                         Bytes(*log).substr(place.index_offset + 4, place.stride - 4)));
 }
 
-// All parts of a segment that `record` is, as parts of `sealed`: their checksums have its numbers in their seeds.
+// All parts of a segment that `record` is, as parts of `sealed`: their checksums have its numbers in their
+// seeds.
 void seal_segment(std::string* log, PartitionNumber partition, const SegmentRecord& record,
                   const SegmentRecord& sealed) {
   if (is_sketch(record)) {

@@ -1,5 +1,6 @@
-// The numbers of a metadata store's files, as fields that a test can forge. Formats: docs/formats/metadata.md, meta-shard.md. Of
-// things that come in rows (blocks, records, groups) the first ones and the last one.
+// The numbers of a metadata store's files, as fields that a test can forge. Formats:
+// docs/formats/metadata.md, meta-shard.md. Of things that come in rows (blocks, records, groups) the first
+// ones and the last one.
 //
 // A field of a format is a row of a table in meta_fields.cc: a format that changes changes its rows.
 //

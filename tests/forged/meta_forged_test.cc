@@ -1,6 +1,7 @@
-// Every number of a metadata store's files, set to the ends of its range and to the neighbours of what is right, with checksums
-// that fit; also those that a closed store has of its files. Whatever is asked then gives an answer, or an error that names a file: no
-// crash, no byte beyond a buffer (run it under AddressSanitizer), no long wait, no memory that a number in a file chose.
+// Every number of a metadata store's files, set to the ends of its range and to the neighbours of what is
+// right, with checksums that fit; also those that a closed store has of its files. Whatever is asked then
+// gives an answer, or an error that names a file: no crash, no byte beyond a buffer (run it under
+// AddressSanitizer), no long wait, no memory that a number in a file chose.
 //
 // SWALE_FORGED_SHARE=N: only each N-th number (default 5, another one each time; 1: all).
 #include <gtest/gtest.h>
@@ -47,7 +48,8 @@ Image image_of(io::Device& device) {
   return image;
 }
 
-// A store with everything: irregular extents, patterns, a truncated, a removed and a sealed file, relocations; opened twice.
+// A store with everything: irregular extents, patterns, a truncated, a removed and a sealed file,
+// relocations; opened twice.
 struct Images {
   Image killed, closed;
 };
@@ -89,7 +91,8 @@ Images make(meta::BlockCodec codec) {
   return images;
 }
 
-// What a closed store says of its files is made right again: lengths and checksums in the closing, its own in the manifest.
+// What a closed store says of its files is made right again: lengths and checksums in the closing, its own in
+// the manifest.
 void reseal_closing(Image* image) {
   const std::string manifest_path = fmt::format("{}/{}", kStore, meta::kManifestName);
   const std::string closing_path = fmt::format("{}/{}", kStore, meta::closing_name(0));

@@ -1,5 +1,6 @@
-// The numbers of a tiered write buffer's files, as fields that a test can forge. Formats: docs/formats/tier-log.md, tier-trace.md.
-// Of things that come in rows (segments, records, blocks) the first ones and the last one.
+// The numbers of a tiered write buffer's files, as fields that a test can forge. Formats:
+// docs/formats/tier-log.md, tier-trace.md. Of things that come in rows (segments, records, blocks) the first
+// ones and the last one.
 //
 // A field of a format is a row of a table in tier_fields.cc: a format that changes changes its rows.
 //
@@ -12,7 +13,8 @@
 
 namespace swale::forged {
 
-// The log, whose segments have this size. Both copies of a header, and of a record's header, are forged alike, and each alone.
+// The log, whose segments have this size. Both copies of a header, and of a record's header, are forged
+// alike, and each alone.
 Fields tier_log_fields(const Content& content, uint64_t segment_bytes, uint64_t log_id);
 Fields tier_seal_fields(const Content& content);
 // Queued records, wherever in the file they begin.

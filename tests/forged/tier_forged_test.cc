@@ -1,7 +1,8 @@
-// Every number of a tiered write buffer's files, set to the ends of its range and to the neighbours of what is right, with
-// checksums that fit. Whatever is asked then (inspect, open, read, write, sync, drain) gives an answer or an error that names a
-// directory or a file: no crash, no byte beyond a buffer (run it under AddressSanitizer), no long wait, no memory that a number in a
-// file chose. A process of root opens such a log when somebody else has written it, or a disk has.
+// Every number of a tiered write buffer's files, set to the ends of its range and to the neighbours of what
+// is right, with checksums that fit. Whatever is asked then (inspect, open, read, write, sync, drain) gives
+// an answer or an error that names a directory or a file: no crash, no byte beyond a buffer (run it under
+// AddressSanitizer), no long wait, no memory that a number in a file chose. A process of root opens such a
+// log when somebody else has written it, or a disk has.
 //
 // SWALE_FORGED_SHARE=N: only each N-th number (default 5, another one each time; 1: all).
 #include <gtest/gtest.h>
@@ -299,7 +300,8 @@ TEST_P(ForgedTier, EveryNumberGivesAnAnswerOrAnError) {
   EXPECT_GT(answers_, errors_ / 10);
 }
 
-// A truncate that is older than a loss behind its cut: it waited for the list of losses, and its segment's erasure ended it again.
+// A truncate that is older than a loss behind its cut: it waited for the list of losses, and its segment's
+// erasure ended it again.
 TEST_P(ForgedTier, ATruncateOfAnotherSequenceEndsOnce) {
   make(GetParam());
   ASSERT_FALSE(HasFailure());

@@ -1,4 +1,5 @@
-/* run_program WHAT [ARGUMENT...]: a program of MPI that `swale run` has put I/O servers beside, for run_test.py.
+/* run_program WHAT [ARGUMENT...]: a program of MPI that `swale run` has put I/O servers beside, for
+ * run_test.py.
  *   write      ranks write one file together by the I/O servers, and each reads its neighbour's part
  *   fail       the same, and rank 1 then ends with status 7 while the others wait for it in MPI
  *   nothing    does not open the servers

@@ -1,7 +1,7 @@
-/* mpi_hdf5 DIR ROWS COLUMNS: ranks of one program write DIR/field.h5 by parallel HDF5, ROWS x COLUMNS each, and read it back:
- * a contiguous dataset by collective and one by independent transfers, a chunked one whose columns the ranks have in
- * turn and that grows by a step, attributes. Without times, so that the file is always the same.
- * Exit status 0: every number is right. */
+/* mpi_hdf5 DIR ROWS COLUMNS: ranks of one program write DIR/field.h5 by parallel HDF5, ROWS x COLUMNS
+ * each, and read it back: a contiguous dataset by collective and one by independent transfers, a chunked
+ * one whose columns the ranks have in turn and that grows by a step, attributes. Without times, so that
+ * the file is always the same. Exit status 0: every number is right. */
 #include "mpi_io.h"
 
 #include <hdf5.h>

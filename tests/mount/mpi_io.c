@@ -1,9 +1,9 @@
-/* mpi_io DIR BLOCK COUNT [atomic] [unordered] [HINT=VALUE ...]: ranks of one program write and read shared files in DIR by
- * MPI-IO, and check each byte. A line for each case; the files are the same for every implementation of MPI, on
- * every file system. With atomic, also atomic mode, which some implementations do not have;
- * unordered: no ordered writes by the shared pointer, which ROMIO gets wrong without collective buffers. BLOCK bytes, COUNT
- * blocks: of each rank in each case. Built by the wrapper of each MPI (CMakeLists.txt); mpi_io_test.py runs it.
- * Exit status 0: every byte is right. */
+/* mpi_io DIR BLOCK COUNT [atomic] [unordered] [HINT=VALUE ...]: ranks of one program write and read shared
+ * files in DIR by MPI-IO, and check each byte. A line for each case; the files are the same for every
+ * implementation of MPI, on every file system. With atomic, also atomic mode, which some implementations
+ * do not have; unordered: no ordered writes by the shared pointer, which ROMIO gets wrong without
+ * collective buffers. BLOCK bytes, COUNT blocks: of each rank in each case. Built by the wrapper of each
+ * MPI (CMakeLists.txt); mpi_io_test.py runs it. Exit status 0: every byte is right. */
 #include "mpi_io.h"
 
 enum { kGap = 8, kRecordBytes = 96 };
@@ -86,7 +86,8 @@ static Part strided(int regions, int region_bytes, int stride) {
   return part;
 }
 
-/* A tile of a matrix of 4-byte elements, which the ranks divide: two rows of tiles if their number is even. */
+/* A tile of a matrix of 4-byte elements, which the ranks divide: two rows of tiles if their number is
+ * even. */
 static int tile_rows(void) { return ranks % 2 == 0 ? 2 : 1; }
 static Part tile(int rows, int columns) {
   const int down = tile_rows(), across = ranks / down;
@@ -176,8 +177,8 @@ static void segments(const char* name, enum Call call) {
   end(file);
 }
 
-/* The blocks of all ranks in turn. An implementation that sieves reads, changes and writes bytes of other ranks, too,
- * under a lock. */
+/* The blocks of all ranks in turn. An implementation that sieves reads, changes and writes bytes of other
+ * ranks, too, under a lock. */
 static void interleaved(const char* name, enum Call call) {
   MPI_File file = begin(name);
   Part part = strided(count, block, block);
@@ -200,7 +201,8 @@ static void tiles(void) {
   end(file);
 }
 
-/* As HPIO does: small regions with space between them, in the file and in memory; the space keeps its bytes. */
+/* As HPIO does: small regions with space between them, in the file and in memory; the space keeps its
+ * bytes. */
 static int region_bytes(void) { return block / 4; }
 static int region_stride(void) { return region_bytes() + region_bytes() / 2; }
 static int regions_version(MPI_Offset offset) { return offset % region_stride() < region_bytes() ? 1 : 9; }
@@ -222,8 +224,8 @@ static void regions(const char* name, enum Call call) {
   end(file);
 }
 
-/* Blocks in turn; then each rank writes over the segment of the next rank, all but the first and the last block
- * of the file. */
+/* Blocks in turn; then each rank writes over the segment of the next rank, all but the first and the last
+ * block of the file. */
 static int overwritten_version(MPI_Offset offset) {
   return offset < block || offset >= whole() - block ? 1 : 2;
 }
@@ -332,8 +334,8 @@ static void shared_in_order(void) {
 
 static int by_content(const void* a, const void* b) { return memcmp(a, b, kRecordBytes); }
 
-/* Appended by the shared pointer as each rank likes: every record is there once. Then sorted, so that the file is
- * always the same. */
+/* Appended by the shared pointer as each rank likes: every record is there once. Then sorted, so that the
+ * file is always the same. */
 static void shared(void) {
   MPI_File file = begin("shared");
   char record[kRecordBytes];

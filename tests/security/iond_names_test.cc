@@ -1,5 +1,5 @@
-// Names that clients send to an I/O server: nothing leads out of the directory that is served, no link is followed, and what is opened is
-// a regular file; by the kernel's openat2, and where there is none.
+// Names that clients send to an I/O server: nothing leads out of the directory that is served, no link is
+// followed, and what is opened is a regular file; by the kernel's openat2, and where there is none.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -77,7 +77,8 @@ TEST_P(IondNamesTest, NothingIsMadeThroughALink) {
   EXPECT_FALSE(files::exists(top_ + "/outside/new"));
 }
 
-// Another user who owns a folder of the tree exchanges it for a link, again and again, while names are looked up.
+// Another user who owns a folder of the tree exchanges it for a link, again and again, while names are looked
+// up.
 TEST_P(IondNamesTest, AFolderThatBecomesALinkMeanwhileLeadsNowhereElse) {
   std::ofstream(top_ + "/outside/file") << "secret";
   std::atomic<bool> stop = false;

@@ -1,5 +1,5 @@
-// A metadata store of another user, whose files one may read and not write: jobs that only read open it, and leave nothing.
-// As root, who then acts as that user.
+// A metadata store of another user, whose files one may read and not write: jobs that only read open it, and
+// leave nothing. As root, who then acts as that user.
 #include <grp.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>

@@ -1,5 +1,6 @@
-// A user who owns a folder of the backing tree puts links to root's files in the place of names, while calls through the mount
-// make and change these names. No call may touch root's files. The canary sets a mode by name: the checker must see it.
+// A user who owns a folder of the backing tree puts links to root's files in the place of names, while calls
+// through the mount make and change these names. No call may touch root's files. The canary sets a mode by
+// name: the checker must see it.
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <sched.h>
@@ -127,8 +128,8 @@ class MountRaceTest : public TwoUsers {
   }
   static std::string victims() { return state_of("victim") + "\n" + state_of("backing/victim"); }
 
-  // Makes calls by names that are being replaced; answers what became of root's files, "" if nothing did. Try numbers from `first`,
-  // none twice in a test.
+  // Makes calls by names that are being replaced; answers what became of root's files, "" if nothing did. Try
+  // numbers from `first`, none twice in a test.
   std::string race(const std::vector<Call>& list, uint64_t first, uint64_t count) {
     const std::string before = victims();
     ring_->turn = 0;

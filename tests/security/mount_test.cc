@@ -1,5 +1,6 @@
-// What a mount by root lets two users do: what the backing file system itself would let them do, no more and no less. Each
-// case is made on a plain directory and through the mount; errors and what they leave must be the same.
+// What a mount by root lets two users do: what the backing file system itself would let them do, no more and
+// no less. Each case is made on a plain directory and through the mount; errors and what they leave must be
+// the same.
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/xattr.h>
@@ -260,7 +261,8 @@ TEST_F(MountSecurityTest, CanaryAMountThatIsRootForAllDiffers) {
   EXPECT_EQ(unmount(), 0);
 }
 
-// With it, the kernel would let root's flushes pass over the quota of the file's owner, and use the blocks that are kept for root.
+// With it, the kernel would let root's flushes pass over the quota of the file's owner, and use the blocks
+// that are kept for root.
 TEST_F(MountSecurityTest, NoThreadOfTheMountMayPassOverQuotas) {
   ASSERT_EQ(mount(for_others()), "");
   file("mnt/f", kAlice, 0644);

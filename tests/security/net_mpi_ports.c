@@ -1,6 +1,6 @@
-/* net_mpi_ports: under an MPI that has sockets of its own, opening and using a Swale job adds none. Each rank compares what it
- * has open before the job and in it; the status is 0 if nothing was added, 1 if something was, 2 if the program cannot run.
- * With an argument it opens a port itself, for the canary. */
+/* net_mpi_ports: under an MPI that has sockets of its own, opening and using a Swale job adds none. Each
+ * rank compares what it has open before the job and in it; the status is 0 if nothing was added, 1 if
+ * something was, 2 if the program cannot run. With an argument it opens a port itself, for the canary. */
 #include <arpa/inet.h>
 #include <mpi.h>
 #include <stdio.h>

@@ -1,6 +1,7 @@
-// The socket by which an I/O server tells how it stands, under attack by processes of its own user (nobody else gets into its folder):
-// 10,000 connections that end at once, say half a word, random bytes, or nothing and stay; and no descriptor left for the next one. Whoever asks
-// honestly is answered during and after that; then the server's thread sleeps, and no descriptor is gone.
+// The socket by which an I/O server tells how it stands, under attack by processes of its own user (nobody
+// else gets into its folder): 10,000 connections that end at once, say half a word, random bytes, or nothing
+// and stay; and no descriptor left for the next one. Whoever asks honestly is answered during and after that;
+// then the server's thread sleeps, and no descriptor is gone.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>

@@ -1,5 +1,6 @@
-// The tier's files against other users of the machine: who can read and change them, which planted ones are refused, whose ids are
-// believed. Root runs it as two users; without root, what needs a second one is skipped.
+// The tier's files against other users of the machine: who can read and change them, which planted ones are
+// refused, whose ids are believed. Root runs it as two users; without root, what needs a second one is
+// skipped.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mount.h>
@@ -278,8 +279,8 @@ TEST_F(TierFilesTest, ALogThatNamesFilesByTheOtherIdsIsRefusedUntilItIsDrained) 
   expect_refused({ssd(), kIdAttribute, kTrustedIdAttribute, "swale tier drain"});
 }
 
-// A copy that took the attribute along, or a forgery. Nobody knows whose the writes are: neither file gets them, none is lost, and all
-// other files go on.
+// A copy that took the attribute along, or a forgery. Nobody knows whose the writes are: neither file gets
+// them, none is lost, and all other files go on.
 TEST_F(TierFilesTest, TwoFilesWithOneIdAreNamedAndSetApart) {
   ASSERT_TRUE(open().ok());
   write("one", std::string(10'000, 'o'));
@@ -405,7 +406,8 @@ TEST_F(TierFilesTest, AFullSsdIsDrainedBeforeTheStoreGoesOn) {
   ASSERT_EQ(::umount2(ssd().c_str(), MNT_DETACH), 0);
 }
 
-// An SSD is retired: after a complete drain the backing directory takes another one, and the old log never comes back.
+// An SSD is retired: after a complete drain the backing directory takes another one, and the old log never
+// comes back.
 TEST_F(TierFilesTest, ACompleteDrainEndsTheClaim) {
   ASSERT_TRUE(open().ok());
   write("data", "older");

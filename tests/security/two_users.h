@@ -1,5 +1,5 @@
-// TwoUsers: a mount by root that serves everybody, and two ordinary users who call it; needs root. The users exist by their
-// numbers alone.
+// TwoUsers: a mount by root that serves everybody, and two ordinary users who call it; needs root. The users
+// exist by their numbers alone.
 // Threads: one test at a time; a user is a child process.
 #pragma once
 

@@ -1,8 +1,8 @@
-// Allocations that fail: operator new of a test program (test_allocations.cc) fails from the n-th counted allocation on, for
-// a while.
+// Allocations that fail: operator new of a test program (test_allocations.cc) fails from the n-th counted
+// allocation on, for a while.
 //
-// What is counted: every allocation of threads that the library has started, and those of the test's own threads while
-// they are inside a Library. So the test itself and its checks never fail.
+// What is counted: every allocation of threads that the library has started, and those of the test's own
+// threads while they are inside a Library. So the test itself and its checks never fail.
 // Threads: any.
 #pragma once
 

@@ -76,8 +76,8 @@ bool own_namespaces() {
          write_file("/proc/self/gid_map", fmt::format("{} {} 1", group, group));
 }
 
-// What is mounted on /dev/shm from now on stays in this process's namespace. The nearest mount decides that: in a chroot "/"
-// is none.
+// What is mounted on /dev/shm from now on stays in this process's namespace. The nearest mount decides that:
+// in a chroot "/" is none.
 bool keep_mounts_here() {
   for (const char* const place : {kShm, "/dev", "/"}) {
     if (::mount(nullptr, place, nullptr, MS_PRIVATE, nullptr) == 0) return true;

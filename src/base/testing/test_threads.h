@@ -23,8 +23,8 @@ inline size_t threads_of_this_process() {
   return count;
 }
 
-// The kernel takes a thread out of the list a moment after it was joined: the number when it is the expected one, or after
-// ten seconds.
+// The kernel takes a thread out of the list a moment after it was joined: the number when it is the expected
+// one, or after ten seconds.
 inline size_t threads_expecting(size_t expected) {
   size_t count = threads_of_this_process();
   for (int i = 0; i < 1'000 && count != expected; ++i) {

@@ -1,6 +1,8 @@
-// FileCalls: what the random test (random_calls.h) asks of a file system, by path and handle; each call answers 0 or an errno.
+// FileCalls: what the random test (random_calls.h) asks of a file system, by path and handle; each call
+// answers 0 or an errno.
 //
-// PosixCalls makes system calls below a directory: a plain one, or a mount. The tests of TierFs have one without a kernel.
+// PosixCalls makes system calls below a directory: a plain one, or a mount. The tests of TierFs have one
+// without a kernel.
 // Threads: one.
 #pragma once
 

@@ -14,8 +14,8 @@ namespace {
 constexpr size_t kHandles = 6;
 constexpr size_t kRecent = 60;
 constexpr uint64_t kOffsetMax = 300'000;
-constexpr int64_t kLongAgo =
-    1'000'000'000;  // s: 2001. Times that a test sets lie before it, the others behind.
+// s: 2001. Times that a test sets lie before it, the others behind.
+constexpr int64_t kLongAgo = 1'000'000'000;
 
 }  // namespace
 

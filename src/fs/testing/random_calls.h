@@ -1,8 +1,8 @@
-// RandomCalls: random file operations on a file system under test and on a plain directory, as fsx and fsstress do: every answer,
-// every byte that is read and every attribute must be the same.
+// RandomCalls: random file operations on a file system under test and on a plain directory, as fsx and
+// fsstress do: every answer, every byte that is read and every attribute must be the same.
 //
-// Names are few, so that calls meet: files in two directories and their parent, with hard links, symlinks, renames of all of them,
-// and handles that outlive their names. Holes need not be the same, only be holes.
+// Names are few, so that calls meet: files in two directories and their parent, with hard links, symlinks,
+// renames of all of them, and handles that outlive their names. Holes need not be the same, only be holes.
 // Threads: one. Source: fsx (Apple; xfstests), the idea.
 #pragma once
 

@@ -1,4 +1,5 @@
-// TierFsCalls: FileCalls on a TierFs in this process: what the kernel does above it (path walks, O_APPEND), without a kernel.
+// TierFsCalls: FileCalls on a TierFs in this process: what the kernel does above it (path walks, O_APPEND),
+// without a kernel.
 // Threads: one.
 #pragma once
 

@@ -1,4 +1,5 @@
-// MountRig: a test with a mount in a child process, and the directories that it needs: backing, plain (for comparison) and mnt.
+// MountRig: a test with a mount in a child process, and the directories that it needs: backing, plain (for
+// comparison) and mnt.
 // Threads: one test at a time. Skips where the machine allows no mounts.
 #pragma once
 
@@ -23,7 +24,8 @@
 
 namespace swale::fuse {
 
-// Why this machine allows no FUSE mount; "" if it does. As root it is tried: a container may have /dev/fuse alone.
+// Why this machine allows no FUSE mount; "" if it does. As root it is tried: a container may have /dev/fuse
+// alone.
 inline std::string why_no_mounts() {
   const int device = ::open("/dev/fuse", O_RDWR | O_CLOEXEC);
   if (device < 0) return fmt::format("/dev/fuse: {}", ::strerror(errno));

@@ -115,8 +115,8 @@ TEST_P(LargeDamage, ACutOffOrMissingLogIsNoticedByReaders) {
   std::printf("%llu cuts\n", static_cast<unsigned long long>(points));
 }
 
-// Each write and sync of the value log fails in turn: the call or the epoch's end says so, later calls say that it was
-// before, and the epochs before are whole.
+// Each write and sync of the value log fails in turn: the call or the epoch's end says so, later calls say
+// that it was before, and the epochs before are whole.
 TEST_P(LargeDamage, AFailedWriteOrSyncIsTold) {
   uint64_t points = 0;
   for (const io::CallKind kind : {io::CallKind::kWrite, io::CallKind::kSync, io::CallKind::kOpen}) {
@@ -196,7 +196,8 @@ TEST_P(LargeDamage, AnIndexLogOrManifestThatIsLostIsMadeAnew) {
   }
 }
 
-// Epoch 0 of job 1; then job 2 appends `values` values a rank. Everything of them is on disk, but the manifest never comes.
+// Epoch 0 of job 1; then job 2 appends `values` values a rank. Everything of them is on disk, but the
+// manifest never comes.
 void leave_open(io::MemoryDevice& disk, run::ShuffleFormat format, uint64_t values,
                 const std::function<size_t(uint64_t)>& bytes) {
   io::FaultDevice device(disk);
@@ -222,7 +223,8 @@ void leave_open(io::MemoryDevice& disk, run::ShuffleFormat format, uint64_t valu
   });
 }
 
-// Of an epoch that was never ended, whole runs come back whose values are whole; what points to torn ones does not.
+// Of an epoch that was never ended, whole runs come back whose values are whole; what points to torn ones
+// does not.
 TEST_P(LargeDamage, OfAnOpenEpochComeBackIfTheyAreWhole) {
   for (const bool torn : {false, true}) {
     io::MemoryDevice disk;
@@ -305,7 +307,8 @@ TEST(ValuePages, OfAnOpenEpochComeBackBesideAValueOfManyTornPages) {
   EXPECT_LT(recovered, kValues);
 }
 
-// The only whole value of its writer ends where the torn page begins: nobody can tell that it is whole but its record.
+// The only whole value of its writer ends where the torn page begins: nobody can tell that it is whole but
+// its record.
 TEST(ValuePages, OfAnOpenEpochComeBackIfATornPageFollows) {
   constexpr uint64_t kPages = 10;
   const auto home = [](uint64_t i) { return choose(hash_bytes(fmt::format("{}/0", key_of(i))), 2).index; };
@@ -362,7 +365,8 @@ TEST(ValuePages, EveryDamagedByteIsNoticed) {
   std::printf("%llu flips\n", static_cast<unsigned long long>(flips));
 }
 
-// Whole pages of another place, or of the same place in another directory of the same shape, are no values of this one.
+// Whole pages of another place, or of the same place in another directory of the same shape, are no values of
+// this one.
 TEST(ValuePages, OfAnotherPlaceOrDirectoryAreNotTaken) {
   constexpr auto kFormat = run::ShuffleFormat::kIndirect;
   for (const bool elsewhere : {false, true}) {

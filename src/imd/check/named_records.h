@@ -1,5 +1,6 @@
-// NamedRecords: the records that the index names for a key within one run. The records of a key stand one after the other
-// in a run, so verification asks the index once for all of them: else a key of n records would cost n².
+// NamedRecords: the records that the index names for a key within one run. The records of a key stand one
+// after the other in a run, so verification asks the index once for all of them: else a key of n records
+// would cost n².
 //
 // Threads: one at a time. Memory: 24 bytes for each record of the key in the run.
 #pragma once

@@ -146,8 +146,8 @@ Result<RepairReport> Repairer::run() {
   return std::move(report_);
 }
 
-// The new generation makes everything valid at once, but index logs: these only ever gain by being replaced, and what
-// they leave out is recorded before.
+// The new generation makes everything valid at once, but index logs: these only ever gain by being replaced,
+// and what they leave out is recorded before.
 Status Repairer::publish() {
   SWALE_ASSIGN_OR_RETURN(number_, claim_job(*device_, directory_));
   SWALE_RETURN_IF_ERROR(write_open_tables());

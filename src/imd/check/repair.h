@@ -1,7 +1,8 @@
 // Repair: recovers what can be recovered of a massive directory after a crash or damage, and reports what is
 // lost. The rules: docs/design/repair.md.
 //
-//   lock ─► read all logs ─► find the manifest ─► what is lost? ─► index logs, open epochs ─► one new generation
+//   lock ─► read all logs ─► find the manifest ─► what is lost? ─► index logs, open epochs ─► one new
+//   generation
 //
 // Repair is a job: it claims a number and writes only files of that number. It replaces an index log by
 // rename, never in place. So after a crash of repair at any point, readers read the directory as before, and

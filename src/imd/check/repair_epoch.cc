@@ -1,5 +1,5 @@
-// Repair: recovering the whole runs of epochs that were open when the last job died. They are copied into files of
-// repair's own job.
+// Repair: recovering the whole runs of epochs that were open when the last job died. They are copied into
+// files of repair's own job.
 #include <algorithm>
 #include <limits>
 #include <utility>

@@ -1,5 +1,6 @@
-// Files in the wrong place: exchanged, copied over each other or put back from an older copy, while documents or epoch logs are
-// lost; then repair; every query before and after. The names of files say of which job and partition they are.
+// Files in the wrong place: exchanged, copied over each other or put back from an older copy, while documents
+// or epoch logs are lost; then repair; every query before and after. The names of files say of which job and
+// partition they are.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,7 +37,8 @@ void expect_right(const Image& image, const Made& made) {
   check_case(image, made.truth, false, &counts);
 }
 
-// The index log of partition 0 of the second job has the first job's epochs then. It does not have the keys of partition 1.
+// The index log of partition 0 of the second job has the first job's epochs then. It does not have the keys
+// of partition 1.
 TEST(RepairExchange, AnExchangedIndexLogMakesNoEpochOfAnotherJob) {
   const Made made = test::make_directory({.seed = 1, .epochs = 1, .ranks = {2, 1}, .ways = 1});
   Image image = made.image;
@@ -137,7 +139,8 @@ bool has_the_last(const Image& image, const Made& made, const char* name) {
                              [&](const std::string& path) { return image.at(path) == content; });
 }
 
-// Whether it can be known of the last generation what it has. Of a job that is not closed only its epoch log says it.
+// Whether it can be known of the last generation what it has. Of a job that is not closed only its epoch log
+// says it.
 bool tells_of_the_last(const Image& image, const Made& made) {
   if (has_the_last(image, made, "/epochs")) return true;
   if (!made.truth.uncommitted.empty()) return false;

@@ -60,8 +60,8 @@ struct PartFacts {
 PartFacts look_at_part(const Logs& logs, const JobEntry& job, const EpochEntry& epoch,
                        PartitionNumber partition);
 
-// The lost parts of committed epochs. The index log of a partition tells how many records it had; without that, the
-// epoch's tally tells whether all partitions together have everything.
+// The lost parts of committed epochs. The index log of a partition tells how many records it had; without
+// that, the epoch's tally tells whether all partitions together have everything.
 struct Losses {
   std::vector<LostPart> parts;  // keeps the reasons that the manifest gave already
   // Epoch id and partition of parts that miss whole runs; the other parts miss large values.

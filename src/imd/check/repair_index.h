@@ -1,6 +1,7 @@
 // Rebuilds index logs from whole runs of the data log, for repair, and checks whether a log needs that.
 //
-// Threads: one at a time. Memory: the sketches of one segment (kSketchBytes), the extrema of one group of runs.
+// Threads: one at a time. Memory: the sketches of one segment (kSketchBytes), the extrema of one group of
+// runs.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +18,8 @@
 
 namespace swale::imd {
 
-// Reads all segments of one epoch in an index log whose footer ends at `index_end`; kCorruption if one does not
-// open.
+// Reads all segments of one epoch in an index log whose footer ends at `index_end`; kCorruption if one does
+// not open.
 Status check_segments(io::File& index, PartitionNumber partition, uint64_t index_end, const LogEpoch& epoch);
 
 class IndexWriter {

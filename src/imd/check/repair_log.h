@@ -42,14 +42,16 @@ using InventoryProgressFn = std::function<void(uint64_t bytes)>;
 Result<DataInventory> take_inventory(io::File& data, PartitionNumber partition,
                                      const InventoryProgressFn& progress);
 
-// What a value log has of one epoch: from the first to the last value whose head is whole; how many are whole. Of value pages:
-// from the first whole page to the last; how many values begin in whole pages, without the last one before each gap.
+// What a value log has of one epoch: from the first to the last value whose head is whole; how many are
+// whole. Of value pages: from the first whole page to the last; how many values begin in whole pages, without
+// the last one before each gap.
 struct FoundValues {
   EpochNumber epoch = {};
   uint64_t epoch_id = 0;
   run::ValueRange range;
 };
-// In the order of their places; reads everything. After a damaged head the next one that is whole is looked for, byte by byte.
+// In the order of their places; reads everything. After a damaged head the next one that is whole is looked
+// for, byte by byte.
 Result<std::vector<FoundValues>> take_value_inventory(io::File& values, PartitionNumber writer);
 Result<std::vector<FoundValues>> take_page_inventory(io::File& pages, PartitionNumber writer);
 

@@ -196,8 +196,8 @@ bool ManifestFinder::is_own(const SalvagedEpochs& newest, uint64_t number) const
   });
 }
 
-// No job before this one has written the epoch: along a generation the jobs' numbers never fall. What the logs of a job
-// before have of this number was dropped.
+// No job before this one has written the epoch: along a generation the jobs' numbers never fall. What the
+// logs of a job before have of this number was dropped.
 uint32_t ManifestFinder::first_job(const SalvagedEpochs& newest, uint64_t number) const {
   if (newest_ && is_own(newest, number)) return *newest_;
   return jobs_of_epochs_.empty() ? 0 : jobs_of_epochs_.back();
@@ -208,7 +208,8 @@ void ManifestFinder::take_record(const SalvagedEpochs::Record& record) {
   jobs_of_epochs_.push_back(record.job_number);
 }
 
-// As the index logs of the last job tell that has an epoch of this number. What its partitions do not tell is lost.
+// As the index logs of the last job tell that has an epoch of this number. What its partitions do not tell is
+// lost.
 bool ManifestFinder::take_from_logs(uint64_t number, uint32_t job_min) {
   std::optional<std::pair<uint32_t, uint64_t>> best;  // job and epoch id
   for (const auto& [id, log] : logs_) {
@@ -249,7 +250,8 @@ void ManifestFinder::lose(uint64_t number) {
       fmt::format("epoch {}: it was committed, and nothing says where its records are", number));
 }
 
-// Every number has an entry: its record, that of an older generation, what logs tell, or the place of a lost epoch.
+// Every number has an entry: its record, that of an older generation, what logs tell, or the place of a lost
+// epoch.
 void ManifestFinder::gather_epochs(const SalvagedEpochs* log) {
   static const SalvagedEpochs kNoLog;
   const SalvagedEpochs& newest = log == nullptr ? kNoLog : *log;

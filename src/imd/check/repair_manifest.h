@@ -1,11 +1,11 @@
-// How repair finds the manifest: from the intact ones of swale.json, the generations in jobs/NNNN and their epoch logs;
-// what they lack, it finds in the partitions' logs.
+// How repair finds the manifest: from the intact ones of swale.json, the generations in jobs/NNNN and their
+// epoch logs; what they lack, it finds in the partitions' logs.
 //
 // The newest generation that provably existed is the truth (generation.h). Its document has two copies.
 // Epochs that its epoch log lacks come from the log of the generation that it continues, or are rebuilt from
 // index logs: such epochs are Recovered::kWhole, and their steps and times are unknown.
-// Threads: one. Errors: kUnsupported for anything of a newer format; kNotFound if nothing of a massive directory is
-// there; those of the device.
+// Threads: one. Errors: kUnsupported for anything of a newer format; kNotFound if nothing of a massive
+// directory is there; those of the device.
 #pragma once
 
 #include <cstdint>

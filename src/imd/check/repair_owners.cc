@@ -84,7 +84,8 @@ bool MisplacedRemover::vouches(const JobEntry& job, uint64_t epoch_id, EpochNumb
 bool MisplacedRemover::belongs(LogId id, uint64_t epoch_id, const LogEpoch& epoch) {
   const Known& known = epochs_.at(epoch_id);
   if (known.owner == id.job) return true;
-  // Repair's copy of an open epoch has the id that its first job made, and its record may be lost. Repair's job makes none.
+  // Repair's copy of an open epoch has the id that its first job made, and its record may be lost. Repair's
+  // job makes none.
   if (known.owner) {
     return *known.owner < id.job && !owners_.has_record(epoch_id) && !makers_.contains(id.job) &&
            vouches(job(id.job), epoch_id, epoch.epoch);

@@ -1,5 +1,6 @@
-// Whose an epoch is, for repair. A log says only by its name of which job it is, and files may have been exchanged or put back
-// in the wrong place. The epoch's id says it: a record of an epoch log names the job, or the job's own id makes the epoch's.
+// Whose an epoch is, for repair. A log says only by its name of which job it is, and files may have been
+// exchanged or put back in the wrong place. The epoch's id says it: a record of an epoch log names the job,
+// or the job's own id makes the epoch's.
 //
 // Threads: values. Memory: 40 bytes a record of the epoch logs.
 #pragma once
@@ -39,8 +40,8 @@ struct Misplaced {
   std::set<EpochNumber> unknown;                     // nobody can say it
 };
 
-// Takes from `logs` every epoch that is not of the job whose name the log has. `jobs`: those that are known; `last_job`: the
-// last one that is known to have been one.
+// Takes from `logs` every epoch that is not of the job whose name the log has. `jobs`: those that are known;
+// `last_job`: the last one that is known to have been one.
 Misplaced remove_misplaced(const EpochOwners& owners, const std::vector<JobEntry>& jobs, uint32_t last_job,
                            Logs* logs);
 

@@ -43,8 +43,8 @@ Result<std::set<EpochNumber>> Repairer::whole_epochs(LogId id) {
   return whole;
 }
 
-// An index log is made anew if readers cannot open it, or if something in it that the data log still tells is damaged.
-// Without its data log nothing can be done for it.
+// An index log is made anew if readers cannot open it, or if something in it that the data log still tells is
+// damaged. Without its data log nothing can be done for it.
 Status Repairer::plan_rebuild(LogId id) {
   const LogFacts& facts = facts_of(logs_, id);
   if (!facts.has_data) return {};
@@ -66,8 +66,8 @@ Status Repairer::plan_rebuild(LogId id) {
   return {};
 }
 
-// Beside the old one. Epochs that lack records in this partition get no segments, so that nothing can take the rest for
-// all; what is whole in the old index is copied, at its place.
+// Beside the old one. Epochs that lack records in this partition get no segments, so that nothing can take
+// the rest for all; what is whole in the old index is copied, at its place.
 Status Repairer::write_index(Rebuild* rebuild) {
   const LogId id = rebuild->id;
   const LogFacts& facts = facts_of(logs_, id);

@@ -1,4 +1,5 @@
-// Repair between jobs that go on behind the last epoch and jobs that go back to a checkpoint (WriterOptions::resume_after).
+// Repair between jobs that go on behind the last epoch and jobs that go back to a checkpoint
+// (WriterOptions::resume_after).
 #include <gtest/gtest.h>
 
 #include <functional>

@@ -1,5 +1,5 @@
-// Finds, from the logs, jobs that no manifest names and the layout of a directory without a manifest. For repair, when
-// every copy of a manifest is lost.
+// Finds, from the logs, jobs that no manifest names and the layout of a directory without a manifest. For
+// repair, when every copy of a manifest is lost.
 //
 // Threads: free functions.
 #pragma once
@@ -11,7 +11,8 @@
 
 namespace swale::imd {
 
-// Replaces the name of a partitioner, which no log contains. Readers query all partitions for the keys of such a job.
+// Replaces the name of a partitioner, which no log contains. Readers query all partitions for the keys of
+// such a job.
 inline constexpr char kLostPartitioner[] = "lost";
 
 // Reads ranks, ways and the choice of partitions from the header of any run. The id is lost.

@@ -100,7 +100,8 @@ Status check_table(io::Device& device, const std::string& path, uint32_t ranks, 
   return reader.verify();
 }
 
-// A table is made anew if it cannot be read; from the records of all partitions, so none of these may be lost.
+// A table is made anew if it cannot be read; from the records of all partitions, so none of these may be
+// lost.
 Status Repairer::plan_tables() {
   const Manifest& manifest = found_.manifest;
   if (manifest.layout.format != run::ShuffleFormat::kLossy) return {};

@@ -1,7 +1,7 @@
 // Repair: auxiliary tables of the lossy format that are made anew from records.
 //
-// Threads: free functions. Memory: kPairsMemory beside what walk_run needs; what goes beyond is spilled to a file of the
-// caller's.
+// Threads: free functions. Memory: kPairsMemory beside what walk_run needs; what goes beyond is spilled to a
+// file of the caller's.
 // Errors: those of the device; kCorruption for runs that are not whole any more.
 #pragma once
 
@@ -25,8 +25,8 @@ struct PartitionRuns {
   std::span<const FoundRun> runs;
 };
 
-// Makes the table of `home` from the runs of all partitions, in order, and writes it to `file` at `offset`. `spill_path`: a
-// file that may be made for a while.
+// Makes the table of `home` from the runs of all partitions, in order, and writes it to `file` at `offset`.
+// `spill_path`: a file that may be made for a while.
 Result<run::ValueRange> rebuild_table(io::Device& device, const EpochEntry& epoch, PartitionNumber home,
                                       std::span<const PartitionRuns> partitions,
                                       const std::string& spill_path, io::File& file, uint64_t offset);

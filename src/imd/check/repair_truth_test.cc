@@ -1,5 +1,5 @@
-// Damage x repair x every query, against the truth: an answer is right, or it is an error. SWALE_REPAIRS in the environment
-// says how many random damages are tried, SWALE_REPAIRS_SEED which ones.
+// Damage x repair x every query, against the truth: an answer is right, or it is an error. SWALE_REPAIRS in
+// the environment says how many random damages are tried, SWALE_REPAIRS_SEED which ones.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -69,7 +69,8 @@ class Damager {
     if (path.ends_with("swale.lock") || is_last_witness(path)) return "nothing";
     std::string& content = image->at(path);
     uint64_t kind = rng_.below(7);
-    // Nothing but its epoch log says how many epochs a job has committed that is not closed: one copy of its last record stays.
+    // Nothing but its epoch log says how many epochs a job has committed that is not closed: one copy of its
+    // last record stays.
     if (unclosed_ && path.ends_with("/epochs")) {
       if (std::exchange(open_log_hit_, true)) return "nothing";
       kind = 0;
@@ -116,7 +117,8 @@ class Damager {
   }
 
  private:
-  // Both documents and the epoch log tell of the last job's generation. Nobody can know of it where all three are damaged.
+  // Both documents and the epoch log tell of the last job's generation. Nobody can know of it where all three
+  // are damaged.
   bool is_last_witness(const std::string& path) {
     const std::string directory = kRepairDir;
     std::string job = std::prev(made_.image.upper_bound(directory + "/jobs/9999"))->first;
@@ -336,7 +338,8 @@ TEST(RepairTruth, CanaryAnIndexOfWhatIsLeftIsNoticed) {
   EXPECT_FALSE(asker.run().empty());
 }
 
-// A reader that was opened before the repair meets what it has lost as an error, too, with or without a refresh.
+// A reader that was opened before the repair meets what it has lost as an error, too, with or without a
+// refresh.
 TEST(RepairTruth, AReaderFromBeforeTheRepairIsNotSilent) {
   const Made made = two_jobs();
   Image image = made.image;
@@ -366,8 +369,8 @@ TEST(RepairTruth, AReaderFromBeforeTheRepairIsNotSilent) {
 
 // ---- crashes ----
 
-// Repair stops at every call in turn, and the machine with it: every question that was answered before is answered the same
-// way, and the next repair ends as the first would have.
+// Repair stops at every call in turn, and the machine with it: every question that was answered before is
+// answered the same way, and the next repair ends as the first would have.
 TEST(RepairTruth, ACrashOfRepairTakesNothingAway) {
   const Made made = test::make_directory(
       {.seed = 21, .jobs = 2, .epochs = 2, .records = 60, .ranks_max = 2, .open_records = 20'000});

@@ -1,5 +1,6 @@
-// Repairer: one repair of a directory (repair.h says what it does). repair.cc examines the directory and publishes the
-// results; repair_rebuild.cc rebuilds index logs; repair_epoch.cc recovers epochs that were open.
+// Repairer: one repair of a directory (repair.h says what it does). repair.cc examines the directory and
+// publishes the results; repair_rebuild.cc rebuilds index logs; repair_epoch.cc recovers epochs that were
+// open.
 //
 // Threads: one.
 #pragma once

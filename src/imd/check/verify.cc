@@ -413,8 +413,8 @@ void Verifier::compare_sums() {
 }  // namespace
 
 VerifyReport verify_directory(const Reader& reader, size_t problems_max, const VerifyProgressFn& progress) {
-  constexpr int kRestartsMax =
-      3;  // a directory that goes back more often meanwhile is reported as it was found
+  // a directory that goes back more often meanwhile is reported as it was found
+  constexpr int kRestartsMax = 3;
   const std::shared_ptr<const Manifest> opened = reader.manifest_now();
   VerifyReport report = Verifier(reader.files(), *opened).run(problems_max, progress);
   Manifest known;

@@ -1,12 +1,12 @@
-// verify_directory: reads every byte that the manifest promises and checks all of it: checksums, block and slice
-// identities, that the index leads to every record at its own place, and counts and digests per epoch against the
-// manifest.
+// verify_directory: reads every byte that the manifest promises and checks all of it: checksums, block and
+// slice identities, that the index leads to every record at its own place, and counts and digests per epoch
+// against the manifest.
 //
 // It works partition by partition and epoch by epoch: it opens and keeps all slices of the segments, then
 // walks the runs; exactly one candidate of the index must name each record, at its own place. It sums counts,
 // bytes and digests over all partitions and compares them with the epoch log.
-// Threads: any; another thread may refresh the reader meanwhile. Memory: the index of one epoch in one partition, about
-// 1.4 bytes per record, one chunk, and 24 bytes per record that a key has in one run.
+// Threads: any; another thread may refresh the reader meanwhile. Memory: the index of one epoch in one
+// partition, about 1.4 bytes per record, one chunk, and 24 bytes per record that a key has in one run.
 #pragma once
 
 #include <cstddef>

@@ -38,8 +38,8 @@ uint64_t ExtremaVerifier::begin(const PartitionLogs& logs, const EpochEntry& epo
     return bytes;
   }
   const PartitionLogs::BlockRange range = logs.blocks_of(epoch.epoch);
-  // Memory for the blocks that there are, not for those that a number in the index names. If some are missing, the walk over
-  // the data log tells it.
+  // Memory for the blocks that there are, not for those that a number in the index names. If some are
+  // missing, the walk over the data log tells it.
   const Result<uint64_t> file_bytes = logs.data->size();
   if (!file_bytes.ok() || (range.first + range.count) * run::kBlockBytes > *file_bytes) return bytes;
   first_block_ = range.first;

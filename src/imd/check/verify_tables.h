@@ -1,9 +1,10 @@
-// TablesVerifier: the part of verification that concerns auxiliary tables, in directories of the lossy format.
+// TablesVerifier: the part of verification that concerns auxiliary tables, in directories of the lossy
+// format.
 //
 //   record … (of one partition and epoch) ─► end_partition ─► … ─► finish: reads every table whole
 //
-// Every table must be there, whole, and of its epoch; and the table of a record's home must name the partition of the record.
-// That it names others, too, costs queries a read and is no damage.
+// Every table must be there, whole, and of its epoch; and the table of a record's home must name the
+// partition of the record. That it names others, too, costs queries a read and is no damage.
 // Threads: one at a time. Memory: 32 bytes for each of kPairsMax records, one shard.
 #pragma once
 

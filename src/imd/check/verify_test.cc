@@ -1,4 +1,5 @@
-// verify_directory: what only it notices. Damage of all kinds is in read/reader_damage_test.cc and read/reader_flip_test.cc.
+// verify_directory: what only it notices. Damage of all kinds is in read/reader_damage_test.cc and
+// read/reader_flip_test.cc.
 #include "imd/check/verify.h"
 
 #include <gmock/gmock.h>

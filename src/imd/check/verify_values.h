@@ -2,9 +2,10 @@
 //
 //   record … (of all partitions) ─► add_ranges … ─► finish: walks what each writer's log has of each epoch
 //
-// Each record that points must lead to a value of its key and epoch whose first bytes it repeats; every byte of an epoch's
-// ranges is read; there must be as many values as pointers, at the same places (count and sum of offsets), and as many as
-// swale.json says. Of an epoch that repair has recovered in part only the values with pointers count: those are read whole.
+// Each record that points must lead to a value of its key and epoch whose first bytes it repeats; every byte
+// of an epoch's ranges is read; there must be as many values as pointers, at the same places (count and sum
+// of offsets), and as many as swale.json says. Of an epoch that repair has recovered in part only the values
+// with pointers count: those are read whole.
 // Values in pages have no heads: their pointers must cover what the pages have of an epoch, each byte once.
 // Threads: one at a time. Memory: 64 bytes for each writer and epoch with large values, one megabyte.
 #pragma once
@@ -30,8 +31,8 @@ class ValuesVerifier {
   // A large record of the epoch, found in the data log at `path`.
   Status record(const EpochEntry& epoch, const run::ScannedRecord& record, const std::string& path);
   void add_ranges(const PartitionLogs& logs);
-  // Call after all partitions. `whole(epoch)` returns false if other damage made records of the epoch unreadable; then
-  // its values are read but not counted. Calls `progress(bytes)`.
+  // Call after all partitions. `whole(epoch)` returns false if other damage made records of the epoch
+  // unreadable; then its values are read but not counted. Calls `progress(bytes)`.
   void finish(const std::function<bool(EpochNumber)>& whole, const ProblemFn& problem,
               const std::function<void(uint64_t)>& progress);
 

@@ -56,8 +56,10 @@ std::string encode_header(uint32_t job) {
   return twice(std::move(out));
 }
 
-// { magic u32, epoch u32, job u32, recovered u32, epoch_id u64, step i64, time f64, records u64, data_bytes u64,
-//   digest u64, large_values u64, large_bytes u64, summary_offset u64, summary_bytes u32, summary_job u32 } zeros, crc32c
+// { magic u32, epoch u32, job u32, recovered u32, epoch_id u64, step i64, time f64, records u64, data_bytes
+// u64,
+//   digest u64, large_values u64, large_bytes u64, summary_offset u64, summary_bytes u32, summary_job u32 }
+//   zeros, crc32c
 std::string encode_record(const EpochEntry& epoch, const Manifest& manifest) {
   std::string out;
   append_u32(&out, kRecordMagic);

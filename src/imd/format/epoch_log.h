@@ -1,13 +1,13 @@
-// The epoch log: jobs/NNNN/epochs, which says what epochs a generation of the directory has. A commit is one appended
-// record and one sync, so that the cost of an epoch does not depend on how many there were.
+// The epoch log: jobs/NNNN/epochs, which says what epochs a generation of the directory has. A commit is one
+// appended record and one sync, so that the cost of an epoch does not depend on how many there were.
 //
-// The log holds all epochs of its directory: job NNNN copies the records of the generation that it continues and then
-// appends its own. Nobody else ever writes to it.
+// The log holds all epochs of its directory: job NNNN copies the records of the generation that it continues
+// and then appends its own. Nobody else ever writes to it.
 //
-// Format: docs/formats/epochs.md. Slots of 256 bytes: a header, then one slot an epoch. A slot holds its 128-byte
-// record twice, so that one damaged record does not pass for an append that was torn.
-// Invariants: (1) slot i + 1 is epoch i; (2) a record is appended when all before it are durable, so only the last slot
-// can be torn.
+// Format: docs/formats/epochs.md. Slots of 256 bytes: a header, then one slot an epoch. A slot holds its
+// 128-byte record twice, so that one damaged record does not pass for an append that was torn.
+// Invariants: (1) slot i + 1 is epoch i; (2) a record is appended when all before it are durable, so only the
+// last slot can be torn.
 // Threads: an EpochLog belongs to one thread at a time; the others are free functions.
 // Limits: kEpochsMax epochs.
 #pragma once
@@ -35,7 +35,8 @@ class EpochLog {
   static Result<EpochLog> create(io::Device& device, const std::string& directory, uint32_t job,
                                  const Manifest& manifest);
 
-  // Durable when it returns OK. After a failure the log has no such epoch, unless the storage fails to take it back.
+  // Durable when it returns OK. After a failure the log has no such epoch, unless the storage fails to take
+  // it back.
   Status append(const EpochEntry& epoch, const Manifest& manifest);
   // Takes the last record back, durably. Requires one that this log has appended.
   Status take_back();
@@ -57,8 +58,9 @@ struct EpochLogContent {
   uint64_t damaged_offset = 0;  // of the first of them
 };
 
-// Reads the log of generation `manifest.generation`; `manifest` names the jobs that records refer to and how many epochs
-// there must be (epochs_promised). kNotFound if the log is missing; kCorruption for one that is damaged.
+// Reads the log of generation `manifest.generation`; `manifest` names the jobs that records refer to and how
+// many epochs there must be (epochs_promised). kNotFound if the log is missing; kCorruption for one that is
+// damaged.
 Result<EpochLogContent> read_epoch_log(io::Device& device, const std::string& directory,
                                        const Manifest& manifest);
 

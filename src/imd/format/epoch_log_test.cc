@@ -156,8 +156,8 @@ TEST_F(EpochLogTest, AnEpochCostsOneWriteAndOneSyncHoweverManyThereWere) {
   }
 }
 
-// Of three epochs, of which the manifest promises two, the third may have been torn at any byte; the rest of its slot
-// is cut off, or zeros.
+// Of three epochs, of which the manifest promises two, the third may have been torn at any byte; the rest of
+// its slot is cut off, or zeros.
 TEST_F(EpochLogTest, TornTailsAtEveryByte) {
   const Manifest manifest = manifest_of(3);
   ASSERT_TRUE(EpochLog::create(device_, "/d", kJob, manifest).ok());
@@ -215,8 +215,8 @@ TEST_F(EpochLogTest, AnyDamagedByteIsHealed) {
   std::printf("%zu flips\n", visited);
 }
 
-// The canary of the test above: with both copies damaged, only the last record of an open log can be missing without a
-// word, and only if nobody promises it.
+// The canary of the test above: with both copies damaged, only the last record of an open log can be missing
+// without a word, and only if nobody promises it.
 TEST_F(EpochLogTest, TwoDamagedBytesAreNeverAWrongAnswer) {
   const Manifest manifest = manifest_of(3);
   ASSERT_TRUE(EpochLog::create(device_, "/d", kJob, manifest).ok());

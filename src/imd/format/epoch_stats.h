@@ -1,10 +1,10 @@
-// EpochStats: what one epoch cost: a table of named counters, counted on each rank (RankStats) and merged over all of
-// them (EpochStats: sum, least, greatest, and on which rank), on the way of the DURABLE messages.
+// EpochStats: what one epoch cost: a table of named counters, counted on each rank (RankStats) and merged
+// over all of them (EpochStats: sum, least, greatest, and on which rank), on the way of the DURABLE messages.
 //
 // Counted per frame, task, storage request or wait, never per record.
 // Threads: values; the owner serialises calls.
-// Format: in messages, see append_to; on storage, a line of JSON (stats_log.h). Numbers and names of counters stand in
-// both: DO NOT CHANGE OR REUSE THEM; a new counter gets a new number at the end.
+// Format: in messages, see append_to; on storage, a line of JSON (stats_log.h). Numbers and names of counters
+// stand in both: DO NOT CHANGE OR REUSE THEM; a new counter gets a new number at the end.
 #pragma once
 
 #include <array>
@@ -91,8 +91,8 @@ struct EpochStats {
   static EpochStats of(net::Rank rank, const RankStats& stats);
   void merge(const EpochStats& other);
 
-  // u32 ranks | u16 count | count × (u16 number | varint sum, min, min_rank, max, max_rank). A decoder passes over
-  // numbers that it does not know: ranks may run different builds.
+  // u32 ranks | u16 count | count × (u16 number | varint sum, min, min_rank, max, max_rank). A decoder passes
+  // over numbers that it does not know: ranks may run different builds.
   void append_to(std::string* out) const;
   static EpochStats read(Decoder* in);  // the decoder fails for bytes that are cut off
 

@@ -1,8 +1,9 @@
-// ExtremaSummary: which partitions have the greatest and the least numbers of an epoch, for each indexed field. Merged
-// up the tree of the epoch protocol, appended by rank 0 at commit to jobs/NNNN/extrema, read by top-k queries.
+// ExtremaSummary: which partitions have the greatest and the least numbers of an epoch, for each indexed
+// field. Merged up the tree of the epoch protocol, appended by rank 0 at commit to jobs/NNNN/extrema, read by
+// top-k queries.
 //
-// Only the kPartitionsMax best partitions of each direction are kept. Merging keeps that true: a partition that is not
-// among the best of a part is not among the best of the whole.
+// Only the kPartitionsMax best partitions of each direction are kept. Merging keeps that true: a partition
+// that is not among the best of a part is not among the best of the whole.
 // Threads: values. Format: docs/formats/extrema.md. Limits: kIndexedFieldsMax fields, 12.5 KB encoded.
 // Errors of decoding: kCorruption; a reader can do without a summary.
 #pragma once
@@ -56,8 +57,8 @@ struct ExtremaSummary {
 inline constexpr uint64_t kSummaryMagic = 0x504f5445'4c415753;  // "SWALETOP": in a file
 inline constexpr size_t kSummaryBytesMax = 64 * kKiB;
 
-// The summary of a committed epoch of `manifest`'s directory. kCorruption if there is none or it is damaged; readers can
-// do without.
+// The summary of a committed epoch of `manifest`'s directory. kCorruption if there is none or it is damaged;
+// readers can do without.
 Result<ExtremaSummary> read_summary(io::Device& device, const std::string& directory,
                                     const EpochEntry& epoch);
 

@@ -44,8 +44,8 @@ bool is_lost(const Status& status) {
   return status.code() == Code::kNotFound || status.code() == Code::kCorruption;
 }
 
-// A job that never came to write its document has committed nothing: if it has, the document is lost, and its epochs
-// must not be passed over.
+// A job that never came to write its document has committed nothing: if it has, the document is lost, and its
+// epochs must not be passed over.
 Result<Manifest> document_of_claimed(io::Device& device, const std::string& directory, uint32_t number) {
   Result<Manifest> document = read_generation(device, directory, number);
   if (document.status().code() != Code::kNotFound) return document;
@@ -59,8 +59,8 @@ Result<Manifest> document_of_claimed(io::Device& device, const std::string& dire
                     generation_path(directory, number), epoch_log_path(directory, number), number);
 }
 
-// The newest generation, by its own document; kNotFound: there is none. An older one is never taken for one whose document
-// is damaged, or missing although it has committed: epochs would be missing without a word.
+// The newest generation, by its own document; kNotFound: there is none. An older one is never taken for one
+// whose document is damaged, or missing although it has committed: epochs would be missing without a word.
 Result<Manifest> newest_copy(io::Device& device, const std::string& directory) {
   SWALE_ASSIGN_OR_RETURN(const std::vector<uint32_t> jobs, list_jobs(device, directory));
   for (auto number = jobs.rbegin(); number != jobs.rend(); ++number) {
@@ -205,8 +205,8 @@ Result<EpochLog> write_generation(io::Device& device, const std::string& directo
   return log;
 }
 
-// swale.json last: until then, readers find the generation by its number. It is written in this job's folder first, so
-// that two jobs never write to one temporary.
+// swale.json last: until then, readers find the generation by its number. It is written in this job's folder
+// first, so that two jobs never write to one temporary.
 Status rewrite_document(io::Device& device, const std::string& directory, const Manifest& manifest) {
   const std::string document = manifest.encode();
   const std::string path = generation_path(directory, manifest.generation);

@@ -79,8 +79,8 @@ TEST_F(GenerationTest, AStaleMissingOrDamagedCopyIsPassedOver) {
   std::printf("%zu damages\n", visited);
 }
 
-// The document of the newest generation is read when swale.json is stale or lost: if it is damaged, too, an older
-// generation is no answer.
+// The document of the newest generation is read when swale.json is stale or lost: if it is damaged, too, an
+// older generation is no answer.
 TEST_F(GenerationTest, AnOlderGenerationIsNoAnswerForADamagedOne) {
   const std::string document = read(generation_path(kDirectory, 2));
   write(generation_path(kDirectory, 2), document.substr(1));
@@ -217,8 +217,8 @@ TEST_F(GenerationTest, TheLastNumberIsSaidToBeTheLast) {
   EXPECT_THAT(status.message(), HasSubstr("write to a new directory"));
 }
 
-// Loses power at the n-th call of a step, for every n until the step passes. Returns how many times it did; the
-// directory is one of `allowed` afterwards.
+// Loses power at the n-th call of a step, for every n until the step passes. Returns how many times it did;
+// the directory is one of `allowed` afterwards.
 struct CrashLoop {
   std::vector<std::string> allowed;
   std::function<Status(io::Device& device)> prepare;

@@ -1,4 +1,5 @@
-// JobFence: a job whose directory another one has opened may not commit any more (docs/design/generations.md).
+// JobFence: a job whose directory another one has opened may not commit any more
+// (docs/design/generations.md).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -39,8 +40,8 @@ TEST(JobFence, ReportsWhatItCannotSee) {
   EXPECT_EQ(JobFence(faulty, kDirectory, 2, nullptr).check().code(), Code::kIoError);
 }
 
-// The argument of the fence: the steps of a committer of two epochs and of a successor in every order. A commit is
-// answered OK if its append and its check succeed.
+// The argument of the fence: the steps of a committer of two epochs and of a successor in every order. A
+// commit is answered OK if its append and its check succeed.
 struct Interleaving {
   enum Step { kAppend, kCheck, kClaim, kCopy, kWrite };
 

@@ -1,5 +1,5 @@
-// LogId and the names of the files in a massive directory. The number of the job that made a file is part of the
-// file's name: a job creates its files exclusively and never opens another job's files for writing.
+// LogId and the names of the files in a massive directory. The number of the job that made a file is part of
+// the file's name: a job creates its files exclusively and never opens another job's files for writing.
 //
 //   DIR/swale.json                       the manifest (manifest.h); a copy of the newest generation's
 //   DIR/swale.lock                       who writes
@@ -7,7 +7,8 @@
 //   DIR/jobs/0007/epochs                 its epoch log (epoch_log.h): which epochs are committed
 //   DIR/jobs/0007/extrema                summaries of field extrema of the epochs that job 7 wrote
 //   DIR/jobs/0007/stats.jsonl            what these epochs cost
-//   DIR/p000/part-000003.j0007.data      data log of partition 3; also .index, .values, .pages and .source; 1,024 partitions a folder
+//   DIR/p000/part-000003.j0007.data      data log of partition 3; also .index, .values, .pages and .source;
+//                                        1,024 partitions a folder
 #pragma once
 
 #include <compare>

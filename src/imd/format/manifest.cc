@@ -20,8 +20,8 @@ constexpr std::string_view kLayoutFeature = "layout";
 constexpr std::string_view kFormatFeature = "format";
 constexpr std::string_view kFeatures[] = {kLayoutFeature, kFormatFeature};
 constexpr DocumentFormat kFormat{.name = "swale-imd", .version = 1, .features = kFeatures};
-// In "schema": every value is as long as its fields. Directories of earlier builds do not say so, and values of any length are
-// right there.
+// In "schema": every value is as long as its fields. Directories of earlier builds do not say so, and values
+// of any length are right there.
 constexpr char kExactLengths[] = "exact";
 constexpr char kWholeName[] = "whole";
 constexpr char kPartialName[] = "partial";

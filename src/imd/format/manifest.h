@@ -1,10 +1,11 @@
 // Manifest: what exists in a massive directory: its schema and layout, the jobs that wrote to it, its epochs.
 //
-// On disk it is a generation (generation.h): a JSON document, which changes only when a job opens or closes the
-// directory, and an epoch log (epoch_log.h), to which a commit appends one record.
+// On disk it is a generation (generation.h): a JSON document, which changes only when a job opens or closes
+// the directory, and an epoch log (epoch_log.h), to which a commit appends one record.
 //
-// Format of the document: docs/formats/manifest.md. JSON for people and other tools; its last member "crc32c" covers
-// every byte before it. A format version or an incompatible feature that this build does not know is kUnsupported.
+// Format of the document: docs/formats/manifest.md. JSON for people and other tools; its last member "crc32c"
+// covers every byte before it. A format version or an incompatible feature that this build does not know is
+// kUnsupported.
 // Limits: jobs <= 65,535, ranks <= 2^24, document <= 256 MiB.
 #pragma once
 
@@ -25,7 +26,8 @@ namespace swale::imd {
 
 inline constexpr size_t kManifestBytesMax = 256 * kMiB;
 
-// One parallel job that opened the directory for writing. Partition p of its epochs was written by its rank p.
+// One parallel job that opened the directory for writing. Partition p of its epochs was written by its rank
+// p.
 struct JobEntry {
   uint32_t number = 0;  // part of the names of its files (log_names.h); ascending in Manifest::jobs
   std::string id;       // 16 hex digits, drawn at random
@@ -81,7 +83,8 @@ struct EpochEntry {
   bool step_known() const { return recovered == Recovered::kNo; }
 };
 
-// What `swale repair` had to give up: records of an epoch in one partition. Readers report it; nothing is passed over.
+// What `swale repair` had to give up: records of an epoch in one partition. Readers report it; nothing is
+// passed over.
 struct LostPart {
   uint64_t epoch_id = 0;
   PartitionNumber partition = {};
@@ -111,7 +114,8 @@ struct Manifest {
   // The committed epoch of this number and id; nullptr if there is none: another one was, or none at all.
   const EpochEntry* find_epoch(EpochNumber number, uint64_t epoch_id) const;
   const EpochEntry* find_epoch(const LostPart& part) const;
-  // The first epoch of this manifest that `now`, a later one of the directory, does not have; nullptr: it has them all.
+  // The first epoch of this manifest that `now`, a later one of the directory, does not have; nullptr: it has
+  // them all.
   const EpochEntry* first_dropped(const Manifest& now) const;
   // The logs that hold committed epochs, in order.
   std::vector<LogId> logs() const;
@@ -120,9 +124,9 @@ struct Manifest {
   // Whether something of the epoch was lost in any partition.
   bool has_lost(const EpochEntry& epoch) const;
 
-  // Takes away the first epoch whose step is greater than `step` and all after it, and partial ones directly in front,
-  // which may lie after `step` too. Returns how many epochs these were. Partial ones further in front stay.
-  // kInvalidArgument, and nothing changed, if one that is kWhole would stay.
+  // Takes away the first epoch whose step is greater than `step` and all after it, and partial ones directly
+  // in front, which may lie after `step` too. Returns how many epochs these were. Partial ones further in
+  // front stay. kInvalidArgument, and nothing changed, if one that is kWhole would stay.
   Result<size_t> drop_after(int64_t step);
   // The step of the last epoch whose step is known.
   std::optional<int64_t> last_step() const;

@@ -46,7 +46,8 @@ void expect_equal(const Manifest& a, const Manifest& b) {
   EXPECT_EQ(a.lost, b.lost);
 }
 
-// The sample with a piece of text replaced and a right checksum again: what a newer or a mistaken writer makes.
+// The sample with a piece of text replaced and a right checksum again: what a newer or a mistaken writer
+// makes.
 std::string edited(const std::string& from, const std::string& to) {
   std::string json = sample().encode();
   const size_t at = json.find(from);

@@ -1,10 +1,13 @@
 // The epoch protocol's messages: payloads of control frames. Encoded little-endian; decoded to a Result.
 //
-//   END       rank → every rank   "in this epoch I have sent you `records` records"; where records go by three hops, to the
-//                                 neighbours in the tree alone: "I have come to the end of this epoch"
-//   DURABLE   child → parent    tallies merged over the child's subtree, once its part of the epoch is on storage
+//   END       rank → every rank   "in this epoch I have sent you `records` records"; where records go by
+//                                 three hops, to the neighbours in the tree alone: "I have come to the end of
+//                                 this epoch"
+//   DURABLE   child → parent    tallies merged over the child's subtree, once its part of the epoch is on
+//                               storage
 //   COMMITTED parent → child    from rank 0 down the tree: the epoch exists
-//   CLOSE     rank → every rank "I shall send nothing more"; with three hops, as END, and then child → parent "nor will
+//   CLOSE     rank → every rank "I shall send nothing more"; with three hops, as END, and then child → parent
+//             "nor will
 //                               any rank below me", parent → child "nobody will"
 // A rank that has failed tells the others as any conversation does (net/talk/conversation.h).
 #pragma once

@@ -1,8 +1,8 @@
-// Partitioner: which rank of a job a key belongs to: the hash of the key, or a function of the caller's, whose name
-// stands in the manifest. docs/design/partitioners.md has the rules.
+// Partitioner: which rank of a job a key belongs to: the hash of the key, or a function of the caller's,
+// whose name stands in the manifest. docs/design/partitioners.md has the rules.
 //
-// Threads: a caller's function is called by any thread that appends or queries, several at once if they are; it must
-// depend on its arguments alone. Partitioners (the registry of a Reader) is thread-safe.
+// Threads: a caller's function is called by any thread that appends or queries, several at once if they are;
+// it must depend on its arguments alone. Partitioners (the registry of a Reader) is thread-safe.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,7 @@
 // RunPacker: one way's compressor, and the memory in which a packed run waits until it is written.
 //
-//   begin(memtable) ─► work() by the way's worker ─► take(placement): the run, or nothing if it is not worth it
+//   begin(memtable) ─► work() by the way's worker ─► take(placement): the run, or nothing if it is not worth
+//   it
 //
 // Threads: one at a time; begin and take by the partition's owner, work by whoever has the task.
 #pragma once

@@ -148,7 +148,8 @@ Status StatsReader::catch_up() {
   for (;;) {
     SWALE_ASSIGN_OR_RETURN(const size_t got, file_->pread(scanned_, {chunk.data(), chunk.size()}));
     size_t taken = take_lines({chunk.data(), got});
-    // No end of a line in so many bytes is damage: it is passed over. In fewer it is a line that is being written.
+    // No end of a line in so many bytes is damage: it is passed over. In fewer it is a line that is being
+    // written.
     if (taken == 0 && got == kStatsChunkBytes) taken = got;
     if (taken == 0) return {};
     scanned_ += taken;

@@ -1,12 +1,14 @@
-// StatsLog: jobs/NNNN/stats.jsonl, the statistics of the epochs that a job wrote: one line of JSON each, appended by the
-// job's rank 0 right after it has committed the epoch.
+// StatsLog: jobs/NNNN/stats.jsonl, the statistics of the epochs that a job wrote: one line of JSON each,
+// appended by the job's rank 0 right after it has committed the epoch.
 //
-// An epoch does not depend on its line: it is written without a sync (the log is synced when the directory is closed),
-// a failure to write it fails nothing, and readers do without. Lines are found by epoch_id; those of epochs that were
-// dropped stay and are passed over. docs/design/statistics.md has the reasons, docs/formats/stats.md the format.
+// An epoch does not depend on its line: it is written without a sync (the log is synced when the directory is
+// closed), a failure to write it fails nothing, and readers do without. Lines are found by epoch_id; those of
+// epochs that were dropped stay and are passed over. docs/design/statistics.md has the reasons,
+// docs/formats/stats.md the format.
 //
 // Threads: a StatsLog belongs to one thread at a time; a StatsReader is thread-safe.
-// Limits: a line has at most kStatsLineBytesMax bytes. A StatsReader keeps 24 bytes or so an epoch, never the file.
+// Limits: a line has at most kStatsLineBytesMax bytes. A StatsReader keeps 24 bytes or so an epoch, never the
+// file.
 #pragma once
 
 #include <cstdint>
@@ -53,8 +55,8 @@ class StatsReader {
   StatsReader(io::Device& device, const std::string& directory, uint32_t job)
       : device_(device), path_(stats_path(directory, job)) {}
 
-  // kNotFound if there is no line for the epoch: what is there was written by a build that kept none, or went down with
-  // its machine. kCorruption if the line is damaged.
+  // kNotFound if there is no line for the epoch: what is there was written by a build that kept none, or went
+  // down with its machine. kCorruption if the line is damaged.
   Result<EpochStats> get(uint64_t epoch_id);
 
  private:

@@ -65,8 +65,8 @@ TEST(StatsLog, ALineThatIsNestedDeeplyIsDamage) {
   EXPECT_EQ(decode_stats_line(line, "x", 0).status().code(), Code::kCorruption);
 }
 
-// The front of a line that a crash left is cut off by the next writer; one that stands in the middle is passed over.
-// What a crash leaves of a line; and another job's log has nothing to do with it.
+// The front of a line that a crash left is cut off by the next writer; one that stands in the middle is
+// passed over. What a crash leaves of a line; and another job's log has nothing to do with it.
 TEST(StatsLog, ATornLineIsPassedOver) {
   const std::string torn = encode_stats_line(9, EpochNumber(9), some_stats(3, 9));
   size_t points = 0;

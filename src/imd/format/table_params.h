@@ -1,5 +1,5 @@
-// What an auxiliary table of a directory of the lossy format is made with. The same for the same keys and ranks, whoever
-// makes it, a writer or repair: so the same records give the same table, byte for byte.
+// What an auxiliary table of a directory of the lossy format is made with. The same for the same keys and
+// ranks, whoever makes it, a writer or repair: so the same records give the same table, byte for byte.
 //
 // DO NOT CHANGE: it is on disk. docs/formats/lossy.md is the specification.
 // Threads: a free function.

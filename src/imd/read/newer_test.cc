@@ -1,5 +1,5 @@
-// What a newer build wrote: refused in every place where it can stand, by everybody, with a message that says which file,
-// what is unknown and what to do; and nothing is written.
+// What a newer build wrote: refused in every place where it can stand, by everybody, with a message that says
+// which file, what is unknown and what to do; and nothing is written.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

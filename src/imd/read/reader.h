@@ -4,21 +4,21 @@
 // A query reads the index footers of the partitions that are new to it, then one slice per epoch, then one
 // block (or a few) per candidate, as soon as its slice has arrived. Depth, the number of reads on part-*
 // files that wait for one another, is 3 cold, 2 once the footer is resident, one more if a slice overflows. A
-// value of more than 16,384 bytes takes one more, a value of more than 256 KiB two; so does any value of 12 bytes or
-// more in a directory of the indirect format. In the lossy format the query first reads the auxiliary table of the
-// key's home, one epoch after the other: two more (reader_tables.h). Bytes in the page cache are read by one system
-// call each (io/advised_queue.h). ReaderOptions::map allows a mapping of the logs
-// instead, without system calls for these bytes. But if the device then fails to deliver a page that was
+// value of more than 16,384 bytes takes one more, a value of more than 256 KiB two; so does any value of 12
+// bytes or more in a directory of the indirect format. In the lossy format the query first reads the
+// auxiliary table of the key's home, one epoch after the other: two more (reader_tables.h). Bytes in the page
+// cache are read by one system call each (io/advised_queue.h). ReaderOptions::map allows a mapping of the
+// logs instead, without system calls for these bytes. But if the device then fails to deliver a page that was
 // resident, or another program cuts it off, the access raises SIGBUS (io/mapping.h): so a mapping is not the
 // default. Every read verifies checksums. Wrong bytes are read once more: if they are right then, the query
 // uses them and a warning says so; if not, the result is kCorruption with file and offset, never wrong data.
 // kAborted: an epoch of this view was dropped, or the directory was replaced by a new one; refresh.
 //
 // Threads: several threads may make any call at once (footers are cached under a mutex).
-// Limits: reads in flight per call as in ReaderOptions. Memory of a query beyond its result: at most 4 MiB of slices
-// and 4 MiB of blocks (more only if one slice is longer), 12 bytes per key and epoch (at most 384 KiB at a time) and 96
-// per record that the index names in one chunk; one large value at a time (scan, get_many). Keeps the memory of 16
-// queries, at most 1 MiB each.
+// Limits: reads in flight per call as in ReaderOptions. Memory of a query beyond its result: at most 4 MiB of
+// slices and 4 MiB of blocks (more only if one slice is longer), 12 bytes per key and epoch (at most 384 KiB
+// at a time) and 96 per record that the index names in one chunk; one large value at a time (scan, get_many).
+// Keeps the memory of 16 queries, at most 1 MiB each.
 #pragma once
 
 #include <cstdint>
@@ -69,8 +69,8 @@ struct FoundValue {
   std::string stored;  // the record's bytes: the value, or (large) its first bytes and a pointer
 };
 
-// `bytes_read` and `reads` count the requests of queries and scans to the part files, wherever the bytes were: device,
-// page cache or mapping.
+// `bytes_read` and `reads` count the requests of queries and scans to the part files, wherever the bytes
+// were: device, page cache or mapping.
 struct ReadStats {
   uint64_t bytes_read = 0;
   uint64_t reads = 0;
@@ -116,8 +116,8 @@ class Reader {
   };
   Result<Refreshed> refresh();
 
-  // A reader of the epochs that this one sees now, for work that goes on while this one is refreshed. It shares files and
-  // footers with this one, which must outlive it. Do not refresh it.
+  // A reader of the epochs that this one sees now, for work that goes on while this one is refreshed. It
+  // shares files and footers with this one, which must outlive it. Do not refresh it.
   std::unique_ptr<Reader> pinned() const;
 
   // Valid until the next refresh.
@@ -128,14 +128,14 @@ class Reader {
   // For parts of the reader and swale verify: how to read the directory's files. Valid as long as the reader.
   ReaderFiles files() const;
 
-  // The key's values in one epoch or in all, ordered by epoch and within it by writer and append order. kNotFound if
-  // there is none; kInvalidArgument for an epoch that does not exist.
+  // The key's values in one epoch or in all, ordered by epoch and within it by writer and append order.
+  // kNotFound if there is none; kInvalidArgument for an epoch that does not exist.
   Result<std::vector<Value>> get(Bytes key, int64_t epoch);
 
   // The same without reading values that lie in value logs.
   Result<std::vector<FoundValue>> find(Bytes key, int64_t epoch);
-  // Bytes first..first + out.size() - 1 of a value that `find` found for this key; kInvalidArgument beyond its end; kAborted
-  // if its epoch was dropped, and the bytes are in a value log.
+  // Bytes first..first + out.size() - 1 of a value that `find` found for this key; kInvalidArgument beyond
+  // its end; kAborted if its epoch was dropped, and the bytes are in a value log.
   Status read(Bytes key, const FoundValue& value, uint64_t first, MutableBytes out);
 
   // `fn(key index, epoch, value)` for every value of every key, in no particular order; false stops the walk.
@@ -147,9 +147,9 @@ class Reader {
   using RecordFn = std::function<bool(EpochNumber epoch, Bytes key, Bytes value)>;
   Status scan(int64_t epoch, const RecordFn& fn);
 
-  // Pieces of a scan for threads that take one after the other: whole runs of one epoch in one partition, at least
-  // `blocks_min` blocks each (the last one may be shorter). Walked in order, partition after partition, they give the
-  // same records as the scan. Reads the header of every run.
+  // Pieces of a scan for threads that take one after the other: whole runs of one epoch in one partition, at
+  // least `blocks_min` blocks each (the last one may be shorter). Walked in order, partition after partition,
+  // they give the same records as the scan. Reads the header of every run.
   struct ScanPiece {
     EpochNumber epoch = {};
     PartitionNumber partition = {};
@@ -173,8 +173,8 @@ class Reader {
   static constexpr uint32_t kScanPartsMax = uint32_t{1} << 20;
   Status scan_part(int64_t epoch, uint32_t part, uint32_t parts, const RecordFn& fn);
 
-  // The distinct keys of one epoch, each once, in storage order; false stops the walk. Reads the epoch as scan does,
-  // and needs memory for the keys of one partition, in the lossy format for those of the epoch.
+  // The distinct keys of one epoch, each once, in storage order; false stops the walk. Reads the epoch as
+  // scan does, and needs memory for the keys of one partition, in the lossy format for those of the epoch.
   using KeyFn = std::function<bool(Bytes key)>;
   Status keys(int64_t epoch, const KeyFn& fn);
 
@@ -184,10 +184,10 @@ class Reader {
   static constexpr size_t kSampleMax = size_t{1} << 20;
   Status sample(int64_t epoch, size_t n, uint64_t seed, const KeyFn& fn);
 
-  // The k records of one epoch with the largest or the smallest numbers in a field, the best first; equal numbers in the
-  // order of their keys' bytes, then as appended. Ties with the k-th record are broken in an unspecified but repeatable
-  // way. Fewer than k if there are no more. A field of the schema without extrema is found by a
-  // scan (partitions_scanned). kInvalidArgument for a field that the schema has not.
+  // The k records of one epoch with the largest or the smallest numbers in a field, the best first; equal
+  // numbers in the order of their keys' bytes, then as appended. Ties with the k-th record are broken in an
+  // unspecified but repeatable way. Fewer than k if there are no more. A field of the schema without extrema
+  // is found by a scan (partitions_scanned). kInvalidArgument for a field that the schema has not.
   static constexpr size_t kTopMax = size_t{1} << 20;
   Result<TopResult> top(int64_t epoch, std::string_view field, size_t k, run::Extreme which);
 

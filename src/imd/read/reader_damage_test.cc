@@ -1,5 +1,5 @@
-// Damage: whatever happens to the files, a reader answers what was written or says what is wrong and where; never
-// anything else.
+// Damage: whatever happens to the files, a reader answers what was written or says what is wrong and where;
+// never anything else.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -169,8 +169,8 @@ TEST_P(DamageTest, VerifyFindsEveryFlipThatAnybodyCouldMeet) {
   EXPECT_LT(missed, flips / 2);
 }
 
-// The canary: a wrong value written with a right checksum is caught by the comparison with the model, so the tests
-// above can fail; and verify sees it by the digest.
+// The canary: a wrong value written with a right checksum is caught by the comparison with the model, so the
+// tests above can fail; and verify sees it by the digest.
 TEST_P(DamageTest, AValueChangedWithAllChecksumsRightIsSeenByModelAndDigest) {
   io::MemoryDevice other;
   TestDirectory forged(other, dir_);

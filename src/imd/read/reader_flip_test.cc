@@ -1,6 +1,6 @@
-// Every byte of a small directory turned over, one at a time: data, index, summary and json. A reader answers what was
-// written or an error that names the file and the place; never anything else. SWALE_FLIPS asks for so many random flips
-// in a larger directory (make test-long).
+// Every byte of a small directory turned over, one at a time: data, index, summary and json. A reader answers
+// what was written or an error that names the file and the place; never anything else. SWALE_FLIPS asks for
+// so many random flips in a larger directory (make test-long).
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest-spi.h>
@@ -98,8 +98,8 @@ class Flips {
   void flip(const std::string& path, uint64_t at, uint8_t bits) {
     turn(path, at, bits);
     Status failure = compare(path, at);
-    // Documents have second copies, and without its summary a reader asks every partition: it is right all the same, and
-    // verify says what is wrong.
+    // Documents have second copies, and without its summary a reader asks every partition: it is right all
+    // the same, and verify says what is wrong.
     if (failure.ok() && !path.ends_with(".index")) failure = verify();
     if (failure.ok()) {
       ++without_effect_;
@@ -206,8 +206,8 @@ TEST(ReaderFlip, EveryByteOfEveryFileGivesTheTruthOrAnErrorThatNamesFileAndPlace
   turn_bytes_over(flips, 1);
 }
 
-// The other ways to lay a directory out: three directories have every part of every kind. A prime step, for time: each
-// field is met somewhere.
+// The other ways to lay a directory out: three directories have every part of every kind. A prime step, for
+// time: each field is met somewhere.
 constexpr uint64_t kStep = 13;
 
 TEST(ReaderFlip, BytesOfPackedRuns) {

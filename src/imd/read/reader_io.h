@@ -5,9 +5,10 @@
 //
 // Threads: a ReadQueue belongs to one thread at a time; ReadCounters are thread-safe.
 // Errors: kCorruption that names file, offset and lengths if a file ends before what was asked for.
-//   After an exception or a failure, reads may be in flight: the destructor waits for them, and so does finish before it returns.
-// Ownership: files and memory belong to the caller; they must live until next has returned the read, or until cancel.
-// So
+//   After an exception or a failure, reads may be in flight: the destructor waits for them, and so does
+//   finish before it returns.
+// Ownership: files and memory belong to the caller; they must live until next has returned the read, or until
+// cancel. So
 //   declare a ReadQueue after the memory that it reads into.
 #pragma once
 
@@ -61,7 +62,8 @@ class ReadQueue {
   // Submits added reads to the device, up to the limit in flight. next does so, too.
   Status submit();
 
-  // Waits for a completed read and returns its tag; none if there are no more. If the read failed, returns its failure.
+  // Waits for a completed read and returns its tag; none if there are no more. If the read failed, returns
+  // its failure.
   Result<std::optional<uint64_t>> next();
 
   // Completes all added reads; returns the first failure, if any. No read is left afterwards.

@@ -6,12 +6,12 @@
 // committed epoch is kCorruption. If the manifest says that repair has recorded this part as lost, only
 // queries for that epoch are kCorruption.
 //
-// The parts of both logs that the footer promises are mapped if the reader's options and the file system allow it
-// (mapping.h).
+// The parts of both logs that the footer promises are mapped if the reader's options and the file system
+// allow it (mapping.h).
 //
 // Threads: PartitionLogs are immutable; the cache is thread-safe.
-// Limits: kOpenMax logs (two descriptors each) and kSegmentsMax segments stay cached; logs in use stay open beyond
-// that.
+// Limits: kOpenMax logs (two descriptors each) and kSegmentsMax segments stay cached; logs in use stay open
+// beyond that.
 #pragma once
 
 #include <cstdint>
@@ -66,8 +66,8 @@ struct PartitionLogs {
   BlockRange blocks_of(EpochNumber epoch) const;
 };
 
-// Opens the logs (or takes the files of `before`) and reads the footer. kCorruption, which names the file, if one is
-// missing or incomplete.
+// Opens the logs (or takes the files of `before`) and reads the footer. kCorruption, which names the file, if
+// one is missing or incomplete.
 Result<std::shared_ptr<const PartitionLogs>> open_partition(const ReaderFiles& files, LogId id,
                                                             const Manifest& manifest,
                                                             const PartitionLogs* before = nullptr);

@@ -300,8 +300,8 @@ void Query::resolve(Pending& pending, const Pending* previous) const {
   if (pending.bytes != nullptr) prefetch(pending.bytes, bytes);
 }
 
-// Joins the blocks to the group before them where they touch it. A group's candidates are neighbours in pending_: one
-// whose blocks are mapped between them ends the group.
+// Joins the blocks to the group before them where they touch it. A group's candidates are neighbours in
+// pending_: one whose blocks are mapped between them ends the group.
 void Query::ask_for_blocks(size_t index) {
   const run::Candidate& candidate = pending_[index].candidate;
   const BlockNumber end = candidate.block + candidate.block_count;

@@ -1,6 +1,7 @@
 // Query: looks up keys in many segments at once.
 //
-//   run(keys, epochs) ─► visits: segments with keys ─► groups: rests that share a slice ─► slices ─► candidates, by place ─► blocks ─► records
+//   run(keys, epochs) ─► visits: segments with keys ─► groups: rests that share a slice ─► slices ─►
+//   candidates, by place ─► blocks ─► records
 //
 // Keys come in the order of their hashes, which is also the order of partitions, ways and slices for any
 // number of ranks. So the rests of one slice are adjacent, each slice is verified once, and each block of a
@@ -8,11 +9,13 @@
 // read through one ReadQueue. If there are few slices, the blocks of each are requested as soon as it has
 // arrived; if there are many, blocks are sorted first, and neighbours are read together.
 //
-// A Query keeps its memory for the next run; after a few queries of a size it allocates nothing. A run that did not end
-// regularly (an error, an exception from inside or from the sink, a sink that stops) leaves reads and half of a plan:
-// such a Query is not reusable() and must not run again. Its destructor waits for the reads.
+// A Query keeps its memory for the next run; after a few queries of a size it allocates nothing. A run that
+// did not end regularly (an error, an exception from inside or from the sink, a sink that stops) leaves reads
+// and half of a plan: such a Query is not reusable() and must not run again. Its destructor waits for the
+// reads.
 // Threads: one at a time. The keys must outlive run.
-// Memory: kRestsMax rests, kVisitsMax visits (and those of one partition and epoch), two arenas of kChunkBytes, and 96 bytes per candidate of the slices of one chunk.
+// Memory: kRestsMax rests, kVisitsMax visits (and those of one partition and epoch), two arenas of
+// kChunkBytes, and 96 bytes per candidate of the slices of one chunk.
 #pragma once
 
 #include <cstdint>

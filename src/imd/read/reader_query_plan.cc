@@ -1,4 +1,5 @@
-// The first half of a Query: which slices of which partitions its keys need. Reads footers only (PartitionCache).
+// The first half of a Query: which slices of which partitions its keys need. Reads footers only
+// (PartitionCache).
 #include <algorithm>
 #include <utility>
 
@@ -82,7 +83,8 @@ Status Query::plan_by_function(size_t first_key, size_t end_key, EpochNumber epo
   return {};
 }
 
-// Adds a visit to each segment of the partition's epoch whose way has one of the keys, which are all of this partition.
+// Adds a visit to each segment of the partition's epoch whose way has one of the keys, which are all of this
+// partition.
 Status Query::plan_partition(size_t first_key, size_t end_key, PartitionNumber partition, EpochNumber epoch) {
   if (held_.size() >= kPartitionsMax || visits_.size() >= kVisitsMax) SWALE_RETURN_IF_ERROR(flush());
   if (stopped_) return {};

@@ -34,8 +34,8 @@ class QueryPool {
     std::unique_ptr<Query> query_;
   };
 
-  // Makes a Query in advance, with memory for a usual call that is backed: at its first use each page would cost about 1 us,
-  // between two reads that wait for one another. Call before the first take.
+  // Makes a Query in advance, with memory for a usual call that is backed: at its first use each page would
+  // cost about 1 us, between two reads that wait for one another. Call before the first take.
   template <class Make>
   void prepare(Make&& make) {
     std::unique_ptr<Query> query = make();

@@ -1,6 +1,6 @@
-// Queries of every kind while only some pages of the files are in memory: all patterns of small files, random ones of
-// larger ones, and real page caches from which pages were dropped. Every answer is compared with what was written.
-// SWALE_RESIDENCY multiplies the random patterns (make test-long).
+// Queries of every kind while only some pages of the files are in memory: all patterns of small files, random
+// ones of larger ones, and real page caches from which pages were dropped. Every answer is compared with what
+// was written. SWALE_RESIDENCY multiplies the random patterns (make test-long).
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>

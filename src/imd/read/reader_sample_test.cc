@@ -50,8 +50,8 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Samples,
                          testing::Values(Shape{1, 1, 50'000, 100, true}, Shape{1, 1, 9'000, 3, true},
                                          Shape{3, 2, 7'000, 100, false}));
 
-// Every key is as likely as any other: of many samples, those with many records make up their share of the *keys*, and
-// so do those of each partition and those of short values. Four standard deviations.
+// Every key is as likely as any other: of many samples, those with many records make up their share of the
+// *keys*, and so do those of each partition and those of short values. Four standard deviations.
 TEST_P(Samples, ManyRecordsMakeAKeyNoLikelier) {
   const Shape shape = GetParam();
   constexpr uint64_t kKeys = 8'000;

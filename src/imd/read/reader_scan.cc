@@ -23,8 +23,8 @@ Status check_count(const PartitionLogs& logs, const EpochEntry& epoch, BlockNumb
                     expected);
 }
 
-// A block that fails its checksum is read once more, in its place; nothing of it has been yielded. `chunk` begins with
-// block `first_block`.
+// A block that fails its checksum is read once more, in its place; nothing of it has been yielded. `chunk`
+// begins with block `first_block`.
 Status feed(const PartitionLogs& logs, const EpochEntry& epoch, BlockNumber first_block, MutableBytes chunk,
             const ScanFn& fn, run::RunCursor* cursor) {
   const std::string& path = logs.data->path();
@@ -149,7 +149,8 @@ class PieceFinder {
     Status gap;  // why the last run that is not known is not known
     bool in_gap = false;
     uint64_t records = 0;
-    // Where the file ends, all else is missing at once: an index log may name 2^32 blocks that were never there.
+    // Where the file ends, all else is missing at once: an index log may name 2^32 blocks that were never
+    // there.
     SWALE_ASSIGN_OR_RETURN(const uint64_t file_bytes, logs_.data->size());
     const uint64_t file_blocks = (file_bytes + run::kBlockBytes - 1) / run::kBlockBytes;
     for (BlockNumber at = range_.first; at < end();) {

@@ -180,8 +180,8 @@ TEST(ScanPart, RefusesPartsThatAreNotThere) {
   EXPECT_TRUE(reader->scan_part(0, 0, Reader::kScanPartsMax, yes).ok());
 }
 
-// 131,072 partitions by a million parts, without a file: in each partition the shares meet, end to end, and a part's
-// partitions begin where scan_part looks first.
+// 131,072 partitions by a million parts, without a file: in each partition the shares meet, end to end, and a
+// part's partitions begin where scan_part looks first.
 TEST(ScanPart, SharesMeetAtAnySize) {
   Rng rng(3);
   size_t compared = 0;
@@ -241,8 +241,8 @@ class ScanDamage {
   size_t blocks() const { return bytes_.size() / run::kBlockBytes; }
   size_t runs() const { return starts_.size(); }
 
-  // The header of a run says one byte more than its records have, with checksums that fit. All of its records are yielded, and
-  // the damage is told.
+  // The header of a run says one byte more than its records have, with checksums that fit. All of its records
+  // are yielded, and the damage is told.
   void forge_data_bytes(size_t run) {
     const std::string before = bytes_;
     const PartitionNumber partition(0);
@@ -376,8 +376,8 @@ TEST(ScanDamage, OnlyWhatADamagedBlockHoldsIsLeftOut) {
   std::printf("%zu places were damaged\n", places_damaged);
 }
 
-// A run's sums that differ from its header's by one are noticed at its end: at the last block of a chunk, of the file, or in
-// between. A scan once looked for the block behind the end of its buffer.
+// A run's sums that differ from its header's by one are noticed at its end: at the last block of a chunk, of
+// the file, or in between. A scan once looked for the block behind the end of its buffer.
 TEST(ScanDamage, ARunWhoseHeaderDisagreesWithItsRecordsIsDamage) {
   for (const Records& records : records_of_all_shapes()) {
     ScanDamage directory(records);
@@ -388,7 +388,8 @@ TEST(ScanDamage, ARunWhoseHeaderDisagreesWithItsRecordsIsDamage) {
   }
 }
 
-// In a later chunk than the first, a scan that passes no damage passed the end of the file, and called nobody.
+// In a later chunk than the first, a scan that passes no damage passed the end of the file, and called
+// nobody.
 TEST(ScanDamage, ALogThatIsCutOffIsToldByAScanWithAnyChunk) {
   for (const Records& records : records_of_all_shapes()) {
     ScanDamage directory(records);

@@ -1,5 +1,5 @@
-// What a reader says of bytes that are wrong: the answer of a second read, a damaged file, or a directory that has
-// changed; and that top counts its own reads alone.
+// What a reader says of bytes that are wrong: the answer of a second read, a damaged file, or a directory
+// that has changed; and that top counts its own reads alone.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,7 +1,8 @@
 // radix_sort: sorts by 64-bit numbers that differ in few bits: hashes of many keys, blocks of one epoch.
 //
-// Least significant digit first, 11 bits at a time, skipping digits that are equal in all numbers; stable. Short
-// or sorted ranges need no pass. Threads: a free function. Memory: `scratch` grows to the size of `items`.
+// Least significant digit first, 11 bits at a time, skipping digits that are equal in all numbers; stable.
+// Short or sorted ranges need no pass. Threads: a free function. Memory: `scratch` grows to the size of
+// `items`.
 #pragma once
 
 #include <algorithm>

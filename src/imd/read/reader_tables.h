@@ -1,11 +1,11 @@
-// TableCache: in directories of the lossy format, which partitions may have records of a key: the auxiliary tables that a
-// Reader has met, in the .source files of the keys' homes.
+// TableCache: in directories of the lossy format, which partitions may have records of a key: the auxiliary
+// tables that a Reader has met, in the .source files of the keys' homes.
 //
-// The first question about a table reads its end (4 KiB: trailer and index, which stay in memory), every question one shard
-// of some 31 KB. A table that is damaged or missing is an error for the keys whose home it is; it never means that a key is
-// not there. `swale repair` makes it anew.
-// Threads: all calls, by any number of threads. Limits: kOpenMax tables stay open, a descriptor and 2 KiB of index (at 8 M
-// keys) each; those in use live on.
+// The first question about a table reads its end (4 KiB: trailer and index, which stay in memory), every
+// question one shard of some 31 KB. A table that is damaged or missing is an error for the keys whose home it
+// is; it never means that a key is not there. `swale repair` makes it anew.
+// Threads: all calls, by any number of threads. Limits: kOpenMax tables stay open, a descriptor and 2 KiB of
+// index (at 8 M keys) each; those in use live on.
 // Errors: kCorruption that names file and offset.
 #pragma once
 
@@ -32,8 +32,8 @@ struct OpenTable {
   source::TableReader reader;
 };
 
-// The table of the epoch in the home's file, as its index log names it; that it is this table, and of this epoch's job, is
-// checked.
+// The table of the epoch in the home's file, as its index log names it; that it is this table, and of this
+// epoch's job, is checked.
 Result<std::shared_ptr<const OpenTable>> open_table(const ReaderFiles& files, const Manifest& manifest,
                                                     const EpochEntry& epoch, const PartitionLogs& home);
 
@@ -50,7 +50,8 @@ class TableCache {
     return manifest.layout.format == run::ShuffleFormat::kLossy && manifest.job_of(epoch).ranks > 1;
   }
 
-  // The partitions that may have the key with this hash, ascending. `*depth`: raised to the reads that followed one another.
+  // The partitions that may have the key with this hash, ascending. `*depth`: raised to the reads that
+  // followed one another.
   Result<std::vector<uint32_t>> candidates(const EpochEntry& epoch, Hash hash, uint32_t* depth);
 
  private:

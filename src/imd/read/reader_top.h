@@ -5,7 +5,8 @@
 // Each item on this way has a bound that none of its records exceeds. The query opens the items with the best
 // bounds next, in waves of independent reads, until the k-th best record is at least as good as the best
 // remaining bound. A partition without extrema of the epoch, or a field that is not indexed, is scanned.
-// Threads: one at a time. Errors: kCorruption that names file and offset; a summary that is missing or damaged only
+// Threads: one at a time. Errors: kCorruption that names file and offset; a summary that is missing or
+// damaged only
 //   costs reads. Memory: k records, and 24 bytes for each block that a list has named.
 #pragma once
 

@@ -1,5 +1,5 @@
-// Field extrema from end to end: directories written by the real writer, asked for their best records, compared with a
-// scan; and what damage does to them.
+// Field extrema from end to end: directories written by the real writer, asked for their best records,
+// compared with a scan; and what damage does to them.
 #include "imd/read/reader_top.h"
 #include "imd/check/verify.h"
 

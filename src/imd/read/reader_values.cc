@@ -164,7 +164,8 @@ Status ValueReader::read(const Place& place, uint64_t first, MutableBytes out) {
   return read_pieces(*log, found, first, out);
 }
 
-// Whole pieces go where they are wanted; of those at the ends that are wanted in part, a copy is verified first.
+// Whole pieces go where they are wanted; of those at the ends that are wanted in part, a copy is verified
+// first.
 Status ValueReader::read_pieces(io::File& file, const run::ValueHead& head, uint64_t first,
                                 MutableBytes out) {
   std::vector<char> piece_memory;

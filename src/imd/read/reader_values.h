@@ -1,10 +1,12 @@
-// ValueReader: reads values that lie in value logs or value pages, whole or a part of them, of any writer; and walks heads
-// of value logs.
+// ValueReader: reads values that lie in value logs or value pages, whole or a part of them, of any writer;
+// and walks heads of value logs.
 //
-// Every byte that is handed out was verified with its piece of 64 KiB, or its page. In a value log a pointer must fit the
-// head that it leads to, and both the key and the epoch that they were asked for; pages must be of the epoch.
+// Every byte that is handed out was verified with its piece of 64 KiB, or its page. In a value log a pointer
+// must fit the head that it leads to, and both the key and the epoch that they were asked for; pages must be
+// of the epoch.
 // Threads: all calls, by any number of threads. Limits: kOpenMax files stay open.
-// Memory: a head (4 bytes per 64 KiB of the value) and up to two pieces beside the caller's; of pages 1 MiB at most.
+// Memory: a head (4 bytes per 64 KiB of the value) and up to two pieces beside the caller's; of pages 1 MiB
+// at most.
 // Errors: kCorruption that names file and offset.
 #pragma once
 
@@ -51,7 +53,8 @@ class ValueReader {
     Hash key_hash = 0;
   };
 
-  // Of what a record of `key` in `epoch` has in the value's place. kCorruption, naming `what`, for bytes that are no pointer.
+  // Of what a record of `key` in `epoch` has in the value's place. kCorruption, naming `what`, for bytes that
+  // are no pointer.
   static Result<Place> place_of(const Manifest& manifest, const EpochEntry& epoch, Bytes key, Bytes stored,
                                 std::string_view what);
 

@@ -95,7 +95,8 @@ void sort_by_hash(std::vector<QueryKey>& keys) {
 
 }  // namespace
 
-// An epoch that was dropped (imd.resume_after) or a directory that was made anew: its files may be gone, shorter or others.
+// An epoch that was dropped (imd.resume_after) or a directory that was made anew: its files may be gone,
+// shorter or others.
 Status ReaderView::blame(Status status) const {
   if (status.code() != Code::kCorruption) return status;
   const Result<Manifest> now = load_manifest(files_.device, files_.directory);
@@ -204,8 +205,8 @@ Result<size_t> ReaderView::get_many(std::span<const Bytes> keys, int64_t epoch, 
   return sink.found_count();
 }
 
-// Gives `fn` whole values, also large ones; `*large` is why one could not be read, and the walk then ends, unless there is
-// somebody to tell.
+// Gives `fn` whole values, also large ones; `*large` is why one could not be read, and the walk then ends,
+// unless there is somebody to tell.
 ScanFn ReaderView::with_values(EpochNumber epoch, const Reader::RecordFn& fn, Status* large,
                                const Reader::DamageFn& damaged) {
   return [this, epoch, &fn, large, damaged](const run::ScannedRecord& record) {

@@ -1,4 +1,5 @@
-// ReaderView: answers a Reader's queries on the epochs of one manifest. A refresh replaces it by another view.
+// ReaderView: answers a Reader's queries on the epochs of one manifest. A refresh replaces it by another
+// view.
 //
 // The calls are those of Reader (reader.h has their promises).
 // Threads: several threads may make any call at once. A view lives as long as a query or the Reader uses it.
@@ -39,8 +40,9 @@ class ReaderView {
   ReaderView(const ReaderView&) = delete;
   ReaderView& operator=(const ReaderView&) = delete;
 
-  // Takes over the files, mappings and footers that are still right from a view of the same directory that has
-  // the first `common` epochs of this one's, at least one. That view may be in use. Call before the first query.
+  // Takes over the files, mappings and footers that are still right from a view of the same directory that
+  // has the first `common` epochs of this one's, at least one. That view may be in use. Call before the first
+  // query.
   void take_over(ReaderView& before, size_t common) { partitions_.take_over(before.partitions_, common); }
 
   // Makes what the first query needs besides the directory's bytes. Call before it, if at all.
@@ -63,7 +65,8 @@ class ReaderView {
   Result<TopResult> top(int64_t epoch, std::string_view field, size_t k, run::Extreme which);
   Result<uint64_t> count(int64_t epoch) const;
 
-  // Returns `status`; but kAborted if it reports a damaged file and the directory has changed since the view was made.
+  // Returns `status`; but kAborted if it reports a damaged file and the directory has changed since the view
+  // was made.
   Status blame(Status status) const;
   template <class T>
   Result<T> blame(Result<T> result) const {

@@ -1,5 +1,5 @@
-// A massive directory made by hand for tests of the reader: partitions × ways × runs × segments from a list of
-// records, with the classes of src/run and no writer; and a model of what it holds.
+// A massive directory made by hand for tests of the reader: partitions × ways × runs × segments from a list
+// of records, with the classes of src/run and no writer; and a model of what it holds.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,8 +24,8 @@
 namespace swale::imd::test {
 
 using Records = std::vector<std::pair<std::string, std::string>>;
-using Model =
-    std::map<std::string, std::vector<std::string>>;  // of one epoch: values in the order of appends
+// of one epoch: values in the order of appends
+using Model = std::map<std::string, std::vector<std::string>>;
 
 inline std::string text_key(uint64_t number) { return "key-" + std::to_string(number); }
 
@@ -117,8 +117,8 @@ class TestDirectory {
     return part;
   }
 
-  // What an uncommitted epoch leaves: its blocks are overwritten by the next epoch, its segments and footer stay as
-  // dead bytes in the index log, and the next footer does not list them.
+  // What an uncommitted epoch leaves: its blocks are overwritten by the next epoch, its segments and footer
+  // stay as dead bytes in the index log, and the next footer does not list them.
   void write_partition(PartitionNumber partition, const std::vector<Records>& ways, const EpochEntry& epoch,
                        const Shape& shape) {
     Part& out = part(partition);

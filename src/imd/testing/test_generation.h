@@ -1,4 +1,5 @@
-// Jobs of one rank, for tests of generations: they claim, write their generation, commit epochs and close, without logs.
+// Jobs of one rank, for tests of generations: they claim, write their generation, commit epochs and close,
+// without logs.
 #pragma once
 
 #include <cstdint>

@@ -16,8 +16,8 @@
 
 namespace swale::imd {
 
-// Runs `body(job)` on `size` threads, each a rank of one job, and returns when all have closed it. Not 0: the job's records
-// go by three hops, and each so many ranks are a node.
+// Runs `body(job)` on `size` threads, each a rank of one job, and returns when all have closed it. Not 0: the
+// job's records go by three hops, and each so many ranks are a node.
 inline void run_ranks(int32_t size, const std::function<void(net::Job&)>& body, const char* posting = "auto",
                       int32_t ranks_per_node = 0) {
   net::JobOptions options;

@@ -1,5 +1,5 @@
-// What tests of values that do not stand in their records share: a directory of two ranks with some, and how all ways of reading
-// are compared with what was written.
+// What tests of values that do not stand in their records share: a directory of two ranks with some, and how
+// all ways of reading are compared with what was written.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -47,7 +47,8 @@ inline std::string key_of(uint64_t number) { return fmt::format("key-{}", number
 
 using EpochFn = std::function<void(net::Job&, Writer&, uint32_t epoch)>;
 
-// Opens, calls `fill` and ends the epoch for each of `epochs`, closes. `ranks_per_node`: as run_ranks takes it.
+// Opens, calls `fill` and ends the epoch for each of `epochs`, closes. `ranks_per_node`: as run_ranks takes
+// it.
 inline void write(io::Device& device, int32_t ranks, uint32_t epochs, const EpochFn& fill,
                   WriterOptions options = {}, int32_t ranks_per_node = 0) {
   if (options.memory_bytes == 0) options.memory_bytes = kMemoryBytes;

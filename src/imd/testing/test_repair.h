@@ -1,5 +1,6 @@
-// What tests of repair share: directories that the real writer has made, with the truth about them; images of directories,
-// to be damaged and put back; and a check that asks every kind of query and compares the answers with the truth.
+// What tests of repair share: directories that the real writer has made, with the truth about them; images of
+// directories, to be damaged and put back; and a check that asks every kind of query and compares the answers
+// with the truth.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -80,8 +81,8 @@ inline std::vector<std::string> files_of(const Image& image, std::string_view pa
 
 // ---- the truth ----
 
-using Contents =
-    std::map<std::string, std::vector<std::string>>;  // of one epoch: the values of each key, sorted
+// of one epoch: the values of each key, sorted
+using Contents = std::map<std::string, std::vector<std::string>>;
 
 struct Truth {
   std::vector<Contents> epochs;       // committed ones

@@ -1,17 +1,19 @@
-// Appender: the application's end of a Writer on one rank, as a passive machine. A record goes into the frame of its home
-// rank (Batcher) or, in a job of one rank, straight into a memtable (DirectIntake); a large value goes to the value log, and
-// in a directory of the indirect format any value of 12 bytes or more to this rank's value pages. In the lossy format records go
-// to this rank's memtables and hashes of their keys to their homes (KeyBatcher; KeyStage where they go by three hops).
-// Threads (writer.cc) and the simulation drive the same object.
+// Appender: the application's end of a Writer on one rank, as a passive machine. A record goes into the frame
+// of its home rank (Batcher) or, in a job of one rank, straight into a memtable (DirectIntake); a large value
+// goes to the value log, and in a directory of the indirect format any value of 12 bytes or more to this
+// rank's value pages. In the lossy format records go to this rank's memtables and hashes of their keys to
+// their homes (KeyBatcher; KeyStage where they go by three hops). Threads (writer.cc) and the simulation
+// drive the same object.
 //
-// An append touches only memory of the Appender's own. If it cannot go on, it says what it needs; the driver asks the core
-// for that (provide), waits where the core has none, and appends again:
+// An append touches only memory of the Appender's own. If it cannot go on, it says what it needs; the driver
+// asks the core for that (provide), waits where the core has none, and appends again:
 //
 //   append ─► Need kNothing: done
 //             Need kFrame, kRoom, kIntake ─► provide ─► true: append again; false: wait for can_provide
 //             Need kHome: the partitioner names no rank; nothing was done
 //
-// Threads: none; the owner serialises calls, as DirectIntake says, and those that name a core with its lock, too.
+// Threads: none; the owner serialises calls, as DirectIntake says, and those that name a core with its lock,
+// too.
 #pragma once
 
 #include <cstdint>
@@ -38,8 +40,8 @@ struct AppenderParams {
   PartitionNumber own = {};
   bool lossy = false;  // records stay here, and hashes of keys go to their homes
   Partitioner partitioner = {};
-  size_t record_bytes_max =
-      run::kEncodedRecordBytesMax;  // what does not fit goes to the value log, or to pages
+  // what does not fit goes to the value log, or to pages
+  size_t record_bytes_max = run::kEncodedRecordBytesMax;
   Batcher::Frames frames = Batcher::Frames::kOneEach;
   // In the lossy format with frames for all: the stage of keys, and what the route's messages hold.
   size_t key_stage_bytes = 0;
@@ -66,8 +68,8 @@ class Appender {
 
   // Requires a key and a value that do not go elsewhere.
   Need append(Bytes key, Bytes value) { return append_as(key, key, value); }
-  // The same where records go into frames (not direct()) and stand in them whole (not goes_elsewhere()). False: nothing
-  // was done, and append says why.
+  // The same where records go into frames (not direct()) and stand in them whole (not goes_elsewhere()).
+  // False: nothing was done, and append says why.
   bool append_to_frame(Bytes key, Bytes value) { return batcher_.append(key, value) == Batcher::kAccepted; }
   // The same for a record that is encoded.
   Need append(const run::RecordView& record) { return append_as(record.key, record); }
@@ -76,8 +78,9 @@ class Appender {
     return key.size() - 1 >= run::kKeyBytesMax || !inline_lengths_.fit(value.size()) ||
            key.size() + value.size() > row_bytes_max_;
   }
-  // Writes the value to the value log or to pages. The record that points to it, to be appended in the same epoch, is good until the
-  // next call. kInvalidArgument, and nothing was done: sizes, a length that the schema does not have, or a key without a home.
+  // Writes the value to the value log or to pages. The record that points to it, to be appended in the same
+  // epoch, is good until the next call. kInvalidArgument, and nothing was done: sizes, a length that the
+  // schema does not have, or a key without a home.
   Result<run::RecordView> write_value(Bytes key, Bytes value);
   // Why a key has no home: kInvalidArgument.
   Status nowhere(Bytes key) const;

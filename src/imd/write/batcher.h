@@ -1,10 +1,12 @@
-// Batcher: the application's end of the pipeline. Encodes records into one frame per destination rank or, where they go by
-// three hops, into one frame for all, each with its home before it: then its memory does not grow with the ranks.
+// Batcher: the application's end of the pipeline. Encodes records into one frame per destination rank or,
+// where they go by three hops, into one frame for all, each with its home before it: then its memory does not
+// grow with the ranks.
 //
-// A passive state machine. The fast path touches nothing but the destination's own frame; frame memory comes from
-// and goes to the owner (WriterCore's pool), so that back-pressure is the owner's wait for a frame.
+// A passive state machine. The fast path touches nothing but the destination's own frame; frame memory comes
+// from and goes to the owner (WriterCore's pool), so that back-pressure is the owner's wait for a frame.
 // Threads: none of its own; the owner serialises calls.
-// Format of a frame's payload: records one after the other, each encoded as in run/record.h; Frames::kOneForAll: before each
+// Format of a frame's payload: records one after the other, each encoded as in run/record.h;
+// Frames::kOneForAll: before each
 //   u32 home | u16 bytes of the record.
 #pragma once
 
@@ -31,7 +33,8 @@ class Batcher {
     Bytes record;
   };
   static Routed take_routed(Bytes* rest);
-  // Where `bytes` for `home` go at the end of a frame for all; nullptr: it has no space, and nothing was done.
+  // Where `bytes` for `home` go at the end of a frame for all; nullptr: it has no space, and nothing was
+  // done.
   static char* place_routed(net::Frame* frame, net::Rank home, size_t bytes);
   static constexpr size_t kRoutedHeadBytes = 6;
   // How many destinations have a frame.
@@ -62,7 +65,8 @@ class Batcher {
 
  private:
   net::Rank home_of(Hash hash, Bytes key) const;
-  // Where a record of `bytes` for `home` goes, after what it needs; nullptr: the frame of `*destination` has no space.
+  // Where a record of `bytes` for `home` goes, after what it needs; nullptr: the frame of `*destination` has
+  // no space.
   char* place_for(net::Rank home, size_t bytes, net::Rank* destination);
   bool for_all() const { return records_per_rank_.empty(); }
 

@@ -7,8 +7,8 @@
 
 namespace swale::imd {
 
-// The fence is checked before the record is written, so that a job which was superseded long ago writes nothing, and
-// after it is durable, because only then the successor is sure to find it (generation.h).
+// The fence is checked before the record is written, so that a job which was superseded long ago writes
+// nothing, and after it is durable, because only then the successor is sure to find it (generation.h).
 Status Committer::commit(const EpochProtocol::Commit& commit, uint64_t epoch_id) {
   const Nanos start = clock_->now();
   EpochEntry epoch;
@@ -25,7 +25,8 @@ Status Committer::commit(const EpochProtocol::Commit& commit, uint64_t epoch_id)
   SWALE_RETURN_IF_ERROR(append_summary(commit, epoch_id, &epoch));
   SWALE_RETURN_IF_ERROR(log_.append(epoch, manifest_));
   if (const Status fenced = contain([&] { return fence_.check(); }); !fenced.ok()) {
-    // All ranks are told that the epoch has failed: so it must not be there. But who has taken over may have found it.
+    // All ranks are told that the epoch has failed: so it must not be there. But who has taken over may have
+    // found it.
     if (fenced.code() != Code::kAborted) take_back();
     return fenced;
   }

@@ -1,8 +1,8 @@
-// Committer: rank 0's hold on the epoch log: appends the record that makes a finished epoch exist, and keeps the
-// epoch's statistics and the summary of its extrema in files of its job.
+// Committer: rank 0's hold on the epoch log: appends the record that makes a finished epoch exist, and keeps
+// the epoch's statistics and the summary of its extrema in files of its job.
 //
-// Threads: one at a time. Errors: kAborted when another job has taken the directory over (generation.h); those of the
-// device.
+// Threads: one at a time. Errors: kAborted when another job has taken the directory over (generation.h);
+// those of the device.
 #pragma once
 
 #include <cstdint>
@@ -35,13 +35,14 @@ class Committer {
     manifest_.epochs.clear();  // they are in the log
   }
 
-  // Appends the epoch, durably. OK: it exists and stays, whatever other jobs do. kAborted: another job has taken over;
-  // the epoch exists if that job has found it. Any other failure: it does not exist, unless the storage fails to take its
-  // record back, or another job has taken over and found it, and the storage fails to say so.
+  // Appends the epoch, durably. OK: it exists and stays, whatever other jobs do. kAborted: another job has
+  // taken over; the epoch exists if that job has found it. Any other failure: it does not exist, unless the
+  // storage fails to take its record back, or another job has taken over and found it, and the storage fails
+  // to say so.
   Status commit(const EpochProtocol::Commit& commit, uint64_t epoch_id);
 
-  // No more epochs come: says so in the directory, and makes the statistics durable. Failures are logged: the next job
-  // finds all epochs in the log.
+  // No more epochs come: says so in the directory, and makes the statistics durable. Failures are logged: the
+  // next job finds all epochs in the log.
   void finish();
 
  private:

@@ -1,9 +1,11 @@
-// DirectIntake: where a record of a job of one rank goes into its memtable. Such a job has nobody to send to, so that an
-// append is a hash, a copy and a few sums; everything that it touches besides the memtable stands here.
+// DirectIntake: where a record of a job of one rank goes into its memtable. Such a job has nobody to send to,
+// so that an append is a hash, a copy and a few sums; everything that it touches besides the memtable stands
+// here.
 //
-// Closed, it takes nothing, and callers go the long way (Writer::append): in jobs of several ranks always, and
-// after a failure or an epoch's end until that way has opened it again.
-// Threads: append_quickly and shut by any thread; the others, and what `mutex` guards besides, by whoever holds `mutex`.
+// Closed, it takes nothing, and callers go the long way (Writer::append): in jobs of several ranks always,
+// and after a failure or an epoch's end until that way has opened it again.
+// Threads: append_quickly and shut by any thread; the others, and what `mutex` guards besides, by whoever
+// holds `mutex`.
 #pragma once
 
 #include <atomic>
@@ -28,8 +30,9 @@ class DirectIntake {
   // Serialises appends, whichever way they take.
   BiasedMutex mutex;
 
-  // The usual case and nothing else: a short record, room for it where its bin's last one lies, the thread that the
-  // mutex is biased to. Small and without calls, so that everything stays in registers. False: nothing was done.
+  // The usual case and nothing else: a short record, room for it where its bin's last one lies, the thread
+  // that the mutex is biased to. Small and without calls, so that everything stays in registers. False:
+  // nothing was done.
   [[gnu::always_inline]] bool append_quickly(Bytes key, Bytes value) {
     if (key.size() != run::kQuickKeyBytes || !quick_.fit(value.size())) return false;
     if (value.size() > run::kQuickValueBytesMax)
@@ -42,8 +45,8 @@ class DirectIntake {
     mutex.unlock_by_bias();
     return taken;
   }
-  // Any record whose sizes are within the limits, by the holder of the mutex. Says which way must make room (no row)
-  // or where the record lies. Requires that the intake is not closed.
+  // Any record whose sizes are within the limits, by the holder of the mutex. Says which way must make room
+  // (no row) or where the record lies. Requires that the intake is not closed.
   Partition::Appended append(Hash hash, Bytes key, Bytes value) {
     const Partition::Appended appended = partition_->append(hash, key, value);
     if (appended.row != nullptr)

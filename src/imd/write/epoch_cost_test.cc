@@ -1,5 +1,5 @@
-// What the end of an epoch costs in calls of the storage and bytes, and what opening costs, does not depend on how many
-// epochs there were.
+// What the end of an epoch costs in calls of the storage and bytes, and what opening costs, does not depend
+// on how many epochs there were.
 #include <gtest/gtest.h>
 
 #include <atomic>

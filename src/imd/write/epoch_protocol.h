@@ -1,19 +1,20 @@
-// EpochProtocol: the collective end of an epoch as a state machine: everything received → everything durable →
-// one rank commits → everybody knows. docs/design/epoch-commit.md has the reasons and the crash cases.
+// EpochProtocol: the collective end of an epoch as a state machine: everything received → everything durable
+// → one rank commits → everybody knows. docs/design/epoch-commit.md has the reasons and the crash cases.
 //
 //   kOpen ──begin──► kDraining ──all ENDs in, all records in──► kFlushing ──local part durable──► kReducing
-//   ──own and all children's DURABLE merged──► (rank 0: kCommitting ──epoch's record durable──►) ──COMMITTED──► kDone
-//   any state ──fail──► kDone with the failure, of which the owner tells the other ranks
+//   ──own and all children's DURABLE merged──► (rank 0: kCommitting ──epoch's record durable──►)
+//   ──COMMITTED──► kDone any state ──fail──► kDone with the failure, of which the owner tells the other ranks
 //
-// DURABLE travels up a tree of fan-out 8 and COMMITTED down the same tree, so rank 0 handles 8 messages, not one per
-// rank. END is one message per pair of ranks, as data was.
-// Ends::kByRoute: the three-hop route says by itself when all records are in (on_route_complete). Then END goes to the
-// neighbours in the tree alone, without a count: so that somebody knows of each rank that has not come. The tree has a
-// fan-out of 3: with the route's own messages, 13 at most, an epoch's end takes a rank 21.
+// DURABLE travels up a tree of fan-out 8 and COMMITTED down the same tree, so rank 0 handles 8 messages, not
+// one per rank. END is one message per pair of ranks, as data was.
+// Ends::kByRoute: the three-hop route says by itself when all records are in (on_route_complete). Then END
+// goes to the neighbours in the tree alone, without a count: so that somebody knows of each rank that has not
+// come. The tree has a fan-out of 3: with the route's own messages, 13 at most, an epoch's end takes a rank
+// 21.
 //
-// Threads: none; the owner serialises calls. Invariants: (1) a rank answers OK only after rank 0 has made the epoch's
-// record durable; (2) rank 0 writes it only if every rank's part is durable and the tallies of records appended and
-// records indexed agree; (3) after a failure no state but kDone is reached.
+// Threads: none; the owner serialises calls. Invariants: (1) a rank answers OK only after rank 0 has made the
+// epoch's record durable; (2) rank 0 writes it only if every rank's part is durable and the tallies of
+// records appended and records indexed agree; (3) after a failure no state but kDone is reached.
 #pragma once
 
 #include <cstdint>
@@ -56,32 +57,34 @@ class EpochProtocol {
 
   void open_epoch(EpochNumber epoch);
 
-  // Every record that has been delivered to this rank's partition, by the rank that appended it. Once everything of
-  // the epoch is in (kFlushing and later) it is of the next one.
+  // Every record that has been delivered to this rank's partition, by the rank that appended it. Once
+  // everything of the epoch is in (kFlushing and later) it is of the next one.
   void on_delivered(net::Rank from, uint64_t records);
 
   // kByRoute, instead of on_delivered: every record of the epoch that ends has been delivered.
   void on_route_complete();
 
-  // The application's call. `records_per_rank[r]` (kByRoute: empty) records were sent to r in this epoch; `appended` in all; `large`: of
-  // these, those whose values this rank has written to its value log. `call`: for ENDs.
-  // All ranks must give the same step and the same bits of time: NaN agrees with the same NaN, 0.0 not with -0.0.
+  // The application's call. `records_per_rank[r]` (kByRoute: empty) records were sent to r in this epoch;
+  // `appended` in all; `large`: of these, those whose values this rank has written to its value log. `call`:
+  // for ENDs. All ranks must give the same step and the same bits of time: NaN agrees with the same NaN, 0.0
+  // not with -0.0.
   void begin(int64_t step, double time, const std::vector<uint64_t>& records_per_rank,
              const RecordTally& appended, const LargeTally& large = {}, const net::CallStamp& call = {});
 
-  // Where keys go by three hops: digests of what this rank has sent in the epoch, and less those of what it has got. Call
-  // both after begin and before on_durable. The sum over all ranks must be 0.
+  // Where keys go by three hops: digests of what this rank has sent in the epoch, and less those of what it
+  // has got. Call both after begin and before on_durable. The sum over all ranks must be 0.
   void add_keys(uint64_t digests) { merged_.keys += digests; }
 
-  // A control message. Impossible ones are failures. A peer that knows of the commit sooner may end the next epoch
-  // before this rank has heard of it: its END is kept for open_epoch.
+  // A control message. Impossible ones are failures. A peer that knows of the commit sooner may end the next
+  // epoch before this rank has heard of it: its END is kept for open_epoch.
   void on_message(net::Rank from, const Message& message);
   // Everything of this epoch is in: what is delivered from then on belongs to the next.
   bool drained() const { return state_ > State::kDraining; }
   // Whether the peer's END of this epoch has come: what it sends from then on belongs to the next.
   bool ended(net::Rank from) const { return peers_.find(from)->ended; }
-  // What comes from this peer is of an epoch that this rank takes nothing of yet: the next one while this one is not
-  // drained, or the one after it, if the peer heard of this epoch's commit first and has ended the next.
+  // What comes from this peer is of an epoch that this rank takes nothing of yet: the next one while this one
+  // is not drained, or the one after it, if the peer heard of this epoch's commit first and has ended the
+  // next.
   bool is_ahead(net::Rank from) const {
     const Peer& peer = *peers_.find(from);
     return drained() ? peer.promised_next.has_value() : peer.ended;
@@ -103,7 +106,8 @@ class EpochProtocol {
   bool take_flush();
   bool has_commit() const { return commit_.has_value(); }
   std::optional<Commit> take_commit();
-  // Messages to be sent, oldest first. Taken out by the owner, once sent: nothing is lost if sending one throws.
+  // Messages to be sent, oldest first. Taken out by the owner, once sent: nothing is lost if sending one
+  // throws.
   std::deque<Outgoing>& outgoing() { return outgoing_; }
 
   // Whether this rank waits for ranks that have not ended the epoch, which may take them any time; and which.

@@ -1,8 +1,9 @@
-// KeyBatcher: the application's end of the shuffle in a directory of the lossy format: gathers hashes of keys for each home and
-// makes a batch (source/batch.h) of each full frame.
+// KeyBatcher: the application's end of the shuffle in a directory of the lossy format: gathers hashes of keys
+// for each home and makes a batch (source/batch.h) of each full frame.
 //
-// A frame has pairs of 8 bytes while it is filled; they are sorted, doubles removed, and encoded in their place when the
-// frame is taken. So a frame holds at most 1/8 as many keys as it has bytes, and needs no other memory while it waits.
+// A frame has pairs of 8 bytes while it is filled; they are sorted, doubles removed, and encoded in their
+// place when the frame is taken. So a frame holds at most 1/8 as many keys as it has bytes, and needs no
+// other memory while it waits.
 // Threads: none of its own; the owner serialises calls.
 #pragma once
 
@@ -33,7 +34,8 @@ class KeyBatcher {
     frame.bytes += sizeof(source::Pair);
   }
 
-  // Takes the home's frame, with a batch of the epoch in it or empty (data == nullptr: it had none), and lends it another.
+  // Takes the home's frame, with a batch of the epoch in it or empty (data == nullptr: it had none), and
+  // lends it another.
   net::Frame exchange(net::Rank home, net::Frame next, EpochNumber epoch);
 
   // That were taken in this epoch.

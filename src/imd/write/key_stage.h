@@ -1,11 +1,13 @@
-// KeyStage: the application's end of the shuffle in a directory of the lossy format whose keys go by three hops: gathers hashes of
-// keys for all homes, and makes messages (source/key_message.h) of them when it is full.
+// KeyStage: the application's end of the shuffle in a directory of the lossy format whose keys go by three
+// hops: gathers hashes of keys for all homes, and makes messages (source/key_message.h) of them when it is
+// full.
 //
-// A frame for each home, as KeyBatcher has, would grow with the ranks. Here all hashes share one memory: sorted, they lie home
-// by home, each home's in the order that its message needs, since the home is the top of the hash. Ranks begin with
-// different homes, so that not all send to one at a time.
+// A frame for each home, as KeyBatcher has, would grow with the ranks. Here all hashes share one memory:
+// sorted, they lie home by home, each home's in the order that its message needs, since the home is the top
+// of the hash. Ranks begin with different homes, so that not all send to one at a time.
 //
-//   push ... full ─ make_room: sorted, and put into the frame ─► false: exchange the frame, and call again ─► true: empty
+//   push ... full ─ make_room: sorted, and put into the frame ─► false: exchange the frame, and call again ─►
+//   true: empty
 //
 // Threads: none of its own; the owner serialises calls. Memory: Params::bytes, taken by the constructor.
 // Format of a frame: docs of Batcher (Frames::kOneForAll).
@@ -21,7 +23,8 @@
 
 namespace swale::imd {
 
-// What one (hash, source) pair adds to the sum that must be equal for those that were sent and those that came.
+// What one (hash, source) pair adds to the sum that must be equal for those that were sent and those that
+// came.
 uint64_t key_digest(PartitionNumber home, uint32_t source, uint64_t kept_hash);
 
 class KeyStage {

@@ -1,5 +1,5 @@
-// Every layout of a directory (compression × index) with every shape of records and one run or several: what was
-// appended is found in order, what was not is absent, and verify and repair agree.
+// Every layout of a directory (compression × index) with every shape of records and one run or several: what
+// was appended is found in order, what was not is absent, and verify and repair agree.
 #include "run/layout.h"
 
 #include <gtest/gtest.h>

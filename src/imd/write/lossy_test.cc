@@ -1,6 +1,7 @@
-// The lossy format: records stay with the rank that appended them, and auxiliary tables say which rank has a key. Whatever the
-// numbers of ranks and keys, no append is ever missed; damaged tables are errors, and repair makes them anew.
-// SWALE_LOSSY_KEYS in the environment says how many keys each job appends (make test-long).
+// The lossy format: records stay with the rank that appended them, and auxiliary tables say which rank has a
+// key. Whatever the numbers of ranks and keys, no append is ever missed; damaged tables are errors, and
+// repair makes them anew. SWALE_LOSSY_KEYS in the environment says how many keys each job appends (make
+// test-long).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -144,7 +145,8 @@ TEST(Lossy, KeysOfAFullStageGoInAsManyMessagesAsTheyNeed) {
   }
 }
 
-// Keys of one home whose kept hashes are equal share their ranks: no query for one of them may miss what the other hides.
+// Keys of one home whose kept hashes are equal share their ranks: no query for one of them may miss what the
+// other hides.
 TEST(Lossy, KeysWhoseKeptHashesCollideAreFound) {
   constexpr uint32_t kRanks = 3;
   std::vector<std::pair<uint64_t, uint64_t>> hashes;  // home and kept hash, number

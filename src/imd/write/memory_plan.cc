@@ -19,8 +19,8 @@ constexpr size_t kBudgetBytesMin = 4 * kMiB;
 constexpr size_t kBudgetBytesAbsurd = kGiB * kGiB / kMiB;
 constexpr uint32_t kWaysMax = 64;
 constexpr uint32_t kOutputBuffersMin = 8;
-// A record of less than 32 encoded bytes fills the entries before the arena; larger ones fill the arena first. An arena
-// of 8 MiB has entries of 2 MiB: both are whole huge pages.
+// A record of less than 32 encoded bytes fills the entries before the arena; larger ones fill the arena
+// first. An arena of 8 MiB has entries of 2 MiB: both are whole huge pages.
 constexpr size_t kArenaBytesPerRecord = 32;
 
 size_t network_bytes(int32_t ranks, size_t frame_bytes, uint16_t window) {
@@ -40,7 +40,8 @@ size_t way_bytes(size_t arena_bytes) {
   return 2 * run::Memtable::memory_bytes(arena_bytes) + run::RunScratch::memory_bytes(records);
 }
 
-// Of one way: a group of the open epoch, one of the closing epoch, and the segment that is made of one of them.
+// Of one way: a group of the open epoch, one of the closing epoch, and the segment that is made of one of
+// them.
 size_t extrema_way_bytes(size_t blocks, size_t fields) {
   return 2 * run::ExtremaGroup::memory_bytes(blocks, fields) +
          run::ExtremaSegmentBuilder::memory_bytes(blocks);
@@ -71,8 +72,8 @@ bool plan_direct_frames(const MemoryWish& wish, MemoryPlan* plan) {
   return network_bytes(wish.ranks, plan->frame_bytes, plan->window) <= limit;
 }
 
-// A quarter of the budget, or the least that there is: no number of ranks is too large for the frames of the hops. Keys are a
-// tenth of records: an eighth, half of it for their stage.
+// A quarter of the budget, or the least that there is: no number of ranks is too large for the frames of the
+// hops. Keys are a tenth of records: an eighth, half of it for their stage.
 void plan_hops(const MemoryWish& wish, MemoryPlan* plan) {
   plan->frame_bytes = wish.frame_bytes;
   plan->window = 1;
@@ -115,7 +116,8 @@ std::optional<MemoryPlan> try_plan(const MemoryWish& wish) {
   plan.output_buffer_bytes =
       std::clamp<size_t>(wish.budget_bytes / 8 / plan.output_buffers, 64 * kKiB, kMiB) & ~size_t{4095};
 
-  // Memtables: arenas of three tenths of the budget in all; a third of it is for packed runs, if blocks are compressed.
+  // Memtables: arenas of three tenths of the budget in all; a third of it is for packed runs, if blocks are
+  // compressed.
   const bool packs = wish.layout.compression != Codec::kNone;
   plan.memtable_bytes = std::min<size_t>(wish.budget_bytes * 3 / 10 / ((packs ? 3 : 2) * wish.ways),
                                          run::Memtable::kArenaBytesMax);

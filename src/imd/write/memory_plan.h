@@ -1,5 +1,5 @@
-// MemoryPlan: how one rank's budget is divided among the stages, downstream first, so that no stage can starve the
-// one after it. Pure arithmetic; docs/guide/memory.md shows it for several job sizes.
+// MemoryPlan: how one rank's budget is divided among the stages, downstream first, so that no stage can
+// starve the one after it. Pure arithmetic; docs/guide/memory.md shows it for several job sizes.
 #pragma once
 
 #include <cstdint>
@@ -20,13 +20,15 @@ namespace swale::imd {
 struct MemoryPlan {
   int32_t ranks = 1;  // of the job
   uint32_t ways = 1;
-  // By three hops: the frames of the hops; those below are then for the records on their way to them, for no peer of their
-  // own. Records of more than record_bytes_max bytes, with the longest header, go to the value log.
+  // By three hops: the frames of the hops; those below are then for the records on their way to them, for no
+  // peer of their own. Records of more than record_bytes_max bytes, with the longest header, go to the value
+  // log.
   std::optional<net::ThreeHopRouter::Hops> hops = {};
   size_t hop_bytes = 0;
   size_t record_bytes_max = run::kEncodedRecordBytesMax;
   size_t key_stage_bytes = 0;  // keys on their way to the hops, in the lossy format
-  // Sending and receiving: per peer one frame being filled, `window` on their way, `window` in the delivery queue.
+  // Sending and receiving: per peer one frame being filled, `window` on their way, `window` in the delivery
+  // queue.
   size_t frame_bytes = 0;
   uint16_t window = 0;
   uint32_t frames_per_rank = 0;
@@ -71,8 +73,8 @@ Result<MemoryPlan> plan_memory(const MemoryWish& wish);
 // The smallest budget with which the wish could be met.
 size_t least_budget_bytes(const MemoryWish& wish);
 
-// Charges every stage of the plan to the budget, the last stage first; the reservations last as long as the pipeline.
-// kResourceExhausted names the stage that does not fit.
+// Charges every stage of the plan to the budget, the last stage first; the reservations last as long as the
+// pipeline. kResourceExhausted names the stage that does not fit.
 Result<std::vector<MemoryBudget::Reservation>> reserve(MemoryBudget& budget, const MemoryPlan& plan);
 
 }  // namespace swale::imd

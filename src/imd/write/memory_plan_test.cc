@@ -53,7 +53,8 @@ std::shared_ptr<const net::NodeMap> nodes_of(size_t nodes, int32_t ranks) {
   return std::make_shared<const net::NodeMap>(*net::NodeMap::in_blocks(std::vector<int32_t>(nodes, ranks)));
 }
 
-// Directly where the least frames fit into a quarter of the budget, else by three hops: no job is refused for its size.
+// Directly where the least frames fit into a quarter of the budget, else by three hops: no job is refused for
+// its size.
 TEST(MemoryPlan, JobsThatAreTooLargeForDirectFramesTakeThreeHops) {
   const auto plan_of = [](size_t budget, size_t nodes, int32_t ranks, net::RouteChoice route) {
     MemoryWish wish{.budget_bytes = budget, .ranks = static_cast<int32_t>(nodes) * ranks};

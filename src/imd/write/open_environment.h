@@ -1,5 +1,5 @@
-// OpenEnvironment: what an opening or a repair needs besides ranks and storage. As it stands here it is that of this process; a
-// simulation gives a clock, a way to wait, a process and random numbers of its own.
+// OpenEnvironment: what an opening or a repair needs besides ranks and storage. As it stands here it is that
+// of this process; a simulation gives a clock, a way to wait, a process and random numbers of its own.
 //
 // Threads: a value.
 #pragma once

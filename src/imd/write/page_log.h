@@ -1,5 +1,5 @@
-// PageLog: the writing end of one rank's value pages, part-NNNNNN.jNNNN.pages, in a directory of the indirect format: takes
-// every value that does not stand in its record (run/value_pages.h).
+// PageLog: the writing end of one rank's value pages, part-NNNNNN.jNNNN.pages, in a directory of the indirect
+// format: takes every value that does not stand in its record (run/value_pages.h).
 //
 //   append(value) ─► page ─► 16 pages ─► pwrite by the appending thread; finish_epoch writes what is left
 //

@@ -1,9 +1,10 @@
-// Parting: the collective close of a massive directory, as a state machine: over() once every rank has said that it sends
-// nothing more; then nobody sends here any more.
+// Parting: the collective close of a massive directory, as a state machine: over() once every rank has said
+// that it sends nothing more; then nobody sends here any more.
 //
-// kEachToEach: CLOSE is one message per pair of ranks, as END is. kByTree: a rank tells its neighbours in the tree that it has
-// come (so whoever waits knows for whom, and ranks that make different calls find out), and tells its parent once all below
-// it have; the root then tells everybody, down the tree: 2 x 9 messages of a rank at most.
+// kEachToEach: CLOSE is one message per pair of ranks, as END is. kByTree: a rank tells its neighbours in the
+// tree that it has come (so whoever waits knows for whom, and ranks that make different calls find out), and
+// tells its parent once all below it have; the root then tells everybody, down the tree: 2 x 9 messages of a
+// rank at most.
 //
 // Threads: none; the owner serialises calls. Errors: on_message: kCorruption (scope peer).
 #pragma once

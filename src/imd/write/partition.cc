@@ -217,8 +217,9 @@ bool Partition::can_start_run(const Way& way) const {
   return is_closing(way.full_of) || !closing() || closing_runs_placed();
 }
 
-// A segment is due when the closing epoch's runs are all written and durable, or when the sketches leave no memory for
-// that of the next run: then one of this run's epoch. The open epoch waits for the closing one. nullptr: none is due.
+// A segment is due when the closing epoch's runs are all written and durable, or when the sketches leave no
+// memory for that of the next run: then one of this run's epoch. The open epoch waits for the closing one.
+// nullptr: none is due.
 Partition::Epoch* Partition::segment_due(const Way& way) const {
   if (state_ == State::kIndexing) {
     const Share& share = closing_->shares[way.number];

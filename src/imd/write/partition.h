@@ -1,21 +1,22 @@
 // Partition: one rank's share of a massive directory while it is written: an FL-Tree (deltafs-streaming-2020,
 // section 4.1) that turns delivered records into runs of a data log and segments of an index log.
 //
-//   accept(records) ─► memtable A|B per way ─► Task (sort, gather, checksum into an output buffer) ─► IoRequest
-//   end_epoch() ─► last memtables ─► all data written ─► sync data ─► segments, footer ─► sync index ─► durable()
+//   accept(records) ─► memtable A|B per way ─► Task (sort, gather, checksum into an output buffer) ─►
+//   IoRequest end_epoch() ─► last memtables ─► all data written ─► sync data ─► segments, footer ─► sync
+//   index ─► durable()
 //
 // The next epoch is open while one is being closed: its records fill memtables, and its runs are written
 // after those of the closing epoch, so that flushing overlaps computing. Its segments wait until the closing
 // epoch is durable, because the index log and the blocks of an epoch are in the order of the epochs.
 //
-// A passive state machine: records and completions in, CPU tasks and I/O requests out. A Task works on memory that
-// it owns until finish(), so its owner runs it without holding any lock; everything else is serialised by the owner.
-// Tasks and I/O may complete in any order; only the order "data durable before the index that points to it is
-// written, segments written before their footer is durable" is kept here.
+// A passive state machine: records and completions in, CPU tasks and I/O requests out. A Task works on memory
+// that it owns until finish(), so its owner runs it without holding any lock; everything else is serialised
+// by the owner. Tasks and I/O may complete in any order; only the order "data durable before the index that
+// points to it is written, segments written before their footer is durable" is kept here.
 //
-// Memory: all buffers are made and touched at creation (memory_plan.h divides the budget); nothing grows afterwards.
-// Sketches and extrema of the open epoch and of the closing one share it.
-// When the sketches' memory is full, they are written out as a further segment of the epoch.
+// Memory: all buffers are made and touched at creation (memory_plan.h divides the budget); nothing grows
+// afterwards. Sketches and extrema of the open epoch and of the closing one share it. When the sketches'
+// memory is full, they are written out as a further segment of the epoch.
 // Errors: the first failed I/O is kept in failure(); afterwards no more work is handed out.
 #pragma once
 
@@ -84,9 +85,9 @@ class Partition {
   // The first epoch; the later ones begin by end_epoch.
   void begin_epoch(EpochNumber epoch, uint64_t epoch_id);
 
-  // Call before the first append of an epoch, once the epoch before is durable. The first memtable then takes a
-  // quarter of the usual capacity and the second a half, so that storage starts early. Does nothing to a way
-  // that has records. Needs the same serialisation as append.
+  // Call before the first append of an epoch, once the epoch before is durable. The first memtable then takes
+  // a quarter of the usual capacity and the second a half, so that storage starts early. Does nothing to a
+  // way that has records. Needs the same serialisation as append.
   void start_small();
 
   // Takes one record that is not encoded and whose home is this partition. `hash` is what is left after the
@@ -124,8 +125,9 @@ class Partition {
   bool make_room(uint32_t way) { return rotate(ways_[way]); }
   bool has_room(uint32_t way) const { return !ways_[way].full && ways_[way].spare; }
 
-  // Takes whole encoded records from the front of `batch` until it is empty or the memtable that the next one needs
-  // is full and its twin still being written. kCorruption for bytes that are no records of this partition.
+  // Takes whole encoded records from the front of `batch` until it is empty or the memtable that the next one
+  // needs is full and its twin still being written. kCorruption for bytes that are no records of this
+  // partition.
   struct Accepted {
     size_t bytes = 0;
     uint64_t records = 0;
@@ -178,7 +180,8 @@ class Partition {
     bool done() const;
   };
   bool has_task(uint32_t way) const { return way_ready(ways_[way]); }
-  // None: nothing to do for this way now, or no output buffer free. At most one task per way is out at a time.
+  // None: nothing to do for this way now, or no output buffer free. At most one task per way is out at a
+  // time.
   std::optional<Task> next_task(uint32_t way);
   void finish_task(const Task& task);
 
@@ -227,7 +230,8 @@ class Partition {
     std::vector<Share> shares = {};  // by way
   };
 
-  // Invariants: `full` or `spare` is there, never both, but for a moment within a call. Work on a memtable is on `full`.
+  // Invariants: `full` or `spare` is there, never both, but for a moment within a call. Work on a memtable is
+  // on `full`.
   struct Way {
     std::unique_ptr<run::Memtable> filling;
     Epoch* filling_of = nullptr;  // open_; closing_ until its last records have found a place in `full`

@@ -1,5 +1,5 @@
-// PartitionFiles: the logs of one partition that one job writes. The job creates them and no other job ever writes to
-// them, so nothing in them is cut or written over once it is committed.
+// PartitionFiles: the logs of one partition that one job writes. The job creates them and no other job ever
+// writes to them, so nothing in them is cut or written over once it is committed.
 // Threads: execute may be called for several requests at once (their ranges never overlap).
 #pragma once
 
@@ -28,7 +28,8 @@ class PartitionFiles {
 
   // Gives back the room that was made ahead of writes. Requires that no operation is in flight.
   Status trim();
-  // Removes the files, of a job that could not open its directory. Failures are ignored: nothing refers to the files.
+  // Removes the files, of a job that could not open its directory. Failures are ignored: nothing refers to
+  // the files.
   void discard(io::Device& device);
 
   LogId log() const { return log_; }

@@ -1,4 +1,5 @@
-// WriterOptions::resume_after: epochs behind a step are dropped whole or not at all, whenever the machine stops.
+// WriterOptions::resume_after: epochs behind a step are dropped whole or not at all, whenever the machine
+// stops.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -111,7 +112,8 @@ TEST(ResumeAfter, ADirectoryThatCannotBeOpenedLosesNothing) {
     EXPECT_EQ(name.find(".j0002."), std::string::npos) << name << " was left behind";
 }
 
-// The n-th call fails, for every n: until the new generation has its manifest nothing is dropped, and the job is told in any case.
+// The n-th call fails, for every n: until the new generation has its manifest nothing is dropped, and the job
+// is told in any case.
 TEST(ResumeAfter, AFailureAtAnyCallDropsNothingBeforeTheOpenIsCertain) {
   int kept = 0, dropped = 0;
   for (uint64_t n = 1;; ++n) {

@@ -1,4 +1,5 @@
-// Directories that are open at a time share the memory and the threads of their process (docs/design/shared-resources.md).
+// Directories that are open at a time share the memory and the threads of their process
+// (docs/design/shared-resources.md).
 #include <gtest/gtest.h>
 
 #include <memory>

@@ -1,15 +1,20 @@
-// SourceHome: a rank as the home of keys in a directory of the lossy format (deltafs-streaming-2020, section 4.2, LossyKV):
-// takes batches that say which rank has records of which key, and makes an auxiliary table of each epoch's.
+// SourceHome: a rank as the home of keys in a directory of the lossy format (deltafs-streaming-2020, section
+// 4.2, LossyKV): takes batches that say which rank has records of which key, and makes an auxiliary table of
+// each epoch's.
 //
-//   add(batch) ─► PairStore of the open epoch ─ close_epoch ─► of the closing one ─ build ─► table in part-….source, synced
+//   add(batch) ─► PairStore of the open epoch ─ close_epoch ─► of the closing one ─ build ─► table in
+//   part-….source, synced
 //
-// By three hops keys come in small messages of many ranks (add_message): they are gathered and given to the store in mixed
-// batches. What came is summed up, so that the ranks can compare it with what was sent: these messages have no checksum.
+// By three hops keys come in small messages of many ranks (add_message): they are gathered and given to the
+// store in mixed batches. What came is summed up, so that the ranks can compare it with what was sent: these
+// messages have no checksum.
 //
-// Two epochs at most are alive, as in Partition. Over its share of the memory a store goes on in a temporary file
-// part-….spill0 or .spill1, which is removed when the table is made; what a job that was killed leaves of them means nothing.
-// Threads: add and close_epoch by one thread at a time, build by any, also during add. Invariants: (1) build runs once after
-// each close_epoch, and has returned before the next; (2) table() is durable once built() is OK.
+// Two epochs at most are alive, as in Partition. Over its share of the memory a store goes on in a temporary
+// file part-….spill0 or .spill1, which is removed when the table is made; what a job that was killed leaves
+// of them means nothing.
+// Threads: add and close_epoch by one thread at a time, build by any, also during add. Invariants: (1) build
+// runs once after each close_epoch, and has returned before the next; (2) table() is durable once built() is
+// OK.
 // Errors: kCorruption (scope peer) of a batch; those of the device. After one the home is of no use.
 // Memory: `memory_bytes` for both stores, builder included.
 #pragma once

@@ -1,4 +1,5 @@
-// Values have the length that their schema describes, on every way that an append can take; verify finds those that have not.
+// Values have the length that their schema describes, on every way that an append can take; verify finds
+// those that have not.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -97,7 +98,8 @@ TEST(ValueLengths, FitIsOneComparison) {
   }
 }
 
-// Directories of earlier builds took any length. They stay readable and writable, with the options that they were made with.
+// Directories of earlier builds took any length. They stay readable and writable, with the options that they
+// were made with.
 TEST(ValueLength, ADirectoryWithoutTheRuleTakesAnyLength) {
   io::MemoryDevice device;
   const auto write = [&](const char* schema, size_t bytes, int64_t step) {

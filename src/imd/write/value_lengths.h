@@ -1,7 +1,8 @@
-// ValueLengths: which lengths of values an append takes at once. A directory with a schema takes values of one length only;
-// other lengths go the long way, which refuses them with a message.
+// ValueLengths: which lengths of values an append takes at once. A directory with a schema takes values of
+// one length only; other lengths go the long way, which refuses them with a message.
 //
-// Threads: a value. Cost: one subtraction and one comparison for both limits; a limit alone needs the comparison, too.
+// Threads: a value. Cost: one subtraction and one comparison for both limits; a limit alone needs the
+// comparison, too.
 #pragma once
 
 #include <cstddef>

@@ -24,7 +24,8 @@ Status ValueLog::make_file() {
   return device_->sync_directory(folder_);
 }
 
-// Pieces first: their checksums are part of the head, which therefore is written last, though it lies in front.
+// Pieces first: their checksums are part of the head, which therefore is written last, though it lies in
+// front.
 Status ValueLog::write_value(uint32_t seed, Bytes value, run::ValueHead* head) {
   const uint64_t begin = head->value_offset();
   for (size_t at = 0; at < value.size(); at += kWriteBytes) {

@@ -1,7 +1,9 @@
-// ValueLog: the writing end of one rank's value log, part-NNNNNN.jNNNN.values: takes values that are too large for a record.
+// ValueLog: the writing end of one rank's value log, part-NNNNNN.jNNNN.values: takes values that are too
+// large for a record.
 //
-// The file is made by the first value: a directory without large values has none. Values are written straight from the
-// caller's memory; pointers to them (run/value_format.h) become durable by the file's sync at the end of the epoch.
+// The file is made by the first value: a directory without large values has none. Values are written straight
+// from the caller's memory; pointers to them (run/value_format.h) become durable by the file's sync at the
+// end of the epoch.
 // Threads: one at a time; the file's sync may go on beside an append.
 // Errors: those of the device. After one the log is of no use.
 // Memory: 4 bytes per 64 KiB of the value being written.

@@ -1,4 +1,5 @@
-// A partition that writes to a disk in virtual time takes exactly the time that the model predicts for its requests.
+// A partition that writes to a disk in virtual time takes exactly the time that the model predicts for its
+// requests.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -98,8 +99,9 @@ class VirtualPartition {
     }
   }
 
-  // By hand: one request after the other, in the order of their arrival; each file is one piece of the disk, the one that
-  // is written first is the first. Nothing overlaps a sync here: it is asked for when all else is done.
+  // By hand: one request after the other, in the order of their arrival; each file is one piece of the disk,
+  // the one that is written first is the first. Nothing overlaps a sync here: it is asked for when all else
+  // is done.
   void predict(const IoRequest& request) {
     if (request.kind == IoRequest::Kind::kSync) {
       EXPECT_TRUE(running_.empty());
@@ -150,8 +152,9 @@ TEST(VirtualTime, APartitionTakesExactlyWhatTheModelPredicts) {
     VirtualPartition partition(model);
     for (uint32_t epoch = 0; epoch < 3; ++epoch) partition.write_epoch(epoch, 100'000);
     EXPECT_GT(partition.written_bytes(), 14u * 1'000'000);
+    // a rounding a request
     EXPECT_NEAR(static_cast<double>(partition.taken()), static_cast<double>(partition.predicted()), 200.0)
-        << name;  // a rounding a request
+        << name;
     EXPECT_GT(partition.taken(), milliseconds(30));
     // Again: to the nanosecond.
     VirtualPartition twin(model);
@@ -160,8 +163,8 @@ TEST(VirtualTime, APartitionTakesExactlyWhatTheModelPredicts) {
   }
 }
 
-// The elevator of a rotating disk, which acknowledges at once: the partition waits for its syncs alone, and the disk is
-// busy no longer than without one.
+// The elevator of a rotating disk, which acknowledges at once: the partition waits for its syncs alone, and
+// the disk is busy no longer than without one.
 TEST(VirtualTime, AnElevatorThatAcknowledgesAtOnceTakesNoLonger) {
   io::DiskModel served = *io::disk_model("paper-fitted");
   served.write_done = io::DiskModel::WriteDone::kServed;

@@ -18,9 +18,9 @@
 namespace swale::imd {
 namespace {
 
-// How often a collective wait tells the log what it is waiting for. Such a wait ends with the answer or with the
-// death of a peer (net.silence_deadline_s). It ends by the clock only if imd.collective_deadline_s says so: a rank may
-// compute for hours.
+// How often a collective wait tells the log what it is waiting for. Such a wait ends with the answer or with
+// the death of a peer (net.silence_deadline_s). It ends by the clock only if imd.collective_deadline_s says
+// so: a rank may compute for hours.
 constexpr Nanos kPatience = seconds(60);
 constexpr size_t kIoBesidesOutput = 5;  // footers and syncs
 
@@ -73,14 +73,16 @@ Status Writer::append(Bytes key, Bytes value) {
   return harmless(status) ? status : append_failed(status);
 }
 
-// What most appends of a job of several ranks are: no Status is made, moved and looked at. False: nothing was done.
+// What most appends of a job of several ranks are: no Status is made, moved and looked at. False: nothing was
+// done.
 inline bool Writer::append_to_frame(Bytes key, Bytes value) {
   if (appender_.direct() || appender_.goes_elsewhere(key, value)) return false;
   const BiasedMutex::Guard guard(appender_.intake().mutex);
   return !failed() && appender_.append_to_frame(key, value);
 }
 
-// A record that the application was told is not there must not be committed in part, nor its epoch without it.
+// A record that the application was told is not there must not be committed in part, nor its epoch without
+// it.
 Status Writer::append_failed(const Status& why) {
   if (failed()) return why;
   MutexLock core_lock(mutex_);
@@ -96,8 +98,8 @@ inline Status Writer::append_any(Bytes key, Bytes value) {
   return append_record(key, key, value);
 }
 
-// The lock is held until the value and its record are appended: they are of one epoch. What is waited for in it does not
-// depend on this rank's application.
+// The lock is held until the value and its record are appended: they are of one epoch. What is waited for in
+// it does not depend on this rank's application.
 Status Writer::append_large(Bytes key, Bytes value) {
   const MutexLock values_lock(values_mutex_);
   if (failed()) return failure();
@@ -254,7 +256,8 @@ Status Writer::part() {
     core_->begin_close(call);
     after_change();
     wait_for("all ranks to close", [&] { return core_->closed(); });
-    // A rank that died instead of closing takes nothing away from what is committed; the job's close tells of it.
+    // A rank that died instead of closing takes nothing away from what is committed; the job's close tells of
+    // it.
     const Code code = core_->failure().code();
     const bool excused = core_->closed() || code == Code::kUnavailable || code == Code::kAborted;
     core_lock.unlock();
@@ -350,8 +353,8 @@ MetricsSnapshot Writer::metrics() const {
 
 namespace {
 
-// Takes this directory's share of the process's memory and puts it into the wish. All ranks get the smallest of their
-// offers, since their frames must be equal; an exact wish is nobody's to change. Collective.
+// Takes this directory's share of the process's memory and puts it into the wish. All ranks get the smallest
+// of their offers, since their frames must be equal; an exact wish is nobody's to change. Collective.
 Status take_share(net::Job& job, const std::string& directory, bool exact, MemoryWish* wish,
                   MemoryBudget::Reservation* share) {
   const size_t least = exact ? wish->budget_bytes : std::min(least_budget_bytes(*wish), wish->budget_bytes);

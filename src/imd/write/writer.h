@@ -1,20 +1,20 @@
 // Writer: the writing end of a massive directory on one rank: the threads around WriterCore.
 //
-// append → Batcher → [Router → wire → Router] → delivery queue → Partition (memtables → runs → logs) → epoch end.
-// (In the indirect and the lossy format it is less that travels: docs/design/lossy.md.)
-// The state machines are passive (writer_core.h); this class gives them threads: the application's own, the job's
+// append → Batcher → [Router → wire → Router] → delivery queue → Partition (memtables → runs → logs) → epoch
+// end. (In the indirect and the lossy format it is less that travels: docs/design/lossy.md.) The state
+// machines are passive (writer_core.h); this class gives them threads: the application's own, the job's
 // progress thread, and the workers and the storage thread that all open directories of the process share.
 // writer.cc has what the application calls, writer_threads.cc what other threads do.
 //
-// The driver's mutex guards the core; the heavy work (sorting and gathering, storage, the wire) runs outside it. The
-// intake's mutex guards the Appender, so that an append touches the core once per full frame.
+// The driver's mutex guards the core; the heavy work (sorting and gathering, storage, the wire) runs outside
+// it. The intake's mutex guards the Appender, so that an append touches the core once per full frame.
 // Order: values_mutex_ before the intake's mutex before the driver's before those of crew and storage thread.
 //
 // Threads: append by any number of threads; the others are collective and made by one thread at a time.
-// Errors: the first failure is kept, on all ranks, and no epoch is committed after it: every call answers kAborted with
-// that cause. kInvalidArgument (scope operation) of append and epoch_end_begin changes nothing and is no such failure;
-// whatever else an append answers is. What throws, for want of memory or in a partitioner, is a failure of that call or,
-// on a thread of Swale's own, of the writer.
+// Errors: the first failure is kept, on all ranks, and no epoch is committed after it: every call answers
+// kAborted with that cause. kInvalidArgument (scope operation) of append and epoch_end_begin changes nothing
+// and is no such failure; whatever else an append answers is. What throws, for want of memory or in a
+// partitioner, is a failure of that call or, on a thread of Swale's own, of the writer.
 #pragma once
 
 #include <cstdint>
@@ -52,8 +52,8 @@ class Writer final : private net::ConversationDriver {
   // Without close it gives up: the other ranks are told, and wait for this one no more.
   ~Writer() override;
 
-  // Collective: all ranks return the same status code. A rank that throws gives the job up (net::Job::give_up): the
-  // others are told, and the job opens nothing more.
+  // Collective: all ranks return the same status code. A rank that throws gives the job up
+  // (net::Job::give_up): the others are told, and the job opens nothing more.
   static Result<std::unique_ptr<Writer>> open(net::Job& job, io::Device& device, const std::string& directory,
                                               Create create, const WriterOptions& options);
 
@@ -63,15 +63,16 @@ class Writer final : private net::ConversationDriver {
     return appender_.intake().append_quickly(key, value);
   }
   Status epoch_end(int64_t step, double time);  // collective; begin and wait in one
-  // Begins to end the epoch. What is appended from here on belongs to the next one, and may be appended at once: sorting,
-  // writing and the commit go on meanwhile. kInvalidArgument while an earlier one has not been waited for. Collective.
+  // Begins to end the epoch. What is appended from here on belongs to the next one, and may be appended at
+  // once: sorting, writing and the commit go on meanwhile. kInvalidArgument while an earlier one has not been
+  // waited for. Collective.
   Status epoch_end_begin(int64_t step, double time);
   // Waits until the epoch that was begun to end is committed; OK at once if there is none. Collective.
   Status epoch_end_wait();
 
-  // No sorting and no writing on this rank until resume, so that the application has its cores. Records from other ranks
-  // are received all the time. What needs room goes on by itself: an append that finds the buffers full, records of
-  // other ranks that do, and epoch_end_wait. Not collective.
+  // No sorting and no writing on this rank until resume, so that the application has its cores. Records from
+  // other ranks are received all the time. What needs room goes on by itself: an append that finds the
+  // buffers full, records of other ranks that do, and epoch_end_wait. Not collective.
   void pause();
   void resume();
 
@@ -114,8 +115,8 @@ class Writer final : private net::ConversationDriver {
         by_hash_(partitioner.by_hash()),
         opened_(std::move(opened)),
         budget_(budget_bytes) {}
-  // Joins the channel, the crew and the storage thread of `device`, on which the directory is. No frame can come before
-  // every rank has done so: the caller agrees.
+  // Joins the channel, the crew and the storage thread of `device`, on which the directory is. No frame can
+  // come before every rank has done so: the caller agrees.
   Status start(io::Device& device, const MemoryPlan& memory, uint32_t ways);
   Status finish_opening();  // collective, once all have started
 
@@ -145,8 +146,8 @@ class Writer final : private net::ConversationDriver {
     return status.ok() || (status.code() == Code::kInvalidArgument && status.scope() == Scope::kOperation);
   }
   void go_on() REQUIRES(mutex_);  // no longer paused
-  // Waits until `done` or a failure; tells the log from time to time. Ranks that live and do not come are a failure after
-  // collective_deadline_.
+  // Waits until `done` or a failure; tells the log from time to time. Ranks that live and do not come are a
+  // failure after collective_deadline_.
   void wait_for(const char* what, const std::function<bool()>& done) REQUIRES(mutex_);
   // As wait_for, for an append, whose waits are counted. The pipeline goes on if it was paused.
   void wait_in_append(const char* what, const std::function<bool()>& done) REQUIRES(mutex_);

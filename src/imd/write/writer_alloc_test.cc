@@ -1,6 +1,6 @@
-// The n-th allocation fails, for every n, while a job of several ranks opens a directory, writes epochs and closes it: no
-// abort, no waiting for ever; what was answered OK is there afterwards, whole, and nothing else is; and the next job writes
-// on.
+// The n-th allocation fails, for every n, while a job of several ranks opens a directory, writes epochs and
+// closes it: no abort, no waiting for ever; what was answered OK is there afterwards, whole, and nothing else
+// is; and the next job writes on.
 #include <gtest/gtest.h>
 
 #include <barrier>

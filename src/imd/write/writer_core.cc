@@ -89,7 +89,8 @@ void WriterCore::submit_routed(const net::Frame& frame) {
   after_event();
 }
 
-// Gives the route what it has space for. The front is taken out before an epoch is ended: that may call this again.
+// Gives the route what it has space for. The front is taken out before an epoch is ended: that may call this
+// again.
 void WriterCore::send_routed() {
   net::ThreeHopRouter& route = *conversation_.route();
   while (!to_route_.empty() && failure().ok()) {
@@ -112,7 +113,8 @@ void WriterCore::send_routed() {
   }
 }
 
-// A message is one record. None is taken between the end of one epoch and the beginning of the next one's intake.
+// A message is one record. None is taken between the end of one epoch and the beginning of the next one's
+// intake.
 bool WriterCore::deliver(net::Rank source, Bytes message) {
   if (sources() != nullptr) return deliver_keys(source, message);
   if (params_.first_epoch + conversation_.route()->complete_epochs() != partition_->open_epoch())
@@ -151,10 +153,11 @@ void WriterCore::on_frame(net::Rank from, const net::FrameHeader& header, Bytes 
       break;
     case net::Conversation::Came::kData:
       if (routed()) {
-        fail(error(
-            Code::kCorruption, Scope::kPeer,
-            "rank {} sends its records directly, and not by three hops: do all ranks run with the same options?",
-            from));
+        fail(
+            error(Code::kCorruption, Scope::kPeer,
+                  "rank {} sends its records directly, and not by three hops: do all ranks run with the same "
+                  "options?",
+                  from));
         break;
       }
       protocol_.is_ahead(from) ? enqueue(&early_, from, payload) : on_data(from, payload);

@@ -1,26 +1,29 @@
-// WriterCore: everything one rank does to write a massive directory, as one passive state machine: Conversation,
-// delivery queue, Partition and EpochProtocol, and the wiring between them. Threads (writer.cc) and the
-// deterministic scheduler (sim/) drive the very same object.
+// WriterCore: everything one rank does to write a massive directory, as one passive state machine:
+// Conversation, delivery queue, Partition and EpochProtocol, and the wiring between them. Threads (writer.cc)
+// and the deterministic scheduler (sim/) drive the very same object.
 //
-//   in:  submit (full frames of the Batcher), begin_epoch_end, events of a Participant, finish_task, finish_io,
-//        commit_done
-//   out: conversation() (to the transport), next_task (CPU), next_io (logs), take_commit (the epoch's record on rank 0)
+//   in:  submit (full frames of the Batcher), begin_epoch_end, events of a Participant, finish_task,
+//        finish_io, commit_done
+//   out: conversation() (to the transport), next_task (CPU), next_io (logs), take_commit (the epoch's record
+//   on rank 0)
 //
-// Delivery queue: a data frame goes from the wire's memory straight into the memtables while they have room. What
-// does not fit is copied into the queue, and its credit is returned only once it has been taken; so the queue holds
-// at most `window` frames per peer, its memory is reserved, and the thread that feeds the wire never waits
-// (deltafs-scaling-2018, section IV-D).
+// Delivery queue: a data frame goes from the wire's memory straight into the memtables while they have room.
+// What does not fit is copied into the queue, and its credit is returned only once it has been taken; so the
+// queue holds at most `window` frames per peer, its memory is reserved, and the thread that feeds the wire
+// never waits (deltafs-scaling-2018, section IV-D).
 //
-// The next epoch is open while one is being closed: as soon as everything of the closing epoch is in, records of the
-// next one are taken. What a peer sends after its END, before the others' ENDs are in, waits in the same queue.
+// The next epoch is open while one is being closed: as soon as everything of the closing epoch is in, records
+// of the next one are taken. What a peer sends after its END, before the others' ENDs are in, waits in the
+// same queue.
 //
-// A job of one rank has no frames: its records go straight into the memtables (direct_intake.h). So do those of a directory of
-// the lossy format; its frames have batches of keys, which go to the SourceHome. There the partition's epoch ends when this
-// rank's application says so, and the home's when all batches are in.
+// A job of one rank has no frames: its records go straight into the memtables (direct_intake.h). So do those
+// of a directory of the lossy format; its frames have batches of keys, which go to the SourceHome. There the
+// partition's epoch ends when this rank's application says so, and the home's when all batches are in.
 //
-// Where records go by three hops (Conversation::route), the frames of the Batcher are queued here, and their records are
-// given to the route one by one as it has space; it delivers them one by one, and keeps those for which there is no room.
-// In the lossy format the frames have messages of keys (KeyStage), which go to the SourceHome likewise.
+// Where records go by three hops (Conversation::route), the frames of the Batcher are queued here, and their
+// records are given to the route one by one as it has space; it delivers them one by one, and keeps those for
+// which there is no room. In the lossy format the frames have messages of keys (KeyStage), which go to the
+// SourceHome likewise.
 //
 // Threads: none; the owner serialises calls, except Task::work and the execution of I/O.
 #pragma once
@@ -73,8 +76,8 @@ class WriterCore final : public net::Participant, private net::MessageSink {
   net::Frame take_frame(net::Rank destination) { return conversation_.take_frame(destination); }
   // Sends a frame on its way; an empty one goes back to the pool.
   void submit(net::Rank destination, const net::Frame& frame);
-  // For the DirectIntake of a job of one rank: Partition::append may be called without the lock that serialises the
-  // calls here, by the thread that calls make_room and begin_epoch_end.
+  // For the DirectIntake of a job of one rank: Partition::append may be called without the lock that
+  // serialises the calls here, by the thread that calls make_room and begin_epoch_end.
   Partition& partition() { return *partition_; }
   bool make_room(uint32_t way) { return partition_->make_room(way); }
   bool has_room(uint32_t way) const { return partition_->has_room(way); }
@@ -87,17 +90,17 @@ class WriterCore final : public net::Participant, private net::MessageSink {
   }
   // To be asked after begin_epoch_end, and waited for, before the next record is taken directly.
   bool intake_open() const { return partition_->intake_open(); }
-  // The epoch's last frame has been submitted. Requires that the epoch before is committed. What is submitted from
-  // here on belongs to the next epoch. `values`: what the epoch has in this rank's value log, to be synced by next_io.
-  // `keys_sent`: their digests (key_digest), where keys go by three hops.
+  // The epoch's last frame has been submitted. Requires that the epoch before is committed. What is submitted
+  // from here on belongs to the next epoch. `values`: what the epoch has in this rank's value log, to be
+  // synced by next_io. `keys_sent`: their digests (key_digest), where keys go by three hops.
   void begin_epoch_end(int64_t step, double time, const std::vector<uint64_t>& records_per_rank,
                        const RecordTally& appended, const WrittenValues& values = {},
                        const net::CallStamp& call = {}, uint64_t keys_sent = 0);
   // No more epochs from this rank. closed() once every rank has said so: then nobody sends here any more.
   void begin_close(const net::CallStamp& call = {});
   bool closed() const { return parting_.over(); }
-  // Whether this rank has come to the end of an epoch, or to the close, and waits for ranks that have not: as long as
-  // these live, they may take any time.
+  // Whether this rank has come to the end of an epoch, or to the close, and waits for ranks that have not: as
+  // long as these live, they may take any time.
   bool awaits_ranks() const { return protocol_.awaits_ends() || parting_.awaits_ranks(); }
   // Epochs that were committed since construction; the open epoch's number is first_epoch + this.
   uint32_t epochs_committed() const { return epochs_committed_; }
@@ -128,7 +131,8 @@ class WriterCore final : public net::Participant, private net::MessageSink {
   void finish_io(const IoRequest& request, const Status& status);
   std::optional<EpochProtocol::Commit> take_commit() { return protocol_.take_commit(); }
   void commit_done(const Status& status);
-  // No tasks and no writing until resume, except while records have arrived for which the memtables have no room.
+  // No tasks and no writing until resume, except while records have arrived for which the memtables have no
+  // room.
   void pause() { paused_ = true; }
   bool resume() { return std::exchange(paused_, false); }  // whether it was paused
 

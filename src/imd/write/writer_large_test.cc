@@ -1,4 +1,5 @@
-// Values that are too large for records, written by the writer with its threads and read in every way there is.
+// Values that are too large for records, written by the writer with its threads and read in every way there
+// is.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -256,7 +256,8 @@ TEST_F(WriterLockTest, AFailureAtAnyCallIsSaidAndLeavesNoLock) {
   EXPECT_EQ(missing.status().code(), Code::kNotFound);
 }
 
-// A job that starts again in its old allocation has a rank on the old holder's host: here every rank can ask for the process.
+// A job that starts again in its old allocation has a rank on the old holder's host: here every rank can ask
+// for the process.
 TEST_F(WriterLockTest, ARankOnTheHoldersHostSaysThatItIsGone) {
   forge_changed("pid", 0x3fffffff);
   std::atomic<int> taken{0};

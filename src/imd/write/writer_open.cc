@@ -25,9 +25,9 @@ std::string flags_text(Create create) {
   return "CREATE + EXCLUSIVE";
 }
 
-// The options that all ranks must give alike, as the option table names them: what the format or the protocol depends
-// on, and the flags, so that none gets an answer to another's question. Others (memory, engine of the storage, ...) may
-// differ.
+// The options that all ranks must give alike, as the option table names them: what the format or the protocol
+// depends on, and the flags, so that none gets an answer to another's question. Others (memory, engine of the
+// storage, ...) may differ.
 std::vector<net::AgreedOption> agreed_options(Create create, const WriterOptions& options) {
   const auto text = [](const auto& value) {
     return value ? fmt::format("{}", *value) : std::string("as_made");
@@ -132,8 +132,9 @@ std::string job_id_path(const std::string& directory, uint32_t number) {
 
 std::string job_id_text(uint64_t job_id) { return fmt::format("{:016x}", job_id); }
 
-// Another schema than the directory's is a mistake; none at all is fine. A directory of values of any length keeps them: it may
-// be older than the rule that lengths are compared, and its application gives the text that it always gave.
+// Another schema than the directory's is a mistake; none at all is fine. A directory of values of any length
+// keeps them: it may be older than the rule that lengths are compared, and its application gives the text
+// that it always gave.
 Status check_schema(const run::Schema& wanted, const Manifest& manifest, const std::string& path) {
   if (wanted.key && wanted.key != manifest.schema.key) {
     return invalid_argument(
@@ -168,8 +169,8 @@ Status check_layout(const WriterOptions& wanted, const Manifest& manifest, const
   return {};
 }
 
-// Rank 0's part; the others see its outcome through agree(). After the claim, jobs before this one cannot commit any
-// more: only now is their epoch log final.
+// Rank 0's part; the others see its outcome through agree(). After the claim, jobs before this one cannot
+// commit any more: only now is their epoch log final.
 Status prepare(const net::Ranks& ranks, io::Device& device, Create create, const WriterOptions& options,
                const io::LockRequest& request, OpenedDirectory* opened) {
   const std::string& directory = opened->directory;

@@ -1,10 +1,11 @@
-// The collective opening of a massive directory for writing. Rank 0 takes the writer's lock, makes or reads the
-// directory and claims the job's number; then every rank creates its own logs; all ranks learn of every rank's failure
-// and return one status. The job's generation, which also drops epochs as WriterOptions::resume_after says, is written
-// last (finish_opening), when every rank is sure that it can write: a failure to open loses nothing.
+// The collective opening of a massive directory for writing. Rank 0 takes the writer's lock, makes or reads
+// the directory and claims the job's number; then every rank creates its own logs; all ranks learn of every
+// rank's failure and return one status. The job's generation, which also drops epochs as
+// WriterOptions::resume_after says, is written last (finish_opening), when every rank is sure that it can
+// write: a failure to open loses nothing.
 //
-// Ranks agree on everything that the format or the protocol depends on, and on the directory itself: each finds
-// rank 0's lock through its own path.
+// Ranks agree on everything that the format or the protocol depends on, and on the directory itself: each
+// finds rank 0's lock through its own path.
 //
 // Threads: one at a time per job.
 #pragma once
@@ -31,10 +32,10 @@ namespace swale::imd {
 
 struct OpenedDirectory {
   std::string directory;
-  std::unique_ptr<io::Device>
-      device;  // anchored: the directory as it was when it was opened, wherever its path leads
-  Manifest
-      manifest;  // of the generation that this job makes; its own job is the last one. Epochs: on rank 0 only
+  // anchored: the directory as it was when it was opened, wherever its path leads
+  std::unique_ptr<io::Device> device;
+  // of the generation that this job makes; its own job is the last one. Epochs: on rank 0 only
+  Manifest manifest;
   uint64_t job_id = 0;           // the same on all ranks, as are
   uint32_t number = 0;           // the job's number, which it has claimed, and
   EpochNumber first_epoch = {};  // the number of its first epoch
@@ -49,7 +50,8 @@ struct OpenedDirectory {
 
   // On rank 0: whether this job may still commit.
   JobFence fence() const { return {*device, directory, number, lock.get()}; }
-  // What this rank's machines are made with. `talk`: rank, size, channel and secret; the rest is the memory plan's.
+  // What this rank's machines are made with. `talk`: rank, size, channel and secret; the rest is the memory
+  // plan's.
   WriterCoreParams core_params(net::Conversation::Params talk, const MemoryPlan& memory, uint32_t ways) const;
   AppenderParams appender_params(PartitionNumber own, uint32_t ranks, const Partitioner& partitioner,
                                  const MemoryPlan& memory);
@@ -61,16 +63,16 @@ struct OpenedDirectory {
   void discard();
 };
 
-// Collective: kInvalidArgument, naming the option and the ranks, if ranks differ in what the format or the protocol
-// depends on, or in `create`.
+// Collective: kInvalidArgument, naming the option and the ranks, if ranks differ in what the format or the
+// protocol depends on, or in `create`.
 Status agree_on_options(const net::Ranks& ranks, Create create, const WriterOptions& options);
 
 Result<OpenedDirectory> open_directory(const net::Ranks& ranks, io::Device& device,
                                        const OpenEnvironment& environment, const std::string& directory,
                                        Create create, const WriterOptions& options);
 
-// Makes this job's generation the newest one. A failure of the storage in here may leave epochs dropped although the
-// directory was not opened.
+// Makes this job's generation the newest one. A failure of the storage in here may leave epochs dropped
+// although the directory was not opened.
 Status finish_opening(const net::Ranks& ranks, OpenedDirectory* opened);
 
 // Collective: makes an empty massive directory; kAlreadyExists if the path is taken.

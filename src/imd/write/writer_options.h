@@ -36,8 +36,8 @@ struct WriterOptions {
   uint32_t ways = 1;
   size_t frame_bytes = 32 * kKiB;
   uint16_t window = 4;
-  // kIncreasing: the end of an epoch whose step is not greater than the last epoch's is kInvalidArgument, and the epoch
-  // stays open. All ranks give the same.
+  // kIncreasing: the end of an epoch whose step is not greater than the last epoch's is kInvalidArgument, and
+  // the epoch stays open. All ranks give the same.
   enum class Steps : uint8_t { kAny, kIncreasing };
   Steps steps = Steps::kAny;
   // The writer drops all epochs after the last one of at most this step. All ranks give the same.

@@ -70,7 +70,8 @@ constexpr std::array kRows = {
         .help =
             "what travels to the rank that indexes a key, chosen when the directory is made (as_made: base "
             "then): records (base), or keys and pointers, so that values of 12 bytes and more stay on the "
-            "storage of the rank that appends them and take one more read (indirect), or 3 bytes of each key, "
+            "storage of the rank that appends them and take one more read (indirect), or 3 bytes of each "
+            "key, "
             "so that records stay with the rank that appends them (lossy)"},
     OptionRow{
         .name = "imd.compression",

@@ -1,4 +1,5 @@
-// The options of a massive directory that is opened for writing, as rows of the table of options (base/config.h).
+// The options of a massive directory that is opened for writing, as rows of the table of options
+// (base/config.h).
 //
 // Threads: free functions.
 #pragma once
@@ -13,7 +14,8 @@ namespace swale::imd {
 
 std::span<const OptionRow> writer_option_rows();
 
-// What the rows say. Requires a Config that has them. kInvalidArgument for a text that is no schema or no step.
+// What the rows say. Requires a Config that has them. kInvalidArgument for a text that is no schema or no
+// step.
 Result<WriterOptions> writer_options(const Config& config);
 
 }  // namespace swale::imd

@@ -257,9 +257,8 @@ TEST(Writer, LimitsAreSaidAndChangeNothing) {
   EXPECT_EQ((*reader)->get("missing", 0).status().code(), Code::kNotFound);
 }
 
-// For every storage call in turn: the epoch that meets the failure is lost as a whole and says why, on all ranks, and
-// the epoch before it stays.
-// `arm(device, n)`: call n from now on goes wrong.
+// For every storage call in turn: the epoch that meets the failure is lost as a whole and says why, on all
+// ranks, and the epoch before it stays. `arm(device, n)`: call n from now on goes wrong.
 void lose_the_open_epoch_only(const std::function<void(io::FaultDevice*, uint64_t)>& arm,
                               const std::string& reason) {
   int failures = 0;

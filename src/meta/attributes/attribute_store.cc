@@ -74,7 +74,8 @@ Status check_head(Bytes bytes, const std::string& path, uint32_t server, uint32_
   return {};
 }
 
-// u32 magic | u32 crc of all that follows | u32 bytes of records | u32 zero | u64 sequence | records, each sized
+// u32 magic | u32 crc of all that follows | u32 bytes of records | u32 zero | u64 sequence | records, each
+// sized
 std::string group(uint64_t sequence, Bytes records) {
   std::string out;
   out.reserve(kGroupHeadBytes + records.size());
@@ -106,8 +107,8 @@ Result<GroupHead> whole_group(LogWindow* log, uint64_t at) {
   return found == crc ? group : GroupHead();
 }
 
-// Groups are written one after the other, each synced before the next: a whole group after a damaged one says that the
-// damage came later, and that acknowledged changes are lost.
+// Groups are written one after the other, each synced before the next: a whole group after a damaged one says
+// that the damage came later, and that acknowledged changes are lost.
 Status check_torn(LogWindow* log, uint64_t at, uint64_t sequence, const std::string& path) {
   for (uint64_t next = at + 1;; ++next) {
     SWALE_ASSIGN_OR_RETURN(next, log->find(kGroupMagic, next));
@@ -142,8 +143,8 @@ Status replay(LogWindow* log, const std::string& path, AttributeTable* table, At
       ++report->records;
     }
     if (!in.ok()) {
-      // Half a record at the end of the last group: a version that is older than this one has written it when it had no
-      // memory for the rest, and has acknowledged it to nobody.
+      // Half a record at the end of the last group: a version that is older than this one has written it when
+      // it had no memory for the rest, and has acknowledged it to nobody.
       SWALE_RETURN_IF_ERROR(check_torn(log, at, group.sequence, path));
       report->torn_bytes = log->size() - at - kGroupHeadBytes - whole;
       return {};
@@ -182,7 +183,8 @@ Status read_log(io::Device& device, const std::string& path, uint32_t server, ui
   return replay(&log, path, table, report);
 }
 
-// The newest log gets another name before it is read: what its writer commits after that, it does not acknowledge.
+// The newest log gets another name before it is read: what its writer commits after that, it does not
+// acknowledge.
 Status take_over(io::Device& device, const std::string& directory, uint32_t server, const Logs& logs) {
   const std::string path = directory + "/" + name_of(server, logs.newest);
   const std::string closed = directory + "/" + closed_name_of(server, logs.newest);
@@ -376,7 +378,8 @@ std::string AttributeStore::path() const {
 
 AttributeStore::~AttributeStore() = default;
 
-// It joins the group whole or not at all: half a record would make the group, and with it the log, unreadable.
+// It joins the group whole or not at all: half a record would make the group, and with it the log,
+// unreadable.
 void AttributeStore::add(Bytes record) {
   constexpr size_t kSizeBytesMax = 10;  // of append_sized
   if (record.empty()) return;
@@ -418,8 +421,8 @@ std::unique_ptr<Work> AttributeStore::next_commit() {
   return work;
 }
 
-// What is open is in the table: it becomes durable with it, or with the commit after an attempt that failed. Null: there is
-// no memory for it now.
+// What is open is in the table: it becomes durable with it, or with the commit after an attempt that failed.
+// Null: there is no memory for it now.
 std::unique_ptr<Work> AttributeStore::compaction() {
   try {
     uint64_t sequence = 0;

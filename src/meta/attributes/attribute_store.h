@@ -1,25 +1,25 @@
-// AttributeStore: an AttributeTable and its log. Changes join the open group; the rim commits groups as it does those of a
-// Shard (shard.h): next_commit, Work::run on any thread (one write, one sync), finish. An answer may leave when
-// covering_group(), as it was when the answer was made, is durable: also an answer that changed nothing, because it may
-// show changes that are not durable yet.
+// AttributeStore: an AttributeTable and its log. Changes join the open group; the rim commits groups as it
+// does those of a Shard (shard.h): next_commit, Work::run on any thread (one write, one sync), finish. An
+// answer may leave when covering_group(), as it was when the answer was made, is durable: also an answer that
+// changed nothing, because it may show changes that are not durable yet.
 //
-// Opening gives the newest log another name, reads it, writes what it says to a new file as one snapshot, and gives that file
-// its name only when it is durable. The name holds the number of this job, one above all that are there; of two processes
-// that open at a time one is refused. Logs of earlier jobs are removed then. A commit proves after its sync that its log
-// still has its name: a store that another job has opened since acknowledges nothing more (fence), and loses nothing that it
-// has acknowledged.
+// Opening gives the newest log another name, reads it, writes what it says to a new file as one snapshot, and
+// gives that file its name only when it is durable. The name holds the number of this job, one above all that
+// are there; of two processes that open at a time one is refused. Logs of earlier jobs are removed then. A
+// commit proves after its sync that its log still has its name: a store that another job has opened since
+// acknowledges nothing more (fence), and loses nothing that it has acknowledged.
 //
-// A log that has become four times as long as its snapshot is compacted: the next commit writes the table as the snapshot of
-// a log with the next number, as a later job would, and goes on there. So the length of a log, and the time to read it, are
-// bounded by what the table has.
+// A log that has become four times as long as its snapshot is compacted: the next commit writes the table as
+// the snapshot of a log with the next number, as a later job would, and goes on there. So the length of a
+// log, and the time to read it, are bounded by what the table has.
 //
-// Threads: all calls by one thread at a time, but for Work::run and fence. Errors: kCorruption names the file and the
-// offset. A group that finds no space is taken back, with all changes that are not durable: finish answers kNoSpace, every
-// group after durable_group() is void, and the store goes on. After another failed write, or a failed sync, it is read-only
-// for good, and what was not durable is taken back.
-// Format: docs/formats/metadata.md. Limits: as AttributeTable; a group has at most 64 MiB (recovery refuses a longer one), so
-// what comes meanwhile is divided into groups that are committed one after the other; while a log is compacted its
-// table is in memory twice.
+// Threads: all calls by one thread at a time, but for Work::run and fence. Errors: kCorruption names the file
+// and the offset. A group that finds no space is taken back, with all changes that are not durable: finish
+// answers kNoSpace, every group after durable_group() is void, and the store goes on. After another failed
+// write, or a failed sync, it is read-only for good, and what was not durable is taken back.
+// Format: docs/formats/metadata.md. Limits: as AttributeTable; a group has at most 64 MiB (recovery refuses a
+// longer one), so what comes meanwhile is divided into groups that are committed one after the other; while a
+// log is compacted its table is in memory twice.
 #pragma once
 
 #include <deque>
@@ -63,11 +63,12 @@ class AttributeStore {
   AttributeTable& table() { return table_; }
   const AttributeTable& table() const { return table_; }
 
-  // One change: act(&record) makes it in the table and appends its record, which joins the open group. What throws
-  // std::bad_alloc has done neither.
+  // One change: act(&record) makes it in the table and appends its record, which joins the open group. What
+  // throws std::bad_alloc has done neither.
   template <class Act>
   auto change(const Act& act);
-  // The record of a change that the table has made. It joins the group whole, or std::bad_alloc comes and it has not.
+  // The record of a change that the table has made. It joins the group whole, or std::bad_alloc comes and it
+  // has not.
   void add(Bytes record);
   uint64_t covering_group() const;
   uint64_t durable_group() const { return durable_; }

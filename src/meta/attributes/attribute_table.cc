@@ -115,8 +115,8 @@ Result<Applied> AttributeTable::truncate(const AttributeRequest& request, std::s
         request.name);
   }
   if (!repeated(request.from)) {
-    // An earlier truncate that has not reached all servers keeps its generation, because under a new one its cut would take
-    // what was put after it.
+    // An earlier truncate that has not reached all servers keeps its generation, because under a new one its
+    // cut would take what was put after it.
     if (entry->trim_due) {
       Applied first = trim(*entry);
       first.again = true;
@@ -136,7 +136,8 @@ Result<Applied> AttributeTable::truncate(const AttributeRequest& request, std::s
   return now.trim_due ? trim(now) : answer(now, false);
 }
 
-// The intent is durable before the first server refuses puts: whoever finds it, this job or the next, finishes it.
+// The intent is durable before the first server refuses puts: whoever finds it, this job or the next,
+// finishes it.
 Result<Applied> AttributeTable::seal(const AttributeRequest& request, std::string* record) {
   SWALE_ASSIGN_OR_RETURN(Entry* const entry, existing(request));
   Applied applied = answer(*entry, true);
@@ -172,8 +173,8 @@ Result<Applied> AttributeTable::remove(const AttributeRequest& request, std::str
   return applied;
 }
 
-// Which file it was is forgotten: the answer names none, which may be any. A file of that name that lives was made after it. One
-// whose removal has not ended may be the same, so that is ended first.
+// Which file it was is forgotten: the answer names none, which may be any. A file of that name that lives was
+// made after it. One whose removal has not ended may be the same, so that is ended first.
 Applied AttributeTable::removed_before(const std::string& name) const {
   Applied applied;
   if (const auto found = entries_.find(name); found != entries_.end() && found->second.removed) {
@@ -273,7 +274,8 @@ void AttributeTable::note(const RequestName& from) {
   clients_.pop_front();
 }
 
-// The last change is that of `from`. It is undone with the number: else a repetition would be taken for one that was done.
+// The last change is that of `from`. It is undone with the number: else a repetition would be taken for one
+// that was done.
 void AttributeTable::note_change(const RequestName& from) {
   const auto found = numbers_.find(from.client);
   undo_.back().number = found == numbers_.end() ? 0 : found->second;
@@ -340,7 +342,8 @@ void AttributeTable::mark(const FileId& file, bool immutable) {
   }
 }
 
-// Tables never become smaller than they were before a change, so that what comes back finds its place in them.
+// Tables never become smaller than they were before a change, so that what comes back finds its place in
+// them.
 void AttributeTable::take_back(Undo* change) noexcept {
   using What = Undo::What;
   const auto now = entries_.find(change->name);

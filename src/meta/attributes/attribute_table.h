@@ -1,19 +1,21 @@
-// AttributeTable: the attributes of the files whose root is one server, as a passive machine: a request changes the table,
-// gives the bytes of a log record, and says what the servers of the index are to do before it is answered.
+// AttributeTable: the attributes of the files whose root is one server, as a passive machine: a request
+// changes the table, gives the bytes of a log record, and says what the servers of the index are to do before
+// it is answered.
 //
-// The table is a function of its records: replaying them gives the same table (recovery), and entries() gives records
-// that are as good as all before them (snapshot). A change can be taken back until its group is durable (undo), because
-// the log may fail.
+// The table is a function of its records: replaying them gives the same table (recovery), and entries() gives
+// records that are as good as all before them (snapshot). A change can be taken back until its group is
+// durable (undo), because the log may fail.
 //
-// The table is that of names, too: each name has at most one file, whose id is drawn here when it is created. Ids count on
-// for the life of the store: the counter is in the records, also when all files are gone.
-// Generations come from one counter of the server.
-// A retry of truncate, remove or exclusive create is known by its client and number: each client has at most one of these
-// requests under way, with ascending numbers. The last kClientsMax clients are remembered.
+// The table is that of names, too: each name has at most one file, whose id is drawn here when it is created.
+// Ids count on for the life of the store: the counter is in the records, also when all files are gone.
+// Generations come from one counter of the server. A retry of truncate, remove or exclusive create is known
+// by its client and number: each client has at most one of these requests under way, with ascending numbers.
+// The last kClientsMax clients are remembered.
 //
-// Threads: none; the owner serialises calls. Errors: Result; std::bad_alloc: the owner takes the change back (undo_to), and the
-// table is as it was but for the counter.
-// Limits: files_max files, tables_bytes_max bytes of run tables (beyond it a sealed file is read by asking servers).
+// Threads: none; the owner serialises calls. Errors: Result; std::bad_alloc: the owner takes the change back
+// (undo_to), and the table is as it was but for the counter.
+// Limits: files_max files, tables_bytes_max bytes of run tables (beyond it a sealed file is read by asking
+// servers).
 // Source: metakv III-C for the reduction of sizes; the rest is ours.
 #pragma once
 
@@ -42,8 +44,8 @@ struct Applied {
   AttributeAnswer answer;
   FollowUp follow_up = FollowUp::kNone;
   uint64_t trim_size = 0;  // of kTrim
-  // The follow-up is that of an earlier truncate or removal, which failed half way, and nothing was changed: apply the request again
-  // when it is done.
+  // The follow-up is that of an earlier truncate or removal, which failed half way, and nothing was changed:
+  // apply the request again when it is done.
   bool again = false;
 };
 
@@ -55,9 +57,11 @@ class AttributeTable {
                           size_t tables_bytes_max = 64 * kMiB)
       : server_(server), files_max_(files_max), tables_bytes_max_(tables_bytes_max) {}
 
-  // Appends to `record` what must be durable before the answer leaves; nothing if the request changed nothing.
+  // Appends to `record` what must be durable before the answer leaves; nothing if the request changed
+  // nothing.
   Result<Applied> apply(const AttributeRequest& request, std::string* record);
-  // All servers have done the follow-up. For kCollect with the file's table; then the answer is the sealed file's.
+  // All servers have done the follow-up. For kCollect with the file's table; then the answer is the sealed
+  // file's.
   Result<AttributeAnswer> followed(const AttributeRequest& request, FollowUp what, uint64_t generation,
                                    std::string table, std::string* record);
 
@@ -77,8 +81,8 @@ class AttributeTable {
   // The index server has forgotten the file.
   void allow_puts(const FileId& file, std::string* record);
 
-  // Changes that may be taken back, oldest first: the first `count` of them are durable; or all after the first `count` are
-  // taken back, which needs no memory.
+  // Changes that may be taken back, oldest first: the first `count` of them are durable; or all after the
+  // first `count` are taken back, which needs no memory.
   size_t changes() const { return undo_.size(); }
   void keep(size_t count) noexcept;
   void undo_to(size_t count) noexcept;
@@ -116,7 +120,8 @@ class AttributeTable {
   };
   using Entries = std::unordered_map<std::string, Entry>;  // by name
   using Files = std::unordered_set<FileId, FileIdHash>;
-  // How to take a change back. What it has erased is kept as it was, so that it comes back without an allocation.
+  // How to take a change back. What it has erased is kept as it was, so that it comes back without an
+  // allocation.
   struct Undo {
     std::string name = {};  // of the file
     FileId file = {};       // of a mark

@@ -1,12 +1,15 @@
-// File attributes and the requests that change them: what the root of a file keeps, and what travels up and down the ring.
+// File attributes and the requests that change them: what the root of a file keeps, and what travels up and
+// down the ring.
 //
-// Requests for one file that ask for the same are combined on their way (merge): one answer serves them all. So an answer
-// says nothing about who asked; a client of an exclusive creation compares the creator with itself.
+// Requests for one file that ask for the same are combined on their way (merge): one answer serves them all.
+// So an answer says nothing about who asked; a client of an exclusive creation compares the creator with
+// itself.
 //
 //   create      makes the file unless it exists; later ones find it
 //   exclusive   the same, but has one winner: Attributes::creator
 //   open, stat  answer; open brings the table of runs of a sealed file
-//   close       size := max, by (generation, size): what was written before a truncate does not count after it
+//   close       size := max, by (generation, size): what was written before a truncate does not count after
+//               it
 //   truncate    a new generation, then the size
 //   seal        immutable from now on; brings the table of runs
 //   remove      the file and its bytes are forgotten; its id is never given again
@@ -64,8 +67,8 @@ struct Attributes {
 
 struct AttributeRequest {
   AttributeOp op = AttributeOp::kStat;
-  FileId file =
-      {};  // of a handle: kNotFound if the name has another one by now. None: whatever file has the name
+  // of a handle: kNotFound if the name has another one by now. None: whatever file has the name
+  FileId file = {};
   std::string name = {};
   RequestName from = {};
   uint64_t size = 0;        // close, truncate

@@ -115,8 +115,8 @@ TEST(AttributeTable, ATruncateThatFailedIsFinishedInItsGenerationBeforeTheNext) 
   EXPECT_GT(second->answer.attributes.generation, failed->answer.attributes.generation);
 }
 
-// Whoever asks again, because the answer was lost, hears no other file's attributes: what he removed may have been sealed, and
-// only a removal of any file, or of that one, is told to all ranks.
+// Whoever asks again, because the answer was lost, hears no other file's attributes: what he removed may have
+// been sealed, and only a removal of any file, or of that one, is told to all ranks.
 TEST(AttributeTable, ARepeatedRemovalNamesNoFileThatWasMadeSince) {
   AttributeTable table;
   std::string record;
@@ -359,8 +359,9 @@ Status commit(AttributeStore* store) {
   return {};
 }
 
-// Changes a store until the n-th call of storage, at which the power goes. What is wrong with what is found afterwards; "":
-// nothing. `calls`: how many calls there were before the end. Every other seed compacts its log again and again.
+// Changes a store until the n-th call of storage, at which the power goes. What is wrong with what is found
+// afterwards; "": nothing. `calls`: how many calls there were before the end. Every other seed compacts its
+// log again and again.
 std::string crash_at(uint64_t nth, uint64_t seed, bool drop_syncs, uint64_t* calls,
                      uint64_t* compactions = nullptr) {
   io::MemoryDevice memory;
@@ -642,7 +643,8 @@ TEST(AttributeStore, AFlippedBitIsAnErrorOrATornTailNeverOtherAttributes) {
   EXPECT_GT(errors, torn);
 }
 
-// The log of a store, with half a record more at the end of the group that begins at `at`, and the right checksum.
+// The log of a store, with half a record more at the end of the group that begins at `at`, and the right
+// checksum.
 std::string with_half_a_record(std::string log, size_t at) {
   const size_t bytes = 24 + get_u32(log.data() + at + 8);
   const std::string half = "\x50half";  // of 80 bytes

@@ -63,7 +63,8 @@ Status Client::run(std::span<const OperationId> ids, std::span<Finished> finishe
     }
     if (open == 0) return status;
     done_.clear();
-    // Others of this rank may have all calls that there may be: then this thread looks again, at most until its deadline.
+    // Others of this rank may have all calls that there may be: then this thread looks again, at most until
+    // its deadline.
     const Nanos now = system_clock().now();
     const Nanos look = calls_.empty() ? until : std::min(until, now + milliseconds(1));
     if (rpc_.wait(&done_, look) == 0 && system_clock().now() >= until) {
@@ -154,8 +155,8 @@ Status Client::seal(File* file) {
   return take(answer, heard, file);
 }
 
-// Servers refuse the id now. Handles that have a table of runs ask nobody: so every rank is told. A repetition of a removal
-// whose answer was lost does not say what it removed.
+// Servers refuse the id now. Handles that have a table of runs ask nobody: so every rank is told. A
+// repetition of a removal whose answer was lost does not say what it removed.
 Status Client::remove(const std::string& name) {
   SWALE_RETURN_IF_ERROR(check_writable("remove " + name));
   SWALE_ASSIGN_OR_RETURN(const AttributeAnswer gone, ask({.op = AttributeOp::kRemove, .name = name}));

@@ -1,11 +1,12 @@
 // Client: the operations of a metadata store as calls that wait: a ClientCore on net::Rpc.
 //
-// A File remembers what its handle knows: the generation and the end of what it has written, for close, and the runs of a
-// sealed file, with which gets need no server.
+// A File remembers what its handle knows: the generation and the end of what it has written, for close, and
+// the runs of a sealed file, with which gets need no server.
 //
-// Threads: one at a time; a File too. Errors: kNotFound (also: the handle's file was removed), kAlreadyExists, kInvalidArgument (also: the file is sealed);
-// kUnavailable and kDeadlineExceeded name the rank, its host, the request and the time. An operation that failed so may have
-// been done, in part or in full; repeating it is safe.
+// Threads: one at a time; a File too. Errors: kNotFound (also: the handle's file was removed),
+// kAlreadyExists, kInvalidArgument (also: the file is sealed); kUnavailable and kDeadlineExceeded name the
+// rank, its host, the request and the time. An operation that failed so may have been done, in part or in
+// full; repeating it is safe.
 // Limits: meta.deadline_s for each operation.
 #pragma once
 
@@ -43,7 +44,8 @@ class Client {
   Result<Attributes> close(File* file, int64_t time_ns);
   Status truncate(File* file, uint64_t size, int64_t time_ns);
   Status seal(File* file);
-  // When it is OK, all handles of the file, of all ranks, get kNotFound from then on, also when its name is another file's.
+  // When it is OK, all handles of the file, of all ranks, get kNotFound from then on, also when its name is
+  // another file's.
   Status remove(const std::string& name);
 
   Status put(File* file, std::span<const Extent> segments);
@@ -51,9 +53,11 @@ class Client {
   Status get(const File& file, std::span<const Range> ranges, Found* out);
   // The bytes of the blocks of each query, as runs; those of a query do not overlap.
   Status get_runs(const File& file, std::span<const Run> queries, FoundRuns* out);
-  // Up to about pieces_max pieces a server, from `from` on, in order. *next: where to go on; kOffsetEnd: done.
+  // Up to about pieces_max pieces a server, from `from` on, in order. *next: where to go on; kOffsetEnd:
+  // done.
   Status scan(const File& file, uint64_t from, size_t pieces_max, std::vector<Extent>* out, uint64_t* next);
-  // When it is OK, no get by any handle of any rank answers the old place any more. After a failure both places must stay.
+  // When it is OK, no get by any handle of any rank answers the old place any more. After a failure both
+  // places must stay.
   Status relocate(const Relocation& relocation);
   Result<Counters> stats();  // merged over the servers
 

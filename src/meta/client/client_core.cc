@@ -437,7 +437,8 @@ OperationId ClientCore::get_runs(const FileId& file, std::span<const Run> querie
 
 // ---- all servers
 
-// First every server's index, then the tables of runs at the roots: what is collected for a table after that is new.
+// First every server's index, then the tables of runs at the roots: what is collected for a table after that
+// is new.
 class ClientCore::RelocateOperation final : public Operation {
  public:
   RelocateOperation(uint32_t servers, const RelocateMessage& message)

@@ -1,12 +1,14 @@
-// ClientCore: what a client does with the servers of a metadata store, as a passive machine: operations and completions in,
-// calls and finished operations out.
+// ClientCore: what a client does with the servers of a metadata store, as a passive machine: operations and
+// completions in, calls and finished operations out.
 //
-// An operation is split by Partition into calls to the servers that are concerned, and its answers are merged. A call that
-// gets no answer is repeated under its first number, which the servers know again; a delegate that does not answer is
-// bypassed to the root of the file. An operation finishes once, with the first failure that no repetition could help.
+// An operation is split by Partition into calls to the servers that are concerned, and its answers are
+// merged. A call that gets no answer is repeated under its first number, which the servers know again; a
+// delegate that does not answer is bypassed to the root of the file. An operation finishes once, with the
+// first failure that no repetition could help.
 //
-// Threads: one at a time. Errors: finished operations carry them; std::bad_alloc leaves the operation unfinished: give the
-// client up. Limits: kItemsMax extents or ranges a message; larger operations become several messages, one after the other.
+// Threads: one at a time. Errors: finished operations carry them; std::bad_alloc leaves the operation
+// unfinished: give the client up. Limits: kItemsMax extents or ranges a message; larger operations become
+// several messages, one after the other.
 #pragma once
 
 #include <memory>

@@ -1,11 +1,14 @@
-// GetBatch: the ranges of one call of get, as few questions. Regular patterns among the ranges (strides, tiles, ranges that
-// follow one another) are asked for as runs, and what servers answer is cut back to the ranges.
+// GetBatch: the ranges of one call of get, as few questions. Regular patterns among the ranges (strides,
+// tiles, ranges that follow one another) are asked for as runs, and what servers answer is cut back to the
+// ranges.
 //
-// The pattern is found as in puts (RunDetector), with a range's offset in place of an address. A run stands for ranges that
-// followed one another in the call, in whatever order its blocks ascend: the ranges of a run are known by the bytes that
-// they have together. Runs of few blocks are asked for as ranges: a run's question costs more than a range's.
+// The pattern is found as in puts (RunDetector), with a range's offset in place of an address. A run stands
+// for ranges that followed one another in the call, in whatever order its blocks ascend: the ranges of a run
+// are known by the bytes that they have together. Runs of few blocks are asked for as ranges: a run's
+// question costs more than a range's.
 //
-// Cost: finding a pattern 5 to 8 ns a range; a piece of an answer 3 to 5 ns where ranges ascend as the blocks do.
+// Cost: finding a pattern 5 to 8 ns a range; a piece of an answer 3 to 5 ns where ranges ascend as the blocks
+// do.
 // Threads: one at a time. The ranges outlive the batch. Errors: answer() says kCorruption; std::bad_alloc.
 #pragma once
 

@@ -1,14 +1,16 @@
-// TableNews: what a rank has heard that makes the tables of runs in its handles old. Gets by such a table ask nobody, so a
-// relocation, and the removal of a sealed file, are told to every rank before their callers are answered.
+// TableNews: what a rank has heard that makes the tables of runs in its handles old. Gets by such a table ask
+// nobody, so a relocation, and the removal of a sealed file, are told to every rank before their callers are
+// answered.
 //
 //   before = news.heard();  answer = open by name;  age = news.age(before, id)
 //   later: the table is used while news.is(age, id)
 //
-// Files share 1,024 counts: the removal of one makes the tables of a thousandth of all others old, whose gets then ask servers
-// until their files are opened again. A thousand removals cost as much as one relocation, and 8 KiB a rank are enough.
+// Files share 1,024 counts: the removal of one makes the tables of a thousandth of all others old, whose gets
+// then ask servers until their files are opened again. A thousand removals cost as much as one relocation,
+// and 8 KiB a rank are enough.
 //
-// Invariant: removal_heard counts for all files before it counts for one. So who reads the one count and finds that of all
-// unchanged since before its question has a count that the removal is still to raise.
+// Invariant: removal_heard counts for all files before it counts for one. So who reads the one count and
+// finds that of all unchanged since before its question has a count that the removal is still to raise.
 // Threads: any. Errors: none.
 #pragma once
 

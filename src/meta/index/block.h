@@ -1,16 +1,18 @@
-// A block: up to kBlockRowsMax entries in at most 4 KiB, a column for each field (metakv, III-A). With the codec kFrame a
-// row is read where it stands; with the other one the whole block is decoded first.
+// A block: up to kBlockRowsMax entries in at most 4 KiB, a column for each field (metakv, III-A). With the
+// codec kFrame a row is read where it stands; with the other one the whole block is decoded first.
 //
-//   block   := crc u32 | bytes u32 | rows u16 | files u16 | codec u8 | version u8 | 0 u16 | file_id{files} | payload
+//   block   := crc u32 | bytes u32 | rows u16 | files u16 | codec u8 | version u8 | 0 u16 | file_id{files} |
+//           payload
 //   file_id := low u64 | high u64                         ascending in blocks of tables
 //   payload := (codec kFrame)  column_header{columns} column_data{columns}
 //            | (kDeltaZstd)    raw_bytes varint | coded columns                  docs/formats/meta-shard.md
 //   columns := file (if files > 1), offset, length, log, address, sequence
 //
-// crc: CRC-32C of everything after it. The same layout carries the entries of a group in the write-ahead log, where rows are
-// in order of arrival and a block may be larger.
+// crc: CRC-32C of everything after it. The same layout carries the entries of a group in the write-ahead log,
+// where rows are in order of arrival and a block may be larger.
 // Threads: a BlockEncoder belongs to one thread; a BlockView is immutable.
-// Errors: parse answers kCorruption for everything that is not a block; rows of a parsed block are within limits.
+// Errors: parse answers kCorruption for everything that is not a block; rows of a parsed block are within
+// limits.
 #pragma once
 
 #include <array>
@@ -72,8 +74,8 @@ class BlockEncoder {
 // Makes the file numbers of a block small and dense, in order of appearance.
 class BlockView {
  public:
-  // The bytes must outlive the view unless the codec is not kFrame, and be followed by kColumnSlackBytes of memory. `where`
-  // names them in messages: "FILE: block 3". The checksum is not looked at if `trusted`.
+  // The bytes must outlive the view unless the codec is not kFrame, and be followed by kColumnSlackBytes of
+  // memory. `where` names them in messages: "FILE: block 3". The checksum is not looked at if `trusted`.
   static Result<BlockView> parse(Bytes block, std::string_view where, bool trusted = false);
   // The length of the block that begins here, as its header says; 0 if there cannot be one.
   static size_t length_of(Bytes bytes);

@@ -1,9 +1,10 @@
 // Supervised block clustering (metakv, III-B): which blocks of a file are read together.
 //
-// The locality factor of a region is the share of its blocks that are wanted (equation 1). A region may be read at once if
-// that is at least alpha. Algorithm 1 adds the wanted blocks one by one and joins each with as many of the regions before it
-// as the factor allows. It looks no further back than the first region that may not be joined, so it is greedy: brute_force
-// finds the fewest regions, and k_means is the paper's other candidate, both for comparison.
+// The locality factor of a region is the share of its blocks that are wanted (equation 1). A region may be
+// read at once if that is at least alpha. Algorithm 1 adds the wanted blocks one by one and joins each with
+// as many of the regions before it as the factor allows. It looks no further back than the first region that
+// may not be joined, so it is greedy: brute_force finds the fewest regions, and k_means is the paper's other
+// candidate, both for comparison.
 //
 // Threads: pure functions; a ClusterQueue belongs to one thread.
 // Limits: block numbers below 2^32. brute_force and k_means are for small cases: O(n^2) and O(n^3 t).
@@ -43,12 +44,13 @@ std::vector<Region> cluster_blocks(std::span<const WantedBlock> wanted, unsigned
 // The fewest regions that satisfy the constraint, by dynamic programming over all cuts.
 std::vector<Region> brute_force(std::span<const WantedBlock> wanted, unsigned percent, uint32_t blocks_max);
 
-// The least K for which K-means (one dimension, started at quantiles, until nothing moves) gives regions that satisfy it.
+// The least K for which K-means (one dimension, started at quantiles, until nothing moves) gives regions that
+// satisfy it.
 std::vector<Region> k_means(std::span<const WantedBlock> wanted, unsigned percent, uint32_t blocks_max);
 
-// Requests that wait for blocks of one file. Clusters again when their number reaches another level (one level for each
-// thousandth of the blocks), and gives out the region with the highest request density first, so that regions with
-// few requests can collect more.
+// Requests that wait for blocks of one file. Clusters again when their number reaches another level (one
+// level for each thousandth of the blocks), and gives out the region with the highest request density first,
+// so that regions with few requests can collect more.
 class ClusterQueue {
  public:
   ClusterQueue(uint32_t blocks, unsigned percent, uint32_t blocks_max);

@@ -1,8 +1,10 @@
-// Columns of 64-bit numbers as bytes, without random access, for blocks that are compressed (BlockCodec::kDeltaZstd; codecs of
-// bytes are in base/codec.h). kFrame, which has random access, is in column.h.
+// Columns of 64-bit numbers as bytes, without random access, for blocks that are compressed
+// (BlockCodec::kDeltaZstd; codecs of bytes are in base/codec.h). kFrame, which has random access, is in
+// column.h.
 //
 // Threads: pure functions.
-// Errors: the decoder answers false for bytes that are not exactly `count` numbers; nothing outside of the buffers is touched.
+// Errors: the decoder answers false for bytes that are not exactly `count` numbers; nothing outside of the
+// buffers is touched.
 #pragma once
 
 #include <cstdint>

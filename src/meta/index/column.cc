@@ -25,8 +25,8 @@ struct ExactDivision {
   uint64_t inverse;
 };
 
-// The greatest number that divides all differences to the first value: powers of two exactly; odd factors if those of
-// the first few values hold for all (BTIO's lines are multiples of 40 bytes).
+// The greatest number that divides all differences to the first value: powers of two exactly; odd factors if
+// those of the first few values hold for all (BTIO's lines are multiples of 40 bytes).
 uint64_t gcd_of(std::span<const uint64_t> values, uint64_t differences) {
   constexpr size_t kSampled = 16;
   const auto shift = static_cast<uint32_t>(std::countr_zero(differences));

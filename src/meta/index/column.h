@@ -1,5 +1,5 @@
-// One column of a block as base + slope * row + gcd * bits[row], bit-packed: any row is read by two loads and a product,
-// without its neighbours. A regular column (equal steps) takes no bits at all.
+// One column of a block as base + slope * row + gcd * bits[row], bit-packed: any row is read by two loads and
+// a product, without its neighbours. A regular column (equal steps) takes no bits at all.
 //
 // bits[] have `width` bits each, at most 57 (so that one load of eight bytes holds one), or exactly 64.
 // Threads: values. Arithmetic is modulo 2^64.

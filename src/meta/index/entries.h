@@ -1,4 +1,5 @@
-// Entries: irregular segments as the shard handles them, in arrays: sorting, and what is left of older ones under newer.
+// Entries: irregular segments as the shard handles them, in arrays: sorting, and what is left of older ones
+// under newer.
 //
 // Threads: a FileTable belongs to one thread at a time; the functions are pure.
 // Errors: std::bad_alloc.

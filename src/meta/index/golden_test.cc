@@ -1,5 +1,6 @@
-// The shard's files as they are on disk: fixed requests give the bytes of tests/golden/meta-v1, and those files are read
-// for ever. SWALE_REGENERATE_GOLDEN=1 writes them anew, which only a change of the format may ask for.
+// The shard's files as they are on disk: fixed requests give the bytes of tests/golden/meta-v1, and those
+// files are read for ever. SWALE_REGENERATE_GOLDEN=1 writes them anew, which only a change of the format may
+// ask for.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

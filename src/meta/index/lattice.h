@@ -1,8 +1,8 @@
 // Arithmetic of runs: ends, counts, the block that holds a byte, parts of a run.
 //
-// A valid run is nested: the stride of each level is at least the span of the levels below it. So its blocks do not
-// overlap, they ascend in the file in the order of their indices, and every question here takes O(levels) steps.
-// Addresses are counted modulo 2^64: a run may descend in its log.
+// A valid run is nested: the stride of each level is at least the span of the levels below it. So its blocks
+// do not overlap, they ascend in the file in the order of their indices, and every question here takes
+// O(levels) steps. Addresses are counted modulo 2^64: a run may descend in its log.
 //
 // Threads: pure functions. All but valid() require valid runs.
 #pragma once
@@ -30,8 +30,8 @@ inline uint64_t blocks_of(const Run& run) {
   return blocks;
 }
 
-// Whether the run is nested, not empty, ends at or before kOffsetEnd, and has at most kRunBlocksMax blocks. Everything
-// that comes from outside passes here first.
+// Whether the run is nested, not empty, ends at or before kOffsetEnd, and has at most kRunBlocksMax blocks.
+// Everything that comes from outside passes here first.
 bool valid(const Run& run);
 
 inline Run run_of(const Extent& extent) {
@@ -45,14 +45,15 @@ inline Run run_of(const Extent& extent) {
 // Block `index` of a run, counted in ascending file order.
 Extent block_at(const Run& run, uint64_t index);
 
-// The number of blocks that end at or before `offset`: the index of the first block that has a byte at or after
-// `offset`; blocks_of(run) if there is none.
+// The number of blocks that end at or before `offset`: the index of the first block that has a byte at or
+// after `offset`; blocks_of(run) if there is none.
 uint64_t first_block_after(const Run& run, uint64_t offset);
 
 // Whether a block of the run has a byte in [begin, end).
 bool touches(const Run& run, uint64_t begin, uint64_t end);
 
-// Appends the part of the run in [begin, end) as at most 2 * levels + 1 runs, in ascending order of their first bytes.
+// Appends the part of the run in [begin, end) as at most 2 * levels + 1 runs, in ascending order of their
+// first bytes.
 void clip(const Run& run, uint64_t begin, uint64_t end, std::vector<Run>* out);
 
 // Removes levels that say nothing: a count of 1, and blocks that touch each other in the file and in the log.

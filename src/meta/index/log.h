@@ -2,14 +2,16 @@
 //
 //   log     := header record*
 //   header  := magic u32 | crc u32 | version u16 | 0 u16 | shard u32 | owner u64 | 0 u64          32 bytes
-//   record  := magic u32 | crc u32 | payload_bytes u64 | group u64 | sequence_end u64 | payload   head of 32 bytes
+//   record  := magic u32 | crc u32 | payload_bytes u64 | group u64 | sequence_end u64 | payload
+//                 head of 32 bytes
 //   payload := operation*                                          docs/formats/meta-shard.md
 //
-// A record's crc begins with the log's owner and covers everything after itself: bytes of another log are never taken for a
-// record. The next record is written after the one before it was synced, so that only the last one of the last log can be
-// torn; anything else that fails its checksum is damage.
+// A record's crc begins with the log's owner and covers everything after itself: bytes of another log are
+// never taken for a record. The next record is written after the one before it was synced, so that only the
+// last one of the last log can be torn; anything else that fails its checksum is damage.
 //
-// Threads: a LogFile is written by one commit at a time. Errors: kCorruption names the log, the offset and the group.
+// Threads: a LogFile is written by one commit at a time. Errors: kCorruption names the log, the offset and
+// the group.
 #pragma once
 
 #include <cstdint>
@@ -78,7 +80,8 @@ struct LogScan {
 // Decodes one payload. `where` names it in messages.
 Status visit_payload(Bytes payload, const std::string& where, LogVisitor* visitor);
 
-// Replays a log of at most `end` bytes; its groups must follow `group`, which counts on. may_be_torn: of the last log.
+// Replays a log of at most `end` bytes; its groups must follow `group`, which counts on. may_be_torn: of the
+// last log.
 Result<LogScan> replay_log(io::Device& device, const std::string& path, uint32_t shard, uint64_t owner,
                            uint64_t end, bool may_be_torn, uint64_t* group, LogVisitor* visitor);
 

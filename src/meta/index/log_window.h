@@ -1,7 +1,8 @@
-// LogWindow: a log file read from front to back through a buffer, so that a replay takes the memory of its longest record
-// and not that of the log.
+// LogWindow: a log file read from front to back through a buffer, so that a replay takes the memory of its
+// longest record and not that of the log.
 //
-// Threads: one. Errors: the device's; std::bad_alloc. Limits: the buffer grows to the longest range asked for by at().
+// Threads: one. Errors: the device's; std::bad_alloc. Limits: the buffer grows to the longest range asked for
+// by at().
 #pragma once
 
 #include <cstdint>
@@ -19,12 +20,13 @@ class LogWindow {
   LogWindow(io::File& file, uint64_t size) : file_(file), size_(size) {}
 
   uint64_t size() const { return size_; }
-  // `count` bytes at `offset`, which requires that they are there. Bytes after them may be loaded too (kColumnSlackBytes of
-  // BlockView). Valid until the next call.
+  // `count` bytes at `offset`, which requires that they are there. Bytes after them may be loaded too
+  // (kColumnSlackBytes of BlockView). Valid until the next call.
   Result<Bytes> at(uint64_t offset, size_t count);
   // crc32c_extend over a range of any length: in pieces, so that a damaged length costs no memory.
   Result<uint32_t> checksum(uint32_t crc, uint64_t offset, uint64_t count);
-  // The first place at or after `from` where the four bytes of `magic` (little-endian) stand; size() if there is none.
+  // The first place at or after `from` where the four bytes of `magic` (little-endian) stand; size() if there
+  // is none.
   Result<uint64_t> find(uint32_t magic, uint64_t from);
 
  private:

@@ -41,7 +41,8 @@ Lookup::State Lookup::judge_at(size_t i, const Range& range, const Entry& row) {
   return state != State::kGather && row.sequence < answers_[i].sequence ? State::kOpen : State::kGather;
 }
 
-// Ranges that one run covers. If extents newer than the run exist somewhere in the file, the layers have the last word.
+// Ranges that one run covers. If extents newer than the run exist somewhere in the file, the layers have the
+// last word.
 void Lookup::answer_from_runs(std::span<const Range> ranges) {
   FileId id;
   uint32_t file = FileTable::kNone;

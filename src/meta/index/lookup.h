@@ -1,7 +1,9 @@
-// Lookup: one batch of ranges, answered by a shard's runs and layers of extents. Most ranges are answered by one run or one
-// row: those paths come first, and only ranges that several things overlap are gathered and resolved by sequence.
+// Lookup: one batch of ranges, answered by a shard's runs and layers of extents. Most ranges are answered by
+// one run or one row: those paths come first, and only ranges that several things overlap are gathered and
+// resolved by sequence.
 //
-// Threads: the shard's. Errors: kCorruption of a block; std::bad_alloc. Limits: lives for one call; the shard must not change.
+// Threads: the shard's. Errors: kCorruption of a block; std::bad_alloc. Limits: lives for one call; the shard
+// must not change.
 #pragma once
 
 #include <span>
@@ -21,7 +23,8 @@ class Lookup {
   }
 
   Status run(std::span<const Range> ranges, size_t pieces_max, Found* out);
-  // Appends the extents of [begin, end) of a file, in order, until `pieces_max` are in *out. Returns where it stopped.
+  // Appends the extents of [begin, end) of a file, in order, until `pieces_max` are in *out. Returns where it
+  // stopped.
   Result<uint64_t> gather(const FileId& file, uint64_t begin, uint64_t end, size_t first, size_t pieces_max,
                           std::vector<Extent>* out, size_t rows_max = kGatherRows);
   // The first byte of [begin, end) that is no hole; `end`: none. `near`: how far to look first.
@@ -46,7 +49,8 @@ class Lookup {
   Status read_clusters(std::span<const Range> ranges, const Table& table);
   // What one row means for a range: it answers it, or has nothing of it, or a part.
   State judge(const Range& range, const Entry& row, Answer* answer) const;
-  // The same for range i, which a run may answer already: a row that is older than the run does not matter to it.
+  // The same for range i, which a run may answer already: a row that is older than the run does not matter to
+  // it.
   State judge_at(size_t i, const Range& range, const Entry& row);
 
   Status rows_between(const FileId& file, uint64_t begin, uint64_t end, size_t rows_max,

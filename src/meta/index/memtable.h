@@ -1,10 +1,12 @@
 // Memtable: the write buffer: entries in order of arrival, sorted when somebody asks or when it is flushed.
 //
-// Appending costs a copy. A lookup first sorts what has become visible since the last one, into sorted parts whose sizes
-// double, so that lookups between puts cost O(log n) an entry in all; a buffer that nobody reads is sorted once.
-// Threads: one at a time. A frozen buffer (nothing is appended or shown any more) is flushed by another thread from a copy
-// of its parts.
-// Limits: `capacity` entries are allocated by and by; append goes beyond it if told to (the caller bounds groups).
+// Appending costs a copy. A lookup first sorts what has become visible since the last one, into sorted parts
+// whose sizes double, so that lookups between puts cost O(log n) an entry in all; a buffer that nobody reads
+// is sorted once.
+// Threads: one at a time. A frozen buffer (nothing is appended or shown any more) is flushed by another
+// thread from a copy of its parts.
+// Limits: `capacity` entries are allocated by and by; append goes beyond it if told to (the caller bounds
+// groups).
 #pragma once
 
 #include <cstdint>
@@ -47,7 +49,8 @@ class Memtable {
   using Part = std::shared_ptr<const std::vector<Entry>>;
   // Sorted, disjoint in themselves, newest first.
   const std::vector<Part>& parts();
-  // All visible entries, sorted and disjoint. For a flush, on any thread while frozen: looks at nothing that parts() changes.
+  // All visible entries, sorted and disjoint. For a flush, on any thread while frozen: looks at nothing that
+  // parts() changes.
   std::vector<Entry> sorted() const;
 
   // Gives its memory away and is empty.

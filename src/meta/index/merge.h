@@ -1,8 +1,9 @@
-// Merging of tables into one: sorted streams of blocks, newest first, decoded where their key ranges overlap and copied
-// where they do not (metakv, III-A: "2-way merge ... only with the overlapping blocks"; here any number of ways at once).
+// Merging of tables into one: sorted streams of blocks, newest first, decoded where their key ranges overlap
+// and copied where they do not (metakv, III-A: "2-way merge ... only with the overlapping blocks"; here any
+// number of ways at once).
 //
-// Works through the keys in chunks of about 64 K rows, so that memory is bounded and rows stay in the cache: the rows of a
-// chunk are merged pairwise in memory.
+// Works through the keys in chunks of about 64 K rows, so that memory is bounded and rows stay in the cache:
+// the rows of a chunk are merged pairwise in memory.
 // Threads: one. Inputs are only read.
 #pragma once
 
@@ -22,9 +23,9 @@ struct MergeCounters {
   uint64_t dropped = 0;  // rows of removed files
 };
 
-// Sequences of entries are raised as far as nothing that must stay newer is passed: to the next barrier less one, or to
-// sequence_max. Then most blocks have one sequence, which takes no bits. Barriers (sequences of runs and relocations)
-// ascend.
+// Sequences of entries are raised as far as nothing that must stay newer is passed: to the next barrier less
+// one, or to sequence_max. Then most blocks have one sequence, which takes no bits. Barriers (sequences of
+// runs and relocations) ascend.
 void raise_sequences(std::span<Entry> entries, std::span<const Sequence> barriers, Sequence sequence_max);
 
 using BlockSink = std::function<Status(const Key& first, Bytes block, size_t rows)>;

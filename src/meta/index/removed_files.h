@@ -1,7 +1,9 @@
-// RemovedFiles: the ids of files that were removed, as ranges. Ids are drawn one after the other (types.h) and never again, so
-// the ranges of one drawing server are at most one more than its files that live: what was removed costs nothing for ever.
+// RemovedFiles: the ids of files that were removed, as ranges. Ids are drawn one after the other (types.h)
+// and never again, so the ranges of one drawing server are at most one more than its files that live: what
+// was removed costs nothing for ever.
 //
-//   80,000 files made and removed: one range of 24 bytes.     every second one removed: a range for each that lives
+//   80,000 files made and removed: one range of 24 bytes.     every second one removed: a range for each that
+//                                                             lives
 //
 // Threads: one at a time. Errors: std::bad_alloc from add: nothing has changed.
 #pragma once

@@ -42,8 +42,8 @@ void join_levels(Run* run) {
   }
 }
 
-// With the new level at its place among the others, by stride: how many items until the level above is reached. Fewer
-// than 2: the blocks would overlap, or are too entangled to be a valid run.
+// With the new level at its place among the others, by stride: how many items until the level above is
+// reached. Fewer than 2: the blocks would overlap, or are too entangled to be a valid run.
 uint64_t items_that_fit(const Run& item, uint64_t stride) {
   uint64_t below = item.length;
   uint32_t at = 0;

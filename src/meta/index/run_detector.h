@@ -1,19 +1,19 @@
-// RunDetector: finds the regular patterns in what a client writes, before anything is sorted: contiguous pieces,
-// constant strides, and strides of strides (tiles, BTIO's cells), kRunLevels deep.
+// RunDetector: finds the regular patterns in what a client writes, before anything is sorted: contiguous
+// pieces, constant strides, and strides of strides (tiles, BTIO's cells), kRunLevels deep.
 //
-// Entries pass through a chain of stages. The first joins pieces that continue each other in the file and in the log.
-// Stage k collects items of equal shape (extents, then runs of one level, then of two) at equal distances into runs with
-// one level more. What a stage cannot join goes on as it is. A run with fewer than `blocks_min` blocks is given out as
-// extents again, so that random input costs no more than it did.
+// Entries pass through a chain of stages. The first joins pieces that continue each other in the file and in
+// the log. Stage k collects items of equal shape (extents, then runs of one level, then of two) at equal
+// distances into runs with one level more. What a stage cannot join goes on as it is. A run with fewer than
+// `blocks_min` blocks is given out as extents again, so that random input costs no more than it did.
 //
-// Runs come out valid: levels ascend by stride and each stride spans the levels below, also where the program's loops go
-// the other way. Addresses may descend (modulo 2^64).
+// Runs come out valid: levels ascend by stride and each stride spans the levels below, also where the
+// program's loops go the other way. Addresses may descend (modulo 2^64).
 //
-// Exact: a run replaces entries that followed one another in the input and do not overlap each other. Applying the
-// output in its order therefore gives the same map of bytes as applying the entries in theirs.
+// Exact: a run replaces entries that followed one another in the input and do not overlap each other.
+// Applying the output in its order therefore gives the same map of bytes as applying the entries in theirs.
 //
-// One detector serves one file of one client; entries of several logs may mix. Source: DESIGN.md "Runs end to end";
-// metakv has the patterns (III-A, Fig. 5) and leaves them to LZ77.
+// One detector serves one file of one client; entries of several logs may mix. Source: DESIGN.md "Runs end to
+// end"; metakv has the patterns (III-A, Fig. 5) and leaves them to LZ77.
 // Threads: one at a time. Errors: std::bad_alloc; give the detector and its output up then.
 // Limits: memory of kRunLevels + 1 runs; nothing else is kept between calls.
 #pragma once
@@ -25,8 +25,8 @@
 
 namespace swale::meta {
 
-// What was detected, in order: extents[0 .. run_at[0]), runs[0], extents[run_at[0] .. run_at[1]), runs[1], ...
-// Later items win where they overlap earlier ones.
+// What was detected, in order: extents[0 .. run_at[0]), runs[0], extents[run_at[0] .. run_at[1]), runs[1],
+// ... Later items win where they overlap earlier ones.
 struct DetectedBatch {
   std::vector<Extent> extents;
   std::vector<Run> runs;
@@ -52,8 +52,8 @@ class RunDetector {
 
   explicit RunDetector(uint64_t blocks_min = kBlocksMin) : blocks_min_(blocks_min) {}
 
-  // Entries in the order in which they were written. Requires lengths above 0 and ends of at most kOffsetEnd. The last
-  // pattern stays open: entries of the next call may continue it.
+  // Entries in the order in which they were written. Requires lengths above 0 and ends of at most kOffsetEnd.
+  // The last pattern stays open: entries of the next call may continue it.
   void add(std::span<const Extent> entries, DetectedBatch* out);
   // Gives out what is open.
   void finish(DetectedBatch* out);

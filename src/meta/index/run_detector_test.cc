@@ -208,7 +208,8 @@ TEST(RunDetector, ATileIsOneRunAlsoWhenItsRowsAreWrittenInPieces) {
   EXPECT_EQ(block_count(batch.runs.at(0)), 500u);
 }
 
-// BTIO (NAS NPB 2.4, class C, 64 processes): 8 cells a process on the diagonals of a grid of 162^3 points of 40 bytes.
+// BTIO (NAS NPB 2.4, class C, 64 processes): 8 cells a process on the diagonals of a grid of 162^3 points of
+// 40 bytes.
 TEST(RunDetector, BtioIsARunForEachGroupOfCells) {
   const uint64_t cells = 8, cell = 20, grid = cells * cell, point = 40;
   for (uint64_t process : {uint64_t{0}, uint64_t{27}}) {

@@ -9,8 +9,8 @@
 namespace swale::meta {
 namespace {
 
-// Third levels of counts up to here are taken apart: the cells of a process of BTIO (20 in class E) stand in a diagonal, whose
-// stride differs from process to process; their lines and planes are the same for all.
+// Third levels of counts up to here are taken apart: the cells of a process of BTIO (20 in class E) stand in
+// a diagonal, whose stride differs from process to process; their lines and planes are the same for all.
 constexpr uint64_t kApartMax = 64;
 
 bool ranges_meet(uint64_t a, uint64_t a_count, uint64_t b, uint64_t b_count) {

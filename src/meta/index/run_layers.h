@@ -1,17 +1,19 @@
 // RunLayers: the regular runs of one file, whole, in layers of boxes.
 //
-// A layer has the strides of its runs. They turn a file offset into coordinates: with strides s2 > s1 > s0, offset x is
-// (x / s2, rest / s1, rest / s0, rest). A run that crosses no border of that grid is a box: a range of each coordinate. Boxes
-// have a byte in common exactly if their ranges do, whatever their counts: two lattices are compared by arithmetic, never
-// block by block. Boxes of one layer are disjoint, so a lookup meets at most one run a layer for each byte, and finds it by
-// two searches: by phase (the last coordinate), then by the first one.
+// A layer has the strides of its runs. They turn a file offset into coordinates: with strides s2 > s1 > s0,
+// offset x is (x / s2, rest / s1, rest / s0, rest). A run that crosses no border of that grid is a box: a
+// range of each coordinate. Boxes have a byte in common exactly if their ranges do, whatever their counts:
+// two lattices are compared by arithmetic, never block by block. Boxes of one layer are disjoint, so a lookup
+// meets at most one run a layer for each byte, and finds it by two searches: by phase (the last coordinate),
+// then by the first one.
 //
 //   strided by 16 clients: 1 layer, 16 phases, 1 box each.    4 x 4 tiles: 1 layer, 4 phases, 4 boxes each.
 //   BTIO, q x q processes: 1 layer of planes and lines, q phases with q * q boxes each.
 //
 // A run that fits no layer's grid begins a layer. A third level of a small count is taken apart first.
 //
-// Threads: one at a time. Errors: std::bad_alloc leaves the layers as they were, or with a part of the run inserted.
+// Threads: one at a time. Errors: std::bad_alloc leaves the layers as they were, or with a part of the run
+// inserted.
 #pragma once
 
 #include <array>
@@ -34,8 +36,8 @@ class RunLayers {
   // Whether the run can be inserted with at most layers_max layers above one another in its range.
   bool fits(const Run& run, unsigned layers_max) const;
 
-  // Later sequences win. Older runs that the new one covers whole are dropped. If nothing but runs of this object was put
-  // into the file since `quiet_since`, the run may be joined with the one that it continues.
+  // Later sequences win. Older runs that the new one covers whole are dropped. If nothing but runs of this
+  // object was put into the file since `quiet_since`, the run may be joined with the one that it continues.
   void insert(const Run& run, Sequence sequence, Sequence quiet_since);
 
   // Drops bytes at and after `size`.
@@ -48,8 +50,9 @@ class RunLayers {
   void find(uint64_t begin, uint64_t end, std::vector<StoredRun>* out) const;
 
   enum class Cut { kExact, kOther };
-  // Appends the parts of runs that have bytes of the query's blocks: disjoint ones, if one layer at most has runs in the
-  // query's range. kOther: the query has another shape, or several layers do; nothing was appended.
+  // Appends the parts of runs that have bytes of the query's blocks: disjoint ones, if one layer at most has
+  // runs in the query's range. kOther: the query has another shape, or several layers do; nothing was
+  // appended.
   Cut intersect(const Run& query, std::vector<StoredRun>* out) const;
 
   bool empty() const { return layers_.empty(); }

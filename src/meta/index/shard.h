@@ -1,25 +1,32 @@
-// Shard: the part of the segment index that one server owns. Puts of extents and runs go in; lookups of byte ranges come
-// out. Everything acknowledged survives a crash. docs/design/meta-shard.md tells how it works.
+// Shard: the part of the segment index that one server owns. Puts of extents and runs go in; lookups of byte
+// ranges come out. Everything acknowledged survives a crash. docs/design/meta-shard.md tells how it works.
 //
-// The shard is passive: it has no thread and no clock. Puts join an open group. The rim asks for a commit (next_commit),
-// runs it on any thread (Work::run: one write and one sync of the write-ahead log), and hands it back (finish). From then
-// on the group is durable and visible. Flushes and merges are Work too (next_background). At most one commit and one
-// background work are under way at a time; both may run while the shard takes puts and lookups.
+// The shard is passive: it has no thread and no clock. Puts join an open group. The rim asks for a commit
+// (next_commit), runs it on any thread (Work::run: one write and one sync of the write-ahead log), and hands
+// it back (finish). From then on the group is durable and visible. Flushes and merges are Work too
+// (next_background). At most one commit and one background work are under way at a time; both may run while
+// the shard takes puts and lookups.
 //
-//   ticket = shard.put(request);  ...  work = shard.next_commit(); work->run(); shard.finish(std::move(work));
+//   ticket = shard.put(request);  ...  work = shard.next_commit(); work->run();
+//                                      shard.finish(std::move(work));
 //   if (ticket <= shard.durable_group()) answer the client
 //
-// Threads: all calls by one thread at a time, but for Work::run, which touches nothing that the shard changes.
-// Invariants: (1) lookups see durable groups only, all of each; (2) of overlapping puts the one with the higher sequence
-//   wins, byte by byte; (3) after a failed sync of the log, or a write that failed for another reason than a full disk, the
-//   shard is read-only for good: no later group can become durable, and every put answers the first failure.
-// A full disk: the record of a group that finds no space is taken back. finish() answers kNoSpace, health() stays OK, and
-//   every group after durable_group() is void: answer its clients with that failure. Their retries count as new requests. A
-//   checkpoint that finds no space is tried again later; while the buffers are full, each put answers kNoSpace and causes
-//   one more attempt. So the shard goes on when space returns.
-// Errors: kInvalidArgument (nothing was done), kNotFound (the file was removed), kBusy (accepts() is false: finish background work first), kNoSpace,
-//   kCorruption (a block or log is damaged; never a wrong extent), kResourceExhausted, or the failure that made the shard
-//   read-only. A call that runs out of memory has done nothing.
+// Threads: all calls by one thread at a time, but for Work::run, which touches nothing that the shard
+// changes.
+// Invariants: (1) lookups see durable groups only, all of each; (2) of overlapping puts the one with the
+// higher sequence
+//   wins, byte by byte; (3) after a failed sync of the log, or a write that failed for another reason than a
+//   full disk, the shard is read-only for good: no later group can become durable, and every put answers the
+//   first failure.
+// A full disk: the record of a group that finds no space is taken back. finish() answers kNoSpace, health()
+// stays OK, and
+//   every group after durable_group() is void: answer its clients with that failure. Their retries count as
+//   new requests. A checkpoint that finds no space is tried again later; while the buffers are full, each put
+//   answers kNoSpace and causes one more attempt. So the shard goes on when space returns.
+// Errors: kInvalidArgument (nothing was done), kNotFound (the file was removed), kBusy (accepts() is false:
+// finish background work first), kNoSpace,
+//   kCorruption (a block or log is damaged; never a wrong extent), kResourceExhausted, or the failure that
+//   made the shard read-only. A call that runs out of memory has done nothing.
 // Limits: memory as ShardOptions says; ends of puts at or below kOffsetEnd.
 #pragma once
 
@@ -55,8 +62,8 @@ struct ShardOptions {
   uint32_t shard = 0;     // stands in the names of its files
   uint32_t job = 1;       // stands in the names too; above that of every job that wrote this shard before
 
-  size_t write_buffer_entries =
-      256 * 1024;  // 40 bytes each; two such buffers exist while one is being compressed
+  // 40 bytes each; two such buffers exist while one is being compressed
+  size_t write_buffer_entries = 256 * 1024;
   uint64_t compression_buffer_bytes = 24 << 20;
   uint64_t cache_bytes = 64 << 20;      // blocks of sorted files
   uint64_t log_bytes_max = 256 << 20;   // a checkpoint begins beyond it
@@ -72,21 +79,22 @@ struct ShardOptions {
   size_t relocations_retire = 1024;
   unsigned locality_percent = 80;  // the paper's alpha: blocks of a cluster that must be wanted
   bool cluster_reads = true;       // false: one read a block (for comparison)
-  // Whether the shard is still this job's: called by commits after the sync and by checkpoints before the manifest. None: yes.
+  // Whether the shard is still this job's: called by commits after the sync and by checkpoints before the
+  // manifest. None: yes.
   std::function<Status()> fence;
   bool sync_log = true;  // false: a group counts as durable when written (for comparison)
 };
 
-// A request's name, so that a retry is applied once. Numbers of a client ascend from 1; a retry may arrive up to
-// kRetryWindow numbers late. Client 0: no deduplication.
+// A request's name, so that a retry is applied once. Numbers of a client ascend from 1; a retry may arrive up
+// to kRetryWindow numbers late. Client 0: no deduplication.
 struct RequestKey {
   uint64_t client = 0;
   uint64_t number = 0;
 };
 inline constexpr uint64_t kRetryWindow = 64;
 
-// One file's part of a put, as RunDetector gives it: run i comes after the first run_at[i] extents (run_at empty: all runs
-// come after all extents). Later ones win.
+// One file's part of a put, as RunDetector gives it: run i comes after the first run_at[i] extents (run_at
+// empty: all runs come after all extents). Later ones win.
 struct Put {
   FileId file;
   std::span<const Extent> extents;
@@ -104,8 +112,8 @@ struct Relocation {
 
 struct FileSize {
   bool known = false;  // something was put into the file, or it was truncated
-  uint64_t generation =
-      0;  // of the last truncate; merge answers of several servers by the larger (generation, size)
+  // of the last truncate; merge answers of several servers by the larger (generation, size)
+  uint64_t generation = 0;
   uint64_t size = 0;
 };
 
@@ -119,8 +127,8 @@ struct Range {
 struct Found {
   std::vector<Extent> extents;  // each range's: ascending, disjoint, clipped to the range; holes are left out
   std::vector<size_t> ends;     // ends[i]: where those of range i end in `extents`
-  // Ranges from here on were not answered, because the limit of pieces was reached, and the last answered one may be
-  // cut: go on at `resume`.
+  // Ranges from here on were not answered, because the limit of pieces was reached, and the last answered one
+  // may be cut: go on at `resume`.
   size_t answered = 0;
   std::optional<uint64_t> resume;  // in range `answered`: bytes before this offset are answered
 };
@@ -183,19 +191,21 @@ class Work {
 
 class Shard {
  public:
-  // Reads what earlier jobs and crashes left, and begins a log of this job. The device must outlive the shard.
+  // Reads what earlier jobs and crashes left, and begins a log of this job. The device must outlive the
+  // shard.
   static Result<std::unique_ptr<Shard>> open(io::Device& device, const ShardOptions& options,
                                              RecoveryReport* report = nullptr);
   virtual ~Shard() = default;
 
-  // Each joins the open group and returns the group's number. A duplicate returns a group that is durable no earlier than
-  // the original's. After a failure nothing of the request was done.
+  // Each joins the open group and returns the group's number. A duplicate returns a group that is durable no
+  // earlier than the original's. After a failure nothing of the request was done.
   virtual Result<uint64_t> put(RequestKey key, std::span<const Put> puts) = 0;
-  // Drops bytes from `size` on and makes `size` the file's size, unless the file has seen `generation` or a later one.
+  // Drops bytes from `size` on and makes `size` the file's size, unless the file has seen `generation` or a
+  // later one.
   virtual Result<uint64_t> truncate(RequestKey key, const FileId& file, uint64_t size,
                                     uint64_t generation) = 0;
-  // The file's id names nothing from then on, for ever: what was put by it is dropped from memory and files by and by, and
-  // every later call for it but another removal answers kNotFound.
+  // The file's id names nothing from then on, for ever: what was put by it is dropped from memory and files
+  // by and by, and every later call for it but another removal answers kNotFound.
   virtual Result<uint64_t> remove(RequestKey key, const FileId& file, uint64_t generation) = 0;
   virtual Result<uint64_t> relocate(RequestKey key, const Relocation& relocation) = 0;
 
@@ -207,36 +217,39 @@ class Shard {
   // Null: nothing to do, one is under way, or there is no memory for it now.
   virtual std::unique_ptr<Work> next_commit() = 0;
   virtual std::unique_ptr<Work> next_background() = 0;
-  // No put has come for a while: from here on next_background gives out what is needed to bring what is in buffers and
-  // trees into sorted files, and the buffers' memory is given back. False: there is nothing to bring, or too little for what
-  // would be written anew.
+  // No put has come for a while: from here on next_background gives out what is needed to bring what is in
+  // buffers and trees into sorted files, and the buffers' memory is given back. False: there is nothing to
+  // bring, or too little for what would be written anew.
   virtual bool settle() = 0;
-  // The outcome of the work. After a failed commit with health() OK every group after durable_group() is void.
+  // The outcome of the work. After a failed commit with health() OK every group after durable_group() is
+  // void.
   virtual Status finish(std::unique_ptr<Work> work) = 0;
 
-  // On the caller's thread: commits the open group; the same, then flushes and merges everything into sorted files and
-  // makes a checkpoint, after which the log is empty. Requires that no work is under way.
+  // On the caller's thread: commits the open group; the same, then flushes and merges everything into sorted
+  // files and makes a checkpoint, after which the log is empty. Requires that no work is under way.
   virtual Status commit() = 0;
   virtual Status drain() = 0;
-  // Before a close: gives back what removed files have left, if it is more than a little. Requires that no work is under way.
+  // Before a close: gives back what removed files have left, if it is more than a little. Requires that no
+  // work is under way.
   virtual Status tidy() { return {}; }
 
   // Many ranges at once: sorted inside, answered in their order.
   virtual Status lookup(std::span<const Range> ranges, size_t pieces_max, Found* out) = 0;
-  // The bytes of the blocks of each query (its place is ignored), as runs. A query that meets regular runs of its own shape
-  // costs O(1), whatever its count. Answers of one query do not overlap; they ascend by first byte where they are extents.
-  // kResourceExhausted if there would be more than runs_max: ask for less.
-  // Also if the queries have more than 2^20 blocks that must be looked up one by one. ends[i] (null: not asked for): where the
-  // answers to query i end in *out.
+  // The bytes of the blocks of each query (its place is ignored), as runs. A query that meets regular runs of
+  // its own shape costs O(1), whatever its count. Answers of one query do not overlap; they ascend by first
+  // byte where they are extents. kResourceExhausted if there would be more than runs_max: ask for less. Also
+  // if the queries have more than 2^20 blocks that must be looked up one by one. ends[i] (null: not asked
+  // for): where the answers to query i end in *out.
   virtual Status lookup_runs(const FileId& file, std::span<const Run> queries, size_t runs_max,
                              std::vector<Run>* out, std::vector<size_t>* ends) = 0;
   virtual FileSize size(const FileId& file) const = 0;
-  // The extents of a file from `from` on, in order, up to pieces_max of them. *next: where to go on; kOffsetEnd: done. There
-  // may be none before *next. Ranges without a byte cost nothing, however many they are.
+  // The extents of a file from `from` on, in order, up to pieces_max of them. *next: where to go on;
+  // kOffsetEnd: done. There may be none before *next. Ranges without a byte cost nothing, however many they
+  // are.
   virtual Status scan(const FileId& file, uint64_t from, size_t pieces_max, const Ownership* ownership,
                       std::vector<Extent>* out, uint64_t* next) = 0;
-  // The whole file as at most runs_max runs that do not overlap, for a sealed file's table. kResourceExhausted if it needs
-  // more.
+  // The whole file as at most runs_max runs that do not overlap, for a sealed file's table.
+  // kResourceExhausted if it needs more.
   virtual Status run_table(const FileId& file, size_t runs_max, const Ownership* ownership,
                            std::vector<Run>* out) = 0;
   // Files in ascending order of their ids, after `after`.

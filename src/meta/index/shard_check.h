@@ -20,7 +20,8 @@ struct ShardVerification {
   std::vector<Status> problems;  // each names the file, and the offset where that is known
 };
 
-// Checks every checksum, every row, the order of keys in blocks, files and tables, and the counts of the manifest.
+// Checks every checksum, every row, the order of keys in blocks, files and tables, and the counts of the
+// manifest.
 // A failure: not even the manifest can be read.
 Result<ShardVerification> verify_shard(io::Device& device, const std::string& directory, uint32_t shard);
 

@@ -174,8 +174,8 @@ void ShardCore::stage_expanded(uint32_t local, const Run& run, StagedFile* mark)
   counters_.runs_expanded += 1;
 }
 
-// Layers are looked at as they are now: a group that is not durable yet may still add to them, so the bound on layers may
-// be passed by as many as a group has. That costs time, not truth.
+// Layers are looked at as they are now: a group that is not durable yet may still add to them, so the bound
+// on layers may be passed by as many as a group has. That costs time, not truth.
 bool ShardCore::keep_as_run(uint32_t file, const Run& run) const {
   if (run.levels == 0) return false;
   const uint64_t blocks = blocks_of(run);
@@ -446,13 +446,15 @@ uint64_t ShardCore::rows() const {
   return rows;
 }
 
-// What is rewritten for it is at most what was put and removed since the last time, or what a checkpoint takes anyway.
+// What is rewritten for it is at most what was put and removed since the last time, or what a checkpoint
+// takes anyway.
 void ShardCore::want_space_back() {
   merge_all_wanted_ |= dead_rows_ >= kDeadRowsMin && dead_rows_ > rows() / 2;
   if (removals_ >= kRemovalsMax || merge_all_wanted_) freeze_wanted_ = checkpoint_wanted_ = true;
 }
 
-// Most numbers are nobody's: files get new ones, and the memory of the rest is given back. Without memory: another time.
+// Most numbers are nobody's: files get new ones, and the memory of the rest is given back. Without memory:
+// another time.
 void ShardCore::renumber_files() noexcept {
   if (files_.size() < kNumbersMin || files_.files() > files_.size() / 4 || committing_) return;
   try {
@@ -474,7 +476,8 @@ void ShardCore::renumber_files() noexcept {
   }
 }
 
-// The group is durable: it becomes visible whole. Extents and operations are applied in the order of their sequences.
+// The group is durable: it becomes visible whole. Extents and operations are applied in the order of their
+// sequences.
 void ShardCore::apply(const Group& group) {
   size_t done = 0;
   std::vector<StagedFile> files = group.files;

@@ -5,7 +5,8 @@
 //
 // shard_core.cc: puts and groups. shard_work.cc: commits, flushes, checkpoints. shard_lookup.cc: answers.
 // shard_recovery.cc: opening.
-// Threads: as Shard says. What a Work shares with the shard is immutable or belongs to the Work until finish().
+// Threads: as Shard says. What a Work shares with the shard is immutable or belongs to the Work until
+// finish().
 #pragma once
 
 #include <map>

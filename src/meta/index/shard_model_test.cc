@@ -1,4 +1,5 @@
-// The shard beside a model that knows every byte, over many seeds. SWALE_META_SEEDS multiplies their number (make test-long).
+// The shard beside a model that knows every byte, over many seeds. SWALE_META_SEEDS multiplies their number
+// (make test-long).
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -53,8 +54,8 @@ TEST(ShardModel, SurvivesAFailureOfEachCall) {
               static_cast<unsigned long long>(calls));
 }
 
-// The disk is full for a while, again and again: nothing acknowledged is lost, what was refused is not there, and the shard
-// goes on.
+// The disk is full for a while, again and again: nothing acknowledged is lost, what was refused is not there,
+// and the shard goes on.
 TEST(ShardModel, GoesOnWhenAFullDiskHasSpaceAgain) {
   uint64_t voided = 0, refused = 0, crashes = 0;
   for (uint64_t seed = 1; seed <= seeds(40); ++seed) {

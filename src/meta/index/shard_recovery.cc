@@ -1,4 +1,5 @@
-// Opening a shard: manifest, sorted files, snapshot, then the logs, in that order. Nothing of another job is written.
+// Opening a shard: manifest, sorted files, snapshot, then the logs, in that order. Nothing of another job is
+// written.
 #include <algorithm>
 #include <set>
 
@@ -237,8 +238,9 @@ Status ShardCore::recover(RecoveryReport* report) {
   return {};
 }
 
-// What earlier jobs left and the manifest of this one does not name: nobody will read it again. A survivor of such a job
-// reads on in the files that it has open, and the fence stops its commits. What cannot be removed, the next job removes.
+// What earlier jobs left and the manifest of this one does not name: nobody will read it again. A survivor of
+// such a job reads on in the files that it has open, and the fence stops its commits. What cannot be removed,
+// the next job removes.
 void ShardCore::remove_unnamed(const ShardManifest& manifest) {
   std::set<std::string> named;
   const auto name = [&](uint32_t job, ShardFileKind kind, uint32_t number) {

@@ -71,8 +71,8 @@ std::shared_ptr<LogFile> ShardCore::next_log() const {
   return next;
 }
 
-// The visible entries leave the write buffer, and what comes later goes to another log. False: not now. What throws comes
-// first.
+// The visible entries leave the write buffer, and what comes later goes to another log. False: not now. What
+// throws comes first.
 bool ShardCore::freeze() {
   if (frozen_ != nullptr || committing_) return false;
   std::shared_ptr<LogFile> log = next_log();
@@ -127,8 +127,8 @@ std::unique_ptr<Work> ShardCore::start_flush() {
                                      options_.codec, removed_.list());
 }
 
-// How many of the oldest relocations a checkpoint that merges all trees and tables may put into effect: those before
-// everything that stays in the write buffer, until one that moves a run in part.
+// How many of the oldest relocations a checkpoint that merges all trees and tables may put into effect: those
+// before everything that stays in the write buffer, until one that moves a run in part.
 size_t ShardCore::rules_to_retire() const {
   const Sequence unmerged = active_->size() > 0 ? active_->sequence_min() : visible_sequence_;
   const auto newer = std::find_if(relocations_.begin(), relocations_.end(),
@@ -175,8 +175,9 @@ uint64_t ShardCore::earlier_bytes() const {
   return bytes;
 }
 
-// Merges all trees, and as many of the newest tables as are not twice as large as what is merged anyway: tables stay in
-// geometric sizes, so that a lookup meets few and each entry is rewritten a logarithmic number of times.
+// Merges all trees, and as many of the newest tables as are not twice as large as what is merged anyway:
+// tables stay in geometric sizes, so that a lookup meets few and each entry is rewritten a logarithmic number
+// of times.
 std::unique_ptr<Work> ShardCore::start_checkpoint(bool all) {
   prune_barriers();
   auto work = std::make_unique<CheckpointWork>(*this);
@@ -271,8 +272,8 @@ bool ShardCore::settle() {
   return true;
 }
 
-// A failure that may pass: the shard has lost nothing, and makes another attempt when the write buffer is full again or a
-// put finds no space in memory.
+// A failure that may pass: the shard has lost nothing, and makes another attempt when the write buffer is
+// full again or a put finds no space in memory.
 Status ShardCore::background_failed(const Status& why) {
   if (why.code() != Code::kNoSpace && why.code() != Code::kResourceExhausted) {
     fail(why);

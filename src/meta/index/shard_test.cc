@@ -1,4 +1,5 @@
-// A shard: damage to every file, torn logs, failed storage, retries, restarts, limits. Its parts: shard_parts_test.cc.
+// A shard: damage to every file, torn logs, failed storage, retries, restarts, limits. Its parts:
+// shard_parts_test.cc.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,13 +1,14 @@
 // The work that a shard hands out (shard.h, Work): commits of groups, flushes of write buffers, checkpoints.
 //
-// Order of writes. A commit: record, sync of the log (for its first record also of the directory); then the fence; then the
-// group is durable. A checkpoint: sorted files and snapshot, each synced; the directory; the fence; the manifest, replaced
-// atomically; the fence again; only then are the files that it no longer names removed. The second look at the fence is for
-// a job that was stopped and wakes: the job that has taken over may have read the manifest before, which names these files.
+// Order of writes. A commit: record, sync of the log (for its first record also of the directory); then the
+// fence; then the group is durable. A checkpoint: sorted files and snapshot, each synced; the directory; the
+// fence; the manifest, replaced atomically; the fence again; only then are the files that it no longer names
+// removed. The second look at the fence is for a job that was stopped and wakes: the job that has taken over
+// may have read the manifest before, which names these files.
 //
 // Threads: run() by any thread; it touches nothing that the shard changes. All else by the shard's.
-// Errors: status(). A commit that found no space takes its record back (taken_back()), so that the log is as it was. A
-// checkpoint that fails before the manifest removes what it has written.
+// Errors: status(). A commit that found no space takes its record back (taken_back()), so that the log is as
+// it was. A checkpoint that fails before the manifest removes what it has written.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,6 @@
-// SimpleShard: a Shard for tests, as plain as can be: a list of puts, painted over each other byte range by byte range. What
-// was committed lives in a SimpleDisk, which outlives it as a disk does; commits can be made to fail.
+// SimpleShard: a Shard for tests, as plain as can be: a list of puts, painted over each other byte range by
+// byte range. What was committed lives in a SimpleDisk, which outlives it as a disk does; commits can be made
+// to fail.
 //
 // Threads: as Shard. Limits: tests of a few thousand puts.
 #pragma once

@@ -1,10 +1,11 @@
-// What a checkpoint keeps besides blocks: files, runs, relocations and retry windows, as one file; and the manifest that
-// names everything a shard consists of.
+// What a checkpoint keeps besides blocks: files, runs, relocations and retry windows, as one file; and the
+// manifest that names everything a shard consists of.
 //
 //   snapshot := magic u32 | crc u32 | version u16 | 0 u16 | shard u32 | owner u64 | sequence u64 | payload
 //   payload  := counts and items as varints (docs/formats/meta-shard.md)
 //
-// The manifest is a sealed document with the format "swale-meta-shard". The one with the highest job number is the truth.
+// The manifest is a sealed document with the format "swale-meta-shard". The one with the highest job number
+// is the truth.
 // Threads: pure functions and values. Errors: kCorruption and kUnsupported as for every document.
 #pragma once
 
@@ -24,8 +25,8 @@ inline constexpr uint32_t kSnapshotMagic = 0x534d7753;  // "SwMS"
 inline constexpr uint16_t kSnapshotVersion = 2;
 inline constexpr size_t kSnapshotHeaderBytes = 32;
 
-// Which requests of a client are done: all up to `highest` - kRetryWindow count as done; bit i of `recent`: number
-// highest - i.
+// Which requests of a client are done: all up to `highest` - kRetryWindow count as done; bit i of `recent`:
+// number highest - i.
 struct ClientWindow {
   uint64_t highest = 0;
   uint64_t recent = 0;

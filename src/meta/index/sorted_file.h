@@ -1,14 +1,16 @@
-// A sorted file: up to 256 blocks of 4 KiB with a metadata region that says where each one's key range begins (metakv,
-// III-A, Fig. 4), and the cache of such blocks.
+// A sorted file: up to 256 blocks of 4 KiB with a metadata region that says where each one's key range begins
+// (metakv, III-A, Fig. 4), and the cache of such blocks.
 //
 //   file     := block_page{blocks} metadata trailer
 //   block_page: a block (block.h) at a multiple of 4,096, zeros after it
-//   metadata := (file.low u64 | file.high u64 | offset u64 | crc u32 | bytes u32){blocks}      32 bytes a block
-//   trailer  := magic u32 | crc u32 | version u16 | 0 u16 | blocks u32 | entries u64 | sequence_min u64 | sequence_max u64 |
-//               metadata_crc u32 | 0 u32 | owner u64 | 0 u64                    64 bytes; crc of everything after it
+//   metadata := (file.low u64 | file.high u64 | offset u64 | crc u32 | bytes u32){blocks}  32 bytes a block
+//   trailer  := magic u32 | crc u32 | version u16 | 0 u16 | blocks u32 | entries u64 | sequence_min u64 |
+//            sequence_max u64 |
+//               metadata_crc u32 | 0 u32 | owner u64 | 0 u64  64 bytes; crc of everything after it
 //
-// Each block's checksum stands in the metadata as well as in the block: a block that was written to another place is found.
-// `owner` is a number that the manifest repeats, so that another file under the right name is found too.
+// Each block's checksum stands in the metadata as well as in the block: a block that was written to another
+// place is found. `owner` is a number that the manifest repeats, so that another file under the right name is
+// found too.
 //
 // Threads: read_all by any thread; view, fetch and the cache by the shard's thread.
 #pragma once
@@ -32,8 +34,8 @@ inline constexpr uint16_t kSortedVersion = 1;
 
 class SortedFile;
 
-// Blocks of sorted files in memory: a fixed number of frames, the clock chooses who leaves. Beside them, the rows of the block
-// that was decoded last: requests that follow one another mostly want the same one.
+// Blocks of sorted files in memory: a fixed number of frames, the clock chooses who leaves. Beside them, the
+// rows of the block that was decoded last: requests that follow one another mostly want the same one.
 class BlockCache {
  public:
   explicit BlockCache(uint64_t bytes);
@@ -123,7 +125,8 @@ class SortedFile : public BlockSet {
   std::string scratch_;
 };
 
-// Collects blocks in ascending order and writes a durable file (its name is not durable before a sync of the directory).
+// Collects blocks in ascending order and writes a durable file (its name is not durable before a sync of the
+// directory).
 class SortedFileWriter {
  public:
   void add(const Key& first, Bytes block, size_t rows);

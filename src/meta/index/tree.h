@@ -1,11 +1,13 @@
 // Trees and tables: compressed blocks in the order of their key ranges, in memory or in sorted files.
 //
-// A Tree is the paper's balanced search tree of one write buffer's blocks (metakv, III-A, Fig. 4). It is written once, so
-// that a sorted array is the balanced tree: a search halves it, and nothing is spent on pointers. A Table is a sequence of
-// block sets (one tree, or sorted files of 256 blocks) with ascending, disjoint key ranges: one layer of the shard.
-// The key range of block i goes from its first key to that of block i + 1.
+// A Tree is the paper's balanced search tree of one write buffer's blocks (metakv, III-A, Fig. 4). It is
+// written once, so that a sorted array is the balanced tree: a search halves it, and nothing is spent on
+// pointers. A Table is a sequence of block sets (one tree, or sorted files of 256 blocks) with ascending,
+// disjoint key ranges: one layer of the shard. The key range of block i goes from its first key to that of
+// block i + 1.
 //
-// Threads: a set is immutable, but SortedFile's cache belongs to the shard's thread (sorted_file.h); cursors belong to one.
+// Threads: a set is immutable, but SortedFile's cache belongs to the shard's thread (sorted_file.h); cursors
+// belong to one.
 // Errors: a block that cannot be read or is damaged.
 #pragma once
 

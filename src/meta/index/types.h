@@ -1,7 +1,9 @@
 // What the metadata store maps: bytes of a shared file to bytes of a log.
 //
-// A Run is a regular pattern of equal blocks, at most kRunLevels levels deep; a contiguous extent is a Run of no levels.
-// Block (i0, i1, ...) of a run stands at file offset  offset + i0 * level[0].stride + i1 * level[1].stride + ...
+// A Run is a regular pattern of equal blocks, at most kRunLevels levels deep; a contiguous extent is a Run of
+// no levels.
+// Block (i0, i1, ...) of a run stands at file offset  offset + i0 * level[0].stride + i1 * level[1].stride +
+//                                                     ...
 // and at log address  address + i0 * level[0].address_stride + i1 * level[1].address_stride + ...
 // Level 0 is the innermost. Blocks of one run do not overlap each other in the file (valid() says so).
 //
@@ -18,8 +20,9 @@ namespace swale::meta {
 inline constexpr uint64_t kOffsetEnd = uint64_t{1} << 63;  // no byte of a file stands here or later
 inline constexpr unsigned kRunLevels = 3;                  // BTIO's cells: lines, planes, cells
 
-// Drawn when the file is created, by the server that keeps its name: `high` is that server, `low` counts its files from 1. No
-// id is drawn twice in a store, so an id whose file was removed names nothing for ever. All zero: none.
+// Drawn when the file is created, by the server that keeps its name: `high` is that server, `low` counts its
+// files from 1. No id is drawn twice in a store, so an id whose file was removed names nothing for ever. All
+// zero: none.
 struct FileId {
   uint64_t high = 0;
   uint64_t low = 0;

@@ -1,4 +1,5 @@
-// Differences in two's complement as numbers that are small where the difference is, of either sign: for varints.
+// Differences in two's complement as numbers that are small where the difference is, of either sign: for
+// varints.
 #pragma once
 
 #include <cstdint>

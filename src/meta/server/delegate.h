@@ -1,20 +1,24 @@
 // Delegate: one server's part in the collective reduction of attribute requests, as a passive machine.
 //
-// Requests come from clients and from servers further from the root. The owner hands over all that have come, then calls
-// flush(): per file and kind of request they leave as one, at once. Up to `in_flight_max` requests of one kind may be under
-// way towards the root; what comes while so many are is combined, and leaves when an answer has come. So a delegate never
-// waits for a client that may never come: it knows no members and has no timer. A storm of many costs the delegate a few
-// messages: what it has received when it looks leaves together. A request is never answered by one that left before it
-// came, so an answer is at least as new as its question.
+// Requests come from clients and from servers further from the root. The owner hands over all that have come,
+// then calls flush(): per file and kind of request they leave as one, at once. Up to `in_flight_max` requests
+// of one kind may be under way towards the root; what comes while so many are is combined, and leaves when an
+// answer has come. So a delegate never waits for a client that may never come: it knows no members and has no
+// timer. A storm of many costs the delegate a few messages: what it has received when it looks leaves
+// together. A request is never answered by one that left before it came, so an answer is at least as new as
+// its question.
 //
-// A parent that fails is bypassed: the same combined request goes straight to the root. Only the root's failure is told.
+// A parent that fails is bypassed: the same combined request goes straight to the root. Only the root's
+// failure is told.
 //
-// Why more than one in flight: the first of a storm leaves alone. If the rest had to wait for its answer, every storm would
-// take two round trips through the ring.
+// Why more than one in flight: the first of a storm leaves alone. If the rest had to wait for its answer,
+// every storm would take two round trips through the ring.
 //
-// Invariants: (1) each request is answered exactly once, unless the delegate dies; (2) at most in_flight_max requests a
-// kind are upstream; (3) waiting() is at most what the callers may have under way (RpcParams::window_bytes).
-// Threads: none; the owner serialises calls. Errors: std::bad_alloc from on_request: the request is not taken.
+// Invariants: (1) each request is answered exactly once, unless the delegate dies; (2) at most in_flight_max
+// requests a kind are upstream; (3) waiting() is at most what the callers may have under way
+// (RpcParams::window_bytes).
+// Threads: none; the owner serialises calls. Errors: std::bad_alloc from on_request: the request is not
+// taken.
 // Source: metakv III-C; there a delegate waits for all its clients, which fails when one is late or dead.
 #pragma once
 
@@ -66,7 +70,8 @@ class Delegate {
 
   // `root` of request.name, another server than this one. The request leaves with flush().
   void on_request(AttributeRequest request, uint32_t root, uint64_t token);
-  // What forward() has led to. A failure of the way (kUnavailable, kDeadlineExceeded, kAborted) bypasses the parent.
+  // What forward() has led to. A failure of the way (kUnavailable, kDeadlineExceeded, kAborted) bypasses the
+  // parent.
   void on_answer(uint64_t id, const Result<std::string>& response);
   // Forwards what may leave. When all that has come is handed over.
   void flush();

@@ -1,4 +1,5 @@
-// The ring and its delegates: many servers as passive machines, messages that take their time, servers that die.
+// The ring and its delegates: many servers as passive machines, messages that take their time, servers that
+// die.
 #include "meta/server/delegate.h"
 
 #include <gtest/gtest.h>
@@ -50,8 +51,8 @@ TEST(Ring, EveryServerReachesEveryRootInAsManyHopsAsTheDistanceHasDigits) {
 
 enum class Sabotage { kNone, kAnswerQueued };
 
-// Servers and their clients. Every message takes a random time. A client asks its delegate, and the root if that does not
-// answer.
+// Servers and their clients. Every message takes a random time. A client asks its delegate, and the root if
+// that does not answer.
 class Storm {
  public:
   Storm(uint64_t seed, uint32_t servers, RingMode mode, Sabotage sabotage = Sabotage::kNone)
@@ -227,7 +228,8 @@ AttributeRequest request(AttributeOp op, uint64_t client, uint64_t size = 0) {
   return made;
 }
 
-// A storm of closes and stats, clients that come late, twice or never hear, servers that die. "": all is right.
+// A storm of closes and stats, clients that come late, twice or never hear, servers that die. "": all is
+// right.
 std::string storm(uint64_t seed, RingMode mode, Sabotage sabotage, uint64_t* killed) {
   Rng rng(seed);
   const uint32_t servers = 2 + static_cast<uint32_t>(rng.below(40));

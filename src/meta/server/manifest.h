@@ -1,12 +1,13 @@
-// Manifest: the file swale.json of a metadata store: how many servers its data is divided among, and by which ranges. Both
-// stay as they are for the life of the store; a later job with another number of ranks divides the servers among them.
+// Manifest: the file swale.json of a metadata store: how many servers its data is divided among, and by which
+// ranges. Both stay as they are for the life of the store; a later job with another number of ranks divides
+// the servers among them.
 //
-// It also says whether the store was closed in order. An opening raises the generation in all directories, says in all of them
-// that the store is open, and only then changes anything else; a close says "closed" when all else is durable, and names what
-// each server wrote about its files (store/closing.h).
+// It also says whether the store was closed in order. An opening raises the generation in all directories,
+// says in all of them that the store is open, and only then changes anything else; a close says "closed" when
+// all else is durable, and names what each server wrote about its files (store/closing.h).
 //
-// Each directory with servers of the store has a copy: the newest one counts. It names all servers by their ids, and says
-// where each one was last (store/roster.h).
+// Each directory with servers of the store has a copy: the newest one counts. It names all servers by their
+// ids, and says where each one was last (store/roster.h).
 //
 // Format: a sealed document (base/sealed_document.h), docs/formats/metadata.md. Threads: free functions.
 #pragma once
@@ -46,8 +47,9 @@ struct Manifest {
   bool closed = false;                      // in the generation `opened`
   std::vector<ServerPlace> places = {};     // by server
   std::vector<ClosedServer> closings = {};  // of a closed store: by server
-  // The last generation that all directories have reached. A copy of before it is older than the store's files; if it is less
-  // than `generation`, an opening was interrupted, and the files are as that generation left them.
+  // The last generation that all directories have reached. A copy of before it is older than the store's
+  // files; if it is less than `generation`, an opening was interrupted, and the files are as that generation
+  // left them.
   uint64_t opened = generation;
 };
 

@@ -82,7 +82,8 @@ std::string_view method_name(Method method) { return kNames[static_cast<size_t>(
 
 Server server_of_message(Bytes message) { return message.size() < 4 ? ~0u : get_u32(message.data()); }
 
-// u64 offset | u64 length | u64 address | u32 log | u8 levels | levels x (u64 count | u64 stride | u64 address stride)
+// u64 offset | u64 length | u64 address | u32 log | u8 levels | levels x (u64 count | u64 stride | u64
+// address stride)
 void append_run(std::string* out, const Run& run) {
   append_extent(out, {run.offset, run.length, run.place});
   append_u8(out, static_cast<uint8_t>(run.levels));

@@ -1,8 +1,10 @@
 // What clients and servers of the metadata store say to each other: the payloads of requests and responses.
 //
-// Each request begins with the number of the server that it is for (a rank may host several). Threads: free functions.
-// Errors: decoding answers kCorruption for malformed bytes and kInvalidArgument for what must not be asked (lengths of 0,
-// ends beyond 2^63, runs that overlap themselves). Format: docs/formats/metadata.md. Limits: kRpcMessageBytesMax.
+// Each request begins with the number of the server that it is for (a rank may host several). Threads: free
+// functions.
+// Errors: decoding answers kCorruption for malformed bytes and kInvalidArgument for what must not be asked
+// (lengths of 0, ends beyond 2^63, runs that overlap themselves). Format: docs/formats/metadata.md. Limits:
+// kRpcMessageBytesMax.
 #pragma once
 
 #include <optional>

@@ -1,14 +1,16 @@
 // Partition: which server owns which bytes of which file, and how requests that span servers are split.
 //
-// A file is cut into ranges of `range_bytes`. Range r of a file belongs to server (first + r) mod servers, where the first is
-// chosen by the file's id. So each server has an equal share of every large file, and small files spread. Attributes are
-// kept by the file's root, which is chosen by the file's name: whoever has a name needs no id to ask.
+// A file is cut into ranges of `range_bytes`. Range r of a file belongs to server (first + r) mod servers,
+// where the first is chosen by the file's id. So each server has an equal share of every large file, and
+// small files spread. Attributes are kept by the file's root, which is chosen by the file's name: whoever has
+// a name needs no id to ask.
 //
-// An extent inside one range goes to its owner. Everything else is a run, and goes whole to each server that owns a range
-// which the run touches. A server answers for ranges that it owns and for no others, so bytes that were stored by several
-// servers are answered once.
+// An extent inside one range goes to its owner. Everything else is a run, and goes whole to each server that
+// owns a range which the run touches. A server answers for ranges that it owns and for no others, so bytes
+// that were stored by several servers are answered once.
 //
-// Threads: immutable. Errors: check() says which numbers cannot work; the rest cannot fail, but for std::bad_alloc.
+// Threads: immutable. Errors: check() says which numbers cannot work; the rest cannot fail, but for
+// std::bad_alloc.
 #pragma once
 
 #include <cassert>
@@ -50,8 +52,8 @@ class Partition {
     return static_cast<Server>((first_of(file) + offset / range_bytes_) % servers_);
   }
 
-  // The servers that own a range which the run touches, each once. May name others if the run has more than 64 blocks a
-  // server and meets few of them: what they store is never asked for.
+  // The servers that own a range which the run touches, each once. May name others if the run has more than
+  // 64 blocks a server and meets few of them: what they store is never asked for.
   void owners_of(const FileId& file, const Run& run, std::vector<Server>* out) const;
 
   // Divides a put among its servers. Requires valid runs and extents.
@@ -73,7 +75,8 @@ class ServerRanges final : public Ownership {
   const Server server_;
 };
 
-// Joins the answers of several servers for one range: sorted by offset, pieces that continue each other joined.
+// Joins the answers of several servers for one range: sorted by offset, pieces that continue each other
+// joined.
 void merge_extents(std::vector<Extent>* pieces);
 
 }  // namespace swale::meta

@@ -1,12 +1,14 @@
 // The log-ring: who forwards to whom when many servers want to reach one (metakv, III-C), with a radix.
 //
-// Servers stand on a ring. The distance d = (root - server) mod servers is written in digits of the radix; a server forwards
-// to the one that is nearer by the highest digit: d = 75 in radix 8 is 1|1|3, so the path goes 64, 8 and 3 further. It has
-// at most as many hops as d has digits, and a server hears from at most (radix - 1) servers a digit.
+// Servers stand on a ring. The distance d = (root - server) mod servers is written in digits of the radix; a
+// server forwards to the one that is nearer by the highest digit: d = 75 in radix 8 is 1|1|3, so the path
+// goes 64, 8 and 3 further. It has at most as many hops as d has digits, and a server hears from at most
+// (radix - 1) servers a digit.
 //
-// Radix 2 is the paper's ring: of 8 servers with root 0, server 1 forwards to 5, 5 to 7, 7 to 0, and the root hears from 4,
-// 6 and 7. Where a hop costs more than receiving some messages, a larger radix is faster: with hops of 26 us and messages of
-// 1 us 64 servers need 6 hops in radix 2 and 2 in radix 8 (docs/design/metadata-store.md).
+// Radix 2 is the paper's ring: of 8 servers with root 0, server 1 forwards to 5, 5 to 7, 7 to 0, and the root
+// hears from 4, 6 and 7. Where a hop costs more than receiving some messages, a larger radix is faster: with
+// hops of 26 us and messages of 1 us 64 servers need 6 hops in radix 2 and 2 in radix 8
+// (docs/design/metadata-store.md).
 //
 // Threads: free functions. Requires servers >= 1 and a radix of 2 or more.
 #pragma once

@@ -27,8 +27,9 @@ bool same_shape_and_strides(const Run& a, const Run& b) {
 }  // namespace
 
 // u8 version | varint runs | runs of one shape stand together:
-//   varint runs of the shape | varint length | u8 levels | levels x varint (count, stride, zigzag address stride)
-//   each: varint offset after the one before | varint zigzag log, address after those of the one before
+//   varint runs of the shape | varint length | u8 levels | levels x varint (count, stride, zigzag address
+//   stride) each: varint offset after the one before | varint zigzag log, address after those of the one
+//   before
 std::string encode_table(std::vector<Run> runs) {
   std::sort(runs.begin(), runs.end(), before);
   std::string out;
@@ -96,8 +97,8 @@ Result<std::vector<Run>> decode_table(Bytes bytes) {
   return runs;
 }
 
-// Exact if the runs of all servers together, each counted once, map as many bytes as the servers say to own: then no two
-// of them overlap, and no server knows better about a byte of another one's run.
+// Exact if the runs of all servers together, each counted once, map as many bytes as the servers say to own:
+// then no two of them overlap, and no server knows better about a byte of another one's run.
 std::string joined_table(const std::vector<Collected>& parts) {
   std::vector<Run> runs;
   uint64_t owned = 0;

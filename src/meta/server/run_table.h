@@ -1,12 +1,12 @@
 // The runs of a sealed file, small enough to travel with its attributes, and the lookup that needs no server.
 //
-// A table is exact or it does not exist: runs that overlap each other (something was overwritten) and files that need more
-// than kTableBytesMax bytes have none, and are read by asking servers.
+// A table is exact or it does not exist: runs that overlap each other (something was overwritten) and files
+// that need more than kTableBytesMax bytes have none, and are read by asking servers.
 //
-// Lookup. Runs whose strides are all multiples of the innermost one repeat in the file modulo that stride, so they are
-// found by a binary search for the phase of the offset, the one that begins last before the offset first. Extents are found
-// by a binary search too. All other runs are tried one by one. The run that answered last is tried first: a program that walks through its
-// part of a file hits it each time.
+// Lookup. Runs whose strides are all multiples of the innermost one repeat in the file modulo that stride, so
+// they are found by a binary search for the phase of the offset, the one that begins last before the offset
+// first. Extents are found by a binary search too. All other runs are tried one by one. The run that answered
+// last is tried first: a program that walks through its part of a file hits it each time.
 //
 // Threads: a SealedTable is immutable but for the hint, which the caller owns. Errors: kCorruption.
 // Format: docs/formats/metadata.md.
@@ -28,8 +28,8 @@ Result<std::vector<Run>> decode_table(Bytes bytes);  // runs that do not overlap
 // The table of a file, of the parts of all servers. Empty: there is none.
 std::string joined_table(const std::vector<Collected>& parts);
 
-// The table after bytes of a log have moved; empty: a run has moved in part, and there is none any more. Nothing: it has no
-// run there.
+// The table after bytes of a log have moved; empty: a run has moved in part, and there is none any more.
+// Nothing: it has no run there.
 Result<std::optional<std::string>> relocated_table(Bytes table, const Relocation& relocation);
 
 class SealedTable {
@@ -44,7 +44,8 @@ class SealedTable {
     }
     return search(offset, hint);
   }
-  // The pieces of [offset, offset + length), ascending; holes are left out. At most pieces_max; *next: where to go on.
+  // The pieces of [offset, offset + length), ascending; holes are left out. At most pieces_max; *next: where
+  // to go on.
   void lookup(uint64_t offset, uint64_t length, size_t pieces_max, std::vector<Extent>* out,
               uint64_t* next) const;
 

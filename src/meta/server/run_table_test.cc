@@ -1,4 +1,5 @@
-// Run tables of sealed files: lookups beside a walk, the join of what servers say, and golden bytes of the formats.
+// Run tables of sealed files: lookups beside a walk, the join of what servers say, and golden bytes of the
+// formats.
 #include "meta/server/run_table.h"
 
 #include <gtest/gtest.h>

@@ -168,7 +168,8 @@ Status ServerCore::put(Bytes payload, uint64_t token) {
   return {};
 }
 
-// A trim that failed here may come again, and must not cut what is put meanwhile. Its generation; 0: none is owed.
+// A trim that failed here may come again, and must not cut what is put meanwhile. Its generation; 0: none is
+// owed.
 Result<uint64_t> ServerCore::stage_owed_trim(const FileId& file) {
   const auto owed = owed_trims_.find(file);
   if (owed == owed_trims_.end()) return 0;
@@ -307,7 +308,8 @@ Status ServerCore::relocate(Bytes payload, uint64_t token) {
   return {};
 }
 
-// All servers have done the relocation. A table that is collected meanwhile may have both places (end_follow_up).
+// All servers have done the relocation. A table that is collected meanwhile may have both places
+// (end_follow_up).
 Status ServerCore::relocate_tables(Bytes payload, uint64_t token) {
   SWALE_ASSIGN_OR_RETURN(const RelocateMessage message, decode_relocate(payload));
   SWALE_RETURN_IF_ERROR(attributes_->health());
@@ -573,7 +575,8 @@ std::unique_ptr<Work> ServerCore::next_work() {
 }
 
 void ServerCore::finish(std::unique_ptr<Work> work) {
-  // A commit that failed has made every group void that is not durable, for good (health) or until there is space again.
+  // A commit that failed has made every group void that is not durable, for good (health) or until there is
+  // space again.
   if (work.get() == attribute_work_) {
     attribute_work_ = nullptr;
     const Status done = attributes_->finish(std::move(work));

@@ -1,20 +1,25 @@
-// ServerCore: one metadata server as a passive machine: requests and completions in, replies, calls to other servers and
-// storage work out. It joins a Shard (the index of the ranges that it owns), an AttributeStore (the files whose root it is)
-// and a Delegate (its place in the ring).
+// ServerCore: one metadata server as a passive machine: requests and completions in, replies, calls to other
+// servers and storage work out. It joins a Shard (the index of the ranges that it owns), an AttributeStore
+// (the files whose root it is) and a Delegate (its place in the ring).
 //
-//   rim:   on_request, on_completion; then take_replies and take_calls; next_work -> Work::run on any thread -> finish
+//   rim:   on_request, on_completion; then take_replies and take_calls; next_work -> Work::run on any thread
+//          -> finish
 //
-// What a request changed is durable before its reply leaves. A truncate, removal or seal has a second half: once its
-// record is durable, the root asks all servers to trim, forget or collect, and replies when all have. Other changes of the
-// same file wait for that; equal ones are combined. A restart finishes what it finds half done (resume()).
+// What a request changed is durable before its reply leaves. A truncate, removal or seal has a second half:
+// once its record is durable, the root asks all servers to trim, forget or collect, and replies when all
+// have. Other changes of the same file wait for that; equal ones are combined. A restart finishes what it
+// finds half done (resume()).
 //
-// A server whose trim found no space still owes it: it trims before the next put of the file, in the same group. So what is
-// put after the failed truncate is newer than the cut, whoever repeats the cut later.
+// A server whose trim found no space still owes it: it trims before the next put of the file, in the same
+// group. So what is put after the failed truncate is newer than the cut, whoever repeats the cut later.
 //
-// Invariants: (1) each request gets exactly one reply; (2) puts that the shard cannot take yet wait in the order in which
-//   they came, and so do later ones; (3) after a failed sync of a log every change is refused with the first failure;
+// Invariants: (1) each request gets exactly one reply; (2) puts that the shard cannot take yet wait in the
+// order in which
+//   they came, and so do later ones; (3) after a failed sync of a log every change is refused with the first
+//   failure;
 //   (4) a group that finds no space is void: its requests are answered with that, and later ones may succeed.
-// Threads: all calls by one thread at a time, but for Work::run. Errors: replies carry them; messages name the server.
+// Threads: all calls by one thread at a time, but for Work::run. Errors: replies carry them; messages name
+// the server.
 // Limits: what waits is bounded by what callers may have under way (net::RpcParams).
 #pragma once
 
@@ -32,8 +37,8 @@
 #include "meta/server/delegate.h"
 #include "meta/server/messages.h"
 #include "meta/server/partition.h"
-#include "meta/server/server_memory.h"
 #include "meta/server/server_counters.h"
+#include "meta/server/server_memory.h"
 
 namespace swale::meta {
 
@@ -57,22 +62,23 @@ class ServerCore final : private Delegate::Actions {
              std::unique_ptr<AttributeStore> attributes);
   ~ServerCore() override;
 
-  // Finishes truncates and removals that a crash has cut in half. Once, before the first request of a client; those of other
-  // servers that resume may have come.
+  // Finishes truncates and removals that a crash has cut in half. Once, before the first request of a client;
+  // those of other servers that resume may have come.
   void resume();
   // Whether a second half is under way.
   bool follows_up() const { return !jobs_.empty(); }
 
   void on_request(Method method, Bytes payload, uint64_t token);
-  // Gets that wait together: their ranges are looked up at once, which costs less a range than one after the other.
+  // Gets that wait together: their ranges are looked up at once, which costs less a range than one after the
+  // other.
   struct WaitingGet {
     Bytes payload;
     uint64_t token;
   };
   void on_gets(std::span<const WaitingGet> gets);
   void on_completion(uint64_t tag, Result<std::string> response);
-  // Appends what has become ready. Call them when all requests and completions that there are have been handed over:
-  // equal requests for attributes are combined until then.
+  // Appends what has become ready. Call them when all requests and completions that there are have been
+  // handed over: equal requests for attributes are combined until then.
   void take_replies(std::vector<Reply>* out);
   void take_calls(std::vector<Call>* out);
 

@@ -1,5 +1,6 @@
-// One server, and requests that no client of ours makes: garbage, cut and damaged messages, lengths of zero, ends beyond 2^63,
-// lattices upon lattices. Each gets one reply; what is refused changes nothing; what is not is right.
+// One server, and requests that no client of ours makes: garbage, cut and damaged messages, lengths of zero,
+// ends beyond 2^63, lattices upon lattices. Each gets one reply; what is refused changes nothing; what is not
+// is right.
 #include "meta/server/server_core.h"
 
 #include <gtest/gtest.h>

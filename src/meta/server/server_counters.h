@@ -29,7 +29,7 @@ struct ServerNumbers {
   uint64_t attribute_log_bytes = 0;
   uint64_t reserved_bytes = 0;  // of its process's memory
   uint64_t stored_bytes = 0;    // of it, for what is stored
-  bool failed = false;  // its storage
+  bool failed = false;          // its storage
 };
 
 std::span<const CounterRow> server_counter_rows();

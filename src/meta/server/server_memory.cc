@@ -16,8 +16,8 @@ constexpr uint64_t kLargestPutBytes = kItemsMax * sizeof(Entry);
 // A get of kItemsMax ranges: the ranges, an answer and a state for each, their order, the pieces, and the
 // response.
 constexpr uint64_t kLargestGetBytes = 48 * kMiB;
-constexpr uint64_t kCheckpointBytes =
-    8 * kMiB;  // a sorted file of each table that is merged, and the new one
+// a sorted file of each table that is merged, and the new one
+constexpr uint64_t kCheckpointBytes = 8 * kMiB;
 constexpr uint64_t kAttributeGroupsBytes = 24 * kMiB;
 
 // With so many 64ths of the buffers and the cache.

@@ -184,8 +184,8 @@ Status Service::make(net::RpcClient* upstream, const Call& call) {
   return contained.ok() ? status : contained;
 }
 
-// Calls from `first` on leave when others are complete. Their failure instead would be told for a truncate of which a server
-// has not heard, and which cuts there, when it is repeated, what was put meanwhile.
+// Calls from `first` on leave when others are complete. Their failure instead would be told for a truncate of
+// which a server has not heard, and which cuts there, when it is repeated, what was put meanwhile.
 void Service::keep_unsent(std::vector<Call>* calls, size_t first) {
   const auto begin = calls->begin() + static_cast<ptrdiff_t>(first);
   const Status kept = contain([&]() REQUIRES(mutex_) {
@@ -235,8 +235,8 @@ void Service::handle_queued() {
   for (net::RpcRequest& each : taken) rpc_->reply(each.token, failure_);
 }
 
-// Nothing is to be done. When no put has come for a while, the shards bring what they hold into sorted files: gets ask one
-// place then, and buffers take no memory while the program computes.
+// Nothing is to be done. When no put has come for a while, the shards bring what they hold into sorted files:
+// gets ask one place then, and buffers take no memory while the program computes.
 void Service::rest() {
   uint64_t puts = 0;
   for (const auto& core : cores_) puts += core->counters().puts;

@@ -1,11 +1,12 @@
 // Service: the metadata servers of one rank, with threads: ServerCores on net::Rpc.
 //
-// Small requests are handled where they arrive, so an answer from memory costs no change of threads. Large ones, and all
-// storage work, are done by the storage thread. Calls to other servers are made at once, or after others if this rank may
-// have no more open; a third thread waits for their completions, and sleeps while none is open.
+// Small requests are handled where they arrive, so an answer from memory costs no change of threads. Large
+// ones, and all storage work, are done by the storage thread. Calls to other servers are made at once, or
+// after others if this rank may have no more open; a third thread waits for their completions, and sleeps
+// while none is open.
 //
-// Threads: two of its own; the rest by any thread. Errors: a core that runs out of memory in an event answers nothing more
-// and says why (health). Limits: of RpcOptions.
+// Threads: two of its own; the rest by any thread. Errors: a core that runs out of memory in an event answers
+// nothing more and says why (health). Limits: of RpcOptions.
 #pragma once
 
 #include <deque>
@@ -38,8 +39,8 @@ class Service final : public net::RpcService {
   // The threads start, and requests that came before are handled. kResourceExhausted if a thread cannot be
   // started, or if what is stored does not fit into the budget.
   Status start(net::Rpc* rpc);
-  // Finishes half-done changes of an earlier job, or has each server that could not know of what it owes. After all ranks
-  // have started, and before any asks.
+  // Finishes half-done changes of an earlier job, or has each server that could not know of what it owes.
+  // After all ranks have started, and before any asks.
   Status resume(Nanos deadline);
   // Everything that was accepted is durable; then the threads end. No request may come any more.
   Status stop();
@@ -77,8 +78,8 @@ class Service final : public net::RpcService {
   std::vector<std::unique_ptr<ServerCore>> cores_ GUARDED_BY(mutex_);
   std::deque<net::RpcRequest> queue_ GUARDED_BY(mutex_);  // for the storage thread
   size_t open_calls_ GUARDED_BY(mutex_) = 0;  // of the cores that are not complete, unsent ones too
-  std::vector<Call> unsent_
-      GUARDED_BY(mutex_);                  // for which this rank had no capacity (RpcOptions::calls_max)
+  // for which this rank had no capacity (RpcOptions::calls_max)
+  std::vector<Call> unsent_ GUARDED_BY(mutex_);
   size_t sending_ GUARDED_BY(mutex_) = 0;  // threads that make calls now
   bool resuming_ GUARDED_BY(mutex_) = false;
   uint64_t puts_seen_ GUARDED_BY(mutex_) = 0;  // of all cores, when rest() looked last

@@ -209,7 +209,8 @@ Status check_open(io::Device& device, const std::string& directory, const Manife
   if (text.status().code() == Code::kNotFound) return {};
   SWALE_RETURN_IF_ERROR(text.status());
   const Result<Closing> closing = decode_closing(*text, path);
-  // A crash while it was written leaves the older one. One that cannot be read says nothing, and nothing needs it.
+  // A crash while it was written leaves the older one. One that cannot be read says nothing, and nothing
+  // needs it.
   if (!closing.ok() || closing->generation <= manifest.opened) return {};
   return older_manifest(directory, manifest, *closing);
 }

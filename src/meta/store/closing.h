@@ -1,11 +1,13 @@
-// Closing: what a server's files were when its store was closed in order. DIR/closing-SSSSS.json names them all, with length
-// and checksum; swale.json has a checksum of each of these documents (server/manifest.h). So whoever opens, verifies or
-// shows a closed store knows what must be there: nothing in it can be torn, missing, or older than the rest.
+// Closing: what a server's files were when its store was closed in order. DIR/closing-SSSSS.json names them
+// all, with length and checksum; swale.json has a checksum of each of these documents (server/manifest.h). So
+// whoever opens, verifies or shows a closed store knows what must be there: nothing in it can be torn,
+// missing, or older than the rest.
 //
 // A store that was not closed (a crash) has a manifest that says so, and is recovered from its logs.
 //
-// Of sorted files the checksum covers the trailer, which has the metadata's, which have each block's: blocks are checked
-// when they are read, and by `swale verify`. All other files are read whole, as opening them does anyway.
+// Of sorted files the checksum covers the trailer, which has the metadata's, which have each block's: blocks
+// are checked when they are read, and by `swale verify`. All other files are read whole, as opening them does
+// anyway.
 // Threads: free functions. Errors: kCorruption names the file, the offset where one is known, and what to do.
 // Format: docs/formats/metadata.md. Limits: documents of 64 MiB, some 500,000 files of a server.
 #pragma once
@@ -42,8 +44,8 @@ Result<Closing> decode_closing(Bytes text, const std::string& path);
 // Measures the server's files, writes the document durably, and gives what the manifest is to say of it.
 Result<ClosedServer> write_closing(io::Device& device, const std::string& directory, Closing closing);
 
-// What is wrong with one server's files, of a manifest that says that the store is closed; empty: nothing. `found`: the
-// document, if it could be read.
+// What is wrong with one server's files, of a manifest that says that the store is closed; empty: nothing.
+// `found`: the document, if it could be read.
 std::vector<Status> check_closing(io::Device& device, const std::string& directory, const Manifest& manifest,
                                   uint32_t server, Closing* found = nullptr);
 // Of a manifest that says that the store is open: kCorruption if a closing of this server is newer than that.

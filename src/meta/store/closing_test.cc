@@ -1,5 +1,6 @@
-// Closed stores that are not as they were: each file removed, cut, flipped, or replaced by its copy of an earlier close. Opening
-// and verifying say so, and name the file; nothing of it reads as a store with less in it.
+// Closed stores that are not as they were: each file removed, cut, flipped, or replaced by its copy of an
+// earlier close. Opening and verifying say so, and name the file; nothing of it reads as a store with less in
+// it.
 #include "meta/store/closing.h"
 
 #include <gmock/gmock.h>
@@ -153,7 +154,8 @@ void expect_damage(const Damage& damage, const std::string& content, bool in_a_b
   const std::vector<Status> problems = verify(device);
   const Files before = files_of(device);
   const Opened opened = open_store(device);
-  // A flipped byte in a page of a sorted file is found when the page is read; behind its block it says nothing.
+  // A flipped byte in a page of a sorted file is found when the page is read; behind its block it says
+  // nothing.
   if (in_a_block && opened.status.ok()) {
     EXPECT_EQ(opened.content, content) << where;
     return;

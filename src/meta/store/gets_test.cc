@@ -37,7 +37,8 @@ struct Shape {
   }
 };
 
-// Rows of pieces, columns of pieces (the inner loop strides further than the outer one), pieces without a gap.
+// Rows of pieces, columns of pieces (the inner loop strides further than the outer one), pieces without a
+// gap.
 Shape draw_shape(Rng* rng) {
   Shape shape;
   shape.length = 1 + rng->below(24);
@@ -161,7 +162,8 @@ TEST(Gets, AskForAPatternOnce) {
   });
 }
 
-// Regular questions about a file in small pieces: the answer is longer than runs may say, and comes as pieces.
+// Regular questions about a file in small pieces: the answer is longer than runs may say, and comes as
+// pieces.
 TEST(Gets, OfMorePiecesThanRunsMaySayAreAnswered) {
   io::MemoryDevice device;
   StoreOptions options = small_ranges();

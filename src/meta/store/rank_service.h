@@ -1,5 +1,6 @@
-// RankService: what a rank of a job with an open metadata store answers: the requests to the servers that it hosts (Service),
-// and the news that bytes of a log have moved, or that a sealed file was removed, which every rank hears.
+// RankService: what a rank of a job with an open metadata store answers: the requests to the servers that it
+// hosts (Service), and the news that bytes of a log have moved, or that a sealed file was removed, which
+// every rank hears.
 //
 // Threads: any. Errors: a request to a server that is not here is refused. Limits: none.
 #pragma once

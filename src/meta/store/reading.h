@@ -1,9 +1,9 @@
-// Reading: a server's files as a job reads them that changes nothing: READ_ONLY opens, and tools. What recovery writes stays in
-// memory (io::OverlayDevice). Another job may have the store open and write meanwhile: what it had acknowledged before is
-// there, what comes later may be, group by group.
+// Reading: a server's files as a job reads them that changes nothing: READ_ONLY opens, and tools. What
+// recovery writes stays in memory (io::OverlayDevice). Another job may have the store open and write
+// meanwhile: what it had acknowledged before is there, what comes later may be, group by group.
 //
-// A writer replaces manifests and removes files under the reader. A file that is open stays readable; one that is gone, or
-// seems torn, while others have changed is no damage: then all is read again.
+// A writer replaces manifests and removes files under the reader. A file that is open stays readable; one
+// that is gone, or seems torn, while others have changed is no damage: then all is read again.
 //
 // Threads: free functions; ReadParts as its parts say. Errors: as AttributeStore and Shard.
 // Limits: kAttemptsMax attempts; a log of attributes is in memory while it is read.

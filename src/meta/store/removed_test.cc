@@ -1,4 +1,5 @@
-// Files that are gone: their handles find nothing, whatever has their name by now, and what they took is given back.
+// Files that are gone: their handles find nothing, whatever has their name by now, and what they took is
+// given back.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <malloc.h>
@@ -95,7 +96,8 @@ void remove_under_handles(bool sealed) {
 TEST(Removed, HandlesOfAllRanksFindNothingAlsoWhenTheNameIsAnotherFiles) { remove_under_handles(false); }
 TEST(Removed, HandlesThatAskNobodyFindNothing) { remove_under_handles(true); }
 
-// One server does not hear of it: the name is nobody's until the removal is done, by the next job at the latest.
+// One server does not hear of it: the name is nobody's until the removal is done, by the next job at the
+// latest.
 TEST(Removed, ARemovalThatFailsHalfWayIsFinishedByTheNextJob) {
   io::MemoryDevice memory;
   io::FaultDevice device(memory);

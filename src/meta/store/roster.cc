@@ -84,8 +84,8 @@ Result<bool> has_server(io::Device& device, const std::string& directory,
        {std::pair(log, has(log, "")), std::pair(index, has(index, ".manifest"))}) {
     if (there) continue;
     return corruption(
-        "{}/{}*: is missing, and {} is here: restore the files of {} from a copy; what is missing would read as "
-        "holes",
+        "{}/{}*: is missing, and {} is here: restore the files of {} from a copy; what is missing would "
+        "read as holes",
         directory, head, server_file_name(server), name_of_server(manifest, server));
   }
   return true;

@@ -1,5 +1,5 @@
-// A store whose servers are in directories of several nodes: found in whatever order the nodes come, and named where one is
-// missing, doubled, older, or another store's.
+// A store whose servers are in directories of several nodes: found in whatever order the nodes come, and
+// named where one is missing, doubled, older, or another store's.
 #include "meta/store/roster.h"
 
 #include <gmock/gmock.h>
@@ -35,8 +35,8 @@ void remove_all(io::Device& device, const std::string& directory) {
   for (const std::string& name : *names) ASSERT_TRUE(device.remove(directory + "/" + name).ok());
 }
 
-// A rank on each node, each with a directory NODE/store. The status of opening, which is the same on all. `leave`: without
-// closing, as a job that was killed.
+// A rank on each node, each with a directory NODE/store. The status of opening, which is the same on all.
+// `leave`: without closing, as a job that was killed.
 Status run_nodes(const Nodes& nodes, io::Device& device, const std::function<void(RankOf&)>& body,
                  bool leave = false) {
   const auto group = std::make_shared<net::LocalGroup>(static_cast<int32_t>(nodes.size()));
@@ -168,7 +168,8 @@ TEST_P(OfThreeNodes, AnOlderCopyIsRefused) {
   EXPECT_THAT(std::string(refused.message()), HasSubstr("older copy"));
 }
 
-// By one generation only, and the job that ran since did not end: what it has acknowledged would read as holes.
+// By one generation only, and the job that ran since did not end: what it has acknowledged would read as
+// holes.
 TEST_P(OfThreeNodes, ACopyOfBeforeAJobThatCrashedIsRefused) {
   copy(device_, "b/store", "old/store");
   ASSERT_TRUE(run_nodes({"a", "b", "c"}, device_, write, true).ok());
@@ -178,8 +179,8 @@ TEST_P(OfThreeNodes, ACopyOfBeforeAJobThatCrashedIsRefused) {
   EXPECT_TRUE(run_nodes({"a", "b", "c"}, device_, expect_all).ok());
 }
 
-// An opening writes swale.json of each directory twice. Those that fail here are all that a crash or a full disk may leave:
-// in the first or the second round any of them.
+// An opening writes swale.json of each directory twice. Those that fail here are all that a crash or a full
+// disk may leave: in the first or the second round any of them.
 class Interrupted {
  public:
   explicit Interrupted(io::Device& below) : device(below) {}
@@ -237,7 +238,8 @@ TEST_P(OfThreeNodes, AnInterruptedOpeningLeavesAClosedStoreClosed) {
   expect_refused({"a", "b", "c"}, {"b/store/attributes-", "the store was closed"});
 }
 
-// Copies that were made between two openings, neither of which came to an end: older, once a job has changed something.
+// Copies that were made between two openings, neither of which came to an end: older, once a job has changed
+// something.
 TEST_P(OfThreeNodes, CopiesOfInterruptedOpeningsAreOlder) {
   Interrupted interrupted(device_);
   const Nodes nodes = {"a", "b", "c"};

@@ -61,8 +61,8 @@ TEST(Scan, PassesOverEmptyRangesHoweverManyTheyAre) {
         requests += core.counters().requests - before;
       });
     });
-    // Each of two scans asks each server once; an open may pass a delegate. A server looks where something stands, and
-    // where others' bytes stand.
+    // Each of two scans asks each server once; an open may pass a delegate. A server looks where something
+    // stands, and where others' bytes stand.
     EXPECT_LE(requests, 2u * static_cast<uint64_t>(ranks) + 2);
     EXPECT_LE(ranges, 2u * static_cast<uint64_t>(ranks) * (segments.size() + 2));
   }

@@ -92,7 +92,8 @@ TEST(Seal, ARunThatMovesInPartIsAskedForAtTheServers) {
 
 TEST(Seal, ARelocationOfAnotherLogLeavesTheTable) { relocate_sealed({9, 0, 1 << 20, {50, 7}}, true); }
 
-// One server finds no space for its mark: as soon as the next job has the store open, the file is sealed at all offsets.
+// One server finds no space for its mark: as soon as the next job has the store open, the file is sealed at
+// all offsets.
 TEST(Seal, OneThatFailsHalfWayIsFinishedByTheNextJob) {
   io::MemoryDevice memory;
   io::FaultDevice device(memory);

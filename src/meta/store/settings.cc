@@ -27,8 +27,8 @@ constexpr std::array kRows = {
         .default_value = "auto",
         .choices = "auto|ring|direct|plain",
         .help =
-            "how requests for attributes reach the root of a file: combined along the ring, combined by "
-            "the node's delegate alone (for comparison), or not combined; auto: plain for fewer than 64 ranks, "
+            "how requests for attributes reach the root of a file: combined along the ring, combined by the "
+            "node's delegate alone (for comparison), or not combined; auto: plain for fewer than 64 ranks, "
             "else ring"},
     OptionRow{.name = "meta.deadline_s",
               .type = OptionType::kSeconds,

@@ -18,8 +18,8 @@ enum class OpenStore : uint8_t {
   kExisting = 0,   // kNotFound if there is none
   kCreate = 1,     // makes it if there is none
   kExclusive = 2,  // kAlreadyExists if there is one
-  kReadOnly =
-      3,  // kNotFound if there is none. Takes no lock and changes nothing; another job may write meanwhile
+  // kNotFound if there is none. Takes no lock and changes nothing; another job may write meanwhile
+  kReadOnly = 3,
 };
 
 struct StoreOptions {
@@ -34,9 +34,10 @@ struct StoreOptions {
   ShardOptions shard;      // directory, shard and job are set by the store
 };
 
-// What a job of so many ranks is best served by. A storm of n equal requests costs the root of the plain method n messages, and
-// the ring some more hops, each of which waits for a scheduler: with 32 real ranks plain was 2.6 times as fast, on the model the
-// ring is 1.6 times as fast with 64 clients, and 12 times with 1,024 (docs/results/metadata-store.md).
+// What a job of so many ranks is best served by. A storm of n equal requests costs the root of the plain
+// method n messages, and the ring some more hops, each of which waits for a scheduler: with 32 real ranks
+// plain was 2.6 times as fast, on the model the ring is 1.6 times as fast with 64 clients, and 12 times with
+// 1,024 (docs/results/metadata-store.md).
 inline constexpr int kRingRanksMin = 64;
 inline RingMode ring_for(int ranks) { return ranks < kRingRanksMin ? RingMode::kPlain : RingMode::kRing; }
 

@@ -38,8 +38,8 @@ std::vector<net::AgreedOption> agreed_options(const StoreOptions& options) {
           {"meta.ring", std::string(name_of(options.ring))}};
 }
 
-// The newest manifest comes first: of the highest generation, then one that knows that all directories have reached it, then a
-// closed one before the one that its job had written.
+// The newest manifest comes first: of the highest generation, then one that knows that all directories have
+// reached it, then a closed one before the one that its job had written.
 std::string newest_first(const Manifest& manifest) {
   std::string key;
   for (const uint64_t number : {manifest.generation, manifest.opened}) {
@@ -88,8 +88,8 @@ Status Store::lock(io::Device& device, const std::string& directory, const std::
   return {};
 }
 
-// The first rank of this node has the lock of its directory: where this rank finds none of this job, its path leads
-// elsewhere.
+// The first rank of this node has the lock of its directory: where this rank finds none of this job, its path
+// leads elsewhere.
 Status Store::check_same_directory(io::Device& device, const std::string& directory, const std::string& job) {
   const net::Seat seat = job_.nodes()->seat(job_.rank());
   if (seat.local == 0) return {};
@@ -98,8 +98,8 @@ Status Store::check_same_directory(io::Device& device, const std::string& direct
   if (!found.ok() && found.status().code() != Code::kNotFound) return found.status();
   if (found.ok() && found->content.ok() && found->content->job == job) return {};
   return invalid_argument(
-      "{}: is not the directory that rank {} of the same node opened (its {} {}); all ranks of a node must give "
-      "the same path",
+      "{}: is not the directory that rank {} of the same node opened (its {} {}); all ranks of a node must "
+      "give the same path",
       directory, job_.nodes()->rank_at(seat.node, 0), path, found.ok() ? "is another job's" : "is missing");
 }
 
@@ -213,31 +213,31 @@ Status Store::find_manifest(bool* is_new, uint64_t* own_generation) {
   Status fits;
   if (has_one && mine->store != manifest_.store) {
     fits = corruption(
-        "{}: is of store {:016x}, and other ranks have store {:016x}: directories of two stores; was one made "
-        "anew beside the other?",
+        "{}: is of store {:016x}, and other ranks have store {:016x}: directories of two stores; was one "
+        "made anew beside the other?",
         path, mine->store, manifest_.store);
   }
   return net::agree(job_, fits);
 }
 
-// Files have changed since all directories had reached the generation `opened`: what has not is a copy of before that. `here`:
-// the servers in this directory.
+// Files have changed since all directories had reached the generation `opened`: what has not is a copy of
+// before that. `here`: the servers in this directory.
 Status Store::check_age(uint64_t own_generation, const std::vector<uint32_t>& here) const {
   if (here.empty() || own_generation >= manifest_.opened) return {};
   if (own_generation == 0) {
     return corruption(
-        "{}/{}: is missing, and {} is here: nothing says whether this directory is an older copy; restore it as "
-        "it was last",
+        "{}/{}: is missing, and {} is here: nothing says whether this directory is an older copy; restore "
+        "it as it was last",
         directory_, kManifestName, name_of_server(manifest_, here.front()));
   }
   return corruption(
-      "{}/{}: is of generation {}, and other ranks' is of {}, which all directories had reached: this directory "
-      "is an older copy; restore it as it was last",
+      "{}/{}: is of generation {}, and other ranks' is of {}, which all directories had reached: this "
+      "directory is an older copy; restore it as it was last",
       directory_, kManifestName, own_generation, manifest_.opened);
 }
 
-// Where each rank's directory has the servers that it hosts, nobody says more than that. Else all directories' servers are
-// gathered, and each server is hosted where it is.
+// Where each rank's directory has the servers that it hosts, nobody says more than that. Else all
+// directories' servers are gathered, and each server is hosted where it is.
 Status Store::find_servers(uint64_t own_generation) {
   std::vector<uint32_t> here;  // in this rank's directory, if this rank looks for its node
   bool missing = false, stray = false;
@@ -273,7 +273,8 @@ Status Store::find_servers(uint64_t own_generation) {
   return host_where_found(found);
 }
 
-// The same on all ranks. `found`: of each directory what servers are in it, as its rank with the lock has seen it.
+// The same on all ranks. `found`: of each directory what servers are in it, as its rank with the lock has
+// seen it.
 Status Store::host_where_found(const std::map<net::Rank, std::string>& found) {
   struct Spot {
     net::Rank rank = -1;
@@ -319,8 +320,9 @@ Status Store::host_where_found(const std::map<net::Rank, std::string>& found) {
   return {};
 }
 
-// Where the servers of a new store are, and of an older one those that have moved: so that a later job can say where one was
-// that it does not find. All servers of one directory are found together, so that nothing is said of them.
+// Where the servers of a new store are, and of an older one those that have moved: so that a later job can
+// say where one was that it does not find. All servers of one directory are found together, so that nothing
+// is said of them.
 Status Store::note_places(bool is_new) {
   std::string moved;
   for (Server server = 0; server < hosts_.size(); ++server) {
@@ -365,7 +367,8 @@ Status Store::check_files(bool is_new) const {
     }
     const std::vector<Status> problems = check_closing(*device_, directory_, manifest_, server);
     if (problems.empty()) continue;
-    // Beside a job that has opened it since the manifest was read: its files are read as those of any open store.
+    // Beside a job that has opened it since the manifest was read: its files are read as those of any open
+    // store.
     const Result<Manifest> now = read_manifest(*device_, directory_);
     if (read_only() && now.ok() && now->generation > manifest_.generation) continue;
     return problems.front();
@@ -373,8 +376,9 @@ Status Store::check_files(bool is_new) const {
   return {};
 }
 
-// Collective. First all directories reach the next generation, in which the store is as it was; then all know that they have.
-// Only then may a file change (docs/design/metadata-store.md, "An opening that is interrupted").
+// Collective. First all directories reach the next generation, in which the store is as it was; then all know
+// that they have. Only then may a file change (docs/design/metadata-store.md, "An opening that is
+// interrupted").
 Status Store::mark_open() {
   ++manifest_.generation;
   SWALE_RETURN_IF_ERROR(net::agree(job_, contain([&] { return write_manifest(manifest_); })));

@@ -1,26 +1,32 @@
 // Store: a metadata store as one rank of a job has it open: the servers that this rank hosts, and clients.
 //
 //   auto store = Store::open(job, device, "/nvme/store", options);          // collective
-//   auto client = (*store)->client();                                       // any thread, as many as are wanted
+//   auto client = (*store)->client();  // any thread, as many as are wanted
 //   auto file = client->open("/run7/checkpoint", Client::kCreate, 0644);
 //   client->put(&*file, segments);  client->get(*file, ranges, &found);
 //   (*store)->close();                                                      // collective
 //
-// Servers are hosted by the first `meta.servers_per_node` ranks of each node. A store that exists keeps its number of
-// servers; they are then divided among the ranks that host. Where the directory is on storage of the node, a server is hosted
-// where its data is, whatever order the nodes come in; a server that is nowhere fails the opening by name (roster.h).
+// Servers are hosted by the first `meta.servers_per_node` ranks of each node. A store that exists keeps its
+// number of servers; they are then divided among the ranks that host. Where the directory is on storage of
+// the node, a server is hosted where its data is, whatever order the nodes come in; a server that is nowhere
+// fails the opening by name (roster.h).
 //
-// One job has a store open at a time: the first rank of each node holds DIR/swale.lock (io/lock_file.h), rank 0 before the
-// others. A rank that finds a lock of its own job shares the directory with its holder. The lock keeps two jobs apart; what
-// protects the data from a job that lost its lock is the fence of its commits (attribute_store.h).
+// One job has a store open at a time: the first rank of each node holds DIR/swale.lock (io/lock_file.h), rank
+// 0 before the others. A rank that finds a lock of its own job shares the directory with its holder. The lock
+// keeps two jobs apart; what protects the data from a job that lost its lock is the fence of its commits
+// (attribute_store.h).
 //
-// A job that only reads (OpenStore::kReadOnly) takes no lock and changes nothing on storage, so it may be another user's, and
-// opens beside a job that writes: it sees what was acknowledged before it opened (reading.h), and goes on seeing that.
+// A job that only reads (OpenStore::kReadOnly) takes no lock and changes nothing on storage, so it may be
+// another user's, and opens beside a job that writes: it sees what was acknowledged before it opened
+// (reading.h), and goes on seeing that.
 //
-// A store that was closed has all the files that it had then, unchanged, or opening it fails and changes nothing (closing.h).
+// A store that was closed has all the files that it had then, unchanged, or opening it fails and changes
+// nothing (closing.h).
 //
-// Threads: open and close collectively, by one thread at a time; client() by any. A Client by one thread at a time.
-// Errors: all ranks return the same status from open and close. kBusy from open names the job that has the store open.
+// Threads: open and close collectively, by one thread at a time; client() by any. A Client by one thread at a
+// time.
+// Errors: all ranks return the same status from open and close. kBusy from open names the job that has the
+// store open.
 #pragma once
 
 #include <map>
@@ -59,8 +65,8 @@ class Store {
     if (service_) service_->with_cores(act);
   }
 
-  // Collective, when this rank's clients are gone and its calls complete. What was acknowledged is durable already. If it
-  // fails the store is as after a crash: the next job recovers it.
+  // Collective, when this rank's clients are gone and its calls complete. What was acknowledged is durable
+  // already. If it fails the store is as after a crash: the next job recovers it.
   Status close();
 
  private:

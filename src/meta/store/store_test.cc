@@ -1,5 +1,5 @@
-// Stores of several ranks, as threads of this process: all operations, restarts with another number of ranks, a rank that
-// dies, a log that fails, and 32 threads of clients.
+// Stores of several ranks, as threads of this process: all operations, restarts with another number of ranks,
+// a rank that dies, a log that fails, and 32 threads of clients.
 #include "meta/store/store.h"
 
 #include <gmock/gmock.h>
@@ -257,7 +257,8 @@ TEST(Store, AFailedSyncMakesOneServerReadOnlyAndSaysSo) {
   EXPECT_TRUE((*job)->close().ok());
 }
 
-// Storage is full for a while: what fails is told as that, what was acknowledged stays, and the next try succeeds.
+// Storage is full for a while: what fails is told as that, what was acknowledged stays, and the next try
+// succeeds.
 TEST(Store, GoesOnWhenAFullDiskHasSpaceAgain) {
   io::MemoryDevice memory;
   io::FaultDevice device(memory);

@@ -1,5 +1,5 @@
-// Truncates that fail half way: their record is durable, and a server has not cut. What is put and acknowledged after them
-// stays, whoever finishes them.
+// Truncates that fail half way: their record is durable, and a server has not cut. What is put and
+// acknowledged after them stays, whoever finishes them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,8 @@ constexpr Extent kAfterTheTruncate{200, 100, {7, 0}};
 
 class AfterATruncateInVain : public testing::Test {
  protected:
-  // A truncate to nothing whose record is durable and whose trim finds no space; then a put that is acknowledged; then `body`.
+  // A truncate to nothing whose record is durable and whose trim finds no space; then a put that is
+  // acknowledged; then `body`.
   void run(const std::function<void(RankOf&, File&)>& body) {
     run_ranks(1, device_, small_ranges(), [&](RankOf& rank) {
       auto file = rank.client->open("f", Client::kCreate, 0, 0);
@@ -67,8 +68,8 @@ TEST_F(AfterATruncateInVain, ASealFinishesIt) {
   });
 }
 
-// Rank 1 has nothing to finish, so it would be open first, and puts at its own server, to which the trims of rank 0 are
-// still on their way.
+// Rank 1 has nothing to finish, so it would be open first, and puts at its own server, to which the trims of
+// rank 0 are still on their way.
 TEST(Store, NoRankIsOpenBeforeTheTrimsOfTheLastJobHaveArrived) {
   constexpr size_t kFiles = 500;
   constexpr Extent late{4096, 100, {7, 0}};  // in the range of the server after the root

@@ -1,8 +1,9 @@
-// AddressBook: where the ranks of a job can be reached, looked up one rank at a time, when it is met. What the ranks give
-// each other while a job is opened becomes one (Bootstrap::publish).
+// AddressBook: where the ranks of a job can be reached, looked up one rank at a time, when it is met. What
+// the ranks give each other while a job is opened becomes one (Bootstrap::publish).
 //
 // Threads: any. Errors: a row that is damaged, or another rank's, is kCorruption and names the rank.
-// Format of a row (little-endian): u8 kind: 1 an address, 2 the rank has none | u64 xxh3 of all that follows | u32 rank |
+// Format of a row (little-endian): u8 kind: 1 an address, 2 the rank has none | u64 xxh3 of all that follows
+// | u32 rank |
 //   sized host | sized address, or why there is none; then zeros.
 // Limits: an address has at most kAddressBytesMax bytes; longer texts are cut.
 #pragma once

@@ -30,8 +30,8 @@ Registry& registry() {
   return *all;
 }
 
-// The environment with some variables added where they are unset, as long as the object lives. `entries`: of the registry,
-// whose mutex is locked.
+// The environment with some variables added where they are unset, as long as the object lives. `entries`: of
+// the registry, whose mutex is locked.
 class AddedVariables {
  public:
   AddedVariables(const std::vector<const char*>& variables, std::vector<char*>& entries) : before_(environ) {
@@ -77,7 +77,8 @@ Result<void*> open_library(const std::string& name, std::vector<char*>& entries)
   const std::string folder = own_folder();
   const AddedVariables quiet({"UCX_HANDLE_ERRORS=none", "UCX_DEBUG_SIGNO=0"}, entries);
   constexpr int kFlags = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE;
-  // Beside it in the build tree; in a folder of its version where libswale, or the command `swale`, is installed.
+  // Beside it in the build tree; in a folder of its version where libswale, or the command `swale`, is
+  // installed.
   const std::string places[] = {
       fmt::format("{}/{}", folder, file), fmt::format("{}/swale-{}/{}", folder, SWALE_VERSION, file),
       fmt::format("{}/" SWALE_LIBRARIES_FROM_PROGRAMS "/swale-{}/{}", folder, SWALE_VERSION, file)};

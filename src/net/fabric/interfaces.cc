@@ -108,7 +108,8 @@ std::vector<std::string> ucx_interfaces() {
 std::vector<std::string> rdma_ports(const std::string& folder) {
   std::vector<std::string> found;
   for (const std::string& device : entries_of(folder)) {
-    // Of Amazon and Cisco, and iWARP in software: UCX has no transport for them. RoCE in software checks keys in software.
+    // Of Amazon and Cisco, and iWARP in software: UCX has no transport for them. RoCE in software checks keys
+    // in software.
     const auto begins = [&](const char* name) { return std::string_view(device).starts_with(name); };
     if (begins("efa") || begins("usnic") || begins("siw") || begins("rxe")) continue;
     const std::string ports = fmt::format("{}/{}/ports", folder, device);

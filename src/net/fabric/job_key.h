@@ -1,6 +1,6 @@
-// JobKey: 256 bits that only the ranks of one job have. Rank 0 draws them; they travel as the job's secret does (by the
-// rendezvous directory, or the caller's communicator), and unlike it never stand in a frame or an address. The transport
-// `tls` proves with them that a peer is of the job.
+// JobKey: 256 bits that only the ranks of one job have. Rank 0 draws them; they travel as the job's secret
+// does (by the rendezvous directory, or the caller's communicator), and unlike it never stand in a frame or
+// an address. The transport `tls` proves with them that a peer is of the job.
 //
 // Threads: a value. Its memory is overwritten when it ends.
 #pragma once

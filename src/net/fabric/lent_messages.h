@@ -1,7 +1,9 @@
-// LentMessages: messages whose memory is lent to a transport until it says that they are sent. A message's place is its
-// cookie. Places are used again, so cookies stay small, and a message never moves while it is lent.
+// LentMessages: messages whose memory is lent to a transport until it says that they are sent. A message's
+// place is its cookie. Places are used again, so cookies stay small, and a message never moves while it is
+// lent.
 //
-// Threads: none; the owner serialises calls. Errors: add throws std::bad_alloc, and has not moved the message then.
+// Threads: none; the owner serialises calls. Errors: add throws std::bad_alloc, and has not moved the message
+// then.
 #pragma once
 
 #include <cassert>

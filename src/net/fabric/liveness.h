@@ -3,9 +3,10 @@
 // long.
 //
 // Only peers that have been met (a frame went to them or came from them) are watched: a job of 100,000 ranks
-// in which a rank talks to 60 sends 60 heartbeats, and keeps a page of flags for each 256 ranks among which one was met. Time is counted on a *watched clock*, which goes forward
-// by at most two ticks per poll: if our own process was stopped, the machine slept, or an event held the
-// progress thread, that time counts against nobody.
+// in which a rank talks to 60 sends 60 heartbeats, and keeps a page of flags for each 256 ranks among which
+// one was met. Time is counted on a *watched clock*, which goes forward by at most two ticks per poll: if our
+// own process was stopped, the machine slept, or an event held the progress thread, that time counts against
+// nobody.
 //
 // Cost: note_sent and note_heard set a flag and read no clock; a poll harvests the flags once a tick (a
 // quarter of the heartbeat interval, so a silence is found up to two ticks late). Threads: note_sent and

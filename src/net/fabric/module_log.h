@@ -1,5 +1,5 @@
-// A fabric module has a log of its own, since libswale shows nothing of its inside; FabricModule::log_to of each module
-// passes every message on. Threads: as log.h.
+// A fabric module has a log of its own, since libswale shows nothing of its inside; FabricModule::log_to of
+// each module passes every message on. Threads: as log.h.
 #pragma once
 
 #include <string_view>

@@ -1,18 +1,21 @@
-// Polling: whether a thread that has nothing to do looks again at once or goes to sleep. A sleep and a wake-up cost 5 us on
-// a busy machine and some 50 us on an idle virtual one, each side; an answer from another process takes 3 us. So a thread
-// that expects a frame soon polls for `budget`, and then sleeps. It never polls longer than that for one expectation, and
-// where polling does not pay it is not repeated: after n expectations in a row that it did not meet, those of the next
-// 2^(n-1) budgets of time are slept through, at most kPauseMax budgets.
+// Polling: whether a thread that has nothing to do looks again at once or goes to sleep. A sleep and a
+// wake-up cost 5 us on a busy machine and some 50 us on an idle virtual one, each side; an answer from
+// another process takes 3 us. So a thread that expects a frame soon polls for `budget`, and then sleeps. It
+// never polls longer than that for one expectation, and where polling does not pay it is not repeated: after
+// n expectations in a row that it did not meet, those of the next 2^(n-1) budgets of time are slept through,
+// at most kPauseMax budgets.
 //
 //   begin    a frame is expected          met        it has come
 //   go_on    nothing yet: poll again?     give_up    nobody waits any more
 //
-// The pause is of time, not of expectations: where two ranks share a processor, so that polling is always in vain, some
-// 300 gets of 20 us pass between two polls, and their 99th percentile does not have one.
+// The pause is of time, not of expectations: where two ranks share a processor, so that polling is always in
+// vain, some 300 gets of 20 us pass between two polls, and their 99th percentile does not have one.
 //
-// Invariant: whatever comes, at most budget of polling an expectation; where none is ever met in time, at most one part in
+// Invariant: whatever comes, at most budget of polling an expectation; where none is ever met in time, at
+// most one part in
 //   kPauseMax + 1 of the time is polled in the long run.
-// Source: the halt polling of Linux's KVM, which adapts its budget; here the budget stays, since an answer that comes late
+// Source: the halt polling of Linux's KVM, which adapts its budget; here the budget stays, since an answer
+// that comes late
 //   because the other side sleeps must be within reach for both sides to become awake.
 // Threads: none; the owner serialises calls.
 #pragma once

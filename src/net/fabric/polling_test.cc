@@ -7,7 +7,8 @@ namespace {
 
 constexpr Nanos kBudget = 100;
 
-// An expectation that is met `after` its beginning; nobody looks more often than every nanosecond. Returns how long was polled.
+// An expectation that is met `after` its beginning; nobody looks more often than every nanosecond. Returns
+// how long was polled.
 Nanos expect(Polling* polling, Nanos* now, Nanos after) {
   polling->begin(*now);
   const Nanos begin = *now;

@@ -1,9 +1,9 @@
-// PostQueue: what threads that post leave to the thread that has the seat: frames, in their order, and peers that are to be
-// given up. It owns the slots of all frames that are on their way, and uses them again.
+// PostQueue: what threads that post leave to the thread that has the seat: frames, in their order, and peers
+// that are to be given up. It owns the slots of all frames that are on their way, and uses them again.
 //
 // Slot: a frame, with a `next` (slot_list.h). It stays where it is for as long as the queue lives.
-// Threads: any. The mutex is held for a few instructions, and while `fill` and `give_up` run: they take no other lock that
-// somebody holds who posts.
+// Threads: any. The mutex is held for a few instructions, and while `fill` and `give_up` run: they take no
+// other lock that somebody holds who posts.
 #pragma once
 
 #include <atomic>
@@ -47,8 +47,8 @@ class PostQueue {
   // Frames posted now go behind others.
   bool has_frames() const { return has_frames_.load(); }
 
-  // Moves all frames to the end of `frames`, takes the slots of `done` back, and calls give_up(peer, why) for each peer
-  // that was dropped. If that throws, the next call calls it again for all of them.
+  // Moves all frames to the end of `frames`, takes the slots of `done` back, and calls give_up(peer, why) for
+  // each peer that was dropped. If that throws, the next call calls it again for all of them.
   template <class GiveUp>
   void take_all(LinkedSlots<Slot>* frames, LinkedSlots<Slot>* done, const GiveUp& give_up) EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);

@@ -1,7 +1,8 @@
-// RankFlags: a byte of flags for each rank of a job, all zero at first. Memory is taken in pages of 256 ranks, when the first
-// rank of a page gets a flag, and 8 bytes a page before.
+// RankFlags: a byte of flags for each rank of a job, all zero at first. Memory is taken in pages of 256
+// ranks, when the first rank of a page gets a flag, and 8 bytes a page before.
 //
-// Threads: any; the flags of a rank are atomic. Errors: operator[] may throw std::bad_alloc and has done nothing then.
+// Threads: any; the flags of a rank are atomic. Errors: operator[] may throw std::bad_alloc and has done
+// nothing then.
 #pragma once
 
 #include <array>

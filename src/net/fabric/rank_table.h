@@ -1,8 +1,10 @@
-// RankTable: one row of bytes for each rank of a job, all rows of one length, in this process's memory or in a file that the
-// processes of a machine, or of a job, share. A row is read when it is wanted, so a process that wants few has few.
+// RankTable: one row of bytes for each rank of a job, all rows of one length, in this process's memory or in
+// a file that the processes of a machine, or of a job, share. A row is read when it is wanted, so a process
+// that wants few has few.
 //
-// Rows may come in pieces, as a communicator with a small buffer brings them: the first piece of each rank, then the second
-// ones, and so on. They stand in the order in which they come: the piece at `offset` of rank r stands at
+// Rows may come in pieces, as a communicator with a small buffer brings them: the first piece of each rank,
+// then the second ones, and so on. They stand in the order in which they come: the piece at `offset` of rank
+// r stands at
 //   offset x ranks + r x (length of that piece).
 // With pieces as long as a row, this is row after row.
 //

@@ -1,17 +1,18 @@
 // Threads that do the progress thread's work while they wait, and the beds in which either sleeps.
 //
-// The seat (seat_mutex_) is held by whoever makes events. The progress thread takes it for each round of work and leaves it
-// when it sleeps. A thread in drive keeps it until it leaves, also asleep. When the progress thread finds the seat taken it
-// stands by. It takes the seat again only when nobody has driven for handover_: a thread that makes one call after another
-// drives for each, and if the progress thread came in between, it would cost two changes of threads a call, and the two would
-// meet at every mutex. handover_ is twice the time that the thread has been away before, from kHandoverMin to kHandoverMax.
-// While drives follow one another it also looks less and less often (stand_by_): each look takes a core from somebody, and
-// on a busy machine the answer that somebody waits for comes 100 us later. So what comes after the last drive may wait for
-// kHandoverMax, once.
+// The seat (seat_mutex_) is held by whoever makes events. The progress thread takes it for each round of work
+// and leaves it when it sleeps. A thread in drive keeps it until it leaves, also asleep. When the progress
+// thread finds the seat taken it stands by. It takes the seat again only when nobody has driven for
+// handover_: a thread that makes one call after another drives for each, and if the progress thread came in
+// between, it would cost two changes of threads a call, and the two would meet at every mutex. handover_ is
+// twice the time that the thread has been away before, from kHandoverMin to kHandoverMax. While drives follow
+// one another it also looks less and less often (stand_by_): each look takes a core from somebody, and on a
+// busy machine the answer that somebody waits for comes 100 us later. So what comes after the last drive may
+// wait for kHandoverMax, once.
 //
-// Before they sleep they poll, as long as that pays (polling.h): a thread in drive for what it waits for, the progress thread
-// for the next request after it has brought one (expect_frame). The progress thread takes the seat anew for each round, and
-// leaves it to a thread that comes to drive.
+// Before they sleep they poll, as long as that pays (polling.h): a thread in drive for what it waits for, the
+// progress thread for the next request after it has brought one (expect_frame). The progress thread takes the
+// seat anew for each round, and leaves it to a thread that comes to drive.
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -35,8 +36,8 @@ constexpr Nanos kHandoverMin = 250'000;
 constexpr Nanos kHandoverMax = 2'000'000;
 constexpr Nanos kStandByMax = 100'000'000;
 constexpr int kSeatTries = 1000;  // some 50 us
-// arm may refuse for a while (UCX: while a shared-memory send is pending): yield a few times, then wait 50 us between
-// tries, and 1 ms once that has gone on for 10 ms, because then the receiver is stuck.
+// arm may refuse for a while (UCX: while a shared-memory send is pending): yield a few times, then wait 50 us
+// between tries, and 1 ms once that has gone on for 10 ms, because then the receiver is stuck.
 constexpr unsigned kBusyYields = 16;
 constexpr unsigned kBusyShortPauses = 200;
 constexpr Nanos kBusyPauseShort = 50'000;
@@ -98,8 +99,8 @@ bool SeatedTransport::take_seat() {
   return true;
 }
 
-// The longer one thread keeps the seat, the longer the progress thread leaves it alone; then that thread rings when it
-// leaves.
+// The longer one thread keeps the seat, the longer the progress thread leaves it alone; then that thread
+// rings when it leaves.
 void SeatedTransport::stand_by() {
   const Nanos handover = std::max(handover_.load(), stand_by_);
   Nanos wait = handover;
@@ -117,8 +118,8 @@ void SeatedTransport::stand_by() {
   bed_.forget_rings();
 }
 
-// Of a thread that comes to drive. True: seat_mutex_ is locked. A round of the progress thread takes less than a microsecond
-// if it finds nothing.
+// Of a thread that comes to drive. True: seat_mutex_ is locked. A round of the progress thread takes less
+// than a microsecond if it finds nothing.
 bool SeatedTransport::take_seat_to_drive() {
   if (seat_mutex_.try_lock()) return true;
   if (driven_.load()) return false;
@@ -249,8 +250,8 @@ void SeatedTransport::sleep(Bed* bed, Nanos next) {
                          [bed](const epoll_event& event) { return event.data.fd == bed->event_fd; });
     }
   }
-  // A thread that has seen this one asleep may ring only after it has looked: the ring then ends the next sleep, and
-  // only that.
+  // A thread that has seen this one asleep may ring only after it has looked: the ring then ends the next
+  // sleep, and only that.
   if (!bed->asleep.exchange(false) || rung) bed->forget_rings();
 }
 

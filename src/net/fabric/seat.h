@@ -1,5 +1,6 @@
-// SeatedTransport: what transports have in common that have a progress thread and let waiting threads drive: who makes
-// events, how they sleep and how they are woken. The fabric itself is in the functions that are left open here.
+// SeatedTransport: what transports have in common that have a progress thread and let waiting threads drive:
+// who makes events, how they sleep and how they are woken. The fabric itself is in the functions that are
+// left open here.
 //
 // Threads: as Transport. Order of locks: seat_mutex_ before the fabric's own.
 #pragma once
@@ -58,11 +59,13 @@ class SeatedTransport : public Transport {
   virtual bool has_posts() = 0;
   // May this thread sleep until the descriptor can be read? False: something is pending, try again soon.
   virtual bool arm() = 0;
-  // The end: posted frames leave and peers part, as far as close_patience_ goes; then, whatever has failed, all is freed.
+  // The end: posted frames leave and peers part, as far as close_patience_ goes; then, whatever has failed,
+  // all is freed.
   virtual void wind_up() REQUIRES(seat_mutex_) = 0;
   virtual void part() REQUIRES(seat_mutex_) = 0;
 
-  // Any thread. Wakes whoever sleeps: of the progress thread and one that drives, the one that has the seat will look.
+  // Any thread. Wakes whoever sleeps: of the progress thread and one that drives, the one that has the seat
+  // will look.
   void kick();
   bool has_seat() const {  // whether this thread does
     return progress_thread_.load(std::memory_order_relaxed) == std::this_thread::get_id();

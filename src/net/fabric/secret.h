@@ -1,5 +1,5 @@
-// The comparison of a job's secret with what a frame carries. It takes the same time whichever bits differ, so that how long
-// a frame is looked at tells its sender nothing.
+// The comparison of a job's secret with what a frame carries. It takes the same time whichever bits differ,
+// so that how long a frame is looked at tells its sender nothing.
 // Threads: stateless.
 #pragma once
 

@@ -1,5 +1,5 @@
-// SlotList: frames that wait, in the order in which they came: a list that is linked through its items. Moving one from
-// list to list needs no memory, so it cannot fail.
+// SlotList: frames that wait, in the order in which they came: a list that is linked through its items.
+// Moving one from list to list needs no memory, so it cannot fail.
 //
 // Threads: none; the owner serialises calls. Invariant: a slot (it has a `next`) stands in at most one list.
 #pragma once

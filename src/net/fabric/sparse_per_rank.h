@@ -1,5 +1,5 @@
-// SparsePerRank: a T for each rank that has been met, found by its Rank: a hash table of ranks, at most half full. Memory
-// grows with the ranks that were met, and not with those of the job. A T never moves.
+// SparsePerRank: a T for each rank that has been met, found by its Rank: a hash table of ranks, at most half
+// full. Memory grows with the ranks that were met, and not with those of the job. A T never moves.
 //
 // Threads: as std::vector. Errors: meet may throw std::bad_alloc and has done nothing then.
 #pragma once

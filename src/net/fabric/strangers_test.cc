@@ -1,5 +1,6 @@
-// Somebody who is not of the job sends to a rank of it, while the job works: frames of another job, random bytes, pieces of
-// frames, frames with bits changed. Nothing of it is believed, all of it is counted, and the job's own data are right.
+// Somebody who is not of the job sends to a rank of it, while the job works: frames of another job, random
+// bytes, pieces of frames, frames with bits changed. Nothing of it is believed, all of it is counted, and the
+// job's own data are right.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -196,7 +197,8 @@ TEST_F(Strangers, FramesInTheLoopbackAreDroppedAndCounted) {
   EXPECT_EQ(logged_.load(), 1) << "once, not once each";
 }
 
-// A job on several nodes takes messages by TCP, one on a node by shared memory (from this user's own processes alone).
+// A job on several nodes takes messages by TCP, one on a node by shared memory (from this user's own
+// processes alone).
 TEST_F(Strangers, MessagesInUcxAreDroppedAndCounted) {
   ASSERT_TRUE(ucx_is_here);
   for (const bool one_node : {true, false}) {

@@ -1,5 +1,6 @@
-// Ranks talk by TLS while memory runs out, at every allocation in turn: every payload comes home once, and every frame
-// arrives, in order and as it was sent, unless one of the two ranks hears that the other one is gone.
+// Ranks talk by TLS while memory runs out, at every allocation in turn: every payload comes home once, and
+// every frame arrives, in order and as it was sent, unless one of the two ranks hears that the other one is
+// gone.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

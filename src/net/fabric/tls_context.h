@@ -1,9 +1,10 @@
-// TlsContext: what all TLS connections of a transport have in common. TLS 1.3 with the job's key as an external pre-shared
-// key and nothing else: no certificate, no ticket, no early data, one cipher (TLS_AES_128_GCM_SHA256), and a fresh
-// X25519 exchange for each connection, so that who learns the key later cannot read what was recorded before.
+// TlsContext: what all TLS connections of a transport have in common. TLS 1.3 with the job's key as an
+// external pre-shared key and nothing else: no certificate, no ticket, no early data, one cipher
+// (TLS_AES_128_GCM_SHA256), and a fresh X25519 exchange for each connection, so that who learns the key later
+// cannot read what was recorded before.
 //
-// Both sides check that the key was used: a server that shows a certificate instead is refused, and so is a client without
-// the key.
+// Both sides check that the key was used: a server that shows a certificate instead is refused, and so is a
+// client without the key.
 // Threads: one at a time.
 #pragma once
 
@@ -19,8 +20,8 @@ namespace swale::net {
 
 class TlsContext {
  public:
-  // What OpenSSL does with a connection's buffers, 83 KB, after each record: to allocate them anew costs a small message a
-  // tenth of what OpenSSL takes for it.
+  // What OpenSSL does with a connection's buffers, 83 KB, after each record: to allocate them anew costs a
+  // small message a tenth of what OpenSSL takes for it.
   enum class Buffers { kGivenBack, kKept };
   // kUnsupported if OpenSSL cannot do it.
   static Result<std::unique_ptr<TlsContext>> make(const JobKey& key, Buffers buffers = Buffers::kGivenBack);

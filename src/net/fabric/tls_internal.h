@@ -202,7 +202,8 @@ class Tls final : public TlsTransport {
 
   bool in_event_ = false;  // only the thread that has the seat looks: holds fabric_mutex_
 
-  // Whoever touches a connection holds it, and for what follows. Threads that post only ever try it. Before that of posts_.
+  // Whoever touches a connection holds it, and for what follows. Threads that post only ever try it. Before
+  // that of posts_.
   Mutex fabric_mutex_;
   TlsBuffers buffers_ GUARDED_BY(fabric_mutex_);
   SparsePerRank<Peer> peers_ GUARDED_BY(fabric_mutex_);

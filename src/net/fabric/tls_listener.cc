@@ -87,8 +87,8 @@ Result<std::unique_ptr<TlsListener>> TlsListener::make() {
   if (made->sockets_.empty()) {
     return error(
         Code::kUnavailable, Scope::kFatal,
-        "no interface of this node can be listened on{}: ranks on several nodes need one that is up and has an "
-        "address",
+        "no interface of this node can be listened on{}: ranks on several nodes need one that is up and has "
+        "an address",
         tried.empty() ? " (none is up)" : tried);
   }
   return made;

@@ -1,10 +1,11 @@
-// TlsListener: where ranks are dialled: a listening socket for each address of the interfaces in use (interfaces.h), and how
-// these addresses are told.
+// TlsListener: where ranks are dialled: a listening socket for each address of the interfaces in use
+// (interfaces.h), and how these addresses are told.
 //
-// At the limit of descriptors one that is kept in reserve is given up, so that the waiting connection can be taken and
-// closed: else it would end every sleep at once, for ever.
+// At the limit of descriptors one that is kept in reserve is given up, so that the waiting connection can be
+// taken and closed: else it would end every sleep at once, for ever.
 //
-// Format of an address (little-endian): u32 magic "SWT1" | u8 count | count x (u8 family, 4 or 6 | u16 port | 4 or 16 bytes)
+// Format of an address (little-endian): u32 magic "SWT1" | u8 count | count x (u8 family, 4 or 6 | u16 port |
+// 4 or 16 bytes)
 // Threads: one at a time. Limits: 8 addresses.
 #pragma once
 

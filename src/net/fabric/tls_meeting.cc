@@ -3,9 +3,10 @@
 //   dials:    connect, handshake, introduction              welcome: open
 //   accepts:           handshake,           introduction,   welcome: open
 //
-// If both ranks dial at once, the lower one refuses the higher one's introduction (kCrossed), and the higher one takes the
-// lower one's in place of its own. A rank dials again when a connection that it has not been refused ends: the other one may
-// be under attack, and drop the oldest connections that have not introduced themselves.
+// If both ranks dial at once, the lower one refuses the higher one's introduction (kCrossed), and the higher
+// one takes the lower one's in place of its own. A rank dials again when a connection that it has not been
+// refused ends: the other one may be under attack, and drop the oldest connections that have not introduced
+// themselves.
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
@@ -34,8 +35,8 @@ constexpr Nanos kConnectDeadline = seconds(3);
 constexpr Nanos kRetryPause = milliseconds(40);
 }  // namespace
 
-// Without them the connection is slower, or its end is found later. What was sent and not acknowledged for longer than the
-// job's patience ends it; so does a peer that reads nothing for so long.
+// Without them the connection is slower, or its end is found later. What was sent and not acknowledged for
+// longer than the job's patience ends it; so does a peer that reads nothing for so long.
 void Tls::set_options(int fd) const {
   const int on = 1;
   const auto ms = static_cast<unsigned>(std::min<Nanos>(patience_ / milliseconds(1), INT_MAX));
@@ -239,8 +240,9 @@ void Tls::shake_hands(Connection* connection) {
   if (step == Step::kAgain || connection->state == Connection::State::kDead) return;
   connection->state = Connection::State::kMeeting;
   if (connection->accepted) return receive(connection);  // OpenSSL may have read the introduction already
-  // Whoever reads it may open the connection at once: if it were closed for want of an answer, a rank that has only been
-  // stopped for a while would take this one for gone. So it is waited for as long as for anything.
+  // Whoever reads it may open the connection at once: if it were closed for want of an answer, a rank that
+  // has only been stopped for a while would take this one for gone. So it is waited for as long as for
+  // anything.
   connection->deadline = peer(connection->peer).give_up_at;
   std::string mine;
   append_u32(&mine, kMagic);

@@ -108,8 +108,8 @@ void Tls::make_plain_room(const Connection& connection) {
   if (plain_.size() < wanted) plain_.resize(wanted);
 }
 
-// Where memory lacks, records may have been taken and their remains not been kept: what came next would be read as something
-// that it is not. So the connection ends.
+// Where memory lacks, records may have been taken and their remains not been kept: what came next would be
+// read as something that it is not. So the connection ends.
 void Tls::receive(Connection* connection) {
   Status status = contain([&]() REQUIRES(fabric_mutex_) { receive_whole(connection); });
   if (!status.ok()) break_off(connection, std::move(status));

@@ -19,8 +19,8 @@ namespace {
 
 constexpr char kNoMemory[] = "no memory";  // short: a string of it needs none
 
-// What another user of OpenSSL on this thread may have left would be taken for ours (SSL_get_error). Mostly there is
-// nothing, and clearing touches every place of the thread's queue.
+// What another user of OpenSSL on this thread may have left would be taken for ours (SSL_get_error). Mostly
+// there is nothing, and clearing touches every place of the thread's queue.
 void forget_errors() {
   if (ERR_peek_error() != 0) ERR_clear_error();
 }
@@ -41,8 +41,8 @@ void TlsBuffers::give(std::unique_ptr<char[]> buffer) {
   if (free_.size() < std::min(kKeptMax, free_.capacity())) free_.push_back(std::move(buffer));
 }
 
-// OpenSSL's view of the socket. What it writes goes into the session's buffer, so that several records leave with one system
-// call, and none with SIGPIPE.
+// OpenSSL's view of the socket. What it writes goes into the session's buffer, so that several records leave
+// with one system call, and none with SIGPIPE.
 struct TlsSocketBio {
   static TlsSession* session_of(BIO* bio) { return static_cast<TlsSession*>(BIO_get_data(bio)); }
 

@@ -1,7 +1,7 @@
 // TlsSession: one connection: a socket, TLS over it, and a buffer of what is to be sent. Nothing here blocks.
 //
-// What is put is encrypted at once, into the buffer; flush sends it. So whoever put bytes may use their memory again. The
-// buffer is bounded: put only while there is room().
+// What is put is encrypted at once, into the buffer; flush sends it. So whoever put bytes may use their
+// memory again. The buffer is bounded: put only while there is room().
 //
 // Without a TlsContext bytes go in clear: a benchmark's comparison, and nothing else.
 // Threads: one at a time. Errors: after kFailed, why() says it, and the connection is of no more use.

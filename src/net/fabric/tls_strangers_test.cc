@@ -1,5 +1,5 @@
-// Strangers at the ports of the transport `tls`, while ranks of the job send each other frames. Nothing that a stranger sends
-// is looked at by anybody but OpenSSL; what he can have of a rank is bounded.
+// Strangers at the ports of the transport `tls`, while ranks of the job send each other frames. Nothing that
+// a stranger sends is looked at by anybody but OpenSSL; what he can have of a rank is bounded.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <openssl/evp.h>

@@ -18,8 +18,8 @@
 namespace swale::net::tls_internal {
 namespace {
 
-// A frame of at most so many bytes is copied beside others into one record; the payloads of larger ones are encrypted from
-// where they are, which saves a copy and costs a record more.
+// A frame of at most so many bytes is copied beside others into one record; the payloads of larger ones are
+// encrypted from where they are, which saves a copy and costs a record more.
 constexpr size_t kSmallBytes = 4 * kKiB;
 // In so small a job each connection may keep its buffers: 5 MB.
 constexpr int32_t kFewRanks = 64;
@@ -114,8 +114,8 @@ bool Tls::post(Rank to, Bytes header, Bytes payload, uint64_t cookie) {
   return false;
 }
 
-// Under fabric_mutex_, by any thread; nothing waits before it. True: it is encrypted, so the payload is free. Throws only
-// before it has done anything.
+// Under fabric_mutex_, by any thread; nothing waits before it. True: it is encrypted, so the payload is free.
+// Throws only before it has done anything.
 bool Tls::send_here(Peer* to, Bytes header, Bytes payload, uint64_t cookie) {
   if (spare_ == nullptr) spare_ = posts_.take_slot();
   fill(spare_, to->rank, RecordKind::kFrame, header, payload, cookie);
@@ -166,8 +166,8 @@ bool Tls::turn(bool tell) {
   return did;
 }
 
-// All frames go to where they wait before any is sent, so that small ones to one peer become one record. Where memory lacks,
-// the next turn goes on: what is left is in sending_ and touched_.
+// All frames go to where they wait before any is sent, so that small ones to one peer become one record.
+// Where memory lacks, the next turn goes on: what is left is in sending_ and touched_.
 bool Tls::send_queued() {
   posts_.take_all(&sending_, &done_,
                   [&](Rank gone, const Status& why) REQUIRES(fabric_mutex_) { fail(&peer(gone), why); });
@@ -192,8 +192,8 @@ bool Tls::send_queued() {
   return did;
 }
 
-// Encrypts and sends what waits, as far as the socket takes it. Where that lacks memory nobody knows what was encrypted, so
-// the peer fails; never throws.
+// Encrypts and sends what waits, as far as the socket takes it. Where that lacks memory nobody knows what was
+// encrypted, so the peer fails; never throws.
 void Tls::pump(Peer* to) {
   Status status = contain([&]() REQUIRES(fabric_mutex_) { send_waiting(to); });
   if (status.ok()) return;
@@ -316,8 +316,8 @@ void Tls::say_end(Peer* to) {
   posts_.post([&](Slot* slot) { fill(slot, to->rank, RecordKind::kEnd, Bytes(), Bytes(), 0); });
 }
 
-// Everything posted goes out, then an end mark on every connection; both ends wait for the other's. Only then is nothing on
-// its way any more that a closed socket would lose.
+// Everything posted goes out, then an end mark on every connection; both ends wait for the other's. Only then
+// is nothing on its way any more that a closed socket would lose.
 void Tls::wind_up() {
   {
     const MutexLock fabric(fabric_mutex_);

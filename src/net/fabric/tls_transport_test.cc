@@ -181,7 +181,8 @@ TEST(TlsTransport, ARankThatIsSlowerThanAHandshakesDeadlineIsWaitedFor) {
   ranks.close();
 }
 
-// It stands between the handshake and the introduction of the rank that dials, which has then said all that it has to say.
+// It stands between the handshake and the introduction of the rank that dials, which has then said all that
+// it has to say.
 TEST(TlsTransport, ARankThatStandsWhileItIsMetLosesNobody) {
   TlsRanks ranks(3);
   Slow slow;
@@ -284,7 +285,8 @@ TEST(TlsTransport, BytesThatAreNoAddressAreRefusedByRank) {
 
 TEST(TlsTransport, AnAddressThatLeadsToAnotherRankIsNotTaken) {
   TlsRanks ranks(3);
-  // Rank 1's first address is rank 2's: as with private networks of containers, which have the same numbers on each node.
+  // Rank 1's first address is rank 2's: as with private networks of containers, which have the same numbers
+  // on each node.
   std::vector<Endpoint> both = {decode_endpoints(ranks.addresses[2])->front(),
                                 decode_endpoints(ranks.addresses[1])->front()};
   ranks.addresses[1] = encode_endpoints(both);

@@ -3,18 +3,19 @@
 //
 // What it promises (tests/transport contract suite, run over every implementation):
 //   - frames from one rank to another arrive whole, at most once, and in the order of their post calls;
-//   - post never blocks and makes no call of TransportEvents; the payload's memory is borrowed until post says
-//     that it is free, or until on_sent(cookie), which else comes exactly once per post, also when the peer is
-//     gone;
+//   - post never blocks and makes no call of TransportEvents; the payload's memory is borrowed until post
+//     says that it is free, or until on_sent(cookie), which else comes exactly once per post, also when the
+//     peer is gone;
 //   - on_down(peer) comes at most once per peer, after the last on_frame from it;
 //   - with nothing to do the progress thread sleeps in the kernel: idle CPU is about zero; wake() ends the
 //   sleep. A thread that expects a frame (drive, expect_frame) may poll for TransportOptions::poll first.
 // What it does not promise: memory at the receiver. Frames arrive whether or not anybody is ready, so senders
 // must hold credits: that is Router's work. Nor does it find silent peers: that is Liveness' work.
 //
-// Threads: one progress thread per Transport makes every TransportEvents call, one at a time; a thread that is in drive
-// does so in its place. post and wake may be called by any thread, also from inside an event, and under any lock of the caller's: they wait for
-// nobody who might wait for it. Posts to one peer from several threads need an order of the caller's own.
+// Threads: one progress thread per Transport makes every TransportEvents call, one at a time; a thread that
+// is in drive does so in its place. post and wake may be called by any thread, also from inside an event, and
+// under any lock of the caller's: they wait for nobody who might wait for it. Posts to one peer from several
+// threads need an order of the caller's own.
 #pragma once
 
 #include <cstdint>
@@ -45,18 +46,19 @@ class TransportEvents {
   // Called when the fabric has nothing more to hand over, before every sleep, and after wake(). Returns the
   // latest time at which it wants to be called again (heartbeats, deadlines).
   virtual Nanos on_progress(Nanos now) = 0;
-  // The transport lacked memory for something that it had to do: a peer may not be met, or its frame may be lost. It
-  // goes on, so that peers can be told; conversations have to be given up.
+  // The transport lacked memory for something that it had to do: a peer may not be met, or its frame may be
+  // lost. It goes on, so that peers can be told; conversations have to be given up.
   virtual void on_failure(const Status& why) = 0;
 };
 
 // Which thread puts a posted frame on the wire: the progress thread, out of a queue, or the one that posts.
-// The second saves a change of threads per frame; a frame that cannot leave at once goes through the queue too.
+// The second saves a change of threads per frame; a frame that cannot leave at once goes through the queue
+// too.
 enum class Posting { kQueue, kDirect };
 
-// Whom a transport must reach. kNode: all ranks share one memory (memory_probe.h), so the fabric uses that and nothing else:
-// it opens no port, whatever the environment says. kHardware: all ranks have RDMA devices, and nobody says that the network
-// is private: UCX leaves TCP out.
+// Whom a transport must reach. kNode: all ranks share one memory (memory_probe.h), so the fabric uses that
+// and nothing else: it opens no port, whatever the environment says. kHardware: all ranks have RDMA devices,
+// and nobody says that the network is private: UCX leaves TCP out.
 enum class Reach { kAnywhere, kNode, kHardware };
 
 struct TransportOptions {
@@ -72,8 +74,8 @@ struct TransportOptions {
   Nanos silence_deadline = seconds(30);
   // For a benchmark's comparison only: a fabric that encrypts does not, nor asks who its peers are.
   bool in_clear = false;
-  // Settings of the fabric's own, stronger than the environment; of UCX without the prefix "UCX_": tests. Of tls:
-  // tls_transport.h.
+  // Settings of the fabric's own, stronger than the environment; of UCX without the prefix "UCX_": tests. Of
+  // tls: tls_transport.h.
   std::vector<std::pair<std::string, std::string>> settings;
 };
 
@@ -86,25 +88,26 @@ class Transport {
   // How peers reach this rank; opaque bytes, at most 4 KiB. Valid before start.
   virtual std::string address() const = 0;
 
-  // Starts the progress thread. A rank is looked up in the book, and connected to, on first use; a failure of either
-  // arrives as on_down. Memory grows with the ranks that are met. `events` outlives the Transport's close.
+  // Starts the progress thread. A rank is looked up in the book, and connected to, on first use; a failure of
+  // either arrives as on_down. Memory grows with the ranks that are met. `events` outlives the Transport's
+  // close.
   virtual Status start(std::shared_ptr<const AddressBook> book, TransportEvents* events) = 0;
 
   // Sends header and payload to `to` (not to oneself). The header is copied. True: the payload is free again
-  // and no on_sent will come; false: it is borrowed until on_sent. Throws std::bad_alloc if there is no memory for its
-  // place in the queue: nothing has been done then, and the same frame may be posted again.
+  // and no on_sent will come; false: it is borrowed until on_sent. Throws std::bad_alloc if there is no
+  // memory for its place in the queue: nothing has been done then, and the same frame may be posted again.
   [[nodiscard]] virtual bool post(Rank to, Bytes header, Bytes payload, uint64_t cookie) = 0;
 
   virtual void wake() = 0;
 
-  // For a thread that waits for an event: does the progress thread's work, events included, until `done` or `until`, and
-  // so saves a change of threads. It sleeps when there is nothing to do. `done` is called between events. False, at once:
-  // another thread does so already, or the transport cannot: wait in another way. Not from an event, nor under a lock that
-  // one takes.
+  // For a thread that waits for an event: does the progress thread's work, events included, until `done` or
+  // `until`, and so saves a change of threads. It sleeps when there is nothing to do. `done` is called
+  // between events. False, at once: another thread does so already, or the transport cannot: wait in another
+  // way. Not from an event, nor under a lock that one takes.
   virtual bool drive(const std::function<bool()>& /*done*/, Nanos /*until*/) { return false; }
 
-  // A frame is likely to come soon, because a peer has just been answered: the progress thread polls for a while before it
-  // sleeps. Any thread, also in events.
+  // A frame is likely to come soon, because a peer has just been answered: the progress thread polls for a
+  // while before it sleeps. Any thread, also in events.
   virtual void expect_frame() {}
 
   // Gives a peer up, say because it has been silent: posts to it come back by on_sent, nothing more is heard

@@ -143,7 +143,8 @@ class Ucx final : public UcxTransport {
 
   bool in_event_ = false;  // only the thread that has the seat looks: holds fabric_mutex_
 
-  // Whoever calls UCX holds it, and for what follows. Threads that post only ever try it. Before that of posts_.
+  // Whoever calls UCX holds it, and for what follows. Threads that post only ever try it. Before that of
+  // posts_.
   Mutex fabric_mutex_;
   SparsePerRank<Peer> peers_ GUARDED_BY(fabric_mutex_);
   Slot* spare_ GUARDED_BY(fabric_mutex_) = nullptr;      // for send_here

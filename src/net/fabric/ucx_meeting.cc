@@ -1,19 +1,21 @@
 // How two ranks meet over UCX.
 //
 // No frame is sent before both ranks know that each of them reaches the other, and UCX knows it too:
-//   1. hello: a short message which UCX takes only once the connection takes messages, and never keeps for later. Whoever
-//      gets one makes an endpoint of its own, and says hello over it.
-//   2. knock: whoever has said hello and heard one sends a message that UCX does not send before its own "wireup" with the
-//      peer is done. When it has left, what waited follows.
+//   1. hello: a short message which UCX takes only once the connection takes messages, and never keeps for
+//      later. Whoever gets one makes an endpoint of its own, and says hello over it.
+//   2. knock: whoever has said hello and heard one sends a message that UCX does not send before its own
+//      "wireup" with the peer is done. When it has left, what waited follows.
 //
-// Why: UCX begins a wireup with the first message that it cannot send at once. Its answer to a peer's request then waits
-// in an endpoint that is still connecting, and if such an endpoint fails, or is closed by force, UCX up to 1.13 ends the
-// process by an assertion (ucp_request_send_state_ff; later versions have dropped it, openucx/ucx pull request 8175). A
-// link that goes down while ranks connect did that to 1 process in 20. After the hellos nothing has been sent over the
-// connection that could stand in the way of an answer, so none ever waits.
+// Why: UCX begins a wireup with the first message that it cannot send at once. Its answer to a peer's request
+// then waits in an endpoint that is still connecting, and if such an endpoint fails, or is closed by force,
+// UCX up to 1.13 ends the process by an assertion (ucp_request_send_state_ff; later versions have dropped it,
+// openucx/ucx pull request 8175). A link that goes down while ranks connect did that to 1 process in 20.
+// After the hellos nothing has been sent over the connection that could stand in the way of an answer, so
+// none ever waits.
 //
-// Over shared memory a wireup's answer still waits if the peer's queue is full of other ranks' frames; a peer that stops
-// at that very moment, and is given up while they are there, could bring the assertion about. It was never seen.
+// Over shared memory a wireup's answer still waits if the peer's queue is full of other ranks' frames; a peer
+// that stops at that very moment, and is given up while they are there, could bring the assertion about. It
+// was never seen.
 #include <array>
 #include <utility>
 
@@ -48,8 +50,8 @@ bool Ucx::meet() {
   return did;
 }
 
-// One step; false if it has to wait for UCX, or for the peer. After whatever gave UCX something to do, it is to be
-// progressed again before the thread sleeps.
+// One step; false if it has to wait for UCX, or for the peer. After whatever gave UCX something to do, it is
+// to be progressed again before the thread sleeps.
 bool Ucx::advance(Peer* with) {
   switch (with->meeting) {
     case Meeting::kNone:

@@ -26,9 +26,9 @@ Status ucx_status(ucs_status_t status, std::string_view what) {
     if (const ucs_status_t ucx_ = (call); ucx_ != UCS_OK) return ucx_status(ucx_, what); \
   } while (false)
 
-// What a job on one node uses. Segments of POSIX have mode 0600 and no name. Not: tcp, which listens on every address of the
-// node, and writes into the memory of this process what a stranger sends; sysv, whose segments the user's group may read and
-// write; cma, which nothing here needs.
+// What a job on one node uses. Segments of POSIX have mode 0600 and no name. Not: tcp, which listens on every
+// address of the node, and writes into the memory of this process what a stranger sends; sysv, whose segments
+// the user's group may read and write; cma, which nothing here needs.
 constexpr char kNodeFabrics[] = "posix,self";
 // What a job on several nodes uses by default: all but sysv.
 constexpr char kAllFabrics[] = "^sysv";
@@ -64,15 +64,16 @@ bool stays_inside_node(std::string_view tls) {
   return true;
 }
 
-// InfiniBand devices are named with their port, "mlx5_0:1"; TCP's are "eth0". Where UCX opens no TCP device, it warns of
-// settings for them.
+// InfiniBand devices are named with their port, "mlx5_0:1"; TCP's are "eth0". Where UCX opens no TCP device,
+// it warns of settings for them.
 bool allows_tcp(std::string_view tls) {
   const char* devices = std::getenv("UCX_NET_DEVICES");
   return allows(tls, {"tcp"}) && (devices == nullptr || std::strchr(devices, ':') == nullptr);
 }
 
-// ucp_config_modify takes a fabric's setting by its name without the fabric's prefix before UCX 1.17 (seen in 1.13 to 1.16),
-// and with it since (seen in 1.17 to 1.20). A name of the other kind does nothing but a warning in the users' terminals.
+// ucp_config_modify takes a fabric's setting by its name without the fabric's prefix before UCX 1.17 (seen in
+// 1.13 to 1.16), and with it since (seen in 1.17 to 1.20). A name of the other kind does nothing but a
+// warning in the users' terminals.
 bool knows_fabrics_prefixes() {
   unsigned major = 0;
   unsigned minor = 0;
@@ -126,13 +127,14 @@ Status Ucx::configure(const TransportOptions& options, ucp_config_t* config) {
     if (!devices.empty())
       SWALE_RETURN_IF_ERROR(set_unless_user("NET_DEVICES", fmt::format("{}", fmt::join(devices, ","))));
   }
-  // Otherwise connect() blocks the progress thread, for 3 s to 2 minutes if the peer cannot be reached: meanwhile this rank
-  // sends nothing, so that others take it for dead instead of the one that it tries to reach.
+  // Otherwise connect() blocks the progress thread, for 3 s to 2 minutes if the peer cannot be reached:
+  // meanwhile this rank sends nothing, so that others take it for dead instead of the one that it tries to
+  // reach.
   if (allows_tcp(tls) && !is_set("TCP_CONN_NB")) {
     SWALE_RETURN_IF_ERROR(set_unless_user(knows_fabrics_prefixes() ? "TCP_CONN_NB" : "CONN_NB", "y"));
   }
-  // Its cache of registered memory hooks malloc's calls, with which UCX 1.18 hangs in two ranks of a thousand. Our frames are
-  // too small to gain by it.
+  // Its cache of registered memory hooks malloc's calls, with which UCX 1.18 hangs in two ranks of a
+  // thousand. Our frames are too small to gain by it.
   SWALE_RETURN_IF_ERROR(set_unless_user("RCACHE_ENABLE", "n"));
   // Finds a dead shared-memory peer within a second (20 s by default).
   return set_unless_user("KEEPALIVE_INTERVAL", "1s");

@@ -8,9 +8,10 @@
 //
 // Threads: as Transport. UCX is entered by one thread at a time, under a lock of ours: the progress thread,
 // and with Posting::kDirect whoever posts while the lock is free, for a peer that is connected.
-// Format of the active message's header: u32 magic "SWU2" | u32 sender's rank | u64 the job's secret | u32 kind (0 frame,
-//   1 end, 2 hello, 3 knock: ucx_meeting.cc) | the frame's header, at most 64 bytes. Magic and secret are compared before
-//   anything else is looked at. Messages that do not look so are dropped and counted.
+// Format of the active message's header: u32 magic "SWU2" | u32 sender's rank | u64 the job's secret | u32
+// kind (0 frame,
+//   1 end, 2 hello, 3 knock: ucx_meeting.cc) | the frame's header, at most 64 bytes. Magic and secret are
+//   compared before anything else is looked at. Messages that do not look so are dropped and counted.
 #pragma once
 
 #include <memory>

@@ -35,7 +35,8 @@ TEST(UcxTransport, DropsMessagesThatAreNotOfTheJobAndGoesOn) {
     stranger.send(ucx_prefix(kMagic, 1, 4, kSecret), "x", UCP_AM_SEND_FLAG_EAGER);  // no such kind
     stranger.send(ucx_prefix(kMagic, 1, 0, kSecret) + std::string(65, 'h'), "x",
                   UCP_AM_SEND_FLAG_EAGER);  // header too long
-    // Without the secret nothing is believed: not that a rank leaves, nor that it sends what this rank must not take.
+    // Without the secret nothing is believed: not that a rank leaves, nor that it sends what this rank must
+    // not take.
     for (const uint32_t kind : {0, 1, 2, 3}) {
       stranger.send(ucx_prefix(kMagic, 1, kind, kSecret ^ 1), "x", UCP_AM_SEND_FLAG_EAGER);
       stranger.send(ucx_prefix(kMagic, 1, kind, kSecret ^ 1), std::string(kMiB, 'x'), 0);

@@ -1,7 +1,6 @@
-// Ranks: what code that all ranks run together needs of a job. agree: all ranks make one status of their own ones, so that
-// no rank goes on where another could not, or waits for it. With Ranks, what a rank sends, gets and holds for it does not
-// grow with the job.
-// Collective. Threads: one at a time per job.
+// Ranks: what code that all ranks run together needs of a job. agree: all ranks make one status of their own
+// ones, so that no rank goes on where another could not, or waits for it. With Ranks, what a rank sends, gets
+// and holds for it does not grow with the job. Collective. Threads: one at a time per job.
 #pragma once
 
 #include <functional>
@@ -35,8 +34,8 @@ Result<Word> first_word(Bootstrap& bootstrap, Bytes mine);
 // The smallest of the numbers that the ranks give.
 Result<uint64_t> least_number(const Ranks& ranks, uint64_t mine);
 
-// Every rank gives its status and gets the merged one: OK if all are, else the failure of the lowest failing rank,
-// with its number. A rank without peers gets its own status back.
+// Every rank gives its status and gets the merged one: OK if all are, else the failure of the lowest failing
+// rank, with its number. A rank without peers gets its own status back.
 Status agree(const Ranks& ranks, const Status& mine);
 Status agree(Job& job, const Status& mine);
 Status agree(Bootstrap& bootstrap, const Status& mine);

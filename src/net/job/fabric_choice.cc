@@ -27,7 +27,8 @@ bool names_tcp(std::string_view tls) {
   return false;
 }
 
-// Whether UCX's transports by RDMA are among those that the list leaves: "" and "all" are all, "^a,b" is all but a and b.
+// Whether UCX's transports by RDMA are among those that the list leaves: "" and "all" are all, "^a,b" is all
+// but a and b.
 bool leaves_rdma(std::string_view tls) {
   if (tls.empty()) return true;
   const bool all_but = tls.starts_with('^');
@@ -119,9 +120,9 @@ Result<FabricChoice> choose_fabric(const std::string& transport, const NetworkFa
                     facts.without_rdma, facts.without_trust)};
   }
   return invalid_argument(
-      "job.transport=ucx, but rank {} has no RDMA device: over TCP, whoever reaches a port of UCX writes into the memory "
-      "of a rank. If nobody but this job's user can, say so with job.trust=network (rank {} does not), or the site with "
-      "the word network in {}; else use job.transport=tls",
+      "job.transport=ucx, but rank {} has no RDMA device: over TCP, whoever reaches a port of UCX writes "
+      "into the memory of a rank. If nobody but this job's user can, say so with job.trust=network (rank {} "
+      "does not), or the site with the word network in {}; else use job.transport=tls",
       facts.without_rdma, facts.without_trust, kSiteFile);
 }
 

@@ -5,9 +5,10 @@
 //   several nodes, trusted by all      UCX, over TCP too
 //   several nodes, else                TLS
 //
-// The network is trusted if the user says so (job.trust=network, or a UCX_TLS that names tcp), or the site: a file of root's
-// that nobody else can write to, /etc/swale/trust, has the word `network` on a line of its own. Whoever reaches a port of
-// UCX over TCP writes into the memory of a rank (docs/design/security.md); choosing devices is not trust.
+// The network is trusted if the user says so (job.trust=network, or a UCX_TLS that names tcp), or the site: a
+// file of root's that nobody else can write to, /etc/swale/trust, has the word `network` on a line of its
+// own. Whoever reaches a port of UCX over TCP writes into the memory of a rank (docs/design/security.md);
+// choosing devices is not trust.
 //
 // Threads: free functions.
 #pragma once
@@ -57,7 +58,8 @@ struct NetworkFacts {
   Rank without_trust = -1;  // the first rank that does not trust the network
 };
 
-// The same on all ranks. kInvalidArgument: job.transport is no fabric, or is ucx where anybody could write into memory.
+// The same on all ranks. kInvalidArgument: job.transport is no fabric, or is ucx where anybody could write
+// into memory.
 Result<FabricChoice> choose_fabric(const std::string& transport, const NetworkFacts& facts);
 
 }  // namespace swale::net

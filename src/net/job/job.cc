@@ -18,8 +18,8 @@ constexpr uint64_t kCookieMask = (uint64_t{1} << kCookieBits) - 1;
 constexpr uint32_t kOwnChannel = 0;
 constexpr Nanos kCollectiveDeadlinePerRank = milliseconds(10);
 constexpr Nanos kPatienceInMismatch = seconds(1);  // so that the goodbye arrives, which tells the peers
-constexpr uint32_t kChannelMax =
-    0xfffffffe;  // channel and cookie share 64 bits, and kNoCookie is none of them
+// channel and cookie share 64 bits, and kNoCookie is none of them
+constexpr uint32_t kChannelMax = 0xfffffffe;
 
 }  // namespace
 
@@ -135,8 +135,8 @@ void Job::tell_failure() {
   }
 }
 
-// Frames of the job's own carry the sender's last call of the job, where those of a channel carry sequence number and
-// credits.
+// Frames of the job's own carry the sender's last call of the job, where those of a channel carry sequence
+// number and credits.
 void Job::hear_call_of(Rank from, const FrameHeader& header) {
   const Status status = calls_.heard(from, header.sequence, static_cast<CallKind>(header.credits));
   if (!status.ok()) give_up(status);
@@ -408,7 +408,8 @@ Status Job::await_goodbyes() {
 Status Job::close() {
   if (std::exchange(closed_, true) || transport_ == nullptr) return ok_status();
   Status status = begin_call(CallKind::kCloseJob, "");
-  // Before the goodbye: a neighbour that waits in an allgather hears why, and not only that this rank has left.
+  // Before the goodbye: a neighbour that waits in an allgather hears why, and not only that this rank has
+  // left.
   if (failed_.load()) exchange_->give_up(failure());
   if (const Status parted = contain([&] { return await_goodbyes(); }); status.ok()) status = parted;
   // What is left takes milliseconds with peers that have said goodbye, and cannot be waited for with others.

@@ -1,14 +1,15 @@
 // Job: one process's membership in a parallel job. Owns the Transport, its liveness watch and the channels.
 //
-// A channel is one conversation (one open massive directory): its frames carry its number, or one of its numbers, and its
-// owner gets their events. Channels are opened in the same order on all ranks, so numbers agree without talking. What a closed channel
-// took is free for the next one; its number is not used again, so that a late frame of an old conversation is never taken
-// for one of a new conversation. There are 2^32 - 2 numbers in the life of a job, which is checked.
+// A channel is one conversation (one open massive directory): its frames carry its number, or one of its
+// numbers, and its owner gets their events. Channels are opened in the same order on all ranks, so numbers
+// agree without talking. What a closed channel took is free for the next one; its number is not used again,
+// so that a late frame of an old conversation is never taken for one of a new conversation. There are 2^32 -
+// 2 numbers in the life of a job, which is checked.
 //
 // A peer is down when its transport says so, or when it has been silent for `silence_deadline`: heartbeats
 // flow between ranks that have exchanged a frame, sent by the progress thread, so that a rank which only
-// computes is never taken for dead. A stopped or cut-off rank is. Down is final for the life of the job. A frame of a peer
-// whose checksum is wrong gives the job up on the rank that receives it.
+// computes is never taken for dead. A stopped or cut-off rank is. Down is final for the life of the job. A
+// frame of a peer whose checksum is wrong gives the job up on the rank that receives it.
 //
 // A job of one rank has no transport and starts no thread: there is nobody to post to, and on_progress is
 // never called. Frames for a channel that this rank has not opened yet wait (at most kEarlyBytesMax of them
@@ -70,7 +71,8 @@ class Job final : private TransportEvents {
   Rank rank() const { return bootstrap_->rank(); }
   int32_t size() const { return bootstrap_->size(); }
   uint64_t secret() const { return meeting_.secret; }
-  // Frames and messages that were dropped because they do not have the job's secret, or are none at all. Any thread.
+  // Frames and messages that were dropped because they do not have the job's secret, or are none at all. Any
+  // thread.
   uint64_t refused_frames() const {
     return refused_frames_.load(std::memory_order_relaxed) +
            (transport_ ? transport_->rejected_messages() : 0);
@@ -83,17 +85,20 @@ class Job final : private TransportEvents {
   uint64_t memory_bytes() const { return options_.memory_bytes; }
   Nanos collective_deadline() const { return options_.collective_deadline; }
 
-  // Collective. Over the transport (exchange.h), so that a rank which dies, stops or is cut off meanwhile fails it within
-  // the silence deadline, by name; one that lives and does not come, after collective_deadline and 10 ms a rank.
+  // Collective. Over the transport (exchange.h), so that a rank which dies, stops or is cut off meanwhile
+  // fails it within the silence deadline, by name; one that lives and does not come, after
+  // collective_deadline and 10 ms a rank.
   Result<std::vector<std::string>> allgather(Bytes mine);
-  // The same, of which each rank gets only the least that was given; an empty string gives nothing. Bytes, messages and
-  // memory do not grow with the ranks.
+  // The same, of which each rank gets only the least that was given; an empty string gives nothing. Bytes,
+  // messages and memory do not grow with the ranks.
   Result<std::string> least(Bytes mine);
-  // The same, of which each rank gets what was given by those that gave something, by rank: bytes grow with these alone.
+  // The same, of which each rank gets what was given by those that gave something, by rank: bytes grow with
+  // these alone.
   Result<std::map<Rank, std::string>> given(Bytes mine);
 
-  // This rank makes its next collective call: before any message of the call is sent. If a peer has made another call in
-  // its place, the job is given up, and the failure names both (call_order.h). `path`: for messages.
+  // This rank makes its next collective call: before any message of the call is sent. If a peer has made
+  // another call in its place, the job is given up, and the failure names both (call_order.h). `path`: for
+  // messages.
   Status begin_call(CallKind kind, std::string_view path);
   // The same for a call on a channel's directory. Its messages are to carry the stamp.
   Status begin_call(uint32_t channel, CallKind kind, uint32_t epoch, std::string_view path, CallStamp* stamp);
@@ -102,12 +107,13 @@ class Job final : private TransportEvents {
   // The conversation has failed: its calls are compared no more.
   void forget_calls(uint32_t channel) { calls_.forget(channel); }
 
-  // Fails every conversation of this job on this rank, those to come too; the ranks that wait for this one are told. The
-  // first failure counts. Any thread, in events too.
+  // Fails every conversation of this job on this rank, those to come too; the ranks that wait for this one
+  // are told. The first failure counts. Any thread, in events too.
   void give_up(const Status& why) noexcept;
 
-  // Collective (the order decides the number). `events` outlives close_channel. kResourceExhausted when the numbers are
-  // used up: on all ranks alike. A channel may have several `numbers`, one after the other: it is named by the first.
+  // Collective (the order decides the number). `events` outlives close_channel. kResourceExhausted when the
+  // numbers are used up: on all ranks alike. A channel may have several `numbers`, one after the other: it is
+  // named by the first.
   Result<uint32_t> open_channel(ChannelEvents* events, uint32_t numbers = 1);
   // After it returns no event of the channel is running or will come; wait for the on_sent of what was posted
   // before, or its memory is still lent out. Not to be called from an event.
@@ -115,8 +121,8 @@ class Job final : private TransportEvents {
 
   // post.header must be a FrameHeader of an open channel. Frames to one peer must be posted in the order in
   // which the Router gave them: hold one lock of your own from Router::next_post to the end of post. Where an
-  // event needs it too, there only try it. True: the payload is free again and no on_sent will come; false: it is borrowed
-  // until on_sent(post.cookie). Throws as Transport::post does.
+  // event needs it too, there only try it. True: the payload is free again and no on_sent will come; false:
+  // it is borrowed until on_sent(post.cookie). Throws as Transport::post does.
   [[nodiscard]] bool post(uint32_t channel, const Post& post);
   // Whether a thread that has frames to post should do so itself (else it calls wake, and posts are made by
   // on_progress alone: the frames then cost it least).

@@ -1,5 +1,5 @@
-// Ranks close their job while memory runs out, at every allocation in turn: each hears the other's goodbye, or is told why
-// not; none waits until its deadline.
+// Ranks close their job while memory runs out, at every allocation in turn: each hears the other's goodbye,
+// or is told why not; none waits until its deadline.
 #include <gtest/gtest.h>
 
 #include <barrier>

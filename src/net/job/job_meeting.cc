@@ -41,13 +41,16 @@ const char* text_of(RouteChoice route) {
 }
 
 // What a rank gives when the ranks meet: words of 8 bytes, so that pieces of a gift hold whole words.
-//   u32 version | u32 of the hash of what all ranks must give alike     u64 hash of its machine     u64 NetworkView
+//   u32 version | u32 of the hash of what all ranks must give alike  u64 hash of its machine  u64 NetworkView
 // and rank 0 more:   u64 secret    u64 where    u64 what (MemoryProbe::Offer)    32 bytes key (JobKey)
 // What all ranks get of it:
-//   u8 1 | u64 secret | u64 where | u64 what | 32 bytes key | u32 first rank without RDMA | u32 first rank that does not
-//     trust the network (~0: none) | (varint node | varint ranks)...    runs of ranks on one node; nodes in the order of
+//   u8 1 | u64 secret | u64 where | u64 what | 32 bytes key | u32 first rank without RDMA | u32 first rank
+//   that does not
+//     trust the network (~0: none) | (varint node | varint ranks)...    runs of ranks on one node; nodes in
+//                                                                       the order of
 //     their first ranks
-//   u8 2 | u32 rank | u64 | u64                            the first rank with another first word than rank 0's; both
+//   u8 2 | u32 rank | u64 | u64                            the first rank with another first word than rank
+//                                                          0's; both
 constexpr size_t kAddressWordBytes = 8;
 constexpr size_t kFirstGiftOfRankZero = 3;
 constexpr size_t kKeyWords = sizeof(JobKey::bytes) / kAddressWordBytes;
@@ -214,8 +217,9 @@ Result<bool> share_memory(Bootstrap& bootstrap, const MemoryProbe::Offer& offer)
   if (first.rank < 0) return true;
   if (bootstrap.rank() == 0) {
     log_warn(
-        "the ranks of this job are on one machine and do not share its memory (rank {}: {}); they talk as ranks on "
-        "several nodes do, by ports that others can reach: let containers share IPC and process numbers",
+        "the ranks of this job are on one machine and do not share its memory (rank {}: {}); they talk as "
+        "ranks on several nodes do, by ports that others can reach: let containers share IPC and process "
+        "numbers",
         first.rank, first.text);
   }
   return false;
@@ -231,8 +235,8 @@ Result<std::unique_ptr<Transport>> make_module_transport(Bootstrap& bootstrap, c
   const Result<const FabricModule*> module = load_fabric(tls ? "tls" : "ucx");
   if (!module.ok() && tls) {
     return module.status().with_context(
-        "without OpenSSL 3 (libssl3) ranks on several nodes have no encryption; where the network between them is "
-        "private, job.trust=network lets them talk by UCX instead");
+        "without OpenSSL 3 (libssl3) ranks on several nodes have no encryption; where the network between "
+        "them is private, job.trust=network lets them talk by UCX instead");
   }
   SWALE_RETURN_IF_ERROR(module.status());
   TransportOptions own;

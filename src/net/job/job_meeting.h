@@ -1,7 +1,8 @@
-// What the ranks of a job tell each other through the Bootstrap before there is a transport, and the transport that they
-// then join.
+// What the ranks of a job tell each other through the Bootstrap before there is a transport, and the
+// transport that they then join.
 //
-// Threads: one at a time per job; every function is collective. Errors: what one rank cannot do fails all, by name.
+// Threads: one at a time per job; every function is collective. Errors: what one rank cannot do fails all, by
+// name.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +26,10 @@ struct JobMeeting {
   FabricChoice fabric;
 };
 
-// All ranks tell their version, what they must have in common, their machine and what they know of the network; rank 0 gives
-// the job's secret and key. If they are on one machine, they find out whether they share its memory (memory_probe.h), which decides how the
-// fabric is made; a difference costs security or speed, so it is logged.
+// All ranks tell their version, what they must have in common, their machine and what they know of the
+// network; rank 0 gives the job's secret and key. If they are on one machine, they find out whether they
+// share its memory (memory_probe.h), which decides how the fabric is made; a difference costs security or
+// speed, so it is logged.
 Result<JobMeeting> meet(Bootstrap& bootstrap, const JobOptions& options);
 
 struct JoinedTransport {

@@ -1,5 +1,5 @@
-// Opening a job as a large one does it, with a few ranks: nothing that all ranks give is kept, and peers are looked up when
-// they are met.
+// Opening a job as a large one does it, with a few ranks: nothing that all ranks give is kept, and peers are
+// looked up when they are met.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>

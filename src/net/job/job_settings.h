@@ -1,4 +1,5 @@
-// The options of a job, as rows of the table of options (base/config.h), and how the ranks of a launched job meet.
+// The options of a job, as rows of the table of options (base/config.h), and how the ranks of a launched job
+// meet.
 //
 // Threads: free functions.
 #pragma once
@@ -28,9 +29,9 @@ struct JobSettings {
 // What the rows say. Requires a Config that has them. kInvalidArgument if two options contradict each other.
 Result<JobSettings> job_settings(const Config& config);
 
-// How the ranks of a launched job meet without a communicator. The settings come first, then what the launcher says,
-// then, if all ranks are certainly on one machine, a folder of this user there. kInvalidArgument says what to set.
-// Requires launch.size > 1.
+// How the ranks of a launched job meet without a communicator. The settings come first, then what the
+// launcher says, then, if all ranks are certainly on one machine, a folder of this user there.
+// kInvalidArgument says what to set. Requires launch.size > 1.
 Result<RendezvousOptions> rendezvous_options(const JobSettings& settings, const LaunchEnvironment& launch,
                                              const Config::GetEnvironment& environment);
 

@@ -175,7 +175,8 @@ TEST_P(JobOfEitherPosting, KeepsFramesAndCookiesOfChannelsApart) {
   EXPECT_NE(secrets[0], 0u);
 }
 
-// A number is not used again, what belongs to it is: more channels than 16 bits can name, one after the other.
+// A number is not used again, what belongs to it is: more channels than 16 bits can name, one after the
+// other.
 TEST(Job, OpensMoreChannelsInItsLifeThanAreEverOpenAtOnce) {
   as_ranks(2, loopback(), [&](Job* job) {
     Listener listener;

@@ -1,5 +1,6 @@
-// Jobs of real processes over UCX, or TLS, and a rendezvous directory: this program starts itself once per rank. Ranks
-// exchange 32 KB frames all-to-all under credits, with checksums; some are killed or stopped in the middle.
+// Jobs of real processes over UCX, or TLS, and a rendezvous directory: this program starts itself once per
+// rank. Ranks exchange 32 KB frames all-to-all under credits, with checksums; some are killed or stopped in
+// the middle.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -55,8 +56,8 @@ struct RankArguments {
   std::string transport = "auto";
 };
 
-// Asks a rank to stop itself where it holds no half-filled element of a peer's shared-memory queue, which would make
-// that peer deaf (docs/design/transport.md).
+// Asks a rank to stop itself where it holds no half-filled element of a peer's shared-memory queue, which
+// would make that peer deaf (docs/design/transport.md).
 constexpr int kStopSignal = SIGUSR1;
 std::atomic<int> stop_wanted{0};  // by a signal handler, read by all threads
 

@@ -1,5 +1,6 @@
-// What every engine's collective opening begins with: all ranks make the same call (call_order.h), all can make it, and
-// all give the same options. What a rank sends, gets and holds for it does not grow with the job.
+// What every engine's collective opening begins with: all ranks make the same call (call_order.h), all can
+// make it, and all give the same options. What a rank sends, gets and holds for it does not grow with the
+// job.
 //
 // Collective. Threads: one at a time per job. Errors: the failure of the lowest failing rank, on all ranks;
 // kInvalidArgument names the two calls, or the option and the two ranks that differ.
@@ -15,9 +16,9 @@
 
 namespace swale::net {
 
-// Begins a collective call on `job`: the ranks tell each other whether they can make it, and that it is the same one.
-// `path`: of what is opened, for messages. A rank that runs out of memory here gives the job up, which tells the ranks that
-// wait for it.
+// Begins a collective call on `job`: the ranks tell each other whether they can make it, and that it is the
+// same one. `path`: of what is opened, for messages. A rank that runs out of memory here gives the job up,
+// which tells the ranks that wait for it.
 Status begin_collective(Job& job, CallKind kind, std::string_view path, const Status& mine);
 
 // An option that all ranks must give alike: its name, as the table of options has it, and this rank's value.

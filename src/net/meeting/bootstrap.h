@@ -4,8 +4,8 @@
 // that give no communicator (rendezvous.h), a trivial one for a job of one rank, and an in-process one for
 // tests. Threads: used by one thread at a time, inside collective calls only.
 //
-// No rank keeps what all ranks give: a Survey makes an answer of it while it comes by, and addresses go to an AddressBook,
-// which is a file in a large job. docs/design/three-hop.md, "Opening a job".
+// No rank keeps what all ranks give: a Survey makes an answer of it while it comes by, and addresses go to an
+// AddressBook, which is a file in a large job. docs/design/three-hop.md, "Opening a job".
 #pragma once
 
 #include <functional>
@@ -29,8 +29,9 @@ namespace swale::net {
 class Survey {
  public:
   virtual ~Survey() = default;
-  // A piece of what `rank` gave. It begins at `offset`, a multiple of 8. At each offset ranks come in their order, and
-  // offsets ascend; so a rank's pieces come in order, and between them those of others. Zeros may follow a gift.
+  // A piece of what `rank` gave. It begins at `offset`, a multiple of 8. At each offset ranks come in their
+  // order, and offsets ascend; so a rank's pieces come in order, and between them those of others. Zeros may
+  // follow a gift.
   virtual void take(Rank rank, size_t offset, Bytes piece) = 0;
   // After all pieces.
   virtual std::string answer() = 0;
@@ -44,13 +45,13 @@ class Bootstrap {
   virtual Rank rank() const = 0;
   virtual int32_t size() const = 0;
 
-  // Collective. Every rank gives a string (lengths may differ, at most kBytesMax) and gets the survey's answer. Waits for
-  // all ranks, at most until the implementation's deadline, and then names the ranks that did not come. `survey` may be
-  // asked on this rank, or on rank 0 alone.
+  // Collective. Every rank gives a string (lengths may differ, at most kBytesMax) and gets the survey's
+  // answer. Waits for all ranks, at most until the implementation's deadline, and then names the ranks that
+  // did not come. `survey` may be asked on this rank, or on rank 0 alone.
   virtual Result<std::string> ask(Bytes mine, Survey* survey) = 0;
 
-  // Collective, once. Every rank gives a row (encode_address) and gets the book of all. If a rank has no address, all
-  // ranks get the failure of the lowest such rank.
+  // Collective, once. Every rank gives a row (encode_address) and gets the book of all. If a rank has no
+  // address, all ranks get the failure of the lowest such rank.
   virtual Result<std::shared_ptr<const AddressBook>> publish(Bytes row, const NodeMap& nodes) = 0;
 };
 
@@ -67,8 +68,9 @@ struct CommCallbacks {
   Rank rank = 0;
   int32_t size = 1;
   std::function<int(const void* send, void* receive, size_t bytes)> allgather;  // equal sizes on all ranks
-  // The most that one allgather brings, if that is at least 8 bytes of each rank. An AddressBook that takes more is a
-  // file of the node: its lowest rank writes it, the others read it, and its name is gone when all have it open.
+  // The most that one allgather brings, if that is at least 8 bytes of each rank. An AddressBook that takes
+  // more is a file of the node: its lowest rank writes it, the others read it, and its name is gone when all
+  // have it open.
   size_t bytes_max = kMiB;
   std::vector<std::string> folders = {"/dev/shm", "/tmp"};  // for that file: the first that takes it
 };

@@ -164,7 +164,8 @@ TEST_F(CommBook, IsKeptByEachRankOfASmallJob) {
   for (const auto& book : books) EXPECT_EQ((*book)->shared_bytes(), 0u);
 }
 
-// Where a node has no folder for the file, or its ranks have not the same one, they keep the addresses themselves.
+// Where a node has no folder for the file, or its ranks have not the same one, they keep the addresses
+// themselves.
 TEST_F(CommBook, IsKeptByRanksThatCanNotShareAFile) {
   const Books none = publish([&](CommCallbacks* mine) {
     if (mine->rank < 2) mine->folders = {folder_ + "/none"};

@@ -110,7 +110,8 @@ Status CallOrder::heard(Rank peer, uint32_t channel, CallKind kind, uint32_t epo
     return mismatch({own_is_close ? CallKind::kCloseDirectory : CallKind::kEndEpoch, epoch, directory.path},
                     peer, theirs);
   }
-  // A second call from ahead, of a peer that did not wait for its first one, is not kept: the first one tells enough.
+  // A second call from ahead, of a peer that did not wait for its first one, is not kept: the first one tells
+  // enough.
   if (directory.ahead.number <= directory.made) {
     directory.ahead = stamp;
     directory.peer = peer;

@@ -1,15 +1,17 @@
-// CallOrder: finds ranks that make different collective calls. All ranks make the collective calls of a job in one order.
-// Where they do not, each waits for something that the other will never send, though both live: no deadline finds that.
+// CallOrder: finds ranks that make different collective calls. All ranks make the collective calls of a job
+// in one order. Where they do not, each waits for something that the other will never send, though both live:
+// no deadline finds that.
 //
-// Calls of the job (opening or making a directory, opening and closing a metadata store or I/O servers, closing the
-// job) have numbers, the same on all ranks; and so have the
-// calls on each directory (ends of epochs, close). A message of a call says its number and which call it is, and a call on
-// a directory also how many calls of the job its sender had made before. So a receiver finds
+// Calls of the job (opening or making a directory, opening and closing a metadata store or I/O servers,
+// closing the job) have numbers, the same on all ranks; and so have the calls on each directory (ends of
+// epochs, close). A message of a call says its number and which call it is, and a call on a directory also
+// how many calls of the job its sender had made before. So a receiver finds
 //   - another call of the same number;
-//   - a call on a directory that this rank has passed over: it has made a call of the job that the sender has not.
-// A message from ahead is kept until this rank gets there. Ranks may learn at different calls that writing to a directory
-// has failed, so that its calls are compared no more (forget). Ends of epochs of two directories are not compared with
-// each other: threads may make them at the same time.
+//   - a call on a directory that this rank has passed over: it has made a call of the job that the sender has
+//     not.
+// A message from ahead is kept until this rank gets there. Ranks may learn at different calls that writing to
+// a directory has failed, so that its calls are compared no more (forget). Ends of epochs of two directories
+// are not compared with each other: threads may make them at the same time.
 //
 // Threads: any. Errors: kInvalidArgument, scope fatal (is_mismatch): the application's ranks cannot go on.
 // Limits: of each directory one message from ahead is kept, and of the job kKept.
@@ -59,8 +61,8 @@ class CallOrder {
 
   explicit CallOrder(Rank rank) : rank_(rank) {}
 
-  // This rank makes its next call of the job. `path`: of its directory, for messages. A failure if a peer is known to
-  // have made another call in its place.
+  // This rank makes its next call of the job. `path`: of its directory, for messages. A failure if a peer is
+  // known to have made another call in its place.
   Status begin(CallKind kind, std::string_view path);
   // The number and kind of the last one.
   CallKind last(uint32_t* number) const;

@@ -1,8 +1,10 @@
-// The Bootstrap over the caller's communicator, which has an allgather of equal sizes and nothing else. So all that the
-// ranks give passes by every rank, in pieces that fit into one buffer. Lengths go first; shorter strings are filled up.
+// The Bootstrap over the caller's communicator, which has an allgather of equal sizes and nothing else. So
+// all that the ranks give passes by every rank, in pieces that fit into one buffer. Lengths go first; shorter
+// strings are filled up.
 //
-// A job whose rows of addresses fit into the buffer keeps them, and needs two calls. In a larger one the lowest rank of
-// each node writes them to a file, and the calls are: lengths; the numbers of the files; the pieces; who has failed.
+// A job whose rows of addresses fit into the buffer keeps them, and needs two calls. In a larger one the
+// lowest rank of each node writes them to a file, and the calls are: lengths; the numbers of the files; the
+// pieces; who has failed.
 #include <sys/random.h>
 #include <unistd.h>
 

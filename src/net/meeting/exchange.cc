@@ -285,8 +285,8 @@ std::optional<Result<ExchangeTree::Parts>> Exchange::wait_for_all(const MutexLoc
     return answer.has_value();
   };
   bool in_time = wait_patiently(changed_, lock, deadline_, answered);
-  // A rank that only waits for its parent leaves it to the ranks above to name the one that is missing: these began to
-  // wait no later.
+  // A rank that only waits for its parent leaves it to the ranks above to name the one that is missing: these
+  // began to wait no later.
   const auto for_parent = [&]() REQUIRES(mutex_) {
     const auto awaited = tree_.awaited();
     return !awaited.empty() && awaited.front() < rank_;

@@ -1,16 +1,18 @@
-// Exchange: what the ranks of a job tell each other together, over its own transport, so that a rank that dies, stops or is cut
-// off while others wait for it is found as anywhere else: by the fabric or by the liveness watch, within seconds, by name.
+// Exchange: what the ranks of a job tell each other together, over its own transport, so that a rank that
+// dies, stops or is cut off while others wait for it is found as anywhere else: by the fabric or by the
+// liveness watch, within seconds, by name.
 //
 //   allgather   every rank gets what each has given: bytes and memory grow with the ranks
 //   least       every rank gets the least of what was given, as bytes compare; they do not
 //   given       every rank gets what those ranks gave that gave something: bytes and memory grow with these
 //
 // What the ranks give travels up a tree of fan-out 8, the answer down the same tree: a rank talks to at most
-// nine others, and only these are met, and so watched, by it. Whoever learns that a neighbour in the tree is gone tells
-// its other neighbours: removing a rank cuts the tree into pieces, and each piece has a neighbour of that rank. A
-// failure is final for the life of the job.
+// nine others, and only these are met, and so watched, by it. Whoever learns that a neighbour in the tree is
+// gone tells its other neighbours: removing a rank cuts the tree into pieces, and each piece has a neighbour
+// of that rank. A failure is final for the life of the job.
 //
-//   ExchangeTree   passive: messages and events in, messages and an answer out. Threads: the owner serialises calls.
+//   ExchangeTree   passive: messages and events in, messages and an answer out. Threads: the owner serialises
+//                  calls.
 //   Exchange       makes it a blocking call. Threads: allgather by one thread at a time, the events by any.
 // Format of a message (little-endian): u32 round, from 1 | u8 kind, then
 //   1 up, 2 down   varint count | count x (u32 rank | sized bytes): what a rank's subtree gave, or all did
@@ -47,7 +49,8 @@ class ExchangeTree {
 
   ExchangeTree(Rank rank, int32_t size) : tree_{rank, size}, rank_(rank), size_(size) {}
 
-  // This rank comes to its next round. Requires that the last one is done. kLeast, kGiven: nothing is given if `mine` is empty.
+  // This rank comes to its next round. Requires that the last one is done. kLeast, kGiven: nothing is given
+  // if `mine` is empty.
   void begin(Bytes mine, Answer wanted = Answer::kAll);
   // The round's answer by rank (kLeast: one or none), or the failure; nothing while it is under way.
   std::optional<Result<Parts>> take();

@@ -26,8 +26,8 @@ class Ring {
   using Answer = ExchangeTree::Answer;
 
   static std::string gift(Rank rank, int round) { return fmt::format("{}/{}", rank, round); }
-  // Rounds ask for all, for the least and for what is given, one after the other. To the last two a third of the ranks
-  // gives nothing.
+  // Rounds ask for all, for the least and for what is given, one after the other. To the last two a third of
+  // the ranks gives nothing.
   static Answer wanted(int round) {
     return round % 3 == 0 ? Answer::kGiven : round % 3 == 1 ? Answer::kAll : Answer::kLeast;
   }

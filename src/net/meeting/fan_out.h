@@ -1,5 +1,6 @@
-// FanOut: the tree along which ranks of a job gather and spread: rank 0 is the root, every rank has at most eight children,
-// or as many as is said. With 100,000 ranks and eight children it is six levels deep, and a rank talks to nine others.
+// FanOut: the tree along which ranks of a job gather and spread: rank 0 is the root, every rank has at most
+// eight children, or as many as is said. With 100,000 ranks and eight children it is six levels deep, and a
+// rank talks to nine others.
 //
 // Threads: a value.
 #pragma once

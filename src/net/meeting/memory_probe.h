@@ -1,12 +1,13 @@
 // MemoryProbe: finds out whether all ranks of a job see the same shared memory, before a fabric relies on it.
 //
-// One machine does not mean one shared memory: containers share a kernel and its boot id, and each may have a /dev/shm,
-// process numbers and System V names of its own. So rank 0 makes a segment with a random content, as the fabric makes its
-// own: in /dev/shm, mode 0600, without a name. The other ranks open it as the fabric will open segments, through
-// /proc/PID/fd, and compare what they find with what rank 0 has announced.
+// One machine does not mean one shared memory: containers share a kernel and its boot id, and each may have a
+// /dev/shm, process numbers and System V names of its own. So rank 0 makes a segment with a random content,
+// as the fabric makes its own: in /dev/shm, mode 0600, without a name. The other ranks open it as the fabric
+// will open segments, through /proc/PID/fd, and compare what they find with what rank 0 has announced.
 //
-// The announcement does not say the content, only a hash of it. It guards against mistakes: a process number that means
-// another process here. What the look opens belongs to this user and is a regular file of the right size.
+// The announcement does not say the content, only a hash of it. It guards against mistakes: a process number
+// that means another process here. What the look opens belongs to this user and is a regular file of the
+// right size.
 //
 // Threads: values; each used by one thread. Limits: rank 0 holds one descriptor until the probe is destroyed.
 #pragma once

@@ -14,7 +14,8 @@
 namespace swale::net::memory_probe_test {
 namespace {
 
-// What a child process says of the offer, after `prepare`: empty if it sees the memory; "skip" if `prepare` cannot.
+// What a child process says of the offer, after `prepare`: empty if it sees the memory; "skip" if `prepare`
+// cannot.
 template <class Prepare>
 std::string look_in_child(const MemoryProbe::Offer& offer, const Prepare& prepare) {
   int ends[2];

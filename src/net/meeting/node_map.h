@@ -1,13 +1,14 @@
 // NodeMap: which ranks share which node, and who represents a node to another one on the three-hop route.
 //
 // Each node's ranks share the work: towards node B, node A is represented by its local rank number
-// (B - A mod nodes) mod (ranks of A), so that remote nodes are spread over the local ranks. The pair (representative of A
-// towards B, representative of B towards A) is the only connection between the two nodes.
+// (B - A mod nodes) mod (ranks of A), so that remote nodes are spread over the local ranks. The pair
+// (representative of A towards B, representative of B towards A) is the only connection between the two
+// nodes.
 // Source: deltafs-streaming-2020, section 4.3; deltafs-scaling-2018, section III ("three-hop").
 //
 // Threads: immutable. Limits: 2^24 ranks.
-// Memory: 4 bytes a node where the ranks of each node follow one another (the usual placement), else 4 bytes a rank more,
-// twice: memory_bytes().
+// Memory: 4 bytes a node where the ranks of each node follow one another (the usual placement), else 4 bytes
+// a rank more, twice: memory_bytes().
 #pragma once
 
 #include <cstdint>
@@ -32,11 +33,13 @@ struct NodeRun {
 
 class NodeMap {
  public:
-  // Ranks of each node, placed one node after the other. kInvalidArgument if a node has none, or there is none.
+  // Ranks of each node, placed one node after the other. kInvalidArgument if a node has none, or there is
+  // none.
   static Result<NodeMap> in_blocks(std::span<const int32_t> ranks_per_node);
   // node_of[rank]; nodes are numbered 0..nodes-1, each with a rank at least. kInvalidArgument else.
   static Result<NodeMap> of_ranks(std::span<const int32_t> node_of);
-  // The same, as runs of ranks, from rank 0. Takes no memory that grows with the ranks if they are placed in blocks.
+  // The same, as runs of ranks, from rank 0. Takes no memory that grows with the ranks if they are placed in
+  // blocks.
   static Result<NodeMap> of_runs(std::span<const NodeRun> runs);
 
   int32_t ranks() const { return first_.back(); }
@@ -65,9 +68,10 @@ class NodeMap {
   NodeMap() = default;
 
   int32_t ranks_each_ = 0;  // on every node, if all have as many; else 0
-  std::vector<int32_t>
-      first_;  // of each node: how many ranks are on nodes before it; the count of ranks last
-  // Of ranks that are not placed in blocks: rank -> position, where positions are in blocks; and back. Else empty.
+  // of each node: how many ranks are on nodes before it; the count of ranks last
+  std::vector<int32_t> first_;
+  // Of ranks that are not placed in blocks: rank -> position, where positions are in blocks; and back. Else
+  // empty.
   std::vector<int32_t> position_of_;
   std::vector<Rank> rank_at_;
 };

@@ -260,7 +260,8 @@ Status Rendezvous::missing(std::string_view what) const {
       options_.job_id);
 }
 
-// A shared file system gives no events, so this looks again and again, at growing intervals. False: the patience is over.
+// A shared file system gives no events, so this looks again and again, at growing intervals. False: the
+// patience is over.
 template <class Came>
 Result<bool> Rendezvous::look_until(Patience* patience, const Came& came) {
   for (Nanos pause = kPollFirst;; pause = std::min(2 * pause, kPollLast)) {
@@ -306,8 +307,8 @@ Result<std::vector<std::string>> Rendezvous::gather(Bytes mine) {
 
 // ---- large jobs
 
-// The files are read twice: until all ranks have given, and then for what they gave, which goes to a file at once, row after
-// row: nothing of it is kept in memory.
+// The files are read twice: until all ranks have given, and then for what they gave, which goes to a file at
+// once, row after row: nothing of it is kept in memory.
 Result<RankTable> Rendezvous::collect(Bytes mine, const std::string& path,
                                       const std::function<void(Rank, Bytes)>& visit) {
   SWALE_RETURN_IF_ERROR(check_gathered_bytes(mine.size()));

@@ -8,9 +8,10 @@
 // number. Two processes that live at the same time and claim the same rank or both claim rank 0 are reported,
 // not mixed up.
 //
-// In a job of up to `collect_above` ranks each rank reads what all have given. In a larger one rank 0 alone does so, and writes
-// what comes of it: an answer, or the file of an AddressBook, in which each rank looks up those that it meets. So the other
-// ranks read one file, and memory does not grow with the job but on rank 0 (some 5 bytes a rank).
+// In a job of up to `collect_above` ranks each rank reads what all have given. In a larger one rank 0 alone
+// does so, and writes what comes of it: an answer, or the file of an AddressBook, in which each rank looks up
+// those that it meets. So the other ranks read one file, and memory does not grow with the job but on rank 0
+// (some 5 bytes a rank).
 //
 // The last rank to leave removes the files; rank 0 waits a little for the others and then removes them in any
 // case. What a killed job leaves is removed by the next job with the same id.

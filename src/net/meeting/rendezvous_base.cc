@@ -13,8 +13,8 @@
 namespace swale::net {
 namespace {
 
-// In a user namespace (a container of an ordinary user) the machine's root has no number: all that is its shows as the
-// overflow user's. Elsewhere that user is one like others.
+// In a user namespace (a container of an ordinary user) the machine's root has no number: all that is its
+// shows as the overflow user's. Elsewhere that user is one like others.
 bool shows_as_root(uid_t owner) {
   if (owner == 0) return true;
   unsigned overflow = 0, first = 0, outside = 0, count = 0;
@@ -33,8 +33,8 @@ bool is_trusted(uid_t owner) { return owner == ::geteuid() || shows_as_root(owne
 
 Status refused(const std::string& path, std::string_view what) {
   return invalid_argument(
-      "no rendezvous below {}: {}, so other users could keep the ranks of a job from meeting: set job.rendezvous to a folder "
-      "of your own (mkdir -m 700)",
+      "no rendezvous below {}: {}, so other users could keep the ranks of a job from meeting: set "
+      "job.rendezvous to a folder of your own (mkdir -m 700)",
       path, what);
 }
 

@@ -5,14 +5,15 @@
 // machine, not between NFS clients). Files are opened, used and closed again at each access: closing flushes
 // and opening revalidates, which is what NFS promises its readers.
 //
-// In a large job (rendezvous.h) two more files, which rank 0 alone writes, say what the ranks have given: `answers`, of
-// records, and `addresses-SESSION`, an AddressBook.
+// In a large job (rendezvous.h) two more files, which rank 0 alone writes, say what the ranks have given:
+// `answers`, of records, and `addresses-SESSION`, an AddressBook.
 //
 // Threads: one thread at a time.
 // Format of a record (little-endian; a file is records end to end, and what is not a record is skipped):
 //   u32 magic "SWRZ" | u32 body bytes | u64 xxh3 of all that follows | u32 kind | u32 rank | u64 nonce of the
 //   writing process | u64 session | u32 round | u32 zero | body
-// Limits: a body has at most kBodyBytesMax bytes. Memory: a window of kWindowBytes of a file, or its longest record.
+// Limits: a body has at most kBodyBytesMax bytes. Memory: a window of kWindowBytes of a file, or its longest
+// record.
 #pragma once
 
 #include <cstdint>
@@ -64,7 +65,8 @@ class RendezvousDirectory {
   Status append_answer(const RendezvousRecord& record);
 
   using Visit = std::function<void(RendezvousRecord)>;
-  // Hands over every record that was appended to a node's file, by anyone, since the last call (or since `rewind`).
+  // Hands over every record that was appended to a node's file, by anyone, since the last call (or since
+  // `rewind`).
   Status scan(const Visit& visit);
   // The same of the answers.
   Status scan_answers(const Visit& visit) { return read_file(kAnswers, &offsets_[kAnswers], visit); }
@@ -74,8 +76,8 @@ class RendezvousDirectory {
 
   std::string addresses_path(uint64_t session) const;
 
-  // Whether the first record that this process has appended since `open` is still in its node's file. Another process may
-  // have removed the file, and a third one of this node may have made it again.
+  // Whether the first record that this process has appended since `open` is still in its node's file. Another
+  // process may have removed the file, and a third one of this node may have made it again.
   bool own_records_stand() const;
   void remove_all();  // the files and the directory itself; what cannot be removed stays
 

@@ -138,7 +138,8 @@ TEST_P(RendezvousTest, FilesOfACrashedJobWithTheSameIdAreNotTakenForOurs) {
   EXPECT_EQ(job_directory(), "") << "and its files went with ours";
 }
 
-// The last rank to leave removes the files, and its goodbye with them: who waits for that sees that they are gone.
+// The last rank to leave removes the files, and its goodbye with them: who waits for that sees that they are
+// gone.
 TEST_P(RendezvousTest, RankZeroDoesNotWaitForRanksThatHaveRemovedTheFiles) {
   if (GetParam()) return;  // nobody but rank 0 removes them
   RendezvousOptions patient = options(0, 2);
@@ -164,8 +165,8 @@ TEST_P(RendezvousTest, RankZeroDoesNotWaitForRanksThatHaveRemovedTheFiles) {
   leaving.join();
 }
 
-// The earlier job removes its files when a rank of this one has said hello already, and another rank of that node comes
-// before it removes the directory: then the node's file is there, but without that hello.
+// The earlier job removes its files when a rank of this one has said hello already, and another rank of that
+// node comes before it removes the directory: then the node's file is there, but without that hello.
 TEST_P(RendezvousTest, AHelloThatAnEarlierJobRemovedIsSaidAgainThoughTheFileIsThere) {
   const auto options_of = [&](Rank rank) {
     RendezvousOptions mine = options(rank, 4);
@@ -251,8 +252,8 @@ TEST_P(RendezvousTest, RefusesADirectoryThatOthersMayEnter) {
   }
 }
 
-// All ranks of a job publish, in two ways: rank 2 has no address; or somebody cuts the file of the addresses, so that only who
-// looks up the ranks at its end finds it damaged.
+// All ranks of a job publish, in two ways: rank 2 has no address; or somebody cuts the file of the addresses,
+// so that only who looks up the ranks at its end finds it damaged.
 TEST_P(RendezvousTest, AnAddressThatIsNotThereIsNamed) {
   for (const bool none : {true, false}) {
     std::vector<std::thread> threads;

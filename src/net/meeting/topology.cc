@@ -49,7 +49,8 @@ constexpr Family kPals = {"pals",        "PALS_RANKID", "PMI_SIZE", "PALS_LOCAL_
 constexpr Family kHydra = {"hydra",           "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID",
                            "MPI_LOCALNRANKS", nullptr,    nullptr,    nullptr};
 
-// Slurm's numbers of the steps that are no parallel programs: interactive shells, batch scripts, and others above.
+// Slurm's numbers of the steps that are no parallel programs: interactive shells, batch scripts, and others
+// above.
 constexpr uint32_t kSlurmStepMax = 0xfffffff0;
 
 const char* value_of(const GetEnvironment& get, const char* name) {
@@ -160,7 +161,8 @@ bool is_set(const GetEnvironment& get, const Family& family) {
   return value_of(get, family.rank) != nullptr || value_of(get, family.size) != nullptr;
 }
 
-// Whether this is a task of a step of srun; `family` with the variable that its version of Slurm gives the size by.
+// Whether this is a task of a step of srun; `family` with the variable that its version of Slurm gives the
+// size by.
 bool in_slurm_step(const GetEnvironment& get, Family* family) {
   const char* step = value_of(get, kSlurm.job_part);
   if (step == nullptr || value_of(get, kSlurm.rank) == nullptr) return false;

@@ -86,7 +86,8 @@ const Variables kOpenMpi5 = {{"OMPI_COMM_WORLD_RANK", "5"},
                              {"PMIX_VERSION", "5.0.3"},
                              {"PRTE_LAUNCHED", "1"}};
 
-// mpiexec of Cray PALS under PBS, with Cray's PMI; and with --pmi=pmix, where nothing says how many ranks there are.
+// mpiexec of Cray PALS under PBS, with Cray's PMI; and with --pmi=pmix, where nothing says how many ranks
+// there are.
 const Variables kPalsPmix = {{"PBS_JOBID", "17.server"}, {"PALS_APID", "5d1c-77"},  {"PALS_RANKID", "13"},
                              {"PALS_LOCAL_RANKID", "1"}, {"PALS_LOCAL_SIZE", "12"}, {"PALS_NODEID", "1"},
                              {"PALS_DEPTH", "1"},        {"PALS_PMI", "pmix"},      {"PMIX_RANK", "13"}};

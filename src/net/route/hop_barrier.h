@@ -1,15 +1,17 @@
-// HopBarrier: how the ranks of a three-hop job learn that a hop carries nothing of the ending epoch any more. Each rank
-// comes three times: when what it sent by hop 1, by hop 2 and by hop 3 has been read. The first and third time it waits for
-// the ranks of its node, the second time for all ranks.
+// HopBarrier: how the ranks of a three-hop job learn that a hop carries nothing of the ending epoch any more.
+// Each rank comes three times: when what it sent by hop 1, by hop 2 and by hop 3 has been read. The first and
+// third time it waits for the ranks of its node, the second time for all ranks.
 //
-// The ranks of a node gather along a tree whose root is the node's first rank, their leader; the leaders of all nodes gather
-// along another one. A rank has at most three children in each. So an epoch takes a leader at most 3 + 7 + 3 messages (and
-// the mean rank 6) in a job of any size; eight children would take it 33.
+// The ranks of a node gather along a tree whose root is the node's first rank, their leader; the leaders of
+// all nodes gather along another one. A rank has at most three children in each. So an epoch takes a leader
+// at most 3 + 7 + 3 messages (and the mean rank 6) in a job of any size; eight children would take it 33.
 //
 // A passive machine: arrivals and messages in; messages and releases out.
-// Invariants: (1) no release before all ranks of the group have come. (2) Releases come in the order of the arrivals.
+// Invariants: (1) no release before all ranks of the group have come. (2) Releases come in the order of the
+// arrivals.
 // Threads: none; the owner serialises calls. Errors: on_message: kCorruption (scope peer).
-// Format of a message: u8 tree (0 node, 1 leaders) | u8 way (1 up, 2 down) | varint round: how often the tree has released.
+// Format of a message: u8 tree (0 node, 1 leaders) | u8 way (1 up, 2 down) | varint round: how often the tree
+// has released.
 #pragma once
 
 #include <cstdint>

@@ -4,15 +4,17 @@
 //
 // Data frames are flow-controlled per peer: at most `window` of them are unconsumed at the receiver, so a
 // receiver needs at most window * (size - 1) frames of memory. Control frames have a window of their own,
-// kControlWindow, and are consumed when they arrive: a sender cannot fill the receiver's memory while its progress thread
-// is busy. Both kinds keep one order per peer. Credits ride on every frame going the other way, and travel alone once
-// half a window is owed. The news of a failure (kAbort) needs no credit: there is one per peer.
+// kControlWindow, and are consumed when they arrive: a sender cannot fill the receiver's memory while its
+// progress thread is busy. Both kinds keep one order per peer. Credits ride on every frame going the other
+// way, and travel alone once half a window is owed. The news of a failure (kAbort) needs no credit: there is
+// one per peer.
 //
 // A frame submitted to a peer that is down leaves at once and without credit: the transport, which knows
 // better, gives its cookie back.
 //
 // Invariants, per peer: credits we hold + frames of ours it has not consumed + credits it owes = window;
-//   `held` (its frames not consumed here) + `owed` <= window. The same for control frames, of which none is held.
+//   `held` (its frames not consumed here) + `owed` <= window. The same for control frames, of which none is
+//   held.
 // Memory grows with the peers that have exchanged a frame with this rank, not with the ranks of the job.
 // Threads: none of its own; the owner serialises calls. The posts taken by next_post for one peer must reach
 // Transport::post in the order taken.
@@ -57,10 +59,11 @@ struct FrameHeader {
   uint8_t control_credits = 0;
 
   std::array<char, kBytes> encode(Bytes payload) const;
-  // kCorruption. Of scope operation for a frame that is not of this job (its length, magic or secret is wrong): drop it.
-  // These are looked at first: whoever does not know the secret has no other field believed, nor its checksum computed.
-  // Of scope peer for one of this job whose checksum is wrong, or of an unknown kind, or with more control credits than
-  // can be out: nothing that its sender says can be relied on.
+  // kCorruption. Of scope operation for a frame that is not of this job (its length, magic or secret is
+  // wrong): drop it.
+  // These are looked at first: whoever does not know the secret has no other field believed, nor its checksum
+  // computed. Of scope peer for one of this job whose checksum is wrong, or of an unknown kind, or with more
+  // control credits than can be out: nothing that its sender says can be relied on.
   static Result<FrameHeader> decode(Bytes bytes, Bytes payload, uint64_t expected_secret);
 
  private:
@@ -111,19 +114,21 @@ class Router {
   void flush_credits();
   void flush_credits(Rank to);
 
-  // Sends an empty frame to every peer that has had frames from here. A lost frame shows by the sequence number of
-  // the next one; where nothing follows (the window is used up, or all has been said) this is the next one.
+  // Sends an empty frame to every peer that has had frames from here. A lost frame shows by the sequence
+  // number of the next one; where nothing follows (the window is used up, or all has been said) this is the
+  // next one.
   void probe();
 
-  // The peer is gone: its queue is emptied; `dropped` gets the cookies of frames that will never be posted. Like
-  // abandon_data and submit: if it throws, for want of memory, nothing has changed.
+  // The peer is gone: its queue is emptied; `dropped` gets the cookies of frames that will never be posted.
+  // Like abandon_data and submit: if it throws, for want of memory, nothing has changed.
   void on_down(Rank peer, std::vector<uint64_t>* dropped);
 
-  // The conversation has failed: data frames that wait for credit will never leave, so that control frames after them
-  // (the news of the failure) do. `dropped` gets their cookies.
+  // The conversation has failed: data frames that wait for credit will never leave, so that control frames
+  // after them (the news of the failure) do. `dropped` gets their cookies.
   void abandon_data(std::vector<uint64_t>* dropped);
 
-  // Data frames that were submitted and that their receivers have not given credit for. 0: all have been consumed.
+  // Data frames that were submitted and that their receivers have not given credit for. 0: all have been
+  // consumed.
   uint64_t unconsumed() const { return unconsumed_; }
   uint64_t memory_bytes() const;
 

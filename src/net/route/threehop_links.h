@@ -1,12 +1,14 @@
-// HopLinks: the links of one hop of the three-hop route: frames to fill, frames that came and wait, order and credits.
+// HopLinks: the links of one hop of the three-hop route: frames to fill, frames that came and wait, order and
+// credits.
 //
-// Sending: each link has a frame that no other link can take, and may have more from a pool that all links share. Messages
-// for one link fill its frame; a full one leaves when the peer has given credit.
-// Receiving: at most Params::window frames of each peer are unread here; they lie in a pool that all links share.
-// Both pools are taken when the links are made: buffer_bytes().
-// The first byte of a frame is its tag: the low byte of the number of its epoch. All messages of a frame are of one epoch.
+// Sending: each link has a frame that no other link can take, and may have more from a pool that all links
+// share. Messages for one link fill its frame; a full one leaves when the peer has given credit.
+// Receiving: at most Params::window frames of each peer are unread here; they lie in a pool that all links
+// share. Both pools are taken when the links are made: buffer_bytes(). The first byte of a frame is its tag:
+// the low byte of the number of its epoch. All messages of a frame are of one epoch.
 //
-// Threads: none; the owner serialises calls. Errors: create: kResourceExhausted. on_frame: kCorruption (scope peer).
+// Threads: none; the owner serialises calls. Errors: create: kResourceExhausted. on_frame: kCorruption (scope
+// peer).
 //   submit and on_frame may throw std::bad_alloc and have done nothing then.
 // Limits: 2^20 frames a hop; frames of at least kHopFrameBytesMin.
 #pragma once

@@ -1,29 +1,31 @@
-// ThreeHopRouter: messages from any rank to any rank of a large job, with links to few of them: to the ranks of its own
-// node, and to one rank of each node that this rank represents its node to (node_map.h).
+// ThreeHopRouter: messages from any rank to any rank of a large job, with links to few of them: to the ranks
+// of its own node, and to one rank of each node that this rank represents its node to (node_map.h).
 //
 //   hop 1  source -> representative of its node towards the destination's node      (shared memory)
 //   hop 2  -> representative of the destination's node towards the source's node    (network)
 //   hop 3  -> destination                                                          (shared memory)
 //
-// A hop between a rank and itself is skipped; messages within a node take hop 3 alone. Messages for different ranks share
-// the frames of a link, and are sorted out where it ends. A passive machine: messages, frames and events in; posts and
-// deliveries out.
+// A hop between a rank and itself is skipped; messages within a node take hop 3 alone. Messages for different
+// ranks share the frames of a link, and are sorted out where it ends. A passive machine: messages, frames and
+// events in; posts and deliveries out.
 //
-// No deadlock: a frame of hop h that cannot be forwarded waits for a frame of hop h + 1, and one of hop 3 for the sink;
-// every link has a frame and a credit that no other link can take, and each hop has pools of its own. So the waits have
-// an order, 1 before 2 before 3 before the sink (docs/design/three-hop.md).
+// No deadlock: a frame of hop h that cannot be forwarded waits for a frame of hop h + 1, and one of hop 3 for
+// the sink; every link has a frame and a credit that no other link can take, and each hop has pools of its
+// own. So the waits have an order, 1 before 2 before 3 before the sink (docs/design/three-hop.md).
 //
-// Epochs end hop by hop. On a hop that carried messages, an END mark with their count goes after them on each link, in the
-// last frame. A frame's credit is given when all of it has been read; so a rank whose credits are all back knows that its
-// part of the hop is over. When this holds for all ranks that feed the next hop (hop_barrier.h), that hop may end. Every
-// frame says its epoch; those of the next epoch wait. A quiet link takes no message, and the number of ranks does not show
-// in the number of messages.
+// Epochs end hop by hop. On a hop that carried messages, an END mark with their count goes after them on each
+// link, in the last frame. A frame's credit is given when all of it has been read; so a rank whose credits
+// are all back knows that its part of the hop is over. When this holds for all ranks that feed the next hop
+// (hop_barrier.h), that hop may end. Every frame says its epoch; those of the next epoch wait. A quiet link
+// takes no message, and the number of ranks does not show in the number of messages.
 // MessageSink::epoch_complete says that every message of the epoch that is for this rank has been delivered.
 //
 // Invariants: (1) messages from one rank to another are delivered once, in the order of send. (2) Memory is
 //   buffer_bytes() + state_bytes(), whatever the traffic. (3) deliver is not called after a failure.
-// Threads: none; the owner serialises calls. Channels: from `channel` on kChannels: one a hop, and one for the barriers.
-// Errors: failure() keeps the first one: kCorruption or kUnavailable, which name the hop and the rank. Then send refuses,
+// Threads: none; the owner serialises calls. Channels: from `channel` on kChannels: one a hop, and one for
+// the barriers.
+// Errors: failure() keeps the first one: kCorruption or kUnavailable, which name the hop and the rank. Then
+// send refuses,
 //   and the owner tells the peers (Conversation). std::bad_alloc may be thrown: then fail() and give up.
 // Limits: messages of message_bytes_max(); one epoch may end at a time, and none is sent meanwhile.
 #pragma once
@@ -45,8 +47,8 @@ namespace swale::net {
 class MessageSink {
  public:
   virtual ~MessageSink() = default;
-  // False: no space now; call ThreeHopRouter::resume when there is. `message` lives only during the call. Makes no call
-  // of the router.
+  // False: no space now; call ThreeHopRouter::resume when there is. `message` lives only during the call.
+  // Makes no call of the router.
   virtual bool deliver(Rank source, Bytes message) = 0;
   // Makes no call of the router.
   virtual void epoch_complete(uint32_t epoch) = 0;
@@ -73,9 +75,10 @@ class ThreeHopRouter {
     Hops hops;  // the same on all ranks
   };
 
-  // Sizes of frames and windows with which no rank's buffers take more than the budget: frames of the remote hop are halved
-  // from 32 KiB, and the others from 16 KiB, until all fits; the least ones are returned where nothing does. What is left is
-  // given to windows. Depends on the job alone, so that all ranks choose the same.
+  // Sizes of frames and windows with which no rank's buffers take more than the budget: frames of the remote
+  // hop are halved from 32 KiB, and the others from 16 KiB, until all fits; the least ones are returned where
+  // nothing does. What is left is given to windows. Depends on the job alone, so that all ranks choose the
+  // same.
   static Hops hops_within(const NodeMap& nodes, uint64_t budget_bytes);
   // What the rank's buffers take that has most links.
   static uint64_t buffer_bytes(const NodeMap& nodes, const Hops& hops);
@@ -88,7 +91,8 @@ class ThreeHopRouter {
 
   uint64_t buffer_bytes() const;
   uint64_t state_bytes() const;
-  // The ranks that this one has links with. Whoever tells all of them something that each tells on, tells all ranks.
+  // The ranks that this one has links with. Whoever tells all of them something that each tells on, tells all
+  // ranks.
   const std::vector<Rank>& peers() const { return peers_; }
   size_t links(int hop) const { return links_[static_cast<size_t>(hop) - 1].size(); }
   size_t message_bytes_max() const { return message_bytes_max_; }
@@ -97,7 +101,8 @@ class ThreeHopRouter {
   // False: no space now, or an epoch is ending: the sink's may_send says when to try again.
   // Requires message.size() <= message_bytes_max().
   bool send(Rank to, Bytes message);
-  // Frames that are partly filled leave now. Call when a message must not wait for more; end_epoch does it by itself.
+  // Frames that are partly filled leave now. Call when a message must not wait for more; end_epoch does it by
+  // itself.
   void flush();
   // All messages of this rank's epoch have been sent. Requires !ending().
   void end_epoch();
@@ -160,8 +165,8 @@ class ThreeHopRouter {
 
   Status make_links();
   Result<size_t> find_link(int hop, Rank from) const;
-  // Links of hops 1 and 3 are the other ranks of the node, in order; those of hop 2 are the nodes this rank represents
-  // its node to, in order of distance.
+  // Links of hops 1 and 3 are the other ranks of the node, in order; those of hop 2 are the nodes this rank
+  // represents its node to, in order of distance.
   size_t local_link(int32_t local) const {
     return static_cast<size_t>(local < seat_.local ? local : local - 1);
   }

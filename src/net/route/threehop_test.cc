@@ -101,8 +101,8 @@ TEST(ThreeHop, DeliversEveryMessageOnceInOrderAndInItsEpoch) {
   EXPECT_GT(messages, 50'000 * rounds());
 }
 
-// One rank takes nothing while everybody sends, with the least buffers that there can be: everything fills up and stops.
-// When it takes again, everything arrives.
+// One rank takes nothing while everybody sends, with the least buffers that there can be: everything fills up
+// and stops. When it takes again, everything arrives.
 TEST(ThreeHop, AStuckReceiverStopsNothingForGood) {
   for (uint64_t round = 0; round < rounds(); ++round) {
     for (const std::vector<int32_t>& nodes : {std::vector<int32_t>{4, 4, 4}, {1, 3, 2}, {2, 2}}) {
@@ -141,7 +141,8 @@ TEST(ThreeHop, LostDoubledSwappedAndAlteredFramesAreFound) {
   EXPECT_THAT(std::string(altered.message()), testing::HasSubstr("have come"));
 }
 
-// Canary: a job that can never finish is seen to stand still, and its other ranks hold no more than their buffers.
+// Canary: a job that can never finish is seen to stand still, and its other ranks hold no more than their
+// buffers.
 TEST(ThreeHop, AJobThatStandsStillIsNoticed) {
   Case what;
   what.ranks_per_node = {2, 2};
@@ -153,7 +154,8 @@ TEST(ThreeHop, AJobThatStandsStillIsNoticed) {
   EXPECT_EQ(job.member(0).epochs_complete, 0u);
 }
 
-// What it takes to end an epoch does not grow with the ranks of the job, nor with the links that carried nothing.
+// What it takes to end an epoch does not grow with the ranks of the job, nor with the links that carried
+// nothing.
 TEST(ThreeHop, AThousandRanksEndAQuietEpochWithAFewMessagesEach) {
   Case what;
   what.ranks_per_node = std::vector<int32_t>(64, 16);
@@ -200,7 +202,8 @@ TEST(ThreeHop, ALostPeerIsNamedWithItsHop) {
   EXPECT_FALSE(other.router->send(0, "message"));
 }
 
-// Frames with right headers and any content: an error, never a read or a write beyond them (AddressSanitizer looks).
+// Frames with right headers and any content: an error, never a read or a write beyond them (AddressSanitizer
+// looks).
 TEST(ThreeHop, AnyContentIsReadOrRefused) {
   Rng rng(3);
   uint64_t refused = 0;

@@ -22,8 +22,8 @@ namespace {
 constexpr size_t kRequestsAtATime = 64;
 constexpr Nanos kLeavePatience = seconds(5);
 
-// system_clock() as of the kernel's last tick, at most 10 ms ago. A call and a reply need the time for the text of a failure
-// only, and reading the clock costs 25 ns of their 300.
+// system_clock() as of the kernel's last tick, at most 10 ms ago. A call and a reply need the time for the
+// text of a failure only, and reading the clock costs 25 ns of their 300.
 Nanos recent_time() {
   timespec at{};
   ::clock_gettime(CLOCK_MONOTONIC_COARSE, &at);
@@ -40,7 +40,8 @@ std::vector<AgreedOption> agreed_options(const RpcOptions& options) {
           {"rpc.methods", fmt::format("{}", fmt::join(options.methods, ","))}};
 }
 
-// The names of all hosts, for messages: each node's first rank tells it, so that bytes grow with the nodes alone.
+// The names of all hosts, for messages: each node's first rank tells it, so that bytes grow with the nodes
+// alone.
 Result<std::function<std::string(Rank)>> hosts_of(Job& job) {
   const std::shared_ptr<const NodeMap> nodes = job.nodes();
   const bool tells = nodes->seat(job.rank()).local == 0;
@@ -368,7 +369,8 @@ void Rpc::sleep(RpcClient* client) {
   client->waiting_ = false;
 }
 
-// Does the job's progress until the client has something. False: another thread does, or the job cannot be driven.
+// Does the job's progress until the client has something. False: another thread does, or the job cannot be
+// driven.
 bool Rpc::drive(RpcClient* client) {
   driver_ = client;
   driver_thread_ = std::this_thread::get_id();

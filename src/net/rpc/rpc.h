@@ -1,20 +1,24 @@
 // Rpc: requests and responses between the ranks of a job: RpcCore on a channel of the job, with threads.
 //
-// Each thread that calls has an RpcClient: its completions come there. A thread that waits for one does the job's progress
-// meanwhile (Job::drive), so an answer costs no change of threads on its way to the caller. Whatever changes the core posts
-// what may leave.
+// Each thread that calls has an RpcClient: its completions come there. A thread that waits for one does the
+// job's progress meanwhile (Job::drive), so an answer costs no change of threads on its way to the caller.
+// Whatever changes the core posts what may leave.
 //
-// A service gets requests in RpcService::on_requests, on whichever thread made the event: the job's progress thread, a
-// thread that waits, or, for requests of this rank to itself, the one that calls. It may answer there what takes no longer
-// than a change of threads (some 10 us) and waits for nobody but short locks: no storage, no other rank. Everything else it
-// puts where threads of its own find it. A reply may come from any thread.
+// A service gets requests in RpcService::on_requests, on whichever thread made the event: the job's progress
+// thread, a thread that waits, or, for requests of this rank to itself, the one that calls. It may answer
+// there what takes no longer than a change of threads (some 10 us) and waits for nobody but short locks: no
+// storage, no other rank. Everything else it puts where threads of its own find it. A reply may come from any
+// thread.
 //
-// A thread that waits, and a progress thread that has brought a request, poll for at most JobOptions::poll before they sleep
-// (polling.h), so that an answer from memory costs no wake-up on either side.
+// A thread that waits, and a progress thread that has brought a request, poll for at most JobOptions::poll
+// before they sleep (polling.h), so that an answer from memory costs no wake-up on either side.
 //
-// Threads: Rpc's own calls by any thread, open and close collectively. An RpcClient's wait, ask and ask_many by one thread at
-//   a time; its call, call_many and cancel by any thread, also while another one waits, which then gets their completions.
-// Errors: calls fail by completion (rpc_types.h). A peer that goes down fails the calls to it and nothing else; a peer that
+// Threads: Rpc's own calls by any thread, open and close collectively. An RpcClient's wait, ask and ask_many
+// by one thread at
+//   a time; its call, call_many and cancel by any thread, also while another one waits, which then gets their
+//   completions.
+// Errors: calls fail by completion (rpc_types.h). A peer that goes down fails the calls to it and nothing
+// else; a peer that
 //   breaks the protocol, and want of memory in an event, fail the conversation on all ranks.
 // Limits: RpcOptions; those of RpcCore.
 #pragma once
@@ -51,7 +55,8 @@ struct RpcOptions {
 class RpcService {
  public:
   virtual ~RpcService() = default;
-  // Answer each by Rpc::reply, later, or now if that is bounded work (above). Several threads may be here at a time.
+  // Answer each by Rpc::reply, later, or now if that is bounded work (above). Several threads may be here at
+  // a time.
   virtual void on_requests(std::span<RpcRequest> requests) = 0;
 };
 
@@ -67,12 +72,14 @@ class RpcClient {
   // When the call leaves: now, or with the next call or wait.
   enum class Leave { kNow, kWithNext };
 
-  // Begins a call; `owner` is the client's. kResourceExhausted: take completions first. Errors otherwise as RpcCore::call.
+  // Begins a call; `owner` is the client's. kResourceExhausted: take completions first. Errors otherwise as
+  // RpcCore::call.
   Result<CallId> call(RpcCall call, Leave leave = Leave::kNow);
   // To many ranks, all or none.
   Result<std::vector<CallId>> call_many(std::span<const Rank> ranks, RpcCall call);
   bool cancel(CallId id);
-  // Waits until a call of this client is complete, or until `until`. Appends all completions that there are; 0: none.
+  // Waits until a call of this client is complete, or until `until`. Appends all completions that there are;
+  // 0: none.
   size_t wait(std::vector<RpcCompletion>* out, Nanos until = kForever);
   // Calls and waits for the answer. Requires that no other call of this client is open.
   Result<std::string> ask(RpcCall call);
@@ -93,8 +100,8 @@ class RpcClient {
 
 class Rpc final : private ConversationDriver, private Participant {
  public:
-  // Collective: if a rank fails, all fail and name it; so they do if options differ. `service` outlives the Rpc; nullptr:
-  // this rank answers nothing (requests to it fail as kUnsupported).
+  // Collective: if a rank fails, all fail and name it; so they do if options differ. `service` outlives the
+  // Rpc; nullptr: this rank answers nothing (requests to it fail as kUnsupported).
   static Result<std::unique_ptr<Rpc>> open(Job& job, const RpcOptions& options, RpcService* service);
   // Without close it gives up: the other ranks are told.
   ~Rpc() override;

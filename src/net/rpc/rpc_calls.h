@@ -1,14 +1,17 @@
-// RpcCalls: the calling half of an RpcCore: the calls of this rank until they are complete, what may be under way at each
-// peer, deadlines and cancellation.
+// RpcCalls: the calling half of an RpcCore: the calls of this rank until they are complete, what may be under
+// way at each peer, deadlines and cancellation.
 //
-// A call that is complete for its caller (cancelled, too late) and of which the server knows stays here until the server
-// has answered it: until then it counts against the window of its peer. The server answers each request exactly once.
+// A call that is complete for its caller (cancelled, too late) and of which the server knows stays here until
+// the server has answered it: until then it counts against the window of its peer. The server answers each
+// request exactly once.
 //
-// Invariants: the calls of a peer that are under way without a grant cost at most RpcParams::window_bytes; at most
-//   kRpcOffersMax calls are offered to a peer; calls that are not complete, and completions that were not taken, are at
-//   most calls_max and cost at most calls_bytes_max.
-// Threads: none; the owner serialises calls. Errors: see RpcCore. Calls end without memory, too: their failures have the
-// right code then and say less. Else one that waits for ever would be left behind where memory has run out.
+// Invariants: the calls of a peer that are under way without a grant cost at most RpcParams::window_bytes; at
+// most
+//   kRpcOffersMax calls are offered to a peer; calls that are not complete, and completions that were not
+//   taken, are at most calls_max and cost at most calls_bytes_max.
+// Threads: none; the owner serialises calls. Errors: see RpcCore. Calls end without memory, too: their
+// failures have the right code then and say less. Else one that waits for ever would be left behind where
+// memory has run out.
 #pragma once
 
 #include <string>

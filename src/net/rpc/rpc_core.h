@@ -1,22 +1,25 @@
-// RpcCore: requests and responses between the ranks of a job, this one included, as a passive machine: calls and replies
-// in, frames in and out, completions and requests out. It has no thread, clock or lock.
+// RpcCore: requests and responses between the ranks of a job, this one included, as a passive machine: calls
+// and replies in, frames in and out, completions and requests out. It has no thread, clock or lock.
 //
 //   user:    call, cancel, take_completions     service: take_requests, reply
 //   frames:  next_ready, fill_frame, on_frame, on_down         time: tick
 //
-// Many small messages share a frame; a large one is cut into pieces. Responses come in any order, and so do requests at a
-// server. A service takes requests and answers each of them once, when it likes, by its token.
+// Many small messages share a frame; a large one is cut into pieces. Responses come in any order, and so do
+// requests at a server. A service takes requests and answers each of them once, when it likes, by its token.
 //
 // Memory is bounded on both sides by one account (rpc_types.h). A request costs request, largest response and
-// kRpcCallBytes, from its call until its response has come. A caller keeps what it has under way at one server within
-// window_bytes; the server counts the same and refuses more. Both sides see a request end in the same order, so no
-// credits travel. A request that costs more than the window is offered first and sent when the server has granted it.
+// kRpcCallBytes, from its call until its response has come. A caller keeps what it has under way at one
+// server within window_bytes; the server counts the same and refuses more. Both sides see a request end in
+// the same order, so no credits travel. A request that costs more than the window is offered first and sent
+// when the server has granted it.
 //
-// Invariants: each call completes exactly once (rpc_types.h); each request that a service takes is answered once at most;
-//   held_bytes() <= size * window_bytes + granted_bytes_max, and requests of this rank to itself, which calls_bytes_max
-//   bounds.
+// Invariants: each call completes exactly once (rpc_types.h); each request that a service takes is answered
+// once at most;
+//   held_bytes() <= size * window_bytes + granted_bytes_max, and requests of this rank to itself, which
+//   calls_bytes_max bounds.
 // Threads: none of its own; the owner serialises calls.
-// Errors: take_completions and take_requests that throw std::bad_alloc have done nothing. After any other call that
+// Errors: take_completions and take_requests that throw std::bad_alloc have done nothing. After any other
+// call that
 //   throws the core is to be given up (fail).
 // Format: docs/formats/rpc.md. Limits: kRpcMessageBytesMax bytes a message; 2^16 methods; RpcParams.
 #pragma once
@@ -31,9 +34,9 @@
 
 namespace swale::net {
 
-// A frame is one event at its receiver, and answers leave after the event. So many requests take the receiver some 30 us,
-// in which the sender prepares the next frame, and neither side polls in vain (JobOptions::poll is 100 us) and goes to sleep.
-// Larger frames would save less than 10 ns a message.
+// A frame is one event at its receiver, and answers leave after the event. So many requests take the receiver
+// some 30 us, in which the sender prepares the next frame, and neither side polls in vain (JobOptions::poll
+// is 100 us) and goes to sleep. Larger frames would save less than 10 ns a message.
 inline constexpr size_t kRpcFramePiecesMax = 96;
 
 class RpcCore {
@@ -45,12 +48,14 @@ class RpcCore {
   RpcCore(const RpcCore&) = delete;
 
   // -- Calling
-  // Begins a call. Its failure, also that the peer is down, comes as a completion. kInvalidArgument: no such rank, or a
-  // message that is too long; kResourceExhausted: as many calls are open as may be: take completions, then try again.
+  // Begins a call. Its failure, also that the peer is down, comes as a completion. kInvalidArgument: no such
+  // rank, or a message that is too long; kResourceExhausted: as many calls are open as may be: take
+  // completions, then try again.
   Result<CallId> call(RpcCall&& call, Nanos now);
   // One call to each of `ranks`, with the same payload, method, owner and tag: all of them or none.
   Result<std::vector<CallId>> call_many(std::span<const Rank> ranks, const RpcCall& call, Nanos now);
-  // Completes the call now, as kAborted. The server is told; it may have done what was asked. False: complete already.
+  // Completes the call now, as kAborted. The server is told; it may have done what was asked. False: complete
+  // already.
   bool cancel(CallId id, Nanos now);
   // The same for all calls of an owner.
   void cancel_all(uint64_t owner, Nanos now);
@@ -71,7 +76,8 @@ class RpcCore {
   bool any_request() const { return served_.any_request(); }
   // Answers a request that was taken. False: nobody waits for it any more, or it was answered before.
   bool reply(ReplyToken token, Result<RpcPayload>&& response, Nanos now);
-  // Whether the caller still waits: false for a request that was cancelled or whose caller is gone. Reply all the same.
+  // Whether the caller still waits: false for a request that was cancelled or whose caller is gone. Reply all
+  // the same.
   bool wanted(ReplyToken token) { return served_.wanted(token); }
 
   // -- Frames
@@ -81,7 +87,8 @@ class RpcCore {
   bool has_frame(Rank peer) const { return outbox_.front(peer) != nullptr; }
   // Fills a frame of params.frame_bytes for the peer; returns the bytes used, at least 1 if has_frame.
   size_t fill_frame(Rank peer, MutableBytes frame);
-  // A frame has come. kCorruption (scope peer): the peer breaks the protocol and is to be given up; call on_down.
+  // A frame has come. kCorruption (scope peer): the peer breaks the protocol and is to be given up; call
+  // on_down.
   Status on_frame(Rank from, Bytes frame, Nanos now);
 
   // -- Events

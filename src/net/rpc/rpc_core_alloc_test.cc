@@ -1,4 +1,5 @@
-// Calls of an RpcCore end while memory runs out, at every allocation in turn: none is left behind for which nothing comes.
+// Calls of an RpcCore end while memory runs out, at every allocation in turn: none is left behind for which
+// nothing comes.
 #include <gtest/gtest.h>
 
 #include <functional>

@@ -1,14 +1,15 @@
 // The wire format of requests and responses between ranks: the pieces that stand in a data frame.
 // docs/formats/rpc.md has the rules.
 //
-// A frame's payload is pieces end to end, at least one. A piece is a header of 24 bytes and `piece_bytes` bytes of a
-// message. A message that does not fit into one frame travels in several pieces, one a frame, in order; pieces of other
-// messages may come between them.
+// A frame's payload is pieces end to end, at least one. A piece is a header of 24 bytes and `piece_bytes`
+// bytes of a message. A message that does not fit into one frame travels in several pieces, one a frame, in
+// order; pieces of other messages may come between them.
 //
 // Threads: free functions.
-// Format: u8 kind | u8 0 | u16 method | u32 piece_bytes | u64 id | u32 message_bytes | u32 extra, little-endian.
-// Limits: a message has at most kRpcMessageBytesMax bytes. A frame has at least kRpcFrameBytesMin bytes, so that a failure
-// fits into one.
+// Format: u8 kind | u8 0 | u16 method | u32 piece_bytes | u64 id | u32 message_bytes | u32 extra,
+// little-endian.
+// Limits: a message has at most kRpcMessageBytesMax bytes. A frame has at least kRpcFrameBytesMin bytes, so
+// that a failure fits into one.
 #pragma once
 
 #include <cstdint>
@@ -52,7 +53,8 @@ struct Piece {
   Bytes body;  // memory of the frame
 };
 
-// Takes the first piece off `*frame`. kCorruption (scope peer) if the bytes are none; `*frame` is then as it was.
+// Takes the first piece off `*frame`. kCorruption (scope peer) if the bytes are none; `*frame` is then as it
+// was.
 Result<Piece> take_piece(Bytes* frame);
 
 }  // namespace swale::net

@@ -1,5 +1,6 @@
-// RpcOutbox: what an RpcCore has to send, by peer: calls (requests, offers, cancellations) and served requests (responses,
-// grants) in the order in which they take turns. An entry knows itself what of it is to be sent.
+// RpcOutbox: what an RpcCore has to send, by peer: calls (requests, offers, cancellations) and served
+// requests (responses, grants) in the order in which they take turns. An entry knows itself what of it is to
+// be sent.
 //
 // Threads: none; the owner serialises calls. No call but the constructor needs memory.
 #pragma once
@@ -75,8 +76,8 @@ class RpcFrameWriter {
 
   size_t used() const { return used_; }
 
-  // How many of the `left` bytes of a message go into this frame now. A message is cut only if no frame holds the rest of
-  // it. -1: none, the frame is full.
+  // How many of the `left` bytes of a message go into this frame now. A message is cut only if no frame holds
+  // the rest of it. -1: none, the frame is full.
   int64_t share(size_t left) const {
     const size_t space = frame_.size() - used_;
     if (space < PieceHeader::kBytes) return -1;

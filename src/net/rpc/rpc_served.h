@@ -1,8 +1,9 @@
-// RpcServed: the serving half of an RpcCore: requests of other ranks, and of this one, from their first piece until the
-// last byte of the response is in a frame. Each request is answered exactly once: with a response, a failure, or, if its
-// caller has cancelled it, a failure that the caller ignores.
+// RpcServed: the serving half of an RpcCore: requests of other ranks, and of this one, from their first piece
+// until the last byte of the response is in a frame. Each request is answered exactly once: with a response,
+// a failure, or, if its caller has cancelled it, a failure that the caller ignores.
 //
-// Invariants: the requests of a caller that were not offered cost at most RpcParams::window_bytes, a caller that sends more
+// Invariants: the requests of a caller that were not offered cost at most RpcParams::window_bytes, a caller
+// that sends more
 //   breaks the protocol; granted requests cost at most granted_bytes_max.
 // Threads: none; the owner serialises calls. Errors: see RpcCore.
 #pragma once

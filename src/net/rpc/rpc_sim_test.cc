@@ -1,10 +1,11 @@
-// Many ranks that call each other over a simulated fabric, on one thread, from one seed; and a model that knows what each
-// call may end with.
+// Many ranks that call each other over a simulated fabric, on one thread, from one seed; and a model that
+// knows what each call may end with.
 //
-// Fault model: frames from one rank to another arrive in order, at any time, so frames of different peers in any order; a
-// receiver that is slow leaves a window of unread frames; a rank can be stuck (its frames wait, it reads none) and later
-// wake, or be killed, of which the others hear one by one, later. For the canaries the n-th frame is lost, doubled or
-// altered. (That frames of one rank arrive in order is Router's to see to: RpcCore alone would not notice all swaps.)
+// Fault model: frames from one rank to another arrive in order, at any time, so frames of different peers in
+// any order; a receiver that is slow leaves a window of unread frames; a rank can be stuck (its frames wait,
+// it reads none) and later wake, or be killed, of which the others hear one by one, later. For the canaries
+// the n-th frame is lost, doubled or altered. (That frames of one rank arrive in order is Router's to see to:
+// RpcCore alone would not notice all swaps.)
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -41,7 +42,8 @@ constexpr size_t kGrantedBytesMax = 2 * kMessageBytesMax + kRpcCallBytes + 10'00
 constexpr size_t kHeadBytes = 20;
 constexpr RpcMethod kMethods = 3;
 
-// A request says who asks, for the how-manieth time, and how long the answer is to be; the rest follows from that.
+// A request says who asks, for the how-manieth time, and how long the answer is to be; the rest follows from
+// that.
 std::string bytes_of(uint64_t key, size_t bytes) {
   std::string text(bytes, '\0');
   Rng rng(key);

@@ -1,5 +1,6 @@
-// What the halves of RpcCore are built of: tables whose entries have handles that are never used again, and lists that run
-// through the entries and so need no memory of their own. Threads: none; the owner serialises calls.
+// What the halves of RpcCore are built of: tables whose entries have handles that are never used again, and
+// lists that run through the entries and so need no memory of their own. Threads: none; the owner serialises
+// calls.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +13,8 @@
 
 namespace swale::net {
 
-// Entries of type T, found by handle. An entry never moves. T has a member `uint64_t handle`, which is the table's.
+// Entries of type T, found by handle. An entry never moves. T has a member `uint64_t handle`, which is the
+// table's.
 // Errors: take throws std::bad_alloc, and has done nothing then.
 template <class T>
 class SlotTable {

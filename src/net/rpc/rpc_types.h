@@ -85,14 +85,16 @@ struct RpcParams {
   std::function<std::string(Rank)> host_of;  // for messages
   std::vector<std::string> methods;          // names, by RpcMethod, for messages; the same on all ranks
   size_t frame_bytes = 32 * kKiB;            // each frame that fill_frame gets; at least kRpcFrameBytesMin
-  size_t message_bytes_max =
-      kRpcMessageBytesMax;  // of a request and of a response; at most kRpcMessageBytesMax
-  // A request costs the bytes of request and largest response and kRpcCallBytes. All ranks have the same numbers.
-  // What one caller may have under way at one server without asking. A request that costs more is offered first.
+  // of a request and of a response; at most kRpcMessageBytesMax
+  size_t message_bytes_max = kRpcMessageBytesMax;
+  // A request costs the bytes of request and largest response and kRpcCallBytes. All ranks have the same
+  // numbers. What one caller may have under way at one server without asking. A request that costs more is
+  // offered first.
   size_t window_bytes = kMiB;
   // What a server grants at a time to offered requests of all callers; at least the cost of the largest.
   size_t granted_bytes_max = 64 * kMiB;
-  // What this rank may have asked for, answered and not yet taken included; bytes at least the cost of the largest.
+  // What this rank may have asked for, answered and not yet taken included; bytes at least the cost of the
+  // largest.
   size_t calls_max = 4096;
   size_t calls_bytes_max = 64 * kMiB;
 };

@@ -1,5 +1,7 @@
-// What wakes a thread that waits in an RpcClient. The transport of these tests is a loopback whose drive sleeps until
-// Transport::wake is called, and never looks at anything else: no tick and no frame can stand in for a wake-up that is missing.
+// What wakes a thread that waits in an RpcClient. The transport of these tests is a loopback whose drive
+// sleeps until
+// Transport::wake is called, and never looks at anything else: no tick and no frame can stand in for a
+// wake-up that is missing.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

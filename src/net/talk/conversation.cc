@@ -8,13 +8,14 @@
 namespace swale::net {
 namespace {
 
-// Cookies: frames of the pool by their index, then messages by their place, then the news of a failure, then the route's.
+// Cookies: frames of the pool by their index, then messages by their place, then the news of a failure, then
+// the route's.
 constexpr uint64_t kMessageCookieFirst = uint64_t{1} << 31;
 constexpr uint64_t kNewsCookie = kMessageCookieFirst + (uint64_t{1} << 30);
 constexpr uint64_t kRouteCookieFirst = kNewsCookie + 1;
 
-// What others are told of a rank's failure. The rank's mistake in calling stays one for everybody; of anything else they are
-// only victims.
+// What others are told of a rank's failure. The rank's mistake in calling stays one for everybody; of
+// anything else they are only victims.
 Status news_of(Rank from, const Status& failure) {
   const Code code = failure.code() == Code::kInvalidArgument ? Code::kInvalidArgument : Code::kAborted;
   return error(code, Scope::kFatal, "rank {} failed: {}", from, failure.message());
@@ -177,7 +178,8 @@ uint64_t Conversation::memory_bytes() const {
          (route_ ? route_->state_bytes() + route_->buffer_bytes() : 0);
 }
 
-// Goes to all peers, directly to all ranks: where a protocol above sends along a tree, the failed rank may be a part of it.
+// Goes to all peers, directly to all ranks: where a protocol above sends along a tree, the failed rank may be
+// a part of it.
 void Conversation::tell_failure() {
   if (!data_abandoned_) {
     std::vector<uint64_t> dropped;

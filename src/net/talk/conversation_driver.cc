@@ -205,8 +205,8 @@ void ConversationDriver::post_ready() {
   post_turns_.take([this] { return post_some(); });
 }
 
-// Unless some are left. Once leave() has counted what is lent, nothing is: a thread of the participant's owner that comes
-// later finds nothing to post.
+// Unless some are left. Once leave() has counted what is lent, nothing is: a thread of the participant's
+// owner that comes later finds nothing to post.
 void ConversationDriver::take_posts() {
   const MutexLock lock(mutex_);
   const bool may_post = joined_ && participant_ != nullptr;
@@ -220,8 +220,9 @@ void ConversationDriver::take_posts() {
   }
 }
 
-// In its turn (post_turns_). False: nothing more may leave now. A frame that cannot be posted for want of memory is
-// tried again in the next turn, at the latest after kRetry: it has its number, and those after it wait.
+// In its turn (post_turns_). False: nothing more may leave now. A frame that cannot be posted for want of
+// memory is tried again in the next turn, at the latest after kRetry: it has its number, and those after it
+// wait.
 bool ConversationDriver::post_some() {
   std::array<uint64_t, kPostsPerTurn> free;
   size_t free_count = 0;

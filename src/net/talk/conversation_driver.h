@@ -1,13 +1,14 @@
-// ConversationDriver: the threads around a Participant: one mutex, the job's channel, turns of posting, threads that wait,
-// and the boundary where an exception becomes a failure of the conversation. A class with threads derives from it; it may
-// be the Participant itself.
+// ConversationDriver: the threads around a Participant: one mutex, the job's channel, turns of posting,
+// threads that wait, and the boundary where an exception becomes a failure of the conversation. A class with
+// threads derives from it; it may be the Participant itself.
 //
-// Frames leave in the order in which the Router numbered them: a turn (PostTurns) lasts from taking a batch of posts to
-// having posted them. A thread that has changed something calls after_change, which posts what may leave now or has the
-// progress thread post it. After events of the transport the progress thread posts by itself.
+// Frames leave in the order in which the Router numbered them: a turn (PostTurns) lasts from taking a batch
+// of posts to having posted them. A thread that has changed something calls after_change, which posts what
+// may leave now or has the progress thread post it. After events of the transport the progress thread posts
+// by itself.
 //
-// Threads: everything by any thread; "locked" says that the caller holds mutex_. A function that gives it up meanwhile says so;
-// it holds the mutex again when it returns, or throws.
+// Threads: everything by any thread; "locked" says that the caller holds mutex_. A function that gives it up
+// meanwhile says so; it holds the mutex again when it returns, or throws.
 // Order: the mutex is the last one that a thread takes; hooks are called locked and must not wait.
 // Errors: what an event throws becomes a failure of the participant. The first failure calls on_failed, once.
 #pragma once
@@ -38,12 +39,13 @@ class ConversationDriver {
   uint32_t channel() const { return channel_; }
   // What the participant's Conversation is made with; frames and window are the caller's.
   Conversation::Params conversation_params() const;
-  // Events go to the participant from now on; those before are lost: the caller sees to it (a collective call) that no
-  // peer sends before all ranks have come here.
+  // Events go to the participant from now on; those before are lost: the caller sees to it (a collective
+  // call) that no peer sends before all ranks have come here.
   void serve(Participant* participant) EXCLUDES(mutex_);
-  // Waits at most `patience` until everything is said and sent, and closes the channel. No event comes after it, and no
-  // thread is inside after_change any more; one that calls it later posts nothing. False: the transport still has memory of
-  // the conversation, which must live for ever. joined() is false then, and who has not joined has nothing to leave.
+  // Waits at most `patience` until everything is said and sent, and closes the channel. No event comes after
+  // it, and no thread is inside after_change any more; one that calls it later posts nothing. False: the
+  // transport still has memory of the conversation, which must live for ever. joined() is false then, and who
+  // has not joined has nothing to leave.
   bool leave(Nanos patience) noexcept EXCLUDES(mutex_);
 
   // -- Hooks, called locked
@@ -56,7 +58,8 @@ class ConversationDriver {
 
   // -- After changing something. Locked.
   void announce() REQUIRES(mutex_);
-  // The same, and what may leave now is posted, or the progress thread is made to. Gives the mutex up meanwhile.
+  // The same, and what may leave now is posted, or the progress thread is made to. Gives the mutex up
+  // meanwhile.
   void after_change() REQUIRES(mutex_);
 
   // -- Failing
@@ -65,8 +68,8 @@ class ConversationDriver {
   // The same, and the news leaves at once. Gives the mutex up meanwhile.
   void fail_now(const Status& why) noexcept REQUIRES(mutex_);
 
-  // -- Waiting. Locked. `done` is evaluated locked, by the threads whose events may make it true: a thread is woken when
-  // its own condition holds and not by every event.
+  // -- Waiting. Locked. `done` is evaluated locked, by the threads whose events may make it true: a thread is
+  // woken when its own condition holds and not by every event.
   // False: not done after `patience`.
   bool wait_until(const std::function<bool()>& done, Nanos patience = kForever) REQUIRES(mutex_);
 
@@ -117,8 +120,8 @@ class ConversationDriver {
   std::atomic<bool> failed_{false};
 
   PostTurns post_turns_;
-  // Taken from the conversation and not posted yet; of the thread whose turn it is. They outlive a turn only if posting
-  // throws.
+  // Taken from the conversation and not posted yet; of the thread whose turn it is. They outlive a turn only
+  // if posting throws.
   std::array<Post, kPostsPerTurn> posts_;
   size_t posts_begin_ = 0;
   size_t posts_end_ = 0;

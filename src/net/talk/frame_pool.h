@@ -1,5 +1,6 @@
-// FramePool: the frames in which one rank sends data. Each destination has a fixed number of frames of its own, so that a
-// slow destination holds up its own frames and nobody else's. All memory is taken when the pool is made.
+// FramePool: the frames in which one rank sends data. Each destination has a fixed number of frames of its
+// own, so that a slow destination holds up its own frames and nobody else's. All memory is taken when the
+// pool is made.
 //
 // Threads: none; the owner serialises calls.
 #pragma once

@@ -1,5 +1,6 @@
-// Inbox: data that has come to this rank and waits to be read, in order: copies of frames from the wire, and frames that
-// this rank sent to itself. Credits bound it to `window` frames per peer, and the pool to its frames for this rank.
+// Inbox: data that has come to this rank and waits to be read, in order: copies of frames from the wire, and
+// frames that this rank sent to itself. Credits bound it to `window` frames per peer, and the pool to its
+// frames for this rank.
 //
 // Threads: none; the owner serialises calls. What front() views stays where it is while others push.
 // Errors: push throws std::bad_alloc and has done nothing then.

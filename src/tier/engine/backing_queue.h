@@ -1,8 +1,8 @@
-// BackingQueue: what is on its way to the backing device: the elevator, its slots that are being written, and the writes that
-// wait for a slot.
+// BackingQueue: what is on its way to the backing device: the elevator, its slots that are being written, and
+// the writes that wait for a slot.
 //
-// Invariants: (1) at most Options::backing_depth slots are being written; (2) writes get slots in the order in which they came,
-// but for those that merge at once.
+// Invariants: (1) at most Options::backing_depth slots are being written; (2) writes get slots in the order
+// in which they came, but for those that merge at once.
 // Threads: one at a time.
 #pragma once
 

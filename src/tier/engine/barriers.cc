@@ -77,13 +77,15 @@ void Barriers::appended(OpIndex index, Code code) {
   records_.logged(op.last_sequence);
   shared_.files[op.file].log_sync = syncs_.log.started() + 1;
   op.step = op.step == Op::Step::kIntent ? Op::Step::kIntentSync : Op::Step::kEndSync;
-  // The cancelled intent may be durable already, by a sync of the log. A power cut must not leave the intent alone: recovery would
-  // cut off what a sync of the file has covered, by a truncate that its caller knows to have failed.
+  // The cancelled intent may be durable already, by a sync of the log. A power cut must not leave the intent
+  // alone: recovery would cut off what a sync of the file has covered, by a truncate that its caller knows to
+  // have failed.
   if (shared_.page_cache() && !op.cancelled) return record_durable(index);
   syncs_.log.await(index, shared_.now);
 }
 
-// The record of the barrier counts from now on. After an intent, nothing has changed yet: the backing device may still refuse.
+// The record of the barrier counts from now on. After an intent, nothing has changed yet: the backing device
+// may still refuse.
 void Barriers::record_durable(OpIndex index) {
   Op& op = shared_.ops[index];
   records_.settle(op.last_sequence);
@@ -91,8 +93,8 @@ void Barriers::record_durable(OpIndex index) {
   emit_cut(index);
 }
 
-// The record of the barrier may stand in the log, and may not. Without an intent nothing is cut: a recovery that did not find it would
-// bring back what the log has behind the cut, and nothing else.
+// The record of the barrier may stand in the log, and may not. Without an intent nothing is cut: a recovery
+// that did not find it would bring back what the log has behind the cut, and nothing else.
 void Barriers::record_failed(OpIndex index, Code code) {
   Op& op = shared_.ops[index];
   if (op.step == Op::Step::kIntent || op.step == Op::Step::kIntentSync) op.failure = code;
@@ -135,8 +137,9 @@ void Barriers::backing_changed(OpIndex index, Code code) {
   syncs_.backing.await(index, shared_.now);
 }
 
-// Or has failed. If the backing file was not cut, the file is as it was, and the intent is cancelled. A cut that has happened must
-// become durable: only its sync has failed. So must one that recovery repeats, because its process may have cut the file.
+// Or has failed. If the backing file was not cut, the file is as it was, and the intent is cancelled. A cut
+// that has happened must become durable: only its sync has failed. So must one that recovery repeats, because
+// its process may have cut the file.
 void Barriers::backing_change_durable(OpIndex index) {
   Op& op = shared_.ops[index];
   const bool begun = op.repeated || op.told || op.step == Op::Step::kBackingSync;
@@ -157,9 +160,10 @@ void Barriers::backing_change_durable(OpIndex index) {
   shared_.segments_changed = true;
 }
 
-// The file is cut for who reads it, but perhaps not durably; or recovery repeats a truncate, and what the backing file still has
-// behind the cut is stale. Until the backing file is cut and synced, the truncate goes on without its caller, its intent stays in the
-// log, and nobody may write to the file: a write behind the cut would bring the stale bytes back, and a recovery would cut it off.
+// The file is cut for who reads it, but perhaps not durably; or recovery repeats a truncate, and what the
+// backing file still has behind the cut is stale. Until the backing file is cut and synced, the truncate goes
+// on without its caller, its intent stays in the log, and nobody may write to the file: a write behind the
+// cut would bring the stale bytes back, and a recovery would cut it off.
 void Barriers::cut_refused(OpIndex index, Code code) {
   Op& op = shared_.ops[index];
   FileState& file = shared_.files[op.file];
@@ -184,8 +188,9 @@ bool Barriers::cuts_refused() const {
   });
 }
 
-// The log has failed, and the intent may stand in it without an end: until the log counts no more, nothing is written to the
-// file that recovery would cut off. What a flush has to write lies before the cut, or nothing was cut.
+// The log has failed, and the intent may stand in it without an end: until the log counts no more, nothing is
+// written to the file that recovery would cut off. What a flush has to write lies before the cut, or nothing
+// was cut.
 void Barriers::wait_for_abandonment(OpIndex index) {
   Op& op = shared_.ops[index];
   records_.settle(op.last_sequence);
@@ -223,9 +228,9 @@ void Barriers::end(OpIndex index, Code code) {
   FileState& file = shared_.files[op.file];
   assert(file.barrier == index);
   records_.settle(op.last_sequence);
+  // without a log, no record says that they are cut off
   if (code == Code::kOk && op.kind == Op::Kind::kTruncate && losses_.any(op.file, op.offset, kFileBytesMax))
-    if (!losses_.replaced_without_record(index))
-      return;  // without a log, no record says that they are cut off
+    if (!losses_.replaced_without_record(index)) return;
   release_held_segment(&op);
   file.barrier = kNoOp;
   if (file.no_flush) {

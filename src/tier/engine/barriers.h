@@ -1,13 +1,16 @@
 // Barriers: truncates and unlinks, which need a file for themselves.
 //
 //   space for two records ─► no flush of the file ─► intent ─► backing file cut ─► end ─► answered
-//                                                                    │ refused: the intent is cancelled, or the cut tried again
+//                                                                    │ refused: the intent is cancelled, or
+//                                                                    the cut tried again
 //
-// A truncate has an intent and an end in the log, if the log has anything behind the new size: recovery repeats an intent without
-// an end. The end says whether the backing file was cut. Ids are never used again, so an unlink needs no record.
+// A truncate has an intent and an end in the log, if the log has anything behind the new size: recovery
+// repeats an intent without an end. The end says whether the backing file was cut. Ids are never used again,
+// so an unlink needs no record.
 //
-// Invariants: (1) at most one barrier of a file has begun, and no write of the file is under way then; (2) the segment with an
-// intent is not erased before the end; (3) map and size of the file change when the backing file is cut, and not before.
+// Invariants: (1) at most one barrier of a file has begun, and no write of the file is under way then; (2)
+// the segment with an intent is not erased before the end; (3) map and size of the file change when the
+// backing file is cut, and not before.
 // Threads: one at a time.
 #pragma once
 

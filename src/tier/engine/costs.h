@@ -1,5 +1,5 @@
-// Costs: what the devices take, as measured: for a byte, a slot, a sync; how fast writes arrive; and who waits for the backing
-// device just now (docs/design/tier.md, "What a waiter pays").
+// Costs: what the devices take, as measured: for a byte, a slot, a sync; how fast writes arrive; and who
+// waits for the backing device just now (docs/design/tier.md, "What a waiter pays").
 //
 // Threads: one at a time. All are smoothed; 0: nothing was measured yet.
 #pragma once

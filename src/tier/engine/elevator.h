@@ -1,10 +1,10 @@
 // Elevator: the engine's own queue to the backing device: merged slots, served in one direction (C-SCAN).
 //
-// The engine must own this queue, because back-pressure is a question to it: does this write merge, is there a free
-// slot, where is the head, how long is the gap before the next slot?
+// The engine must own this queue, because back-pressure is a question to it: does this write merge, is there
+// a free slot, where is the head, how long is the gap before the next slot?
 //
-// Invariants: (1) waiting slots do not overlap; (2) a slot is one contiguous range of one file; its pieces are in file
-// order and cover it.
+// Invariants: (1) waiting slots do not overlap; (2) a slot is one contiguous range of one file; its pieces
+// are in file order and cover it.
 // Threads: one at a time. Slots are reused; a slot's pieces stay valid until release().
 #pragma once
 
@@ -51,7 +51,8 @@ class Elevator {
   bool merge(FileIndex file, uint64_t position, const Piece& piece);
   bool full() const { return depth() >= slots_max_; }
   bool would_merge(FileIndex file, uint64_t position, uint64_t offset, uint32_t length) const;
-  // full() is allowed: the caller decides. Passing: what lies in a gap that the head crosses next (gap filling).
+  // full() is allowed: the caller decides. Passing: what lies in a gap that the head crosses next (gap
+  // filling).
   void add(FileIndex file, uint64_t position, const Piece& piece, bool passing = false);
 
   // Puts `piece` in the place of another piece of the same range that waits. False: none does.
@@ -95,7 +96,8 @@ class Elevator {
   uint64_t changes_ = 0;
   size_t passing_ = 0;            // of those that wait
   std::vector<Waiting> waiting_;  // by position
-  // What the last searches found: the same place is asked for several times, and the head moves to the next slot.
+  // What the last searches found: the same place is asked for several times, and the head moves to the next
+  // slot.
   mutable size_t after_ = 0;
   mutable size_t next_ = 0;
   std::vector<std::unique_ptr<Slot>> slots_;  // references stay valid

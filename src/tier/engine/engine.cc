@@ -23,7 +23,8 @@ uint64_t Engine::oldest_segment() const {
   return oldest;
 }
 
-// A clock that is set back, or ahead and back again, must stop nothing that waits for a time: only steps ahead count.
+// A clock that is set back, or ahead and back again, must stop nothing that waits for a time: only steps
+// ahead count.
 void Engine::step_clock(Nanos now) {
   const Nanos elapsed = now - clock_;
   if (elapsed < 0 && shared_.options.canaries.latch_clock) return;
@@ -161,8 +162,8 @@ void Engine::advance(Nanos now) {
   pump();
 }
 
-// Everything that can go on by now. Each part does nothing, cheaply, if there is nothing for it to do. What makes space for an
-// earlier part begins again.
+// Everything that can go on by now. Each part does nothing, cheaply, if there is nothing for it to do. What
+// makes space for an earlier part begins again.
 void Engine::pump() {
   assert(shared_.rare_work || !needs_rare_work());
   bool again;

@@ -1,22 +1,26 @@
-// Engine: the tiered write buffer as one passive state machine (ssdup-plus; docs/design/tier.md has the rules).
+// Engine: the tiered write buffer as one passive state machine (ssdup-plus; docs/design/tier.md has the
+// rules).
 //
 //   write, truncate, … ─► held range ─► redirector ─► append to the log ─► extent map ─► flush ─┐
-//                                           └──► elevator ◄─────────────────────────────────────┘ ─► backing device
+//                                           └──► elevator ◄─────────────────────────────────────┘ ─► backing
+//                                           device
 //
-// Requests, completions and the time go in; actions come out, which the driver carries out and completes. The engine
-// sees no payload: a request is known by its ticket, bytes in the log by their address, bytes on their way from the log to
-// the backing device by the number of the driver's buffer.
+// Requests, completions and the time go in; actions come out, which the driver carries out and completes. The
+// engine sees no payload: a request is known by its ticket, bytes in the log by their address, bytes on their
+// way from the log to the backing device by the number of the driver's buffer.
 //
-// Invariants: (1) Writes that overlap happen one after the other, in the order in which they came: a write holds its range
-// until its data stands where reads find it. (2) A range that has live bytes in the log, flushed or not, is written to the
-// log only. So no record of the log is ever older than the backing device, and recovery may replay all of them. (3) Two
-// writes to the backing device that overlap are never in flight together. (4) A segment is erased after the backing device
-// was synced, after the log was synced, and after all segments whose records its own make void.
+// Invariants: (1) Writes that overlap happen one after the other, in the order in which they came: a write
+// holds its range until its data stands where reads find it. (2) A range that has live bytes in the log,
+// flushed or not, is written to the log only. So no record of the log is ever older than the backing device,
+// and recovery may replay all of them. (3) Two writes to the backing device that overlap are never in flight
+// together. (4) A segment is erased after the backing device was synced, after the log was synced, and after
+// all segments whose records its own make void.
 //
 // Threads: one at a time. Time that goes back counts as standing still, and goes on from there.
-// Errors: completions carry codes. A failed append makes the log read-only: it is flushed, abandoned, and the engine goes on
-// with the backing device alone. A range whose newest acknowledged bytes are lost is an extent of state kLost until it is
-// overwritten or the loss is accepted; the driver keeps the list of these durably (kSaveLosses). std::bad_alloc leaves the engine unusable: what was acknowledged is recovered from the log.
+// Errors: completions carry codes. A failed append makes the log read-only: it is flushed, abandoned, and the
+// engine goes on with the backing device alone. A range whose newest acknowledged bytes are lost is an extent
+// of state kLost until it is overwritten or the loss is accepted; the driver keeps the list of these durably
+// (kSaveLosses). std::bad_alloc leaves the engine unusable: what was acknowledged is recovered from the log.
 // Limits: Options. Offsets below 2^48; one write at most kWriteBytesMax.
 #pragma once
 
@@ -47,17 +51,17 @@ class Engine {
  public:
   explicit Engine(const Options& options);
 
-  // A file by its persistent id, of `size` bytes on the backing device. `base`: where it lies there, as far as known; it
-  // orders the queue.
+  // A file by its persistent id, of `size` bytes on the backing device. `base`: where it lies there, as far
+  // as known; it orders the queue.
   FileIndex open_file(uint64_t id, uint64_t base, uint64_t size);
-  // What a clean end may promise of the log's segments. None: the log has failed, or a record is being written. Call when
-  // nothing is under way.
+  // What a clean end may promise of the log's segments. None: the log has failed, or a record is being
+  // written. Call when nothing is under way.
   std::optional<std::vector<SegmentSeal>> segment_seals() const { return records_.seals(); }
-  // Ends the use of a file that has nothing in the log and nothing under way; false: it has, and nothing happens. open_file
-  // may give the index to another file afterwards.
+  // Ends the use of a file that has nothing in the log and nothing under way; false: it has, and nothing
+  // happens. open_file may give the index to another file afterwards.
   bool close_file(FileIndex file);
-  // By their ordinals: the newest segment, and the oldest one that has records. Records of a file that was closed when a
-  // segment was the newest are gone once the oldest one is newer.
+  // By their ordinals: the newest segment, and the oldest one that has records. Records of a file that was
+  // closed when a segment was the newest are gone once the oldest one is newer.
   uint64_t newest_segment() const { return shared_.log.ordinal(); }
   uint64_t oldest_segment() const;
   uint64_t file_size(FileIndex file) const { return shared_.files[file].size; }
@@ -67,8 +71,8 @@ class Engine {
   // The failure that the file's next sync will tell: an acknowledged write was lost. kOk: none was.
   Code deferred_failure(FileIndex file) const { return shared_.files[file].deferred; }
 
-  // What opening has found: what scan_segment found in each segment, the records of the queue that a killed process has
-  // left, and the list of losses.
+  // What opening has found: what scan_segment found in each segment, the records of the queue that a killed
+  // process has left, and the list of losses.
   struct Found {
     std::vector<SegmentScan> segments;  // after take_torn: what is damaged had been acknowledged
     std::vector<RecordHeader> queued;
@@ -85,19 +89,22 @@ class Engine {
   // Once, before the first request, with all files open that the log may name.
   Recovered recover(const Found& found, Nanos now);
 
-  // Requests. Each is answered by one kAcknowledge; the buffer of a write is the engine's until it is released:
-  // by that answer, or by a kRelease.
+  // Requests. Each is answered by one kAcknowledge; the buffer of a write is the engine's until it is
+  // released: by that answer, or by a kRelease.
   void write(Ticket ticket, FileIndex file, uint64_t offset, uint32_t length, Nanos now);
   void truncate(Ticket ticket, FileIndex file, uint64_t size, Nanos now);
-  // Emits kUnlink once nothing of the file is under way; the driver removes it (or renames another file over it).
+  // Emits kUnlink once nothing of the file is under way; the driver removes it (or renames another file over
+  // it).
   void unlink(Ticket ticket, FileIndex file, Nanos now);
-  // Answered when all writes to the file that came before are durable: waits for no other file's. Fails if one of them was lost
-  // after its acknowledgement, or may be because a sync failed; that failure is told once.
+  // Answered when all writes to the file that came before are durable: waits for no other file's. Fails if
+  // one of them was lost after its acknowledgement, or may be because a sync failed; that failure is told
+  // once.
   void sync(Ticket ticket, FileIndex file, Nanos now);
   // Answered when everything that came before is on the backing device, synced; seals the active segment.
   void drain(Ticket ticket, Nanos now);
 
-  // Appends a mark that everything acknowledged is settled, if the log does not say so yet. Before a clean end.
+  // Appends a mark that everything acknowledged is settled, if the log does not say so yet. Before a clean
+  // end.
   void settle(Ticket ticket, Nanos now);
   // The user knows what is lost: reads give what the backing device has there. Answered when that is durable.
   void accept_losses(Ticket ticket, Nanos now);
@@ -115,7 +122,8 @@ class Engine {
   using FileRange = tier::FileRange;
   void read_damaged(uint32_t piece, const std::vector<FileRange>& ranges, Nanos now);
   void advance(Nanos now);
-  // When advance should be called at the latest, by the driver's clock; kForever: only after the next request or completion.
+  // When advance should be called at the latest, by the driver's clock; kForever: only after the next request
+  // or completion.
   Nanos next_event() const;
 
   // The next action to be carried out, in order; null: there is none. Valid until any other call.

@@ -49,8 +49,8 @@ TEST(Engine, ACrashAnywhereLosesNothingAcknowledgedAndBringsNothingStaleBack) {
       EXPECT_GT(visited[std::string(how) + action], 0u) << how << action;
 }
 
-// Devices that fail for a while, or for ever. Whoever waits gets an answer; what was acknowledged and not reported as lost is
-// there.
+// Devices that fail for a while, or for ever. Whoever waits gets an answer; what was acknowledged and not
+// reported as lost is there.
 TEST(Engine, ADeviceThatFailsLosesNothingSilently) {
   uint64_t refused = 0;
   uint64_t given_up = 0;
@@ -83,7 +83,8 @@ TEST(Engine, ADeviceThatFailsLosesNothingSilently) {
   EXPECT_GT(nothing_lost, 100u) << "these were compared byte by byte";
 }
 
-// The SSD is gone, with what only it had: that is counted, nobody waits for ever, and the backing device alone goes on.
+// The SSD is gone, with what only it had: that is counted, nobody waits for ever, and the backing device
+// alone goes on.
 TEST(Engine, ALostSsdIsGivenUpAndWhatItHadIsNamed) {
   uint64_t lost = 0;
   for (uint64_t seed = 1; seed <= 100u * scale(); ++seed) {
@@ -125,7 +126,8 @@ TEST(Engine, WhatASyncOfItsFileHasCoveredOutlivesAPowerCut) {
   std::printf("%lu power cuts\n", lives);
 }
 
-// The SSD refuses something, and perhaps the backing device a sync; soon after that the power fails, or the process is killed.
+// The SSD refuses something, and perhaps the backing device a sync; soon after that the power fails, or the
+// process is killed.
 struct FailedLogs {
   uint64_t given_up = 0;
   uint64_t abandonments_failed = 0;
@@ -169,7 +171,8 @@ TEST(Engine, WhatASyncHasCoveredOutlivesALogThatFailsAndAPowerCut) {
   EXPECT_GT(seen.given_up, 300u);
 }
 
-// A sync that fails takes what it was to cover with it, and no later one says so: not the abandonment's next attempt either.
+// A sync that fails takes what it was to cover with it, and no later one says so: not the abandonment's next
+// attempt either.
 TEST(Engine, AnAbandonmentWhoseSyncsFailLosesNothing) {
   FailedLogs seen;
   for (const auto also : {Action::Kind::kAbandonLog, Action::Kind::kSyncFile, Action::Kind::kSyncBacking})
@@ -180,7 +183,8 @@ TEST(Engine, AnAbandonmentWhoseSyncsFailLosesNothing) {
   EXPECT_GT(seen.abandonments_failed, 50u);
 }
 
-// An intent without an end may stand in the log: because the log has failed, or because the backing file could not be cut.
+// An intent without an end may stand in the log: because the log has failed, or because the backing file
+// could not be cut.
 TEST(Engine, ATruncateThatFailsCutsNothingThatIsWrittenLater) {
   FailedLogs seen;
   for (const auto also : {std::optional<Action::Kind>(), std::optional(Action::Kind::kTruncate)})
@@ -190,8 +194,8 @@ TEST(Engine, ATruncateThatFailsCutsNothingThatIsWrittenLater) {
   EXPECT_GT(seen.given_up, 300u);
 }
 
-// A truncate has cut the file, and the sync of the cut has failed: its caller was told so. After a power cut all of the cut is there, or
-// nothing of it.
+// A truncate has cut the file, and the sync of the cut has failed: its caller was told so. After a power cut
+// all of the cut is there, or nothing of it.
 struct CutsUndone {
   uint64_t undone = 0;
   uint64_t kept = 0;
@@ -248,8 +252,9 @@ TEST(Engine, AWriteThatIsAnsweredAfterAFailedCutStandsWhetherThatCutDoesOrNot) {
   EXPECT_GT(seen.kept, 10u);
 }
 
-// A backing directory that takes writes and refuses truncates, for ever. Those that a process has begun leave the file as it was. Those
-// that recovery repeats must be carried out: the log fills with intents that have no end.
+// A backing directory that takes writes and refuses truncates, for ever. Those that a process has begun leave
+// the file as it was. Those that recovery repeats must be carried out: the log fills with intents that have
+// no end.
 TEST(Engine, WhoeverWaitsForARefusedTruncateIsTold) {
   uint64_t refused = 0;
   for (uint64_t seed = 1; seed <= 300u * scale(); ++seed) {

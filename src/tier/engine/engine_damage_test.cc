@@ -1,5 +1,5 @@
-// Records of the log that are damaged, while the engine runs and while it does not: a read gives what was acknowledged last,
-// or is refused; it never gives older bytes.
+// Records of the log that are damaged, while the engine runs and while it does not: a read gives what was
+// acknowledged last, or is refused; it never gives older bytes.
 #include <gtest/gtest.h>
 
 #include "tier/engine/testing/crash_options.h"
@@ -62,7 +62,8 @@ TEST(EngineDamage, AReadGivesTheNewestBytesOrIsRefusedAndNeverOlderOnes) {
   EXPECT_GT(refused, 0u);
 }
 
-// Only reads of damaged records may be refused: undamaged ones are in engine_crash_test.cc, which allows no refusal.
+// Only reads of damaged records may be refused: undamaged ones are in engine_crash_test.cc, which allows no
+// refusal.
 bool noticed(const Canaries& canaries) {
   for (uint64_t seed = 1; seed <= 3000; ++seed)
     if (!run_seed(seed, canaries).wrong.empty()) return true;

@@ -1,5 +1,5 @@
-// Engine on a backing device that is slow, hangs or fills up, under an operator who pauses flushes for ever, and with a clock
-// that jumps: nobody waits for ever, and no byte is lost.
+// Engine on a backing device that is slow, hangs or fills up, under an operator who pauses flushes for ever,
+// and with a clock that jumps: nobody waits for ever, and no byte is lost.
 #include <gtest/gtest.h>
 
 #include "tier/engine/testing/crash_options.h"
@@ -82,7 +82,8 @@ TEST(EngineGate, ASlowBackingDeviceLosesNothing) {
   }
 }
 
-// The backing device is full for a while: writes to it fail. Requests are refused or wait for the log, and all is well afterwards.
+// The backing device is full for a while: writes to it fail. Requests are refused or wait for the log, and
+// all is well afterwards.
 TEST(EngineGate, ABackingDeviceThatIsFullForAWhileTakesEverythingAgain) {
   uint64_t refused = 0;
   for (uint64_t seed = 1; seed <= 100u * scale(); ++seed) {

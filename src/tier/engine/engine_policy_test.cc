@@ -10,7 +10,8 @@
 namespace swale::tier::engine_policy_test {
 namespace {
 
-// An engine whose backing device is slow for one file and quick for the other; the log takes everything at once.
+// An engine whose backing device is slow for one file and quick for the other; the log takes everything at
+// once.
 class PolicyWorld {
  public:
   static constexpr uint32_t kLength = 4096;
@@ -129,8 +130,8 @@ TEST(EnginePolicy, StripesGoWholeAndInTheShareThatTheBackingDeviceHasNoTimeFor) 
   Options with = options();
   with.segment_bytes = 16 * kMiB;
   with.swale.stripe_bytes = kStripe;
-  with.swale.stripe_need =
-      0.1;  // arrivals take no time: a tenth of all stripes if the traffic were in order,...
+  // arrivals take no time: a tenth of all stripes if the traffic were in order,...
+  with.swale.stripe_need = 0.1;
   with.swale.stripe_need_random = 0.5;  // ... and half, because it is random
   PolicyWorld world(with);
   world.measure(1);
@@ -148,7 +149,8 @@ TEST(EnginePolicy, StripesGoWholeAndInTheShareThatTheBackingDeviceHasNoTimeFor) 
   EXPECT_FALSE(world.write(0)) << "the queue is short: the log takes nothing";
 }
 
-// A log that holds more than the programs write is never flushed: it must not be taken for one that is dear to flush.
+// A log that holds more than the programs write is never flushed: it must not be taken for one that is dear
+// to flush.
 TEST(EnginePolicy, WhatNeedsASeekForEveryWriteGoesToALogThatWasNeverFlushed) {
   Options with = options();
   with.segment_bytes = 16 * kMiB;

@@ -1,5 +1,5 @@
-// Engine: what a log says happened. Everything that it names is applied in the order of the sequences: records, records that
-// are damaged, and the list of losses.
+// Engine: what a log says happened. Everything that it names is applied in the order of the sequences:
+// records, records that are damaged, and the list of losses.
 #include <algorithm>
 #include <cassert>
 #include <unordered_set>
@@ -8,8 +8,8 @@
 
 namespace swale::tier {
 
-// One thing to apply. A range of the list comes before the record of its sequence, which may be whole after all; an
-// accepted one after it.
+// One thing to apply. A range of the list comes before the record of its sequence, which may be whole after
+// all; an accepted one after it.
 struct Engine::Replayed {
   enum class Kind : uint8_t { kLost, kRecord, kAccepted };
   uint64_t sequence = 0;
@@ -116,7 +116,8 @@ std::vector<Engine::Replayed> Engine::order_replay(const Found& found) {
   return items;
 }
 
-// Applies all in their order; truncates that have no end begin again, and those that were cancelled mean nothing.
+// Applies all in their order; truncates that have no end begin again, and those that were cancelled mean
+// nothing.
 void Engine::replay(const std::vector<Replayed>& items, Recovered* recovered) {
   std::unordered_set<uint64_t> cancelled;
   for (const Replayed& item : items)

@@ -97,7 +97,8 @@ void Engine::backing_synced(Code code) {
   end_covered(&syncs_.backing);
 }
 
-// Of all files. Nothing that was written since the last success is certain; the log still has what was flushed.
+// Of all files. Nothing that was written since the last success is certain; the log still has what was
+// flushed.
 void Engine::backing_sync_failed(Code code) {
   flusher_.backing_failed();
   for (FileState& file : shared_.files) {
@@ -130,8 +131,8 @@ void Engine::fail_log_sync_waiters(Code code) {
   }
 }
 
-// The SSD refuses writes: from now on the log is only read. What it has is flushed; what overlaps it waits for that; then
-// the log is abandoned, so that no later recovery takes its records for news.
+// The SSD refuses writes: from now on the log is only read. What it has is flushed; what overlaps it waits
+// for that; then the log is abandoned, so that no later recovery takes its records for news.
 void Engine::log_failed(Code code) {
   if (!records_.usable()) return;
   records_.fail();

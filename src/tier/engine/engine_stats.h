@@ -21,11 +21,11 @@ struct Stats {
   uint64_t append_errors = 0;
   uint64_t flush_errors = 0;
   uint64_t direct_errors = 0;
-  uint64_t absorbed_bytes =
-      0;  // acknowledged writes that a newer one replaced before they were written anywhere
+  // acknowledged writes that a newer one replaced before they were written anywhere
+  uint64_t absorbed_bytes = 0;
   uint64_t diverted_bytes = 0;  // taken out of the queue to the backing device for the log: somebody waited
-  uint64_t forced_bytes =
-      0;  // over bytes in the log, by writes that SSDUP+ would have sent elsewhere otherwise
+  // over bytes in the log, by writes that SSDUP+ would have sent elsewhere otherwise
+  uint64_t forced_bytes = 0;
   uint64_t lost_bytes = 0;  // acknowledged, and gone
   int64_t paused_ns = 0;    // there was something to flush, and a gate was closed
   int64_t stalled_ns = 0;   // writers waited for space in the log

@@ -17,16 +17,21 @@ namespace swale::tier {
 // Each kind but kAcknowledge and kRelease is completed by Engine::completed(kind, id, …).
 struct Action {
   enum class Kind : uint8_t {
-    kAcknowledge,  // request `ticket` has the result `code`. queued: its payload is in no log; seal its slot of the shared
-                   // queue first, as record `record`. released: and then as kRelease, which does not follow
+    // request `ticket` has the result `code`. queued: its payload is in no log; seal its slot of the shared
+    // queue first, as record `record`. released: and then as kRelease, which does not follow
+    kAcknowledge,
     kRelease,  // the payload of `ticket` is needed no longer: void its slot
-    kAppend,  // write `record` to the log at record.address, and behind it, if it has one, the payload of `ticket`
-    kReadLog,       // flush_piece(id): read its bytes from the log into buffer `id`
-    kWriteBacking,  // slot(id): write its pieces, from tickets and from buffers (Piece::op), to file and offset
+    // write `record` to the log at record.address, and behind it, if it has one, the payload of `ticket`
+    kAppend,
+    kReadLog,  // flush_piece(id): read its bytes from the log into buffer `id`
+    // slot(id): write its pieces, from tickets and from buffers (Piece::op), to file and offset
+    kWriteBacking,
     kSyncLog,
     kSyncBacking,  // all files
-    kSyncFile,  // file `id` on the backing device, unless the log has everything of it that is not synced there
-    kErase,  // write both headers of segment `id` with `generation`; beyond the log's segments: remove the old queue
+    // file `id` on the backing device, unless the log has everything of it that is not synced there
+    kSyncFile,
+    // write both headers of segment `id` with `generation`; beyond the log's segments: remove the old queue
+    kErase,
     kTruncate,    // of the backing file to `size`
     kUnlink,      // remove the backing file
     kAbandonLog,  // make durable, on the backing device, that records of this log do not count any more
@@ -45,7 +50,8 @@ struct Action {
   RecordHeader record = {};  // kAppend, and an acknowledgement that is `queued`; of others it means nothing
 };
 
-// Bytes on their way from the log to the backing device, in a buffer of the driver: one extent, at most kWriteBytesMax.
+// Bytes on their way from the log to the backing device, in a buffer of the driver: one extent, at most
+// kWriteBytesMax.
 struct FlushPiece {
   enum class State : uint8_t { kFree, kReading, kLoaded, kQueued };
   State state = State::kFree;
@@ -81,7 +87,8 @@ struct ReadPiece {
   uint32_t pinned = 0;                       // the engine's: segment, or op
 };
 
-// What one read found. Pieces in order, without gaps; where the backing file is too short, its bytes are zeros.
+// What one read found. Pieces in order, without gaps; where the backing file is too short, its bytes are
+// zeros.
 struct ReadPlan {
   FileIndex file = 0;
   std::vector<ReadPiece> pieces;

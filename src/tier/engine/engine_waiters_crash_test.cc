@@ -1,4 +1,5 @@
-// Engine: writes that a newer one replaces in the queue, and writes that are taken out of it for the log, under kills and power cuts.
+// Engine: writes that a newer one replaces in the queue, and writes that are taken out of it for the log,
+// under kills and power cuts.
 #include <gtest/gtest.h>
 
 #include "tier/engine/testing/crash_options.h"
@@ -12,7 +13,8 @@ struct Seen {
   uint64_t diverted = 0;
 };
 
-// With the page cache as the promise. A power cut: what a sync has covered is there; a kill: all that was acknowledged is.
+// With the page cache as the promise. A power cut: what a sync has covered is there; a kill: all that was
+// acknowledged is.
 std::string run(uint64_t seed, Seen* seen) {
   Rng rng(seed);
   Options options = small_options(&rng);

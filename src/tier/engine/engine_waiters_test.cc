@@ -1,5 +1,5 @@
-// Engine: what somebody waits for goes where it is answered sooner. In virtual time: a backing device that takes 6.7 ms for a write, an
-// SSD that syncs in 0.1 ms; no assertion depends on this machine.
+// Engine: what somebody waits for goes where it is answered sooner. In virtual time: a backing device that
+// takes 6.7 ms for a write, an SSD that syncs in 0.1 ms; no assertion depends on this machine.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -13,7 +13,8 @@ namespace swale::tier::engine_waiters_test {
 namespace {
 
 constexpr uint32_t kLength = 32 * kKiB;
-// So few that some writes of a stream are neighbours: SSDUP+ sends nothing to the SSD if all percentages are alike.
+// So few that some writes of a stream are neighbours: SSDUP+ sends nothing to the SSD if all percentages are
+// alike.
 constexpr uint64_t kPlaces = 2048;
 constexpr Nanos kSlowNs = 6'700'000;
 constexpr Nanos kSsdSyncNs = 100'000;
@@ -21,7 +22,8 @@ constexpr Nanos kSsdSyncNs = 100'000;
 struct Shape {
   Policy policy = Policy::kSwale;
   Durability durability = Durability::kPageCache;
-  // A page cache takes writes to the backing device, and a sync pays for them; otherwise each write takes its time.
+  // A page cache takes writes to the backing device, and a sync pays for them; otherwise each write takes its
+  // time.
   bool cached = true;
   Nanos write_ns = kSlowNs;
   uint32_t writers = 8;
@@ -257,8 +259,8 @@ TEST(EngineWaiters, InTheModesThatSyncEachWriteToo) {
   }
 }
 
-// The page cache takes all writes at once, and the sync that comes at the end pays for them. Until a sync has told what the file costs, the
-// disk model does: random writes go where SSDUP+ sends them.
+// The page cache takes all writes at once, and the sync that comes at the end pays for them. Until a sync has
+// told what the file costs, the disk model does: random writes go where SSDUP+ sends them.
 TEST(EngineWaiters, RandomWritesGoToTheLogBeforeTheFirstSyncTellsWhatTheyCost) {
   const auto run = [](Policy policy) {
     SyncWorld world({.policy = policy, .sync_every = 320, .syncs = 1});
@@ -303,7 +305,8 @@ TEST(EngineWaiters, ABackingDeviceThatHasBecomeQuickIsTriedAgain) {
   EXPECT_LT(ours.stats().ssd_bytes - faded, (ours.stats().write_bytes - written) / 10);
 }
 
-// The queue to the backing device is long. A sync gives what it has of its file to the log, and waits for one slot at most.
+// The queue to the backing device is long. A sync gives what it has of its file to the log, and waits for one
+// slot at most.
 TEST(EngineWaiters, ASyncTakesItsWritesOutOfALongQueue) {
   SyncWorld world({.cached = false, .writers = 2, .sync_every = 0, .syncs = 0});
   Rng rng(3);

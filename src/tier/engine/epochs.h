@@ -1,4 +1,5 @@
-// Epochs: counts what is unfinished by the epoch in which it began, so that a sync can wait for all that came before it.
+// Epochs: counts what is unfinished by the epoch in which it began, so that a sync can wait for all that came
+// before it.
 // Threads: one at a time.
 #pragma once
 

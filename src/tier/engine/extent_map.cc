@@ -25,8 +25,8 @@ ExtentMap::Position ExtentMap::locate(uint64_t offset) const {
 // In the last leaf that begins at or before the offset, or in the first of all.
 ExtentMap::Position ExtentMap::locate_in(size_t index, uint64_t offset) const {
   const Leaf& leaf = leaves_[index];
-  // The last extent that begins at or before the offset; extents do not overlap, so the one after it is the answer if this
-  // one ends too early.
+  // The last extent that begins at or before the offset; extents do not overlap, so the one after it is the
+  // answer if this one ends too early.
   const Packed* const extents = leaf.data.get();
   const uint64_t last_place = offset << 16 | 0xffff;
   size_t found = 0;
@@ -43,8 +43,8 @@ ExtentMap::Position ExtentMap::locate_in(size_t index, uint64_t offset) const {
   return slot < leaf.count ? Position{at, slot} : Position{at + 1, 0};
 }
 
-// A request asks for the same place several times: before and after its append, and before and after its flush. Few
-// insertions happen meanwhile, and most of them in other leaves.
+// A request asks for the same place several times: before and after its append, and before and after its
+// flush. Few insertions happen meanwhile, and most of them in other leaves.
 ExtentMap::Position ExtentMap::locate(uint64_t offset, Position hint) const {
   if (hint.leaf >= leaves_.size() || firsts_[hint.leaf] > offset || firsts_[hint.leaf + 1] <= offset ||
       offset >= kFileBytesMax - 1)
@@ -70,7 +70,8 @@ void ExtentMap::insert(const Extent& extent) { insert_before(locate(extent.offse
 
 void ExtentMap::insert_before(Position at, const Extent& extent) {
   assert(!valid(at) || get(at).offset >= extent.end());
-  // Before the first extent of a leaf is the same as after the last one of the leaf before: files grow at the end.
+  // Before the first extent of a leaf is the same as after the last one of the leaf before: files grow at the
+  // end.
   if (at.slot == 0 && at.leaf > 0) at = {at.leaf - 1, leaves_[at.leaf - 1].count};
   insert_at(at, extent);
 }

@@ -1,16 +1,18 @@
-// ExtentMap: which ranges of one file stand where in the log, in file order (the paper's AVL tree, section 2.5).
+// ExtentMap: which ranges of one file stand where in the log, in file order (the paper's AVL tree, section
+// 2.5).
 //
-// Two levels: leaves of up to 128 packed extents, and a directory of leaves. A full leaf first gives extents to a
-// neighbour that has space, as in a B*-tree, and leaves that removals have made small are joined: so that they stay about
-// four fifths full, and 16 bytes an extent become about 20, where the paper counts 24 without pointers (docs/design/tier.md).
+// Two levels: leaves of up to 128 packed extents, and a directory of leaves. A full leaf first gives extents
+// to a neighbour that has space, as in a B*-tree, and leaves that removals have made small are joined: so
+// that they stay about four fifths full, and 16 bytes an extent become about 20, where the paper counts 24
+// without pointers (docs/design/tier.md).
 //
-// A search in a leaf takes as many steps as its capacity has bits, whatever it holds: what is behind the last extent compares as
-// larger than any. So its steps are known when it is compiled, and each is a comparison and a conditional move. So for the
-// directory.
+// A search in a leaf takes as many steps as its capacity has bits, whatever it holds: what is behind the last
+// extent compares as larger than any. So its steps are known when it is compiled, and each is a comparison
+// and a conditional move. So for the directory.
 //
-// Invariants: (1) extents do not overlap and none is empty; (2) no leaf is empty; (3) firsts_ are the offsets of the leaves'
-// first extents, and kNoOffset behind them, at least once; (4) kPadding is behind a leaf's extents; (5) capacities and the size
-// of firsts_ are powers of two.
+// Invariants: (1) extents do not overlap and none is empty; (2) no leaf is empty; (3) firsts_ are the offsets
+// of the leaves' first extents, and kNoOffset behind them, at least once; (4) kPadding is behind a leaf's
+// extents; (5) capacities and the size of firsts_ are powers of two.
 // Limits: offsets below 2^48, addresses below 2^46, lengths below 2^32.
 // Threads: one at a time. An insertion that throws std::bad_alloc leaves the map valid.
 #pragma once
@@ -57,7 +59,8 @@ class ExtentMap {
 
   // The first extent that ends after `offset`.
   Position locate(uint64_t offset) const;
-  // The same. `hint`: where it stood, or the one before it, some changes ago; a wrong hint costs a few comparisons.
+  // The same. `hint`: where it stood, or the one before it, some changes ago; a wrong hint costs a few
+  // comparisons.
   Position locate(uint64_t offset, Position hint) const;
   bool valid(Position at) const { return at.leaf < leaves_.size(); }
   Extent get(Position at) const { return leaves_[at.leaf].data[at.slot].unpack(); }
@@ -89,9 +92,9 @@ class ExtentMap {
   template <class Visit>
   void visit(uint64_t offset, uint64_t end, const Visit& visit) const;
 
-  // Sets the state of all extents in [offset, end) that are of the log bytes beginning at `address`, and returns how
-  // many bytes they have. Extents that reach beyond the range must not exist: flushes take whole extents. `hint`: of the
-  // first one.
+  // Sets the state of all extents in [offset, end) that are of the log bytes beginning at `address`, and
+  // returns how many bytes they have. Extents that reach beyond the range must not exist: flushes take whole
+  // extents. `hint`: of the first one.
   uint64_t mark(uint64_t offset, uint64_t end, uint64_t address, ExtentState state, Position hint);
   uint64_t mark(uint64_t offset, uint64_t end, uint64_t address, ExtentState state) {
     return mark(offset, end, address, state, {0, 0});
@@ -125,7 +128,8 @@ class ExtentMap {
   static constexpr uint64_t kNoOffset = ~uint64_t{0};
   static constexpr size_t kFirstsLeast = 8;
 
-  // From the lowest bit: length low 16 | offset 48;  length high 16 | address 46 | state 2. So both are compared as they are.
+  // From the lowest bit: length low 16 | offset 48;  length high 16 | address 46 | state 2. So both are
+  //                                                  compared as they are.
   struct Packed {
     uint64_t place;
     uint64_t content;

@@ -63,8 +63,8 @@ TEST(ExtentMap, FindsPlacesAtTheVeryEndOfAFile) {
   EXPECT_FALSE(map.valid(map.locate(kFileBytesMax, {0, 0})));
 }
 
-// Extents of segments in turn: removing most segments must not leave a map of nearly empty leaves, nor one that finds what
-// is gone.
+// Extents of segments in turn: removing most segments must not leave a map of nearly empty leaves, nor one
+// that finds what is gone.
 TEST(ExtentMap, JoinsLeavesThatRemovalsHaveMadeSmall) {
   constexpr uint64_t kExtents = 20'000;
   constexpr uint64_t kSegment = 1 << 20;

@@ -67,8 +67,8 @@ Nanos Flusher::next_event() const {
   return next;
 }
 
-// The oldest sealed segments that have something to flush: one, or a batch that is swept together. A batch that has not begun is
-// chosen again, and may be larger.
+// The oldest sealed segments that have something to flush: one, or a batch that is swept together. A batch
+// that has not begun is chosen again, and may be larger.
 void Flusher::select_segment() {
   const uint32_t count = shared_.log.count();
   in_batch_.resize(count, 0);
@@ -255,8 +255,8 @@ bool Flusher::dispatch() {
   return any;
 }
 
-// Reads ahead what lies between the end of the slot that was just dispatched and the next one, if writing it in passing
-// costs little: then it is in the elevator when the head comes by.
+// Reads ahead what lies between the end of the slot that was just dispatched and the next one, if writing it
+// in passing costs little: then it is in the elevator when the head comes by.
 void Flusher::fill_gap(FileIndex index) {
   if (!records_.usable() || retry_ > shared_.now || elevator_.empty() || held_back_) return;
   if (static_cast<double>(shared_.log.dirty_bytes()) <
@@ -379,8 +379,8 @@ void Flusher::remove_clean(uint32_t segment) {
     if (file.map.size() > 0) file.map.remove_addresses(begin, end);
 }
 
-// What of the file was flushed may not be on the backing device. What a sync has covered is: its segment may be half erased, or
-// the queue that it stands for gone.
+// What of the file was flushed may not be on the backing device. What a sync has covered is: its segment may
+// be half erased, or the queue that it stands for gone.
 void Flusher::dirty_again(FileState* file) {
   for (auto at = file->map.locate(0); file->map.valid(at); at = file->map.next(at)) {
     const Extent extent = file->map.get(at);

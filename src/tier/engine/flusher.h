@@ -1,14 +1,15 @@
 // Flusher: from the log to the backing device, in file order (ssdup-plus, section 2.4).
 //
-//   oldest sealed segments ─► batch ─► cursor over the files ─► piece: read from the log ─► loaded ─► slot of the elevator
+//   oldest sealed segments ─► batch ─► cursor over the files ─► piece: read from the log ─► loaded ─► slot of
+//   the elevator
 //
-// It chooses what is flushed and when (the gate), and is the only part that changes what the maps say of bytes in the log,
-// but for the append that brings them there.
+// It chooses what is flushed and when (the gate), and is the only part that changes what the maps say of
+// bytes in the log, but for the append that brings them there.
 //
-// Invariants: (1) a piece is one extent of state kFlushing, until that is overwritten; a segment is not erased while a piece of it
-// is being read; (2) marks go by address and generation: what was overwritten meanwhile stays dirty; (3) the gate never latches:
-// what waits for it to open is a reason to open it, or wakes the engine by next_event(); (4) a batch is finished before the next
-// one begins.
+// Invariants: (1) a piece is one extent of state kFlushing, until that is overwritten; a segment is not
+// erased while a piece of it is being read; (2) marks go by address and generation: what was overwritten
+// meanwhile stays dirty; (3) the gate never latches: what waits for it to open is a reason to open it, or
+// wakes the engine by next_event(); (4) a batch is finished before the next one begins.
 // Threads: one at a time.
 #pragma once
 
@@ -78,7 +79,8 @@ class Flusher {
   uint32_t failures() const { return failures_; }  // one after the other
   Code failure() const { return failure_; }
 
-  // What the maps say. Bytes of the log that a newer record, or a truncate, makes void; by_segment: that of the record.
+  // What the maps say. Bytes of the log that a newer record, or a truncate, makes void; by_segment: that of
+  // the record.
   void made_void(FileState* file, const Extent& extent, uint32_t by_segment);
   void carve(FileIndex file, uint64_t from, uint64_t to, uint32_t by_segment);
   // A segment is erased.

@@ -1,13 +1,15 @@
-// HeldRanges: the ranges of files that writes hold from their begin to their end, so that overlapping writes wait.
+// HeldRanges: the ranges of files that writes hold from their begin to their end, so that overlapping writes
+// wait.
 //
-// A hash table of cells: a range is listed in the cell of its file in which it begins. Ranges are short (kWriteBytesMax),
-// so a search looks into the cells of its own range, and into those before it in which the longest range could begin.
-// Nothing but a read asks for the order of ranges. An ordered map costs seven times more here, because thousands of
-// ranges are held while writers wait for a full log (docs/design/tier.md).
+// A hash table of cells: a range is listed in the cell of its file in which it begins. Ranges are short
+// (kWriteBytesMax), so a search looks into the cells of its own range, and into those before it in which the
+// longest range could begin. Nothing but a read asks for the order of ranges. An ordered map costs seven
+// times more here, because thousands of ranges are held while writers wait for a full log
+// (docs/design/tier.md).
 //
 // Invariants: (1) ranges of one file do not overlap; (2) a holder has one range at most.
-// Threads: one at a time. Memory: 24 bytes for each holder up to the highest one, and at least two buckets of 4 bytes for
-// each range. std::bad_alloc leaves the table as it was.
+// Threads: one at a time. Memory: 24 bytes for each holder up to the highest one, and at least two buckets of
+// 4 bytes for each range. std::bad_alloc leaves the table as it was.
 #pragma once
 
 #include <cstdint>

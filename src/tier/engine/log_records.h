@@ -1,16 +1,16 @@
-// LogRecords: what an engine appends to its log: the numbers of records, what their headers say of those before them, who
-// waits for space, and the end of a log that fails.
+// LogRecords: what an engine appends to its log: the numbers of records, what their headers say of those
+// before them, who waits for space, and the end of a log that fails.
 //
 //   good ─► read-only ─► abandoning ─► gone
 //               ▲             │ refused: tried again
 //               └─────────────┘
 //
-// A record's header says how far everything before it was settled (settled.h). The last records before a pause have nobody to
-// speak for them: after a while a mark, which is a record without payload, does.
+// A record's header says how far everything before it was settled (settled.h). The last records before a
+// pause have nobody to speak for them: after a while a mark, which is a record without payload, does.
 //
-// Invariants: (1) sequences rise; (2) each record that was begun is settled once: acknowledged, refused, or given up with the
-// log; (3) a log that has failed is never appended to again; (4) one mark is under way at most, and none begins beside another
-// append.
+// Invariants: (1) sequences rise; (2) each record that was begun is settled once: acknowledged, refused, or
+// given up with the log; (3) a log that has failed is never appended to again; (4) one mark is under way at
+// most, and none begins beside another append.
 // Threads: one at a time.
 #pragma once
 
@@ -66,7 +66,8 @@ class LogRecords {
     assert(sequence <= sequence_);
     last_logged_ = std::max(last_logged_, sequence);
   }
-  // Recovery: the sequence was given out by a process before; then: everything before is settled, and said to be.
+  // Recovery: the sequence was given out by a process before; then: everything before is settled, and said to
+  // be.
   void restore(uint64_t sequence) { sequence_ = std::max(sequence_, sequence); }
   void restored() { marked_ = last_logged_ = sequence_; }
 
@@ -86,7 +87,8 @@ class LogRecords {
     hurried_ -= static_cast<uint32_t>(waiters_.size());
     return std::exchange(waiters_, {});
   }
-  // Something waits until what the log has is flushed: who waits for space, a truncate, an unlink, a drain; or the log has failed.
+  // Something waits until what the log has is flushed: who waits for space, a truncate, an unlink, a drain;
+  // or the log has failed.
   void hurry() { ++hurried_; }
   void end_hurry() {
     assert(hurried_ > 0);
@@ -116,7 +118,8 @@ class LogRecords {
   // Seals what is idle or old.
   void seal_old();
   Nanos seal_after() const { return seal_after_; }
-  // What a clean end may promise of the log's segments. None: the log has failed, or a record is being written.
+  // What a clean end may promise of the log's segments. None: the log has failed, or a record is being
+  // written.
   std::optional<std::vector<SegmentSeal>> seals() const;
 
  private:

@@ -96,8 +96,9 @@ LossList Losses::list() const {
   return list;
 }
 
-// What the list leaves out must be durable before the list is, whatever the mode: or a power cut would leave older bytes that
-// nobody names. So a snapshot of the list waits for a sync of the device that has what replaced a loss.
+// What the list leaves out must be durable before the list is, whatever the mode: or a power cut would leave
+// older bytes that nobody names. So a snapshot of the list waits for a sync of the device that has what
+// replaced a loss.
 void Losses::save() {
   if (in_flight_ || retry_ > shared_.now) return;
   SyncLane& lane = records_.usable() ? syncs_.log : syncs_.backing;
@@ -135,7 +136,8 @@ std::vector<OpIndex> Losses::written(Code code) {
   return told;
 }
 
-// Reads give what the backing device has; the list keeps the ranges as accepted while the log may have remains of them.
+// Reads give what the backing device has; the list keeps the ranges as accepted while the log may have
+// remains of them.
 void Losses::end_acceptance(const Acceptance& done) {
   for (FileState& file : shared_.files) {
     std::vector<Extent> lost;

@@ -1,11 +1,14 @@
-// Losses: what was acknowledged and is gone: extents of state kLost, and the list of them that the driver keeps.
+// Losses: what was acknowledged and is gone: extents of state kLost, and the list of them that the driver
+// keeps.
 //
-// A range is lost from the moment when that is found out until something newer covers it, in the log or, when the log is
-// gone, on the backing device. The list is written again after each change. Two orders matter: a segment is erased after
-// the list that its records led to; without a log, a write over a loss is acknowledged after the list without it.
+// A range is lost from the moment when that is found out until something newer covers it, in the log or, when
+// the log is gone, on the backing device. The list is written again after each change. Two orders matter: a
+// segment is erased after the list that its records led to; without a log, a write over a loss is
+// acknowledged after the list without it.
 //
-// Invariants: (1) each extent of state kLost has the number of a loss as its address; (2) a version of the list is written
-// after a sync of the device that has what replaced its losses; (3) one list is being written at a time.
+// Invariants: (1) each extent of state kLost has the number of a loss as its address; (2) a version of the
+// list is written after a sync of the device that has what replaced its losses; (3) one list is being written
+// at a time.
 // Threads: one at a time.
 #pragma once
 
@@ -41,8 +44,8 @@ class Losses {
   // Of an extent of state kLost: as it was when it was found.
   const LostRange& range(const Extent& extent) const { return found_[number(extent)].range; }
 
-  // The op has replaced what was lost, and no record says so: the list must. Returns whether it is durable without that range;
-  // else the op waits, and written() returns it.
+  // The op has replaced what was lost, and no record says so: the list must. Returns whether it is durable
+  // without that range; else the op waits, and written() returns it.
   bool replaced_without_record(OpIndex op);
 
   // The user knows: reads give what the backing device has there. Answered when that is durable.
@@ -66,7 +69,8 @@ class Losses {
   Nanos retry() const { return retry_; }  // no list is written before
 
  private:
-  // What the address of an extent of state kLost means: kAddressBase + number * kStride + bytes from its begin.
+  // What the address of an extent of state kLost means: kAddressBase + number * kStride + bytes from its
+  // begin.
   static constexpr uint64_t kStride = kWriteBytesMax;
   static size_t number(const Extent& extent) {
     return static_cast<size_t>((extent.address - kAddressBase) / kStride);

@@ -1,7 +1,8 @@
 // Ops: the writes, truncates and unlinks that an engine has begun and not finished.
 //
-// Invariants: (1) each is answered once; (2) it counts in an epoch of its file, and in one of the engine, from its begin until
-// it is finished or told of its failure; (3) its index is not given again while a read uses its buffer.
+// Invariants: (1) each is answered once; (2) it counts in an epoch of its file, and in one of the engine,
+// from its begin until it is finished or told of its failure; (3) its index is not given again while a read
+// uses its buffer.
 // Threads: one at a time.
 #pragma once
 
@@ -31,8 +32,8 @@ struct Op {
     kBarrier,      // truncate, unlink: see Step
     kPinned,       // finished; a read still uses its buffer
   };
-  // Of a barrier. A truncate that recovery repeats ends with the erasure of its intent, any other with a record, which says
-  // whether the backing file was cut; if the log fails, with its abandonment.
+  // Of a barrier. A truncate that recovery repeats ends with the erasure of its intent, any other with a
+  // record, which says whether the backing file was cut; if the log fails, with its abandonment.
   enum class Step : uint8_t {
     kSpace,
     kQuiesce,

@@ -1,7 +1,7 @@
 // Outbox: the actions that an engine asks its driver for, in order.
 //
-// Invariants: (1) actions are taken in the order in which they were emitted; (2) an action that was handed out stays valid
-// until the next one is emitted or taken.
+// Invariants: (1) actions are taken in the order in which they were emitted; (2) an action that was handed
+// out stays valid until the next one is emitted or taken.
 // Threads: one at a time. Memory: as many actions as ever waited together; they are used again.
 #pragma once
 
@@ -16,8 +16,8 @@ namespace swale::tier {
 class Outbox {
  public:
   void emit(const Action& action) { next_free() = action; }
-  // An action to be filled in: the frequent ones are neither copied nor cleared. Its record and what only rare kinds have are
-  // those of an action before it.
+  // An action to be filled in: the frequent ones are neither copied nor cleared. Its record and what only
+  // rare kinds have are those of an action before it.
   Action& emit(Action::Kind kind, FileIndex file, Ticket ticket, uint32_t id = 0) {
     Action& action = next_free();
     action.kind = kind;

@@ -1,9 +1,11 @@
 // RangeOrder: overlapping requests happen one after the other, in the order in which they came.
 //
-// A write holds its range from its begin until its data stands where reads find it; a truncate or unlink needs its file for
-// itself. Who cannot begin is blocked, and looked at again when a range or a file becomes free.
+// A write holds its range from its begin until its data stands where reads find it; a truncate or unlink
+// needs its file for itself. Who cannot begin is blocked, and looked at again when a range or a file becomes
+// free.
 //
-// Invariants: (1) held ranges of a file do not overlap; (2) FileState::held and FileState::blocked count what is here.
+// Invariants: (1) held ranges of a file do not overlap; (2) FileState::held and FileState::blocked count what
+// is here.
 // Threads: one at a time.
 #pragma once
 
@@ -20,8 +22,8 @@ class RangeOrder {
  public:
   explicit RangeOrder(Shared* shared) : shared_(*shared) {}
 
-  // Whether an op that came before stands in the way of this one. Of those that are blocked, only the ones before `op` are
-  // looked at (all of them, for one that is not there yet).
+  // Whether an op that came before stands in the way of this one. Of those that are blocked, only the ones
+  // before `op` are looked at (all of them, for one that is not there yet).
   bool conflicts(const Op& op) const;
   bool blocked_before(const Op& op) const;
 

@@ -56,9 +56,10 @@ bool Redirector::wants_log(const Op& op) {
   return is_costly(op.file) ? costly_wants_log(op) : stripe_wants_log(op);
 }
 
-// The page cache takes writes at once, and a sync pays for them. Before the first one of a file the disk model says what its
-// writes cost: those that need a seek each go where SSDUP+ sends them, but for long ones, because a disk takes as long for a
-// short write as for a long one, and the budget counts bytes. Later its syncs say it.
+// The page cache takes writes at once, and a sync pays for them. Before the first one of a file the disk
+// model says what its writes cost: those that need a seek each go where SSDUP+ sends them, but for long ones,
+// because a disk takes as long for a short write as for a long one, and the budget counts bytes. Later its
+// syncs say it.
 bool Redirector::hidden_wants_log(const Op& op) const {
   const FileState& file = shared_.files[op.file];
   if (file.habit.bytes > 0 || budget_left() < op.length) return false;
@@ -68,8 +69,9 @@ bool Redirector::hidden_wants_log(const Op& op) const {
          kLong * static_cast<double>(file.habit.since_bytes);
 }
 
-// Files that need few seeks. Only while the queue is more than half full since it was full: what is served in order costs nothing.
-// Then whole stripes, because the backing device passes over a short hole as slowly as it writes it.
+// Files that need few seeks. Only while the queue is more than half full since it was full: what is served in
+// order costs nothing. Then whole stripes, because the backing device passes over a short hole as slowly as
+// it writes it.
 bool Redirector::stripe_wants_log(const Op& op) {
   const SwaleOptions& own = shared_.options.swale;
   const size_t waiting = queue_.waiting();
@@ -84,13 +86,15 @@ bool Redirector::stripe_wants_log(const Op& op) {
   // Multiples of the golden ratio: any stripes that follow each other have all fractions equally often.
   const uint64_t stripe = op.offset / own.stripe_bytes + op.file * kFileStride;
   const double fraction = static_cast<double>(stripe * kGolden >> 11) * 0x1p-53;
-  // No more of them than the backing device needs to keep up with writers, and than the budget that is saved up allows.
+  // No more of them than the backing device needs to keep up with writers, and than the budget that is saved
+  // up allows.
   return fraction * file.direct_cost < stripe_need() * (file.direct_cost - costs_.arrival()) &&
          fraction * static_cast<double>(own.stripe_spread_bytes) < left;
 }
 
-// How many times the share that the backing device has no time for goes to the log. The less of the traffic is in order, the
-// more: what is flushed then costs as much as what is written directly, and a log that is not full at the end was of no use.
+// How many times the share that the backing device has no time for goes to the log. The less of the traffic
+// is in order, the more: what is flushed then costs as much as what is written directly, and a log that is
+// not full at the end was of no use.
 double Redirector::stripe_need() const {
   const SwaleOptions& own = shared_.options.swale;
   const double square = traffic_.percentage_mean() * traffic_.percentage_mean();
@@ -109,8 +113,8 @@ bool Redirector::costly_wants_log(const Op& op) const {
   return !is_cheap(shared_.files[op.file]) && budget_left() >= op.length;
 }
 
-// What may still be sent to the log: the shadow's bytes, less what it may have counted too many. It is SSDUP+ itself while one file is
-// written; with several it sees their writes in another order than SSDUP+ would.
+// What may still be sent to the log: the shadow's bytes, less what it may have counted too many. It is SSDUP+
+// itself while one file is written; with several it sees their writes in another order than SSDUP+ would.
 double Redirector::budget_left() const {
   const SwaleOptions& own = shared_.options.swale;
   if (own.byte_budget_random <= 0) return 1e300;
@@ -126,8 +130,8 @@ bool Redirector::is_costly(FileIndex file) const {
          shared_.options.swale.cheap_ratio * 1e9;
 }
 
-// Whether the log is better used for another file that is being written, which costs the backing device more. A file that needs
-// many seeks is never cheap.
+// Whether the log is better used for another file that is being written, which costs the backing device more.
+// A file that needs many seeks is never cheap.
 bool Redirector::is_cheap(const FileState& file) const {
   const SwaleOptions& own = shared_.options.swale;
   const double used =

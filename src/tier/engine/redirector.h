@@ -1,10 +1,11 @@
-// Redirector: which device a write goes to (ssdup-plus, section 2.3; docs/design/tier.md, "Our policy" and "What a waiter
-// pays").
+// Redirector: which device a write goes to (ssdup-plus, section 2.3; docs/design/tier.md, "Our policy" and
+// "What a waiter pays").
 //
-// The redirect is a hint: a write over bytes of the log goes to the log whatever is said here, and one may find the log full.
+// The redirect is a hint: a write over bytes of the log goes to the log whatever is said here, and one may
+// find the log full.
 //
-// Invariants: (1) the shadow SSDUP+ sees each write once, in the order in which they come; (2) swale's policy sends no more to
-// the log than budget_left() says, but for what has to go there.
+// Invariants: (1) the shadow SSDUP+ sees each write once, in the order in which they come; (2) swale's policy
+// sends no more to the log than budget_left() says, but for what has to go there.
 // Threads: one at a time.
 #pragma once
 

@@ -1,4 +1,5 @@
-// Redirector: what a file's syncs have shown decides where its writes go (docs/design/tier.md, "What a waiter pays").
+// Redirector: what a file's syncs have shown decides where its writes go (docs/design/tier.md, "What a waiter
+// pays").
 #include <algorithm>
 #include <utility>
 
@@ -10,18 +11,19 @@ namespace {
 // A file that has received so many times what it has between two syncs is not waited for.
 constexpr double kHabitMax = 8;
 constexpr double kHabitSmoothing = 1.0 / 4;
-// What the log takes measures nothing of the backing device. After so many times what a sync took there, one tries again: 2 % of
-// the time.
+// What the log takes measures nothing of the backing device. After so many times what a sync took there, one
+// tries again: 2 % of the time.
 constexpr double kTryAgain = 50;
 constexpr double kShort = 0.75;  // a write is short below this share of the mean
-// So many times what a group or a write has stays in the budget when it goes to the log: for short writes that will come.
+// So many times what a group or a write has stays in the budget when it goes to the log: for short writes
+// that will come.
 constexpr double kReserve = 3;
 
 }  // namespace
 
-// A write to the file begins. Between two syncs all writes go to one device: the first one that the backing device gets makes the sync pay
-// for that. Where there is no budget for all of them, the short ones go to the log: a device that needs a seek for each write costs as
-// much for a short one, and the budget counts bytes.
+// A write to the file begins. Between two syncs all writes go to one device: the first one that the backing
+// device gets makes the sync pay for that. Where there is no budget for all of them, the short ones go to the
+// log: a device that needs a seek for each write costs as much for a short one, and the budget counts bytes.
 void Redirector::expect_sync(FileState* file, uint32_t length) {
   if (!shared_.swale()) return;
   SyncHabit& habit = file->habit;
@@ -35,7 +37,8 @@ void Redirector::expect_sync(FileState* file, uint32_t length) {
     if (habit.bytes > 0 && !shared_.log.exhausted() && log_answers_sooner(*file)) {
       const double left = budget_left();
       const double each = habit.bytes / habit.writes;
-      // Of writes that are synced one by one, long ones leave a part of the budget to the short ones that will come.
+      // Of writes that are synced one by one, long ones leave a part of the budget to the short ones that
+      // will come.
       const double wanted =
           kReserve * (habit.writes < 1.5 ? static_cast<double>(length) * length / each : habit.bytes);
       // While SSDUP+ sends a stream to the SSD, each write of it brings its own bytes into the budget.

@@ -1,9 +1,9 @@
-// Settled: which sequence numbers are settled: acknowledged, failed, or never given to a record of the log. Record headers
-// say how far that goes, so that recovery can tell a record that was torn while it was written from one that was damaged
-// after its acknowledgement.
+// Settled: which sequence numbers are settled: acknowledged, failed, or never given to a record of the log.
+// Record headers say how far that goes, so that recovery can tell a record that was torn while it was written
+// from one that was damaged after its acknowledgement.
 //
-// Threads: one at a time. Cost: appends mostly end in the order in which they began, which takes no search; others take a search
-// and a move in an array as long as a queue is deep.
+// Threads: one at a time. Cost: appends mostly end in the order in which they began, which takes no search;
+// others take a search and a move in an array as long as a queue is deep.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Shared: what all parts of an engine work on: its files, its requests, the segments of its log, and what goes out of it.
-// What a single part needs to remember stands in that part.
+// Shared: what all parts of an engine work on: its files, its requests, the segments of its log, and what
+// goes out of it. What a single part needs to remember stands in that part.
 //
 // Threads: one at a time.
 #pragma once

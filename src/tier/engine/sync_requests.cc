@@ -75,7 +75,8 @@ bool SyncRequests::advance_file(Pending* pending, Code* result) {
   }
   if (file.syncs_done < pending->file_number) return false;
   if (syncs_.log.done() >= pending->number || records_.state() == LogRecords::State::kGone) return true;
-  // A log that has failed makes nothing durable any more: its abandonment does, unless the backing device fails too.
+  // A log that has failed makes nothing durable any more: its abandonment does, unless the backing device
+  // fails too.
   if (records_.usable() || shared_.stats.flush_errors == pending->errors) return false;
   *result = Code::kIoError;
   return true;

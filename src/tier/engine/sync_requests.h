@@ -1,8 +1,10 @@
-// SyncRequests: syncs of files and drains, which wait for what came before them (docs/design/tier.md, "What a sync waits for").
+// SyncRequests: syncs of files and drains, which wait for what came before them (docs/design/tier.md, "What a
+// sync waits for").
 //
 //   writes that came before ─► the log: a sync (file), or everything flushed (drain) ─► the backing device
 //
-// Invariants: (1) a request waits for nothing that came after it; (2) a failure of an acknowledged write is told by one sync.
+// Invariants: (1) a request waits for nothing that came after it; (2) a failure of an acknowledged write is
+// told by one sync.
 // Threads: one at a time.
 #pragma once
 

@@ -1,10 +1,12 @@
 // Syncs: of the log, of the backing device, and of single files on it; and the requests that wait for one.
 //
-// A sync that begins covers all that is completed by then: whoever wants one waits for the next that begins, and all who want
-// one meanwhile share it. One sync of a device, and one of a file, is under way at a time: the system tells of a failure once.
+// A sync that begins covers all that is completed by then: whoever wants one waits for the next that begins,
+// and all who want one meanwhile share it. One sync of a device, and one of a file, is under way at a time:
+// the system tells of a failure once.
 //
-// Invariants: (1) done <= started <= done + 1 for a device and for a file; (2) waiters of a device stand in the order of the
-// syncs that they wait for. A log that has failed makes nothing durable: its syncs end, and cover nothing.
+// Invariants: (1) done <= started <= done + 1 for a device and for a file; (2) waiters of a device stand in
+// the order of the syncs that they wait for. A log that has failed makes nothing durable: its syncs end, and
+// cover nothing.
 // Threads: one at a time.
 #pragma once
 
@@ -90,7 +92,8 @@ class Syncs {
   Syncs(Shared* shared, const LogRecords* records)
       : log(shared), backing(shared), shared_(*shared), records_(*records) {}
 
-  // Those that are due. The abandonment of a log syncs files itself, and the system tells a failure to one of two.
+  // Those that are due. The abandonment of a log syncs files itself, and the system tells a failure to one of
+  // two.
   void start();
   // When start() is to be called again.
   Nanos next_event() const {
@@ -100,8 +103,8 @@ class Syncs {
     return next;
   }
 
-  // The number of the sync of the log that covers the file's records: it is over, under way, or wanted from now on; of a log
-  // that has failed, it may never be.
+  // The number of the sync of the log that covers the file's records: it is over, under way, or wanted from
+  // now on; of a log that has failed, it may never be.
   uint64_t want_log_sync(const FileState& file);
   // The number of the next sync of this file that begins.
   uint64_t want_file_sync(FileIndex file);

@@ -98,7 +98,8 @@ void Writes::serve_log_waiters() {
   while (!records_.waiters().empty()) {
     const OpIndex index = records_.waiters().front();
     Op& op = shared_.ops[index];
-    // Segments that have the intents of refused truncates cannot be erased; once all else is flushed, waiting helps no more.
+    // Segments that have the intents of refused truncates cannot be erased; once all else is flushed, waiting
+    // helps no more.
     const bool held = barriers_.cut_failures() >= kFlushFailuresMax && shared_.log.dirty_bytes() == 0 &&
                       barriers_.cuts_refused();
     const bool hopeless = flusher_.failures() >= kFlushFailuresMax || held;
@@ -172,7 +173,8 @@ void Writes::appended(OpIndex index, Code code) {
 
 void Writes::to_backing(OpIndex index) {
   Op& op = shared_.ops[index];
-  // A flush under way would carry older bytes; but what it flushes is in the map, or newer bytes of the log are (rule 2).
+  // A flush under way would carry older bytes; but what it flushes is in the map, or newer bytes of the log
+  // are (rule 2).
   assert(shared_.options.canaries.overwrite_directly || shared_.options.canaries.overlap_in_queue ||
          !flusher_.is_flushed(op.file, op.offset, op.end()));
   if (queue_.place(index, queue_.waiters().empty())) return admitted(index);
@@ -257,7 +259,8 @@ void Writes::admit() {
   }
 }
 
-// The write's bytes are where reads find them, so the file reaches to its end. Not before: a write that fails leaves the size.
+// The write's bytes are where reads find them, so the file reaches to its end. Not before: a write that fails
+// leaves the size.
 void Writes::extend_to(const Op& op) {
   FileState& file = shared_.files[op.file];
   file.size = std::max(file.size, op.end());

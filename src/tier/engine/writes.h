@@ -3,11 +3,13 @@
 //   begin ─► range held ─► redirector ─► space in the log ─► appended ─► in the map ──────┐
 //                               └──────► slot of the elevator ─► written ─► synced ───────┴─► answered
 //
-// A range with bytes in the log goes to the log, whatever the redirector says, and waits for space there. Bytes that wait in
-// the elevator move to the log when somebody waits for them and the log is sooner (writes_waiting.cc).
+// A range with bytes in the log goes to the log, whatever the redirector says, and waits for space there.
+// Bytes that wait in the elevator move to the log when somebody waits for them and the log is sooner
+// (writes_waiting.cc).
 //
-// Invariants: (1) a write is in one place: blocked, waiting for the log, in the log's hands, waiting for a slot, or in the
-// elevator; (2) it holds its range until its data stands where reads find it; (3) a file grows when the bytes stand there.
+// Invariants: (1) a write is in one place: blocked, waiting for the log, in the log's hands, waiting for a
+// slot, or in the elevator; (2) it holds its range until its data stands where reads find it; (3) a file
+// grows when the bytes stand there.
 // Threads: one at a time.
 #pragma once
 
@@ -50,8 +52,8 @@ class Writes {
 
   // What was blocked and may begin, does.
   void retry_blocked();
-  // Those that wait for space in the log, in order. May: what found no space finds none before a segment is free, or the backing
-  // device fails.
+  // Those that wait for space in the log, in order. May: what found no space finds none before a segment is
+  // free, or the backing device fails.
   bool may_serve_log_waiters() const {
     return !shared_.log.exhausted() || flusher_.failures() > 0 || flusher_.failing() ||
            barriers_.cut_failures() > 0;

@@ -1,7 +1,7 @@
 // Writes: what somebody waits for (docs/design/tier.md, "What a waiter pays"). swale's policy alone.
 //
-// A write to the backing device is cheap while nobody waits for it: a queue, or the system's page cache, takes it. Who waits are
-// a sync of its file, and a later write of the same range.
+// A write to the backing device is cheap while nobody waits for it: a queue, or the system's page cache,
+// takes it. Who waits are a sync of its file, and a later write of the same range.
 #include <algorithm>
 #include <cassert>
 #include <vector>
@@ -10,9 +10,10 @@
 
 namespace swale::tier {
 
-// A write of exactly the range of one that waits in the elevator takes its place: what nobody has written anywhere need not be
-// written. Both have been acknowledged from the shared queue then, and its newer slot counts. Only with the page cache as the promise:
-// in the other modes the older write has not been answered yet.
+// A write of exactly the range of one that waits in the elevator takes its place: what nobody has written
+// anywhere need not be written. Both have been acknowledged from the shared queue then, and its newer slot
+// counts. Only with the page cache as the promise: in the other modes the older write has not been answered
+// yet.
 bool Writes::absorb(OpIndex index) {
   Op& op = shared_.ops[index];
   const FileState& file = shared_.files[op.file];
@@ -65,8 +66,8 @@ void Writes::divert(SlotIndex index, uint64_t from, uint64_t to) {
   }
 }
 
-// A write waits for one that waits in the elevator: for half of the queue, on average. The log frees the range after an append, and
-// takes the waiting write too (rule 2).
+// A write waits for one that waits in the elevator: for half of the queue, on average. The log frees the
+// range after an append, and takes the waiting write too (rule 2).
 void Writes::divert_overlapping(const Op& op) {
   const Elevator& elevator = queue_.elevator();
   if (!shared_.swale() || !op.is_write() || !records_.usable() || !records_.waiters().empty()) return;

@@ -119,7 +119,8 @@ FileTableScan decode_file_table(Bytes bytes, const std::vector<uint64_t>& ids, c
   const auto told = [&](size_t to) {
     if (damaged_from != 0)
       scan.problems.push_back(corruption(
-          "{}: offset {}: {} bytes of the table of files are damaged; recovery finds their files by name and id only",
+          "{}: offset {}: {} bytes of the table of files are damaged; recovery finds their files by name "
+          "and id only",
           path, damaged_from, to - damaged_from));
     damaged_from = 0;
   };

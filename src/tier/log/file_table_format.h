@@ -1,12 +1,16 @@
-// The table of files: what the SSD directory says of each file that the log's records name, so that recovery finds the file again whatever
-// its name and its mode are, and knows which files were removed. Full description: docs/formats/tier-log.md.
+// The table of files: what the SSD directory says of each file that the log's records name, so that recovery
+// finds the file again whatever its name and its mode are, and knows which files were removed. Full
+// description: docs/formats/tier-log.md.
 //
 //   files := head entry*                    each entry begins and ends at a multiple of 64 bytes
-//   head  := magic u32 | crc u32 | version u16 | 0 u16 | entries u32 | log_id u64 | bytes u64 | zeros, 64 bytes in all
-//            entries, bytes: those that were written with the head; more may follow. crc: CRC-32C of all after it
+//   head  := magic u32 | crc u32 | version u16 | 0 u16 | entries u32 | log_id u64 | bytes u64 | zeros, 64
+//         bytes in all
+//            entries, bytes: those that were written with the head; more may follow. crc: CRC-32C of all
+//            after it
 //   entry := magic u32 | crc u32 | size u32 | kind u8 | 0 u24 | address u64 | file u64 | identity | zeros
 //            crc: CRC-32C of the log's id and of the entry from byte 8 on; address: of the entry in the table
-//   identity := varint root_inode | root_born i64 | varint inode | born i64 | handle_type u32 | sized handle | sized path
+//   identity := varint root_inode | root_born i64 | varint inode | born i64 | handle_type u32 | sized handle
+//   | sized path
 // The last entry of a file counts.
 //
 // Threads: pure functions. Errors: damage is named by file and offset, and costs what it hits.
@@ -33,15 +37,16 @@ inline constexpr size_t kFileTableBytesMax = size_t{1} << 30;
 
 // By what a file is found again and known.
 struct FileIdentity {
-  // Of the backing directory. Of another one, as a copy of it is, the rest tells of no file in it: it finds the original.
+  // Of the backing directory. Of another one, as a copy of it is, the rest tells of no file in it: it finds
+  // the original.
   uint64_t root_inode = 0;
   int64_t root_born_ns = 0;
   uint64_t inode = 0;
   int64_t born_ns = 0;      // when it was made, in ns since 1970; 0: the file system does not tell
   int32_t handle_type = 0;  // of the kernel's handle for it
   std::string handle = {};  // empty: there is none
-  std::string path =
-      {};  // the last known one, below the backing directory; else with a '/' before it, or empty
+  // the last known one, below the backing directory; else with a '/' before it, or empty
+  std::string path = {};
   friend bool operator==(const FileIdentity&, const FileIdentity&) = default;
 };
 void append_identity(std::string* out, const FileIdentity& identity);

@@ -1,5 +1,5 @@
-// The formats of the table of files and of kept files: whatever is cut, torn or flipped in them, what is read is what was written, and
-// what is missing is named.
+// The formats of the table of files and of kept files: whatever is cut, torn or flipped in them, what is read
+// is what was written, and what is missing is named.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,6 @@
-// The tier's formats as they are on disk: a fixed segment and a fixed list of losses are the bytes of tests/golden/tier-v2, which are
-// read for ever. SWALE_REGENERATE_GOLDEN=1 writes them anew, which only a change of the format may ask for.
+// The tier's formats as they are on disk: a fixed segment and a fixed list of losses are the bytes of
+// tests/golden/tier-v2, which are read for ever. SWALE_REGENERATE_GOLDEN=1 writes them anew, which only a
+// change of the format may ask for.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

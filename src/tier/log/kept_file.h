@@ -1,12 +1,15 @@
-// A kept file: acknowledged bytes of a file that recovery could not find or open, as `.swale-tier/kept.ID` of the backing directory.
-// An opening that finds the file brings them to it. Full description: docs/formats/tier-log.md.
+// A kept file: acknowledged bytes of a file that recovery could not find or open, as `.swale-tier/kept.ID` of
+// the backing directory. An opening that finds the file brings them to it. Full description:
+// docs/formats/tier-log.md.
 //
 //   kept     := head payload* document
-//   head     := magic u32 | crc u32 | version u16 | 0 u16 | document_bytes u32 | document_at u64 | file u64 | zeros, 64 bytes in all
+//   head     := magic u32 | crc u32 | version u16 | 0 u16 | document_bytes u32 | document_at u64 | file u64 |
+//            zeros, 64 bytes in all
 //               crc: CRC-32C of all after it in the head, and of the document
-//   document := identity | truncates u8 | varint truncate | varint ranges | range{ranges} | varint lost | hole{lost}
+//   document := identity | truncates u8 | varint truncate | varint ranges | range{ranges} | varint lost |
+//   hole{lost}
 //   range    := varint offset | varint length | varint at | crc u32           its payload begins at byte `at`
-//   hole     := varint offset | varint length | reason u8                     the newest bytes of this range are lost
+//   hole  := varint offset | varint length | reason u8  the newest bytes of this range are lost
 //
 // Threads: pure functions. Errors: kCorruption names the file and the offset.
 #pragma once

@@ -262,7 +262,8 @@ class Scanner {
   SegmentScan* const scan_;
 };
 
-// Remains of earlier generations are older; if both copies of the header are damaged, the newest generation found counts.
+// Remains of earlier generations are older; if both copies of the header are damaged, the newest generation
+// found counts.
 void keep_generation(SegmentScan* scan) {
   uint32_t generation = 0;
   for (const auto& record : scan->records) generation = std::max(generation, record.generation);
@@ -308,8 +309,8 @@ Result<SegmentScan> scan_segment(Bytes segment, const SegmentHeader& expected, c
   if (known != nullptr && known->exact && !scan.generation_guessed &&
       scan.header.generation > known->generation)
     return corruption(
-        "tier log: segment {}: its header has generation {}, the seal of the log's clean end says {}: the log was "
-        "written after it was sealed",
+        "tier log: segment {}: its header has generation {}, the seal of the log's clean end says {}: the "
+        "log was written after it was sealed",
         expected.index, scan.header.generation, known->generation);
   if (behind || (known != nullptr && known->exact && scan.generation_guessed)) {
     scan.header.generation = known->generation;

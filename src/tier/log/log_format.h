@@ -2,19 +2,24 @@
 //
 //   log     := segment*                                  each of the same size, at index * segment_size
 //   segment := segment_header record* ... segment_header  the second copy in the segment's last 64 bytes
-//   record  := record_header checks? payload? padding record_end    begins and ends at a multiple of the log's alignment
-//   checks  := crc32c of each block of 4,096 bytes of the payload   absent if there is one block: the header has it
+//   record  := record_header checks? payload? padding record_end    begins and ends at a multiple of the
+//                                                                   log's alignment
+//   checks  := crc32c of each block of 4,096 bytes of the payload   absent if there is one block: the header
+//                                                                   has it
 //
-//   segment_header (64 bytes): magic u32, crc u32, version u16, alignment_log2 u8, 0 u8, index u32, log_id u64,
+//   segment_header (64 bytes): magic u32, crc u32, version u16, alignment_log2 u8, 0 u8, index u32, log_id
+//   u64,
 //     segment_size u64, generation u32, segment_count u32, sequence u64, settled u64, 0 u64
-//   record_header (64 bytes): magic u32, crc u32, type u8, 0 u8, 0 u16, segment u32, generation u32, check u32,
+//   record_header (64 bytes): magic u32, crc u32, type u8, 0 u8, 0 u16, segment u32, generation u32, check
+//   u32,
 //     sequence u64, file u64, offset u64, length u32, unsettled u32, address u64
 //   record_end: the record's header once more, with another magic
 //
-// crc covers the header from byte 8 on, and begins with the log's id: bytes of another log, or a copy of a record in a
-// file's own content, at another address or of an earlier generation, are never taken for a record. The header's `check`
-// covers the checks, and these the payload: so any 4 KiB of a record can be verified without the rest of it. A record
-// whose header or whose end is damaged is still found by the other one.
+// crc covers the header from byte 8 on, and begins with the log's id: bytes of another log, or a copy of a
+// record in a file's own content, at another address or of an earlier generation, are never taken for a
+// record. The header's `check` covers the checks, and these the payload: so any 4 KiB of a record can be
+// verified without the rest of it. A record whose header or whose end is damaged is still found by the other
+// one.
 //
 // Threads: pure functions. Errors: decoders answer kCorruption and never trust a length.
 #pragma once
@@ -39,8 +44,8 @@ inline constexpr uint16_t kLogVersion = 2;
 // DO NOT CHANGE THESE VALUES: they stand in logs.
 enum class RecordType : uint8_t {
   kWrite = 1,  // `length` bytes of payload for [offset, offset + length)
-  kPunch =
-      2,  // the backing device has [offset, offset + length) as of this sequence; older records of it are void
+  // the backing device has [offset, offset + length) as of this sequence; older records of it are void
+  kPunch = 2,
   kTruncate = 3,           // the file's size becomes `offset`: intent; the backing file may still be longer
   kTruncateDone = 4,       // the truncate of sequence `offset` has happened to the backing file
   kUnlink = 5,             // all older records of the file are void
@@ -75,8 +80,9 @@ struct RecordHeader {
   uint64_t offset = 0;
   uint32_t length = 0;
   uint64_t address = 0;  // of this header in the log
-  // All records with a sequence up to settled() had been acknowledged, or had failed, when this one was made: if such
-  // a record is damaged, acknowledged bytes are lost; if another one is, it may never have been whole.
+  // All records with a sequence up to settled() had been acknowledged, or had failed, when this one was made:
+  // if such a record is damaged, acknowledged bytes are lost; if another one is, it may never have been
+  // whole.
   uint32_t unsettled = kSettledUnknown;
   static constexpr uint32_t kSettledUnknown = ~uint32_t{0};
 
@@ -114,8 +120,9 @@ struct PayloadRange {
   uint32_t end = 0;
   friend bool operator==(const PayloadRange&, const PayloadRange&) = default;
 };
-// The damaged ranges of `payload`, which are the bytes of a record's payload from `from` on, a multiple of the block, to a
-// multiple of it or the payload's end. Whole blocks; neighbours as one range. `checks` must be whole.
+// The damaged ranges of `payload`, which are the bytes of a record's payload from `from` on, a multiple of
+// the block, to a multiple of it or the payload's end. Whole blocks; neighbours as one range. `checks` must
+// be whole.
 std::vector<PayloadRange> damaged_ranges(const RecordHeader& header, Bytes checks, uint32_t from,
                                          Bytes payload);
 
@@ -141,35 +148,37 @@ struct SegmentScan {
   bool generation_guessed = false;  // both copies are damaged: the records tell the generation
   std::vector<RecordHeader> records;
   std::vector<DamagedRecord> damaged;
-  std::vector<RecordHeader>
-      mended;                  // of `records` and `damaged`: found by their ends, the headers are damaged
+  // of `records` and `damaged`: found by their ends, the headers are damaged
+  std::vector<RecordHeader> mended;
   uint64_t skipped_bytes = 0;  // between records: remains, or headers that were damaged
 };
 
 // What the log's seal says of a segment's generation (log_seal.h).
 struct KnownGeneration {
   uint32_t generation = 0;
-  bool exact =
-      false;  // the log was closed cleanly; else it was this one or a later one when the process stopped
+  // the log was closed cleanly; else it was this one or a later one when the process stopped
+  bool exact = false;
 };
 
-// Finds all records of a segment, whatever is damaged before or between them. `expected` is what the log's configuration
-// says about the segment (generation and sequence are ignored). Records of a generation below the known one are remains,
-// whatever the segment's headers say: such headers count as damaged. kCorruption if the segment belongs to another log, or
-// is newer than an exact generation.
+// Finds all records of a segment, whatever is damaged before or between them. `expected` is what the log's
+// configuration says about the segment (generation and sequence are ignored). Records of a generation below
+// the known one are remains, whatever the segment's headers say: such headers count as damaged. kCorruption
+// if the segment belongs to another log, or is newer than an exact generation.
 Result<SegmentScan> scan_segment(Bytes segment, const SegmentHeader& expected,
                                  const KnownGeneration* known = nullptr);
 
-// Takes the damaged records out that no record says were settled: they were torn when the process or the machine stopped.
-// Carry out mends_of before anything is appended to the log: later records would say that they were settled.
+// Takes the damaged records out that no record says were settled: they were torn when the process or the
+// machine stopped. Carry out mends_of before anything is appended to the log: later records would say that
+// they were settled.
 std::vector<DamagedRecord> take_torn(std::vector<SegmentScan>* segments);
 
 struct LogWrite {
   uint64_t address;
   std::string bytes;
 };
-// Writes that replace torn records by marks, and damaged copies of headers by whole ones. The log is synced after each of the two
-// rounds: so one copy of each header is whole at any time, and what it says of others being settled is never forgotten.
+// Writes that replace torn records by marks, and damaged copies of headers by whole ones. The log is synced
+// after each of the two rounds: so one copy of each header is whole at any time, and what it says of others
+// being settled is never forgotten.
 std::array<std::vector<LogWrite>, 2> mends_of(const std::vector<SegmentScan>& segments,
                                               const std::vector<DamagedRecord>& torn, uint64_t log_id,
                                               uint32_t alignment);

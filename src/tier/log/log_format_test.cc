@@ -168,8 +168,8 @@ TEST(TierLog, ADamagedRecordWasAcknowledgedIfALaterOneSaysSo) {
   }
 }
 
-// Record 3 is torn, and nobody else says that record 0, which is damaged, had been acknowledged. The mend of the log may be killed
-// after any of its writes.
+// Record 3 is torn, and nobody else says that record 0, which is damaged, had been acknowledged. The mend of
+// the log may be killed after any of its writes.
 TEST(TierLog, AMendedLogStillSaysWhatWasSettled) {
   const uint64_t begin = segment_header().index * kSegmentBytes;
   for (size_t writes = 0; writes <= 4; ++writes) {
@@ -228,7 +228,8 @@ TEST(TierLog, WithoutItsHeadersASegmentIsOfTheNewestGenerationFound) {
 
 TEST(TierLog, ACopyOfARecordInAFilesOwnContentIsNoRecord) {
   std::string bytes = make_segment(2);
-  // The payload of the second record holds a copy of the first record's header and end, and its own are damaged.
+  // The payload of the second record holds a copy of the first record's header and end, and its own are
+  // damaged.
   bytes.replace(payload_of(1) + 24, 64, bytes.substr(begin_of(0), 64));
   bytes.replace(payload_of(1) + 64 * 64 + 24, 64, bytes.substr(end_of(0), 64));
   bytes[begin_of(1) + 30] ^= 1;

@@ -1,8 +1,8 @@
-// Reads of the log that verify what they read: a record's header (or its end, if the header is damaged), its checks, and the
-// blocks of the payload that the read touches.
+// Reads of the log that verify what they read: a record's header (or its end, if the header is damaged), its
+// checks, and the blocks of the payload that the read touches.
 //
-// Cost: a read of n bytes reads at most 1,088 bytes of head and 8,190 bytes at its edges more, and computes the checksum
-// of what it reads: 0.1 ns a byte.
+// Cost: a read of n bytes reads at most 1,088 bytes of head and 8,190 bytes at its edges more, and computes
+// the checksum of what it reads: 0.1 ns a byte.
 // Threads: pure functions. Errors: damage is an answer, not an error; errors are those of the device.
 #pragma once
 
@@ -30,7 +30,8 @@ Result<LogDamage> read_payload(const ReadLogBytes& read, uint64_t log_id, const 
 
 // How many bytes of the record, from its begin, verify_payload needs for these bytes of its payload.
 uint64_t verify_bytes(const RecordPlace& place, uint64_t address, uint64_t length);
-// The same for bytes that are in memory: `record` begins at place.address. `read` is asked for the record's end alone.
+// The same for bytes that are in memory: `record` begins at place.address. `read` is asked for the record's
+// end alone.
 Result<LogDamage> verify_payload(const ReadLogBytes& read, uint64_t log_id, const RecordPlace& place,
                                  Bytes record, uint64_t address, uint64_t length);
 

@@ -98,7 +98,8 @@ Result<LogSeal> decode_log_seal(Bytes bytes, const std::string& path) {
 Status check_belongs(const LogSeal& seal, const SegmentHeader& geometry, const std::string& ssd_directory) {
   if (seal.log_id == geometry.log_id && seal.segments.size() == geometry.segment_count) return {};
   return corruption(
-      "{}: the seal is that of log {:016x} with {} segments, the log is {:016x} with {}: they do not belong together",
+      "{}: the seal is that of log {:016x} with {} segments, the log is {:016x} with {}: they do not belong "
+      "together",
       ssd_directory, seal.log_id, seal.segments.size(), geometry.log_id, geometry.segment_count);
 }
 
@@ -117,8 +118,8 @@ std::vector<Status> missing_records(const LogSeal& seal, const std::vector<Segme
     const auto first = std::find_if(named.begin(), named.end(), is_missing);
     if (first == named.end()) continue;
     missing.push_back(corruption(
-        "{}: offset {}: {} of the {} records that the clean end of the log has sealed in segment {} are not there, this is "
-        "the first one: acknowledged bytes are lost",
+        "{}: offset {}: {} of the {} records that the clean end of the log has sealed in segment {} are not "
+        "there, this is the first one: acknowledged bytes are lost",
         path, begin + uint64_t{*first} * kRecordUnit, std::count_if(first, named.end(), is_missing),
         named.size(), scan.header.index));
   }

@@ -1,14 +1,16 @@
-// LogSeal: what the SSD directory says of its log as a whole: how often it was opened, and, after a clean end, which records
-// each segment has. A log that is sealed as closed has no torn records: whatever is missing or damaged then is a loss of
-// acknowledged bytes, and no segment that was erased can come back.
+// LogSeal: what the SSD directory says of its log as a whole: how often it was opened, and, after a clean
+// end, which records each segment has. A log that is sealed as closed has no torn records: whatever is
+// missing or damaged then is a loss of acknowledged bytes, and no segment that was erased can come back.
 //
-// The generation counts the openings of a pair of directories. The seal and the backing directory's mark both have it; an
-// opening raises the seal's first, and the mark's when the seal is durable. So a directory that was put back from an older
-// copy is known by its lower generation.
+// The generation counts the openings of a pair of directories. The seal and the backing directory's mark both
+// have it; an opening raises the seal's first, and the mark's when the seal is durable. So a directory that
+// was put back from an older copy is known by its lower generation.
 //
-//   seal    := magic u32 | crc u32 | version u16 | closed u8 | 0 u8 | segments u32 | log_id u64 | generation u64 |
+//   seal    := magic u32 | crc u32 | version u16 | closed u8 | 0 u8 | segments u32 | log_id u64 | generation
+//           u64 |
 //              segment{segments} | varint queues | queue{queues}        crc: CRC-32C of everything after it
-//   segment := varint generation | varint records | varint distance{records}    in kRecordUnit, the first one from 0
+//   segment := varint generation | varint records | varint distance{records}
+//                 in kRecordUnit, the first one from 0
 //   queue   := sized name | varint records
 // An open log's segments have their generations and no records, and it has no queues.
 //
@@ -59,7 +61,8 @@ Result<LogSeal> decode_log_seal(Bytes bytes, const std::string& path);
 // Whether the seal is that of this log; only then is it compared with the log's segments.
 Status check_belongs(const LogSeal& seal, const SegmentHeader& geometry, const std::string& ssd_directory);
 
-// What the seal of a closed log names and the scan has not found, one message a segment, with its place in the log.
+// What the seal of a closed log names and the scan has not found, one message a segment, with its place in
+// the log.
 std::vector<Status> missing_records(const LogSeal& seal, const std::vector<SegmentScan>& segments,
                                     const std::string& path);
 

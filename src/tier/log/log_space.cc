@@ -51,8 +51,8 @@ void LogSpace::index_record(uint32_t index, uint64_t address) {
   records.push_back(static_cast<uint32_t>((address - begin_of(index)) / kRecordUnit));
 }
 
-// Records are often alike in size, so the place of an address among the begins is guessed in proportion. From there the search
-// doubles its steps.
+// Records are often alike in size, so the place of an address among the begins is guessed in proportion. From
+// there the search doubles its steps.
 RecordPlace LogSpace::record_of(uint32_t index, uint64_t address) const {
   const Segment& segment = segments_[index];
   const auto unit = static_cast<uint32_t>((address - begin_of(index)) / kRecordUnit);

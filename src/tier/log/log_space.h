@@ -2,11 +2,13 @@
 //
 //   free ─► active ─► sealed ─► backing sync ─► log sync ─► erasing ─► sync of the erasure ─► free
 //
-// A sealed segment leaves that state once none of its bytes is dirty, no append and no read of it is under way, and no
-// live segment is shielded by it: a record may make older ones void, so its segment is erased after theirs.
+// A sealed segment leaves that state once none of its bytes is dirty, no append and no read of it is under
+// way, and no live segment is shielded by it: a record may make older ones void, so its segment is erased
+// after theirs.
 //
-// Invariants: (1) at most one segment is active; (2) dirty_bytes of a segment counts its bytes in the maps that are not
-// clean; (3) a segment's ordinal is higher than that of all segments that were activated before it.
+// Invariants: (1) at most one segment is active; (2) dirty_bytes of a segment counts its bytes in the maps
+// that are not clean; (3) a segment's ordinal is higher than that of all segments that were activated before
+// it.
 // Threads: one at a time.
 #pragma once
 
@@ -35,8 +37,8 @@ struct Segment {
   Nanos first_write = 0;
   Nanos last_write = 0;
 
-  // Where its records begin, in units of kRecordUnit from the begin of the segment: rising. 4 bytes a record, so that a
-  // part of one finds its checksums.
+  // Where its records begin, in units of kRecordUnit from the begin of the segment: rising. 4 bytes a record,
+  // so that a part of one finds its checksums.
   std::vector<uint32_t> records;
   // Of `records`: marks, which hold nothing, and places where nothing was found.
   std::vector<uint32_t> unsealed;
@@ -56,8 +58,8 @@ class LogSpace {
  public:
   explicit LogSpace(const Options& options);
 
-  // Space for `bytes` (a multiple of the alignment) in the active segment, or in the next free one; counts as an append.
-  // A segment that has no space for it is sealed. None: all segments are in use.
+  // Space for `bytes` (a multiple of the alignment) in the active segment, or in the next free one; counts as
+  // an append. A segment that has no space for it is sealed. None: all segments are in use.
   std::optional<uint64_t> reserve(uint64_t bytes, Nanos now);
   // Seals the active segment, if it holds anything. Also when less than `bytes` are left in it.
   void seal_active();
@@ -71,7 +73,8 @@ class LogSpace {
 
   // The recovered queue may be longer than a segment; it is the last one.
   uint32_t segment_of(uint64_t address) const {
-    // A division costs more than a multiplication and a look at the remainder; addresses are exact as doubles.
+    // A division costs more than a multiplication and a look at the remainder; addresses are exact as
+    // doubles.
     const auto at = static_cast<int64_t>(address);  // conversions of signed numbers cost a fifth
     auto segment = static_cast<uint64_t>(static_cast<int64_t>(static_cast<double>(at) * per_segment_));
     if (segment * segment_bytes_ > address) --segment;
@@ -110,8 +113,8 @@ class LogSpace {
   bool may_go_before_others(uint32_t segment) const;
   void freed(uint32_t segment);
 
-  // Recovery: a segment that holds records, and the one that stands for the recovered queue. Then their records, in the order
-  // of their addresses.
+  // Recovery: a segment that holds records, and the one that stands for the recovered queue. Then their
+  // records, in the order of their addresses.
   void restore(uint32_t segment, uint32_t generation, uint64_t used_bytes, bool live);
   uint32_t add_recovered_queue();
   void restore_record(uint32_t segment, uint64_t address);

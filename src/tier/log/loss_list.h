@@ -1,9 +1,9 @@
-// LossList: ranges of files whose newest acknowledged bytes are lost, as `.swale-tier/lost` of the backing directory keeps
-// them. A read of such a range fails until the range is overwritten or the user accepts the loss: the bytes that the
-// backing device has there are older.
+// LossList: ranges of files whose newest acknowledged bytes are lost, as `.swale-tier/lost` of the backing
+// directory keeps them. A read of such a range fails until the range is overwritten or the user accepts the
+// loss: the bytes that the backing device has there are older.
 //
-// Format: a sealed document (base/sealed_document.h) "swale-tier-losses"; docs/formats/tier-log.md. Written anew, in one
-// piece, whenever the list changes. Losses are rare: 150 bytes a range are no matter.
+// Format: a sealed document (base/sealed_document.h) "swale-tier-losses"; docs/formats/tier-log.md. Written
+// anew, in one piece, whenever the list changes. Losses are rare: 150 bytes a range are no matter.
 // Threads: plain values and pure functions. Errors: kCorruption names the file, line and member.
 #pragma once
 

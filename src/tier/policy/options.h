@@ -1,4 +1,5 @@
-// What the tier engine is told when it is made: policy, durability, sizes, limits, and what the backing device costs.
+// What the tier engine is told when it is made: policy, durability, sizes, limits, and what the backing
+// device costs.
 //
 // Units: bytes and nanoseconds, unless a name says otherwise. Threads: plain values.
 #pragma once
@@ -51,38 +52,44 @@ struct DetectorOptions {
 };
 
 struct SwaleOptions {
-  // Flush only while the backing queue holds less than this share of its slots, or the log is fuller than the other share.
+  // Flush only while the backing queue holds less than this share of its slots, or the log is fuller than the
+  // other share.
   double flush_queue_share = 1;
   double flush_always_share = 0.93;
   double gap_fill_share = 2;            // fill gaps once this share of the log is dirty; above 1: never
   int64_t gap_fill_slack_ns = 150'000;  // what a detour may cost
-  // At most this share of the bytes that SSDUP+ would have sent to the SSD: for traffic in order of several files, and for random
-  // traffic, between them by the square of the mean random percentage; all of them for one file in order, because SSDUP+ would have
-  // seen its writes in the same order. 0 for random traffic: no limit.
+  // At most this share of the bytes that SSDUP+ would have sent to the SSD: for traffic in order of several
+  // files, and for random traffic, between them by the square of the mean random percentage; all of them for
+  // one file in order, because SSDUP+ would have seen its writes in the same order. 0 for random traffic: no
+  // limit.
   double byte_budget_several = 0.85;
   double byte_budget_random = 1;
-  // A file that costs few seeks goes to the log in stripes of so many bytes: the backing device passes over a short hole as slowly
-  // as it writes it. Which ones, is a fraction of 1 that each stripe has: those below the budget that is left over this many bytes,...
+  // A file that costs few seeks goes to the log in stripes of so many bytes: the backing device passes over a
+  // short hole as slowly as it writes it. Which ones, is a fraction of 1 that each stripe has: those below
+  // the budget that is left over this many bytes,...
   uint64_t stripe_bytes = 16 * kMiB;
   uint64_t stripe_spread_bytes = 64 * kMiB;
-  // ... and below so many times the share that the backing device has no time for, as measured: for traffic in order, and for random
-  // traffic, between them by the fourth power of the mean random percentage. While the queue, once it was full, holds more than this
-  // share of its slots.
+  // ... and below so many times the share that the backing device has no time for, as measured: for traffic
+  // in order, and for random traffic, between them by the fourth power of the mean random percentage. While
+  // the queue, once it was full, holds more than this share of its slots.
   double stripe_need = 1.25;
   double stripe_need_random = 1.55;
   double stripe_queue_share = 0.2;
-  // While files of several kinds would wait for the backing device, the log is for those that cost it most. A file is cheap, and
-  // waits, if its bytes cost less than this share of the costliest file's when the log is full, in proportion before...
+  // While files of several kinds would wait for the backing device, the log is for those that cost it most. A
+  // file is cheap, and waits, if its bytes cost less than this share of the costliest file's when the log is
+  // full, in proportion before...
   double costly_share = 0.95;
   // ... and less than so many times what bytes in order cost: what needs a seek for every request never is.
   double cheap_ratio = 4;
-  // A write that finds the log full goes to the backing device if that costs less than this many times a flush.
+  // A write that finds the log full goes to the backing device if that costs less than this many times a
+  // flush.
   double overflow_ratio = 0.7;
-  // Writes that need a seek each go to the log although the queue has space, once they cost so many times what a flush of the log
-  // costs: the flush sorts more of them than the queue does. 0: never.
+  // Writes that need a seek each go to the log although the queue has space, once they cost so many times
+  // what a flush of the log costs: the flush sorts more of them than the queue does. 0: never.
   double log_first_ratio = 0.9;
-  // A backing device that needs so many times longer for a byte than the writers is overloaded: segments are then flushed at once,
-  // half of the log in one sweep, because every seek that is saved is time that is gained.
+  // A backing device that needs so many times longer for a byte than the writers is overloaded: segments are
+  // then flushed at once, half of the log in one sweep, because every seek that is saved is time that is
+  // gained.
   double overload_ratio = 8;
 };
 
@@ -99,8 +106,8 @@ struct Canaries {
   bool forget_replaced = false;     // a sync does not wait for what has replaced a write in the queue
   bool latch_clock = false;         // time that went back stands still until it is as late again
   bool latch_gate = false;          // a flush that is held back does not yield to anybody
-  bool poison_torn =
-      false;  // records that were torn when the process ended count as lost (the driver's part)
+  // records that were torn when the process ended count as lost (the driver's part)
+  bool poison_torn = false;
 };
 
 struct Options {
@@ -118,13 +125,13 @@ struct Options {
   uint64_t ssd_bytes_per_day = 0;       // wear; 0: unlimited
   int64_t group_commit_ns = 2'000'000;
   int64_t retry_ns = 1'000'000'000;  // after a flush failed
-  int64_t settle_ns =
-      100'000'000;  // the log was idle for so long: a mark says that what is in it was acknowledged
-  int64_t idle_flush_ns =
-      10'000'000'000;  // a part-filled segment that received nothing for so long is sealed
+  // the log was idle for so long: a mark says that what is in it was acknowledged
+  int64_t settle_ns = 100'000'000;
+  // a part-filled segment that received nothing for so long is sealed
+  int64_t idle_flush_ns = 10'000'000'000;
   int64_t age_flush_ns = 600'000'000'000;  // data that is dirty for so long is flushed whatever the traffic
-  uint32_t quiet_requests_per_second =
-      100;  // fewer direct writes than this: the backing device counts as idle
+  // fewer direct writes than this: the backing device counts as idle
+  uint32_t quiet_requests_per_second = 100;
   io::DiskModel backing = *io::disk_model("modern");  // what a gap costs on the backing device
   DetectorOptions detector;
   SwaleOptions swale;

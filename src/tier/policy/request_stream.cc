@@ -25,8 +25,8 @@ double RequestStream::close_early() {
   return count < 2 ? 0 : static_cast<double>(sum) / static_cast<double>(count - 1);
 }
 
-// Each entry goes to the bucket that its place in the range of offsets says. Then all are nearly in order, unless many of them
-// lie close together.
+// Each entry goes to the bucket that its place in the range of offsets says. Then all are nearly in order,
+// unless many of them lie close together.
 void RequestStream::sort() {
   if (!one_file_ || entries_.empty()) {
     sorted_ = entries_;

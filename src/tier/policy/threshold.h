@@ -1,11 +1,12 @@
-// AdaptiveThreshold: the random percentage above which the next stream goes to the SSD (ssdup-plus, section 2.3.2,
-// Eqs. 2 and 3, Algorithm 1).
+// AdaptiveThreshold: the random percentage above which the next stream goes to the SSD (ssdup-plus, section
+// 2.3.2, Eqs. 2 and 3, Algorithm 1).
 //
-// The paper keeps a sorted list of all percentages. A stream of N requests has only N different ones, so a histogram
-// gives the same order statistics in bounded memory.
+// The paper keeps a sorted list of all percentages. A stream of N requests has only N different ones, so a
+// histogram gives the same order statistics in bounded memory.
 //
-// Departure: the paper's index (1 - avgper) * (N - 1) gives other thresholds than it prints. floor((1 - avgper) * n),
-// at most n - 1, reproduces the printed ones if one stream was left out of the print (docs/design/tier.md).
+// Departure: the paper's index (1 - avgper) * (N - 1) gives other thresholds than it prints. floor((1 -
+// avgper) * n), at most n - 1, reproduces the printed ones if one stream was left out of the print
+// (docs/design/tier.md).
 //
 // Threads: one at a time.
 #pragma once

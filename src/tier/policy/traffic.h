@@ -1,5 +1,5 @@
-// Traffic: the redirector of SSDUP and SSDUP+ (ssdup-plus, section 2.3, Algorithm 1): which device the next stream of
-// writes goes to. Swale's policy runs one beside itself as a byte budget.
+// Traffic: the redirector of SSDUP and SSDUP+ (ssdup-plus, section 2.3, Algorithm 1): which device the next
+// stream of writes goes to. Swale's policy runs one beside itself as a byte budget.
 //
 // The percentage of a stream decides about the *next* stream; equality keeps the device.
 // Threads: one at a time.

@@ -33,7 +33,8 @@ TEST(RequestStream, OverlapsAndRewritesCostNoSeekAndAChangeOfFileDoes) {
   EXPECT_EQ(*sum, 1u);
 }
 
-// Streams of all shapes against the definition: what a stream covers, in pieces; one seek before each but the first.
+// Streams of all shapes against the definition: what a stream covers, in pieces; one seek before each but the
+// first.
 TEST(RequestStream, CountsThePiecesOfWhatAStreamCovers) {
   Rng rng(5);
   for (int round = 0; round < 400; ++round) {
@@ -77,8 +78,8 @@ TEST(RequestStream, APartialStreamHasAPercentageOfItsOwn) {
   EXPECT_EQ(stream.size(), 0u);
 }
 
-// The case study of ssdup-plus, section 2.3.2. Its ten percentages do not give its thresholds with any rounding; with one
-// stream that is not printed, after the sixth, they give all ten.
+// The case study of ssdup-plus, section 2.3.2. Its ten percentages do not give its thresholds with any
+// rounding; with one stream that is not printed, after the sixth, they give all ten.
 TEST(AdaptiveThreshold, GivesTheThresholdsThatThePaperPrints) {
   const double printed[] = {0.5433, 0.5433, 0.5433, 0.5905, 0.5826, 0.5826, 0.5826, 0.5905, 0.5905, 0.6062};
   for (const uint32_t unprinted : {5u, 9u, 14u}) {  // p = 0.039 to 0.110

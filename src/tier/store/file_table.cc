@@ -53,8 +53,8 @@ void FileTable::tell(const Status& status) {
     if (std::exchange(told_, true)) return;
   }
   log_warn(
-      "{}: the table of files cannot be written: {}; after a kill, a file is found by its id only, and bytes of a "
-      "file that is not found are kept aside",
+      "{}: the table of files cannot be written: {}; after a kill, a file is found by its id only, and "
+      "bytes of a file that is not found are kept aside",
       path_, status.message());
 }
 

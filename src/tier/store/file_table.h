@@ -1,13 +1,15 @@
-// FileTable: the table of files of an SSD directory (tier/log/file_table_format.h) while a store is open: a file has its entry
-// before it has a record in the log, and a removal its entry before its records are forgotten.
+// FileTable: the table of files of an SSD directory (tier/log/file_table_format.h) while a store is open: a
+// file has its entry before it has a record in the log, and a removal its entry before its records are
+// forgotten.
 //
-// Durable: sync() before the log is synced. A table that cannot be written costs no bytes, and fails no call: a file that recovery
-// does not find is kept (store_keep.h), whatever the table says of it.
-// Size: entries are appended; once most of them are of files that the log does not name any more, the table is written anew.
-// An entry is needed until all segments that were in use when its file was closed are erased.
+// Durable: sync() before the log is synced. A table that cannot be written costs no bytes, and fails no call:
+// a file that recovery does not find is kept (store_keep.h), whatever the table says of it.
+// Size: entries are appended; once most of them are of files that the log does not name any more, the table
+// is written anew. An entry is needed until all segments that were in use when its file was closed are
+// erased.
 //
-// Threads: any. `writing_` is held during I/O, and taken before `mutex_`, which is not: so closed(), is_of_another() and begin_sync()
-// may be called with the store's mutex, and the others may not.
+// Threads: any. `writing_` is held during I/O, and taken before `mutex_`, which is not: so closed(),
+// is_of_another() and begin_sync() may be called with the store's mutex, and the others may not.
 #pragma once
 
 #include <map>

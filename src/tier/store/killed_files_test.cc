@@ -16,7 +16,8 @@
 namespace swale::tier::killed_files_test {
 namespace {
 
-// What the process has told is so: no write is missing, and nothing is kept but of a removal that was under way.
+// What the process has told is so: no write is missing, and nothing is kept but of a removal that was under
+// way.
 struct Told {
   enum class What : uint8_t { kWritten, kRemoving, kRemoved, kReplacing, kReplaced } what = What::kWritten;
   uint8_t name = 0, from = 0;

@@ -21,14 +21,14 @@ constexpr std::array kTierOptionRows = {
         .help =
             "which writes go to the SSD: Swale's choice, those of the papers (ssdup+, ssdup), all of them "
             "(ssd waits while the log is full, ssd-overflow does not), or none (backing)"},
-    OptionRow{
-        .name = "tier.durability",
-        .type = OptionType::kEnum,
-        .default_value = "page-cache",
-        .choices = "page-cache|group|sync",
-        .help =
-            "what a write that has returned survives: a kill of the process (page-cache), or a loss of power, "
-            "too, after a sync for many writes (group) or for each (sync)"},
+    OptionRow{.name = "tier.durability",
+              .type = OptionType::kEnum,
+              .default_value = "page-cache",
+              .choices = "page-cache|group|sync",
+              .help =
+                  "what a write that has returned survives: a kill of the process (page-cache), or a loss of "
+                  "power, "
+                  "too, after a sync for many writes (group) or for each (sync)"},
     OptionRow{.name = "tier.size",
               .type = OptionType::kBytes,
               .default_value = "1G",
@@ -62,14 +62,13 @@ constexpr std::array kTierOptionRows = {
         .min = 0.1,
         .max = 30 * kDay,
         .help = "a segment that nothing was written to for this long is flushed although it is not full"},
-    OptionRow{
-        .name = "tier.memory",
-        .type = OptionType::kBytes,
-        .default_value = "256M",
-        .min = 1.0 * kMiB,
-        .max = 1024.0 * kGiB,
-        .help =
-            "of the map that says where bytes are in the log; while it is larger, no more writes go to the SSD"},
+    OptionRow{.name = "tier.memory",
+              .type = OptionType::kBytes,
+              .default_value = "256M",
+              .min = 1.0 * kMiB,
+              .max = 1024.0 * kGiB,
+              .help = "of the map that says where bytes are in the log; while it is larger, no more writes "
+                      "go to the SSD"},
     OptionRow{
         .name = "tier.writes",
         .type = OptionType::kInt,
@@ -116,7 +115,8 @@ constexpr std::array kTierOptionRows = {
         .min = 0,
         .max = 1e15,
         .help =
-            "at most so many bytes go to the SSD in a day, so that it lives as long as its maker promises; 0: "
+            "at most so many bytes go to the SSD in a day, so that it lives as long as its maker promises; "
+            "0: "
             "without limit"},
     OptionRow{.name = "tier.open_files",
               .type = OptionType::kInt,

@@ -113,7 +113,8 @@ Result<std::vector<RecordHeader>> SharedQueue::left_in(io::File& file, uint64_t 
   return left;
 }
 
-// Without the id the header's checksum says nothing; what is left to compare is its magic, its type and its own place.
+// Without the id the header's checksum says nothing; what is left to compare is its magic, its type and its
+// own place.
 Result<uint64_t> SharedQueue::unknown_in(io::File& file, const std::vector<uint64_t>& log_ids) {
   uint64_t unknown = 0;
   SWALE_ASSIGN_OR_RETURN(const uint64_t size, file.size());

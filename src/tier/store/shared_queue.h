@@ -1,14 +1,16 @@
-// SharedQueue: the buffers of writes, in a file on the SSD that is mapped shared: what is in them outlives the process.
+// SharedQueue: the buffers of writes, in a file on the SSD that is mapped shared: what is in them outlives
+// the process.
 //
 //   queue := slot*                      at index * stride, a multiple of 4,096
 //   slot  := queued_record head payload tail
 //
-// queued_record (64 bytes, log_format.h, type kQueued) is whole exactly while the write is acknowledged and its bytes stand
-// nowhere else; its address is its place in this file. The payload begins kHeadBytes behind it; its checks end where it
-// begins. The rest of head and tail is space for the header and the end of a record in the log, so that all of that
-// goes there in one write; it means nothing here.
+// queued_record (64 bytes, log_format.h, type kQueued) is whole exactly while the write is acknowledged and
+// its bytes stand nowhere else; its address is its place in this file. The payload begins kHeadBytes behind
+// it; its checks end where it begins. The rest of head and tail is space for the header and the end of a
+// record in the log, so that all of that goes there in one write; it means nothing here.
 //
-// Threads: distinct slots are independent. Errors: kNoSpace before anything is mapped: the file has all its blocks.
+// Threads: distinct slots are independent. Errors: kNoSpace before anything is mapped: the file has all its
+// blocks.
 #pragma once
 
 #include <memory>
@@ -49,9 +51,9 @@ class SharedQueue {
   uint32_t slot_bytes() const { return slot_bytes_; }
   const std::string& path() const { return path_; }
 
-  // The writes that a killed process has left in the file, as records whose payload_address is its place in the file. Slots
-  // that were never sealed, or whose seal is torn, hold nothing. `damaged`: sealed slots whose payload fails its checks,
-  // as after a loss of power: they had been acknowledged.
+  // The writes that a killed process has left in the file, as records whose payload_address is its place in
+  // the file. Slots that were never sealed, or whose seal is torn, hold nothing. `damaged`: sealed slots
+  // whose payload fails its checks, as after a loss of power: they had been acknowledged.
   static Result<std::vector<RecordHeader>> left_in(io::File& file, uint64_t log_id,
                                                    std::vector<DamagedRecord>* damaged);
   // How many slots look sealed, but by none of these logs.

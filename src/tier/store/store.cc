@@ -21,12 +21,13 @@ bool has_queues(io::Device& device, const std::string& ssd_directory) {
                                    [](const std::string& name) { return name.starts_with("queue."); });
 }
 
-// A killed process has left its queue, and this one's has no space beside it. With a small queue the old one is written to the backing
-// directory, which ends it. The log stays, and so does the backing directory's claim on it.
+// A killed process has left its queue, and this one's has no space beside it. With a small queue the old one
+// is written to the backing directory, which ends it. The log stays, and so does the backing directory's
+// claim on it.
 Status drain_queues(io::Device& device, StoreOptions options, const Status& no_space) {
   log_warn(
-      "{}; the queue of a killed process takes that space: what it and the log hold is written to {} first, and "
-      "then the queue is removed",
+      "{}; the queue of a killed process takes that space: what it and the log hold is written to {} first, "
+      "and then the queue is removed",
       no_space.message(), options.backing_directory);
   options.queue_slots = std::min(options.queue_slots, kFewSlots);
   options.slot_bytes = std::min(options.slot_bytes, kSmallSlotBytes);

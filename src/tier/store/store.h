@@ -1,20 +1,23 @@
 // Store: files on slow storage with an SSD log in front of them: the tier's engine on real files.
 //
 //   SSD directory:      log, queue.N (writes under way), lock
-//   backing directory:  the files, as anybody can read them once they are drained; .swale-tier/ (which log, lock)
+//   backing directory:  the files, as anybody can read them once they are drained; .swale-tier/ (which log,
+//                       lock)
 //
-// A file is what it is on the backing device: device and inode, whatever its names are, and also when it has none any more. Its
-// name in the log is an id in an extended attribute. Writes are copied into the shared queue and acknowledged
-// as Options::durability promises.
+// A file is what it is on the backing device: device and inode, whatever its names are, and also when it has
+// none any more. Its name in the log is an id in an extended attribute. Writes are copied into the shared
+// queue and acknowledged as Options::durability promises.
 //
-// Times: the backing file's mtime becomes that of the last write or truncate when its last handle is closed, at a sync and at
-// close; a later flush leaves it alone. A kill between a flush and this correction leaves the time of the flush.
+// Times: the backing file's mtime becomes that of the last write or truncate when its last handle is closed,
+// at a sync and at close; a later flush leaves it alone. A kill between a flush and this correction leaves
+// the time of the flush.
 //
 // Threads: all calls are thread-safe. Two threads of its own: the device's StorageThread, and a timer.
-// Errors: kBusy if another process has one of the directories; a read of bytes that are lost is kCorruption and names file,
-// range and record: it never gives older bytes, until the range is overwritten or the loss is accepted; a write that was
-// acknowledged and could not be stored later fails the next sync of its file.
-// Limits: StoreOptions. A write may need space in the log for as long as the backing device needs to take a segment.
+// Errors: kBusy if another process has one of the directories; a read of bytes that are lost is kCorruption
+// and names file, range and record: it never gives older bytes, until the range is overwritten or the loss is
+// accepted; a write that was acknowledged and could not be stored later fails the next sync of its file.
+// Limits: StoreOptions. A write may need space in the log for as long as the backing device needs to take a
+// segment.
 #pragma once
 
 #include <functional>
@@ -45,11 +48,11 @@ struct StoreOptions {
   size_t open_files_max = 65536;  // files with a handle or with bytes in the log: one descriptor each
   // What the process may hold. A smaller share means fewer slots, maps and files (store_memory.h).
   MemoryLimit memory = {.bytes = UINT64_MAX};
-  // The user knows what is lost and wants to go on: reads give what the backing directory has. Also opens without a log that
-  // the backing directory was used with.
+  // The user knows what is lost and wants to go on: reads give what the backing directory has. Also opens
+  // without a log that the backing directory was used with.
   bool accept_loss = false;
-  bool canary_unsealed_queue =
-      false;  // for tests: acknowledged writes that a kill catches in the queue are lost
+  // for tests: acknowledged writes that a kill catches in the queue are lost
+  bool canary_unsealed_queue = false;
 };
 
 // What a log holds, without using it: for `swale tier verify` and `dump`.
@@ -101,8 +104,8 @@ struct LostBytes {
   std::string what;     // which record, and why
 };
 
-// Acknowledged bytes of a file that recovery could not find or open. They are in `kept_in`; an opening that finds the file brings
-// them to it, and no other call reads or writes the file before.
+// Acknowledged bytes of a file that recovery could not find or open. They are in `kept_in`; an opening that
+// finds the file brings them to it, and no other call reads or writes the file before.
 struct KeptBytes {
   std::string path;     // the last known one; empty: nobody knows
   uint64_t file = 0;    // its id
@@ -126,8 +129,8 @@ struct RecoveryReport {
   uint64_t truncates = 0;  // carried out again
   uint64_t torn = 0;       // records that were being written when the process stopped: never acknowledged
   uint64_t mended = 0;     // records with a damaged copy of their header, which was written anew
-  std::vector<Status>
-      damaged;  // records, by file and offset of the log; queues of unknown logs, which were kept
+  // records, by file and offset of the log; queues of unknown logs, which were kept
+  std::vector<Status> damaged;
   std::vector<LostBytes> lost;  // by file and offset: with accept_loss, accepted
   std::vector<KeptBytes> kept;
   uint64_t brought_bytes = 0;  // that had been kept, to files that were found now
@@ -145,7 +148,8 @@ struct FileView {
   uint64_t size = 0;
   int64_t modified_ns = 0;
   int64_t changed_ns = 0;
-  // The bytes that the backing file's blocks do not have yet are at most so many: what was written since the store has the file.
+  // The bytes that the backing file's blocks do not have yet are at most so many: what was written since the
+  // store has the file.
   uint64_t written_bytes = 0;
 };
 
@@ -162,29 +166,34 @@ class Store {
   static Result<std::unique_ptr<Store>> open(io::Device& device, const StoreOptions& options);
   ~Store();  // as close(kKeep)
 
-  // kDrain: returns when everything is on the backing device. kKeep: what is in the log stays there for the next open.
+  // kDrain: returns when everything is on the backing device. kKeep: what is in the log stays there for the
+  // next open.
   enum class AtClose { kDrain, kKeep };
   Status close(AtClose how);
 
-  // Paths are relative to the backing directory, without "..". Each handle is closed once; those that are left end with the
-  // store. kResourceExhausted: StoreOptions::open_files_max, or the process's limit of descriptors.
+  // Paths are relative to the backing directory, without "..". Each handle is closed once; those that are
+  // left end with the store. kResourceExhausted: StoreOptions::open_files_max, or the process's limit of
+  // descriptors.
   Result<Handle> open_file(const std::string& path, io::OpenMode mode);
-  // The same for callers that look after names themselves: by any path that leads to the file, /proc/self/fd/N, too.
+  // The same for callers that look after names themselves: by any path that leads to the file,
+  // /proc/self/fd/N, too.
   Result<Handle> adopt_file(const std::string& path);
-  // Another handle of a file that the store has. None: it has no handle and nothing in the log, so the backing file says all.
+  // Another handle of a file that the store has. None: it has no handle and nothing in the log, so the
+  // backing file says all.
   std::optional<Handle> handle_of(const FileKey& key);
   void close_file(Handle file);
 
   Status write(Handle file, uint64_t offset, Bytes data);
   // `fill` is called once for each part, in order, with the part's place in the queue.
   Status write(Handle file, uint64_t offset, uint64_t length, const Fill& fill);
-  // The same for a server of requests, with threads to spare: calls `answered` once the write is acknowledged, or has failed, and
-  // carries out some writes to the backing device in this thread, which spares a change of threads for each.
+  // The same for a server of requests, with threads to spare: calls `answered` once the write is
+  // acknowledged, or has failed, and carries out some writes to the backing device in this thread, which
+  // spares a change of threads for each.
   void write(Handle file, uint64_t offset, uint64_t length, const Fill& fill, const Answered& answered);
   Result<size_t> read(Handle file, uint64_t offset,
                       MutableBytes out);  // fewer bytes only at the end of the file
-  // The next byte at or after `offset` that may differ from zero, or the next hole (the end of the file counts as one). kNotFound: there is
-  // none, or `offset` is not before the end of the file.
+  // The next byte at or after `offset` that may differ from zero, or the next hole (the end of the file
+  // counts as one). kNotFound: there is none, or `offset` is not before the end of the file.
   Result<uint64_t> seek(Handle file, uint64_t offset, Seek what);
   Result<uint64_t> size(Handle file);
   Status truncate(Handle file, uint64_t size);
@@ -192,14 +201,14 @@ class Store {
   // What the next sync will fail with, because an acknowledged write was lost. The next sync still does.
   Status deferred_failure(Handle file);
 
-  // An error if acknowledged bytes of the file of this descriptor (O_PATH also) are kept aside (RecoveryReport::kept): the backing file
-  // is older than they are.
+  // An error if acknowledged bytes of the file of this descriptor (O_PATH also) are kept aside
+  // (RecoveryReport::kept): the backing file is older than they are.
   Status expect_whole(int fd) const;
   // None: as handle_of.
   std::optional<FileView> view(const FileKey& key);
   void set_modified(const FileKey& key, int64_t modified_ns);
-  // The caller has removed the file's last name: what is in the log goes with the last handle, and what is kept aside at once.
-  // `fd`: of the file, O_PATH also.
+  // The caller has removed the file's last name: what is in the log goes with the last handle, and what is
+  // kept aside at once. `fd`: of the file, O_PATH also.
   void removed(int fd);
   Status remove(const std::string& path);                         // the bytes stay for handles that are open
   Status rename(const std::string& from, const std::string& to);  // replaces `to`
@@ -212,8 +221,8 @@ class Store {
   // What reads refuse now; also in .swale-tier/lost of the backing directory.
   std::vector<LostBytes> losses() const;
   Status accept_losses();
-  std::vector<std::pair<std::string, uint64_t>> dirty_files()
-      const;  // what the loss of the SSD would cost now
+  // what the loss of the SSD would cost now
+  std::vector<std::pair<std::string, uint64_t>> dirty_files() const;
 
   // What is kept aside below a backing directory, whoever has it open.
   static Result<std::vector<KeptBytes>> kept(io::Device& device, const std::string& backing_directory);

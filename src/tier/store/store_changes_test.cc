@@ -1,5 +1,5 @@
-// Every change of a Store, with each call to a device failing in turn: a change that fails leaves what was there, or what it says;
-// then the device works again, and everything goes on.
+// Every change of a Store, with each call to a device failing in turn: a change that fails leaves what was
+// there, or what it says; then the device works again, and everything goes on.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -167,7 +167,8 @@ uint64_t StoreChangesTest::try_all(const Change& change, Policy policy, Durabili
     const bool refused = device_.faults.faults() > 0;
     failed += !status.ok();
     device_.faults.clear();  // the comparison reads the devices, too
-    // A write that was acknowledged and then refused is lost, and says so; so is what an SSD does not give back.
+    // A write that was acknowledged and then refused is lost, and says so; so is what an SSD does not give
+    // back.
     const bool may_refuse = refused && (policy == Policy::kBacking || (from_then_on && part == kSsd));
     EXPECT_EQ(compare(status.ok() ? after : before, after, change.in_parts && !status.ok(), may_refuse), "");
     if (!status.ok() && *store_->size(file_) == before.size() && !change.in_parts) {
@@ -234,7 +235,8 @@ TEST_F(StoreChangesTest, OneThatFailsLeavesWhatWasThereAndEverythingGoesOn) {
   EXPECT_GT(all_failed, 50u) << "nothing went wrong";
 }
 
-// What ended the mount: a truncate of which the log has bytes is refused; the backing directory works again; the next write.
+// What ended the mount: a truncate of which the log has bytes is refused; the backing directory works again;
+// the next write.
 TEST_F(StoreChangesTest, ATruncateThatIsRefusedChangesNothingAndTheNextWriteGoesOn) {
   for (const Durability durability : {Durability::kPageCache, Durability::kGroupCommit, Durability::kSync}) {
     const std::string bytes = begin(Policy::kSsdBlocking, durability);
@@ -264,8 +266,8 @@ TEST_F(StoreChangesTest, ATruncateThatIsRefusedChangesNothingAndTheNextWriteGoes
   }
 }
 
-// The cut has happened, and its sync has failed: the engine ends the truncate later, for nobody. That record once was taken for the next
-// write's own, and ended the process.
+// The cut has happened, and its sync has failed: the engine ends the truncate later, for nobody. That record
+// once was taken for the next write's own, and ended the process.
 TEST_F(StoreChangesTest, ATruncateWhoseSyncFailsIsEndedForNobodyAndTheNextWriteGoesOn) {
   std::string bytes = begin(Policy::kSsdBlocking, Durability::kSync);
   io::Fault fault;

@@ -68,7 +68,8 @@ Status StoreCore::close(bool drain_first) {
   drain_first |= !there.ok();
   Status status = drain_first ? drain() : Status();
   {
-    // Page cache: what is under way has a place in the queue. Other modes: whoever waits for an answer is not done yet.
+    // Page cache: what is under way has a place in the queue. Other modes: whoever waits for an answer is not
+    // done yet.
     MutexLock lock(mutex_);
     answered_.wait(lock, [this]() REQUIRES(mutex_) { return waiters_.empty() || !poisoned_.ok(); });
     slot_free_.wait(
@@ -94,11 +95,11 @@ Status StoreCore::close(bool drain_first) {
   return status;
 }
 
-// Everything is on the backing device, so the log does not count any more: another SSD directory may be used, and this log, if it
-// comes back one day, is not replayed.
+// Everything is on the backing device, so the log does not count any more: another SSD directory may be used,
+// and this log, if it comes back one day, is not replayed.
 Status StoreCore::end_claim() {
-  // Nobody waits, and all slots are free: no write is on its way. What goes on in the log (an erasure, its abandonment) does
-  // not matter.
+  // Nobody waits, and all slots are free: no write is on its way. What goes on in the log (an erasure, its
+  // abandonment) does not matter.
   const bool nothing_left = [this] {
     const MutexLock lock(mutex_);
     return engine_->dirty_files().empty() && engine_->losses().ranges.empty();
@@ -244,7 +245,8 @@ Status StoreCore::write(FileIndex file, uint64_t offset, uint64_t length, const 
   return status;
 }
 
-// Gives the engine a write whose bytes are in slot `index`. If it goes to the log at once, this thread appends it.
+// Gives the engine a write whose bytes are in slot `index`. If it goes to the log at once, this thread
+// appends it.
 void StoreCore::hand_in(uint32_t index, FileIndex file, uint64_t offset, uint32_t length, Helps helps) {
   // Each write takes whole blocks.
   uint64_t& written = files_[file].view.written_bytes;

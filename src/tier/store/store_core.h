@@ -1,11 +1,12 @@
-// StoreCore: the driver of the engine on real files: carries out its actions through the device's StorageThread.
+// StoreCore: the driver of the engine on real files: carries out its actions through the device's
+// StorageThread.
 //
-// One mutex guards the engine and everything that follows from it; no I/O happens under it. Actions wait in `pending_`; the
-// storage thread takes them as operations; their completions go back into the engine, whose new actions are collected by
-// whoever has the mutex. Answers are given at once, in the engine's order.
+// One mutex guards the engine and everything that follows from it; no I/O happens under it. Actions wait in
+// `pending_`; the storage thread takes them as operations; their completions go back into the engine, whose
+// new actions are collected by whoever has the mutex. Answers are given at once, in the engine's order.
 //
-// Threads: as Store says. Errors: an exception out of the engine poisons the store: all calls fail from then on, and what was
-// acknowledged is recovered by the next open.
+// Threads: as Store says. Errors: an exception out of the engine poisons the store: all calls fail from then
+// on, and what was acknowledged is recovered by the next open.
 #pragma once
 
 #include <array>
@@ -35,8 +36,9 @@ struct Marker {
   bool there = false;
   bool abandoned = false;
   uint64_t log_id = 0;
-  // The log before this one. Its process went on without it, so acknowledged writes may stand in queues under its id. Queues
-  // with lower numbers were flushed before it was abandoned: they are older than the backing device.
+  // The log before this one. Its process went on without it, so acknowledged writes may stand in queues under
+  // its id. Queues with lower numbers were flushed before it was abandoned: they are older than the backing
+  // device.
   uint64_t queues_log_id = 0;  // 0: there was none
   uint64_t queues_from = 0;
   uint64_t generation = 0;  // how often it was used with a log (store_seal.h)
@@ -161,8 +163,8 @@ class StoreCore final : public io::StorageClient {
     uint64_t id = 0;
     uint32_t references = 0;  // handles
     uint32_t in_use = 0;      // operations under way
-    // Something has been written that no sync has begun after; at all, and without standing in the log. Also of a new one:
-    // whoever wrote it before may not have synced.
+    // Something has been written that no sync has begun after; at all, and without standing in the log. Also
+    // of a new one: whoever wrote it before may not have synced.
     bool unsynced = true;
     bool direct_unsynced = true;
     uint8_t sync_for = 0;        // SyncFor: for whom a sync of it is under way, and...
@@ -228,8 +230,8 @@ class StoreCore final : public io::StorageClient {
   void discard(FileIndex file) REQUIRES(mutex_);
   std::string name_of(FileIndex file) const REQUIRES(mutex_);
 
-  void hand_in(uint32_t slot, FileIndex file, uint64_t offset, uint32_t length, Helps helps)
-      REQUIRES(mutex_);  // gives the mutex up
+  // gives the mutex up
+  void hand_in(uint32_t slot, FileIndex file, uint64_t offset, uint32_t length, Helps helps) REQUIRES(mutex_);
   Status wait_for(Ticket ticket, Waiter* waiter, FileIndex file, std::string_view what, MutexLock* lock)
       REQUIRES(mutex_);
   void begin_action(const Action& action, std::vector<io::Operation>* operations) REQUIRES(mutex_);
@@ -306,12 +308,13 @@ class StoreCore final : public io::StorageClient {
   std::vector<uint32_t> free_slots_ GUARDED_BY(mutex_);
   std::map<Ticket, Waiter*> waiters_ GUARDED_BY(mutex_);
   Ticket next_ticket_ GUARDED_BY(mutex_) = uint64_t{1} << 32;
-  // Writes to the backing device that the engine asks for now need no storage thread: this thread calls help() before it waits
-  // for anything.
+  // Writes to the backing device that the engine asks for now need no storage thread: this thread calls
+  // help() before it waits for anything.
   bool helps_ GUARDED_BY(mutex_) = false;
   bool helping_ GUARDED_BY(mutex_) = false;
   uint32_t slow_writes_ GUARDED_BY(mutex_) = 0;  // by helpers: counts down with each quick one
-  // What the engine wants of the writer that has asked (write): it appends to the log itself, which saves two changes of threads.
+  // What the engine wants of the writer that has asked (write): it appends to the log itself, which saves two
+  // changes of threads.
   Ticket own_ticket_ GUARDED_BY(mutex_) = kRecoveryTicket;
   std::optional<Action> own_append_ GUARDED_BY(mutex_);
   Mutex adoption_;  // taken before mutex_: a file gets one id

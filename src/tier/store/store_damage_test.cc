@@ -1,4 +1,5 @@
-// Store: damaged records of its log, and a log that is gone. A read gives the newest bytes or names what is lost.
+// Store: damaged records of its log, and a log that is gone. A read gives the newest bytes or names what is
+// lost.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

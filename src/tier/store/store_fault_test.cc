@@ -1,4 +1,5 @@
-// Store on devices that fail: nobody waits for ever, what was acknowledged is there or is named, and the other device goes on.
+// Store on devices that fail: nobody waits for ever, what was acknowledged is there or is named, and the
+// other device goes on.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -193,7 +194,8 @@ TEST_F(StoreFaultTest, AFullBackingDirectoryRefusesWritesAndTakesThemAgainLater)
   EXPECT_EQ(found.refused, 0u);
 }
 
-// Nobody may ask the store for a while: the log of the program says it, once until the file can be written again.
+// Nobody may ask the store for a while: the log of the program says it, once until the file can be written
+// again.
 TEST_F(StoreFaultTest, AFlushThatFailsIsTold) {
   std::mutex mutex;
   std::vector<std::string> told;
@@ -259,7 +261,8 @@ TEST_F(StoreFaultTest, ABackingDirectoryThatFailsNowAndThenIsFlushedInTheEnd) {
   EXPECT_EQ(read_all().wrong, 0u);
 }
 
-// What a sync covers stands in the log alone, and the log is not to be synced: it waits for the backing directory, or is told.
+// What a sync covers stands in the log alone, and the log is not to be synced: it waits for the backing
+// directory, or is told.
 TEST_F(StoreFaultTest, ASyncOfALogThatFailsWaitsForTheBackingDirectory) {
   for (const char* also : {"", "/backing/data", "/backing/"}) {
     open(Policy::kSsdBlocking);
@@ -386,8 +389,9 @@ class StoreKilledTest : public StoreFaultTest {
   }
 };
 
-// A process is killed between the intent of a truncate and its end, so the next one repeats it. If the backing directory refuses then,
-// the file reads as cut, and what the backing file still has behind the cut never comes back.
+// A process is killed between the intent of a truncate and its end, so the next one repeats it. If the
+// backing directory refuses then, the file reads as cut, and what the backing file still has behind the cut
+// never comes back.
 TEST_F(StoreKilledTest, ATruncateThatIsRepeatedAndRefusedLeavesTheFileCut) {
   live_and_be_killed([this] {
     open_again();
@@ -418,8 +422,8 @@ TEST_F(StoreKilledTest, ATruncateThatIsRepeatedAndRefusedLeavesTheFileCut) {
   EXPECT_TRUE(on_backing() == expected);
 }
 
-// A process goes on without its log, acknowledges writes in the queue, and is killed. So is the next one, which has a new log, before it has
-// flushed them.
+// A process goes on without its log, acknowledges writes in the queue, and is killed. So is the next one,
+// which has a new log, before it has flushed them.
 TEST_F(StoreKilledTest, WhatTheQueueHadOutlivesAnAbandonedLog) {
   live_and_be_killed([this] {
     open_again();
@@ -444,7 +448,8 @@ TEST_F(StoreKilledTest, WhatTheQueueHadOutlivesAnAbandonedLog) {
   EXPECT_EQ(on_backing().substr(20'000, kBytes), std::string(kBytes, 'd'));
 }
 
-// The queue that a process has found was flushed before it abandoned the log; nothing else removes its file from an SSD that fails.
+// The queue that a process has found was flushed before it abandoned the log; nothing else removes its file
+// from an SSD that fails.
 TEST_F(StoreKilledTest, AQueueThatWasFlushedBeforeTheLogWasAbandonedIsVoid) {
   leave_a_write_in_the_queue();
   live_and_be_killed([this] {
@@ -506,8 +511,8 @@ TEST_F(StoreKilledTest, AQueueOfAnUnknownLogIsKeptAndNamed) {
   }
 }
 
-// A log that nobody has written to may be made anew for a backing directory that knows none, but not if its process has written to the
-// queue beside it: the backing directory was mistyped.
+// A log that nobody has written to may be made anew for a backing directory that knows none, but not if its
+// process has written to the queue beside it: the backing directory was mistyped.
 TEST_F(StoreKilledTest, AnotherBackingDirectoryDoesNotGetALogWithAQueue) {
   leave_a_write_in_the_queue();
   std::filesystem::rename(root_ + "/backing", root_ + "/right");

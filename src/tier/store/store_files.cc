@@ -28,8 +28,9 @@ int64_t file_time() {
   return nanos_of(time);
 }
 
-// A file whose mode forbids it its owner, as git makes them, is opened all the same. By descriptor: whoever may write to the folder can
-// put a link in the name's place. A kill in between leaves the owner's bits set, which the owner could set at any time.
+// A file whose mode forbids it its owner, as git makes them, is opened all the same. By descriptor: whoever
+// may write to the folder can put a link in the name's place. A kill in between leaves the owner's bits set,
+// which the owner could set at any time.
 Result<std::unique_ptr<io::File>> open_forbidden(io::Device& device, int fd, const std::string& path,
                                                  const Status& refused) {
   const std::string link = fmt::format("/proc/self/fd/{}", fd);
@@ -129,8 +130,8 @@ Status StoreCore::expect_room_for_a_file(const std::string& path) {
   const auto tell = [&]() REQUIRES(mutex_) {
     return error(
         Code::kResourceExhausted, Scope::kFile,
-        "{}: {} files are open already, and there may be {} that are or have bytes in the log; close some, or "
-        "raise open_files_max",
+        "{}: {} files are open already, and there may be {} that are or have bytes in the log; close some, "
+        "or raise open_files_max",
         path, by_key_.size() - unreferenced_.size(), opened_.options.open_files_max);
   };
   {
@@ -178,7 +179,8 @@ Status StoreCore::expect_whole(uint64_t id, const std::string& path) const {
   return {};
 }
 
-// What is kept of a file that has no name any more. It goes once the removal is durable: the file may be back after a power cut.
+// What is kept of a file that has no name any more. It goes once the removal is durable: the file may be back
+// after a power cut.
 void StoreCore::give_up_removed(int fd) {
   for (const KeptBytes& kept : opened_.report.kept) {
     if (!is_kept(kept, fd)) continue;
@@ -253,7 +255,8 @@ void StoreCore::modify(FileIndex file) {
   entry.times_unsaved = true;
 }
 
-// Gives the backing file the mtime that it should have. A failure leaves the one that it has: it is still a file.
+// Gives the backing file the mtime that it should have. A failure leaves the one that it has: it is still a
+// file.
 void StoreCore::save_times(FileIndex file) {
   while (files_[file].times_unsaved) {
     files_[file].times_unsaved = false;
@@ -267,8 +270,8 @@ void StoreCore::save_times(FileIndex file) {
   }
 }
 
-// A file without handles: its times are set right, its bytes go if it has no name, and once nothing of it is under way or in
-// the log, it is closed.
+// A file without handles: its times are set right, its bytes go if it has no name, and once nothing of it is
+// under way or in the log, it is closed.
 void StoreCore::settle(FileIndex file) {
   const auto unreferenced = [&]() REQUIRES(mutex_) {
     return poisoned_.ok() && files_[file].file && files_[file].references == 0;
@@ -309,7 +312,8 @@ void StoreCore::discard(FileIndex file) {
   engine_call([&]() REQUIRES(mutex_) { engine_->unlink(next_ticket_++, file, now()); });
 }
 
-// The table says so before the bytes are forgotten: a recovery that finds neither the file nor this keeps them.
+// The table says so before the bytes are forgotten: a recovery that finds neither the file nor this keeps
+// them.
 void StoreCore::removed(int fd) {
   give_up_removed(fd);
   struct stat attributes;

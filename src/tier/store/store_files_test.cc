@@ -1,4 +1,5 @@
-// Store: what a file is: by device and inode, with several names or none, with the times that programs gave it.
+// Store: what a file is: by device and inode, with several names or none, with the times that programs gave
+// it.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -248,8 +249,8 @@ TEST_F(StoreFilesTest, ACopyWithTheIdOfAnotherFileIsToldApart) {
   open();
   ASSERT_TRUE(store_->write(file("one"), 0, "one").ok());
   char id[8];
-  const bool trusted =
-      ::getxattr(backing("one").c_str(), kTrustedIdAttribute, id, sizeof(id)) == 8;  // as root
+  // as root
+  const bool trusted = ::getxattr(backing("one").c_str(), kTrustedIdAttribute, id, sizeof(id)) == 8;
   const char* const attribute = trusted ? kTrustedIdAttribute : kIdAttribute;
   ASSERT_EQ(::getxattr(backing("one").c_str(), attribute, id, sizeof(id)), 8);
   std::ofstream(backing("copy")) << "copy";

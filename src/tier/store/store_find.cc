@@ -1,15 +1,17 @@
 // Opening a store: the files that the log's records name.
 //
-// Each is looked for by what the table of files says of it (file_identity.h); only what that does not find is looked for by its id, in
-// the whole backing directory. A file that is found neither way has its bytes kept (store_keep.h), unless the table says
-// that it was removed; it is looked for all the same, because a power cut may have undone the removal. A path alone is never believed: a
-// file that was renamed would give its bytes to the next one of its name.
+// Each is looked for by what the table of files says of it (file_identity.h); only what that does not find is
+// looked for by its id, in the whole backing directory. A file that is found neither way has its bytes kept
+// (store_keep.h), unless the table says that it was removed; it is looked for all the same, because a power
+// cut may have undone the removal. A path alone is never believed: a file that was renamed would give its
+// bytes to the next one of its name.
 //
-// Two files with one id (a copy that took the attribute along, or somebody's forgery) are set apart, if the table does not know which one
-// it is. Nobody knows whose the records are, so neither file gets them: they go to a file of their own, .swale-tier/apart.ID. Both
-// files get new ids, and their ranges that the records name are lost until they are overwritten or accepted, so that nobody
-// reads older bytes unawares. The order of steps lets a kill between any two of them be finished by the next opening: the
-// file apart has the id first, and the list of losses is durable before a file has its new id.
+// Two files with one id (a copy that took the attribute along, or somebody's forgery) are set apart, if the
+// table does not know which one it is. Nobody knows whose the records are, so neither file gets them: they go
+// to a file of their own, .swale-tier/apart.ID. Both files get new ids, and their ranges that the records
+// name are lost until they are overwritten or accepted, so that nobody reads older bytes unawares. The order
+// of steps lets a kill between any two of them be finished by the next opening: the file apart has the id
+// first, and the list of losses is durable before a file has its new id.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
@@ -114,9 +116,9 @@ Status set_apart(uint64_t id, const std::vector<Holder>& holders, OpenedStore* o
     all += (all.empty() ? "" : " and ") + holders[i].path;
   }
   opened->report.damaged.push_back(corruption(
-      "{}: {} had the same id {:016x}, so nobody knows whose its writes in the log are: they are kept in {}, and these "
-      "ranges of the files are refused; copy them to the file that they belong to, which ends the refusal, and accept the "
-      "loss for the other one: swale tier recover --accept-loss",
+      "{}: {} had the same id {:016x}, so nobody knows whose its writes in the log are: they are kept in "
+      "{}, and these ranges of the files are refused; copy them to the file that they belong to, which ends "
+      "the refusal, and accept the loss for the other one: swale tier recover --accept-loss",
       opened->options.backing_directory, all, id, path_of_apart(id)));
   return {};
 }
@@ -132,8 +134,8 @@ Status take_apart(uint64_t id, OpenedStore* opened) {
 // What is looked for, and why it is missing.
 struct Quest {
   std::map<uint64_t, FileIdentity> wanted;  // by id; an inode of 0: nothing is known of it
-  // The removal is in the table, but a power cut may have undone it in the backing directory: these are looked for, too. The
-  // identity as the table has it.
+  // The removal is in the table, but a power cut may have undone it in the backing directory: these are
+  // looked for, too. The identity as the table has it.
   std::map<uint64_t, FileIdentity> removed;
   std::map<uint64_t, FileIdentity> given_up;  // with accept_loss, now or before
   std::map<uint64_t, std::string> why;
@@ -210,7 +212,8 @@ Status find_others(int root, const std::unordered_set<uint64_t>& named,
   Search search(*opened, wanted);
   search.run(root);
   for (auto& [id, holders] : search.found()) {
-    // The table's own file has the bytes, and not a copy that took the id along: it does not get those of a removed file either.
+    // The table's own file has the bytes, and not a copy that took the id along: it does not get those of a
+    // removed file either.
     const bool known =
         std::any_of(holders.begin(), holders.end(), [](const Holder& each) { return each.meant; });
     if (known || (quest->removed.contains(id) && wanted.at(id).inode != 0))
@@ -237,7 +240,8 @@ Status find_others(int root, const std::unordered_set<uint64_t>& named,
   return {};
 }
 
-// How a user shows the file, where everything that the tier knows of it is gone: in a copy without attributes.
+// How a user shows the file, where everything that the tier knows of it is gone: in a copy without
+// attributes.
 std::string how_to_show(uint64_t id, const char* attribute) {
   char bytes[8];
   put_u64(bytes, id);

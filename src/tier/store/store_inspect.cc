@@ -105,7 +105,8 @@ Result<LogReport> Store::inspect(io::Device& device, const std::string& ssd_dire
       report.problems.push_back(words_of(log->path(), damaged));
     for (const RecordHeader& record : scan.mended)
       report.problems.push_back(corruption(
-          "{}: offset {}: one of the two copies of a record's header is damaged or missing; the other one tells all, and nothing is lost",
+          "{}: offset {}: one of the two copies of a record's header is damaged or missing; the other one "
+          "tells all, and nothing is lost",
           log->path(), record.address));
     report.live_segments += !scan.records.empty();
     for (const RecordHeader& record : scan.records) {

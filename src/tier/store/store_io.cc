@@ -80,7 +80,8 @@ void StoreCore::begin_action(const Action& action, std::vector<io::Operation>* o
   }
 }
 
-// What a record's file is must be durable no later than the record: a sync of the log is one of the table of files, too.
+// What a record's file is must be durable no later than the record: a sync of the log is one of the table of
+// files, too.
 void StoreCore::begin_log_sync(std::vector<io::Operation>* operations) {
   syncing_table_ = opened_.table->begin_sync();
   log_sync_parts_ = syncing_table_ ? 2 : 1;
@@ -129,7 +130,8 @@ std::pair<uint64_t, Bytes> StoreCore::record_bytes(const Action& action) {
 
 void StoreCore::begin_read_log(const Action& action, std::vector<io::Operation>* operations) {
   const FlushPiece& piece = engine_->flush_piece(action.id);
-  // The record from its begin, so that its checks are there; what an old queue has was checked when it was opened.
+  // The record from its begin, so that its checks are there; what an old queue has was checked when it was
+  // opened.
   const bool checked = !is_old_queue(piece.address);
   const uint64_t begin = checked ? piece.record.address : piece.address;
   const uint64_t bytes = checked ? verify_bytes(piece.record, piece.address, piece.length) : piece.length;
@@ -171,12 +173,13 @@ void StoreCore::begin_slot(const Action& action, std::vector<io::Operation>* ope
   }
 }
 
-// Writes to the backing device by a thread that has just brought a write. One at a time, and not for ever: the storage thread takes
-// over what is left.
+// Writes to the backing device by a thread that has just brought a write. One at a time, and not for ever:
+// the storage thread takes over what is left.
 //
-// While the backing device's page cache takes writes at once, the thread's own write is done before the answer: whoever is woken by
-// the answer then finds a processor free, which is worth more than the write costs. A device that lets writes wait must not hold
-// up answers: only that lets the queue fill, which tells the redirector.
+// While the backing device's page cache takes writes at once, the thread's own write is done before the
+// answer: whoever is woken by the answer then finds a processor free, which is worth more than the write
+// costs. A device that lets writes wait must not hold up answers: only that lets the queue fill, which tells
+// the redirector.
 void StoreCore::help_before_answer() {
   const MutexLock lock(mutex_);
   if (slow_writes_ == 0) help_with(1);
@@ -216,8 +219,8 @@ void StoreCore::wake_for_pending() {
   if (!pending_.empty()) storage_->wake(this);
 }
 
-// The engine tries again or keeps the bytes elsewhere, and its callers may never ask: so the log of the program is told, once until the file
-// can be written again.
+// The engine tries again or keeps the bytes elsewhere, and its callers may never ask: so the log of the
+// program is told, once until the file can be written again.
 void StoreCore::tell_write(FileIndex file, const SlotWrite& write, const Status& status) {
   if (status.ok() != files_[file].write_failed) return;
   files_[file].write_failed = !status.ok();
@@ -226,13 +229,14 @@ void StoreCore::tell_write(FileIndex file, const SlotWrite& write, const Status&
     log_warn("{}: can be written to again", name);
   } else if (write.direct) {
     log_error(
-        "{}: writing {} bytes from offset {} to it failed: {}; they are offered to the SSD log; if it does not take them, the write "
-        "fails, or if it was acknowledged, the next fsync and close of the file say that it is lost",
+        "{}: writing {} bytes from offset {} to it failed: {}; they are offered to the SSD log; if it does "
+        "not take them, the write fails, or if it was acknowledged, the next fsync and close of the file "
+        "say that it is lost",
         name, write.bytes, write.offset, status.message());
   } else {
     log_error(
-        "{}: flushing {} bytes from offset {} to it failed: {}; they stay in the SSD log and are tried again every "
-        "{:.1f} s; when the log is full, writes fail",
+        "{}: flushing {} bytes from offset {} to it failed: {}; they stay in the SSD log and are tried "
+        "again every {:.1f} s; when the log is full, writes fail",
         name, write.bytes, write.offset, status.message(),
         static_cast<double>(opened_.options.engine.retry_ns) / 1e9);
   }
@@ -308,8 +312,8 @@ void StoreCore::file_synced(FileIndex index, const Status& status) {
   entry.failed_syncs += !status.ok();
   if (!status.ok())
     log_error(
-        "{}: syncing it failed: {}; what was flushed since its last sync stays in the SSD log and is written again, and "
-        "the fsync that asked for it says so",
+        "{}: syncing it failed: {}; what was flushed since its last sync stays in the SSD log and is "
+        "written again, and the fsync that asked for it says so",
         name_of(index), status.message());
   const uint8_t served = std::exchange(entry.sync_for, 0);
   if (const uint8_t next = std::exchange(entry.next_sync_for, 0); next != 0) {
@@ -396,7 +400,8 @@ Status StoreCore::log_is_there() const {
       opened_.log->path());
 }
 
-// Records of this log do not count any more: says so on the backing device, durably, after all that was flushed.
+// Records of this log do not count any more: says so on the backing device, durably, after all that was
+// flushed.
 Status StoreCore::abandon_log() {
   std::vector<std::pair<FileIndex, io::File*>> unsynced;
   std::vector<std::string> old_queues;
@@ -415,7 +420,8 @@ Status StoreCore::abandon_log() {
     unuse(index);
   }
   SWALE_RETURN_IF_ERROR(status);
-  // This process goes on, and acknowledges writes in its own queue. The older queues were flushed with the log.
+  // This process goes on, and acknowledges writes in its own queue. The older queues were flushed with the
+  // log.
   const uint64_t log_id = opened_.options.engine.log_id;
   const Marker marker = {.abandoned = true,
                          .log_id = log_id,

@@ -335,9 +335,10 @@ Status give_up_kept(const FoundKept& found, OpenedStore* opened) {
 
 Status KeptBytes::text() const {
   return corruption(
-      "{}: {} acknowledged bytes of this file (id {:016x}) are kept in {}, because {}; let it be found and opened by its owner "
-      "(chmod u+rwx its folders, chmod u+rw the file; of a copy without attributes: setfattr), and start again, which brings "
-      "them to it, or give them up: swale tier recover --accept-loss",
+      "{}: {} acknowledged bytes of this file (id {:016x}) are kept in {}, because {}; let it be found and "
+      "opened by its owner (chmod u+rwx its folders, chmod u+rw the file; of a copy without attributes: "
+      "setfattr), and start again, which brings them to it, or give them up: swale tier recover "
+      "--accept-loss",
       path.empty() ? "a file that nobody can name" : path, bytes, file, kept_in, why);
 }
 

@@ -1,10 +1,11 @@
-// What becomes of records whose file recovery does not find, or cannot open, and of which nobody says that it was removed: their bytes
-// are written to `.swale-tier/kept.ID` of the backing directory (tier/log/kept_file.h), durably, and named. So the log's segments
-// can be erased, and nothing that was acknowledged is gone. An opening that finds the file brings the bytes to it before any
-// other call sees the file.
+// What becomes of records whose file recovery does not find, or cannot open, and of which nobody says that it
+// was removed: their bytes are written to `.swale-tier/kept.ID` of the backing directory
+// (tier/log/kept_file.h), durably, and named. So the log's segments can be erased, and nothing that was
+// acknowledged is gone. An opening that finds the file brings the bytes to it before any other call sees the
+// file.
 //
-// Threads: one at a time per pair of directories, which are locked. Errors: a failure of the backing device ends the opening, with the
-// records still in the log.
+// Threads: one at a time per pair of directories, which are locked. Errors: a failure of the backing device
+// ends the opening, with the records still in the log.
 #pragma once
 
 #include <map>
@@ -24,7 +25,8 @@ struct FoundKept {
 // By the ids of their files.
 Result<std::map<uint64_t, FoundKept>> read_kept(io::Device& device, const std::string& backing_directory);
 
-// Whether records of the file say anything that the backing file may not have; counts them as records that were not dropped.
+// Whether records of the file say anything that the backing file may not have; counts them as records that
+// were not dropped.
 bool has_news(uint64_t id, OpenedStore* opened);
 // Keeps what the records of file `id` say; `before`: what is kept of it already. The report names it.
 Status keep_bytes(uint64_t id, const FileIdentity& identity, const FoundKept* before, std::string why,

@@ -28,15 +28,16 @@ Status StoreCore::read_log_piece(const ReadPiece& piece, io::File* backing, Muta
   if (!damage.ok()) return damage.status();
   const PayloadRange& first = damage->ranges.front();
   return corruption(
-      "{}: bytes {} to {} are lost: the record at offset {} of {}, which has their newest version, {}; overwrite "
-      "them, or accept the loss with: swale tier recover --accept-loss",
+      "{}: bytes {} to {} are lost: the record at offset {} of {}, which has their newest version, {}; "
+      "overwrite them, or accept the loss with: swale tier recover --accept-loss",
       backing->path(), piece.offset + first.begin, piece.offset + first.end, piece.record.address,
       opened_.log->path(), damage->why);
 }
 
 Status StoreCore::lost(const std::string& path, const ReadPiece& piece) const {
   return corruption(
-      "{}: bytes {} to {} are lost: {}; overwrite them, or accept the loss with: swale tier recover --accept-loss",
+      "{}: bytes {} to {} are lost: {}; overwrite them, or accept the loss with: swale tier recover "
+      "--accept-loss",
       path, piece.offset, piece.offset + piece.length, loss_words(piece.reason, piece.address));
 }
 

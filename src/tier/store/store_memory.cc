@@ -9,8 +9,8 @@ namespace swale::tier {
 namespace {
 
 constexpr uint64_t kFileBytes = 1024;  // handle, descriptor, names, entries of four tables
-constexpr uint64_t kFixedBytes =
-    4 * kMiB;  // the engine's counters and queues, control records, the table of files' entries
+// the engine's counters and queues, control records, the table of files' entries
+constexpr uint64_t kFixedBytes = 4 * kMiB;
 constexpr uint32_t kStoreSteps = 64;
 constexpr uint64_t kSlotExtraBytes = SharedQueue::kHeadBytes + SharedQueue::kAlignmentMax + 4096;
 

@@ -1,4 +1,5 @@
-// Opening a store: locks, the log and what it holds, the queues of killed processes, the files that they name.
+// Opening a store: locks, the log and what it holds, the queues of killed processes, the files that they
+// name.
 #include <fcntl.h>
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -73,8 +74,8 @@ Status make_log(io::Device& device, OpenedStore* opened) {
   return {};
 }
 
-// What an opening has made that has failed: the next one finds what this one has found. Failures of this leave an empty log, or an
-// empty queue, which the next one takes for what they are.
+// What an opening has made that has failed: the next one finds what this one has found. Failures of this
+// leave an empty log, or an empty queue, which the next one takes for what they are.
 void take_back(io::Device& device, OpenedStore* opened) {
   if (opened->queue) static_cast<void>(device.remove(opened->queue->path()));
   if (!opened->report.made_anew) return;
@@ -123,8 +124,8 @@ Result<Marker> read_marker(io::Device& device, const std::string& backing_direct
   if (!text.ok()) return text.status().code() == Code::kNotFound ? Result<Marker>(marker) : text.status();
   if (!decode_marker(*text, &marker))
     return corruption(
-        "{}: expected 'log ID' or 'abandoned ID', 'generation NUMBER', and perhaps 'queues ID NUMBER' and 'ids trusted'; "
-        "found {} bytes of something else",
+        "{}: expected 'log ID' or 'abandoned ID', 'generation NUMBER', and perhaps 'queues ID NUMBER' and "
+        "'ids trusted'; found {} bytes of something else",
         path, text->size());
   return marker;
 }
@@ -159,17 +160,16 @@ Status expect_ids(const OpenedStore& opened, io::File& log, const SegmentHeader&
   const bool trusted = opened.id_attribute == kTrustedIdAttribute;
   if (opened.marker.trusted_ids == trusted || has_no_record(log, geometry)) return {};
   const StoreOptions& options = opened.options;
-  return error(
-      Code::kInvalidArgument, Scope::kFatal,
-      "{}: log {:016x} names files by their attributes {}, this process keeps ids in {}{}; drain it first{}: swale "
-      "tier drain {} {}",
-      options.ssd_directory, geometry.log_id, trusted ? kIdAttribute : kTrustedIdAttribute,
-      opened.id_attribute, trusted ? ", because owners of files could forge the others" : "",
-      trusted
-          ? " as the user who wrote it, or, if you trust all who could write to these files, by root with setpriv "
-            "--bounding-set=-sys_admin"
-          : " as root",
-      options.ssd_directory, options.backing_directory);
+  return error(Code::kInvalidArgument, Scope::kFatal,
+               "{}: log {:016x} names files by their attributes {}, this process keeps ids in {}{}; drain it "
+               "first{}: swale tier drain {} {}",
+               options.ssd_directory, geometry.log_id, trusted ? kIdAttribute : kTrustedIdAttribute,
+               opened.id_attribute, trusted ? ", because owners of files could forge the others" : "",
+               trusted ? " as the user who wrote it, or, if you trust all who could write to these files, by "
+                         "root with setpriv "
+                         "--bounding-set=-sys_admin"
+                       : " as root",
+               options.ssd_directory, options.backing_directory);
 }
 
 // The log is gone, and the user knows: any file that the tier has written to may lack writes.
@@ -191,8 +191,8 @@ Status go_on_without_log(io::Device& device, uint64_t log_id, OpenedStore* opene
   return make_log(device, opened);
 }
 
-// Writes the missing copies of headers. Records that were torn when the process stopped must not look like damaged ones later, when newer records say that
-// everything before them was settled.
+// Writes the missing copies of headers. Records that were torn when the process stopped must not look like
+// damaged ones later, when newer records say that everything before them was settled.
 Status mend_log(io::File& log, const Options& engine, OpenedStore* opened) {
   // After a clean end nothing is torn: what is damaged had been acknowledged.
   const bool closed = opened->seal && opened->seal->closed;
@@ -218,13 +218,14 @@ Status expect_apart(const StoreOptions& options) {
       std::filesystem::weakly_canonical(options.ssd_directory, failed).lexically_relative(backing);
   if (failed || inside.empty() || *inside.begin() == "..") return {};
   return invalid_argument(
-      "{}: the SSD directory must lie outside of the backing directory {}, or programs could change the log; name another "
-      "directory, or move this one there",
+      "{}: the SSD directory must lie outside of the backing directory {}, or programs could change the "
+      "log; name another directory, or move this one there",
       options.ssd_directory, options.backing_directory);
 }
 
-// The mark says that a log does not count any more: that one may be replaced, or what an SSD that fails has left of it, or a log that
-// a killed process was making in its place. Another one may have writes of another directory that are nowhere else.
+// The mark says that a log does not count any more: that one may be replaced, or what an SSD that fails has
+// left of it, or a log that a killed process was making in its place. Another one may have writes of another
+// directory that are nowhere else.
 Status replace_abandoned(io::Device& device, io::File* log, OpenedStore* opened) {
   const Marker& marker = opened->marker;
   if (log) {
@@ -291,8 +292,8 @@ Status read_losses(io::Device& device, OpenedStore* opened) {
   return {};
 }
 
-// A queue that holds nothing for this store is removed. One with writes of a log that nobody has named is not: somebody may
-// want them. It gets another name, because no later process would know better.
+// A queue that holds nothing for this store is removed. One with writes of a log that nobody has named is
+// not: somebody may want them. It gets another name, because no later process would know better.
 Status put_queue_away(io::Device& device, io::File& file, const std::vector<uint64_t>& ids,
                       OpenedStore* opened) {
   SWALE_ASSIGN_OR_RETURN(const uint64_t unknown, SharedQueue::unknown_in(file, ids));
@@ -458,14 +459,14 @@ Status choose_ids(io::Device& device, OpenedStore* opened) {
   SWALE_RETURN_IF_ERROR(device.remove(path));
   if (!refused[0].ok() && !refused[1].ok())
     return refused[1].with_context(fmt::format(
-        "{}: the log finds files by an extended attribute, and this file system takes none: nothing can be buffered here; "
-        "use one that has them (ext4, xfs, btrfs, tmpfs of Linux 6.6, NFS 4.2)",
+        "{}: the log finds files by an extended attribute, and this file system takes none: nothing can be "
+        "buffered here; use one that has them (ext4, xfs, btrfs, tmpfs of Linux 6.6, NFS 4.2)",
         backing));
   if (!refused[0].ok() && ::geteuid() == 0)
     log_warn(
-        "{}: ids of files are kept in {}, where owners can copy and change them, because {} is refused ({}): two "
-        "files with one id will be set apart, and their newest writes refused; run with CAP_SYS_ADMIN, on a file "
-        "system with trusted. attributes",
+        "{}: ids of files are kept in {}, where owners can copy and change them, because {} is refused "
+        "({}): two files with one id will be set apart, and their newest writes refused; run with "
+        "CAP_SYS_ADMIN, on a file system with trusted. attributes",
         backing, kIdAttribute, kTrustedIdAttribute, refused[0].message());
   return {};
 }

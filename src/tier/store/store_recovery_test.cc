@@ -1,5 +1,5 @@
-// Store: recovery finds every file whose bytes the log has, whatever its name, its folder and its mode are; what it does not find is
-// kept and named, and goes to the file that turns up later.
+// Store: recovery finds every file whose bytes the log has, whatever its name, its folder and its mode are;
+// what it does not find is kept and named, and goes to the file that turns up later.
 #include <fcntl.h>
 #include <grp.h>
 #include <gtest/gtest.h>

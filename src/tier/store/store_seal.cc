@@ -17,8 +17,8 @@ std::array<std::string, 2> seal_paths(const std::string& ssd_directory) {
 // How to go on without the log, for one that knows that nothing in it is missed.
 std::string how_to_give_up(const StoreOptions& options) {
   return fmt::format(
-      "if nobody has a newer one, accept the loss of what the log holds: remove {}/log and {}/seal*, then swale "
-      "tier recover --accept-loss {} {}",
+      "if nobody has a newer one, accept the loss of what the log holds: remove {}/log and {}/seal*, then "
+      "swale tier recover --accept-loss {} {}",
       options.ssd_directory, options.ssd_directory, options.ssd_directory, options.backing_directory);
 }
 
@@ -110,7 +110,8 @@ Status check_sealed_records(const io::File& log, OpenedStore* opened) {
   if (missing.empty()) return {};
   if (!opened->options.accept_loss)
     return missing.front().with_context(fmt::format(
-        "{}: bring the log back from a copy of this clean end, or give the bytes up with swale tier recover --accept-loss",
+        "{}: bring the log back from a copy of this clean end, or give the bytes up with swale tier recover "
+        "--accept-loss",
         opened->options.ssd_directory));
   opened->report.damaged.insert(opened->report.damaged.end(), missing.begin(), missing.end());
   return {};

@@ -1,4 +1,5 @@
-// Store: a clean end is sealed. Whatever is damaged, missing or older afterwards is told; nothing that was erased comes back.
+// Store: a clean end is sealed. Whatever is damaged, missing or older afterwards is told; nothing that was
+// erased comes back.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -87,7 +88,8 @@ class StoreSealTest : public ::testing::Test {
     store_->close_file(file);
     return got.ok() ? Result<char>(byte[0]) : got.status();
   }
-  // Old bytes on the backing device, and newer ones that are in the log alone, when the store has ended cleanly.
+  // Old bytes on the backing device, and newer ones that are in the log alone, when the store has ended
+  // cleanly.
   void make_newer_bytes() {
     open();
     for (uint64_t i = 0; i < 4; ++i) write(i * kBytes, 'o');

@@ -64,7 +64,8 @@ void Search::run(int root) {
   }
 }
 
-// Opens the last folder again; `from`: the one in it that was left. If somebody has moved that one meanwhile, down from the top.
+// Opens the last folder again; `from`: the one in it that was left. If somebody has moved that one meanwhile,
+// down from the top.
 void Search::come_back(int from) {
   path_.resize(stack_.back().path_bytes);
   stack_.back().fd = open_same(from, "..", stack_.back().key);

@@ -1,8 +1,10 @@
-// Looks through the whole backing directory for files with ids that are wanted, or which are the files that the table of files means. By
-// descriptors: no path is too long. What cannot be searched is told, and passed over.
+// Looks through the whole backing directory for files with ids that are wanted, or which are the files that
+// the table of files means. By descriptors: no path is too long. What cannot be searched is told, and passed
+// over.
 //
-// Depth: whoever may write to the directory makes folders as deep as he likes. The folders that lead to the one that is read stand on the
-// heap, and only the last 64 of them have a descriptor; the search comes back to another one by its "..", if that is the same folder still.
+// Depth: whoever may write to the directory makes folders as deep as he likes. The folders that lead to the
+// one that is read stand on the heap, and only the last 64 of them have a descriptor; the search comes back
+// to another one by its "..", if that is the same folder still.
 //
 // Threads: one. Errors: unsearched().
 #pragma once

@@ -329,8 +329,8 @@ TEST_F(StoreSyncTest, AWriteIsAnsweredAfterASyncThatBeganBehindIt) {
   }
 }
 
-// A slot of two writes is under way while a sync of its file fails: the sync had one of them and told its loss to others, so it
-// is written again.
+// A slot of two writes is under way while a sync of its file fails: the sync had one of them and told its
+// loss to others, so it is written again.
 TEST_F(StoreSyncTest, AWriteUnderWayOutlivesAFailedSyncOfItsFile) {
   constexpr uint64_t kFirst = kMiB, kSecond = kMiB + 5000;
   backing_depth_ = 1;

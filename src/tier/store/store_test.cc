@@ -156,7 +156,8 @@ TEST_F(StoreTest, AMissingLogIsToldAndNeverReplacedSilently) {
   EXPECT_EQ(read_all(*store, *store->open_file("data", io::OpenMode::kRead)), "abc");
 }
 
-// A model of files as strings, and random calls, in all policies and modes, with closings and openings between.
+// A model of files as strings, and random calls, in all policies and modes, with closings and openings
+// between.
 TEST_F(StoreTest, RandomCallsGiveWhatAPlainDirectoryWould) {
   constexpr Policy kPolicies[] = {Policy::kBacking, Policy::kSsdBlocking, Policy::kSsdOverflowing,
                                   Policy::kSwale};
@@ -253,7 +254,8 @@ TEST_F(StoreTest, ManyThreadsWriteTheirOwnRangesOfOneFile) {
     ASSERT_EQ(content[i], static_cast<char>('a' + i / 10'000 % 4)) << i;
 }
 
-// What a child has been promised, in memory that outlives it. Block b of the file holds the number of its last write.
+// What a child has been promised, in memory that outlives it. Block b of the file holds the number of its
+// last write.
 struct Promises {
   static constexpr uint64_t kBlocks = 64;
   std::atomic<uint64_t> begun[kBlocks];
@@ -301,8 +303,8 @@ struct Kills {
   std::string wrong;
 };
 
-// Children open the store, write and are killed, one after the other; after each one all that it was promised must be there.
-// A child is killed after a number of writes, so that the test needs no times.
+// Children open the store, write and are killed, one after the other; after each one all that it was promised
+// must be there. A child is killed after a number of writes, so that the test needs no times.
 Kills kill_writers(io::Device& device, const std::vector<StoreOptions>& settings, uint64_t kills,
                    Promises* promises) {
   Kills done;

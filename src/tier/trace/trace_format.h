@@ -2,10 +2,12 @@
 //
 //   trace  := header block* end?
 //   header := 32 bytes: magic u32, crc u32, version u16, 0 u16, 0 u32, begun i64, 0 u64
-//   block  := magic u32, crc u32, payload_bytes u32, records u32, time u64, dropped u64, then the payload: records
+//   block  := magic u32, crc u32, payload_bytes u32, records u32, time u64, dropped u64, then the payload:
+//          records
 //   end    := a block of no records and no payload
 //   record := kind u8, time varint, file varint, then by kind:
-//             read, write: offset varint, length varint; truncate: size varint; unlink: names varint; rename, sync: nothing
+//             read, write: offset varint, length varint; truncate: size varint; unlink: names varint; rename,
+//             sync: nothing
 //
 // A crc is CRC-32C of what follows it: of the header, or of the block with its payload. A time is in
 // nanoseconds since the trace began; a record's is a step from the record before it, the first one's from the

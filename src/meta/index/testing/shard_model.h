@@ -1,4 +1,5 @@
-// A model of the metadata store for tests: each byte of small files on its own, beside a shard on a device that crashes.
+// A model of the metadata store for tests: each byte of small files on its own, beside a shard on a device
+// that crashes.
 // Threads: one.
 #pragma once
 

@@ -65,7 +65,8 @@ class Stranger {
     ucp_worker_release_address(worker_, bytes);
     return out;
   }
-  // The kinds of the messages that have come, in order: waits for so many, or for a moment if there are never as many.
+  // The kinds of the messages that have come, in order: waits for so many, or for a moment if there are never
+  // as many.
   std::vector<uint32_t> heard(size_t count, std::chrono::milliseconds patience = kTestPatience) {
     const auto until = std::chrono::steady_clock::now() + patience;
     while (kinds_.size() < count && std::chrono::steady_clock::now() < until) ucp_worker_progress(worker_);

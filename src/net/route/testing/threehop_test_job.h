@@ -1,5 +1,5 @@
-// A whole job of ThreeHopRouters on one thread, for tests: random delays of frames, completions in any order, sinks that
-// refuse, and, for canaries, a network that does wrong.
+// A whole job of ThreeHopRouters on one thread, for tests: random delays of frames, completions in any order,
+// sinks that refuse, and, for canaries, a network that does wrong.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// What the tests of RpcCore share: some ranks' cores, and frames that move between them when the test says so.
+// What the tests of RpcCore share: some ranks' cores, and frames that move between them when the test says
+// so.
 #pragma once
 
 #include <gtest/gtest.h>

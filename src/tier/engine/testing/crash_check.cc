@@ -86,8 +86,8 @@ std::string CrashWorld::check_range(int name, uint64_t offset, uint64_t length) 
   return check_bytes(name, offset, read_file(names_[name], offset, length));
 }
 
-// Whether a truncate has cut all of the file that is behind `size`, or nothing. Bytes that a write under way may have changed say
-// nothing.
+// Whether a truncate has cut all of the file that is behind `size`, or nothing. Bytes that a write under way
+// may have changed say nothing.
 std::string CrashWorld::check_cut(int name, uint64_t size, const ReadBytes& found) const {
   const NamedFile& file = names_[name];
   std::optional<uint64_t> old_at;
@@ -109,8 +109,8 @@ std::string CrashWorld::check_cut(int name, uint64_t size, const ReadBytes& foun
                      *cut_at, *old_at, last_);
 }
 
-// The file is as it was, or, if only the sync of its cut has failed, cut, and stays so. But a cut that was not synced may be undone
-// when the power fails.
+// The file is as it was, or, if only the sync of its cut has failed, cut, and stays so. But a cut that was
+// not synced may be undone when the power fails.
 std::string CrashWorld::take_failed_truncate(Ticket ticket, const Request& request) {
   NamedFile& file = names_[request.name];
   const ReadBytes found = read_file(file, 0, kFileBytes);

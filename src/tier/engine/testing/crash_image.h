@@ -1,4 +1,5 @@
-// Image: bytes on a device, for tests that crash: what a running process reads, and what is left when the power fails.
+// Image: bytes on a device, for tests that crash: what a running process reads, and what is left when the
+// power fails.
 // Threads: one at a time.
 #pragma once
 

@@ -111,7 +111,8 @@ void CrashWorld::make_uncertain(NamedFile* file, uint64_t from) {
 
 void CrashWorld::take_write(NamedFile* named, Ticket ticket, const Request& request, bool ok) {
   NamedFile& file = *named;
-  // A write that came before a failed truncate may be answered after it, and stands whether the cut does or not.
+  // A write that came before a failed truncate may be answered after it, and stands whether the cut does or
+  // not.
   if (file.uncut && ticket < file.cut_by) take_write(file.uncut.get(), ticket, request, ok);
   uint64_t end = request.offset + request.payload.size();
   for (const auto& [cut, size] : file.cuts)
@@ -381,8 +382,8 @@ std::string CrashWorld::step() {
 }
 
 std::string CrashWorld::crash(uint32_t damages) {
-  // What was answered is answered; the order of answers and seals is the engine's. A driver that is killed between two answers has
-  // begun nothing that was emitted after them (StoreCore::collect).
+  // What was answered is answered; the order of answers and seals is the engine's. A driver that is killed
+  // between two answers has begun nothing that was emitted after them (StoreCore::collect).
   size_t begun = 0;
   while (begun < actions_.size()) {
     if (actions_[begun].kind > Action::Kind::kRelease) {

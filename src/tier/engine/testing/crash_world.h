@@ -1,10 +1,12 @@
-// CrashWorld: an engine on devices in memory, a byte-for-byte model of what was promised, and crashes. For tests.
+// CrashWorld: an engine on devices in memory, a byte-for-byte model of what was promised, and crashes. For
+// tests.
 //
-// Random requests go in, actions are carried out one at a time in random order, and at any point the process is killed or the
-// power fails: actions under way happen, happen in part, or do not happen; without power, what was not synced too. Then the
-// log is scanned and recovered, and each byte must be what was acknowledged, or what a request that was under way wrote.
-// Records may be damaged while nobody runs, or under a running process: a byte of one may then be refused, and must never
-// be older than what was acknowledged.
+// Random requests go in, actions are carried out one at a time in random order, and at any point the process
+// is killed or the power fails: actions under way happen, happen in part, or do not happen; without power,
+// what was not synced too. Then the log is scanned and recovered, and each byte must be what was
+// acknowledged, or what a request that was under way wrote. Records may be damaged while nobody runs, or
+// under a running process: a byte of one may then be refused, and must never be older than what was
+// acknowledged.
 //
 // Threads: one at a time. Deterministic by its seed.
 #pragma once
@@ -36,8 +38,8 @@ class CrashWorld {
   enum class Drain { kMustWork, kMayFail, kNobodyLooks };  // kNobodyLooks: bytes are not compared
   std::string settle(Drain drain = Drain::kMustWork);
 
-  // Damages records of the log that were acknowledged, under the feet of the engine: a bit of a header, of an end, of the
-  // checks or of the payload, or a sector of it.
+  // Damages records of the log that were acknowledged, under the feet of the engine: a bit of a header, of an
+  // end, of the checks or of the payload, or a sector of it.
   void damage(uint32_t records);
   uint64_t damaged() const { return damaged_; }
   uint64_t refused_bytes() const { return refused_bytes_; }  // found in checks
@@ -46,8 +48,8 @@ class CrashWorld {
   // A request of the caller's choice, to one of the files.
   void write(int name, uint64_t offset, uint64_t length);
   void truncate(int name, uint64_t size);
-  // Before the first step: crashes cut the power, whatever the mode. With the page cache as the promise, what counts is what a
-  // sync of its file covered.
+  // Before the first step: crashes cut the power, whatever the mode. With the page cache as the promise, what
+  // counts is what a sync of its file covered.
   void cut_power() { cut_power_ = true; }
   // Many writes have exactly the range of another one.
   void repeat_ranges() { repeat_ranges_ = true; }
@@ -82,15 +84,16 @@ class CrashWorld {
     uint64_t id;
     std::string content;          // as acknowledged
     std::vector<bool> uncertain;  // bytes of failed writes: anything
-    std::vector<Ticket>
-        written_by;  // answers may come in another order than effects: the younger request wins
+    // answers may come in another order than effects: the younger request wins
+    std::vector<Ticket> written_by;
     std::vector<Ticket> synced_by;  // whose bytes a sync has made durable
     std::vector<Ticket> told_by;    // whose bytes may be gone for ever: a sync has failed, which is told once
     std::vector<std::pair<Ticket, uint64_t>> cuts;  // truncates and unlinks, and the size that they left
     std::vector<bool> lost;                         // a read was refused: it stays so
     std::vector<bool> damaged;                      // a record of this byte was: a read may be refused
     bool busy = false;                              // a truncate or unlink is under way
-    // What is there if the power fails now: a truncate has failed, but has cut the file, not durably. And that truncate.
+    // What is there if the power fails now: a truncate has failed, but has cut the file, not durably. And
+    // that truncate.
     std::shared_ptr<NamedFile> uncut;
     Ticket cut_by = 0;
   };

@@ -1,5 +1,5 @@
-// DescribedFaultDevice: io::FaultDevice for tests of a Store, which needs files with descriptors of the operating system. What
-// goes by a descriptor (mappings, seeks, times) does not fail.
+// DescribedFaultDevice: io::FaultDevice for tests of a Store, which needs files with descriptors of the
+// operating system. What goes by a descriptor (mappings, seeks, times) does not fail.
 // Threads: as FaultDevice.
 #pragma once
 
