@@ -49,12 +49,12 @@ class SyncRequests {
     uint32_t epoch = 0;
     uint64_t ordinal = 0;  // drain: of the youngest segment that it covers
     Stage stage = Stage::kWrites;
-    uint64_t number = 0;          // of the sync that it waits for; kLog of a file: of the log
-    uint64_t errors = 0;          // drain: flush errors when it began
-    uint64_t file_number = 0;     // of a file: the sync of the file alone that it waits for
-    Nanos began = 0;              // of a file: when it was asked for
-    Redirector::Awaited awaited;  // of a file
-    bool logged = false;          // of a file: it waits for a sync of the log
+    uint64_t number = 0;               // of the sync that it waits for; kLog of a file: of the log
+    uint64_t errors = 0;               // drain: flush errors when it began
+    uint64_t file_number = 0;          // of a file: the sync of the file alone that it waits for
+    Nanos began = 0;                   // of a file: when it was asked for
+    Redirector::Awaited awaited = {};  // of a file
+    bool logged = false;               // of a file: it waits for a sync of the log
 
     bool is_drain() const { return file == kNoFile; }
   };
