@@ -224,15 +224,16 @@ class Reader {
 
   nb::dict stats() {
     const auto reader = handle();
-    swale_read_stats found = {};
-    found.struct_bytes = sizeof found;
+    swale_stats* found = nullptr;
     call([&] { return swale_reader_stats(reader.get(), &found); });
+    const std::unique_ptr<swale_stats, void (*)(swale_stats*)> owner(found, &swale_stats_free);
     nb::dict stats;
-    stats["bytes_read"] = found.bytes_read;
-    stats["reads"] = found.reads;
-    stats["depth_max"] = found.depth_max;
-    stats["queries"] = found.queries;
-    stats["false_candidates"] = found.false_candidates;
+    for (size_t i = 0; i < swale_stats_count(found); ++i) {
+      swale_stat stat = {};
+      stat.struct_bytes = sizeof stat;
+      check(swale_stats_at(found, i, &stat));
+      stats[stat.name] = stat.sum;
+    }
     return stats;
   }
 

@@ -48,7 +48,7 @@ class Writer {
          bool exclusive)
       : key_type_(key_type_named(key_type)) {
     const std::string path(path_bytes.c_str(), path_bytes.size());
-    const int flags = (create ? SWALE_DIR_CREATE : 0) | (exclusive ? SWALE_DIR_EXCLUSIVE : 0);
+    const int flags = (create ? SWALE_CREATE : 0) | (exclusive ? SWALE_EXCLUSIVE : 0);
     call([&] { return swale_job_open(nullptr, nullptr, &job_); });
     try {
       call([&] { return swale_dir_open(job_, path.c_str(), flags, options.c_str(), &dir_); });

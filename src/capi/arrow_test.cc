@@ -33,7 +33,7 @@ class Arrow : public testing::Test {
     swale_job* job = nullptr;
     swale_dir* dir = nullptr;
     ASSERT_EQ(swale_job_open(nullptr, nullptr, &job), SWALE_OK);
-    ASSERT_EQ(swale_dir_open(job, path().c_str(), SWALE_DIR_CREATE,
+    ASSERT_EQ(swale_dir_open(job, path().c_str(), SWALE_CREATE,
                              "imd.schema=x:f8:m;id:u4;group:u4,imd.key=u64,imd.extrema=x", &dir),
               SWALE_OK)
         << swale_last_error();

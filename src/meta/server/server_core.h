@@ -94,7 +94,7 @@ class ServerCore final : private Delegate::Actions {
   uint64_t stored_count() const;
   // From now on new files and puts are refused for this reason; OK: no longer. What is stored stays usable.
   void refuse_growth(const Status& why) { no_growth_ = why; }
-  // What the process has reserved for this server, without what is stored: for stats_json.
+  // What the process has reserved for this server, without what is stored: for its counters.
   void note_reserved(uint64_t bytes) { reserved_bytes_ = bytes; }
 
   Server server() const { return server_; }
