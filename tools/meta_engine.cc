@@ -202,14 +202,18 @@ Result<VerifyReport> meta_verify(const std::string& path, const VerifyRequest& r
 // What a server's files say, by the names of a running server's counters.
 Counters stored_counters(const ServerPart& part, meta::Server server) {
   const meta::ShardState state = part.shard->state();
+  const meta::AttributeTable& table = part.attributes->table();
+  const size_t files = table.list().size();
+  const uint64_t stored = meta::content_bytes({files, table.tables_bytes(), state.index_memory_bytes});
   const std::pair<std::string_view, uint64_t> values[] = {
-      {"attribute.files", part.attributes->table().list().size()},
+      {"attribute.files", files},
       {"index.files", state.files},
       {"index.runs", state.runs},
       {"index.extents", state.buffered_entries + state.compressed_entries + state.filed_entries},
       {"index.layers", state.layers},
       {"index.bytes", state.file_bytes},
       {"memory.index", state.index_memory_bytes},
+      {"memory.stored", stored},
       {"log.bytes", part.shard_report.log_bytes}};
   Counters counters = Counters::of_rank(static_cast<int32_t>(server));
   for (const auto& [name, value] : values) counters.add(*row_named(meta::server_counter_rows(), name), value);
@@ -231,7 +235,6 @@ Result<StatsReport> meta_stats(const std::string& path, const StatsRequest& requ
     const meta::ShardState state = part.shard->state();
     const uint64_t extents = state.buffered_entries + state.compressed_entries + state.filed_entries;
     const size_t files = part.attributes->table().list().size();
-    const meta::StoredThings stored{files, part.attributes->table().tables_bytes(), state.index_memory_bytes};
     report.text +=
         fmt::format("{:>6} {:>8} {:>12} {:>8} {:>12} {:>12} {:>12}\n", server, files, extents, state.runs,
                     part.shard_report.log_bytes, state.file_bytes, state.index_memory_bytes);
