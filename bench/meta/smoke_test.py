@@ -130,7 +130,10 @@ class Figures(unittest.TestCase):
                 again = meta.paper.read_csv(pathlib.Path(out) / "x.csv")
             self.assertEqual({name: len(all_rows) for name, all_rows in again.items()},
                              {name: len(all_rows) for name, all_rows in rows.items()})
-            page = meta.paper.page({"figures": rows, "profile": "test", "load_average": [0], "results": {}})
+            page = meta.paper.page({"figures": rows, "profile": "test", "load_average": [0], "results": {},
+                                    "lines": lines_of(ours, 1000)})
+            self.assertIn(f"| strided | swale | {ours:.1f} / {ours:.1f} |", page)
+            self.assertIn(f"| strided | leveldb-iterator | {1000:.1f} |", page)
             self.assertIn(ratio, page)
             self.assertIn(f"| strided | {(1 << 14) * 16:,} | Swale | {meta.paper.show(ours)} | {meta.paper.show(ours / 44)} | 3 |", page)
             for figure in ("Fig. 3", "Fig. 8", "Fig. 9", "Fig. 11", "Fig. 12"):

@@ -225,7 +225,8 @@ def pages(folder):
 
 
 # With the sections of former names, so that these are found as names that are no more.
-OPTION = re.compile(r"(?<![\w./-])(?:job|net|io|imd|write|read|dir)\.[a-z][a-z_]+\b(?!\()")
+# In quotes stand names of counters, such as "read.bytes".
+OPTION = re.compile(r"(?<![\w./\"-])(?:job|net|io|imd|write|read|dir)\.[a-z][a-z_]+\b(?!\()")
 OPTION_ROW = re.compile(r"^\| `([a-z]+\.[a-z_]+)` \|", re.M)
 LINK = re.compile(r"\]\(([^)#]+)[^)]*\)")
 

@@ -160,7 +160,10 @@ void Engine::replay(const std::vector<Replayed>& items, Recovered* recovered) {
   }
   // What a truncate has cut off counts no more; the backing file tells the rest.
   for (FileState& file : shared_.files) file.size = std::max(file.size, file.map.end());
+  // A file has one at a time; a log that somebody has forged may have more, of which the last one counts.
+  std::reverse(open.begin(), open.end());
   for (const auto& [record, index] : open) {
+    if (shared_.files[index].barrier != kNoOp) continue;
     ++recovered->truncates;
     barriers_.repeat(shared_.ops.make(Op::Kind::kTruncate, kRecoveryTicket, index), *record);
   }

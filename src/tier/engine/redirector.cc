@@ -107,7 +107,8 @@ bool Redirector::costly_wants_log(const Op& op) const {
                                     op.length))
     return false;
   const double first = shared_.options.swale.log_first_ratio;
-  if (first > 0 && costs_.flush() > 0 && shared_.files[op.file].direct_cost >= first * costs_.flush())
+  // What was never flushed costs 0: as SSDUP+.
+  if (first > 0 && shared_.files[op.file].direct_cost >= first * costs_.flush())
     return !is_cheap(shared_.files[op.file]) && budget_left() >= op.length;
   if (!queue_.elevator().full() && queue_.waiting() < queue_.elevator().slots_max()) return false;
   return !is_cheap(shared_.files[op.file]) && budget_left() >= op.length;

@@ -1,5 +1,6 @@
 // engines DIR: a tiered write buffer and a metadata store in DIR. engines --servers: files behind I/O
 // servers. In C++.
+#include <swale/swale_arrow.h>
 #include <cstdint>
 #include <cstdio>
 #include <exception>
@@ -13,6 +14,12 @@ namespace {
 
 void expect(bool good, const char* what) {
   if (!good) throw std::runtime_error(what);
+}
+
+void use_columns() {
+  swale_cancel* cancel = nullptr;
+  expect(swale_cancel_make(&cancel) == SWALE_OK, "what cancels a stream of columns");
+  swale_cancel_free(cancel);
 }
 
 void use_buffer(const std::string& path) {
@@ -64,6 +71,7 @@ int main(int argc, char** argv) try {
   if (std::string(argv[1]) == "--servers") {
     use_servers();
   } else {
+    use_columns();
     use_buffer(argv[1]);
     use_store(argv[1]);
   }
