@@ -55,9 +55,9 @@ void IdleNodes::run() {
     ::poll(&event, 1, -1);
     eventfd_t rings = 0;
     ::eventfd_read(doorbell_, &rings);
-    crowded_.store(false);
     const Status status = contain([this] { forget_some(); });
     if (!status.ok()) log_warn("idle files keep their descriptors: {}", status.message());
+    crowded_.store(false);  // only now: while this thread is at it, lookups have nothing to ring for
   }
 }
 
@@ -77,10 +77,7 @@ void IdleNodes::forget_some() {
     }
     if (fs_->nodes().size() < before) continue;
     pollfd event{doorbell_, POLLIN, 0};
-    ::poll(&event, 1, kPauseMs);
-    eventfd_t rings = 0;
-    ::eventfd_read(doorbell_, &rings);
-    crowded_.store(false);
+    ::poll(&event, 1, kPauseMs);  // ended by stop() alone
   }
 }
 
