@@ -117,7 +117,7 @@ static void files_of_a_buffer(void) {
 }
 
 static void what_is_left_is_found_again(void) {
-  static char data[kMiB];
+  static char data[kMiB / 2]; /* less than a segment holds: a full one is flushed at once */
   swale_tier* tier = open_tier("again", SWALE_CREATE | SWALE_EXCLUSIVE, kSmall);
   swale_tier_file* file = NULL;
   memset(data, 'y', sizeof data);
