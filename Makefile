@@ -64,7 +64,7 @@ bench-threehop: ## what the three-hop router itself takes; one line of JSON for 
 
 bench-meta: ## the metadata store beside LevelDB; build/bench/meta.json, page and plots in docs/results, 20 min (BENCH=quick: 8 min)
 	@scripts/install-deps.sh build bench
-	@scripts/build.sh release bench_meta_index bench_meta_service bench_calibrate
+	@scripts/build.sh release bench_meta_index bench_meta_client bench_meta_service bench_calibrate
 	@$${PYTHON:-/usr/bin/python3} bench/meta/meta.py build/release/bench build/bench --profile "$${BENCH:-full}" --results docs/results
 
 bench-tier: ## the tiered write buffer's policies on the model of the paper's testbed; results in build/bench/tier.json (BENCH=quick: 3 min)
