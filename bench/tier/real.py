@@ -126,17 +126,17 @@ class Side:
         begin = time.monotonic()
         if self.options is None:
             written, took = write_all(self.files, case, writes, seed)
-            ssd = 0
+            ssd = budget = 0
         else:
             written, took = write_all(self.mountpoint, case, writes, seed)
-            stats = json.loads(self.command("tier", "stats", self.mountpoint, "--json"))
-            ssd = stats["stats"]["ssd.bytes"]["sum"]
+            stats = json.loads(self.command("tier", "stats", self.mountpoint, "--json"))["stats"]
+            ssd, budget = stats["ssd.bytes"]["sum"], stats["ssd.ssdup_plus"]["sum"]
             self.unmount()
         for number in range(PROCESSES):
             file = os.open(self.files / str(number), os.O_WRONLY)
             os.fsync(file)
             os.close(file)
-        return {"bytes": written, "seconds": took, "mb_per_s": written / 1e6 / took, "ssd_bytes": ssd,
+        return {"bytes": written, "seconds": took, "mb_per_s": written / 1e6 / took, "ssd_bytes": ssd, "ssdup_plus_bytes": budget,
                 "drained_s": time.monotonic() - begin - 0.2}
 
     def mount(self):
@@ -184,7 +184,7 @@ def ratios(found, case, name, rival, of="mb_per_s"):
 
 
 def keys(found):
-    """{key: (value, samples)}: medians of the rounds; bytes and draining of the worst case."""
+    """{key: (value, samples)}: medians of the rounds; bytes and draining of the worst case; bytes on the same requests of the worst run."""
     def median(*words):
         samples = ratios(found, *words)
         return statistics.median(samples), samples
@@ -193,10 +193,16 @@ def keys(found):
         samples = {case: ratios(found, case, name, rival, of) for case in found["cases"]}
         return max(statistics.median(values) for values in samples.values()), samples
 
+    def same_requests():
+        samples = {case: [run["ssd_bytes"] / run["ssdup_plus_bytes"] if run["ssdup_plus_bytes"] else (1.0 if not run["ssd_bytes"] else float("inf"))
+                          for run in runs["swale"]] for case, runs in found["cases"].items()}
+        return max(max(values) for values in samples.values()), samples
+
     return {"real_fsync_over_plain": median("fsync", "swale", "plain"),
             "real_osync_over_plain": median("osync", "swale", "plain"),
             "real_fsync_over_ssdupplus": median("fsync", "swale", "ssdup+"),
             "real_ssd_bytes_over_ssdupplus": worst("swale", "ssdup+", "ssd_bytes"),
+            "real_ssd_bytes_same_requests": same_requests(),
             "real_drained_over_plain": worst("swale", "plain", "drained_s")}
 
 

@@ -45,6 +45,8 @@ KEYS = (
     Key("real_fsync_over_ssdupplus", "the mount with its defaults over the mount with SSDUP+, fsync after every eight", "", 1.0, 1.2,
         less_is_better=False),
     Key("real_ssd_bytes_over_ssdupplus", "the same: bytes sent to the SSD; the largest of fsync, O_SYNC, fsync at the end", "", 1.0, 0.7),
+    Key("real_ssd_bytes_same_requests", "bytes that the mount sent to the SSD over what SSDUP+ would have sent of the very same writes, as the mount "
+        "counts it beside itself: the largest of all runs (two mounts, as above, get their writes in two orders)", "", 1.0, 0.9),
     Key("real_drained_over_plain", "time until all is on the limited device, synced, over the file system's; the largest of the three", "",
         1.1, 0.8),
     Key("mount_create_as_caller_over_root", "empty files made by an ordinary user through root's mount: requests that run as their caller "

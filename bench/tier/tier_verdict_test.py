@@ -75,7 +75,7 @@ def measured_preset():
 def real_device():
     """Figures of the real device from rounds that are given: medians of the rounds' ratios, the worst case of bytes and draining."""
     def runs(speeds, ssd, drained):
-        return [{"bytes": 100, "seconds": 1.0, "mb_per_s": speed, "ssd_bytes": ssd, "drained_s": drained} for speed in speeds]
+        return [{"bytes": 100, "seconds": 1.0, "mb_per_s": speed, "ssd_bytes": ssd, "ssdup_plus_bytes": 80, "drained_s": drained} for speed in speeds]
     case = {"plain": runs((4.0, 2.0, 1.0), 0, 10.0), "swale": runs((4.0, 4.0, 4.0), 50, 9.0), "ssdup+": runs((2.0, 4.0, 8.0), 60, 9.0),
             "ssd": runs((5.0, 5.0, 5.0), 100, 9.0)}
     worse_case = dict(case, swale=runs((1.0, 1.0, 1.0), 61, 12.0))
@@ -84,7 +84,7 @@ def real_device():
     assert {name for name in keys} == {key.name for key in KEYS if key.name.startswith("real_")}, keys
     values = {name: round(value, 3) for name, (value, _) in keys.items()}
     assert values == {"real_fsync_over_plain": 2.0, "real_osync_over_plain": 0.5, "real_fsync_over_ssdupplus": 1.0,
-                      "real_ssd_bytes_over_ssdupplus": 1.017, "real_drained_over_plain": 1.2}, values
+                      "real_ssd_bytes_over_ssdupplus": 1.017, "real_ssd_bytes_same_requests": 0.762, "real_drained_over_plain": 1.2}, values
     assert "50.0%" in real.text(found), real.text(found)
 
 

@@ -271,6 +271,7 @@ Stats Engine::stats() const {
   stats.random_percentage = redirector_.traffic().percentage();
   stats.random_percentage_mean = redirector_.traffic().percentage_mean();
   stats.threshold = redirector_.traffic().threshold();
+  stats.ssdup_plus_bytes = redirector_.traffic().ssd_bytes() + stats.forced_bytes;
   stats.flushing = flusher_.flushing();
   stats.log_failed = !records_.usable();
   stats.log_sync_ns = costs_.log_sync_ns();

@@ -26,6 +26,7 @@ struct Stats {
   uint64_t diverted_bytes = 0;  // taken out of the queue to the backing device for the log: somebody waited
   // over bytes in the log, by writes that SSDUP+ would have sent elsewhere otherwise
   uint64_t forced_bytes = 0;
+  uint64_t ssdup_plus_bytes = 0;  // SSDUP+ would have sent so many of the same writes to the log: the budget
   uint64_t lost_bytes = 0;  // acknowledged, and gone
   int64_t paused_ns = 0;    // there was something to flush, and a gate was closed
   int64_t stalled_ns = 0;   // writers waited for space in the log

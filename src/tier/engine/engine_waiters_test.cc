@@ -106,7 +106,7 @@ class SyncWorld {
   uint64_t backing_writes() const { return backing_writes_; }
   size_t events() const { return events_.size(); }
   // What SSDUP+ would have sent to the SSD, and what stands over bytes that are there already.
-  uint64_t budget() const { return engine_.traffic().ssd_bytes() + stats().forced_bytes; }
+  uint64_t budget() const { return stats().ssdup_plus_bytes; }
   double share_to_log() const {
     return static_cast<double>(stats().ssd_bytes) / static_cast<double>(stats().write_bytes);
   }

@@ -38,6 +38,8 @@ constexpr std::array kCounted = {
             SWALE_OF(diverted_bytes)},
     Counted{{"ssd.forced", "bytes", "of them that only went there because they lie over bytes in the log"},
             SWALE_OF(forced_bytes)},
+    Counted{{"ssd.ssdup_plus", "bytes", "that SSDUP+ would have sent there of the same writes: the budget"},
+            SWALE_OF(ssdup_plus_bytes)},
     Counted{{"direct.bytes", "bytes", "sent to the backing device at once"}, SWALE_OF(direct_bytes)},
     Counted{{"direct.requests", "", "operations of the backing device"}, SWALE_OF(slots_written)},
     Counted{{"direct.cost", "ps", "that the backing device takes for a byte of direct writes, as measured"},
