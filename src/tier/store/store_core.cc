@@ -17,13 +17,12 @@ StoreCore::StoreCore(io::Device& device, OpenedStore opened)
     : device_(*opened.device),
       opened_(std::move(opened)),
       log_bytes_(opened_.options.engine.segment_count * opened_.options.engine.segment_bytes),
-      storage_(io::StorageThread::of(device)) {
+      storage_(io::StorageThread::of(device)),
+      slots_(opened_.options.queue_slots),
+      log_operations_(opened_.options.engine, opened_.log.get(), opened_.table.get()) {
   const MutexLock lock(mutex_);
   engine_ = std::make_unique<Engine>(opened_.options.engine);
-  slots_.resize(opened_.options.queue_slots);
-  for (uint32_t i = opened_.options.queue_slots; i-- > 0;) free_slots_.push_back(i);
   buffers_.resize(engine_->flush_buffers());
-  erasures_under_way_.resize(opened_.options.engine.segment_count);
 }
 
 StoreCore::~StoreCore() { static_cast<void>(close(false)); }
@@ -34,9 +33,9 @@ Status StoreCore::start() {
   for (FoundFile& found : opened_.files) {
     SWALE_ASSIGN_OR_RETURN(const BackingState state, state_of(*found.file));
     const MutexLock lock(mutex_);
-    unreferenced_.push_back(add_file(std::move(found.file), state, found.id));
-    files_[unreferenced_.back()].waits = true;
-    files_[unreferenced_.back()].view.written_bytes = kFileBytesMax;  // not counted
+    const FileIndex file = add_file(std::move(found.file), state, found.id);
+    files_.wait(file);
+    files_[file].view.written_bytes = kFileBytesMax;  // not counted
   }
   opened_.files.clear();
   {
@@ -72,8 +71,7 @@ Status StoreCore::close(bool drain_first) {
     // done yet.
     MutexLock lock(mutex_);
     answered_.wait(lock, [this]() REQUIRES(mutex_) { return waiters_.empty() || !poisoned_.ok(); });
-    slot_free_.wait(
-        lock, [this]() REQUIRES(mutex_) { return free_slots_.size() == slots_.size() || !poisoned_.ok(); });
+    slot_free_.wait(lock, [this]() REQUIRES(mutex_) { return slots_.all_free() || !poisoned_.ok(); });
     settle_log(&lock);
     closed_ = stopping_ = true;
     timer_changed_.notify_all();
@@ -83,8 +81,8 @@ Status StoreCore::close(bool drain_first) {
   storage_->remove(this);
   const bool clean = [this] {
     const MutexLock lock(mutex_);
-    for (FileIndex file = 0; file < files_.size() && poisoned_.ok(); ++file)
-      if (files_[file].file && !files_[file].unlinked) save_times(file);
+    for (FileIndex file = 0; file < files_.end() && poisoned_.ok(); ++file)
+      if (files_.is_open(file) && !files_[file].unlinked) save_times(file);
     return poisoned_.ok();
   }();
   if (clean && opened_.queue) static_cast<void>(device_.remove(opened_.queue->path()));
@@ -148,23 +146,20 @@ void StoreCore::collect() {
 
 void StoreCore::answer(const Action& action) {
   if (action.ticket == kRecoveryTicket) return;
-  if (action.ticket < slots_.size()) {
+  if (action.ticket < slots_.count()) {
     const auto index = static_cast<uint32_t>(action.ticket);
-    Slot& slot = slots_[index];
     if (action.kind == Action::Kind::kAcknowledge) {
       if (action.queued && !opened_.options.canary_unsealed_queue) {
         RecordHeader record = action.record;
-        record.check = slot.check;
+        record.check = slots_.check(index);
         opened_.queue->seal(index, record);
       }
-      slot.state = Slot::State::kAnswered;
-      slot.code = action.code;
+      slots_.answer(index, action.code);
       answered_.notify_all();
       if (!action.released) return;
     }
     opened_.queue->clear(index);
-    slot.released = true;
-    if (slot.collected) free_slot(index);
+    if (slots_.release(index)) slot_free_.notify_all();
     return;
   }
   if (action.kind == Action::Kind::kRelease) return;
@@ -173,12 +168,6 @@ void StoreCore::answer(const Action& action) {
   waiter->second->answered = true;
   waiter->second->code = action.code;
   answered_.notify_all();
-}
-
-void StoreCore::free_slot(uint32_t index) {
-  slots_[index] = {};
-  free_slots_.push_back(index);
-  slot_free_.notify_all();
 }
 
 Status StoreCore::failure(Code code, FileIndex file, std::string_view what) {
@@ -195,35 +184,31 @@ Status StoreCore::write(FileIndex file, uint64_t offset, uint64_t length, const 
                             kFileBytesMax);
   std::vector<uint32_t> mine;
   MutexLock lock(mutex_);
-  if (!known(file)) return unknown(file);
+  if (!files_.has_handle(file)) return unknown(file);
   Status status;
   const auto harvest = [&]() REQUIRES(mutex_) {  // the oldest of our parts
-    Slot& slot = slots_[mine.front()];
-    if (slot.state != Slot::State::kAnswered) wake_for_pending();
-    answered_.wait(
-        lock, [&]() REQUIRES(mutex_) { return slot.state == Slot::State::kAnswered || !poisoned_.ok(); });
-    const Code code = poisoned_.ok() ? slot.code : poisoned_.code();
+    const uint32_t slot = mine.front();
+    if (!slots_.answered(slot)) wake_for_pending();
+    answered_.wait(lock, [&]() REQUIRES(mutex_) { return slots_.answered(slot) || !poisoned_.ok(); });
+    const Code code = poisoned_.ok() ? slots_.code(slot) : poisoned_.code();
     if (status.ok() && code != Code::kOk)
       status = poisoned_.ok() ? failure(code, file, "a write") : poisoned_;
-    if (code == Code::kOk) modify(file);
-    slot.collected = true;
-    if (slot.released) free_slot(mine.front());
+    if (code == Code::kOk) files_.modify(file);
+    if (slots_.collect(slot)) slot_free_.notify_all();
     mine.erase(mine.begin());
   };
   while (length > 0 && status.ok()) {
-    if (free_slots_.empty() && !mine.empty()) {
+    if (!slots_.any_free() && !mine.empty()) {
       harvest();
       continue;
     }
-    if (free_slots_.empty()) wake_for_pending();
+    if (!slots_.any_free()) wake_for_pending();
     slot_free_.wait(lock,
-                    [&]() REQUIRES(mutex_) { return !free_slots_.empty() || stopping_ || !poisoned_.ok(); });
+                    [&]() REQUIRES(mutex_) { return slots_.any_free() || stopping_ || !poisoned_.ok(); });
     if (!poisoned_.ok()) status = poisoned_;
     if (stopping_ && status.ok()) status = error(Code::kAborted, Scope::kFile, "the store is closed");
     if (!status.ok()) break;
-    const uint32_t index = free_slots_.back();
-    free_slots_.pop_back();
-    slots_[index].state = Slot::State::kUsed;
+    const uint32_t index = slots_.take();
     const auto part = static_cast<uint32_t>(std::min<uint64_t>(length, part_max));
     const MutableBytes place(opened_.queue->payload(index), part);
     lock.unlock();
@@ -232,10 +217,11 @@ Status StoreCore::write(FileIndex file, uint64_t offset, uint64_t length, const 
         status.ok() ? make_checks(Bytes(place.data(), part), opened_.queue->checks(index, part)) : 0;
     lock.lock();
     if (!status.ok()) {
-      free_slot(index);
+      slots_.give_back(index);
+      slot_free_.notify_all();
       break;
     }
-    slots_[index].check = check;
+    slots_.set_check(index, check);
     mine.push_back(index);
     hand_in(index, file, offset, part, helps);
     offset += part;
@@ -300,18 +286,18 @@ Result<size_t> StoreCore::read(FileIndex file, uint64_t offset, MutableBytes out
   {
     const MutexLock lock(mutex_);
     if (!poisoned_.ok()) return poisoned_;
-    if (!known(file)) return unknown(file);
+    if (!files_.has_handle(file)) return unknown(file);
     const uint64_t size = engine_->file_size(file);
     if (offset >= size || out.empty()) return size_t{0};
     out = out.first(std::min<uint64_t>(out.size(), size - offset));
-    backing = use(file);
+    backing = files_.use(file);
     engine_->plan_read(file, offset, out.size(), &plan);
   }
   Status status;
   for (const ReadPiece& piece : plan.pieces)
     if (status.ok()) status = read_piece(piece, backing, out.subspan(piece.offset - offset, piece.length));
   const MutexLock lock(mutex_);
-  unuse(file);
+  files_.unuse(file);
   engine_call([&]() REQUIRES(mutex_) { engine_->read_done(plan, now()); });
   if (!status.ok()) return status;
   return out.size();
@@ -319,7 +305,7 @@ Result<size_t> StoreCore::read(FileIndex file, uint64_t offset, MutableBytes out
 
 Result<uint64_t> StoreCore::size(FileIndex file) {
   const MutexLock lock(mutex_);
-  if (!known(file)) return unknown(file);
+  if (!files_.has_handle(file)) return unknown(file);
   return engine_->file_size(file);
 }
 
@@ -335,26 +321,20 @@ Status StoreCore::wait_for(Ticket ticket, Waiter* waiter, FileIndex file, std::s
 Status StoreCore::truncate(FileIndex file, uint64_t size) {
   MutexLock lock(mutex_);
   if (!poisoned_.ok()) return poisoned_;
-  if (!known(file)) return unknown(file);
-  Waiter waiter;
-  const Ticket ticket = next_ticket_++;
-  waiters_[ticket] = &waiter;
-  engine_call([&]() REQUIRES(mutex_) { engine_->truncate(ticket, file, size, now()); });
-  const Status status = wait_for(ticket, &waiter, file, "truncate", &lock);
-  if (status.ok() && known(file)) modify(file);
+  if (!files_.has_handle(file)) return unknown(file);
+  const Status status = ask(file, "truncate", &lock, [&](Ticket ticket) REQUIRES(mutex_) {
+    engine_->truncate(ticket, file, size, now());
+  });
+  if (status.ok() && files_.has_handle(file)) files_.modify(file);
   return status;
 }
 
 Status StoreCore::sync(FileIndex file) {
   MutexLock lock(mutex_);
   if (!poisoned_.ok()) return poisoned_;
-  if (!known(file)) return unknown(file);
-  Waiter waiter;
-  const Ticket ticket = next_ticket_++;
-  waiters_[ticket] = &waiter;
-  engine_call([&]() REQUIRES(mutex_) { engine_->sync(ticket, file, now()); });
-  const Status status =
-      wait_for(ticket, &waiter, file, "a write that was acknowledged before, or its sync,", &lock);
+  if (!files_.has_handle(file)) return unknown(file);
+  const Status status = ask(file, "a write that was acknowledged before, or its sync,", &lock,
+                            [&](Ticket ticket) REQUIRES(mutex_) { engine_->sync(ticket, file, now()); });
   save_times(file);
   return status;
 }
@@ -362,11 +342,8 @@ Status StoreCore::sync(FileIndex file) {
 Status StoreCore::drain() {
   MutexLock lock(mutex_);
   if (!poisoned_.ok()) return poisoned_;
-  Waiter waiter;
-  const Ticket ticket = next_ticket_++;
-  waiters_[ticket] = &waiter;
-  engine_call([&]() REQUIRES(mutex_) { engine_->drain(ticket, now()); });
-  return wait_for(ticket, &waiter, ~FileIndex{0}, "drain", &lock);
+  return ask(~FileIndex{0}, "drain", &lock,
+             [&](Ticket ticket) REQUIRES(mutex_) { engine_->drain(ticket, now()); });
 }
 
 Status StoreCore::drain_queues() {

@@ -1,7 +1,9 @@
 // StoreCore: the driver of the engine on real files: carries out its actions through the device's
 // StorageThread.
 //
-// One mutex guards the engine and everything that follows from it; no I/O happens under it. Actions wait in
+// One mutex guards the engine and everything that follows from it, which stands in four parts: the open files
+// (open_files.h), their syncs (file_syncs.h), the queue's slots (queue_slots.h) and what is under way on the
+// log (log_operations.h); none of them knows another. No I/O happens under the mutex. Actions wait in
 // `pending_`; the storage thread takes them as operations; their completions go back into the engine, whose
 // new actions are collected by whoever has the mutex. Answers are given at once, in the engine's order.
 //
@@ -9,12 +11,10 @@
 // on, and what was acknowledged is recovered by the next open.
 #pragma once
 
-#include <array>
 #include <deque>
 #include <map>
 #include <optional>
 #include <thread>
-#include <unordered_map>
 
 #include "base/clock.h"
 #include "base/contain.h"
@@ -25,7 +25,11 @@
 #include "tier/log/log_read.h"
 #include "tier/log/log_seal.h"
 #include "tier/store/file_identity.h"
+#include "tier/store/file_syncs.h"
 #include "tier/store/file_table.h"
+#include "tier/store/log_operations.h"
+#include "tier/store/open_files.h"
+#include "tier/store/queue_slots.h"
 #include "tier/store/shared_queue.h"
 #include "tier/store/store.h"
 
@@ -96,14 +100,6 @@ Result<std::unique_ptr<io::File>> open_backing(io::Device& device, const std::st
 Result<std::unique_ptr<io::File>> open_backing(io::Device& device, int fd, const std::string& path);
 // The files that the log's records name; store_find.cc.
 Status find_files(OpenedStore* opened);
-// What the file is, and what it says of itself; it may have no name any more.
-struct BackingState {
-  FileKey key;
-  FileView view;
-  bool unlinked = false;
-};
-Result<BackingState> state_of(io::File& file);
-
 class StoreCore final : public io::StorageClient {
  public:
   StoreCore(io::Device& device, OpenedStore opened);
@@ -146,41 +142,10 @@ class StoreCore final : public io::StorageClient {
   std::vector<std::pair<std::string, uint64_t>> dirty_files();
 
  private:
-  struct Slot {
-    enum class State : uint8_t { kFree, kUsed, kAnswered } state = State::kFree;
-    Code code = Code::kOk;
-    bool released = false;
-    bool collected = false;  // the writer has its answer
-    uint32_t check = 0;      // of its payload
-  };
   struct Waiter {
     bool answered = false;
     Code code = Code::kOk;
   };
-  struct FileEntry {
-    std::unique_ptr<io::File> file;  // null: the index is free
-    FileKey key;
-    uint64_t id = 0;
-    uint32_t references = 0;  // handles
-    uint32_t in_use = 0;      // operations under way
-    // Something has been written that no sync has begun after; at all, and without standing in the log. Also
-    // of a new one: whoever wrote it before may not have synced.
-    bool unsynced = true;
-    bool direct_unsynced = true;
-    uint8_t sync_for = 0;        // SyncFor: for whom a sync of it is under way, and...
-    uint8_t next_sync_for = 0;   // ... for whom another one begins after that
-    uint32_t failed_syncs = 0;   // how many
-    bool unlinked = false;       // has no name
-    bool discarded = false;      // and the engine was told to forget its bytes
-    bool waits = false;          // in unreferenced_
-    bool times_unsaved = false;  // the backing file's mtime is not view's
-    bool write_failed = false;   // the last write to the backing device; told once until one succeeds
-    FileView view;               // but for the size, which the engine knows
-  };
-  struct KeyHash {
-    size_t operator()(const FileKey& key) const { return key.inode * 0x9e3779b97f4a7c15 ^ key.device; }
-  };
-  enum SyncFor : uint8_t { kSyncForAll = 1, kSyncForFile = 2 };
   struct SlotWrite {
     uint32_t operations = 0;
     bool direct = false;             // some of it does not stand in the log
@@ -209,20 +174,13 @@ class StoreCore final : public io::StorageClient {
   void poison(const Status& why) REQUIRES(mutex_);
   void collect() REQUIRES(mutex_);
   void answer(const Action& action) REQUIRES(mutex_);
-  void free_slot(uint32_t slot) REQUIRES(mutex_);
   void finish(Action::Kind kind, uint32_t id, const Status& status) REQUIRES(mutex_);
   Status failure(Code code, FileIndex file, std::string_view what) REQUIRES(mutex_);
 
   // store_files.cc. Those that say so give the mutex up meanwhile.
   Result<FileIndex> take_in(std::unique_ptr<io::File> file);
   FileIndex add_file(std::unique_ptr<io::File> file, const BackingState& state, uint64_t id) REQUIRES(mutex_);
-  bool known(FileIndex file) const REQUIRES(mutex_) {
-    return file < files_.size() && files_[file].references > 0;
-  }
   Status unknown(FileIndex file) const { return invalid_argument("file handle {} is not open", file); }
-  io::File* use(FileIndex file) REQUIRES(mutex_);
-  void unuse(FileIndex file) REQUIRES(mutex_) { --files_[file].in_use; }
-  void modify(FileIndex file) REQUIRES(mutex_);      // its times are those of now
   void save_times(FileIndex file) REQUIRES(mutex_);  // gives the mutex up
   void settle(FileIndex file) REQUIRES(mutex_);      // gives the mutex up
   void settle_all() REQUIRES(mutex_);                // gives the mutex up
@@ -232,6 +190,16 @@ class StoreCore final : public io::StorageClient {
 
   // gives the mutex up
   void hand_in(uint32_t slot, FileIndex file, uint64_t offset, uint32_t length, Helps helps) REQUIRES(mutex_);
+  // What the engine answers to a request: `call` hands it in under the ticket that it gets. `file` and `what`
+  // are for the words of a failure. Gives the mutex up meanwhile.
+  template <class Call>
+  Status ask(FileIndex file, std::string_view what, MutexLock* lock, const Call& call) REQUIRES(mutex_) {
+    Waiter waiter;
+    const Ticket ticket = next_ticket_++;
+    waiters_[ticket] = &waiter;
+    engine_call([&] { call(ticket); });
+    return wait_for(ticket, &waiter, file, what, lock);
+  }
   Status wait_for(Ticket ticket, Waiter* waiter, FileIndex file, std::string_view what, MutexLock* lock)
       REQUIRES(mutex_);
   void begin_action(const Action& action, std::vector<io::Operation>* operations) REQUIRES(mutex_);
@@ -246,10 +214,8 @@ class StoreCore final : public io::StorageClient {
   void log_was_read(uint32_t id, size_t bytes);
   void begin_read_log(const Action& action, std::vector<io::Operation>* operations) REQUIRES(mutex_);
   void begin_backing_sync() REQUIRES(mutex_);  // gives the mutex up
-  void want_sync(FileIndex file, SyncFor whom) REQUIRES(mutex_);
-  void start_sync(FileIndex file, uint8_t whom) REQUIRES(mutex_);
+  void begin_file_sync(FileIndex file) REQUIRES(mutex_);
   void file_synced(FileIndex file, const Status& status) REQUIRES(mutex_);  // gives the mutex up
-  void end_part_of_sync() REQUIRES(mutex_);                                 // gives the mutex up
   void sync_files(std::vector<io::Operation>* operations) REQUIRES(mutex_);
   void begin_erase(const Action& action, std::vector<io::Operation>* operations) REQUIRES(mutex_);
   // Gives the mutex up meanwhile and has it again when it returns.
@@ -284,8 +250,6 @@ class StoreCore final : public io::StorageClient {
   bool is_kept(const KeptBytes& kept, int fd) const;
   void give_up_removed(int fd) EXCLUDES(mutex_);
   void sync_removals() REQUIRES(mutex_);  // gives the mutex up
-  void begin_log_sync(std::vector<io::Operation>* operations) REQUIRES(mutex_);
-  bool log_sync_part_done(uint32_t id, Status* status) REQUIRES(mutex_);
 
   io::Device& device_;
   OpenedStore opened_;
@@ -304,8 +268,7 @@ class StoreCore final : public io::StorageClient {
   bool stopping_ GUARDED_BY(mutex_) = false;
   bool closed_ GUARDED_BY(mutex_) = false;
   std::deque<Action> pending_ GUARDED_BY(mutex_);
-  std::vector<Slot> slots_ GUARDED_BY(mutex_);
-  std::vector<uint32_t> free_slots_ GUARDED_BY(mutex_);
+  QueueSlots slots_ GUARDED_BY(mutex_);
   std::map<Ticket, Waiter*> waiters_ GUARDED_BY(mutex_);
   Ticket next_ticket_ GUARDED_BY(mutex_) = uint64_t{1} << 32;
   // Writes to the backing device that the engine asks for now need no storage thread: this thread calls
@@ -318,29 +281,14 @@ class StoreCore final : public io::StorageClient {
   Ticket own_ticket_ GUARDED_BY(mutex_) = kRecoveryTicket;
   std::optional<Action> own_append_ GUARDED_BY(mutex_);
   Mutex adoption_;  // taken before mutex_: a file gets one id
-  std::vector<FileEntry> files_ GUARDED_BY(mutex_);
-  std::unordered_map<FileKey, FileIndex, KeyHash> by_key_ GUARDED_BY(mutex_);
-  std::unordered_map<uint64_t, FileIndex> by_id_ GUARDED_BY(mutex_);
-  std::vector<FileIndex> unreferenced_ GUARDED_BY(mutex_);  // still in the log, or under way
+  OpenFiles files_ GUARDED_BY(mutex_);
+  FileSyncs file_syncs_ GUARDED_BY(mutex_);
   uint64_t next_base_ GUARDED_BY(mutex_) = 0;
-  uint64_t erasures_ GUARDED_BY(mutex_) = 0;                    // when unreferenced_ was looked at
-  std::vector<SlotWrite> slot_writes_ GUARDED_BY(mutex_);       // by slot of the elevator
-  std::vector<std::string> buffers_ GUARDED_BY(mutex_);         // of flush pieces
-  std::map<uint32_t, std::string> control_ GUARDED_BY(mutex_);  // records without payload, by op
-  struct Erasure {
-    std::array<char, kSegmentHeaderBytes> header;
-    uint32_t left = 0;  // writes of its two copies
-    Status status;
-  };
-  std::vector<Erasure> erasures_under_way_ GUARDED_BY(mutex_);  // by segment
-  uint32_t syncs_left_ GUARDED_BY(mutex_) = 0;                  // of a sync of all files
-  Status sync_status_ GUARDED_BY(mutex_);
+  uint64_t erasures_ GUARDED_BY(mutex_) = 0;               // when waiting files were looked at
+  std::vector<SlotWrite> slot_writes_ GUARDED_BY(mutex_);  // by slot of the elevator
+  std::vector<std::string> buffers_ GUARDED_BY(mutex_);    // of flush pieces
+  LogOperations log_operations_ GUARDED_BY(mutex_);
   Nanos removals_due_ GUARDED_BY(mutex_) = kForever;  // when removals in the table of files are synced
-  // A sync of the log is one of the table, too.
-  std::shared_ptr<io::File> syncing_table_ GUARDED_BY(mutex_);
-  uint32_t log_sync_parts_ GUARDED_BY(mutex_) = 0;
-  Status log_sync_status_ GUARDED_BY(mutex_);
-  std::vector<FileIndex> to_sync_ GUARDED_BY(mutex_);  // in use; not handed to the storage thread yet
   Status last_error_ GUARDED_BY(mutex_);  // the device's words for the code that the engine hands on
 };
 

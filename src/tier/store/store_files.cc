@@ -3,8 +3,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <ctime>
 #include <filesystem>
 
 #include "base/contain.h"
@@ -18,15 +16,6 @@ namespace {
 
 constexpr int64_t kSecondNs = 1'000'000'000;
 constexpr Nanos kRemovalSyncNs = kSecondNs;  // before a file system's own commit (5 s), as a rule
-
-int64_t nanos_of(const timespec& time) { return time.tv_sec * kSecondNs + time.tv_nsec; }
-
-// The clock of file times: as exact as the kernel's own.
-int64_t file_time() {
-  timespec time = {};
-  ::clock_gettime(CLOCK_REALTIME_COARSE, &time);
-  return nanos_of(time);
-}
 
 // A file whose mode forbids it its owner, as git makes them, is opened all the same. By descriptor: whoever
 // may write to the folder can put a link in the name's place. A kill in between leaves the owner's bits set,
@@ -64,29 +53,13 @@ Result<std::unique_ptr<io::File>> open_backing(io::Device& device, int fd, const
   return open_forbidden(device, fd, path, file.status());
 }
 
-Result<BackingState> state_of(io::File& file) {
-  struct stat found;
-  if (::fstat(file.descriptor(), &found) != 0) return errno_status(errno, file.path() + ": stat");
-  return BackingState{
-      {found.st_dev, found.st_ino},
-      {static_cast<uint64_t>(found.st_size), nanos_of(found.st_mtim), nanos_of(found.st_ctim)},
-      found.st_nlink == 0};
-}
-
 // The engine has the file from now on.
 FileIndex StoreCore::add_file(std::unique_ptr<io::File> file, const BackingState& state, uint64_t id) {
   // Nobody tells where a file lies: what was made later is taken to lie behind.
   const uint64_t base = next_base_++ << 40;
   const FileIndex index = engine_->open_file(id, base, state.view.size);
-  if (index >= files_.size()) files_.resize(index + 1);
-  FileEntry& entry = files_[index] = {};
-  entry.file = std::move(file);
-  entry.key = state.key;
-  entry.id = id;
-  entry.unlinked = state.unlinked;
-  entry.view = state.view;
-  by_key_[state.key] = index;
-  by_id_[id] = index;
+  files_.add(index, std::move(file), state, id);
+  file_syncs_.opened(index);
   return index;
 }
 
@@ -106,7 +79,7 @@ Result<FileIndex> StoreCore::take_in(std::unique_ptr<io::File> file) {
     // A copy that took the attribute along is another file.
     const MutexLock lock(mutex_);
     if (!poisoned_.ok()) return poisoned_;
-    if (name != 0 && by_id_.contains(name)) name = 0;
+    if (name != 0 && files_.has_id(name)) name = 0;
   }
   SWALE_RETURN_IF_ERROR(expect_room_for_a_file(file->path()));
   if (name == 0) {
@@ -126,24 +99,25 @@ Result<FileIndex> StoreCore::take_in(std::unique_ptr<io::File> file) {
 // At the limit, bytes in the log of files that nobody has open go to these files, which are closed then.
 Status StoreCore::expect_room_for_a_file(const std::string& path) {
   constexpr Nanos kErasure = 60'000'000'000;  // a few syncs
-  const auto full = [this]() REQUIRES(mutex_) { return by_key_.size() >= opened_.options.open_files_max; };
+  const auto full = [this]() REQUIRES(mutex_) { return files_.count() >= opened_.options.open_files_max; };
   const auto tell = [&]() REQUIRES(mutex_) {
     return error(
         Code::kResourceExhausted, Scope::kFile,
         "{}: {} files are open already, and there may be {} that are or have bytes in the log; close some, "
         "or raise open_files_max",
-        path, by_key_.size() - unreferenced_.size(), opened_.options.open_files_max);
+        path, files_.count() - files_.waiting().size(), opened_.options.open_files_max);
   };
   {
     const MutexLock lock(mutex_);
     if (!full()) return {};
-    if (unreferenced_.empty()) return tell();
+    if (files_.waiting().empty()) return tell();
   }
   if (const Status drained = drain(); !drained.ok())
     return drained.with_context(path + ": making room for one more open file");
   const MutexLock lock(mutex_);
-  answered_.wait_for(lock, kErasure,
-                     [&]() REQUIRES(mutex_) { return !full() || unreferenced_.empty() || !poisoned_.ok(); });
+  answered_.wait_for(lock, kErasure, [&]() REQUIRES(mutex_) {
+    return !full() || files_.waiting().empty() || !poisoned_.ok();
+  });
   if (!poisoned_.ok()) return poisoned_;
   return full() ? tell() : Status();
 }
@@ -231,28 +205,17 @@ Result<FileIndex> StoreCore::open_file(const std::string& path, io::OpenMode mod
 
 std::optional<FileIndex> StoreCore::handle_of(const FileKey& key) {
   const MutexLock lock(mutex_);
-  const auto found = by_key_.find(key);
-  if (found == by_key_.end()) return std::nullopt;
-  ++files_[found->second].references;
-  return found->second;
+  const auto found = files_.find(key);
+  if (!found) return std::nullopt;
+  ++files_[*found].references;
+  return *found;
 }
 
 void StoreCore::close_file(FileIndex file) {
   const MutexLock lock(mutex_);
-  if (!known(file)) return;
+  if (!files_.has_handle(file)) return;
   --files_[file].references;
   settle(file);
-}
-
-io::File* StoreCore::use(FileIndex file) {
-  ++files_[file].in_use;
-  return files_[file].file.get();
-}
-
-void StoreCore::modify(FileIndex file) {
-  FileEntry& entry = files_[file];
-  entry.view.modified_ns = entry.view.changed_ns = file_time();
-  entry.times_unsaved = true;
 }
 
 // Gives the backing file the mtime that it should have. A failure leaves the one that it has: it is still a
@@ -261,12 +224,12 @@ void StoreCore::save_times(FileIndex file) {
   while (files_[file].times_unsaved) {
     files_[file].times_unsaved = false;
     const int64_t modified = files_[file].view.modified_ns;
-    const int descriptor = use(file)->descriptor();
+    const int descriptor = files_.use(file)->descriptor();
     mutex_.unlock();
     const timespec times[2] = {{0, UTIME_OMIT}, {modified / kSecondNs, modified % kSecondNs}};
     static_cast<void>(::futimens(descriptor, times));
     mutex_.lock();
-    unuse(file);
+    files_.unuse(file);
   }
 }
 
@@ -274,35 +237,29 @@ void StoreCore::save_times(FileIndex file) {
 // under way or in the log, it is closed.
 void StoreCore::settle(FileIndex file) {
   const auto unreferenced = [&]() REQUIRES(mutex_) {
-    return poisoned_.ok() && files_[file].file && files_[file].references == 0;
+    return poisoned_.ok() && files_.is_open(file) && files_[file].references == 0;
   };
-  const auto look_later = [&]() REQUIRES(mutex_) {
-    if (!std::exchange(files_[file].waits, true)) unreferenced_.push_back(file);
-  };
+  const auto busy = [&]() REQUIRES(mutex_) { return files_[file].in_use > 0 || file_syncs_.busy(file); };
   if (!unreferenced()) return;
-  if (files_[file].in_use > 0) return look_later();
+  if (busy()) return files_.wait(file);
   if (files_[file].unlinked) {
     if (!files_[file].discarded) discard(file);
   } else {
     save_times(file);
   }
   if (!unreferenced()) return;
-  if (files_[file].in_use > 0 || !engine_->close_file(file)) return look_later();
-  FileEntry& entry = files_[file];
-  by_key_.erase(entry.key);
-  by_id_.erase(entry.id);
-  opened_.table->closed(entry.id, engine_->newest_segment());
-  if (entry.waits) std::erase(unreferenced_, file);
+  if (busy() || !engine_->close_file(file)) return files_.wait(file);
+  opened_.table->closed(files_[file].id, engine_->newest_segment());
+  file_syncs_.closed(file);
+  auto closing = files_.remove(file);
   answered_.notify_all();
-  auto closing = std::move(entry.file);
-  entry = {};
   mutex_.unlock();
   closing.reset();  // frees the blocks of a file without a name
   mutex_.lock();
 }
 
 void StoreCore::settle_all() {
-  const auto waiting = unreferenced_;
+  const auto waiting = files_.waiting();
   for (const FileIndex file : waiting) settle(file);
 }
 
@@ -322,9 +279,9 @@ void StoreCore::removed(int fd) {
   uint64_t id = 0;
   {
     const MutexLock lock(mutex_);
-    const auto found = by_key_.find(key);
-    if (found == by_key_.end()) return;
-    id = files_[found->second].id;
+    const auto found = files_.find(key);
+    if (!found) return;
+    id = files_[*found].id;
   }
   if (opened_.table->add_removed(id) && opened_.options.engine.durability != Durability::kPageCache)
     static_cast<void>(opened_.table->sync());
@@ -333,10 +290,10 @@ void StoreCore::removed(int fd) {
     removals_due_ = now() + kRemovalSyncNs;
     timer_changed_.notify_one();
   }
-  const auto found = by_key_.find(key);
-  if (found == by_key_.end()) return;
-  files_[found->second].unlinked = true;
-  settle(found->second);
+  const auto found = files_.find(key);
+  if (!found) return;
+  files_[*found].unlinked = true;
+  settle(*found);
 }
 
 Status StoreCore::remove(const std::string& path) {
@@ -367,27 +324,24 @@ Status StoreCore::rename(const std::string& from, const std::string& to) {
 
 std::optional<FileView> StoreCore::view(const FileKey& key) {
   const MutexLock lock(mutex_);
-  const auto found = by_key_.find(key);
-  if (found == by_key_.end()) return std::nullopt;
-  FileView view = files_[found->second].view;
-  view.size = engine_->file_size(found->second);
+  const auto found = files_.find(key);
+  if (!found) return std::nullopt;
+  FileView view = files_[*found].view;
+  view.size = engine_->file_size(*found);
   return view;
 }
 
 void StoreCore::set_modified(const FileKey& key, int64_t modified_ns) {
   const MutexLock lock(mutex_);
-  const auto found = by_key_.find(key);
-  if (found == by_key_.end()) return;
-  FileEntry& entry = files_[found->second];
-  entry.view.modified_ns = modified_ns;
-  entry.view.changed_ns = file_time();
-  entry.times_unsaved = true;
+  const auto found = files_.find(key);
+  if (!found) return;
+  files_.set_modified(*found, modified_ns);
 }
 
 Status StoreCore::deferred_failure(FileIndex file) {
   const MutexLock lock(mutex_);
   if (!poisoned_.ok()) return poisoned_;
-  if (!known(file)) return unknown(file);
+  if (!files_.has_handle(file)) return unknown(file);
   return failure(engine_->deferred_failure(file), file, "a write that was acknowledged before");
 }
 
@@ -398,11 +352,11 @@ Result<uint64_t> StoreCore::seek(FileIndex file, uint64_t offset, Store::Seek wh
   {
     const MutexLock lock(mutex_);
     if (!poisoned_.ok()) return poisoned_;
-    if (!known(file)) return unknown(file);
+    if (!files_.has_handle(file)) return unknown(file);
     size = engine_->file_size(file);
     if (offset >= size)
       return error(Code::kNotFound, Scope::kOperation, "offset {} is not before the end {}", offset, size);
-    descriptor = use(file)->descriptor();
+    descriptor = files_.use(file)->descriptor();
     engine_->plan_read(file, offset, size - offset, &plan);
   }
   uint64_t found = what == Store::Seek::kHole ? size : ~uint64_t{0};
@@ -423,7 +377,7 @@ Result<uint64_t> StoreCore::seek(FileIndex file, uint64_t offset, Store::Seek wh
     break;
   }
   const MutexLock lock(mutex_);
-  unuse(file);
+  files_.unuse(file);
   engine_call([&]() REQUIRES(mutex_) { engine_->read_done(plan, now()); });
   if (found == ~uint64_t{0})
     return error(Code::kNotFound, Scope::kOperation, "no data at {} or behind", offset);
@@ -432,11 +386,7 @@ Result<uint64_t> StoreCore::seek(FileIndex file, uint64_t offset, Store::Seek wh
 
 // The path by which the system knows the file now.
 std::string StoreCore::name_of(FileIndex file) const {
-  if (file >= files_.size() || !files_[file].file) return opened_.options.backing_directory;
-  std::error_code failed;
-  const auto path =
-      std::filesystem::read_symlink(fmt::format("/proc/self/fd/{}", files_[file].file->descriptor()), failed);
-  return failed ? files_[file].file->path() : path.string();
+  return files_.is_open(file) ? files_.name_of(file) : opened_.options.backing_directory;
 }
 
 std::vector<std::pair<std::string, uint64_t>> StoreCore::dirty_files() {

@@ -15,29 +15,8 @@ namespace {
 
 constexpr size_t kHelpMax = 64;      // slots that one call of help() writes
 constexpr Nanos kQuickNs = 200'000;  // a write to the backing device that does not wait for the device itself
-constexpr uint32_t kQuickAgain = 64;          // so many quick ones must follow a slow one
-constexpr uint32_t kOfLog = 0, kOfTable = 1;  // the parts of a sync of the log
-constexpr size_t kActionsMax = 32;            // of one batch; a slot may be several operations
-
-uint64_t tag_of(Action::Kind kind, uint32_t id) { return static_cast<uint64_t>(kind) << 32 | id; }
-
-io::Operation write_of(io::File* file, uint64_t offset, Bytes from, uint64_t tag) {
-  io::Operation operation;
-  operation.kind = io::Operation::Kind::kWrite;
-  operation.file = file;
-  operation.offset = offset;
-  operation.from = from;
-  operation.tag = tag;
-  return operation;
-}
-
-io::Operation sync_of(io::File* file, uint64_t tag) {
-  io::Operation operation;
-  operation.kind = io::Operation::Kind::kSync;
-  operation.file = file;
-  operation.tag = tag;
-  return operation;
-}
+constexpr uint32_t kQuickAgain = 64;  // so many quick ones must follow a slow one
+constexpr size_t kActionsMax = 32;    // of one batch; a slot may be several operations
 
 }  // namespace
 
@@ -50,7 +29,7 @@ bool StoreCore::start(std::vector<io::Operation>* operations) {
     begin_action(action, operations);
   }
   sync_files(operations);
-  return !pending_.empty() || !to_sync_.empty();
+  return !pending_.empty() || file_syncs_.any_to_begin();
 }
 
 void StoreCore::begin_action(const Action& action, std::vector<io::Operation>* operations) {
@@ -62,11 +41,11 @@ void StoreCore::begin_action(const Action& action, std::vector<io::Operation>* o
     case Action::Kind::kWriteBacking:
       return begin_slot(action, operations);
     case Action::Kind::kSyncLog:
-      return begin_log_sync(operations);
+      return log_operations_.sync(operations);
     case Action::Kind::kSyncBacking:
       return begin_backing_sync();
     case Action::Kind::kSyncFile:
-      return want_sync(action.file, kSyncForFile);
+      return begin_file_sync(action.file);
     case Action::Kind::kErase:
       return begin_erase(action, operations);
     case Action::Kind::kTruncate:
@@ -80,51 +59,17 @@ void StoreCore::begin_action(const Action& action, std::vector<io::Operation>* o
   }
 }
 
-// What a record's file is must be durable no later than the record: a sync of the log is one of the table of
-// files, too.
-void StoreCore::begin_log_sync(std::vector<io::Operation>* operations) {
-  syncing_table_ = opened_.table->begin_sync();
-  log_sync_parts_ = syncing_table_ ? 2 : 1;
-  log_sync_status_ = {};
-  operations->push_back(sync_of(opened_.log.get(), tag_of(Action::Kind::kSyncLog, kOfLog)));
-  if (syncing_table_)
-    operations->push_back(sync_of(syncing_table_.get(), tag_of(Action::Kind::kSyncLog, kOfTable)));
-}
-
-// False: the other part is under way. The table's failure is told, and costs nothing that is acknowledged.
-bool StoreCore::log_sync_part_done(uint32_t id, Status* status) {
-  if (id == kOfTable) {
-    opened_.table->synced(*status);
-    syncing_table_.reset();
-  } else {
-    log_sync_status_ = *status;
-  }
-  if (--log_sync_parts_ > 0) return false;
-  *status = log_sync_status_;
-  return true;
-}
-
 void StoreCore::begin_append(const Action& action, std::vector<io::Operation>* operations) {
-  const RecordHeader& record = action.record;
-  const uint64_t tag = tag_of(action.kind, action.id);
-  if (!record.has_payload()) {
-    std::string& bytes = control_[action.id];
-    const Options& engine = opened_.options.engine;
-    bytes.assign(record.space(engine.log_alignment), '\0');
-    encode_record_header(record, engine.log_id, bytes);
-    encode_record_end(record, engine.log_id, MutableBytes(bytes).last(kRecordHeaderBytes));
-    operations->push_back(write_of(opened_.log.get(), record.address, bytes, tag));
-    return;
-  }
+  if (!action.record.has_payload()) return log_operations_.append_control(action, operations);
   const auto [offset, bytes] = record_bytes(action);
-  operations->push_back(write_of(opened_.log.get(), offset, bytes, tag));
+  operations->push_back(write_of(opened_.log.get(), offset, bytes, tag_of(action.kind, action.id)));
 }
 
 // A record with payload, as it is written to the log, and where.
 std::pair<uint64_t, Bytes> StoreCore::record_bytes(const Action& action) {
   const auto index = static_cast<uint32_t>(action.ticket);
   RecordHeader record = action.record;
-  record.check = slots_[index].check;
+  record.check = slots_.check(index);
   return {record.address, opened_.queue->log_record(index, record, opened_.options.engine.log_alignment)};
 }
 
@@ -158,8 +103,8 @@ void StoreCore::begin_slot(const Action& action, std::vector<io::Operation>* ope
   const tier::Slot& slot = engine_->slot(action.id);
   if (slot_writes_.size() <= action.id) slot_writes_.resize(action.id + 1);
   SlotWrite& write = slot_writes_[action.id] = {};
-  write.failed_syncs = files_[slot.file].failed_syncs;
-  io::File* const file = use(slot.file);
+  write.failed_syncs = file_syncs_.failures(slot.file);
+  io::File* const file = files_.use(slot.file);
   write.offset = slot.pieces.front().offset;
   for (const Piece& piece : slot.pieces) {
     write.bytes += piece.length;
@@ -245,17 +190,16 @@ void StoreCore::tell_write(FileIndex file, const SlotWrite& write, const Status&
 // All writes of a slot have ended.
 void StoreCore::slot_done(uint32_t slot, const Status& status, Helps helps) {
   const FileIndex file = engine_->slot(slot).file;
-  unuse(file);
+  files_.unuse(file);
   tell_write(file, slot_writes_[slot], status);
-  if (status.ok() && slot_writes_[slot].failed_syncs != files_[file].failed_syncs) {
+  if (status.ok() && slot_writes_[slot].failed_syncs != file_syncs_.failures(file)) {
     // The sync that has failed may have had a part of this, and no later one would write or tell of it.
     pending_.push_front({.kind = Action::Kind::kWriteBacking, .id = slot});
     return storage_->wake(this);
   }
   files_[file].times_unsaved = true;  // the write has changed the backing file's
   // Only now: a sync that has begun during the write need not cover it.
-  files_[file].unsynced = true;
-  files_[file].direct_unsynced |= slot_writes_[slot].direct;
+  file_syncs_.written(file, slot_writes_[slot].direct);
   helps_ = helps == Helps::kYes;
   finish(Action::Kind::kWriteBacking, slot, status);
   helps_ = false;
@@ -263,72 +207,42 @@ void StoreCore::slot_done(uint32_t slot, const Status& status, Helps helps) {
 }
 
 void StoreCore::begin_backing_sync() {
-  sync_status_ = {};
-  syncs_left_ = 1;  // this function
-  for (FileIndex index = 0; index < files_.size(); ++index)
-    if (files_[index].file) want_sync(index, kSyncForAll);
-  end_part_of_sync();
-}
-
-void StoreCore::end_part_of_sync() {
-  if (--syncs_left_ > 0) return;
-  finish(Action::Kind::kSyncBacking, 0, sync_status_);
+  if (file_syncs_.want_all()) return;
+  finish(Action::Kind::kSyncBacking, 0, {});
   look_after_files(Action::Kind::kSyncBacking);
 }
 
-// Of one file, one sync at a time: the system tells a failure to one of two.
-void StoreCore::want_sync(FileIndex index, SyncFor whom) {
-  FileEntry& entry = files_[index];
-  const bool needed = whom == kSyncForAll ? entry.unsynced : entry.direct_unsynced;
-  if (!needed && entry.sync_for == 0) {
-    if (whom == kSyncForFile) finish(Action::Kind::kSyncFile, index, {});
-    return;
-  }
-  if (whom == kSyncForAll) ++syncs_left_;
-  if (entry.sync_for == 0) return start_sync(index, whom);
-  (needed ? entry.next_sync_for : entry.sync_for) |= whom;
-}
-
-void StoreCore::start_sync(FileIndex index, uint8_t whom) {
-  FileEntry& entry = files_[index];
-  entry.sync_for = whom;
-  entry.unsynced = entry.direct_unsynced = false;
-  use(index);
-  to_sync_.push_back(index);
+void StoreCore::begin_file_sync(FileIndex file) {
+  if (!file_syncs_.want(file)) finish(Action::Kind::kSyncFile, file, {});
 }
 
 // Hands syncs of some of the files to the storage thread.
 void StoreCore::sync_files(std::vector<io::Operation>* operations) {
-  while (!to_sync_.empty() && operations->size() < io::StorageThread::kBatchMax / 2) {
-    const FileIndex index = to_sync_.back();
-    to_sync_.pop_back();
-    operations->push_back(sync_of(files_[index].file.get(), tag_of(Action::Kind::kSyncFile, index)));
+  while (operations->size() < io::StorageThread::kBatchMax / 2) {
+    const auto file = file_syncs_.next();
+    if (!file) return;
+    operations->push_back(sync_of(files_[*file].file.get(), tag_of(Action::Kind::kSyncFile, *file)));
   }
 }
 
 void StoreCore::file_synced(FileIndex index, const Status& status) {
-  FileEntry& entry = files_[index];
-  unuse(index);
-  entry.failed_syncs += !status.ok();
   if (!status.ok())
     log_error(
         "{}: syncing it failed: {}; what was flushed since its last sync stays in the SSD log and is "
         "written again, and the fsync that asked for it says so",
         name_of(index), status.message());
-  const uint8_t served = std::exchange(entry.sync_for, 0);
-  if (const uint8_t next = std::exchange(entry.next_sync_for, 0); next != 0) {
-    start_sync(index, next);
-    storage_->wake(this);
+  const FileSyncs::Ended ended = file_syncs_.ended(index, status);
+  if (ended.another_to_begin) storage_->wake(this);
+  if (ended.of_file) finish(Action::Kind::kSyncFile, index, status);
+  if (ended.of_all) {
+    finish(Action::Kind::kSyncBacking, 0, ended.all);
+    look_after_files(Action::Kind::kSyncBacking);
   }
-  if (!status.ok() && (served & kSyncForAll) != 0) sync_status_ = status;
-  if ((served & kSyncForFile) != 0) finish(Action::Kind::kSyncFile, index, status);
-  if ((served & kSyncForAll) != 0) end_part_of_sync();
   settle(index);
 }
 
 void StoreCore::begin_erase(const Action& action, std::vector<io::Operation>* operations) {
-  const Options& options = opened_.options.engine;
-  if (action.id >= options.segment_count) {  // the queue of a killed process has served
+  if (action.id >= opened_.options.engine.segment_count) {  // the queue of a killed process has served
     Status status;
     for (const auto& old : opened_.old_queues)
       if (Status removed = device_.remove(old.path); !removed.ok()) status = removed;
@@ -338,23 +252,7 @@ void StoreCore::begin_erase(const Action& action, std::vector<io::Operation>* op
     finish(action.kind, action.id, status);
     return;
   }
-  Erasure& erasure = erasures_under_way_[action.id];
-  encode_segment_header({.index = action.id,
-                         .generation = action.generation,
-                         .log_id = options.log_id,
-                         .segment_size = options.segment_bytes,
-                         .segment_count = options.segment_count,
-                         .alignment = options.log_alignment,
-                         .sequence = action.size,
-                         .settled = action.settled},
-                        erasure.header);
-  const uint64_t begin = action.id * options.segment_bytes;
-  const uint64_t copy = begin + options.segment_bytes - segment_tail_bytes(options.log_alignment);
-  erasure.left = 2;
-  erasure.status = {};
-  const Bytes header(erasure.header.data(), erasure.header.size());
-  for (const uint64_t at : {begin, copy})
-    operations->push_back(write_of(opened_.log.get(), at, header, tag_of(action.kind, action.id)));
+  log_operations_.erase(action, operations);
 }
 
 // What has no operation of its own: done by this thread, without the mutex.
@@ -376,7 +274,7 @@ void StoreCore::call_blocking(const Action& action) {
     finish(action.kind, action.id, {});
     return settle(action.file);
   }
-  io::File* const file = use(action.file);
+  io::File* const file = files_.use(action.file);
   mutex_.unlock();
   Status status = contain([&] { return file->truncate(action.size); });
   if (!status.ok()) {  // an answer may be lost on its way; the size tells
@@ -384,8 +282,8 @@ void StoreCore::call_blocking(const Action& action) {
     if (now_is.ok() && now_is->view.size == action.size) status = {};
   }
   mutex_.lock();
-  unuse(action.file);
-  files_[action.file].unsynced = files_[action.file].direct_unsynced = true;
+  files_.unuse(action.file);
+  file_syncs_.written(action.file, true);
   files_[action.file].times_unsaved = true;
   finish(action.kind, action.id, status);
 }
@@ -408,16 +306,17 @@ Status StoreCore::abandon_log() {
   {
     const MutexLock lock(mutex_);
     for (const auto& old : opened_.old_queues) old_queues.push_back(old.path);
-    for (FileIndex index = 0; index < files_.size(); ++index)
-      if (files_[index].file && files_[index].unsynced) unsynced.emplace_back(index, use(index));
+    for (FileIndex index = 0; index < files_.end(); ++index)
+      if (files_.is_open(index) && file_syncs_.unsynced(index))
+        unsynced.emplace_back(index, files_.use(index));
   }
   Status status;
   for (const auto& [index, file] : unsynced) {
     const Status synced = status.ok() ? file->sync() : Status();
     const MutexLock lock(mutex_);
-    files_[index].failed_syncs += !synced.ok();
+    if (!synced.ok()) file_syncs_.failed(index);
     if (!synced.ok()) status = synced;
-    unuse(index);
+    files_.unuse(index);
   }
   SWALE_RETURN_IF_ERROR(status);
   // This process goes on, and acknowledges writes in its own queue. The older queues were flushed with the
@@ -447,30 +346,24 @@ void StoreCore::completed(const io::Completion& completion) {
   if (kind == Action::Kind::kReadLog && completion.status.ok()) return log_was_read(id, completion.bytes);
   const MutexLock lock(mutex_);
   if (!poisoned_.ok()) return;
-  Status status = completion.status;
-  if (kind == Action::Kind::kErase && id < erasures_under_way_.size()) {
-    Erasure& erasure = erasures_under_way_[id];
-    if (!status.ok()) erasure.status = status;
-    if (--erasure.left > 0) return;
-    status = erasure.status;
-  }
-  if (kind == Action::Kind::kSyncLog && !log_sync_part_done(id, &status)) return;
-  if (kind == Action::Kind::kSyncLog && status.ok()) status = log_is_there();
-  if (kind == Action::Kind::kAppend) control_.erase(id);
   if (kind == Action::Kind::kWriteBacking) {
     SlotWrite& write = slot_writes_[id];
-    if (!status.ok()) write.status = status;
+    if (!completion.status.ok()) write.status = completion.status;
     if (--write.operations > 0) return;
     return slot_done(id, write.status, Helps::kNo);
   }
-  if (kind == Action::Kind::kSyncFile) return file_synced(id, status);
+  if (kind == Action::Kind::kSyncFile) return file_synced(id, completion.status);
+  std::optional<Status> ended = log_operations_.ended(kind, id, completion.status);
+  if (!ended) return;
+  Status status = *std::move(ended);
+  if (kind == Action::Kind::kSyncLog && status.ok()) status = log_is_there();
   finish(kind, kind == Action::Kind::kSyncLog ? 0 : id, status);
   look_after_files(kind);
 }
 
 // After what may have been the last thing that kept files without handles.
 void StoreCore::look_after_files(Action::Kind kind) {
-  if (unreferenced_.empty() || !poisoned_.ok()) return;
+  if (files_.waiting().empty() || !poisoned_.ok()) return;
   const bool synced =
       kind == Action::Kind::kSyncBacking && opened_.options.engine.durability != Durability::kPageCache;
   if (kind != Action::Kind::kSyncLog && !synced) return;

@@ -87,7 +87,7 @@ std::vector<LostBytes> StoreCore::lost_bytes() {
   std::error_code failed;
   const auto root = std::filesystem::canonical(opened_.options.backing_directory, failed);
   std::map<uint64_t, std::string> names;
-  for (const auto& [id, index] : by_id_) {
+  for (const auto& [id, index] : files_.by_id()) {
     const std::filesystem::path path = name_of(index);
     names[id] = failed ? path.string() : path.lexically_relative(root).string();
   }
@@ -106,21 +106,15 @@ std::vector<LostBytes> StoreCore::losses() {
 Status StoreCore::accept_losses() {
   MutexLock lock(mutex_);
   if (!poisoned_.ok()) return poisoned_;
-  Waiter waiter;
-  const Ticket ticket = next_ticket_++;
-  waiters_[ticket] = &waiter;
-  engine_call([&]() REQUIRES(mutex_) { engine_->accept_losses(ticket, now()); });
-  return wait_for(ticket, &waiter, ~FileIndex{0}, "accepting what is lost", &lock);
+  return ask(~FileIndex{0}, "accepting what is lost", &lock,
+             [&](Ticket ticket) REQUIRES(mutex_) { engine_->accept_losses(ticket, now()); });
 }
 
 void StoreCore::settle_log(MutexLock* lock) {
   if (!poisoned_.ok()) return;
-  Waiter waiter;
-  const Ticket ticket = next_ticket_++;
-  waiters_[ticket] = &waiter;
-  engine_call([&]() REQUIRES(mutex_) { engine_->settle(ticket, now()); });
   // A failure costs nothing that was acknowledged: at most a later damage is taken for a torn write.
-  static_cast<void>(wait_for(ticket, &waiter, ~FileIndex{0}, "the mark of a clean end", lock));
+  static_cast<void>(ask(~FileIndex{0}, "the mark of a clean end", lock,
+                        [&](Ticket ticket) REQUIRES(mutex_) { engine_->settle(ticket, now()); }));
 }
 
 }  // namespace swale::tier
