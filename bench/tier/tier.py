@@ -242,17 +242,16 @@ def of_the_mount(bench, out):
 
 
 def of_a_real_device(bench, out, profile):
-    """(figures, what was measured): no figures where this machine has no device that its kernel limits, and then why."""
+    """What was measured, or why nothing was: this machine has no device that its kernel limits."""
     swale = bench.programs.parent.parent / "tools" / "swale"
     try:
         shape = "full" if profile == "full" else "quick"
-        measured = real.measure(swale.absolute(), (out / "tier-real").absolute(), shape, bench.p["rounds"])
+        return real.measure(swale.absolute(), (out / "tier-real").absolute(), shape, bench.p["rounds"])
     except throttle.Unavailable as why:
         print(f"tier.py: no real device: {why}", file=sys.stderr, flush=True)
-        return {}, {"not_measured": str(why)}
+        return {"not_measured": str(why)}
     except (RuntimeError, OSError, subprocess.SubprocessError) as failure:
         raise Failed(f"the real device: {failure}") from failure
-    return real.keys(measured), measured
 
 
 def judge(found, timed, factors, keys=KEYS):
@@ -393,6 +392,7 @@ def main():
     parser.add_argument("--profile", choices=PROFILES, default="full")
     parser.add_argument("--model", action="store_true", help="only what is in virtual time, for a machine that is busy")
     parser.add_argument("--real", action="store_true", help="with --model: the real device too, whose figures are ratios")
+    parser.add_argument("--again", action="store_true", help="measures nothing but the model: the rest is what the last run into OUT has measured")
     parser.add_argument("--preset", type=pathlib.Path, metavar="FILE",
                         help="the policies on the disk that swale tier measure has written to FILE, alone and without verdicts")
     parser.add_argument("--page", type=pathlib.Path, nargs=2, metavar=("FILE", "OUT"), help="measures nothing: the page of a kept file")
@@ -416,7 +416,12 @@ def main():
         if arguments.preset:
             print(of_a_preset(bench, arguments.preset, arguments.out, arguments.profile))
             return 0
-        measured = measure_all(bench, arguments)
+        file = arguments.out / "tier-measured.json"  # the model's runs come after it and are the same each time
+        if arguments.again:
+            measured = json.loads(file.read_text(encoding="utf-8"))
+        else:
+            measured = measure_all(bench, arguments)
+            file.write_text(json.dumps(measured, indent=1) + "\n", encoding="utf-8")
         plots = report(bench, measured, arguments.out)[3]
     except (Failed, subprocess.TimeoutExpired) as failure:
         print(f"tier.py: {failure}", file=sys.stderr)

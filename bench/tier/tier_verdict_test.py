@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """The verdicts of tier.py: a bound that is missed is reported as missed, whatever the others are; one that is met is not."""
+import argparse
 import json
 import pathlib
 import sys
 import tempfile
+import unittest.mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import paper  # noqa: E402
@@ -72,14 +74,19 @@ def measured_preset():
     assert "node7: measured disk.preset" in text and "| W1 node7 | 100, 1.0, 3" in text and "no bound is judged" in text, text
 
 
-def real_device():
-    """Figures of the real device from rounds that are given: medians of the rounds' ratios, the worst case of bytes and draining."""
+def rounds_of_a_device():
+    """What real.measure might answer."""
     def runs(speeds, ssd, drained):
         return [{"bytes": 100, "seconds": 1.0, "mb_per_s": speed, "ssd_bytes": ssd, "ssdup_plus_bytes": 80, "drained_s": drained} for speed in speeds]
     case = {"plain": runs((4.0, 2.0, 1.0), 0, 10.0), "swale": runs((4.0, 4.0, 4.0), 50, 9.0), "ssdup+": runs((2.0, 4.0, 8.0), 60, 9.0),
             "ssd": runs((5.0, 5.0, 5.0), 100, 9.0)}
     worse_case = dict(case, swale=runs((1.0, 1.0, 1.0), 61, 12.0))
-    found = {"writes_per_second": 150, "processes": 8, "cases": {"fsync": case, "osync": worse_case}}
+    return {"writes_per_second": 150, "processes": 8, "cases": {"fsync": case, "osync": worse_case}}
+
+
+def real_device():
+    """Figures of the real device from rounds that are given: medians of the rounds' ratios, the worst case of bytes and draining."""
+    found = rounds_of_a_device()
     keys = real.keys(found)
     assert {name for name in keys} == {key.name for key in KEYS if key.name.startswith("real_")}, keys
     values = {name: round(value, 3) for name, (value, _) in keys.items()}
@@ -104,10 +111,10 @@ def kept_page():
     """The page is what its kept file gives, and one that was changed by hand is found."""
     bench = tier.Bench(None, "tiny")
     bench.call = answer
-    measured = {"profile": "tiny", "made": "2026-01-01", "kernel": "6.1", "model_only": True, "timed": {}, "factors": [], "mount": {},
-                "device": {"not_measured": "a test"}}
-    with tempfile.TemporaryDirectory() as folder:
+    bench.programs = pathlib.Path("bench", "tier")
+    with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.object(real, "measure", lambda *_: rounds_of_a_device()):
         out = pathlib.Path(folder)
+        measured = json.loads(json.dumps(tier.measure_all(bench, argparse.Namespace(profile="tiny", model=True, real=True, out=out))))
         tier.report(bench, measured, out, [])
         text = tier.keep(bench, measured)
         (out / "tiered-buffer.json").write_text(text, encoding="utf-8")
@@ -115,6 +122,7 @@ def kept_page():
         tier.report(tier.Kept(kept), kept, out, [])
         assert tier.check(out) == 0
         page = (out / "tiered-buffer.md").read_text(encoding="utf-8")
+        assert "`real_ssd_bytes_same_requests` | 0.762" in page, page
         assert "| swale | all that is judged | 16 | 64 | A |" in page, page
         (out / "tiered-buffer.md").write_text(page.replace("33.3", "33.4"), encoding="utf-8")
         assert tier.check(out) == 1
