@@ -37,6 +37,8 @@ class Checked final : public LogVisitor, public SnapshotVisitor {
     require(rule.begin <= rule.end);
     return {};
   }
+  Status records(Bytes) override { return {}; }
+  Status records(uint64_t, Bytes) override { return {}; }
   Status end_group(uint64_t, Sequence) override { return {}; }
   Status file(const SnapshotFile& file) override {
     for (const StoredRun& run : file.runs) require(valid(run.run));
@@ -90,14 +92,16 @@ void check_sorted(Bytes input) {
 void check_log(Bytes input) {
   io::MemoryDevice device;
   const auto file = device.open("/f", io::OpenMode::kCreate);
-  std::string record(kRecordHeadBytes, '\0');
+  std::string record(store::kRecordHeadBytes, '\0');
   record.append(input);
-  seal_record(9, 1, 10, &record);
-  require(file.ok() && (*file)->pwrite(0, log_header(3, 9) + record + std::string(input)).ok());
+  store::seal_record(store::record_seed({kShardLogKind, 3, 9}), kGroupRecord, 1, &record);
+  require(file.ok() &&
+          (*file)->pwrite(0, store::log_header({kShardLogKind, 3, 9}) + record + std::string(input)).ok());
   Checked visitor;
   uint64_t group = 0;
-  const auto scan = replay_log(device, "/f", 3, 9, ~uint64_t{0}, true, &group, &visitor);
-  if (scan.ok()) require(scan->groups >= 1 && scan->bytes >= kLogHeaderBytes + record.size());
+  const auto scan =
+      replay_log(device, "/f", 3, 9, ~uint64_t{0}, store::LogTail::kMayBeTorn, &group, &visitor);
+  if (scan.ok()) require(scan->records >= 1 && scan->bytes >= store::kLogHeaderBytes + record.size());
 }
 
 void run(Bytes input) {

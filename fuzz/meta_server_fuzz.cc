@@ -88,7 +88,6 @@ class Machine {
     for (const uint64_t token : open_requests_) require(answers_.contains(token));
     cores_.clear();
     calls_.clear();
-    ++job_;
     open();
     honest_get();
     run(true);
@@ -108,19 +107,19 @@ class Machine {
       ShardOptions options;
       options.directory = directory;
       options.shard = server;
-      options.job = job_;
       options.write_buffer_entries = 64;
       options.compression_buffer_bytes = 64 * kKiB;
       options.cache_bytes = 64 * kKiB;
       options.log_bytes_max = 64 * kKiB;
       options.expand_blocks_max = 1024;
       options.relocations_retire = 8;
-      auto attributes =
-          AttributeStore::open(disk_, {.directory = directory, .server = server, .compact_bytes_min = 4096});
+      auto attributes = std::make_unique<AttributeTable>(server);
+      options.table = attributes.get();
+      options.table_bytes_min = 4096;
       auto shard = Shard::open(disk_, options);
-      require(attributes.ok() && shard.ok());
-      cores_.push_back(std::make_unique<ServerCore>(partition_, server, RingMode::kRing, *std::move(shard),
-                                                    *std::move(attributes)));
+      require(shard.ok());
+      cores_.push_back(std::make_unique<ServerCore>(partition_, server, RingMode::kRing,
+                                                    std::move(attributes), *std::move(shard)));
       cores_.back()->resume();
     }
   }
@@ -350,7 +349,6 @@ class Machine {
   // Of the honest client's puts and gets: servers take any id that was not removed, and nobody else can say
   // this one.
   const FileId honest_file_{0x7d3f1ac58e2b9046, 0xb1946ac92492d234};
-  uint32_t job_ = 1;
   std::vector<std::unique_ptr<ServerCore>> cores_;
   std::deque<Sent> to_hostile_;
   std::map<uint64_t, Sent> calls_;

@@ -22,7 +22,7 @@ COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 PAGE_NAMED = re.compile(r"\bdocs/[a-z/-]+\.md\b")
 WORD = re.compile(r"[A-Za-z_]\w*")
 TOPS = ("src", "include", "docs", "bench", "tests", "tools", "sim", "fuzz", "examples", "scripts", "packaging", "cmake", "python")
-LAYERS = ("base", "io", "net", "run", "source", "tier", "meta", "imd", "query", "fs", "capi", "posix", "fuse")
+LAYERS = ("base", "io", "net", "run", "source", "store", "tier", "meta", "imd", "query", "fs", "capi", "posix", "fuse")
 ENGINES = ("job", "net", "io", "write", "dir", "read", "imd", "meta", "tier", "iond")
 
 CODE_SPAN = re.compile(r"(?<!`)(`+)(?!`)(?P<text>.+?)(?<!`)\1(?!`)", re.DOTALL)

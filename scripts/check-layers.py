@@ -15,13 +15,13 @@ import checker
 LAYERS = {
     "base": 0,
     "io": 1, "net": 1,
-    "run": 2, "source": 2, "tier": 2,
-    "meta": 3, "imd": 3,
+    "run": 2, "source": 2, "store": 2,
+    "tier": 3, "meta": 3, "imd": 3,
     "query": 4, "fs": 4, "iond": 4,
     "capi": 5, "posix": 5, "fuse": 5,
 }
 # Lower, and yet hidden: (the folder, what it does not see).
-HIDDEN = {("run", "net"), ("source", "net"), ("tier", "net")}
+HIDDEN = {("run", "net"), ("source", "net"), ("store", "net"), ("tier", "net")}
 
 # Rooms of one folder and their layers inside it: production code of a room sees lower rooms and its own.
 ROOM_LAYERS = {
@@ -158,6 +158,8 @@ CANARIES = [
     ("src/net/a.cc", '#include "io/device.h"', "does not see io"),
     ("src/run/a.cc", '#include "net/fabric/transport.h"', "run does not see net"),
     ("src/source/a.cc", '#include "net/fabric/transport.h"', "source does not see net"),
+    ("src/store/a.cc", '#include "net/fabric/transport.h"', "store does not see net"),
+    ("src/store/b.cc", '#include "tier/log/log_format.h"', "store is layer 2 and does not see tier"),
     ("src/tier/a.cc", '#include <net/fabric/transport.h>', "tier does not see net"),
     ("src/run/b.cc", '#include "imd/read/reader.h"', "does not see imd"),
     ("src/imd/a.cc", '#include "meta/server.h"', "does not see meta"),

@@ -158,13 +158,12 @@ class Simulation {
 
   void start(uint32_t index) {
     Server& server = servers_[index];
-    auto attributes = meta::AttributeStore::open(*server.device, {.directory = "store", .server = index});
-    if (!attributes.ok()) return blame(attributes.status().to_string());
-    auto shard = params_.open_shard(*server.device, index, (*attributes)->job());
+    auto attributes = std::make_unique<meta::AttributeTable>(index);
+    auto shard = params_.open_shard(*server.device, index, attributes.get());
     if (!shard.ok()) return blame(shard.status().to_string());
     server.core =
         std::make_unique<meta::ServerCore>(partition_, index, static_cast<meta::RingMode>(params_.seed % 3),
-                                           *std::move(shard), *std::move(attributes));
+                                           std::move(attributes), *std::move(shard));
     server.core->resume();
     pump(index);
   }

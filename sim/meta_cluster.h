@@ -1,7 +1,7 @@
 // A metadata store's servers and clients on one thread, from one seed: the very cores that run in production
-// (ServerCore, ClientCore, Delegate, AttributeStore), a network that delays, loses and reorders requests and
-// answers, servers that are killed and come back from what their storage kept, and a checker that knows what
-// each get may answer.
+// (ServerCore, ClientCore, Delegate, AttributeTable, Shard), a network that delays, loses and reorders
+// requests and answers, servers that are killed and come back from what their storage kept, and a checker
+// that knows what each get may answer.
 //
 // Fault model. A request or an answer is lost by lot; its caller hears kDeadlineExceeded later, and the
 // request may have been done. A killed server loses what was not durable (io::MemoryDevice); calls to it end
@@ -36,8 +36,8 @@ struct MetaClusterParams {
   // name.
   enum class Canary { kNone, kForgetCommit, kRepeatPut } canary = Canary::kNone;
   // The shard of a server; opened again after each restart on the same device.
-  using OpenShard =
-      std::function<Result<std::unique_ptr<meta::Shard>>(io::Device& device, uint32_t server, uint32_t job)>;
+  using OpenShard = std::function<Result<std::unique_ptr<meta::Shard>>(io::Device& device, uint32_t server,
+                                                                       meta::LoggedTable* table)>;
   OpenShard open_shard;
 };
 

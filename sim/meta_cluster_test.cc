@@ -2,36 +2,22 @@
 
 #include <gtest/gtest.h>
 
-#include <map>
-
-#include "meta/index/simple_shard.h"
 #include "sim/test_seeds.h"
 
 namespace swale::sim::meta_cluster_test {
 namespace {
 
-MetaClusterParams with_simple_shards(uint64_t seed) {
-  MetaClusterParams params;
-  params.seed = seed;
-  const auto disks = std::make_shared<std::map<uint32_t, std::shared_ptr<meta::SimpleDisk>>>();
-  params.open_shard = [disks](io::Device&, uint32_t server,
-                              uint32_t) -> Result<std::unique_ptr<meta::Shard>> {
-    auto& disk = (*disks)[server];
-    if (disk == nullptr) disk = std::make_shared<meta::SimpleDisk>();
-    return std::unique_ptr<meta::Shard>(std::make_unique<meta::SimpleShard>(disk));
-  };
-  return params;
-}
-
 // The shards of production, on the devices whose power goes.
 MetaClusterParams with_shards(uint64_t seed) {
   MetaClusterParams params;
   params.seed = seed;
-  params.open_shard = [](io::Device& device, uint32_t server, uint32_t job) {
+  params.open_shard = [seed](io::Device& device, uint32_t server, meta::LoggedTable* table) {
     meta::ShardOptions options;
     options.directory = "store";
     options.shard = server;
-    options.job = job;
+    options.table = table;
+    options.table_bytes_min =
+        seed % 2 == 0 ? 500 : kMiB;  // checkpoints of the attributes again and again, or none
     options.write_buffer_entries = 64;
     options.compression_buffer_bytes = 16 << 10;
     return meta::Shard::open(device, options);
@@ -42,7 +28,7 @@ MetaClusterParams with_shards(uint64_t seed) {
 TEST(MetaCluster, AnswersAreRightWithLostMessagesAndKilledServers) {
   MetaClusterOutcome all;
   for (uint64_t seed = 1; seed <= 60 * seeds(1); ++seed) {
-    MetaClusterParams params = seed % 2 == 0 ? with_shards(seed) : with_simple_shards(seed);
+    MetaClusterParams params = with_shards(seed);
     params.servers = 1 + static_cast<uint32_t>(seed % 7);
     const MetaClusterOutcome outcome = run_meta_cluster(params);
     ASSERT_EQ(outcome.problem, "") << "seed " << seed;
@@ -65,8 +51,8 @@ TEST(MetaCluster, AnswersAreRightWithLostMessagesAndKilledServers) {
 }
 
 TEST(MetaCluster, TheSameSeedIsTheSameRun) {
-  const MetaClusterOutcome first = run_meta_cluster(with_simple_shards(5));
-  const MetaClusterOutcome second = run_meta_cluster(with_simple_shards(5));
+  const MetaClusterOutcome first = run_meta_cluster(with_shards(5));
+  const MetaClusterOutcome second = run_meta_cluster(with_shards(5));
   EXPECT_EQ(first.lost, second.lost);
   EXPECT_EQ(first.cells_checked, second.cells_checked);
 }
@@ -74,7 +60,7 @@ TEST(MetaCluster, TheSameSeedIsTheSameRun) {
 TEST(MetaCluster, CanaryAPutThatIsRepeatedWithoutItsNameIsSeen) {
   int seen = 0;
   for (uint64_t seed = 1; seed <= 10; ++seed) {
-    MetaClusterParams params = with_simple_shards(seed);
+    MetaClusterParams params = with_shards(seed);
     params.canary = MetaClusterParams::Canary::kRepeatPut;
     seen += !run_meta_cluster(params).problem.empty();
   }
@@ -84,7 +70,7 @@ TEST(MetaCluster, CanaryAPutThatIsRepeatedWithoutItsNameIsSeen) {
 TEST(MetaCluster, CanaryACommitThatWritesNothingIsSeen) {
   int seen = 0;
   for (uint64_t seed = 1; seed <= 20; ++seed) {
-    MetaClusterParams params = with_simple_shards(seed);
+    MetaClusterParams params = with_shards(seed);
     params.canary = MetaClusterParams::Canary::kForgetCommit;
     params.kills = 10;
     seen += !run_meta_cluster(params).problem.empty();

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "io/posix_device.h"
-#include "meta/attributes/attribute_store.h"
 #include "meta/index/shard_check.h"
 #include "meta/server/manifest.h"
 #include "meta/server/partition.h"
@@ -135,7 +134,7 @@ Result<InfoReport> meta_info(const std::string& path) {
     SWALE_RETURN_IF_ERROR(part.status);
     if (!part.there) continue;
     ++here;
-    files += part.attributes->table().list().size();
+    files += part.attributes->list().size();
     const meta::ShardState state = part.shard->state();
     entries += state.buffered_entries + state.compressed_entries + state.filed_entries;
     runs += state.runs;
@@ -202,7 +201,7 @@ Result<VerifyReport> meta_verify(const std::string& path, const VerifyRequest& r
 // What a server's files say, by the names of a running server's counters.
 Counters stored_counters(const ServerPart& part, meta::Server server) {
   const meta::ShardState state = part.shard->state();
-  const meta::AttributeTable& table = part.attributes->table();
+  const meta::AttributeTable& table = *part.attributes;
   const size_t files = table.list().size();
   const uint64_t stored = meta::content_bytes({files, table.tables_bytes(), state.index_memory_bytes});
   const std::pair<std::string_view, uint64_t> values[] = {
@@ -214,7 +213,7 @@ Counters stored_counters(const ServerPart& part, meta::Server server) {
       {"index.bytes", state.file_bytes},
       {"memory.index", state.index_memory_bytes},
       {"memory.stored", stored},
-      {"log.bytes", part.shard_report.log_bytes}};
+      {"log.bytes", part.report.log_bytes}};
   Counters counters = Counters::of_rank(static_cast<int32_t>(server));
   for (const auto& [name, value] : values) counters.add(*row_named(meta::server_counter_rows(), name), value);
   return counters;
@@ -234,10 +233,9 @@ Result<StatsReport> meta_stats(const std::string& path, const StatsRequest& requ
     if (!part.there) continue;
     const meta::ShardState state = part.shard->state();
     const uint64_t extents = state.buffered_entries + state.compressed_entries + state.filed_entries;
-    const size_t files = part.attributes->table().list().size();
-    report.text +=
-        fmt::format("{:>6} {:>8} {:>12} {:>8} {:>12} {:>12} {:>12}\n", server, files, extents, state.runs,
-                    part.shard_report.log_bytes, state.file_bytes, state.index_memory_bytes);
+    const size_t files = part.attributes->list().size();
+    report.text += fmt::format("{:>6} {:>8} {:>12} {:>8} {:>12} {:>12} {:>12}\n", server, files, extents,
+                               state.runs, part.report.log_bytes, state.file_bytes, state.index_memory_bytes);
     if (request.show != StatsRequest::Show::kJson) continue;
     Json line = {{"path", path}, {"server", server}};
     line.update(Json::parse(stored_counters(part, server).json()));
@@ -259,7 +257,7 @@ Status meta_dump(io::Device& device, const std::string& path, DumpOutput* out) {
     out->begin_file(path, {.words = fmt::format("server {}", server), .members = {{"server", server}}});
     if (!part.status.ok()) out->damage(0, part.status);
     if (!part.status.ok() || !part.there) continue;
-    for (const meta::Attributes& each : part.attributes->table().list()) {
+    for (const meta::Attributes& each : part.attributes->list()) {
       out->line({{"what", "attributes"},
                  {"id", id_text(each.file)},
                  {"name", show(each.name, Notation::kAuto)},

@@ -23,14 +23,6 @@ class SwaleIndex final : public IndexStore {
   void open(const std::string& path, bool) override {
     device_ = std::make_unique<io::PosixDevice>();
     options_.directory = path;
-    uint32_t newest = 0;
-    auto names = device_->list(path);
-    check(names.status());
-    for (const std::string& name : *names) {
-      uint32_t shard = 0, job = 0;
-      if (std::sscanf(name.c_str(), "shard-%u.j%u.", &shard, &job) == 2) newest = std::max(newest, job);
-    }
-    options_.job = newest + 1;
     auto shard = meta::Shard::open(*device_, options_, &recovery_);
     check(shard.status());
     shard_ = *std::move(shard);

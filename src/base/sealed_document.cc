@@ -133,6 +133,13 @@ Status SealedDocument::check_header(const DocumentFormat& format) const {
     return header.unsupported(
         fmt::format("is of format version {}, this build knows up to {}", version, format.version));
   }
+  if (version < format.version_min) {
+    return error(
+        Code::kUnsupported, Scope::kFile,
+        "{}: is of format version {}, this build reads {} and later ones: read it with the swale that "
+        "wrote it",
+        path_, version, format.version_min);
+  }
   SWALE_ASSIGN_OR_RETURN(const JsonValue features, header.array("incompatible_features"));
   for (const JsonValue feature : features) {
     const bool known = std::any_of(format.features.begin(), format.features.end(),

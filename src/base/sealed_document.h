@@ -40,6 +40,7 @@ struct DocumentFormat {
   std::string_view name;
   uint64_t version = 1;                          // the newest one that this build reads; it writes this one
   std::span<const std::string_view> features{};  // incompatible features that this build knows
+  uint64_t version_min = 1;                      // the oldest one that this build reads
 };
 
 // Opens the object and writes the header.

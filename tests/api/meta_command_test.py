@@ -62,7 +62,7 @@ class MetaCommand(unittest.TestCase):
         self.assertGreater(found["stats"]["index.extents"]["sum"] + found["stats"]["index.runs"]["sum"], 0)
 
     def files(self):
-        return [name for name in sorted(os.listdir(self.path)) if not name.endswith(".lock")]
+        return [name for name in sorted(os.listdir(self.path)) if not name.endswith((".lock", ".claim"))]
 
     def damaged(self, name, change):
         """What `swale verify` says of a copy in which `change` has made another file of this one."""
@@ -86,7 +86,7 @@ class MetaCommand(unittest.TestCase):
         copy = os.path.join(self.scratch, "part")
         shutil.copytree(self.path, copy)
         for name in os.listdir(copy):
-            if name.startswith(("server-", "attributes-", "shard-", "closing-")):
+            if name.startswith(("server-", "shard-", "closing-")):
                 os.remove(os.path.join(copy, name))
         for words in ("info", "verify", "stats", "dump"):
             status, out, error = swale("meta", words, copy)

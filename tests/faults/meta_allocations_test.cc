@@ -12,7 +12,7 @@
 
 #include "base/contain.h"
 #include "io/memory_device.h"
-#include "meta/attributes/attribute_store.h"
+#include "meta/attributes/attribute_table.h"
 #include "meta/index/shard.h"
 #include "tests/faults/failing_new.h"
 
@@ -24,10 +24,9 @@ using faults::FailingNew;
 constexpr FileId kFile{1, 2};
 constexpr FileId kSecond{3, 4}, kThird{1, 4};
 
-ShardOptions options_of(uint32_t job) {
+ShardOptions small_options() {
   ShardOptions options;
   options.directory = "/s";
-  options.job = job;
   options.write_buffer_entries = 40;
   options.compression_buffer_bytes = 300;
   options.run_blocks_min = 4;
@@ -173,9 +172,8 @@ Outcome run(const std::vector<Step>& steps, size_t at, FailingNew::Which which, 
   io::MemoryDevice disk, other;
   static_cast<void>(disk.make_directory("/s"));
   static_cast<void>(other.make_directory("/s"));
-  uint32_t job = 1;
-  std::unique_ptr<Shard> shard = *Shard::open(disk, options_of(job));
-  const std::unique_ptr<Shard> twin = *Shard::open(other, options_of(1));
+  std::unique_ptr<Shard> shard = *Shard::open(disk, small_options());
+  const std::unique_ptr<Shard> twin = *Shard::open(other, small_options());
   std::vector<size_t> pending;  // changes that joined a group and are not known to be durable
   const auto acknowledge = [&] {
     for (const size_t each : pending) {
@@ -231,7 +229,7 @@ Outcome run(const std::vector<Step>& steps, size_t at, FailingNew::Which which, 
     return content(*twin);
   }();
   shard.reset();
-  const auto reopened = Shard::open(disk, options_of(++job));
+  const auto reopened = Shard::open(disk, small_options());
   if (!reopened.ok()) {
     outcome.problem = "the next job: " + reopened.status().to_string();
   } else if (outcome.problem.empty() && content(**reopened) != expected &&
@@ -277,10 +275,9 @@ TEST(MetaAllocations, OfAnOpeningFailAndTheNextOneFindsEverything) {
   const std::vector<Step> steps = script();
   io::MemoryDevice disk;
   ASSERT_TRUE(disk.make_directory("/s").ok());
-  uint32_t job = 1;
   std::string expected;
   {
-    auto shard = *Shard::open(disk, options_of(job));
+    auto shard = *Shard::open(disk, small_options());
     for (size_t i = 0; i < 12; ++i) ASSERT_TRUE(steps[i].act(*shard).ok());
     expected = content(*shard);
   }
@@ -291,14 +288,14 @@ TEST(MetaAllocations, OfAnOpeningFailAndTheNextOneFindsEverything) {
       Status status;
       bool failed = false;
       {
-        const ShardOptions options = options_of(++job);
+        const ShardOptions options = small_options();
         const FailingNew plan(which, nth);
         status = Shard::open(disk, options).status();
         failed = FailingNew::failed() > 0;
       }
       if (!failed) break;
       ++points;
-      const auto again = Shard::open(disk, options_of(++job));
+      const auto again = Shard::open(disk, small_options());
       ASSERT_TRUE(again.ok()) << nth << ": " << again.status().to_string();
       ASSERT_EQ(content(**again), expected) << "allocation " << nth << ": " << status.to_string();
     }
@@ -318,21 +315,25 @@ AttributeRequest attribute(AttributeOp op, uint64_t number) {
   return request;
 }
 
-// Changes, commits and compactions: after a failure the table is that of before or after the call, and the
+// Changes, commits and checkpoints: after a failure the table is that of before or after the call, and the
 // log has what was acknowledged.
-TEST(MetaAllocations, OfAStoreOfAttributesFailAndLoseNothing) {
+TEST(MetaAllocations, OfATableOfAttributesFailAndLoseNothing) {
   uint64_t points = 0;
-  for (const uint64_t compact_bytes_min : {uint64_t{300}, uint64_t{1 << 20}}) {
+  for (const uint64_t table_bytes_min : {uint64_t{300}, uint64_t{1 << 20}}) {
     for (const auto which : kBoth) {
       for (uint64_t at = 0; at < 12; ++at) {
         for (uint64_t nth = 1;; ++nth) {
+          if (!visited(nth)) continue;
           io::MemoryDevice disk;
-          ASSERT_TRUE(disk.make_directory("store").ok());
-          const AttributeStoreOptions options{.directory = "store", .compact_bytes_min = compact_bytes_min};
-          auto store = *AttributeStore::open(disk, options);
+          ASSERT_TRUE(disk.make_directory("/s").ok());
+          ShardOptions options = small_options();
+          options.table_bytes_min = table_bytes_min;
+          AttributeTable table, found;
+          options.table = &table;
+          auto shard = *Shard::open(disk, options);
           uint64_t acknowledged = 0, attempted = 0;
           bool failed = false;
-          for (uint64_t i = 0; i < 12 && store->health().ok(); ++i) {
+          for (uint64_t i = 0; i < 12 && shard->health().ok(); ++i) {
             const AttributeRequest what =
                 attribute(i == 0 ? AttributeOp::kCreate : AttributeOp::kClose, i + 1);
             std::unique_ptr<FailingNew> plan;
@@ -340,14 +341,16 @@ TEST(MetaAllocations, OfAStoreOfAttributesFailAndLoseNothing) {
             // The rim's boundary: what throws stops the server (Service::fail).
             const Status done = contain([&]() -> Status {
               std::string record;
-              SWALE_RETURN_IF_ERROR(store->table().apply(what, &record).status());
-              store->add(record);
-              std::unique_ptr<Work> work = store->next_commit();
-              if (work == nullptr) return Status::out_of_memory();
+              SWALE_RETURN_IF_ERROR(table.apply(what, &record).status());
+              const uint64_t group = shard->add_record(record);
+              SWALE_RETURN_IF_ERROR(shard->commit());
+              if (group > shard->durable_group()) return Status::out_of_memory();
+              std::unique_ptr<Work> work = shard->next_background();
+              if (work == nullptr) return {};
               work->run();
-              SWALE_RETURN_IF_ERROR(store->finish(std::move(work)));
-              return store->covering_group() <= store->durable_group() ? ok_status()
-                                                                       : Status::out_of_memory();
+              static_cast<void>(
+                  shard->finish(std::move(work)));  // the change is durable whatever becomes of it
+              return {};
             });
             if (i == at) failed = FailingNew::failed() > 0;
             plan.reset();
@@ -355,10 +358,11 @@ TEST(MetaAllocations, OfAStoreOfAttributesFailAndLoseNothing) {
             if (!done.ok()) break;
             acknowledged = what.size;
           }
-          AttributeRecovery report;
-          const auto found = AttributeStore::read(disk, "store", 0, &report);
-          ASSERT_TRUE(found.ok()) << found.status().to_string();
-          const Attributes* const file = (*found)->find("a file whose name needs memory of its own");
+          shard.reset();
+          options.table = &found;
+          const auto again = Shard::open(disk, options);
+          ASSERT_TRUE(again.ok()) << again.status().to_string();
+          const Attributes* const file = found.find("a file whose name needs memory of its own");
           const uint64_t size = file == nullptr ? 0 : file->size;
           ASSERT_TRUE(size == attempted || size == acknowledged || (size == 0 && acknowledged <= 100))
               << "call " << at << ", allocation " << nth << ": " << size;
@@ -368,7 +372,7 @@ TEST(MetaAllocations, OfAStoreOfAttributesFailAndLoseNothing) {
       }
     }
   }
-  fmt::print("{} failed allocations of a store of attributes\n", points);
+  fmt::print("{} failed allocations of a table of attributes\n", points);
   EXPECT_GT(points, 200u);
 }
 

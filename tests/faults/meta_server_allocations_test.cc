@@ -39,14 +39,14 @@ class Rig {
  public:
   explicit Rig(io::Device& disk) : partition_(1, 64 << 20) {
     opened_ = [&]() -> Status {
-      SWALE_ASSIGN_OR_RETURN(auto attributes, AttributeStore::open(disk, {.directory = "/s"}));
+      auto attributes = std::make_unique<AttributeTable>();
       ShardOptions options;
       options.directory = "/s";
-      options.job = attributes->job();
+      options.table = attributes.get();
       options.write_buffer_entries = 64;
       SWALE_ASSIGN_OR_RETURN(auto shard, Shard::open(disk, options));
-      core_ = std::make_unique<ServerCore>(partition_, 0, RingMode::kRing, std::move(shard),
-                                           std::move(attributes));
+      core_ = std::make_unique<ServerCore>(partition_, 0, RingMode::kRing, std::move(attributes),
+                                           std::move(shard));
       core_->resume();
       pump();
       return {};
@@ -54,13 +54,14 @@ class Rig {
   }
   const Status& opened() const { return opened_; }
   const Status& failure() const { return failure_; }
+  bool unanswered() const { return unanswered_; }
   ServerCore& core() { return *core_; }
 
   // A put names the id that its file has now.
   Status ask(const Step& step, FailingNew::Which which = {}, uint64_t nth = 0) {
     std::string message = step.message;
     if (!step.put_into.empty()) {
-      const Attributes* const file = core_->attributes().table().find(step.put_into);
+      const Attributes* const file = core_->attributes().find(step.put_into);
       const FileId id = file == nullptr ? FileId{7, 7} : file->file;
       put_u64(&message[4], id.high);
       put_u64(&message[12], id.low);
@@ -75,7 +76,9 @@ class Rig {
     pump();
     const FailingNew::Pause pause;
     const auto reply = replies_.find(token);
-    return reply == replies_.end() ? Status::out_of_memory() : reply->second;
+    if (reply != replies_.end()) return reply->second;
+    unanswered_ |= failure_.ok();  // the rim knows of no failure: the client would wait
+    return Status::out_of_memory();
   }
   // Calls and storage, until there is nothing more to do.
   void pump() {
@@ -105,7 +108,10 @@ class Rig {
       }
       std::unique_ptr<Work> work;
       guard([&] { work = core_->next_work(); });
-      if (work == nullptr) continue;
+      if (work == nullptr) {
+        again |= core_->has_output();
+        continue;
+      }
       again = true;
       work->run();
       guard([&] { core_->finish(std::move(work)); });
@@ -124,6 +130,7 @@ class Rig {
   Status opened_, failure_;
   std::unique_ptr<ServerCore> core_;
   uint64_t token_ = 0;
+  bool unanswered_ = false;
   std::map<uint64_t, Status> replies_;
 };
 
@@ -178,11 +185,11 @@ std::vector<Step> script() {
 std::string content(Rig& rig) {
   std::string text;
   for (const std::string& name : kNames) {
-    const Attributes* const found = rig.core().attributes().table().find(name);
+    const Attributes* const found = rig.core().attributes().find(name);
     text += found == nullptr ? "\n-" : fmt::format("\n{} sealed {}", found->size, found->sealed);
     if (found == nullptr) continue;
     const FileId file = found->file;
-    text += rig.core().attributes().table().refuses_puts(file) ? " refuses puts:" : " takes puts:";
+    text += rig.core().attributes().refuses_puts(file) ? " refuses puts:" : " takes puts:";
     std::vector<Extent> extents;
     uint64_t next = 0;
     const Status status = rig.core().shard().scan(file, 0, 100'000, nullptr, &extents, &next);
@@ -236,8 +243,11 @@ Outcome run(const std::vector<Step>& steps, size_t at, FailingNew::Which which, 
     Rig rig(disk);
     for (; done < steps.size() && !outcome.ended; ++done) {
       Status status = done == at ? rig.ask(steps[done], which, nth) : rig.ask(steps[done]);
-      outcome.ended =
-          !rig.failure().ok() || !rig.core().shard().health().ok() || !rig.core().attributes().health().ok();
+      if (rig.unanswered()) {
+        outcome.problem = steps[done].name + ": there is no answer";
+        return outcome;
+      }
+      outcome.ended = !rig.failure().ok() || !rig.core().shard().health().ok();
       if (done == at) {
         outcome.failed = FailingNew::failed() > 0;
         outcome.refused = !status.ok();

@@ -101,23 +101,23 @@ std::vector<size_t> blocks_within(Bytes content, size_t begin, size_t end) {
 }
 
 constexpr size_t kLogHeadBytes = 32;
-constexpr size_t kLogRecordBytes = 32;
+constexpr size_t kLogRecordBytes = 24;
 
 Fields store_log_fields(const Content& content) {
   Fields fields;
   if (content->size() < kLogHeadBytes) return fields;
-  const uint64_t owner = get_u64(content->data() + 16);
+  const uint32_t seed = get_u32(content->data() + 4);
   add_parts(&fields, "head", content, 0,
             {{"magic", 0, 4},
              {"version", 8, 2},
-             {"zero", 10, 2},
-             {"shard", 12, 4},
+             {"kind", 10, 2},
+             {"part", 12, 4},
              {"owner", 16, 8},
              {"zeros", 24, 8}},
             [](std::string* file) { put_checksum(file, 4, 8, kLogHeadBytes); });
   std::vector<std::pair<size_t, size_t>> records;
   for (size_t at = kLogHeadBytes; at + kLogRecordBytes <= content->size();) {
-    const size_t end = at + kLogRecordBytes + get_u64(content->data() + at + 8);
+    const size_t end = at + kLogRecordBytes + get_u32(content->data() + at + 8);
     if (end > content->size() || end < at) break;
     records.emplace_back(at, end);
     at = end;
@@ -125,18 +125,17 @@ Fields store_log_fields(const Content& content) {
   for (size_t i = 0; i < records.size(); ++i) {
     if (i >= kStoreRowsMax && i + 1 < records.size()) continue;
     const auto [begin, end] = records[i];
-    const Reseal reseal = [begin = begin, owner](std::string* file) {
-      const uint64_t payload = get_u64(file->data() + begin + 8);
+    const Reseal reseal = [begin = begin, seed](std::string* file) {
+      const uint64_t payload = get_u32(file->data() + begin + 8);
       const size_t covered = std::min<uint64_t>(payload, file->size() - begin - kLogRecordBytes);
-      char seed[8];
-      put_u64(seed, owner);
-      put_u32(
-          file->data() + begin + 4,
-          crc32c_extend(crc32c(Bytes(seed, 8)), {file->data() + begin + 8, kLogRecordBytes - 8 + covered}));
+      put_u32(file->data() + begin + 4,
+              crc32c_extend(seed, {file->data() + begin + 8, kLogRecordBytes - 8 + covered}));
     };
     const std::string what = fmt::format("record {}", i);
-    add_parts(&fields, what, content, begin,
-              {{"magic", 0, 4}, {"payload_bytes", 8, 8}, {"group", 16, 8}, {"sequence_end", 24, 8}}, reseal);
+    add_parts(
+        &fields, what, content, begin,
+        {{"magic", 0, 4}, {"payload_bytes", 8, 4}, {"kind", 12, 2}, {"zero", 14, 2}, {"sequence", 16, 8}},
+        reseal);
     add_bytes(&fields, what, content, begin + kLogRecordBytes, end, 40, reseal);
     for (const size_t block : blocks_within(*content, begin + kLogRecordBytes, end)) {
       const Reseal both = [=](std::string* file) {
@@ -164,37 +163,6 @@ Fields snapshot_fields(const Content& content) {
              {"sequence", 24, 8}},
             reseal);
   add_bytes(&fields, "items", content, 32, content->size(), 100, reseal);
-  return fields;
-}
-
-constexpr size_t kAttributeHeadBytes = 32;
-constexpr size_t kGroupHeadBytes = 24;
-
-Fields attribute_fields(const Content& content) {
-  Fields fields;
-  add_parts(&fields, "head", content, 0,
-            {{"magic", 0, 8},
-             {"version", 8, 4},
-             {"features", 12, 4},
-             {"server", 16, 4},
-             {"job", 20, 4},
-             {"zero", 24, 4}},
-            [](std::string* file) { put_checksum(file, 28, 0, 28); });
-  size_t groups = 0;
-  for (size_t at = kAttributeHeadBytes; at + kGroupHeadBytes <= content->size(); ++groups) {
-    const size_t end = at + kGroupHeadBytes + get_u32(content->data() + at + 8);
-    if (end > content->size()) break;
-    if (groups < kStoreRowsMax || end == content->size()) {
-      const Reseal reseal = [at](std::string* file) {
-        put_checksum(file, at + 4, at + 8, at + kGroupHeadBytes + get_u32(file->data() + at + 8));
-      };
-      const std::string what = fmt::format("group {}", groups);
-      add_parts(&fields, what, content, at,
-                {{"magic", 0, 4}, {"bytes", 8, 4}, {"zero", 12, 4}, {"sequence", 16, 8}}, reseal);
-      add_bytes(&fields, what, content, at + kGroupHeadBytes, end, 100, reseal);
-    }
-    at = end;
-  }
   return fields;
 }
 
@@ -237,10 +205,10 @@ Fields fields_of_store_file(const std::string& path, const Content& content) {
     for (ForgedField& each : hex_fields(content)) fields.push_back(std::move(each));
     return fields;
   }
-  if (path.find("/attributes-") != std::string::npos) return attribute_fields(content);
   if (path.find(".sorted-") != std::string::npos) return sorted_fields(content);
   if (path.find(".snapshot-") != std::string::npos) return snapshot_fields(content);
-  if (path.find(".log-") != std::string::npos) return store_log_fields(content);
+  if (path.find(".log-") != std::string::npos || path.find(".attributes-") != std::string::npos)
+    return store_log_fields(content);
   return {};
 }
 

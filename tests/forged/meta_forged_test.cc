@@ -16,6 +16,7 @@
 #include "io/memory_device.h"
 #include "meta/index/shard_check.h"
 #include "meta/store/closing.h"
+#include "meta/store/reading.h"
 #include "meta/store/testing/test_store_ranks.h"
 #include "tests/forged/meta_fields.h"
 
@@ -146,8 +147,7 @@ class Questions {
     note(verified.status());
     if (verified.ok())
       for (const Status& problem : verified->problems) note(problem);
-    meta::AttributeRecovery recovery;
-    note(meta::AttributeStore::read(device_, kStore, 0, &recovery).status());
+    note(meta::read_server(device_, kStore, 0, meta::ShardOptions()).status());
     const auto manifest = meta::read_manifest(device_, kStore);
     note(manifest.status());
     if (manifest.ok() && manifest->closed)
@@ -256,7 +256,7 @@ TEST_P(ForgedStore, EveryNumberGivesAnAnswerOrAnError) {
       }
     }
     fmt::print("  {}: {} fields, {} numbers\n", path, fields.size(), forged_here);
-    for (const char* kind : {".sorted-", ".snapshot-", ".log-", "attributes-", ".manifest", ".json"})
+    for (const char* kind : {".sorted-", ".snapshot-", ".log-", ".attributes-", ".manifest", ".json"})
       if (path.find(kind) != std::string::npos) kinds[kind] += fields.size();
   }
   EXPECT_EQ(kinds.size(), 6u) << "a kind of file is missing";

@@ -457,6 +457,27 @@ void AttributeTable::append_number(std::string* record, const RequestName& from)
   append_u64(record, from.number);
 }
 
+void AttributeTable::for_each_record(const std::function<void(Bytes)>& visit) const {
+  std::string record;
+  append_number(&record, {});  // for the counters
+  visit(record);
+  for (const uint64_t client : clients_) {
+    record.clear();
+    append_number(&record, {client, numbers_.at(client)});
+    visit(record);
+  }
+  for (const auto& [name, entry] : entries_) {
+    record.clear();
+    append_entry(&record, entry, {});
+    visit(record);
+  }
+  for (const FileId& file : immutable_) {
+    record.clear();
+    append_mark(&record, file, true);
+    visit(record);
+  }
+}
+
 Status AttributeTable::replay(Bytes record) {
   Decoder in(record);
   switch (in.u8()) {

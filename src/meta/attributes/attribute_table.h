@@ -29,6 +29,7 @@
 #include <vector>
 
 #include "meta/attributes/attributes.h"
+#include "meta/index/shard.h"
 
 namespace swale::meta {
 
@@ -49,7 +50,7 @@ struct Applied {
   bool again = false;
 };
 
-class AttributeTable {
+class AttributeTable final : public LoggedTable {
  public:
   static constexpr size_t kClientsMax = 1 << 16;
 
@@ -83,16 +84,14 @@ class AttributeTable {
 
   // Changes that may be taken back, oldest first: the first `count` of them are durable; or all after the
   // first `count` are taken back, which needs no memory.
-  size_t changes() const { return undo_.size(); }
-  void keep(size_t count) noexcept;
+  size_t changes() const override { return undo_.size(); }
+  void keep(size_t count) noexcept override;
   void undo_to(size_t count) noexcept;
-  void undo() noexcept { undo_to(0); }
+  void undo() noexcept override { undo_to(0); }
 
   // Recovery. A record as apply and followed make them; kCorruption if it is none.
-  Status replay(Bytes record);
-  // The table as records, each passed to `visit`.
-  template <class Visit>
-  void for_each_record(const Visit& visit) const;
+  Status replay(Bytes record) override;
+  void for_each_record(const std::function<void(Bytes)>& visit) const override;
   // Follow-ups that a crash has interrupted.
   struct Pending {
     AttributeRequest request;
@@ -175,27 +174,5 @@ class AttributeTable {
   size_t tables_bytes_ = 0;
   std::vector<Undo> undo_;
 };
-
-template <class Visit>
-void AttributeTable::for_each_record(const Visit& visit) const {
-  std::string record;
-  append_number(&record, {});  // for the counters
-  visit(record);
-  for (const uint64_t client : clients_) {
-    record.clear();
-    append_number(&record, {client, numbers_.at(client)});
-    visit(record);
-  }
-  for (const auto& [name, entry] : entries_) {
-    record.clear();
-    append_entry(&record, entry, {});
-    visit(record);
-  }
-  for (const FileId& file : immutable_) {
-    record.clear();
-    append_mark(&record, file, true);
-    visit(record);
-  }
-}
 
 }  // namespace swale::meta

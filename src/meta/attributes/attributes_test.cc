@@ -6,11 +6,12 @@
 #include <cstdlib>
 #include <set>
 
-#include "base/crc32c.h"
 #include "base/rng.h"
 #include "io/fault_device.h"
 #include "io/memory_device.h"
-#include "meta/attributes/attribute_store.h"
+#include "io/overlay_device.h"
+#include "meta/attributes/attribute_table.h"
+#include "meta/index/log.h"
 
 namespace swale::meta::attributes_test {
 namespace {
@@ -306,22 +307,65 @@ AttributeRequest any_request(Rng& rng, uint64_t number) {
   return made;
 }
 
+// A table, logged by a shard as a server has it.
+struct Logged {
+  std::unique_ptr<io::OverlayDevice> view;  // of read()
+  AttributeTable table{3};
+  std::unique_ptr<Shard> shard;
+  RecoveryReport report;
+
+  Status open(io::Device& device, uint64_t table_bytes_min = 16 * kMiB) {
+    ShardOptions options;
+    options.directory = "store";
+    options.shard = 3;
+    options.table = &table;
+    options.table_bytes_min = table_bytes_min;
+    auto opened = Shard::open(device, options, &report);
+    if (!opened.ok()) return opened.status();
+    shard = *std::move(opened);
+    return {};
+  }
+  Status ask(const AttributeRequest& what) {
+    std::string record;
+    const Status asked = table.apply(what, &record).status();
+    shard->add_record(record);
+    return asked;
+  }
+  // The works that there are, one after the other. The first failure.
+  Status work() {
+    for (;;) {
+      std::unique_ptr<Work> next = shard->next_commit();
+      if (next == nullptr) next = shard->next_background();
+      if (next == nullptr) return shard->health();
+      next->run();
+      SWALE_RETURN_IF_ERROR(shard->finish(std::move(next)));
+    }
+  }
+};
+
+// What a later job finds, which changes nothing.
+Status read(io::Device& device, Logged* found) {
+  found->view = std::make_unique<io::OverlayDevice>(device);
+  return found->open(*found->view);
+}
+
 // One change, with its second half if there is one, and their records.
-void any_change(Rng& rng, uint64_t number, AttributeStore* store) {
-  AttributeTable& table = store->table();
+void any_change(Rng& rng, uint64_t number, Logged* logged) {
+  AttributeTable& table = logged->table;
   std::string record;
   const AttributeRequest what = any_request(rng, number);
   if (rng.chance(1, 12)) {
     rng.chance(1, 2) ? table.refuse_puts(what.file, &record) : table.allow_puts(what.file, &record);
-    return store->add(record);
+    logged->shard->add_record(record);
+    return;
   }
   const auto applied = table.apply(what, &record);
-  store->add(record);
+  logged->shard->add_record(record);
   if (!applied.ok() || applied->follow_up == FollowUp::kNone || rng.chance(1, 3)) return;
   record.clear();
   static_cast<void>(table.followed(what, applied->follow_up, applied->answer.attributes.generation,
                                    std::string(rng.below(100), 'r'), &record));
-  store->add(record);
+  logged->shard->add_record(record);
 }
 
 TEST(AttributeTable, TheRecordsMakeTheSameTable) {
@@ -345,25 +389,11 @@ TEST(AttributeTable, TheRecordsMakeTheSameTable) {
   EXPECT_EQ(dump(copy), dump(table));
 }
 
-Result<std::unique_ptr<AttributeStore>> open(io::Device& device, AttributeRecovery* report = nullptr,
-                                             uint64_t compact_bytes_min = 16 * kMiB) {
-  return AttributeStore::open(
-      device, {.directory = "store", .server = 3, .compact_bytes_min = compact_bytes_min}, report);
-}
-
-Status commit(AttributeStore* store) {
-  if (std::unique_ptr<Work> work = store->next_commit()) {
-    work->run();
-    return store->finish(std::move(work));
-  }
-  return {};
-}
-
-// Changes a store until the n-th call of storage, at which the power goes. What is wrong with what is found
-// afterwards; "": nothing. `calls`: how many calls there were before the end. Every other seed compacts its
-// log again and again.
+// Changes a table until the n-th call of storage, at which the power goes. What is wrong with what is found
+// afterwards; "": nothing. `calls`: how many calls there were before the end. Every other seed makes
+// checkpoints again and again.
 std::string crash_at(uint64_t nth, uint64_t seed, bool drop_syncs, uint64_t* calls,
-                     uint64_t* compactions = nullptr) {
+                     uint64_t* checkpoints = nullptr) {
   io::MemoryDevice memory;
   if (!memory.make_directory("store").ok() || !memory.sync_directory(".").ok()) return "no directory";
   io::FaultDevice device(memory);
@@ -376,56 +406,67 @@ std::string crash_at(uint64_t nth, uint64_t seed, bool drop_syncs, uint64_t* cal
     return down ? error(Code::kIoError, Scope::kNode, "no power") : Status();
   });
   Rng rng(seed);
-  std::vector<std::string> states;  // that may be found
-  const std::string empty = dump(AttributeTable());
-  states = {empty};
+  std::vector<std::string> states = {dump(AttributeTable())};  // that may be found
   uint64_t number = 0;
   for (int job = 0; job < 3 && !down; ++job) {
-    auto store = open(device, nullptr, seed % 2 == 0 ? 16 * kMiB : 200);
-    if (!store.ok()) {
-      if (!down) return store.status().to_string();
+    Logged logged;
+    const Status opened = logged.open(device, seed % 2 == 0 ? 16 * kMiB : 200);
+    if (!opened.ok()) {
+      if (!down) return opened.to_string();
       break;
     }
-    if (dump((*store)->table()) != states.back()) return "a reopened store has another table";
+    if (dump(logged.table) != states.back()) return "a reopened store has another table";
     for (int group = 0; group < 6 && !down; ++group) {
-      for (uint64_t n = rng.below(5); n > 0; --n) any_change(rng, ++number, store->get());
-      states = {states.back(), dump((*store)->table())};
-      const Status done = commit(store->get());
+      for (uint64_t n = rng.below(5); n > 0; --n) any_change(rng, ++number, &logged);
+      states = {states.back(), dump(logged.table)};
+      const Status done = logged.shard->commit();
       if (done.ok() && !down) states = {states[1]};
       if (!done.ok() && !down) return done.to_string();
+      if (rng.chance(1, 3))
+        any_change(rng, ++number, &logged);  // comes before the checkpoint, and is not durable
+      const std::string open = dump(logged.table);
+      while (std::unique_ptr<Work> work = logged.shard->next_background()) {
+        work->run();
+        const Status finished = logged.shard->finish(std::move(work));
+        if (!finished.ok() && !down) return finished.to_string();
+      }
+      if (!down && open != states.back()) {
+        states.push_back(open);
+        if (!logged.shard->commit().ok()) break;
+        if (!down) states = {open};
+      }
     }
-    if (compactions != nullptr) *compactions += (*store)->compactions();
+    if (checkpoints != nullptr) *checkpoints += logged.shard->counters().checkpoints;
   }
   *calls = call;
   memory.crash(rng, rng.chance(1, 2) ? io::CrashMode::kTearPages : io::CrashMode::kDropAll);
-  AttributeRecovery report;
-  const auto found = AttributeStore::read(memory, "store", 3, &report);
-  if (!found.ok()) return found.status().to_string();
-  const std::string state = report.job == 0 ? empty : dump(**found);
-  if (std::find(states.begin(), states.end(), state) == states.end())
+  Logged found;
+  const Status opened = found.open(memory);
+  if (!opened.ok()) return opened.to_string();
+  if (std::find(states.begin(), states.end(), dump(found.table)) == states.end())
     return "another table than was acknowledged";
   return "";
 }
 
-TEST(AttributeStore, KeepsWhatItAcknowledgedWhenThePowerGoesAtAnyCall) {
-  uint64_t points = 0, compactions = 0;
+TEST(AttributeLog, KeepsWhatItAcknowledgedWhenThePowerGoesAtAnyCall) {
+  uint64_t points = 0, checkpoints = 0;
   const char* text = std::getenv("SWALE_META_CRASHES");
   const uint64_t seeds = text == nullptr ? 6 : static_cast<uint64_t>(std::atoi(text));
   for (uint64_t seed = 0; seed < seeds; ++seed) {
     uint64_t calls = UINT64_MAX;
     for (uint64_t nth = 0; nth < calls; ++nth, ++points) {
       uint64_t made = 0;
-      ASSERT_EQ(crash_at(nth, seed, false, &made, &compactions), "") << "call " << nth << ", seed " << seed;
+      ASSERT_EQ(crash_at(nth, seed, false, &made, &checkpoints), "") << "call " << nth << ", seed " << seed;
       if (made <= nth) calls = made;
     }
   }
-  std::printf("%lu points of failure, %lu compactions\n", static_cast<unsigned long>(points),
-              static_cast<unsigned long>(compactions));
+  std::printf("%lu points of failure, %lu checkpoints\n", static_cast<unsigned long>(points),
+              static_cast<unsigned long>(checkpoints));
   EXPECT_GT(points, 100u);
-  EXPECT_GT(compactions, points / 8);  // compilers order the random changes differently
+  EXPECT_GT(checkpoints, points / 8);  // compilers order the random changes differently
 }
 
-TEST(AttributeStore, CanaryADeviceThatDoesNotSyncIsSeen) {
+TEST(AttributeLog, CanaryADeviceThatDoesNotSyncIsSeen) {
   int seen = 0;
   for (uint64_t seed = 0; seed < 20; ++seed) {
     uint64_t calls = 0;
@@ -434,88 +475,128 @@ TEST(AttributeStore, CanaryADeviceThatDoesNotSyncIsSeen) {
   EXPECT_GT(seen, 5);
 }
 
-TEST(AttributeStore, AFailedSyncMakesItReadOnlyAndTakesBackWhatWasNotDurable) {
+TEST(AttributeLog, AFailedSyncMakesItReadOnlyAndTakesBackWhatWasNotDurable) {
   io::MemoryDevice memory;
   ASSERT_TRUE(memory.make_directory("store").ok());
   io::FaultDevice device(memory);
-  auto store = open(device);
-  ASSERT_TRUE(store.ok());
-  const auto change = [&](const AttributeRequest& what) {
-    std::string record;
-    ASSERT_TRUE((*store)->table().apply(what, &record).ok());
-    (*store)->add(record);
-  };
-  change(request(AttributeOp::kCreate, "kept"));
-  ASSERT_TRUE(commit(store->get()).ok());
+  Logged logged;
+  ASSERT_TRUE(logged.open(device).ok());
+  ASSERT_TRUE(logged.ask(request(AttributeOp::kCreate, "kept")).ok());
+  ASSERT_TRUE(logged.shard->commit().ok());
   device.inject({.kind = io::CallKind::kSync});
-  change(request(AttributeOp::kCreate, "lost"));
-  const Status failed = commit(store->get());
-  EXPECT_THAT(std::string(failed.message()), HasSubstr("can no longer be changed"));
-  EXPECT_EQ((*store)->health().code(), failed.code());
-  EXPECT_NE((*store)->table().find("kept"), nullptr);
-  EXPECT_EQ((*store)->table().find("lost"), nullptr);
-  EXPECT_EQ((*store)->next_commit(), nullptr);
+  ASSERT_TRUE(logged.ask(request(AttributeOp::kCreate, "lost")).ok());
+  const Status failed = logged.shard->commit();
+  EXPECT_THAT(std::string(failed.message()), HasSubstr("read-only"));
+  EXPECT_EQ(logged.shard->health().code(), failed.code());
+  EXPECT_NE(logged.table.find("kept"), nullptr);
+  EXPECT_EQ(logged.table.find("lost"), nullptr);
+  EXPECT_LE(logged.shard->add_record({}), logged.shard->durable_group());  // what is shown is durable
+  EXPECT_EQ(logged.shard->next_commit(), nullptr);
 }
 
-Status close_file(AttributeStore* store, uint64_t size) {
-  std::string record;
+AttributeRequest close_of(uint64_t size) {
   AttributeRequest what = request(AttributeOp::kClose, "f", 1, size);
   what.size = size;
   what.generation = 100;
-  const auto applied = store->table().apply(what, &record);
-  store->add(record);
-  return applied.status();
+  return what;
 }
 
-TEST(AttributeStore, CompactsItsLogWhileItRuns) {
+TEST(AttributeLog, IsCutByCheckpointsWhileItRuns) {
   io::MemoryDevice memory;
   ASSERT_TRUE(memory.make_directory("store").ok());
-  auto store = open(memory, nullptr, 2000);
-  ASSERT_TRUE(store.ok());
-  std::string record;
-  ASSERT_TRUE((*store)->table().apply(request(AttributeOp::kCreate, "f"), &record).ok());
-  (*store)->add(record);
+  Logged logged;
+  ASSERT_TRUE(logged.open(memory, 2000).ok());
+  ASSERT_TRUE(logged.ask(request(AttributeOp::kCreate, "f")).ok());
   for (uint64_t size = 1; size <= 1000; ++size) {
-    ASSERT_TRUE(close_file(store->get(), size).ok());
-    const uint64_t group = (*store)->covering_group();
-    ASSERT_TRUE(commit(store->get()).ok());
-    ASSERT_LE(group, (*store)->durable_group());
-    ASSERT_LT((*store)->log_bytes(), 2500u);
-    ASSERT_TRUE((*store)->fence().ok());
+    ASSERT_TRUE(logged.ask(close_of(size)).ok());
+    const uint64_t group = logged.shard->add_record({});
+    ASSERT_TRUE(logged.work().ok());
+    ASSERT_LE(group, logged.shard->durable_group());
+    ASSERT_LT(logged.shard->state().log_bytes, 8000u);
+    ASSERT_LT(logged.shard->state().table_tail_bytes, 4000u);
   }
-  EXPECT_GT((*store)->compactions(), 20u);
-  EXPECT_EQ(memory.list("store")->size(), 1u);  // the older logs are gone
-  // A change that comes while a compaction is under way is not lost, and a later job fences this one.
-  std::unique_ptr<Work> work;
-  const uint64_t enough = (*store)->compactions() + 5;
-  for (uint64_t size = 1001; (*store)->compactions() < enough; size += 2) {
-    ASSERT_TRUE(close_file(store->get(), size).ok());
-    work = (*store)->next_commit();
-    ASSERT_TRUE(close_file(store->get(), size + 1).ok());
+  EXPECT_GT(logged.shard->counters().checkpoints, 20u);
+  EXPECT_LE(memory.list("store")->size(),
+            5u);  // claim, manifest, log, snapshot, attributes: the older ones are gone
+  // Changes that come before and during a checkpoint are not lost, and a later job fences this one.
+  const uint64_t enough = logged.shard->counters().checkpoints + 5;
+  uint64_t waited = 0;
+  for (uint64_t size = 1001; logged.shard->counters().checkpoints < enough; size += 3) {
+    ASSERT_LT(size, 100'000u);
+    ASSERT_TRUE(logged.ask(close_of(size)).ok());
+    ASSERT_TRUE(logged.shard->commit().ok());
+    ASSERT_TRUE(logged.ask(close_of(size + 1)).ok());  // open when the checkpoint would begin: it waits
+    std::unique_ptr<Work> work = logged.shard->next_background();
+    if (!logged.shard->accepts_records()) {
+      EXPECT_EQ(work, nullptr);
+      ++waited;
+      ASSERT_TRUE(logged.shard->commit().ok());
+      work = logged.shard->next_background();
+      ASSERT_NE(work, nullptr);
+    }
+    ASSERT_TRUE(logged.shard->accepts_records());
+    ASSERT_TRUE(logged.ask(close_of(size + 2)).ok());
+    if (work == nullptr) continue;
     work->run();
-    ASSERT_TRUE((*store)->finish(std::move(work)).ok());
-    ASSERT_TRUE(commit(store->get()).ok());
-    ASSERT_EQ((*store)->covering_group(), (*store)->durable_group());
+    ASSERT_TRUE(logged.shard->commit().ok());
+    ASSERT_TRUE(logged.shard->finish(std::move(work)).ok());
+    ASSERT_EQ(logged.table.changes(), 0u);
   }
-  const std::string before = dump((*store)->table());
-  auto second = open(memory);
-  ASSERT_TRUE(second.ok()) << second.status().to_string();
-  EXPECT_EQ(dump((*second)->table()), before);
-  ASSERT_TRUE(close_file(store->get(), 1 << 20).ok());
-  EXPECT_THAT(std::string(commit(store->get()).message()), HasSubstr("another job has opened"));
+  EXPECT_GT(waited, 0u);
+  ASSERT_TRUE(logged.shard->commit().ok());
+  Logged second;
+  ASSERT_TRUE(second.open(memory).ok());
+  EXPECT_EQ(dump(second.table), dump(logged.table));
+  ASSERT_TRUE(logged.ask(close_of(1 << 20)).ok());
+  EXPECT_THAT(std::string(logged.shard->commit().message()),
+              HasSubstr("has opened the directory after this one"));
 }
 
-TEST(AttributeStore, GoesOnWhenAFullDiskHasSpaceAgain) {
-  for (const uint64_t compact_bytes_min : {uint64_t{200}, uint64_t{16 * kMiB}}) {
+// A large table that hardly changes is not written anew by each checkpoint of the index.
+TEST(AttributeLog, TheFileOfALargeTableIsRewrittenOnlyWhenAQuarterHasChanged) {
+  io::MemoryDevice memory;
+  ASSERT_TRUE(memory.make_directory("store").ok());
+  std::string before;
+  {
+    Logged logged;
+    ASSERT_TRUE(logged.open(memory).ok());
+    for (int i = 0; i < 1000; ++i)
+      ASSERT_TRUE(logged.ask(request(AttributeOp::kCreate, fmt::format("file {}", i))).ok());
+    ASSERT_TRUE(logged.shard->drain().ok());
+    const uint64_t file = logged.shard->state().table_file_bytes;
+    EXPECT_GT(file, 50'000u);
+    EXPECT_EQ(logged.shard->state().table_tail_bytes, 0u);
+    for (int i = 0; i < 50; ++i) {
+      ASSERT_TRUE(logged.ask(request(AttributeOp::kCreate, fmt::format("more {}", i))).ok());
+      ASSERT_TRUE(logged.shard->drain().ok());
+      EXPECT_EQ(logged.shard->state().table_file_bytes, file);
+      EXPECT_EQ(logged.shard->state().log_bytes, 0u);  // the snapshot has the records
+    }
+    EXPECT_GT(logged.shard->state().table_tail_bytes, 0u);
+    before = dump(logged.table);
+  }
+  Logged next;
+  ASSERT_TRUE(next.open(memory).ok());
+  EXPECT_EQ(dump(next.table), before);
+  EXPECT_GT(next.shard->state().table_tail_bytes, 0u);
+  for (int i = 0; i < 250; ++i)
+    ASSERT_TRUE(next.ask(request(AttributeOp::kCreate, fmt::format("new {}", i))).ok());
+  ASSERT_TRUE(next.shard->drain().ok());
+  EXPECT_EQ(next.shard->state().table_tail_bytes, 0u);
+  Logged last;
+  ASSERT_TRUE(last.open(memory).ok());
+  EXPECT_EQ(dump(last.table), dump(next.table));
+}
+
+TEST(AttributeLog, GoesOnWhenAFullDiskHasSpaceAgain) {
+  for (const uint64_t table_bytes_min : {uint64_t{200}, uint64_t{16 * kMiB}}) {
     io::MemoryDevice memory;
     ASSERT_TRUE(memory.make_directory("store").ok());
     io::FaultDevice device(memory);
-    auto store = open(device, nullptr, compact_bytes_min);
-    ASSERT_TRUE(store.ok());
-    std::string record;
-    ASSERT_TRUE((*store)->table().apply(request(AttributeOp::kCreate, "f"), &record).ok());
-    (*store)->add(record);
-    ASSERT_TRUE(commit(store->get()).ok());
+    Logged logged;
+    ASSERT_TRUE(logged.open(device, table_bytes_min).ok());
+    ASSERT_TRUE(logged.ask(request(AttributeOp::kCreate, "f")).ok());
+    ASSERT_TRUE(logged.shard->commit().ok());
     uint64_t kept = 0, refused = 0;
     for (uint64_t size = 1; size <= 300; ++size) {
       if (size * 7 % 10 < 3) {
@@ -525,184 +606,201 @@ TEST(AttributeStore, GoesOnWhenAFullDiskHasSpaceAgain) {
                        .status = error(Code::kNoSpace, Scope::kFile, "no space left on the device"),
                        .position = size});
       }
-      ASSERT_TRUE(close_file(store->get(), size).ok());
-      Status done = commit(store->get());
-      if (done.ok() && (*store)->covering_group() != (*store)->durable_group())
-        done = commit(store->get());  // after a compaction that found no space
+      ASSERT_TRUE(logged.ask(close_of(size)).ok());
+      const Status done = logged.shard->commit();
+      static_cast<void>(logged.work());  // checkpoints, which find no space either
       device.clear();
-      ASSERT_EQ((*store)->covering_group(), (*store)->durable_group());
+      ASSERT_LE(logged.shard->add_record({}), logged.shard->durable_group());
       if (!done.ok()) {
         EXPECT_EQ(done.code(), Code::kNoSpace);
         ++refused;
       } else {
         kept = size;
       }
-      ASSERT_TRUE((*store)->health().ok());
-      ASSERT_EQ((*store)->table().find("f")->size, kept);
-      const auto found =
-          AttributeStore::read(memory, "store", 3, std::make_unique<AttributeRecovery>().get());
-      ASSERT_TRUE(found.ok()) << found.status().to_string();
-      ASSERT_EQ((*found)->find("f")->size, kept);
+      ASSERT_TRUE(logged.shard->health().ok()) << logged.shard->health().to_string();
+      ASSERT_EQ(logged.table.find("f")->size, kept);
+      Logged found;
+      const Status opened = read(memory, &found);
+      ASSERT_TRUE(opened.ok()) << opened.to_string();
+      ASSERT_EQ(found.table.find("f")->size, kept);
     }
     EXPECT_EQ(refused, 90u);
-    EXPECT_EQ((*store)->compactions() > 0, compact_bytes_min == 200);
+    EXPECT_EQ(logged.shard->counters().checkpoints > 0, table_bytes_min == 200);
   }
 }
 
-// More than recovery takes for one group comes while a commit is under way.
-TEST(AttributeStore, WhatIsAddedAtATimeIsReadBackHoweverMuchItIs) {
+// Much more than a group should have comes while a commit is under way, of requests that were taken before.
+TEST(AttributeLog, WhatIsAddedAtATimeIsReadBackHoweverMuchItIs) {
   constexpr uint64_t kFiles = 1100;  // sealed, with tables of 64 KiB
   io::MemoryDevice memory;
   ASSERT_TRUE(memory.make_directory("store").ok());
-  const AttributeStoreOptions options{.directory = "store", .tables_bytes_max = 256 * kMiB};
-  auto store = AttributeStore::open(memory, options);
-  ASSERT_TRUE(store.ok());
+  Logged logged;
+  ASSERT_TRUE(logged.open(memory).ok());
+  EXPECT_TRUE(logged.shard->accepts_records());
   for (uint64_t i = 0; i < kFiles; ++i) {
     const std::string name = fmt::format("f{}", i);
-    std::string made, sealed;
-    ASSERT_TRUE((*store)->table().apply(request(AttributeOp::kCreate, name), &made).ok());
-    (*store)->add(made);
-    ASSERT_TRUE((*store)
-                    ->table()
+    ASSERT_TRUE(logged.ask(request(AttributeOp::kCreate, name)).ok());
+    std::string sealed;
+    ASSERT_TRUE(logged.table
                     .followed(request(AttributeOp::kSeal, name), FollowUp::kCollect, 0,
                               std::string(64 * kKiB, 't'), &sealed)
                     .ok());
-    (*store)->add(sealed);
+    logged.shard->add_record(sealed);
   }
-  const uint64_t last = (*store)->covering_group();
-  while ((*store)->durable_group() < last) ASSERT_TRUE(commit(store->get()).ok());
-  EXPECT_EQ((*store)->next_commit(), nullptr);
-  EXPECT_EQ((*store)->table().changes(), 0u);
-  store->reset();
-  AttributeRecovery report;
-  const auto found = AttributeStore::read(memory, "store", 0, &report);
-  ASSERT_TRUE(found.ok()) << found.status().to_string();
-  EXPECT_EQ(report.torn_bytes, 0u);
-  EXPECT_EQ((*found)->files(), kFiles);
+  EXPECT_FALSE(logged.shard->accepts_records());
+  ASSERT_TRUE(logged.shard->commit().ok());
+  EXPECT_TRUE(logged.shard->accepts_records());
+  EXPECT_EQ(logged.table.changes(), 0u);
+  Logged found;
+  ASSERT_TRUE(read(memory, &found).ok());
+  EXPECT_EQ(found.report.torn_bytes, 0u);
+  EXPECT_EQ(found.table.files(), kFiles);
+  ASSERT_TRUE(logged.shard->drain().ok());
+  Logged again;
+  ASSERT_TRUE(read(memory, &again).ok());
+  EXPECT_EQ(dump(again.table), dump(logged.table));
 }
 
 // One that fails voids those after it, and the table takes back what they have.
-TEST(AttributeStore, OfTwoOpenGroupsTheFirstMayBeDurableAlone) {
+TEST(AttributeLog, OfTwoGroupsTheFirstMayBeDurableAlone) {
   io::MemoryDevice memory;
   ASSERT_TRUE(memory.make_directory("store").ok());
   io::FaultDevice device(memory);
-  auto store = AttributeStore::open(device, {.directory = "store", .group_bytes_max = 1});
-  ASSERT_TRUE(store.ok());
-  for (const char* const name : {"first", "second", "third"}) {
-    std::string record;
-    ASSERT_TRUE((*store)->table().apply(request(AttributeOp::kCreate, name), &record).ok());
-    (*store)->add(record);
-  }
-  EXPECT_EQ((*store)->covering_group(), 3u);
-  ASSERT_TRUE(commit(store->get()).ok());
-  EXPECT_EQ((*store)->durable_group(), 1u);
+  Logged logged;
+  ASSERT_TRUE(logged.open(device).ok());
+  ASSERT_TRUE(logged.ask(request(AttributeOp::kCreate, "first")).ok());
+  std::unique_ptr<Work> commit = logged.shard->next_commit();
+  ASSERT_TRUE(logged.ask(request(AttributeOp::kCreate, "second")).ok());
+  EXPECT_EQ(logged.shard->add_record({}), 2u);
+  commit->run();
+  ASSERT_TRUE(logged.shard->finish(std::move(commit)).ok());
+  EXPECT_EQ(logged.shard->durable_group(), 1u);
+  ASSERT_TRUE(logged.ask(request(AttributeOp::kCreate, "third")).ok());
   device.inject({.kind = io::CallKind::kWrite,
                  .status = error(Code::kNoSpace, Scope::kFile, "no space left on the device")});
-  EXPECT_EQ(commit(store->get()).code(), Code::kNoSpace);
-  EXPECT_EQ((*store)->covering_group(), 1u);
-  EXPECT_NE((*store)->table().find("first"), nullptr);
-  EXPECT_EQ((*store)->table().files(), 1u);
+  EXPECT_EQ(logged.shard->commit().code(), Code::kNoSpace);
+  EXPECT_LE(logged.shard->add_record({}), 1u);
+  EXPECT_NE(logged.table.find("first"), nullptr);
+  EXPECT_EQ(logged.table.files(), 1u);
 }
 
-TEST(AttributeStore, AFlippedBitIsAnErrorOrATornTailNeverOtherAttributes) {
+// Every third bit of each file that holds attributes: in the log, in the snapshot's tail, in the file of the table.
+TEST(AttributeLog, AFlippedBitIsAnErrorOrATornTailNeverOtherAttributes) {
   io::MemoryDevice memory;
   ASSERT_TRUE(memory.make_directory("store").ok());
   std::vector<std::string> states;
   {
-    auto store = open(memory);
-    states.push_back(dump((*store)->table()));
-    for (int i = 0; i < 6; ++i) {
-      std::string record;
-      ASSERT_TRUE(
-          (*store)->table().apply(request(AttributeOp::kCreate, fmt::format("f{}", i)), &record).ok());
-      (*store)->add(record);
-      ASSERT_TRUE(commit(store->get()).ok());
-      states.push_back(dump((*store)->table()));
+    Logged logged;
+    ASSERT_TRUE(logged.open(memory).ok());
+    for (int i = 0; i < 20; ++i) {
+      ASSERT_TRUE(logged.ask(request(AttributeOp::kCreate, fmt::format("f{}", i))).ok());
+      ASSERT_TRUE(i == 14 || i == 16 ? logged.shard->drain().ok() : logged.shard->commit().ok());
+      states.push_back(dump(logged.table));
     }
   }
-  auto file = memory.open("store/attributes-00003.j0001.log", io::OpenMode::kReadWrite);
-  ASSERT_TRUE(file.ok());
-  const uint64_t size = *(*file)->size();
-  uint64_t errors = 0, torn = 0;
-  for (uint64_t bit = 0; bit < size * 8; bit += 3) {
-    char byte = 0;
-    ASSERT_TRUE((*file)->pread(bit / 8, {&byte, 1}).ok());
-    const char flipped = static_cast<char>(byte ^ (1 << bit % 8));
-    ASSERT_TRUE((*file)->pwrite(bit / 8, {&flipped, 1}).ok());
-    AttributeRecovery report;
-    const auto found = AttributeStore::read(memory, "store", 3, &report);
-    ASSERT_TRUE((*file)->pwrite(bit / 8, {&byte, 1}).ok());
-    if (!found.ok()) {
-      ++errors;
-      continue;
+  uint64_t errors = 0, torn = 0, files = 0;
+  const auto names = memory.list("store");
+  for (const std::string& name : *names) {
+    if (name.ends_with(".claim")) continue;
+    ++files;
+    const std::string bytes = *io::read_file(memory, "store/" + name, kMiB);
+    for (uint64_t bit = 0; bit < bytes.size() * 8; bit += 3) {
+      std::string flipped = bytes;
+      flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ 1 << bit % 8);
+      ASSERT_TRUE(io::replace_file(memory, "store/" + name, flipped).ok());
+      io::OverlayDevice view(memory);
+      Logged found;
+      const Status opened = found.open(view);
+      if (!opened.ok()) {
+        ++errors;
+        continue;
+      }
+      ++torn;  // of the last group alone: nobody can tell it from one that was never acknowledged
+      ASSERT_GT(found.report.torn_bytes, 0u) << name << ", bit " << bit;
+      ASSERT_EQ(dump(found.table), states[states.size() - 2]) << name << ", bit " << bit;
     }
-    ++torn;  // of the last group alone: nobody can tell it from one that was never acknowledged
-    ASSERT_GT(report.torn_bytes, 0u) << "bit " << bit;
-    ASSERT_EQ(dump(**found), states[states.size() - 2]) << "bit " << bit;
+    ASSERT_TRUE(io::replace_file(memory, "store/" + name, bytes).ok());
   }
+  EXPECT_EQ(files, 4u);  // manifest, log, snapshot, attributes
   EXPECT_GT(errors, torn);
 }
 
-// The log of a store, with half a record more at the end of the group that begins at `at`, and the right
-// checksum.
-std::string with_half_a_record(std::string log, size_t at) {
-  const size_t bytes = 24 + get_u32(log.data() + at + 8);
-  const std::string half = "\x50half";  // of 80 bytes
-  log.insert(at + bytes, half);
-  put_u32(&log[at + 8], static_cast<uint32_t>(bytes - 24 + half.size()));
-  put_u32(&log[at + 4], crc32c(Bytes(log).substr(at + 8, bytes - 8 + half.size())));
-  return log;
-}
-
-TEST(AttributeStore, HalfARecordEndsTheLastGroupAndDamagesAnEarlierOne) {
+// A record whose length leads beyond its group, under the right checksum.
+TEST(AttributeLog, HalfARecordIsDamage) {
   io::MemoryDevice memory;
   ASSERT_TRUE(memory.make_directory("store").ok());
-  const std::string path = "store/attributes-00003.j0001.log";
-  std::vector<size_t> groups;
-  std::string state;
+  const std::string path = "store/shard-000003.j0001.log-000001";
   {
-    auto store = open(memory);
-    for (const char* const name : {"first", "second"}) {
-      groups.push_back((*store)->log_bytes());
-      std::string record;
-      ASSERT_TRUE((*store)->table().apply(request(AttributeOp::kCreate, name), &record).ok());
-      (*store)->add(record);
-      ASSERT_TRUE(commit(store->get()).ok());
-    }
-    state = dump((*store)->table());
+    Logged logged;
+    ASSERT_TRUE(logged.open(memory).ok());
+    ASSERT_TRUE(logged.ask(request(AttributeOp::kCreate, "f")).ok());
+    ASSERT_TRUE(logged.shard->commit().ok());
   }
   const std::string log = *io::read_file(memory, path, kMiB);
-  AttributeRecovery report;
-  ASSERT_TRUE(io::replace_file(memory, path, with_half_a_record(log, groups[0])).ok());
-  EXPECT_EQ(AttributeStore::read(memory, "store", 3, &report).status().code(), Code::kCorruption);
-  ASSERT_TRUE(io::replace_file(memory, path, with_half_a_record(log, groups[1])).ok());
-  const auto found = AttributeStore::read(memory, "store", 3, &report);
-  ASSERT_TRUE(found.ok()) << found.status().to_string();
-  EXPECT_EQ(dump(**found), state);
-  EXPECT_EQ(report.torn_bytes, 5u);
+  std::string record = log.substr(store::kLogHeaderBytes);
+  char& length =
+      record[store::kRecordHeadBytes + 10];  // sequence_end, operation, length of all, of the first
+  ASSERT_EQ(static_cast<size_t>(length), record.size() - store::kRecordHeadBytes - 11);
+  ++length;
+  store::seal_record(get_u32(log.data() + 4), kGroupRecord, 1, &record);
+  ASSERT_TRUE(io::replace_file(memory, path, log.substr(0, store::kLogHeaderBytes) + record).ok());
+  Logged found;
+  const Status damaged = found.open(memory);
+  EXPECT_EQ(damaged.code(), Code::kCorruption);
+  EXPECT_THAT(damaged.message(), HasSubstr(path + ": group 1 at offset 32: "));
+  EXPECT_THAT(damaged.message(), HasSubstr("half a record"));
 }
 
-TEST(AttributeStore, AJobWhoseStoreAnotherOneHasOpenedAcknowledgesNothingMore) {
+// Records without their table are no reason to go on without them.
+TEST(AttributeLog, IsNotOpenedWithoutItsTable) {
   io::MemoryDevice memory;
   ASSERT_TRUE(memory.make_directory("store").ok());
-  AttributeRecovery report;
-  auto first = open(memory);
-  ASSERT_TRUE(first.ok());
-  std::string record;
-  ASSERT_TRUE((*first)->table().apply(request(AttributeOp::kCreate, "f"), &record).ok());
-  (*first)->add(record);
-  ASSERT_TRUE(commit(first->get()).ok());
-  auto second = open(memory, &report);
-  ASSERT_TRUE(second.ok());
-  EXPECT_EQ(report.job, 1u);
-  EXPECT_EQ((*second)->job(), 2u);
-  EXPECT_NE((*second)->table().find("f"), nullptr);
-  record.clear();
-  ASSERT_TRUE((*first)->table().apply(request(AttributeOp::kCreate, "g"), &record).ok());
-  (*first)->add(record);
-  const Status refused = commit(first->get());
-  EXPECT_THAT(std::string(refused.message()), HasSubstr("another job has opened"));
-  EXPECT_TRUE((*second)->fence().ok());
+  {
+    Logged logged;
+    ASSERT_TRUE(logged.open(memory).ok());
+    ASSERT_TRUE(logged.ask(request(AttributeOp::kCreate, "f")).ok());
+    ASSERT_TRUE(logged.shard->commit().ok());
+  }
+  ShardOptions options;
+  options.directory = "store";
+  options.shard = 3;
+  EXPECT_EQ(Shard::open(memory, options).status().code(), Code::kInvalidArgument);
+}
+
+// One sync for a put and a change of attributes that come together.
+TEST(AttributeLog, APutAndAChangeShareASync) {
+  io::MemoryDevice memory;
+  ASSERT_TRUE(memory.make_directory("store").ok());
+  io::FaultDevice device(memory);
+  Logged logged;
+  ASSERT_TRUE(logged.open(device).ok());
+  const uint64_t syncs = device.calls(io::CallKind::kSync), writes = device.calls(io::CallKind::kWrite);
+  ASSERT_TRUE(logged.ask(request(AttributeOp::kCreate, "f")).ok());
+  const Extent extent{0, 10, {1, 0}};
+  const Put put{logged.table.find("f")->file, std::span(&extent, 1), {}, {}};
+  const auto group = logged.shard->put({1, 1}, std::span(&put, 1));
+  ASSERT_TRUE(group.ok());
+  EXPECT_EQ(*group, logged.shard->add_record({}));
+  ASSERT_TRUE(logged.shard->commit().ok());
+  EXPECT_EQ(device.calls(io::CallKind::kSync), syncs + 1);
+  EXPECT_EQ(device.calls(io::CallKind::kWrite), writes + 1);
+}
+
+TEST(AttributeLog, AJobWhoseStoreAnotherOneHasOpenedAcknowledgesNothingMore) {
+  io::MemoryDevice memory;
+  ASSERT_TRUE(memory.make_directory("store").ok());
+  Logged first, second;
+  ASSERT_TRUE(first.open(memory).ok());
+  ASSERT_TRUE(first.ask(request(AttributeOp::kCreate, "f")).ok());
+  ASSERT_TRUE(first.shard->commit().ok());
+  ASSERT_TRUE(second.open(memory).ok());
+  EXPECT_EQ(second.shard->job(), 2u);
+  EXPECT_NE(second.table.find("f"), nullptr);
+  ASSERT_TRUE(first.ask(request(AttributeOp::kCreate, "g")).ok());
+  EXPECT_THAT(std::string(first.shard->commit().message()),
+              HasSubstr("job 2 has opened the directory after this one"));
+  EXPECT_EQ(first.table.find("g"), nullptr);
+  EXPECT_TRUE(second.shard->fence().ok());
 }
 
 }  // namespace

@@ -22,13 +22,14 @@ class OneRank {
     EXPECT_TRUE(disk_.make_directory("/s").ok());
     std::vector<std::unique_ptr<ServerCore>> cores;
     for (Server server = 0; server < kServers; ++server) {
-      auto attributes = AttributeStore::open(disk_, {.directory = "/s", .server = server});
+      auto attributes = std::make_unique<AttributeTable>(server);
       ShardOptions own;
       own.directory = "/s";
       own.shard = server;
+      own.table = attributes.get();
       auto shard = Shard::open(disk_, own);
-      cores.push_back(std::make_unique<ServerCore>(partition_, server, RingMode::kPlain, *std::move(shard),
-                                                   *std::move(attributes)));
+      cores.push_back(std::make_unique<ServerCore>(partition_, server, RingMode::kPlain,
+                                                   std::move(attributes), *std::move(shard)));
     }
     service_ = std::make_unique<Service>(std::move(cores), hosts_, seconds(20));
     rpc_ = *net::Rpc::open(*job_, options, service_.get());

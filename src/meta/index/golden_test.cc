@@ -1,4 +1,4 @@
-// The shard's files as they are on disk: fixed requests give the bytes of tests/golden/meta-v1, and those
+// The shard's files as they are on disk: fixed requests give the bytes of tests/golden/meta-v3, and those
 // files are read for ever. SWALE_REGENERATE_GOLDEN=1 writes them anew, which only a change of the format may
 // ask for.
 #include <gtest/gtest.h>
@@ -16,18 +16,38 @@
 namespace swale::meta::golden_test {
 namespace {
 
-const std::filesystem::path kGoldenFolder = SWALE_SOURCE_DIR "/tests/golden/meta-v1";
+const std::filesystem::path kGoldenFolder = SWALE_SOURCE_DIR "/tests/golden/meta-v3";
 constexpr FileId kFirst{0x11, 0x22}, kSecond{0x11, 0x33}, kThird{0x12, 1};
 
-ShardOptions golden_options(uint32_t job) {
+ShardOptions golden_options(LoggedTable* table) {
   ShardOptions options;
   options.directory = "/store";
   options.shard = 4;
-  options.job = job;
+  options.table = table;
   options.codec = BlockCodec::kFrame;  // bytes of compressors belong to their libraries
   options.relocations_retire = 0;      // a snapshot with a rule
   return options;
 }
+
+// Stands for the file attributes.
+class Words final : public LoggedTable {
+ public:
+  Status replay(Bytes record) override {
+    words += record;
+    return {};
+  }
+  void for_each_record(const std::function<void(Bytes)>& visit) const override { visit(words); }
+  size_t changes() const override { return 0; }
+  void keep(size_t) noexcept override {}
+  void undo() noexcept override {}
+
+  void say(std::string_view word, Shard* shard) {
+    words += word;
+    shard->add_record(word);
+  }
+
+  std::string words;
+};
 
 void put(Shard* shard, uint64_t number, const FileId& file, std::vector<Extent> extents,
          std::vector<meta::Run> runs = {}) {
@@ -36,10 +56,11 @@ void put(Shard* shard, uint64_t number, const FileId& file, std::vector<Extent> 
   ASSERT_TRUE(shard->commit().ok());
 }
 
-// A table, a snapshot with runs, a removed file, a relocation and a client; then a log with each operation.
+// A table, a snapshot with runs, a removed file, a relocation and a client; an attributes file and records after it; then a log with each operation.
 void make_golden(io::Device* device) {
   ASSERT_TRUE(device->make_directory("/store").ok());
-  auto opened = Shard::open(*device, golden_options(1));
+  Words words;
+  auto opened = Shard::open(*device, golden_options(&words));
   ASSERT_TRUE(opened.ok());
   Shard* const shard = opened->get();
   Rng rng(17);
@@ -55,7 +76,11 @@ void make_golden(io::Device* device) {
   put(shard, 2, kSecond, {{5, 10, {1, 1}}});
   ASSERT_TRUE(shard->remove({8, 3}, kSecond, 1).ok());
   ASSERT_TRUE(shard->relocate({8, 4}, {3, 0, 1 << 20, {30, 5}}).ok());
+  words.say("a long first record of the table, ", shard);
   ASSERT_TRUE(shard->drain().ok());
+  words.say("a short one, ", shard);
+  ASSERT_TRUE(shard->drain().ok());
+  words.say("and one in the log", shard);
   run.offset = 1 << 26;
   put(shard, 5, kFirst, {{77, 3, {2, 500}}}, {run});
   ASSERT_TRUE(shard->truncate({8, 6}, kFirst, 3 << 20, 2).ok());
@@ -65,11 +90,13 @@ void make_golden(io::Device* device) {
   ASSERT_TRUE(shard->commit().ok());
 }
 
-std::vector<Extent> content_of(io::Device& device, uint32_t job) {
+std::vector<Extent> content_of(io::Device& device) {
   std::vector<Extent> extents;
-  auto shard = Shard::open(device, golden_options(job));
+  Words words;
+  auto shard = Shard::open(device, golden_options(&words));
   EXPECT_TRUE(shard.ok()) << shard.status().to_string();
   if (!shard.ok()) return extents;
+  EXPECT_EQ(words.words, "a long first record of the table, a short one, and one in the log");
   uint64_t next = 0;
   EXPECT_TRUE((*shard)->scan(kFirst, 0, 100'000, nullptr, &extents, &next).ok());
   EXPECT_EQ((*shard)->size(kFirst).size, 3u << 20);
@@ -97,7 +124,7 @@ TEST(MetaGoldenFiles, AreWhatThisBuildWrites) {
     EXPECT_TRUE(std::string(std::istreambuf_iterator<char>(in), {}) == bytes) << name << " differs";
     ++files;
   }
-  EXPECT_EQ(files, 4u);  // manifest, sorted file, snapshot, log
+  EXPECT_EQ(files, 6u);  // claim, manifest, sorted file, snapshot, attributes, log
 }
 
 TEST(MetaGoldenFiles, AreRead) {
@@ -114,9 +141,9 @@ TEST(MetaGoldenFiles, AreRead) {
   EXPECT_TRUE(found->problems.empty()) << found->problems.front().to_string();
   EXPECT_EQ(found->clients, 1u);
   EXPECT_EQ(found->files, 1u);
-  const std::vector<Extent> extents = content_of(golden, 2);
+  const std::vector<Extent> extents = content_of(golden);
   EXPECT_GT(extents.size(), 100u);
-  EXPECT_EQ(extents, content_of(expected, 2));
+  EXPECT_EQ(extents, content_of(expected));
 }
 
 }  // namespace

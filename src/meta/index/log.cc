@@ -1,64 +1,11 @@
 #include "meta/index/log.h"
 
-#include <algorithm>
-
-#include "base/crc32c.h"
-#include "meta/index/log_window.h"
+#include "store/log_window.h"
 
 namespace swale::meta {
 namespace {
 
-uint32_t record_crc(uint64_t owner, Bytes record) {
-  char id[8];
-  put_u64(id, owner);
-  return crc32c_extend(crc32c(Bytes(id, sizeof(id))), record.substr(8));
-}
-
-Status check_header(Bytes bytes, const std::string& path, uint32_t shard, uint64_t owner) {
-  if (get_u32(bytes.data()) != kLogMagic) return corruption("{}: no header of a log", path);
-  if (get_u32(bytes.data() + 4) != crc32c(bytes.substr(8)))
-    return corruption("{}: the header fails its checksum", path);
-  const uint16_t version = get_u16(bytes.data() + 8);
-  if (version != kLogVersion)
-    return error(Code::kUnsupported, Scope::kFile, "{}: log of version {}; this build reads {}", path,
-                 version, kLogVersion);
-  if (get_u32(bytes.data() + 12) != shard || get_u64(bytes.data() + 16) != owner)
-    return corruption("{}: expected the log {:016x} of shard {}, found {:016x} of shard {}", path, owner,
-                      shard, get_u64(bytes.data() + 16), get_u32(bytes.data() + 12));
-  return {};
-}
-
-struct RecordHead {
-  uint64_t bytes = 0;  // of the whole record; 0: there is none
-  uint64_t group = 0;
-  Sequence sequence_end = 0;
-};
-
-// The record at `at`, if it is whole.
-Result<RecordHead> whole_record(LogWindow* log, uint64_t at, uint64_t owner) {
-  if (log->size() - at < kRecordHeadBytes) return RecordHead();
-  SWALE_ASSIGN_OR_RETURN(const Bytes head, log->at(at, kRecordHeadBytes));
-  const uint32_t crc = get_u32(head.data() + 4);
-  const uint64_t payload = get_u64(head.data() + 8);
-  const RecordHead record{kRecordHeadBytes + payload, get_u64(head.data() + 16), get_u64(head.data() + 24)};
-  if (get_u32(head.data()) != kRecordMagic || payload > log->size() - at - kRecordHeadBytes)
-    return RecordHead();
-  char id[8];
-  put_u64(id, owner);
-  SWALE_ASSIGN_OR_RETURN(const uint32_t found,
-                         log->checksum(crc32c(Bytes(id, sizeof(id))), at + 8, record.bytes - 8));
-  return found == crc ? record : RecordHead();
-}
-
-// The offset of a whole record at or after `from`; the end of the log if there is none.
-Result<uint64_t> find_record(LogWindow* log, uint64_t from, uint64_t owner) {
-  for (uint64_t at = from;; ++at) {
-    SWALE_ASSIGN_OR_RETURN(at, log->find(kRecordMagic, at));
-    if (at == log->size()) return at;
-    SWALE_ASSIGN_OR_RETURN(const RecordHead record, whole_record(log, at, owner));
-    if (record.bytes != 0) return at;
-  }
-}
+static_assert(kColumnSlackBytes <= store::kWindowSlackBytes);
 
 Status visit_extents(Decoder* decoder, Bytes payload, const std::string& where, LogVisitor* visitor) {
   const Bytes rest = payload.substr(decoder->offset());
@@ -131,25 +78,6 @@ Relocation read_relocation(Decoder* decoder) {
   return relocation;
 }
 
-std::string log_header(uint32_t shard, uint64_t owner) {
-  std::string header(kLogHeaderBytes, '\0');
-  put_u32(header.data(), kLogMagic);
-  put_u16(header.data() + 8, kLogVersion);
-  put_u32(header.data() + 12, shard);
-  put_u64(header.data() + 16, owner);
-  put_u32(header.data() + 4, crc32c(Bytes(header).substr(8)));
-  return header;
-}
-
-void seal_record(uint64_t owner, uint64_t group, Sequence sequence_end, std::string* record) {
-  char* const head = record->data();
-  put_u32(head, kRecordMagic);
-  put_u64(head + 8, record->size() - kRecordHeadBytes);
-  put_u64(head + 16, group);
-  put_u64(head + 24, sequence_end);
-  put_u32(head + 4, record_crc(owner, *record));
-}
-
 Status visit_payload(Bytes payload, const std::string& where, LogVisitor* visitor) {
   // Blocks are read with loads of eight bytes: the caller keeps kColumnSlackBytes after the payload.
   Decoder decoder(payload);
@@ -195,6 +123,12 @@ Status visit_payload(Bytes payload, const std::string& where, LogVisitor* visito
         SWALE_RETURN_IF_ERROR(visitor->relocate(sequence, relocation));
         break;
       }
+      case LogOperation::kRecords: {
+        const Bytes records = decoder.sized();
+        if (!decoder.ok()) return malformed();
+        SWALE_RETURN_IF_ERROR(visitor->records(records));
+        break;
+      }
       default:
         return error(Code::kUnsupported, Scope::kFile,
                      "{}: operation {} at byte {} is unknown; read it with a newer swale", where,
@@ -204,45 +138,28 @@ Status visit_payload(Bytes payload, const std::string& where, LogVisitor* visito
   return {};
 }
 
-Result<LogScan> replay_log(io::Device& device, const std::string& path, uint32_t shard, uint64_t owner,
-                           uint64_t end, bool may_be_torn, uint64_t* group, LogVisitor* visitor) {
+Result<bool> is_unused_log(io::Device& device, const std::string& path) {
   SWALE_ASSIGN_OR_RETURN(const auto file, device.open(path, io::OpenMode::kRead));
-  SWALE_ASSIGN_OR_RETURN(uint64_t size, file->size());
-  size = std::min(size, end);
-  LogWindow log(*file, size);
-  LogScan scan;
-  SWALE_ASSIGN_OR_RETURN(const Bytes front, log.at(0, std::min<uint64_t>(size, kLogHeaderBytes)));
-  const Status header = size < kLogHeaderBytes ? corruption("{}: {} bytes are no log", path, size)
-                                               : check_header(front, path, shard, owner);
-  if (!header.ok() && (!may_be_torn || header.code() == Code::kUnsupported)) return header;
-  uint64_t at = header.ok() ? kLogHeaderBytes : 0;
-  while (header.ok() && at < size) {
-    SWALE_ASSIGN_OR_RETURN(const RecordHead record, whole_record(&log, at, owner));
-    if (record.bytes == 0) break;
-    if (record.group != *group + 1)
-      return corruption("{}: record at offset {}: expected group {}, found {}", path, at, *group + 1,
-                        record.group);
-    SWALE_ASSIGN_OR_RETURN(const Bytes payload,
-                           log.at(at + kRecordHeadBytes, record.bytes - kRecordHeadBytes));
-    SWALE_RETURN_IF_ERROR(
-        visit_payload(payload, fmt::format("{}: group {} at offset {}", path, record.group, at), visitor));
-    SWALE_RETURN_IF_ERROR(visitor->end_group(record.group, record.sequence_end));
-    *group = record.group;
-    ++scan.groups;
-    at += record.bytes;
-  }
-  scan.bytes = at;
-  scan.torn_bytes = size - at;
-  if (scan.torn_bytes == 0) return scan;
-  SWALE_ASSIGN_OR_RETURN(const uint64_t later, find_record(&log, at, owner));
-  if (later != size)
-    return corruption(
-        "{}: the record at offset {} (after group {}) is damaged: a whole one follows at offset {}", path, at,
-        *group, later);
-  if (!may_be_torn)
-    return corruption("{}: the record at offset {} (after group {}) is damaged, and a later log exists", path,
-                      at, *group);
-  return scan;
+  SWALE_ASSIGN_OR_RETURN(const uint64_t size, file->size());
+  return size <= store::kLogHeaderBytes;
+}
+
+Result<store::LogScan> replay_log(io::Device& device, const std::string& path, uint32_t shard, uint64_t owner,
+                                  uint64_t end, store::LogTail tail, uint64_t* group, LogVisitor* visitor) {
+  return store::read_log(
+      device, path, {kShardLogKind, shard, owner}, end, tail, group,
+      [&](const store::Record& record) -> Status {
+        const std::string where =
+            fmt::format("{}: group {} at offset {}", path, record.sequence, record.offset);
+        if (record.kind != kGroupRecord) {
+          return error(Code::kUnsupported, Scope::kFile,
+                       "{}: a record of kind {}, which is unknown; read it with a newer swale", where,
+                       record.kind);
+        }
+        if (record.payload.size() < sizeof(uint64_t)) return corruption("{}: has no sequence", where);
+        SWALE_RETURN_IF_ERROR(visit_payload(record.payload.substr(sizeof(uint64_t)), where, visitor));
+        return visitor->end_group(record.sequence, get_u64(record.payload.data())).with_context(where);
+      });
 }
 
 }  // namespace swale::meta

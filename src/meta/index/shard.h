@@ -57,17 +57,19 @@ enum class BlockCodec : uint8_t {
   kAuto = 255,
 };
 
+class LoggedTable;
+
 struct ShardOptions {
-  std::string directory;  // exists; several shards may share it
-  uint32_t shard = 0;     // stands in the names of its files
-  uint32_t job = 1;       // stands in the names too; above that of every job that wrote this shard before
+  std::string directory;         // exists; several shards may share it
+  uint32_t shard = 0;            // stands in the names of its files
+  LoggedTable* table = nullptr;  // beside the index; outlives the shard. None: add_record is not called
 
   // 40 bytes each; two such buffers exist while one is being compressed
   size_t write_buffer_entries = 256 * 1024;
   uint64_t compression_buffer_bytes = 24 << 20;
   uint64_t cache_bytes = 64 << 20;      // blocks of sorted files
   uint64_t log_bytes_max = 256 << 20;   // a checkpoint begins beyond it
-  uint64_t group_bytes_max = 16 << 20;  // a put that would make the open group longer answers kBusy
+  uint64_t group_bytes_max = 16 << 20;  // what would make the open group longer answers kBusy
   size_t runs_max = 1 << 20;            // beyond it, runs are stored as extents
   size_t files_max = 16 << 20;
   unsigned run_blocks_min = 8;           // a run of fewer blocks is stored as extents
@@ -77,12 +79,10 @@ struct ShardOptions {
   BlockCodec codec = BlockCodec::kAuto;
   // When so many relocations have come, a checkpoint rewrites all places and retires their rules. 0: never.
   size_t relocations_retire = 1024;
-  unsigned locality_percent = 80;  // the paper's alpha: blocks of a cluster that must be wanted
-  bool cluster_reads = true;       // false: one read a block (for comparison)
-  // Whether the shard is still this job's: called by commits after the sync and by checkpoints before the
-  // manifest. None: yes.
-  std::function<Status()> fence;
-  bool sync_log = true;  // false: a group counts as durable when written (for comparison)
+  unsigned locality_percent = 80;         // the paper's alpha: blocks of a cluster that must be wanted
+  bool cluster_reads = true;              // false: one read a block (for comparison)
+  uint64_t table_bytes_min = 256 * kKiB;  // fewer bytes of the table's records are no reason for a checkpoint
+  bool sync_log = true;                   // false: a group counts as durable when written (for comparison)
 };
 
 // A request's name, so that a retry is applied once. Numbers of a client ascend from 1; a retry may arrive up
@@ -141,6 +141,21 @@ class Ownership {
   virtual std::pair<uint64_t, uint64_t> next_owned(const FileId& file, uint64_t from) const = 0;
 };
 
+// A table beside the index whose changes are records of the shard's log, and whose content its checkpoints keep: the file
+// attributes. The table changes first, and its owner then hands the record to Shard::add_record.
+class LoggedTable {
+ public:
+  virtual ~LoggedTable() = default;
+  // Recovery. A record as the table has made it; kCorruption if it is none.
+  virtual Status replay(Bytes record) = 0;
+  // Records that make this table of an empty one.
+  virtual void for_each_record(const std::function<void(Bytes)>& visit) const = 0;
+  // Changes that may be taken back, oldest first: the first `count` of them are durable, or all are taken back.
+  virtual size_t changes() const = 0;
+  virtual void keep(size_t count) noexcept = 0;
+  virtual void undo() noexcept = 0;
+};
+
 struct ShardCounters {
   uint64_t puts = 0, extents = 0, runs = 0, runs_expanded = 0, duplicates = 0;
   uint64_t groups = 0, log_bytes = 0, log_syncs = 0;
@@ -162,12 +177,14 @@ struct ShardState {
   uint64_t removed_ranges = 0;
   uint64_t layers = 0;  // of irregular extents: buffers, trees and tables
   uint64_t log_bytes = 0, file_bytes = 0, snapshot_bytes = 0;
+  uint64_t table_file_bytes = 0, table_tail_bytes = 0;  // of the table beside the index (table_records.h)
   uint64_t index_memory_bytes = 0;  // runs, files, indexes of blocks; without buffers and cache
   uint64_t buffer_memory_bytes = 0, cache_memory_bytes = 0;
 };
 
 struct RecoveryReport {
   uint64_t groups = 0, entries = 0, runs = 0;
+  uint64_t records = 0;  // of the table beside the index, in its file, snapshot and logs
   uint64_t log_bytes = 0, torn_bytes = 0;
   std::string torn_log;  // whose end was torn; empty: none
 };
@@ -191,8 +208,8 @@ class Work {
 
 class Shard {
  public:
-  // Reads what earlier jobs and crashes left, and begins a log of this job. The device must outlive the
-  // shard.
+  // Claims the number of a job, reads what earlier jobs and crashes left, and begins a log. The device must
+  // outlive the shard.
   static Result<std::unique_ptr<Shard>> open(io::Device& device, const ShardOptions& options,
                                              RecoveryReport* report = nullptr);
   virtual ~Shard() = default;
@@ -209,6 +226,15 @@ class Shard {
   virtual Result<uint64_t> remove(RequestKey key, const FileId& file, uint64_t generation) = 0;
   virtual Result<uint64_t> relocate(RequestKey key, const Relocation& relocation) = 0;
 
+  // A change of the table, which is durable with the group that is returned; of an empty record: with all before it. What
+  // throws std::bad_alloc has done nothing.
+  virtual uint64_t add_record(Bytes record) = 0;
+  // False: the open group is long enough, or a checkpoint waits for it: commit it before the next change.
+  virtual bool accepts_records() const = 0;
+
+  // The number in the names of this shard's files, above those of all earlier jobs.
+  virtual uint32_t job() const = 0;
+  virtual Status fence() const = 0;            // kAborted: a later job has opened the shard. Any thread
   virtual uint64_t open_group() const = 0;     // what the next put joins
   virtual uint64_t durable_group() const = 0;  // this and all before are durable and visible
   virtual bool accepts() const = 0;            // false: finish background work before the next put
@@ -217,6 +243,8 @@ class Shard {
   // Null: nothing to do, one is under way, or there is no memory for it now.
   virtual std::unique_ptr<Work> next_commit() = 0;
   virtual std::unique_ptr<Work> next_background() = 0;
+  // Background work is overdue: ask for it before the next commit.
+  virtual bool background_first() const = 0;
   // No put has come for a while: from here on next_background gives out what is needed to bring what is in
   // buffers and trees into sorted files, and the buffers' memory is given back. False: there is nothing to
   // bring, or too little for what would be written anew.

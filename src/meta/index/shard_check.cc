@@ -1,17 +1,19 @@
 #include "meta/index/shard_check.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
 
 #include "base/contain.h"
 #include "meta/index/snapshot.h"
 #include "meta/index/sorted_file.h"
+#include "meta/index/table_records.h"
 
 namespace swale::meta {
 namespace {
 
-// Everything of one shard. Problems are collected; nothing stops at the first one.
+// Everything of one shard is read. Problems are collected; nothing stops at the first one.
 class Walk final : public LogVisitor, public SnapshotVisitor {
  public:
   Walk(io::Device& device, std::string directory, uint32_t shard)
@@ -22,11 +24,9 @@ class Walk final : public LogVisitor, public SnapshotVisitor {
   Status run() {
     SWALE_RETURN_IF_ERROR(read_manifest());
     for (const ManifestTable& table : manifest_.tables) walk_table(table);
+    if (manifest_.attributes.number != 0) note(walk_attributes());
     if (manifest_.snapshot.number != 0) note(walk_snapshot());
-    uint64_t group = manifest_.group;
-    for (const ManifestLog& log : manifest_.earlier_logs) note(walk_log(log, false, &group));
-    for (auto at = logs_.lower_bound(manifest_.first_log); at != logs_.end(); ++at)
-      note(walk_log({manifest_.job, *at, ~uint64_t{0}}, std::next(at) == logs_.end(), &group));
+    note(walk_logs());
     for (const std::string& name : names_) found_.obsolete_files += used_.contains(name) ? 0 : 1;
     return {};
   }
@@ -39,6 +39,7 @@ class Walk final : public LogVisitor, public SnapshotVisitor {
   Status run(const FileId&, Sequence, const Run&) override { return {}; }
   Status truncate(const FileId&, Sequence, uint64_t, uint64_t, bool) override { return {}; }
   Status relocate(Sequence, const Relocation&) override { return {}; }
+  Status records(Bytes) override { return {}; }
   Status end_group(uint64_t, Sequence) override {
     ++found_.groups;
     return {};
@@ -50,6 +51,7 @@ class Walk final : public LogVisitor, public SnapshotVisitor {
   }
   Status relocation(const SequencedRelocation&) override { return {}; }
   Status removed(const RemovedRange&) override { return {}; }
+  Status records(uint64_t, Bytes) override { return {}; }
   Status client(const SnapshotClient&) override {
     ++found_.clients;
     return {};
@@ -64,28 +66,26 @@ class Walk final : public LogVisitor, public SnapshotVisitor {
     used_.insert(name);
     return directory_ + "/" + name;
   }
+
   Status read_manifest() {
     SWALE_ASSIGN_OR_RETURN(const auto names, device_.list(directory_));
     uint32_t newest = 0;
+    std::map<uint32_t, std::set<uint32_t>> logs;
     for (const std::string& name : names) {
       uint32_t job = 0, number = 0;
       ShardFileKind kind{};
       if (!parse_shard_file_name(name, shard_, &job, &kind, &number)) continue;
+      if (kind == ShardFileKind::kClaim) continue;
       names_.push_back(name);
       if (kind == ShardFileKind::kManifest) newest = std::max(newest, job);
+      if (kind == ShardFileKind::kLog) logs[job].insert(number);
     }
     if (newest == 0)
       return error(Code::kNotFound, Scope::kFile, "{}: shard {} has no manifest", directory_, shard_);
     const std::string path = name_of(newest, ShardFileKind::kManifest, 0);
     SWALE_ASSIGN_OR_RETURN(const std::string text, io::read_file(device_, path, kGiB));
     SWALE_ASSIGN_OR_RETURN(manifest_, ShardManifest::decode(text, path));
-    for (const std::string& name : names) {
-      uint32_t job = 0, number = 0;
-      ShardFileKind kind{};
-      if (parse_shard_file_name(name, shard_, &job, &kind, &number) && kind == ShardFileKind::kLog &&
-          job == manifest_.job)
-        logs_.insert(number);
-    }
+    logs_ = logs[manifest_.job];
     return {};
   }
 
@@ -109,12 +109,11 @@ class Walk final : public LogVisitor, public SnapshotVisitor {
     std::vector<Bytes> blocks;
     SWALE_RETURN_IF_ERROR(sorted->read_all(&bytes, &blocks));
     for (size_t i = 0; i < blocks.size(); ++i) {
-      SWALE_ASSIGN_OR_RETURN(const BlockView block,
-                             BlockView::parse(blocks[i], fmt::format("{}: block {}", path, i)));
+      const std::string where = fmt::format("{}: block {}", path, i);
+      SWALE_ASSIGN_OR_RETURN(const BlockView block, BlockView::parse(blocks[i], where));
       ++found_.blocks;
       *entries += block.rows();
-      SWALE_RETURN_IF_ERROR(
-          check_order(block, sorted->index().first(i), fmt::format("{}: block {}", path, i)));
+      SWALE_RETURN_IF_ERROR(check_order(block, sorted->index().first(i), where));
     }
     return {};
   }
@@ -132,6 +131,13 @@ class Walk final : public LogVisitor, public SnapshotVisitor {
     return {};
   }
 
+  Status walk_attributes() {
+    const ManifestLog& file = manifest_.attributes;
+    TableRecords records(&unread_, 0);
+    return records.replay_file(device_, name_of(file.job, ShardFileKind::kAttributes, file.number), shard_,
+                               file);
+  }
+
   Status walk_snapshot() {
     const std::string path =
         name_of(manifest_.snapshot.job, ShardFileKind::kSnapshot, manifest_.snapshot.number);
@@ -141,19 +147,32 @@ class Walk final : public LogVisitor, public SnapshotVisitor {
         .status();
   }
 
-  Status walk_log(const ManifestLog& log, bool last, uint64_t* group) {
-    const std::string path = name_of(log.job, ShardFileKind::kLog, log.number);
-    ++found_.logs;
-    SWALE_ASSIGN_OR_RETURN(
-        const LogScan scan,
-        replay_log(device_, path, shard_, owner_of(log.job, log.number), log.bytes, last, group, this));
-    found_.torn_bytes += scan.torn_bytes;
-    return {};
+  Status walk_logs() {
+    for (const ManifestLog& log : manifest_.earlier_logs) name_of(log.job, ShardFileKind::kLog, log.number);
+    for (auto at = logs_.lower_bound(manifest_.first_log); at != logs_.end(); ++at)
+      name_of(manifest_.job, ShardFileKind::kLog, *at);
+    uint64_t group = manifest_.group;
+    return replay_logs(device_, directory_, manifest_, logs_, &group, this,
+                       [this](const ManifestLog&, const store::LogScan& scan) {
+                         ++found_.logs;
+                         found_.torn_bytes += scan.torn_bytes;
+                       });
   }
+
+  // Its records are not looked into: opening the server's table reads them (store/reading.h).
+  class Unread final : public LoggedTable {
+   public:
+    Status replay(Bytes) override { return {}; }
+    void for_each_record(const std::function<void(Bytes)>&) const override {}
+    size_t changes() const override { return 0; }
+    void keep(size_t) noexcept override {}
+    void undo() noexcept override {}
+  };
 
   io::Device& device_;
   const std::string directory_;
   const uint32_t shard_;
+  Unread unread_;
   ShardManifest manifest_;
   std::vector<std::string> names_;
   std::set<std::string> used_;

@@ -1,6 +1,6 @@
 // What a shard left on storage, for `swale verify`: reads everything, changes nothing.
 //
-// Threads: free functions. Errors: a verification goes on and counts.
+// Threads: a free function. Errors: a verification goes on and counts.
 #pragma once
 
 #include <cstdint>

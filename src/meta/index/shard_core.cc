@@ -23,7 +23,8 @@ ShardCore::ShardCore(io::Device& device, const ShardOptions& options)
     : device_(device),
       options_(options),
       cache_(options.cache_bytes),
-      active_(std::make_shared<Memtable>(options.write_buffer_entries)) {
+      active_(std::make_shared<Memtable>(options.write_buffer_entries)),
+      records_(options.table, options.table_bytes_min) {
   open_.number = 1;
 }
 
@@ -363,9 +364,18 @@ Result<uint64_t> ShardCore::relocate(RequestKey key, const Relocation& relocatio
   return open_.number;
 }
 
+uint64_t ShardCore::add_record(Bytes record) {
+  if (record.empty()) return records_group_;
+  TableRecords::join(record, &open_.records);
+  return records_group_ = open_.number;
+}
+
 // Allocates nothing that it cannot do without, as all that makes a Status.
 void ShardCore::fail(const Status& why) {
-  if (health_.ok()) health_ = why.with_context("the shard is read-only");
+  if (!health_.ok()) return;
+  health_ = why.with_context("the shard is read-only");
+  // What the commit under way covers is settled when that ends (finish_commit).
+  if (!committing_) take_back_records();
 }
 
 void ShardCore::open_next_group() {
@@ -374,6 +384,12 @@ void ShardCore::open_next_group() {
   open_.number = next;
   open_.entries_begin = open_.entries_end = active_->size();
   open_.sequence_end = next_sequence_;
+}
+
+// The table is as of the durable group.
+void ShardCore::take_back_records() noexcept {
+  records_.take_back();
+  records_group_ = durable_group_;
 }
 
 // No group after the durable one exists any more. Allocates nothing.
@@ -385,6 +401,7 @@ void ShardCore::give_up_groups() {
     }
   }
   active_->shrink(active_->visible());
+  take_back_records();
   staged_requests_.clear();
   next_sequence_ = visible_sequence_;
   in_flight_ = Group();
@@ -565,6 +582,9 @@ ShardState ShardCore::state() const {
                               removed_.ranges() * 72;
   state.log_bytes = logs_bytes_;
   state.snapshot_bytes = snapshot_bytes_;
+  state.table_file_bytes = records_.file().bytes;
+  state.table_tail_bytes = records_.tail().size();
+  state.buffer_memory_bytes += records_.memory_bytes();
   state.cache_memory_bytes = cache_.memory_bytes();
   return state;
 }

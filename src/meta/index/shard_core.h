@@ -18,6 +18,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "base/mutex.h"
 #include "meta/index/cluster.h"
 #include "meta/index/log.h"
 #include "meta/index/memtable.h"
@@ -28,7 +29,9 @@
 #include "meta/index/shard.h"
 #include "meta/index/snapshot.h"
 #include "meta/index/sorted_file.h"
+#include "meta/index/table_records.h"
 #include "meta/index/tree.h"
+#include "store/job_claim.h"
 
 namespace swale::meta {
 
@@ -75,8 +78,11 @@ struct Group {
   std::vector<StagedOperation> operations;
   std::vector<StagedFile> files;
   size_t files_begin = 0;  // of `files`: those after the last truncate
+  std::string records;     // of the table beside the index, each sized
 
-  bool empty() const { return requests.empty() && operations.empty() && entries_begin == entries_end; }
+  bool empty() const {
+    return requests.empty() && operations.empty() && records.empty() && entries_begin == entries_end;
+  }
 };
 
 struct RequestKeyHash {
@@ -85,13 +91,32 @@ struct RequestKeyHash {
   }
 };
 
-// The log that is being written. Shared with the commit that is under way.
-struct LogFile {
-  std::string path;
-  uint64_t owner = 0;
-  uint32_t number = 0;
-  std::unique_ptr<io::File> file;  // none before the first commit
-  uint64_t bytes = 0;
+// The log that is being written. Shared with the commit and the checkpoint that are under way; of them, the
+// one makes the file that comes first.
+class LogFile {
+ public:
+  LogFile(uint32_t number, io::Device& device, std::string path, const store::LogIdentity& identity,
+          bool synced)
+      : number_(number), log_(device, std::move(path), identity, synced) {}
+
+  uint32_t number() const { return number_; }
+  Status create() noexcept {
+    const MutexLock lock(mutex_);
+    return log_.create();
+  }
+  Status append(uint64_t group, std::string* record, const store::RecordLog::Fence& fence) noexcept {
+    const MutexLock lock(mutex_);
+    return log_.append(kGroupRecord, group, record, fence);
+  }
+  bool usable() const {
+    const MutexLock lock(mutex_);
+    return log_.usable();
+  }
+
+ private:
+  const uint32_t number_;
+  mutable Mutex mutex_;
+  store::RecordLog log_ GUARDED_BY(mutex_);
 };
 
 class ShardCore final : public Shard {
@@ -103,6 +128,13 @@ class ShardCore final : public Shard {
   Result<uint64_t> remove(RequestKey key, const FileId& file, uint64_t generation) override;
   Result<uint64_t> relocate(RequestKey key, const Relocation& relocation) override;
 
+  uint64_t add_record(Bytes record) override;
+  bool accepts_records() const override {
+    return !records_wait_ && open_.records.size() < options_.group_bytes_max;
+  }
+
+  uint32_t job() const override { return claim_->number(); }
+  Status fence() const override { return claim_->fence(); }
   uint64_t open_group() const override { return open_.number; }
   uint64_t durable_group() const override { return durable_group_; }
   bool accepts() const override;
@@ -110,6 +142,7 @@ class ShardCore final : public Shard {
 
   std::unique_ptr<Work> next_commit() override;
   std::unique_ptr<Work> next_background() override;
+  bool background_first() const override;
   bool settle() override;
   Status finish(std::unique_ptr<Work> work) override;
   Status commit() override;
@@ -140,7 +173,7 @@ class ShardCore final : public Shard {
   friend class Lookup;
 
   std::string path_of(ShardFileKind kind, uint32_t number) const {
-    return options_.directory + "/" + shard_file_name(options_.shard, options_.job, kind, number);
+    return options_.directory + "/" + shard_file_name(options_.shard, job(), kind, number);
   }
   std::string path_of(uint32_t job, ShardFileKind kind, uint32_t number) const {
     return options_.directory + "/" + shard_file_name(options_.shard, job, kind, number);
@@ -180,8 +213,12 @@ class ShardCore final : public Shard {
   void fail(const Status& why);
   void open_next_group();
   void give_up_groups();
+  void take_back_records() noexcept;
   void drop_spare() { std::vector<Entry>().swap(spare_); }  // an assignment of {} would keep its memory
   bool freeze();
+  bool records_durable() const {
+    return open_.records.empty() && (!committing_ || in_flight_.records.empty());
+  }
   Status merge(bool all);
   std::shared_ptr<LogFile> next_log() const;
   Status finish_commit(CommitWork* work);
@@ -192,10 +229,11 @@ class ShardCore final : public Shard {
   std::unique_ptr<Work> start_flush();
   std::unique_ptr<Work> start_checkpoint(bool all);
   size_t rules_to_retire() const;
-  std::string encode_snapshot(uint64_t owner, size_t retired) const;
+  std::string encode_snapshot(uint64_t owner, size_t retired, bool with_tail) const;
   std::vector<Sequence> barriers_between(Sequence first, Sequence last) const;
   void prune_barriers();
   uint64_t earlier_bytes() const;
+  uint64_t checkpoint_bytes() const;
 
   // Layers of irregular extents, newest first.
   struct LayerRef {
@@ -206,8 +244,6 @@ class ShardCore final : public Shard {
   std::vector<LayerRef> layers();
   Status open_tables(const ShardManifest& manifest);
   void remove_unnamed(const ShardManifest& manifest);
-  Status replay_logs(const ShardManifest& manifest, const std::set<uint32_t>& numbers, Replay* replay,
-                     RecoveryReport* report);
   Status answer_whole(std::optional<Lookup>* irregular, const FileId& file, uint32_t number, const Run& whole,
                       size_t runs_max, uint64_t* blocks_left, std::vector<Run>* out);
   Result<bool> answer_query(std::optional<Lookup>* lookup, const FileId& file, const FileState& state,
@@ -216,6 +252,7 @@ class ShardCore final : public Shard {
 
   io::Device& device_;
   const ShardOptions options_;
+  std::optional<store::JobClaim> claim_;  // from recover() on
   Status health_;
   Status unreadable_;  // a durable group could not be applied: memory has no whole state any more
 
@@ -258,6 +295,9 @@ class ShardCore final : public Shard {
   uint32_t next_file_ = 1;  // for sorted files and snapshots
   uint32_t first_log_ = 1;  // of this job that a manifest names
   std::vector<ManifestLog> earlier_logs_;
+  TableRecords records_;
+  uint64_t records_group_ = 0;              // the last one that has a record of the table
+  bool records_wait_ = false;               // a checkpoint waits until none is in a group that is not durable
   std::vector<ManifestLog> replaced_logs_;  // earlier ones that the next checkpoint makes obsolete
 
   mutable ShardCounters counters_;

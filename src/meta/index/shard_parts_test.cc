@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/crc32c.h"
 #include "base/rng.h"
 #include "meta/index/block.h"
 #include "meta/index/cluster.h"

@@ -26,7 +26,7 @@ class Replay final : public LogVisitor, public SnapshotVisitor {
     Sequence before = 0;
     for (const StoredRun& stored : file.runs) {
       if (stored.sequence < before)
-        return corruption("snapshot: file {:016x}{:016x}: runs are out of order", file.id.high, file.id.low);
+        return corruption("file {:016x}{:016x}: runs are out of order", file.id.high, file.id.low);
       before = stored.sequence;
       if (!state.runs) state.runs = std::make_unique<RunLayers>();
       state.runs->insert(stored.run, stored.sequence, ~Sequence{0});
@@ -45,6 +45,11 @@ class Replay final : public LogVisitor, public SnapshotVisitor {
   Status removed(const RemovedRange& range) override {
     shard_.removed_.add(range);
     return {};
+  }
+
+  Status records(uint64_t group, Bytes records) override {
+    snapshot_group_ = group;
+    return shard_.records_.replay(records, "records of the table");
   }
 
   Status request(const RequestKey& key) override {
@@ -118,7 +123,13 @@ class Replay final : public LogVisitor, public SnapshotVisitor {
     group_.operations.push_back(operation);
     return {};
   }
+  Status records(Bytes records) override {
+    group_.records = records;
+    return {};
+  }
   Status end_group(uint64_t number, Sequence sequence_end) override {
+    if (number > snapshot_group_)
+      SWALE_RETURN_IF_ERROR(shard_.records_.replay(group_.records, "records of the table"));
     group_.number = number;
     group_.sequence_end = std::max(sequence_end, shard_.visible_sequence_);
     shard_.active_->show();
@@ -149,6 +160,7 @@ class Replay final : public LogVisitor, public SnapshotVisitor {
   ShardCore& shard_;
   RecoveryReport& report_;
   Sequence snapshot_sequence_ = 0;
+  uint64_t snapshot_group_ = 0;  // up to which it has the records of the table
   Group group_;
 };
 
@@ -157,7 +169,11 @@ namespace {
 struct Listing {
   uint32_t newest_job = 0;                      // that has a manifest
   std::map<uint32_t, std::set<uint32_t>> logs;  // by job
-  uint32_t other_job = 0;                       // of any file
+  struct File {
+    std::string path;
+    ShardFileKind kind;
+  };
+  std::vector<File> files;  // all but claims
 };
 
 Result<Listing> list_files(io::Device& device, const ShardOptions& options) {
@@ -167,22 +183,42 @@ Result<Listing> list_files(io::Device& device, const ShardOptions& options) {
     uint32_t job = 0, number = 0;
     ShardFileKind kind{};
     if (!parse_shard_file_name(name, options.shard, &job, &kind, &number)) continue;
-    found.other_job = std::max(found.other_job, job);
     if (kind == ShardFileKind::kManifest) found.newest_job = std::max(found.newest_job, job);
     if (kind == ShardFileKind::kLog) found.logs[job].insert(number);
+    if (kind != ShardFileKind::kClaim) found.files.push_back({options.directory + "/" + name, kind});
   }
   return found;
+}
+
+// There is no manifest: of a shard that is new, or whose first job ended while it opened.
+Status check_new(io::Device& device, const Listing& listing) {
+  for (const Listing::File& file : listing.files) {
+    bool unused = false;
+    if (file.kind == ShardFileKind::kLog) {
+      SWALE_ASSIGN_OR_RETURN(unused, is_unused_log(device, file.path));
+    }
+    if (!unused)
+      return corruption("{}: is here, and the shard has no manifest: restore it from a copy", file.path);
+  }
+  return {};
 }
 
 }  // namespace
 
 Status ShardCore::recover(RecoveryReport* report) {
   SWALE_ASSIGN_OR_RETURN(log_encoder_, BlockEncoder::create(BlockCodec::kFrame));
+  // From here on no earlier job acknowledges anything. So what is read after this is all that was acknowledged.
+  SWALE_ASSIGN_OR_RETURN(claim_,
+                         store::JobClaim::next(device_, claims_of(options_.directory, options_.shard)));
   SWALE_ASSIGN_OR_RETURN(const Listing listing, meta::list_files(device_, options_));
-  if (listing.other_job >= options_.job)
-    return error(Code::kAlreadyExists, Scope::kFile,
-                 "{}: shard {} has files of job {}: job {} must have a higher number", options_.directory,
-                 options_.shard, listing.other_job, options_.job);
+  if (listing.newest_job >= job()) {  // of a job that has claimed the shard since
+    SWALE_RETURN_IF_ERROR(fence());
+    return error(
+        Code::kAlreadyExists, Scope::kFile,
+        "{}: shard {} has a manifest of job {}, and this job has claimed number {}: restore the claims "
+        "(shard-*.claim) from a copy",
+        options_.directory, options_.shard, listing.newest_job, job());
+  }
   ShardManifest manifest;
   manifest.shard = options_.shard;
   if (listing.newest_job != 0) {
@@ -191,11 +227,14 @@ Status ShardCore::recover(RecoveryReport* report) {
     SWALE_ASSIGN_OR_RETURN(manifest, ShardManifest::decode(text, path));
     if (manifest.shard != options_.shard || manifest.job != listing.newest_job)
       return corruption("{}: is the manifest of shard {} and job {}", path, manifest.shard, manifest.job);
-  } else if (listing.other_job != 0) {
-    return corruption("{}: shard {} has files of job {} and no manifest", options_.directory, options_.shard,
-                      listing.other_job);
+  } else {
+    SWALE_RETURN_IF_ERROR(check_new(device_, listing));
   }
   SWALE_RETURN_IF_ERROR(open_tables(manifest));
+  if (const ManifestLog& file = manifest.attributes; file.number != 0) {
+    const std::string path = path_of(file.job, ShardFileKind::kAttributes, file.number);
+    SWALE_RETURN_IF_ERROR(records_.replay_file(device_, path, options_.shard, file));
+  }
   Replay replay(this, report);
   Sequence snapshot_sequence = 0;
   if (manifest.snapshot.number != 0) {
@@ -218,8 +257,20 @@ Status ShardCore::recover(RecoveryReport* report) {
   durable_group_ = manifest.group;
   visible_sequence_ = std::max<Sequence>(1, manifest.sequence);
   const auto found = listing.logs.find(manifest.job);
-  SWALE_RETURN_IF_ERROR(replay_logs(
-      manifest, found == listing.logs.end() ? std::set<uint32_t>() : found->second, &replay, report));
+  SWALE_RETURN_IF_ERROR(replay_logs(device_, options_.directory, manifest,
+                                    found == listing.logs.end() ? std::set<uint32_t>() : found->second,
+                                    &durable_group_, &replay,
+                                    [&](const ManifestLog& log, const store::LogScan& scan) {
+                                      if (scan.torn_bytes != 0) {
+                                        report->torn_bytes = scan.torn_bytes;
+                                        report->torn_log = path_of(log.job, ShardFileKind::kLog, log.number);
+                                      }
+                                      report->log_bytes += scan.bytes;
+                                      if (scan.records == 0) return;
+                                      earlier_logs_.push_back(log);
+                                      logs_bytes_ += log.bytes;
+                                    }));
+  report->records = records_.replayed();
   next_sequence_ = visible_sequence_;
   frozen_group_ = manifest.group;
   open_ = Group();
@@ -227,13 +278,17 @@ Status ShardCore::recover(RecoveryReport* report) {
   open_.entries_begin = open_.entries_end = active_->size();
   open_.sequence_end = next_sequence_;
   log_ = next_log();
+  // Before the manifest, which promises it: a log that is missing later is known to be missing.
+  SWALE_RETURN_IF_ERROR(log_->create());
 
-  manifest.job = options_.job;
+  manifest.job = job();
   manifest.sequence = visible_sequence_;
   manifest.earlier_logs = earlier_logs_;
-  manifest.first_log = 1;
-  if (options_.fence) SWALE_RETURN_IF_ERROR(options_.fence());
+  manifest.first_log = log_->number();
+  manifest.first_log_bytes = store::kLogHeaderBytes;
+  SWALE_RETURN_IF_ERROR(fence());
   SWALE_RETURN_IF_ERROR(io::replace_file(device_, path_of(ShardFileKind::kManifest, 0), manifest.encode()));
+  SWALE_RETURN_IF_ERROR(fence());  // a job that has taken over meanwhile reads what the older manifest names
   remove_unnamed(manifest);
   return {};
 }
@@ -242,15 +297,8 @@ Status ShardCore::recover(RecoveryReport* report) {
 // such a job reads on in the files that it has open, and the fence stops its commits. What cannot be removed,
 // the next job removes.
 void ShardCore::remove_unnamed(const ShardManifest& manifest) {
-  std::set<std::string> named;
-  const auto name = [&](uint32_t job, ShardFileKind kind, uint32_t number) {
-    named.insert(shard_file_name(options_.shard, job, kind, number));
-  };
-  for (const ManifestTable& table : manifest.tables) {
-    for (const ManifestFile& file : table.files) name(file.job, ShardFileKind::kSorted, file.number);
-  }
-  name(manifest.snapshot.job, ShardFileKind::kSnapshot, manifest.snapshot.number);
-  for (const ManifestLog& log : manifest.earlier_logs) name(log.job, ShardFileKind::kLog, log.number);
+  const std::map<std::string, uint64_t> named = manifest.named_files();
+  std::vector<std::string> unnamed;
   const Result<std::vector<std::string>> found = device_.list(options_.directory);
   if (!found.ok()) return;
   for (const std::string& each : *found) {
@@ -259,9 +307,10 @@ void ShardCore::remove_unnamed(const ShardManifest& manifest) {
     const std::string_view stem =
         std::string_view(each).substr(0, each.size() - (each.ends_with(".tmp") ? 4 : 0));
     if (!parse_shard_file_name(std::string(stem), options_.shard, &job, &kind, &number)) continue;
-    if (job < options_.job && !named.contains(each))
-      static_cast<void>(device_.remove(options_.directory + "/" + each));
+    if (kind == ShardFileKind::kClaim) continue;  // they stay for ever (store/job_claim.h)
+    if (job < manifest.job && !named.contains(each)) unnamed.push_back(each);
   }
+  for (const std::string& each : unnamed) static_cast<void>(device_.remove(options_.directory + "/" + each));
 }
 
 Status ShardCore::open_tables(const ShardManifest& manifest) {
@@ -293,47 +342,11 @@ Status ShardCore::open_tables(const ShardManifest& manifest) {
   return {};
 }
 
-Status ShardCore::replay_logs(const ShardManifest& manifest, const std::set<uint32_t>& numbers,
-                              Replay* replay, RecoveryReport* report) {
-  const auto path = [this](const ManifestLog& log) {
-    return path_of(log.job, ShardFileKind::kLog, log.number);
-  };
-  for (const ManifestLog& log : manifest.earlier_logs) {
-    SWALE_ASSIGN_OR_RETURN(const LogScan scan, replay_log(device_, path(log), options_.shard,
-                                                          owner_of(log.job, log.number), log.bytes,
-                                                          /*may_be_torn=*/false, &durable_group_, replay));
-    if (scan.bytes != log.bytes)
-      return corruption("{}: {} bytes, the manifest says {}", path(log), scan.bytes, log.bytes);
-    earlier_logs_.push_back(log);
-    logs_bytes_ += log.bytes;
-  }
-  uint32_t expected = manifest.first_log;
-  for (auto at = numbers.lower_bound(manifest.first_log); at != numbers.end(); ++at, ++expected) {
-    ManifestLog log{manifest.job, *at, ~uint64_t{0}};
-    if (*at != expected)
-      return corruption("{}: the log before it, number {}, is missing", path(log), expected);
-    const bool last = std::next(at) == numbers.end();
-    SWALE_ASSIGN_OR_RETURN(const LogScan scan,
-                           replay_log(device_, path(log), options_.shard, owner_of(log.job, log.number),
-                                      log.bytes, last, &durable_group_, replay));
-    if (scan.torn_bytes != 0) {
-      report->torn_bytes = scan.torn_bytes;
-      report->torn_log = path(log);
-    }
-    report->log_bytes += scan.bytes;
-    if (scan.groups == 0) continue;
-    log.bytes = scan.bytes;
-    earlier_logs_.push_back(log);
-    logs_bytes_ += scan.bytes;
-  }
-  return {};
-}
-
 Result<std::unique_ptr<Shard>> Shard::open(io::Device& device, const ShardOptions& options,
                                            RecoveryReport* report) {
-  if (options.job == 0 || options.write_buffer_entries == 0 || options.locality_percent > 100)
-    return invalid_argument("shard {}: job {}, {} entries in a write buffer, locality {} %", options.shard,
-                            options.job, options.write_buffer_entries, options.locality_percent);
+  if (options.write_buffer_entries == 0 || options.locality_percent > 100)
+    return invalid_argument("shard {}: {} entries in a write buffer, locality {} %", options.shard,
+                            options.write_buffer_entries, options.locality_percent);
   std::unique_ptr<ShardCore> shard;
   RecoveryReport unread;
   const Status opened = contain([&] {

@@ -12,7 +12,8 @@ constexpr size_t kTablesMax = 4;  // of sorted files; a checkpoint merges more
 }  // namespace
 
 std::string ShardCore::encode_group(const Group& group) {
-  std::string record(kRecordHeadBytes, '\0');
+  std::string record(store::kRecordHeadBytes, '\0');
+  append_u64(&record, group.sequence_end);
   for (const RequestKey& key : group.requests) {
     append_u8(&record, static_cast<uint8_t>(LogOperation::kRequest));
     append_varint(&record, key.client);
@@ -34,6 +35,10 @@ std::string ShardCore::encode_group(const Group& group) {
       append_varint(&record, operation.generation);
     }
   }
+  if (!group.records.empty()) {
+    append_u8(&record, static_cast<uint8_t>(LogOperation::kRecords));
+    append_sized(&record, group.records);
+  }
   constexpr size_t kLogBlockBytes = 64 * kKiB;
   std::span<const Entry> rest =
       active_->entries().subspan(group.entries_begin, group.entries_end - group.entries_begin);
@@ -41,14 +46,14 @@ std::string ShardCore::encode_group(const Group& group) {
     append_u8(&record, static_cast<uint8_t>(LogOperation::kExtents));
     rest = rest.subspan(log_encoder_->encode(rest, active_->files(), kLogBlockBytes, &record));
   }
-  seal_record(log_->owner, group.number, group.sequence_end, &record);
   return record;
 }
 
 std::unique_ptr<Work> ShardCore::next_commit() {
   if (committing_ || open_.empty() || !health_.ok()) return nullptr;
   try {
-    auto work = std::make_unique<CommitWork>(*this, log_, encode_group(open_));
+    auto work = std::make_unique<CommitWork>(*claim_, log_, open_.number, encode_group(open_));
+    records_.begin_commit(open_.records);
     in_flight_ = std::move(open_);
     open_.number = in_flight_.number;
     open_next_group();
@@ -64,11 +69,10 @@ std::unique_ptr<Work> ShardCore::next_commit() {
 // The log after this one; this one if it is not in use yet, so that numbers have no gaps.
 std::shared_ptr<LogFile> ShardCore::next_log() const {
   if (log_ != nullptr && current_log_bytes_ == 0) return log_;
-  auto next = std::make_shared<LogFile>();
-  next->number = log_ ? log_->number + 1 : first_log_;
-  next->owner = owner_of(options_.job, next->number);
-  next->path = path_of(ShardFileKind::kLog, next->number);
-  return next;
+  const uint32_t number = log_ ? log_->number() + 1 : first_log_;
+  const store::LogIdentity identity{kShardLogKind, options_.shard, owner_of(job(), number)};
+  return std::make_shared<LogFile>(number, device_, path_of(ShardFileKind::kLog, number), identity,
+                                   options_.sync_log);
 }
 
 // The visible entries leave the write buffer, and what comes later goes to another log. False: not now. What
@@ -121,6 +125,14 @@ void ShardCore::prune_barriers() {
   barriers_.swap(alive);
 }
 
+// About what a checkpoint would write, without the table beside the index.
+uint64_t ShardCore::checkpoint_bytes() const {
+  constexpr uint64_t kRowBytes = 4;  // of a compressed one
+  uint64_t bytes = snapshot_bytes_ + active_->size() * kRowBytes;
+  for (const auto& tree : trees_) bytes += tree->stored_bytes();
+  return bytes;
+}
+
 std::unique_ptr<Work> ShardCore::start_flush() {
   return std::make_unique<FlushWork>(frozen_,
                                      barriers_between(frozen_->sequence_min(), frozen_->sequence_max()),
@@ -145,7 +157,7 @@ size_t ShardCore::rules_to_retire() const {
   return count;
 }
 
-std::string ShardCore::encode_snapshot(uint64_t owner, size_t retired) const {
+std::string ShardCore::encode_snapshot(uint64_t owner, size_t retired, bool with_tail) const {
   SnapshotBuilder builder(options_.shard, owner, visible_sequence_);
   for (uint32_t i = 0; i < states_.size(); ++i) {
     const FileState& state = states_[i];
@@ -164,6 +176,7 @@ std::string ShardCore::encode_snapshot(uint64_t owner, size_t retired) const {
   }
   for (const SequencedRelocation& relocation : std::span(relocations_).subspan(retired))
     builder.add(relocation);
+  builder.add_records(durable_group_, with_tail ? Bytes(records_.tail()) : Bytes());
   for (const auto& [client, window] : clients_) builder.add(SnapshotClient{client, window});
   for (const RemovedRange& range : removed_.list()) builder.add(range);
   return builder.finish();
@@ -209,17 +222,30 @@ std::unique_ptr<Work> ShardCore::start_checkpoint(bool all) {
 
   ShardManifest& manifest = work->manifest;
   manifest.shard = options_.shard;
-  manifest.job = options_.job;
+  manifest.job = job();
   manifest.group = frozen_group_;
   manifest.sequence = visible_sequence_;
-  manifest.first_log = log_->number;
+  manifest.first_log = log_->number();
+  work->log = log_;  // the work makes it, if no commit has: the manifest promises its header at least
+  manifest.first_log_bytes = std::max<uint64_t>(current_log_bytes_, store::kLogHeaderBytes);
   manifest.earlier_logs = earlier_logs_;
   work->freed_log_bytes = logs_bytes_ - std::min(logs_bytes_, current_log_bytes_ + earlier_bytes());
-  manifest.snapshot = {options_.job, next_file_++};
+  manifest.snapshot = {job(), next_file_++};
+  manifest.attributes = records_.file();
+  if (records_.wants_file() && records_durable()) {
+    const uint32_t number = next_file_++;
+    work->attributes = records_.encode_file(options_.shard, owner_of(job(), number));
+    work->tail_bytes = records_.tail().size();
+    manifest.attributes = {job(), number, work->attributes.size()};
+    if (records_.file().number != 0)
+      work->obsolete.push_back(
+          path_of(records_.file().job, ShardFileKind::kAttributes, records_.file().number));
+  }
   work->next_file = next_file_;
-  work->snapshot = encode_snapshot(owner_of(options_.job, manifest.snapshot.number), work->retired);
+  work->snapshot =
+      encode_snapshot(owner_of(job(), manifest.snapshot.number), work->retired, work->attributes.empty());
 
-  for (uint32_t number = first_log_; number < log_->number; ++number)
+  for (uint32_t number = first_log_; number < log_->number(); ++number)
     work->obsolete.push_back(path_of(ShardFileKind::kLog, number));
   for (const ManifestLog& log : replaced_logs_)
     work->obsolete.push_back(path_of(log.job, ShardFileKind::kLog, log.number));
@@ -231,7 +257,13 @@ std::unique_ptr<Work> ShardCore::start_checkpoint(bool all) {
   return work;
 }
 
+// Else work that needs a moment without a commit would never come while there is always another commit.
+bool ShardCore::background_first() const {
+  return records_.overdue() || logs_bytes_ > options_.log_bytes_max + options_.log_bytes_max / 2;
+}
+
 std::unique_ptr<Work> ShardCore::next_background() {
+  records_wait_ = false;
   if (background_ || !health_.ok() || (!blocked_.ok() && !retry_background_)) return nullptr;
   try {
     if (frozen_ == nullptr && (freeze_wanted_ || active_->full() || logs_bytes_ > options_.log_bytes_max)) {
@@ -245,7 +277,13 @@ std::unique_ptr<Work> ShardCore::next_background() {
       work = start_flush();
     } else if (tree_bytes >= options_.compression_buffer_bytes || (checkpoint_wanted_ && !freeze_wanted_)) {
       // Trees that were replayed from logs: a checkpoint must not name these logs any more.
-      if (!earlier_logs_.empty() && !freeze()) return nullptr;
+      if (!earlier_logs_.empty() && !freeze()) {
+        freeze_wanted_ = true;
+        return nullptr;
+      }
+      // The file of the table is made of what the table has, which must be durable: its changes wait for that.
+      records_wait_ = frozen_ == nullptr && records_.wants_file() && !records_durable();
+      if (records_wait_) return nullptr;
       work = frozen_ != nullptr ? start_flush() : start_checkpoint(false);
     }
     background_ = work != nullptr;
@@ -306,6 +344,7 @@ Status ShardCore::finish_commit(CommitWork* work) {
       give_up_groups();
       return why;
     }
+    take_back_records();
     fail(why);
     return health_;
   }
@@ -313,6 +352,7 @@ Status ShardCore::finish_commit(CommitWork* work) {
     apply(in_flight_);
     active_->show_until(in_flight_.entries_end);
   });
+  records_.durable(in_flight_.records);
   if (!applied.ok()) {
     fail(applied);
     unreadable_ = health_;
@@ -324,10 +364,15 @@ Status ShardCore::finish_commit(CommitWork* work) {
   logs_bytes_ += work->bytes();
   current_log_bytes_ += work->bytes();
   in_flight_ = Group();
+  if (!health_.ok())
+    take_back_records();  // background work has failed meanwhile: no commit comes after this one
+  if (records_.wants_checkpoint(checkpoint_bytes()))
+    freeze_wanted_ = checkpoint_wanted_ = retry_background_ = true;
   renumber_files();
   if (active_->full()) retry_background_ = true;
-  if (active_->visible() >= options_.write_buffer_entries && frozen_ == nullptr)
-    static_cast<void>(contain([this] { freeze(); }));  // else next_background does it
+  // At once, because another commit may be under way whenever background work is asked for.
+  if ((freeze_wanted_ || active_->visible() >= options_.write_buffer_entries) && frozen_ == nullptr)
+    static_cast<void>(contain([this] { freeze_wanted_ &= !freeze(); }));  // else next_background does it
   return {};
 }
 
@@ -371,7 +416,9 @@ Status ShardCore::finish_checkpoint(CheckpointWork* work) {
   replaced_logs_.clear();
   first_log_ = work->manifest.first_log;
   snapshot_number_ = work->manifest.snapshot.number;
-  snapshot_job_ = options_.job;
+  snapshot_job_ = job();
+  if (!work->attributes.empty()) records_.filed(work->manifest.attributes, work->tail_bytes);
+  records_.checkpointed();
   snapshot_bytes_ = work->snapshot.size();
   logs_bytes_ -= std::min(logs_bytes_, work->freed_log_bytes);
   checkpoint_wanted_ = merge_all_wanted_ = false;

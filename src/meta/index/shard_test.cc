@@ -12,6 +12,7 @@
 #include "meta/index/shard.h"
 #include "meta/index/shard_check.h"
 #include "meta/index/testing/shard_model.h"
+#include "store/record_log.h"
 
 namespace swale::meta::shard_test {
 namespace {
@@ -89,7 +90,6 @@ TEST(Shard, FlippedBitsGiveErrorsNeverOtherExtents) {
         ASSERT_TRUE(io::replace_file(copy, "/s/" + each, damaged).ok());
       }
       ShardOptions options = store.options;
-      options.job = 2;
       RecoveryReport report;
       auto opened = Shard::open(copy, options, &report);
       if (!opened.ok()) {
@@ -120,7 +120,6 @@ TEST(Shard, FlippedBitsGiveErrorsNeverOtherExtents) {
 TEST(Shard, HoldsNoBuffersAfterADrain) {
   Store store;
   store.options.write_buffer_entries = 1000;
-  ++store.options.job;
   ASSERT_TRUE(store.open().ok());
   Rng rng(3);
   for (int batch = 0; batch < 5; ++batch) {
@@ -146,7 +145,7 @@ TEST(Shard, SkipsATornEndOfTheLogAndReportsIt) {
   std::string log = "/s/shard-000000.j0001.log-000001";
   const std::string bytes = *io::read_file(store.disk, log, kGiB);
   uint64_t whole = 0;
-  for (size_t length = 0; length <= bytes.size(); ++length) {
+  for (size_t length = store::kLogHeaderBytes; length <= bytes.size(); ++length) {  // less is damage
     ASSERT_TRUE(io::replace_file(store.disk, log, Bytes(bytes).substr(0, length)).ok());
     io::MemoryDevice copy;
     ASSERT_TRUE(copy.make_directory("/s").ok());
@@ -154,7 +153,6 @@ TEST(Shard, SkipsATornEndOfTheLogAndReportsIt) {
     for (const std::string& each : *names)
       ASSERT_TRUE(io::replace_file(copy, "/s/" + each, *io::read_file(store.disk, "/s/" + each, kGiB)).ok());
     ShardOptions options = store.options;
-    options.job = 2;
     RecoveryReport report;
     auto opened = Shard::open(copy, options, &report);
     ASSERT_TRUE(opened.ok()) << length << ": " << opened.status().to_string();
@@ -171,7 +169,6 @@ TEST(Shard, SkipsATornEndOfTheLogAndReportsIt) {
 TEST(Shard, AFailedSyncMakesItReadOnlyAndKeepsTheRest) {
   Store store;
   io::FaultDevice faulty(store.disk);
-  store.options.job = 2;
   ASSERT_TRUE(store.open(&faulty).ok());
   ASSERT_TRUE(store.put({{0, 10, {1, 0}}}).ok());
   faulty.inject({.kind = io::CallKind::kSync});
@@ -182,7 +179,6 @@ TEST(Shard, AFailedSyncMakesItReadOnlyAndKeepsTheRest) {
   Status status;
   EXPECT_EQ(content(*store.shard, &status), (std::vector<Extent>{{0, 10, {1, 0}}}));
   EXPECT_TRUE(status.ok());
-  store.options.job = 3;
   ASSERT_TRUE(store.open().ok());
   EXPECT_GE(content(*store.shard, &status).size(), 1u);
 }
@@ -190,7 +186,6 @@ TEST(Shard, AFailedSyncMakesItReadOnlyAndKeepsTheRest) {
 TEST(Shard, AFullDiskIsNamed) {
   Store store;
   io::FaultDevice faulty(store.disk);
-  store.options.job = 2;
   ASSERT_TRUE(store.open(&faulty).ok());
   faulty.inject({.kind = io::CallKind::kWrite,
                  .status = error(Code::kNoSpace, Scope::kFile, "no space left on the device")});
@@ -253,7 +248,6 @@ TEST(Shard, RetriesAreKnownAfterARestart) {
   ASSERT_TRUE(store.shard->put({7, 2}, std::span(&second, 1)).ok());
   for (int restart = 0; restart < 2; ++restart) {
     ASSERT_TRUE(restart == 0 ? store.shard->commit().ok() : store.shard->drain().ok());
-    ++store.options.job;
     ASSERT_TRUE(store.open().ok());
     ASSERT_TRUE(store.shard->put({7, 1}, std::span(&put, 1)).ok());  // must not win over number 2
     ASSERT_TRUE(store.shard->commit().ok());
@@ -265,25 +259,71 @@ TEST(Shard, RetriesAreKnownAfterARestart) {
 TEST(Shard, AnOlderJobIsRefusedAndItsLateRecordsDoNotCount) {
   Store store;
   ASSERT_TRUE(store.put({{0, 10, {1, 0}}}).ok());
-  ShardOptions next = store.options;
-  next.job = 2;
-  auto second = Shard::open(store.disk, next);
+  auto second = Shard::open(store.disk, store.options);
   ASSERT_TRUE(second.ok());
-  ASSERT_TRUE(store.put({{0, 10, {9, 0}}}).ok());  // a survivor of job 1 that nobody has fenced
+  const Status late = store.put({{0, 10, {9, 0}}});  // its record is in the log of job 1
+  EXPECT_EQ(late.code(), Code::kAborted);
+  EXPECT_NE(late.message().find("job 2 has opened the directory after this one (job 1)"),
+            std::string_view::npos)
+      << late.to_string();
   second->reset();
-  next.job = 3;
-  auto third = Shard::open(store.disk, next);
+  auto third = Shard::open(store.disk, store.options);
   ASSERT_TRUE(third.ok()) << third.status().to_string();
   Status status;
   EXPECT_EQ(content(**third, &status), (std::vector<Extent>{{0, 10, {1, 0}}}));
-  EXPECT_EQ(Shard::open(store.disk, next).status().code(), Code::kAlreadyExists);
+  EXPECT_EQ((*third)->job(), 3u);
 }
 
-TEST(Shard, TheFenceStopsACommit) {
-  Store store;
-  store.options.job = 2;
-  store.options.fence = [] { return error(Code::kAborted, Scope::kFatal, "the lock is lost"); };
-  EXPECT_EQ(store.open().code(), Code::kAborted);
+// A job claims the shard at every call of storage of another one's opening, which then goes on.
+TEST(Shard, AnOpeningThatIsOvertakenAtAnyCallFailsOrAcknowledgesNothing) {
+  uint64_t refused = 0, fenced = 0;
+  for (uint64_t nth = 1;; ++nth) {
+    Store store;
+    ASSERT_TRUE(store.put({{0, 10, {1, 0}}}).ok());
+    store.shard.reset();
+    io::FaultDevice device(store.disk);
+    uint64_t call = 0;
+    std::unique_ptr<Shard> later;
+    device.set_hook([&](const io::Call&) {
+      if (++call == nth) later = *Shard::open(store.disk, store.options);
+      return ok_status();
+    });
+    const Status opened = store.open(&device);
+    if (later == nullptr) break;
+    refused += opened.ok() ? 0 : 1;
+    // A claim that comes after the later one's is the newer one.
+    if (opened.ok() && store.shard->job() < later->job()) {
+      EXPECT_EQ(store.put({{0, 10, {9, 0}}}).code(), Code::kAborted) << nth;
+      ++fenced;
+    }
+    Shard* const newest = opened.ok() && store.shard->job() > later->job() ? store.shard.get() : later.get();
+    Status status;
+    EXPECT_EQ(content(*newest, &status), (std::vector<Extent>{{0, 10, {1, 0}}})) << nth;
+    const Extent more{20, 10, {2, 0}};
+    const Put put{kFile, std::span(&more, 1), {}, {}};
+    ASSERT_TRUE(newest->put({}, std::span(&put, 1)).ok());
+    EXPECT_TRUE(newest->commit().ok()) << nth;
+  }
+  EXPECT_GT(refused, 3u);
+  EXPECT_GT(fenced, 0u);
+}
+
+// The manifest says how much of the log was durable.
+TEST(Shard, AMissingOrCutLogIsDamage) {
+  for (const bool cut : {false, true}) {
+    Store store;
+    const std::string log = "/s/shard-000000.j0001.log-000001";
+    ASSERT_TRUE(store.put({{0, 10, {1, 0}}}).ok());
+    store.shard.reset();
+    ASSERT_TRUE(cut ? io::replace_file(store.disk, log, "").ok() : store.disk.remove(log).ok());
+    const Status missing = store.open();
+    EXPECT_EQ(missing.code(), Code::kCorruption);
+    EXPECT_NE(missing.message().find(log + ": is missing or was cut at offset 0"), std::string_view::npos)
+        << missing.to_string();
+    const auto found = verify_shard(store.disk, "/s", 0);
+    ASSERT_TRUE(found.ok());
+    EXPECT_EQ(found->problems.size(), 1u);
+  }
 }
 
 TEST(Shard, QueriesOfRunsAreAnsweredInRuns) {
@@ -314,7 +354,6 @@ TEST(Shard, QueriesOfRunsAreAnsweredInRuns) {
 TEST(Shard, RetiresRelocationsThatItHasPutIntoEffect) {
   Store store;
   store.options.relocations_retire = 10;
-  store.options.job = 2;
   ASSERT_TRUE(store.open().ok());
   const meta::Run regular = strided(0, 10, 100, 64, 4);
   ASSERT_TRUE(store.put({{1 << 20, 100, {5, 0}}, {2 << 20, 100, {5, 100}}}, {regular}).ok());
@@ -344,7 +383,6 @@ TEST(Shard, RetiresRelocationsThatItHasPutIntoEffect) {
     std::vector<meta::Run> found;  // a query of runs is answered in runs again
     ASSERT_TRUE(store.shard->lookup_runs(kFile, std::span(&regular, 1), 10, &found, nullptr).ok());
     EXPECT_EQ(found.size(), 1u);
-    ++store.options.job;
     ASSERT_TRUE(store.open().ok());
   }
   // A rule that moves a run in part stays, and so do those after it.
@@ -375,7 +413,6 @@ TEST(Shard, ScansAreFilteredByOwnership) {
 // For ThreadSanitizer: works on threads of their own beside puts and lookups.
 TEST(Shard, WorksRunBesidePutsAndLookups) {
   Store store;
-  store.options.job = 2;
   store.options.write_buffer_entries = 300;
   store.options.compression_buffer_bytes = 2000;
   ASSERT_TRUE(store.open().ok());

@@ -1,43 +1,10 @@
 #include "meta/index/shard_work.h"
 
+#include <utility>
+
 #include "base/contain.h"
 
 namespace swale::meta {
-
-// ---- commits
-
-void CommitWork::run() noexcept {
-  status_ = contain([this] { return write(); });
-  const bool may_pass = status_.code() == Code::kNoSpace || status_.code() == Code::kResourceExhausted;
-  if (may_pass && !synced_) taken_back_ = contain([this] { return take_back(); }).ok();
-}
-
-Status CommitWork::write() {
-  fresh_ = log_->file == nullptr;
-  if (fresh_) {
-    record_.insert(0, log_header(options_.shard, log_->owner));
-    SWALE_ASSIGN_OR_RETURN(log_->file, device_.open(log_->path, io::OpenMode::kCreate));
-  }
-  SWALE_RETURN_IF_ERROR(log_->file->pwrite(log_->bytes, record_));
-  synced_ = true;
-  if (options_.sync_log) SWALE_RETURN_IF_ERROR(log_->file->sync());
-  if (fresh_) SWALE_RETURN_IF_ERROR(device_.sync_directory(options_.directory));
-  log_->bytes += record_.size();
-  return options_.fence ? options_.fence() : ok_status();
-}
-
-// A record that is there in part would look like damage as soon as a later log exists.
-Status CommitWork::take_back() {
-  if (!fresh_) {
-    SWALE_RETURN_IF_ERROR(log_->file->truncate(log_->bytes));
-    return log_->file->sync();
-  }
-  log_->file.reset();
-  const Status removed = device_.remove(log_->path);
-  if (removed.code() == Code::kNotFound) return {};
-  SWALE_RETURN_IF_ERROR(removed);
-  return device_.sync_directory(options_.directory);
-}
 
 // ---- flushes
 
@@ -83,32 +50,34 @@ void CheckpointWork::run() noexcept {
 
 Status CheckpointWork::write() {
   if (!request.tables.empty()) SWALE_RETURN_IF_ERROR(merge());
-  SWALE_RETURN_IF_ERROR(write_snapshot());
+  SWALE_RETURN_IF_ERROR(write_whole(ShardFileKind::kSnapshot, manifest.snapshot.number, snapshot));
+  if (!attributes.empty())
+    SWALE_RETURN_IF_ERROR(write_whole(ShardFileKind::kAttributes, manifest.attributes.number, attributes));
+  SWALE_RETURN_IF_ERROR(log->create());
   SWALE_RETURN_IF_ERROR(shard_.device_.sync_directory(shard_.options_.directory));
   list_tables();
   const std::string text = manifest.encode();
-  const auto fence = [this] { return shard_.options_.fence ? shard_.options_.fence() : ok_status(); };
-  SWALE_RETURN_IF_ERROR(fence());
+  SWALE_RETURN_IF_ERROR(shard_.fence());
   const std::string path = shard_.path_of(ShardFileKind::kManifest, 0);
-  const Status replaced = io::replace_file(shard_.device_, path, text);
+  // A manifest that has its place names the new files, whatever fails or throws after that: they stay.
+  std::vector<std::string> written = std::exchange(written_, {});
+  const Status replaced = contain([&] { return io::replace_file(shard_.device_, path, text); });
   if (!replaced.ok()) {
-    // A manifest that has its place but is not durable names the new files: they stay.
-    const Result<std::string> found = io::read_file(shard_.device_, path, text.size());
-    if (!found.ok() || *found == text) written_.clear();
+    const Result<std::string> found = io::read_file(shard_.device_, path, kGiB);
+    if (found.ok() && *found != text) written_ = std::move(written);
     return replaced;
   }
-  written_.clear();
-  SWALE_RETURN_IF_ERROR(fence());
+  SWALE_RETURN_IF_ERROR(shard_.fence());
   // What is left over if this fails is removed by the next job.
   for (const std::string& old : obsolete) static_cast<void>(shard_.device_.remove(old));
   return {};
 }
 
-Status CheckpointWork::write_snapshot() {
-  const std::string path = shard_.path_of(ShardFileKind::kSnapshot, manifest.snapshot.number);
+Status CheckpointWork::write_whole(ShardFileKind kind, uint32_t number, Bytes content) {
+  const std::string path = shard_.path_of(kind, number);
   written_.push_back(path);
   SWALE_ASSIGN_OR_RETURN(const auto file, shard_.device_.open(path, io::OpenMode::kCreate));
-  SWALE_RETURN_IF_ERROR(file->pwrite(0, snapshot));
+  SWALE_RETURN_IF_ERROR(file->pwrite(0, content));
   return file->sync();
 }
 
@@ -135,7 +104,7 @@ Status CheckpointWork::write_file(SortedFileWriter* writer) {
   const uint32_t number = next_file++;
   const std::string path = shard_.path_of(ShardFileKind::kSorted, number);
   written_.push_back(path);
-  const uint64_t owner = owner_of(shard_.options_.job, number);
+  const uint64_t owner = owner_of(shard_.job(), number);
   SWALE_ASSIGN_OR_RETURN(const uint64_t bytes, writer->write(shard_.device_, path, owner,
                                                              merged->sequence_min, merged->sequence_max));
   merged_bytes += bytes;

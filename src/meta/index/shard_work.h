@@ -1,9 +1,9 @@
 // The work that a shard hands out (shard.h, Work): commits of groups, flushes of write buffers, checkpoints.
 //
 // Order of writes. A commit: record, sync of the log (for its first record also of the directory); then the
-// fence; then the group is durable. A checkpoint: sorted files and snapshot, each synced; the directory; the
-// fence; the manifest, replaced atomically; the fence again; only then are the files that it no longer names
-// removed. The second look at the fence is for a job that was stopped and wakes: the job that has taken over
+// fence; then the group is durable. A checkpoint: sorted files, snapshot and the header of the first log that
+// counts after it, each synced; the directory; the fence; the manifest, replaced atomically; the fence again;
+// only then are the files that it no longer names removed. The second look at the fence is for a job that was stopped and wakes: the job that has taken over
 // may have read the manifest before, which names these files.
 //
 // Threads: run() by any thread; it touches nothing that the shard changes. All else by the shard's.
@@ -22,30 +22,26 @@ namespace swale::meta {
 
 class CommitWork final : public Work {
  public:
-  CommitWork(const ShardCore& shard, std::shared_ptr<LogFile> log, std::string record)
+  CommitWork(const store::JobClaim& claim, std::shared_ptr<LogFile> log, uint64_t group, std::string record)
       : Work(WorkKind::kCommit),
-        device_(shard.device_),
-        options_(shard.options_),
+        claim_(claim),
         log_(std::move(log)),
+        group_(group),
         record_(std::move(record)) {}
 
-  void run() noexcept override;
+  void run() noexcept override {
+    status_ = log_->append(group_, &record_, [this] { return claim_.fence(); });
+  }
   const Status& status() const { return status_; }
   // The failed record is gone from the log: another one may be written.
-  bool taken_back() const { return taken_back_; }
+  bool taken_back() const { return log_->usable(); }
   uint64_t bytes() const { return record_.size(); }
 
  private:
-  Status write();
-  Status take_back();
-
-  io::Device& device_;
-  const ShardOptions& options_;
+  const store::JobClaim& claim_;
   const std::shared_ptr<LogFile> log_;
+  const uint64_t group_;
   std::string record_;
-  bool fresh_ = false;   // the record begins the log
-  bool synced_ = false;  // a sync was tried: its failure is for good
-  bool taken_back_ = false;
   Status status_;
 };
 
@@ -87,7 +83,10 @@ class CheckpointWork final : public Work {
   MergeRequest request;                             // no tables: nothing to merge
   std::vector<std::shared_ptr<const Table>> kept;   // older tables that stay, newest first
   std::vector<std::shared_ptr<const Table>> taken;  // what the merge replaces
+  std::shared_ptr<LogFile> log;                     // the first one that the manifest names
   std::string snapshot;
+  std::string attributes;  // a new file of the table beside the index; empty: the one that there is stays
+  size_t tail_bytes = 0;   // of the table's records that it has
   ShardManifest manifest;
   std::vector<std::string> obsolete;  // paths
   uint64_t freed_log_bytes = 0;
@@ -103,7 +102,7 @@ class CheckpointWork final : public Work {
 
  private:
   Status write();
-  Status write_snapshot();
+  Status write_whole(ShardFileKind kind, uint32_t number, Bytes content);
   Status merge();
   Status write_file(SortedFileWriter* writer);
   void list_tables();

@@ -9,15 +9,20 @@ namespace swale::meta {
 namespace {
 
 // DO NOT CHANGE THESE VALUES: they are on disk.
-enum class Item : uint8_t { kEnd = 0, kFile = 1, kRelocation = 2, kClient = 3, kRemoved = 4 };
+enum class Item : uint8_t { kEnd = 0, kFile = 1, kRelocation = 2, kClient = 3, kRemoved = 4, kRecords = 5 };
 
-constexpr DocumentFormat kSnapshotFormat{.name = "swale-meta-shard", .version = 1};
+constexpr DocumentFormat kSnapshotFormat{.name = "swale-meta-shard", .version = 3, .version_min = 3};
 constexpr uint64_t kNumberMax = UINT32_MAX;
 
-constexpr std::pair<ShardFileKind, std::string_view> kKinds[] = {{ShardFileKind::kManifest, "manifest"},
-                                                                 {ShardFileKind::kLog, "log"},
-                                                                 {ShardFileKind::kSorted, "sorted"},
-                                                                 {ShardFileKind::kSnapshot, "snapshot"}};
+constexpr std::pair<ShardFileKind, std::string_view> kKinds[] = {
+    {ShardFileKind::kClaim, "claim"},       {ShardFileKind::kManifest, "manifest"},
+    {ShardFileKind::kLog, "log"},           {ShardFileKind::kSorted, "sorted"},
+    {ShardFileKind::kSnapshot, "snapshot"}, {ShardFileKind::kAttributes, "attributes"}};
+
+// There is one of a job.
+bool numbered(ShardFileKind kind) {
+  return kind != ShardFileKind::kClaim && kind != ShardFileKind::kManifest;
+}
 
 }  // namespace
 
@@ -63,6 +68,12 @@ void SnapshotBuilder::add(const RemovedRange& range) {
   append_varint(&bytes_, range.high);
   append_varint(&bytes_, range.first);
   append_varint(&bytes_, range.last - range.first);
+}
+
+void SnapshotBuilder::add_records(uint64_t group, Bytes records) {
+  append_u8(&bytes_, static_cast<uint8_t>(Item::kRecords));
+  append_varint(&bytes_, group);
+  append_sized(&bytes_, records);
 }
 
 std::string SnapshotBuilder::finish() {
@@ -116,7 +127,8 @@ Result<Sequence> visit_snapshot(Bytes bytes, const std::string& path, uint32_t s
     if (item == Item::kEnd) break;
     if (item == Item::kFile) {
       SWALE_RETURN_IF_ERROR(read_file_item(&decoder, path, &file));
-      SWALE_RETURN_IF_ERROR(visitor->file(file));
+      const Status status = visitor->file(file);
+      if (!status.ok()) return status.with_context(path);
     } else if (item == Item::kRelocation) {
       SequencedRelocation relocation;
       relocation.sequence = decoder.varint64();
@@ -142,6 +154,11 @@ Result<Sequence> visit_snapshot(Bytes bytes, const std::string& path, uint32_t s
         return corruption("{}: the range of removed files before byte {} is malformed", path,
                           decoder.offset());
       SWALE_RETURN_IF_ERROR(visitor->removed(range));
+    } else if (item == Item::kRecords) {
+      const uint64_t group = decoder.varint64();
+      const Bytes records = decoder.sized();
+      if (!decoder.ok()) return corruption("{}: the records before byte {} are cut", path, decoder.offset());
+      SWALE_RETURN_IF_ERROR(visitor->records(group, records).with_context(path));
     } else {
       return error(Code::kUnsupported, Scope::kFile, "{}: item {} is unknown; read it with a newer swale",
                    path, static_cast<unsigned>(item));
@@ -156,7 +173,7 @@ std::string shard_file_name(uint32_t shard, uint32_t job, ShardFileKind kind, ui
   for (const auto& [known, word] : kKinds) {
     if (known == kind) name += word;
   }
-  if (kind != ShardFileKind::kManifest) name += fmt::format("-{:06}", number);
+  if (numbered(kind)) name += fmt::format("-{:06}", number);
   return name;
 }
 
@@ -172,13 +189,27 @@ bool parse_shard_file_name(const std::string& name, uint32_t shard, uint32_t* jo
   for (const auto& [known, word] : kKinds) {
     if (!rest.starts_with(word)) continue;
     *kind = known;
-    if (known != ShardFileKind::kManifest) {
+    if (numbered(known)) {
       if (rest.size() <= word.size() + 1 || rest[word.size()] != '-') return false;
       std::from_chars(rest.data() + word.size() + 1, end, *number);
     }
     return name == shard_file_name(shard, *job, *kind, *number);
   }
   return false;
+}
+
+store::ClaimNames claims_of(const std::string& directory, uint32_t shard) {
+  return {.folder = directory,
+          .path =
+              [=](uint32_t job) {
+                return directory + "/" + shard_file_name(shard, job, ShardFileKind::kClaim, 0);
+              },
+          .number = [=](std::string_view name) -> std::optional<uint32_t> {
+            uint32_t job = 0, number = 0;
+            ShardFileKind kind{};
+            if (!parse_shard_file_name(std::string(name), shard, &job, &kind, &number)) return std::nullopt;
+            return job;
+          }};
 }
 
 namespace {
@@ -197,6 +228,20 @@ Result<ManifestFile> read_file(const DocumentObject& object) {
   file.job = static_cast<uint32_t>(job);
   file.number = static_cast<uint32_t>(number);
   return file;
+}
+
+void write_named_log(const ManifestLog& log, JsonWriter* json) {
+  json->object();
+  json->member("job", uint64_t{log.job});
+  json->member("number", uint64_t{log.number});
+  json->member("bytes", hex16(log.bytes));
+  json->end();
+}
+
+Result<ManifestLog> read_named_log(const DocumentObject& object) {
+  SWALE_ASSIGN_OR_RETURN(const ManifestFile file, read_file(object));
+  SWALE_ASSIGN_OR_RETURN(const uint64_t bytes, object.hex("bytes"));
+  return ManifestLog{file.job, file.number, bytes};
 }
 
 Result<ManifestTable> read_table(const DocumentObject& object) {
@@ -235,16 +280,13 @@ std::string ShardManifest::encode() const {
   json.end();
   json.name("snapshot");
   write_file(snapshot, &json);
+  json.name("attributes");
+  write_named_log(attributes, &json);
   json.name("earlier_logs").array();
-  for (const ManifestLog& log : earlier_logs) {
-    json.object();
-    json.member("job", uint64_t{log.job});
-    json.member("number", uint64_t{log.number});
-    json.member("bytes", hex16(log.bytes));
-    json.end();
-  }
+  for (const ManifestLog& log : earlier_logs) write_named_log(log, &json);
   json.end();
   json.member("first_log", uint64_t{first_log});
+  json.member("first_log_bytes", hex16(first_log_bytes));
   return take_sealed(&json);
 }
 
@@ -259,6 +301,7 @@ Result<ShardManifest> ShardManifest::decode(Bytes text, const std::string& path)
   manifest.shard = static_cast<uint32_t>(shard);
   manifest.job = static_cast<uint32_t>(job);
   manifest.first_log = static_cast<uint32_t>(first_log);
+  SWALE_ASSIGN_OR_RETURN(manifest.first_log_bytes, root.hex("first_log_bytes"));
   SWALE_ASSIGN_OR_RETURN(manifest.group, root.hex("group"));
   SWALE_ASSIGN_OR_RETURN(manifest.sequence, root.hex("sequence"));
   SWALE_ASSIGN_OR_RETURN(const JsonValue tables, root.array("tables"));
@@ -267,14 +310,91 @@ Result<ShardManifest> ShardManifest::decode(Bytes text, const std::string& path)
     manifest.tables.push_back(std::move(table));
   }
   SWALE_ASSIGN_OR_RETURN(manifest.snapshot, read_file(root.below(root.find("snapshot"), "the snapshot")));
+  SWALE_ASSIGN_OR_RETURN(manifest.attributes,
+                         read_named_log(root.below(root.find("attributes"), "the attributes")));
   SWALE_ASSIGN_OR_RETURN(const JsonValue logs, root.array("earlier_logs"));
   for (const JsonValue value : logs) {
-    const DocumentObject object = root.below(value, "an earlier log");
-    SWALE_ASSIGN_OR_RETURN(const ManifestFile file, read_file(object));
-    SWALE_ASSIGN_OR_RETURN(const uint64_t bytes, object.hex("bytes"));
-    manifest.earlier_logs.push_back({file.job, file.number, bytes});
+    SWALE_ASSIGN_OR_RETURN(const ManifestLog log, read_named_log(root.below(value, "an earlier log")));
+    manifest.earlier_logs.push_back(log);
   }
   return manifest;
+}
+
+std::map<std::string, uint64_t> ShardManifest::named_files() const {
+  std::map<std::string, uint64_t> named;
+  const auto name = [&](uint32_t of_job, ShardFileKind kind, uint32_t number, uint64_t bytes) {
+    if (number != 0) named.emplace(shard_file_name(shard, of_job, kind, number), bytes);
+  };
+  for (const ManifestTable& table : tables) {
+    for (const ManifestFile& file : table.files)
+      name(file.job, ShardFileKind::kSorted, file.number, UINT64_MAX);
+  }
+  name(snapshot.job, ShardFileKind::kSnapshot, snapshot.number, UINT64_MAX);
+  name(attributes.job, ShardFileKind::kAttributes, attributes.number, UINT64_MAX);
+  for (const ManifestLog& log : earlier_logs) name(log.job, ShardFileKind::kLog, log.number, log.bytes);
+  return named;
+}
+
+namespace {
+
+// What is wrong with a log that is missing or shorter than a manifest says.
+Status cut_log(const std::string& path, uint64_t bytes, uint64_t promised) {
+  return corruption(
+      "{}: is missing or was cut at offset {}: the shard's manifest says that {} bytes were durable; restore the "
+      "file from a copy: what is missing would read as holes",
+      path, bytes, promised);
+}
+
+}  // namespace
+
+Status check_first_log(io::Device& device, const std::string& directory, uint32_t shard, uint32_t job) {
+  const std::string path = directory + "/" + shard_file_name(shard, job, ShardFileKind::kManifest, 0);
+  for (std::string before;;) {
+    const Result<std::string> text = io::read_file(device, path, kGiB);
+    if (text.status().code() == Code::kNotFound) return {};  // of a job that another one has succeeded since
+    SWALE_RETURN_IF_ERROR(text.status());
+    SWALE_ASSIGN_OR_RETURN(const ShardManifest manifest, ShardManifest::decode(*text, path));
+    if (manifest.first_log_bytes == 0) return {};
+    const std::string log =
+        directory + "/" + shard_file_name(shard, manifest.job, ShardFileKind::kLog, manifest.first_log);
+    SWALE_ASSIGN_OR_RETURN(const bool there, device.exists(log));
+    if (there) return {};
+    if (*text == before) return cut_log(log, 0, manifest.first_log_bytes);
+    before = *text;  // a checkpoint may have replaced the manifest and removed the log
+  }
+}
+
+Status replay_logs(io::Device& device, const std::string& directory, const ShardManifest& manifest,
+                   const std::set<uint32_t>& numbers, uint64_t* group, LogVisitor* visitor,
+                   const std::function<void(const ManifestLog& log, const store::LogScan& scan)>& each) {
+  const auto replay = [&](ManifestLog log, uint64_t promised, store::LogTail tail) -> Status {
+    const std::string path =
+        directory + "/" + shard_file_name(manifest.shard, log.job, ShardFileKind::kLog, log.number);
+    SWALE_ASSIGN_OR_RETURN(const store::LogScan scan,
+                           replay_log(device, path, manifest.shard, owner_of(log.job, log.number), log.bytes,
+                                      tail, group, visitor));
+    if (scan.bytes < promised) return cut_log(path, scan.bytes, promised);
+    log.bytes = scan.bytes;
+    each(log, scan);
+    return {};
+  };
+  const auto path_of = [&](uint32_t number) {
+    return directory + "/" + shard_file_name(manifest.shard, manifest.job, ShardFileKind::kLog, number);
+  };
+  for (const ManifestLog& log : manifest.earlier_logs)
+    SWALE_RETURN_IF_ERROR(replay(log, log.bytes, store::LogTail::kWhole));
+  if (manifest.first_log_bytes > 0 && !numbers.contains(manifest.first_log))
+    return cut_log(path_of(manifest.first_log), 0, manifest.first_log_bytes);
+  uint32_t expected = manifest.first_log;
+  for (auto at = numbers.lower_bound(manifest.first_log); at != numbers.end(); ++at, ++expected) {
+    if (*at != expected)
+      return corruption("{}: the log before it, number {}, is missing", path_of(*at), expected);
+    const bool last = std::next(at) == numbers.end();
+    SWALE_RETURN_IF_ERROR(replay({manifest.job, *at, ~uint64_t{0}},
+                                 *at == manifest.first_log ? manifest.first_log_bytes : 0,
+                                 last ? store::LogTail::kMayBeTorn : store::LogTail::kWhole));
+  }
+  return {};
 }
 
 }  // namespace swale::meta

@@ -10,6 +10,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,11 +21,12 @@
 #include "meta/index/removed_files.h"
 #include "meta/index/run_layers.h"
 #include "meta/index/shard.h"
+#include "store/job_claim.h"
 
 namespace swale::meta {
 
 inline constexpr uint32_t kSnapshotMagic = 0x534d7753;  // "SwMS"
-inline constexpr uint16_t kSnapshotVersion = 2;
+inline constexpr uint16_t kSnapshotVersion = 3;
 inline constexpr size_t kSnapshotHeaderBytes = 32;
 
 // Which requests of a client are done: all up to `highest` - kRetryWindow count as done; bit i of `recent`:
@@ -69,6 +73,7 @@ class SnapshotBuilder {
   void add(const SequencedRelocation& relocation);
   void add(const SnapshotClient& client);
   void add(const RemovedRange& range);
+  void add_records(uint64_t group, Bytes records);  // of the table beside the index (table_records.h)
   std::string finish();
 
  private:
@@ -82,17 +87,21 @@ class SnapshotVisitor {
   virtual Status relocation(const SequencedRelocation& relocation) = 0;
   virtual Status client(const SnapshotClient& client) = 0;
   virtual Status removed(const RemovedRange& range) = 0;
+  // The table beside the index is as of this group, with the file that the manifest names and these records.
+  virtual Status records(uint64_t group, Bytes records) = 0;
 };
 // Returns the sequence up to which the snapshot knows everything but extents.
 Result<Sequence> visit_snapshot(Bytes bytes, const std::string& path, uint32_t shard, uint64_t owner,
                                 SnapshotVisitor* visitor);
 
 // A file of a shard: its kind and the numbers in its name.
-enum class ShardFileKind { kManifest, kLog, kSorted, kSnapshot };
+enum class ShardFileKind { kClaim, kManifest, kLog, kSorted, kSnapshot, kAttributes };
 std::string shard_file_name(uint32_t shard, uint32_t job, ShardFileKind kind, uint32_t number);
 // False if the name is none of this shard's.
 bool parse_shard_file_name(const std::string& name, uint32_t shard, uint32_t* job, ShardFileKind* kind,
                            uint32_t* number);
+// How the jobs that open a shard claim their numbers.
+store::ClaimNames claims_of(const std::string& directory, uint32_t shard);
 // What stands inside of the file as its owner.
 inline uint64_t owner_of(uint32_t job, uint32_t number) { return uint64_t{job} << 32 | number; }
 
@@ -117,11 +126,25 @@ struct ShardManifest {
   Sequence sequence = 0;              // at least this one comes next
   std::vector<ManifestTable> tables;  // newest first
   ManifestFile snapshot;              // number 0: none
+  ManifestLog attributes;             // the file of the table beside the index; number 0: none
   std::vector<ManifestLog> earlier_logs;
-  uint32_t first_log = 1;  // of this job
+  uint32_t first_log = 1;        // of this job
+  uint64_t first_log_bytes = 0;  // of it were durable at that time: a shorter or missing one is damaged
 
   std::string encode() const;
   static Result<ShardManifest> decode(Bytes text, const std::string& path);
+
+  // The files that it names, but for the logs of its own job, each with how many of its bytes count (UINT64_MAX:
+  // all). A job that was stopped and wakes may make other files, and make its logs longer.
+  std::map<std::string, uint64_t> named_files() const;
 };
+
+// kCorruption if the log that the manifest of `job` names is missing. A job that writes meanwhile does no harm.
+Status check_first_log(io::Device& device, const std::string& directory, uint32_t shard, uint32_t job);
+// Replays the logs that count by the manifest, in order. `numbers`: logs of its job that are there. `group` counts on. Calls
+// each(log, scan) after each log; log.bytes are then those that count.
+Status replay_logs(io::Device& device, const std::string& directory, const ShardManifest& manifest,
+                   const std::set<uint32_t>& numbers, uint64_t* group, LogVisitor* visitor,
+                   const std::function<void(const ManifestLog& log, const store::LogScan& scan)>& each);
 
 }  // namespace swale::meta

@@ -5,7 +5,7 @@
 
 namespace swale::meta {
 namespace {
-constexpr DocumentFormat kManifestFormat{.name = kFormatName, .version = 4};
+constexpr DocumentFormat kManifestFormat{.name = kFormatName, .version = 5, .version_min = 5};
 constexpr size_t kManifestBytesMax = 32 * kMiB;  // 65,536 servers
 }  // namespace
 
@@ -41,14 +41,9 @@ Result<Manifest> decode_manifest(Bytes text, const std::string& path) {
   SWALE_ASSIGN_OR_RETURN(manifest.range_bytes, root.hex("range_bytes"));
   if (!Partition::check(manifest.servers, manifest.range_bytes).ok())
     return root.problem("range_bytes", "4096 to 2^63");
-  if (!root.find("store").exists())
-    return root.unsupported("its servers have no ids, as in versions 1 and 2");
   SWALE_ASSIGN_OR_RETURN(manifest.store, root.hex("store"));
   SWALE_ASSIGN_OR_RETURN(manifest.generation, root.hex("generation"));
-  manifest.opened = manifest.generation;  // as version 3 had it
-  if (root.find("opened").exists()) {
-    SWALE_ASSIGN_OR_RETURN(manifest.opened, root.hex("opened"));
-  }
+  SWALE_ASSIGN_OR_RETURN(manifest.opened, root.hex("opened"));
   if (manifest.opened > manifest.generation) return root.problem("opened", "the generation at most");
   SWALE_ASSIGN_OR_RETURN(manifest.closed, root.flag("closed"));
   SWALE_ASSIGN_OR_RETURN(const JsonValue closings, root.array("closings"));

@@ -31,20 +31,35 @@ uint64_t bytes_within(const Run& run, uint64_t begin, uint64_t end) {
 
 }  // namespace
 
-ServerCore::ServerCore(const Partition& partition, Server server, RingMode mode, std::unique_ptr<Shard> shard,
-                       std::unique_ptr<AttributeStore> attributes)
+ServerCore::ServerCore(const Partition& partition, Server server, RingMode mode,
+                       std::unique_ptr<AttributeTable> attributes, std::unique_ptr<Shard> shard)
     : partition_(partition),
       server_(server),
       ranges_(&partition_, server),
-      shard_(std::move(shard)),
       attributes_(std::move(attributes)),
+      shard_(std::move(shard)),
       delegate_({.server = server, .servers = partition.servers(), .mode = mode}, this) {}
 
 ServerCore::~ServerCore() = default;
 
+// One change of the table and its record, which joins the open group; or neither.
+template <class Act>
+auto ServerCore::change_attributes(const Act& act) {
+  const size_t before = attributes_->changes();
+  try {
+    std::string record;
+    auto result = act(&record);
+    shard_->add_record(record);
+    return result;
+  } catch (...) {
+    attributes_->undo_to(before);
+    throw;
+  }
+}
+
 void ServerCore::resume() {
   assert(jobs_.empty());
-  for (AttributeTable::Pending& each : attributes_->table().pending()) {
+  for (AttributeTable::Pending& each : attributes_->pending()) {
     Applied applied;
     applied.follow_up = each.what;
     applied.trim_size = each.trim_size;
@@ -116,7 +131,8 @@ bool ServerCore::held(Method method, Bytes payload, uint64_t token, const Status
   if (why.code() != Code::kBusy) return false;
   waits_added_ = true;
   assert(method == Method::kPut || method == Method::kTrim || method == Method::kForget ||
-         method == Method::kRelocate);  // those that on_request keeps in order
+         method == Method::kRelocate ||  // those that on_request keeps in order
+         method == Method::kAttributes);
   held_.push_back({method, std::string(payload), token});
   counters_.held_max = std::max<uint64_t>(counters_.held_max, held_.size());
   return true;
@@ -136,20 +152,19 @@ void ServerCore::retry_held() {
 }
 
 StoredThings ServerCore::stored() const {
-  const AttributeTable& table = attributes_->table();
-  return {table.files(), table.tables_bytes(), shard_->state().index_memory_bytes};
+  return {attributes_->files(), attributes_->tables_bytes(), shard_->state().index_memory_bytes};
 }
 
 uint64_t ServerCore::stored_count() const {
   const ShardCounters& shard = shard_->counters();
   constexpr uint64_t kThingsOfACheckpoint = 1024;  // it adds blocks to the index, some thousand at a time
-  return attributes_->table().files() + shard.runs + kThingsOfACheckpoint * shard.checkpoints;
+  return attributes_->files() + shard.runs + kThingsOfACheckpoint * shard.checkpoints;
 }
 
 Status ServerCore::put(Bytes payload, uint64_t token) {
   SWALE_RETURN_IF_ERROR(no_growth_);
   SWALE_ASSIGN_OR_RETURN(const PutMessage message, decode_put(payload));
-  if (attributes_->table().refuses_puts(message.file)) {
+  if (attributes_->refuses_puts(message.file)) {
     return invalid_argument("put: file {:016x}{:016x} is sealed and cannot change", message.file.high,
                             message.file.low);
   }
@@ -158,7 +173,7 @@ Status ServerCore::put(Bytes payload, uint64_t token) {
   SWALE_ASSIGN_OR_RETURN(const uint64_t group,
                          shard_->put({message.from.client, message.from.number}, std::span(&one, 1)));
   ++counters_.puts;
-  when_shard_durable(group, [this, token, file = message.file, trimmed](const Status& status) {
+  when_durable(group, [this, token, file = message.file, trimmed](const Status& status) {
     if (!status.ok()) return reply(token, status);
     trim_is_durable(file, trimmed);
     std::string generation;
@@ -283,17 +298,16 @@ Status ServerCore::trim(Method method, Bytes payload, uint64_t token) {
     SWALE_ASSIGN_OR_RETURN(group, shard_->truncate({}, message.file, message.size, message.generation));
   } else {
     SWALE_ASSIGN_OR_RETURN(group, shard_->remove({}, message.file, message.generation));
-    attributes_->change([&](std::string* record) {
-      attributes_->table().allow_puts(message.file, record);
+    change_attributes([&](std::string* record) {
+      attributes_->allow_puts(message.file, record);
       return true;
     });
+    group = std::max(group, shard_->add_record({}));
   }
-  when_shard_durable(group, [this, token, message](const Status& status) {
+  when_durable(group, [this, token, message](const Status& status) {
     if (!status.ok()) return reply(token, status);
     trim_is_durable(message.file, message.generation);
-    when_attributes_durable([this, token](const Status& logged) {
-      logged.ok() ? reply(token, std::string()) : reply(token, logged);
-    });
+    reply(token, std::string());
   });
   return {};
 }
@@ -302,7 +316,7 @@ Status ServerCore::relocate(Bytes payload, uint64_t token) {
   SWALE_ASSIGN_OR_RETURN(const RelocateMessage message, decode_relocate(payload));
   SWALE_ASSIGN_OR_RETURN(const uint64_t group,
                          shard_->relocate({message.from.client, message.from.number}, message.relocation));
-  when_shard_durable(group, [this, token](const Status& status) {
+  when_durable(group, [this, token](const Status& status) {
     status.ok() ? reply(token, std::string()) : reply(token, status);
   });
   return {};
@@ -312,17 +326,17 @@ Status ServerCore::relocate(Bytes payload, uint64_t token) {
 // (end_follow_up).
 Status ServerCore::relocate_tables(Bytes payload, uint64_t token) {
   SWALE_ASSIGN_OR_RETURN(const RelocateMessage message, decode_relocate(payload));
-  SWALE_RETURN_IF_ERROR(attributes_->health());
+  SWALE_RETURN_IF_ERROR(shard_->health());
   ++table_relocations_;
   std::vector<std::pair<std::string, std::string>> moved;
-  attributes_->table().for_each_table([&](const std::string& name, Bytes table) {
+  attributes_->for_each_table([&](const std::string& name, Bytes table) {
     Result<std::optional<std::string>> after = relocated_table(table, message.relocation);
     if (!after.ok()) after = std::optional(std::string());  // nobody could read it
     if (*after) moved.emplace_back(name, **std::move(after));
   });
   for (auto& [name, table] : moved) {
-    attributes_->change([&](std::string* record) {
-      attributes_->table().replace_table(name, std::move(table), record);
+    change_attributes([&](std::string* record) {
+      attributes_->replace_table(name, std::move(table), record);
       return true;
     });
   }
@@ -335,17 +349,15 @@ Status ServerCore::relocate_tables(Bytes payload, uint64_t token) {
 // From here on puts of the file are refused. What was accepted before is in the answer.
 Status ServerCore::collect(Bytes payload, uint64_t token) {
   SWALE_ASSIGN_OR_RETURN(const FileMessage message, decode_file(payload));
-  SWALE_RETURN_IF_ERROR(attributes_->health());
-  attributes_->change([&](std::string* record) {
-    attributes_->table().refuse_puts(message.file, record);
+  SWALE_RETURN_IF_ERROR(shard_->health());
+  change_attributes([&](std::string* record) {
+    attributes_->refuse_puts(message.file, record);
     return true;
   });
-  when_shard_durable(last_group_, [this, token, file = message.file](const Status& status) {
-    if (!status.ok()) return reply(token, status);
-    when_attributes_durable([this, token, file](const Status& logged) {
-      logged.ok() ? reply(token, encode_collected(collected(file))) : reply(token, logged);
-    });
-  });
+  when_durable(std::max(last_group_, shard_->add_record({})),
+               [this, token, file = message.file](const Status& status) {
+                 status.ok() ? reply(token, encode_collected(collected(file))) : reply(token, status);
+               });
   return {};
 }
 
@@ -370,12 +382,16 @@ Collected ServerCore::collected(const FileId& file) {
 
 Status ServerCore::attribute_request(Bytes payload, uint64_t token) {
   SWALE_ASSIGN_OR_RETURN(AttributeRequest request, decode_attributes(payload));
-  ++counters_.attribute_requests;
   const Server root = partition_.root_of(request.name);
   if (root != server_) {
+    ++counters_.attribute_requests;
     delegate_.on_request(std::move(request), root, token);
     return {};
   }
+  // A shard that has failed commits nothing more: there is nothing to wait for.
+  if (shard_->health().ok() && !shard_->accepts_records())
+    return error(Code::kBusy, Scope::kOperation, "the open group is full");
+  ++counters_.attribute_requests;
   change({std::move(request), {token}});
   return {};
 }
@@ -394,13 +410,12 @@ void ServerCore::change(Change change) {
     }
     return;
   }
-  if (changes_attributes(op) && !attributes_->health().ok())
-    return reply_all(change.tokens, attributes_->health());
+  if (changes_attributes(op) && !shard_->health().ok()) return reply_all(change.tokens, shard_->health());
   const bool creates = op == AttributeOp::kCreate || op == AttributeOp::kCreateExclusive;
-  if (creates && !no_growth_.ok() && attributes_->table().find(change.request.name) == nullptr)
+  if (creates && !no_growth_.ok() && attributes_->find(change.request.name) == nullptr)
     return reply_all(change.tokens, no_growth_);
-  const Result<Applied> applied = attributes_->change(
-      [&](std::string* record) { return attributes_->table().apply(change.request, record); });
+  const Result<Applied> applied =
+      change_attributes([&](std::string* record) { return attributes_->apply(change.request, record); });
   if (!applied.ok()) return reply_all(change.tokens, applied.status());
   if (applied->follow_up != FollowUp::kNone) return begin_follow_up(std::move(change), *applied);
   when_attributes_durable([this, tokens = std::move(change.tokens),
@@ -476,15 +491,15 @@ void ServerCore::end_follow_up(const std::string& name) {
   Result<AttributeAnswer> done = AttributeAnswer();
   if (!job.failure.ok()) {
     done = job.failure.with_context(fmt::format("{} {}", op_name(request.op), request.name));
-  } else if (!attributes_->health().ok()) {
-    done = attributes_->health();
+  } else if (!shard_->health().ok()) {
+    done = shard_->health();
   } else {
     const Status kept = contain([&] {
       std::string table;
       if (job.what == FollowUp::kCollect && job.relocations == table_relocations_)
         table = joined_table(job.collected);
-      done = attributes_->change([&](std::string* record) {
-        return attributes_->table().followed(request, job.what, job.generation, std::move(table), record);
+      done = change_attributes([&](std::string* record) {
+        return attributes_->followed(request, job.what, job.generation, std::move(table), record);
       });
     });
     if (!kept.ok()) done = kept;  // as if a server had failed: it is done again
@@ -529,29 +544,26 @@ void ServerCore::on_completion(uint64_t tag, Result<std::string> response) {
 
 // ---- storage
 
-void ServerCore::when_shard_durable(uint64_t group, std::function<void(const Status&)> act) {
+void ServerCore::when_durable(uint64_t group, std::function<void(const Status&)> act) {
   last_group_ = std::max(last_group_, group);
   if (group <= shard_->durable_group()) return act({});
   if (!shard_->health().ok()) return act(shard_->health());
   waits_added_ = true;
-  shard_waits_.push_back({group, std::move(act)});
+  waits_.push_back({group, std::move(act)});
 }
 
+// Also of an answer that changed nothing: it may show changes that are not durable yet.
 void ServerCore::when_attributes_durable(std::function<void(const Status&)> act) {
-  const uint64_t group = attributes_->covering_group();
-  if (group <= attributes_->durable_group()) return act({});
-  if (!attributes_->health().ok()) return act(attributes_->health());
-  waits_added_ = true;
-  attribute_waits_.push_back({group, std::move(act)});
+  when_durable(shard_->add_record({}), std::move(act));
 }
 
 // A duplicate may wait for a group before the last one, so all are looked at.
-void ServerCore::release(std::deque<Waiting>* waits, uint64_t durable, const Status& failure) {
+void ServerCore::release(const Status& failure) {
   std::deque<Waiting> all;
-  all.swap(*waits);
+  all.swap(waits_);
   std::deque<Waiting> rest;
   for (Waiting& each : all) {
-    if (each.group <= durable) {
+    if (each.group <= shard_->durable_group()) {
       each.act({});
     } else if (!failure.ok()) {
       each.act(failure);
@@ -560,34 +572,33 @@ void ServerCore::release(std::deque<Waiting>* waits, uint64_t durable, const Sta
     }
   }
   // What act() has added waits for later groups.
-  for (Waiting& each : *waits) rest.push_back(std::move(each));
-  waits->swap(rest);
+  for (Waiting& each : waits_) rest.push_back(std::move(each));
+  waits_.swap(rest);
 }
 
 std::unique_ptr<Work> ServerCore::next_work() {
-  if (std::unique_ptr<Work> work = shard_->next_commit()) return work;
-  if (std::unique_ptr<Work> work = attributes_->next_commit()) {
-    assert(attribute_work_ == nullptr);  // a second commit would overtake the first
-    attribute_work_ = work.get();
-    return work;
+  std::unique_ptr<Work> work;
+  const bool accepted = shard_->accepts_records();
+  if (shard_->background_first()) work = shard_->next_background();
+  if (work == nullptr) work = shard_->next_commit();
+  if (work == nullptr) work = shard_->next_background();
+  if (!accepted && shard_->accepts_records()) retry_held();  // what waited for this checkpoint's beginning
+  // There was no memory for a commit, and none will come: nobody else would tell those that wait for it.
+  if (work == nullptr && !shard_->health().ok()) {
+    release(shard_->health());
+    retry_held();
   }
-  return shard_->next_background();
+  return work;
 }
 
 void ServerCore::finish(std::unique_ptr<Work> work) {
   // A commit that failed has made every group void that is not durable, for good (health) or until there is
   // space again.
-  if (work.get() == attribute_work_) {
-    attribute_work_ = nullptr;
-    const Status done = attributes_->finish(std::move(work));
-    release(&attribute_waits_, attributes_->durable_group(), done);
-    return;
-  }
   const bool commit = work->kind() == WorkKind::kCommit;
   const Status done = shard_->finish(std::move(work));
   // No commit comes for a void group, and its number is given again: nothing is to wait for it any more.
   if (commit && !done.ok() && shard_->health().ok()) last_group_ = shard_->durable_group();
-  release(&shard_waits_, shard_->durable_group(), commit ? done : shard_->health());
+  release(commit ? done : shard_->health());
   retry_held();
 }
 
@@ -606,8 +617,7 @@ Counters ServerCore::all_counters() const {
                           .shard = shard_->counters(),
                           .state = shard_->state(),
                           .ring = delegate_.counters(),
-                          .files = attributes_->table().files(),
-                          .attribute_log_bytes = attributes_->log_bytes(),
+                          .files = attributes_->files(),
                           .reserved_bytes = reserved_bytes_,
                           .stored_bytes = content_bytes(stored()),
                           .failed = !shard_->health().ok()},

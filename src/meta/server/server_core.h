@@ -1,6 +1,6 @@
 // ServerCore: one metadata server as a passive machine: requests and completions in, replies, calls to other
-// servers and storage work out. It joins a Shard (the index of the ranges that it owns), an AttributeStore
-// (the files whose root it is) and a Delegate (its place in the ring).
+// servers and storage work out. It joins a Shard (the index of the ranges that it owns), an AttributeTable
+// (the files whose root it is, logged by the shard) and a Delegate (its place in the ring).
 //
 //   rim:   on_request, on_completion; then take_replies and take_calls; next_work -> Work::run on any thread
 //          -> finish
@@ -14,9 +14,8 @@
 // group. So what is put after the failed truncate is newer than the cut, whoever repeats the cut later.
 //
 // Invariants: (1) each request gets exactly one reply; (2) puts that the shard cannot take yet wait in the
-// order in which
-//   they came, and so do later ones; (3) after a failed sync of a log every change is refused with the first
-//   failure;
+// order in which they came, and so do later ones; (3) after a failed sync of the log every change is refused
+// with the first failure;
 //   (4) a group that finds no space is void: its requests are answered with that, and later ones may succeed.
 // Threads: all calls by one thread at a time, but for Work::run. Errors: replies carry them; messages name
 // the server.
@@ -32,7 +31,7 @@
 #include <utility>
 #include <vector>
 
-#include "meta/attributes/attribute_store.h"
+#include "meta/attributes/attribute_table.h"
 #include "meta/index/shard.h"
 #include "meta/server/delegate.h"
 #include "meta/server/messages.h"
@@ -58,8 +57,9 @@ struct Reply {
 
 class ServerCore final : private Delegate::Actions {
  public:
-  ServerCore(const Partition& partition, Server server, RingMode mode, std::unique_ptr<Shard> shard,
-             std::unique_ptr<AttributeStore> attributes);
+  // The shard was opened with the table.
+  ServerCore(const Partition& partition, Server server, RingMode mode,
+             std::unique_ptr<AttributeTable> attributes, std::unique_ptr<Shard> shard);
   ~ServerCore() override;
 
   // Finishes truncates and removals that a crash has cut in half. Once, before the first request of a client;
@@ -81,6 +81,8 @@ class ServerCore final : private Delegate::Actions {
   // handed over: equal requests for attributes are combined until then.
   void take_replies(std::vector<Reply>* out);
   void take_calls(std::vector<Call>* out);
+  // Whether there is something to take: next_work may answer, too.
+  bool has_output() const { return !replies_.empty() || !calls_.empty(); }
 
   // Whether something has begun to wait for storage since the last call: next_work may have work.
   bool take_waits() { return std::exchange(waits_added_, false); }
@@ -99,7 +101,7 @@ class ServerCore final : private Delegate::Actions {
 
   Server server() const { return server_; }
   Shard& shard() { return *shard_; }
-  AttributeStore& attributes() { return *attributes_; }
+  const AttributeTable& attributes() const { return *attributes_; }
   const ServerCounters& counters() const { return counters_; }
   const Delegate::Counters& delegate_counters() const { return delegate_.counters(); }
   Counters all_counters() const;
@@ -150,9 +152,11 @@ class ServerCore final : private Delegate::Actions {
 
   bool held(Method method, Bytes payload, uint64_t token, const Status& why);
   void retry_held();
-  void when_shard_durable(uint64_t group, std::function<void(const Status&)> act);
+  template <class Act>
+  auto change_attributes(const Act& act);
+  void when_durable(uint64_t group, std::function<void(const Status&)> act);
   void when_attributes_durable(std::function<void(const Status&)> act);
-  static void release(std::deque<Waiting>* waits, uint64_t durable, const Status& health);
+  void release(const Status& failure);
 
   void change(Change change);
   void begin_follow_up(Change change, const Applied& applied);
@@ -171,8 +175,8 @@ class ServerCore final : private Delegate::Actions {
   const Partition partition_;
   const Server server_;
   const ServerRanges ranges_;
-  const std::unique_ptr<Shard> shard_;
-  const std::unique_ptr<AttributeStore> attributes_;
+  const std::unique_ptr<AttributeTable> attributes_;
+  const std::unique_ptr<Shard> shard_;  // logs the table
   Delegate delegate_;
 
   struct Held {
@@ -180,11 +184,10 @@ class ServerCore final : private Delegate::Actions {
     std::string payload;
     uint64_t token;
   };
-  std::deque<Held> held_;            // puts and the like until the shard accepts them
-  std::deque<Waiting> shard_waits_;  // groups ascend
-  std::deque<Waiting> attribute_waits_;
+  std::deque<Held> held_;  // puts and the like until the shard accepts them
+  std::deque<Waiting> waits_;
   uint64_t table_relocations_ = 0;
-  uint64_t last_group_ = 0;  // of the shard that a request has joined and that is not void
+  uint64_t last_group_ = 0;  // that a request has joined and that is not void
   std::unordered_map<FileId, FileMessage, FileIdHash> owed_trims_;  // asked for and not durable
   std::unordered_map<std::string, FollowUpJob> jobs_;               // by the file's name
   std::unordered_map<uint64_t, std::string> follow_up_calls_;       // tag -> name
@@ -193,7 +196,6 @@ class ServerCore final : private Delegate::Actions {
   Status no_growth_;
   uint64_t reserved_bytes_ = 0;
   bool waits_added_ = false;
-  const Work* attribute_work_ = nullptr;  // the one under way
   std::vector<Reply> replies_;
   std::vector<Call> calls_;
   Found found_;

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "base/rng.h"
+#include "io/fault_device.h"
 #include "io/memory_device.h"
 
 namespace swale::meta::server_core_test {
@@ -17,14 +18,14 @@ constexpr FileId kFile{3, 4};
 
 class OneServer {
  public:
-  OneServer() : partition_(1, 64 << 20) {
-    EXPECT_TRUE(disk_.make_directory("/s").ok());
-    auto attributes = AttributeStore::open(disk_, {.directory = "/s"});
-    ShardOptions options;
+  explicit OneServer(ShardOptions options = {}) : partition_(1, 64 << 20) {
+    EXPECT_TRUE(memory_.make_directory("/s").ok());
+    auto attributes = std::make_unique<AttributeTable>();
     options.directory = "/s";
+    options.table = attributes.get();
     auto shard = Shard::open(disk_, options);
-    core_ = std::make_unique<ServerCore>(partition_, 0, RingMode::kRing, *std::move(shard),
-                                         *std::move(attributes));
+    core_ = std::make_unique<ServerCore>(partition_, 0, RingMode::kRing, std::move(attributes),
+                                         *std::move(shard));
   }
 
   // The one reply to a request. A server has to answer when its storage has nothing more to do.
@@ -49,7 +50,7 @@ class OneServer {
       if (work != nullptr) {
         work->run();
         core_->finish(std::move(work));
-      } else if (calls.empty() && replies.empty()) {
+      } else if (calls.empty() && replies.empty() && !core_->has_output()) {
         break;
       }
     }
@@ -73,10 +74,12 @@ class OneServer {
     return extents;
   }
   ServerCore& core() { return *core_; }
+  io::FaultDevice& disk() { return disk_; }
 
  private:
   static constexpr uint64_t kOwn = uint64_t{1} << 40;
-  io::MemoryDevice disk_;
+  io::MemoryDevice memory_;
+  io::FaultDevice disk_{memory_};
   const Partition partition_;
   std::unique_ptr<ServerCore> core_;
   uint64_t token_ = 0, number_ = 0;
@@ -141,7 +144,6 @@ TEST(ServerCore, CutAndDamagedMessagesAreRefusedOrHarmless) {
       send(garbage);
     }
     ASSERT_TRUE(server.core().shard().health().ok());
-    ASSERT_TRUE(server.core().attributes().health().ok());
   }
   std::printf("%llu damaged requests, %llu refused\n", static_cast<unsigned long long>(asked),
               static_cast<unsigned long long>(refused));
@@ -189,6 +191,71 @@ TEST(ServerCore, APutOfNothingIsAnswered) {
   ASSERT_TRUE(server.put({{0, 100, {1, 0}}}).ok());
   EXPECT_TRUE(server.ask(Method::kPut, encode_put(0, kFile, {}, {})).ok());
   EXPECT_EQ(server.content().size(), 1u);
+}
+
+AttributeRequest attribute(AttributeOp op, const std::string& name, uint64_t number) {
+  AttributeRequest request;
+  request.op = op;
+  request.name = name;
+  request.from = {1, number};
+  return request;
+}
+
+// A checkpoint fails for good while changes of attributes wait for a commit, which then never comes, and the
+// open group is full: nothing waits for ever, and what was refused is not shown.
+TEST(ServerCore, AFailedCheckpointLeavesNobodyWaiting) {
+  ShardOptions options;
+  options.table_bytes_min = 1000;
+  options.group_bytes_max = 60;  // one change
+  OneServer server(options);
+  uint64_t number = 0;
+  std::unique_ptr<Work> checkpoint;
+  ServerCore& core = server.core();
+  while (checkpoint == nullptr) {
+    ++number;
+    core.on_request(Method::kAttributes,
+                    encode_attributes(0, attribute(AttributeOp::kCreate, fmt::format("f{}", number), number)),
+                    number);
+    while (std::unique_ptr<Work> work = core.next_work()) {
+      if (work->kind() == WorkKind::kCheckpoint) {
+        checkpoint = std::move(work);
+        break;
+      }
+      work->run();
+      core.finish(std::move(work));
+    }
+    ASSERT_LT(number, 100u);
+  }
+  const uint64_t waits = number + 1, held = number + 2;
+  for (const uint64_t each : {waits, held})
+    core.on_request(Method::kAttributes,
+                    encode_attributes(0, attribute(AttributeOp::kCreate, fmt::format("f{}", each), each)),
+                    each);
+  server.disk().inject({.kind = io::CallKind::kWrite});
+  checkpoint->run();
+  core.finish(std::move(checkpoint));
+  while (std::unique_ptr<Work> work = core.next_work()) {
+    work->run();
+    core.finish(std::move(work));
+  }
+  std::vector<Reply> replies;
+  core.take_replies(&replies);
+  std::map<uint64_t, Status> answers;
+  for (const Reply& each : replies) EXPECT_TRUE(answers.emplace(each.token, each.response.status()).second);
+  EXPECT_TRUE(answers.contains(waits) && !answers[waits].ok());
+  EXPECT_TRUE(answers.contains(held) && !answers[held].ok());
+  EXPECT_NE(core.attributes().find("f1"), nullptr);
+  EXPECT_EQ(core.attributes().find(fmt::format("f{}", waits)), nullptr);
+  // Questions are answered, changes refused.
+  const auto ask = [&](AttributeOp op, const std::string& name) {
+    core.on_request(Method::kAttributes, encode_attributes(0, attribute(op, name, 999)), 999);
+    replies.clear();
+    core.take_replies(&replies);
+    return replies.empty() ? error(Code::kInternal, Scope::kOperation, "no reply")
+                           : replies[0].response.status();
+  };
+  EXPECT_TRUE(ask(AttributeOp::kStat, "f1").ok());
+  EXPECT_EQ(ask(AttributeOp::kCreate, "another").code(), Code::kIoError);
 }
 
 TEST(ServerCore, LatticesUponLatticesStayWithinMemory) {

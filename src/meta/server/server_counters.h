@@ -26,7 +26,6 @@ struct ServerNumbers {
   ShardState state;
   Delegate::Counters ring;
   uint64_t files = 0;
-  uint64_t attribute_log_bytes = 0;
   uint64_t reserved_bytes = 0;  // of its process's memory
   uint64_t stored_bytes = 0;    // of it, for what is stored
   bool failed = false;          // its storage

@@ -69,7 +69,6 @@ Status Service::stop() {
   Status status = failure_;
   for (const auto& core : cores_) {
     if (status.ok()) status = core->shard().health();
-    if (status.ok()) status = core->attributes().health();
   }
   return status;
 }
@@ -301,6 +300,11 @@ void Service::store() {
       }
     });
     if (!looked.ok()) fail(looked);
+    if (work == nullptr &&
+        std::any_of(cores_.begin(), cores_.end(), [](const auto& core) { return core->has_output(); })) {
+      flush();  // without the lock for a while: then look again
+      continue;
+    }
     if (work == nullptr) {
       if (stop_ && queue_.empty()) return;
       if (queue_.empty()) rest();

@@ -7,8 +7,6 @@
 #include "base/contain.h"
 #include "base/crc32c.h"
 #include "base/sealed_document.h"
-#include "meta/attributes/attribute_store.h"
-#include "meta/index/shard_check.h"
 #include "meta/index/snapshot.h"
 #include "meta/index/sorted_file.h"
 #include "meta/server/partition.h"
@@ -22,30 +20,27 @@ constexpr size_t kClosingBytesMax = 64 * kMiB;
 constexpr std::string_view kRemedy =
     "restore the store's directory as it was at that close from a copy; what is missing would read as holes";
 
-// A file of a server, by its name; job 0: it is none, or a draft.
+// A file of a server, by its name; job 0: it is none, a draft or a claim.
 struct Part {
   uint32_t job = 0;
-  bool sorted = false;
+  ShardFileKind kind{};
 };
 
 Part part_of(const std::string& name, uint32_t server) {
   uint32_t of_job = 0, number = 0;
   ShardFileKind kind{};
-  if (parse_shard_file_name(name, server, &of_job, &kind, &number))
-    return {of_job, kind == ShardFileKind::kSorted};
-  const std::string head = fmt::format("attributes-{:05}.j", server);
-  if (!name.starts_with(head) || !(name.ends_with(".log") || name.ends_with(".closed"))) return {};
-  unsigned job = 0;
-  if (std::sscanf(name.c_str() + head.size(), "%9u", &job) != 1) return {};
-  return {job, false};
+  if (!parse_shard_file_name(name, server, &of_job, &kind, &number) || kind == ShardFileKind::kClaim)
+    return {};
+  return {of_job, kind};
 }
 
-// Length and checksum of a file as a closing has them.
+// Length and checksum of a file, or of its first bytes_max bytes, as a closing has them.
 Result<ClosingFile> measure(io::Device& device, const std::string& directory, const std::string& name,
-                            bool sorted) {
+                            bool sorted, uint64_t bytes_max) {
   SWALE_ASSIGN_OR_RETURN(const auto file, device.open(directory + "/" + name, io::OpenMode::kRead));
   ClosingFile found{name, 0, crc32c({})};
-  SWALE_ASSIGN_OR_RETURN(found.bytes, file->size());
+  SWALE_ASSIGN_OR_RETURN(const uint64_t size, file->size());
+  found.bytes = std::min(size, bytes_max);
   std::string piece(static_cast<size_t>(std::min<uint64_t>(found.bytes, kMiB)), '\0');
   uint64_t at = sorted ? found.bytes - std::min<uint64_t>(found.bytes, kSortedTrailerBytes) : 0;
   while (at < found.bytes) {
@@ -151,12 +146,20 @@ Result<Closing> decode_closing(Bytes text, const std::string& path) {
 
 Result<ClosedServer> write_closing(io::Device& device, const std::string& directory, Closing closing) {
   SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> names, device.list(directory));
+  const std::string path =
+      directory + "/" + shard_file_name(closing.server, closing.job, ShardFileKind::kManifest, 0);
+  SWALE_ASSIGN_OR_RETURN(const std::string manifest_text, io::read_file(device, path, kGiB));
+  SWALE_ASSIGN_OR_RETURN(const ShardManifest manifest, ShardManifest::decode(manifest_text, path));
+  const std::map<std::string, uint64_t> named = manifest.named_files();
   closing.parts.clear();
   for (const std::string& name : names) {
     const Part part = part_of(name, closing.server);
-    if (part.job == 0) continue;
-    closing.job = std::max(closing.job, part.job);
-    SWALE_ASSIGN_OR_RETURN(ClosingFile file, measure(device, directory, name, part.sorted));
+    const auto counts = named.find(name);
+    // Of earlier jobs only what the manifest names: such a job may wake and write, and nobody reads it.
+    if (part.job == 0 || (part.job < closing.job && counts == named.end())) continue;
+    SWALE_ASSIGN_OR_RETURN(ClosingFile file,
+                           measure(device, directory, name, part.kind == ShardFileKind::kSorted,
+                                   counts == named.end() ? UINT64_MAX : counts->second));
     closing.parts.push_back(std::move(file));
   }
   const std::string text = encode_closing(closing);
@@ -176,8 +179,11 @@ std::vector<Status> check_closing(io::Device& device, const std::string& directo
     }
     for (const ClosingFile& each : closing.parts) {
       const std::string path = directory + "/" + each.name;
+      const Part part = part_of(each.name, server);
+      const bool begins = part.kind == ShardFileKind::kLog && part.job < closing.job;
       const Result<ClosingFile> now =
-          measure(device, directory, each.name, part_of(each.name, server).sorted);
+          measure(device, directory, each.name, part.kind == ShardFileKind::kSorted,
+                  begins ? each.bytes : UINT64_MAX);
       Status wrong = now.status();
       if (wrong.code() == Code::kNotFound) {
         wrong = corruption("{}: is missing: the store was closed (generation {}) with {} bytes in it: {}",
@@ -228,14 +234,14 @@ Status check_no_store(io::Device& device, const std::string& directory) {
     unsigned server = 0;
     if (std::sscanf(name.c_str(), "closing-%5u.json", &server) == 1 && name == closing_name(server))
       return lost(name);
-    if (std::sscanf(name.c_str(), "attributes-%5u.", &server) == 1 && part_of(name, server).job != 0) {
-      AttributeRecovery report;
-      const auto table = AttributeStore::read(device, directory, server, &report);
-      if (table.ok() ? (*table)->files() > 0 : table.status().code() != Code::kNotFound) return lost(name);
+    if (std::sscanf(name.c_str(), "shard-%6u.", &server) != 1) continue;
+    const Part part = part_of(name, server);
+    if (part.job == 0 || part.kind == ShardFileKind::kManifest) continue;
+    if (part.kind == ShardFileKind::kLog) {
+      SWALE_ASSIGN_OR_RETURN(const bool unused, is_unused_log(device, directory + "/" + name));
+      if (unused) continue;
     }
-    if (std::sscanf(name.c_str(), "shard-%6u.", &server) == 1 && part_of(name, server).job != 0 &&
-        name.find(".manifest") == std::string::npos)
-      return lost(name);
+    return lost(name);
   }
   return {};
 }

@@ -306,8 +306,8 @@ class JoinedGets : public ::testing::Test {
     const Put put{kFile, extents, {}, {}};
     EXPECT_TRUE(shard->put({}, std::span(&put, 1)).ok());
     EXPECT_TRUE(shard->commit().ok());
-    core_ = std::make_unique<ServerCore>(partition_, 0, RingMode::kPlain, std::move(shard),
-                                         *AttributeStore::open(disk_, {.directory = "/s"}));
+    core_ = std::make_unique<ServerCore>(partition_, 0, RingMode::kPlain, std::make_unique<AttributeTable>(),
+                                         std::move(shard));
   }
   // The replies, by token: those of the gets one after the other, or of all together.
   std::map<uint64_t, std::string> ask(const std::vector<std::string>& messages, bool together) {

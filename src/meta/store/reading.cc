@@ -12,15 +12,11 @@ Result<ReadParts> attempt(io::Device& below, const std::string& directory, uint3
                           ShardOptions options, size_t files_max) {
   ReadParts parts;
   parts.device = std::make_unique<io::OverlayDevice>(below);
-  SWALE_ASSIGN_OR_RETURN(
-      parts.attributes,
-      AttributeStore::open(*parts.device, {.directory = directory, .server = server, .files_max = files_max},
-                           &parts.attribute_report));
+  parts.attributes = std::make_unique<AttributeTable>(server, files_max);
   options.directory = directory;
   options.shard = server;
-  options.job = parts.attributes->job();
-  options.fence = nullptr;
-  SWALE_ASSIGN_OR_RETURN(parts.shard, Shard::open(*parts.device, options, &parts.shard_report));
+  options.table = parts.attributes.get();
+  SWALE_ASSIGN_OR_RETURN(parts.shard, Shard::open(*parts.device, options, &parts.report));
   return parts;
 }
 
@@ -29,10 +25,10 @@ Result<ReadParts> attempt(io::Device& below, const std::string& directory, uint3
 Result<std::string> files_as_they_are(io::Device& device, const std::string& directory, uint32_t server) {
   SWALE_ASSIGN_OR_RETURN(std::vector<std::string> names, device.list(directory));
   std::sort(names.begin(), names.end());
-  const std::string heads[] = {fmt::format("attributes-{:05}.", server), fmt::format("shard-{:06}.", server)};
+  const std::string head = fmt::format("shard-{:06}.", server);
   std::string all;
   for (const std::string& name : names) {
-    if (!name.starts_with(heads[0]) && !name.starts_with(heads[1])) continue;
+    if (!name.starts_with(head)) continue;
     uint64_t bytes = 0;
     if (const auto file = device.open(directory + "/" + name, io::OpenMode::kRead); file.ok()) {
       SWALE_ASSIGN_OR_RETURN(bytes, (*file)->size());

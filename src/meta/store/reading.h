@@ -5,8 +5,8 @@
 // A writer replaces manifests and removes files under the reader. A file that is open stays readable; one
 // that is gone, or seems torn, while others have changed is no damage: then all is read again.
 //
-// Threads: free functions; ReadParts as its parts say. Errors: as AttributeStore and Shard.
-// Limits: kAttemptsMax attempts; a log of attributes is in memory while it is read.
+// Threads: free functions; ReadParts as its parts say. Errors: as Shard.
+// Limits: kAttemptsMax attempts.
 #pragma once
 
 #include <memory>
@@ -14,20 +14,19 @@
 
 #include "io/device.h"
 #include "io/overlay_device.h"
-#include "meta/attributes/attribute_store.h"
+#include "meta/attributes/attribute_table.h"
 #include "meta/index/shard.h"
 
 namespace swale::meta {
 
 struct ReadParts {
   std::unique_ptr<io::OverlayDevice> device;  // outlives the others
-  std::unique_ptr<AttributeStore> attributes;
+  std::unique_ptr<AttributeTable> attributes;
   std::unique_ptr<Shard> shard;
-  AttributeRecovery attribute_report;
-  RecoveryReport shard_report;
+  RecoveryReport report;
 };
 
-// `options` of the shard: directory, shard and job are set here.
+// `options` of the shard: directory, shard and table are set here.
 Result<ReadParts> read_server(io::Device& below, const std::string& directory, uint32_t server,
                               const ShardOptions& options, size_t files_max = 16 << 20);
 

@@ -122,7 +122,7 @@ void read_all(io::Device& device, const std::atomic<uint64_t>& acknowledged) {
   }
 }
 
-// Checkpoints all the time, files that are removed under the readers, attributes that are compacted.
+// Checkpoints all the time, files that are removed under the readers, attributes that checkpoints keep.
 TEST(Reading, ManyReadersBesideABusyWriter) {
   io::MemoryDevice device;
   StoreOptions options = small_ranges();

@@ -177,7 +177,7 @@ void make_and_remove(uint64_t files, uint64_t live_every) {
   EXPECT_LT(memory_growth, (3 << 20) + static_cast<int64_t>(alive) * 2000);
   run_ranks(1, device, options, [&](RankOf& rank) {
     rank.store.with_servers([&](ServerCore& core) {
-      EXPECT_EQ(core.attributes().table().files(), alive);
+      EXPECT_EQ(core.attributes().files(), alive);
       EXPECT_LE(core.shard().state().removed_ranges, alive + 1);
       EXPECT_LE(core.shard().state().files, alive);
     });

@@ -72,23 +72,22 @@ Result<bool> has_server(io::Device& device, const std::string& directory,
         path, file.server, file.id, file.store, name_of_server(manifest, server), manifest.store);
   }
   if (manifest.closed) return true;  // the closing says which files there must be
-  const auto has = [&](const std::string& head, std::string_view part) {
-    return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
-      return name.starts_with(head) && name.find(part) != std::string::npos && !name.ends_with(".new") &&
-             !name.ends_with(".tmp");
-    });
-  };
-  const std::string log = fmt::format("attributes-{:05}.j", server);
-  const std::string index = fmt::format("shard-{:06}.j", server);
-  for (const auto& [head, there] :
-       {std::pair(log, has(log, "")), std::pair(index, has(index, ".manifest"))}) {
-    if (there) continue;
-    return corruption(
-        "{}/{}*: is missing, and {} is here: restore the files of {} from a copy; what is missing would "
-        "read as holes",
-        directory, head, server_file_name(server), name_of_server(manifest, server));
+  const std::string head = fmt::format("shard-{:06}.j", server);
+  uint32_t newest = 0;
+  for (const std::string& name : names) {
+    uint32_t job = 0, number = 0;
+    ShardFileKind kind{};
+    if (parse_shard_file_name(name, server, &job, &kind, &number) && kind == ShardFileKind::kManifest)
+      newest = std::max(newest, job);
   }
-  return true;
+  if (newest != 0) {
+    SWALE_RETURN_IF_ERROR(check_first_log(device, directory, server, newest));
+    return true;
+  }
+  return corruption(
+      "{}/{}*.manifest: is missing, and {} is here: restore the files of {} from a copy; what is missing would read as "
+      "holes",
+      directory, head, server_file_name(server), name_of_server(manifest, server));
 }
 
 Result<std::vector<uint32_t>> servers_in(io::Device& device, const std::string& directory,

@@ -11,6 +11,7 @@
 #include <set>
 
 #include "io/memory_device.h"
+#include "meta/index/snapshot.h"
 #include "meta/store/testing/test_store_ranks.h"
 
 namespace swale::meta::store_test {
@@ -230,12 +231,12 @@ TEST_P(OfThreeNodes, AnInterruptedOpeningLeavesAClosedStoreClosed) {
   if (GetParam()) return;  // nothing to compare with
   const auto names = device_.list("b/store");
   for (const std::string& name : *names) {
-    if (!name.starts_with("attributes-")) continue;
+    if (name.find(".log-") == std::string::npos) continue;
     std::string bytes = *io::read_file(device_, "b/store/" + name, kGiB);
     bytes.pop_back();
     ASSERT_TRUE(io::replace_file(device_, "b/store/" + name, bytes).ok());
   }
-  expect_refused({"a", "b", "c"}, {"b/store/attributes-", "the store was closed"});
+  expect_refused({"a", "b", "c"}, {".log-", "the store was closed"});
 }
 
 // Copies that were made between two openings, neither of which came to an end: older, once a job has changed
@@ -284,9 +285,11 @@ TEST(Roster, ADirectoryIsListedOnce) {
     ASSERT_TRUE(io::replace_file(memory, "store/" + server_file_name(server),
                                  encode_server_file({manifest.store, 100 + server, server}))
                     .ok());
-    for (const std::string& log : {fmt::format("attributes-{:05}.j0001.log", server),
-                                   fmt::format("shard-{:06}.j0001.manifest", server)})
-      ASSERT_TRUE(io::replace_file(memory, "store/" + log, "").ok());
+    ShardManifest index;
+    index.shard = server;
+    index.job = 1;
+    const std::string path = fmt::format("store/shard-{:06}.j0001.manifest", server);
+    ASSERT_TRUE(io::replace_file(memory, path, index.encode()).ok());
   }
   io::FaultDevice device(memory);
   std::atomic<int> listed{0};
@@ -305,7 +308,7 @@ TEST(Roster, ADirectoryIsListedOnce) {
 TEST(Roster, ANewStoreThatWasInterruptedLeavesNoServer) {
   io::MemoryDevice memory;
   io::FaultDevice device(memory);
-  find_no_space(&device, "b/store/attributes-");
+  find_no_space(&device, "b/store/shard-");
   EXPECT_EQ(run_nodes({"a", "b"}, device, nullptr).code(), Code::kNoSpace);
   device.clear();
   EXPECT_TRUE(io::read_file(memory, "a/store/server-00000.json", kMiB).ok());  // else this tests nothing
@@ -343,11 +346,11 @@ TEST_P(OfThreeNodes, AnotherStoresDirectoryIsRefused) {
 
 // The logs of a server are gone, and its name is there: also if the store was not closed.
 TEST_P(OfThreeNodes, AServerWithoutItsLogsIsDamaged) {
-  for (const char* const part : {"attributes-", "shard-"}) {
+  for (const char* const part : {".log-", "shard-"}) {
     copy(device_, "b/store", "part/store");
     const auto names = device_.list("part/store");
     for (const std::string& name : *names) {
-      if (!name.starts_with(part)) continue;
+      if (name.find(part) == std::string::npos) continue;
       ASSERT_TRUE(device_.remove("part/store/" + name).ok());
     }
     expect_refused({"a", "part", "c"}, {"part/store", part, "is missing"});

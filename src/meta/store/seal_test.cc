@@ -106,7 +106,7 @@ TEST(Seal, OneThatFailsHalfWayIsFinishedByTheNextJob) {
       auto file = rank.client->open(name, Client::kCreate, 0, 0);
       ASSERT_TRUE(file.ok());
       ASSERT_TRUE(rank.client->put(&*file, std::span(&early, 1)).ok());
-      find_no_space(&device, "attributes-00001");
+      find_no_space(&device, "shard-000001");
       EXPECT_EQ(rank.client->seal(&*file).code(), Code::kNoSpace);
       device.clear();
       EXPECT_FALSE(rank.client->stat(name)->sealed);
@@ -142,7 +142,7 @@ TEST(Seal, OneThatFailsHalfWayIsFinishedByTheNextSeal) {
       ASSERT_TRUE(file.ok());
       const Extent one{0, 100, {1, 0}};
       ASSERT_TRUE(rank.client->put(&*file, std::span(&one, 1)).ok());
-      for (const char* const part : {"attributes-00000", "attributes-00001"}) {
+      for (const char* const part : {"shard-000000", "shard-000001"}) {
         find_no_space(&device, part);
         EXPECT_EQ(rank.client->seal(&*file).code(), Code::kNoSpace);
         device.clear();

@@ -405,16 +405,16 @@ Status Store::close_servers(std::string* about) {
   Status failure;
   with_servers([&](ServerCore& core) {
     const Status closed = contain([&]() -> Status {
-      SWALE_RETURN_IF_ERROR(core.attributes().fence());
+      SWALE_RETURN_IF_ERROR(core.shard().fence());
       const Status tidied = core.shard().tidy();
       // Without space or memory for it the store is closed as it is.
       if (tidied.code() != Code::kNoSpace && tidied.code() != Code::kResourceExhausted)
         SWALE_RETURN_IF_ERROR(tidied);
       Closing closing;
       closing.server = core.server();
-      closing.job = core.attributes().job();
+      closing.job = core.shard().job();
       closing.generation = manifest_.generation;
-      closing.files = core.attributes().table().files();
+      closing.files = core.attributes().files();
       const ShardState state = core.shard().state();
       closing.extents = state.buffered_entries + state.compressed_entries + state.filed_entries;
       SWALE_ASSIGN_OR_RETURN(const ClosedServer written,
@@ -490,29 +490,25 @@ Result<std::vector<std::unique_ptr<ServerCore>>> Store::open_servers(io::Device&
     if (read_only()) {
       SWALE_ASSIGN_OR_RETURN(ReadParts parts,
                              read_server(device, directory, server, options_.shard, options_.files_max));
-      cores.push_back(std::make_unique<ServerCore>(*partition_, server, ring_mode(), std::move(parts.shard),
-                                                   std::move(parts.attributes)));
+      cores.push_back(std::make_unique<ServerCore>(*partition_, server, ring_mode(),
+                                                   std::move(parts.attributes), std::move(parts.shard)));
       views_.push_back(std::move(parts.device));
       continue;
     }
     SWALE_RETURN_IF_ERROR(io::make_directories(device, directory));
-    SWALE_ASSIGN_OR_RETURN(
-        std::unique_ptr<AttributeStore> attributes,
-        AttributeStore::open(device,
-                             {.directory = directory, .server = server, .files_max = options_.files_max}));
+    auto attributes = std::make_unique<AttributeTable>(server, options_.files_max);
     ShardOptions options = options_.shard;
     options.directory = directory;
     options.shard = server;
-    options.job = attributes->job();
-    options.fence = [fence = attributes.get()] { return fence->fence(); };
+    options.table = attributes.get();
     SWALE_ASSIGN_OR_RETURN(std::unique_ptr<Shard> shard, Shard::open(device, options));
     if (manifest_.generation == 0) {  // a new store
       SWALE_RETURN_IF_ERROR(
           io::replace_file(device, directory + "/" + server_file_name(server),
                            encode_server_file({manifest_.store, manifest_.places[server].id, server})));
     }
-    cores.push_back(std::make_unique<ServerCore>(*partition_, server, ring_mode(), std::move(shard),
-                                                 std::move(attributes)));
+    cores.push_back(std::make_unique<ServerCore>(*partition_, server, ring_mode(), std::move(attributes),
+                                                 std::move(shard)));
   }
   return cores;
 }

@@ -14,7 +14,7 @@
 // One job has a store open at a time: the first rank of each node holds DIR/swale.lock (io/lock_file.h), rank
 // 0 before the others. A rank that finds a lock of its own job shares the directory with its holder. The lock
 // keeps two jobs apart; what protects the data from a job that lost its lock is the fence of its commits
-// (attribute_store.h).
+// (store/job_claim.h).
 //
 // A job that only reads (OpenStore::kReadOnly) takes no lock and changes nothing on storage, so it may be
 // another user's, and opens beside a job that writes: it sees what was acknowledged before it opened

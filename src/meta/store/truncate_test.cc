@@ -29,7 +29,11 @@ class AfterATruncateInVain : public testing::Test {
       ASSERT_TRUE(file.ok());
       const Extent old{0, 1000, {1, 0}};
       ASSERT_TRUE(rank.client->put(&*file, std::span(&old, 1)).ok());
-      find_no_space(&device_, "shard-");
+      device_.inject({.kind = io::CallKind::kWrite,
+                      .path_part = ".log-",
+                      .nth = 2,  // the first one is the record of the truncate
+                      .from_then_on = true,
+                      .status = error(Code::kNoSpace, Scope::kFile, "no space left on the device")});
       EXPECT_EQ(rank.client->truncate(&*file, 0, 0).code(), Code::kNoSpace);
       device_.clear();
       ASSERT_TRUE(rank.client->put(&*file, std::span(&kAfterTheTruncate, 1)).ok());
@@ -84,7 +88,7 @@ TEST(Store, NoRankIsOpenBeforeTheTrimsOfTheLastJobHaveArrived) {
   }
   run_ranks(2, device, small_ranges(), [&](RankOf& rank) {
     if (rank.job.rank() == 0) {
-      find_no_space(&device, "shard-");
+      find_no_space(&device, "shard-000001");
       for (const std::string& name : names) {
         auto file = rank.client->open(name, Client::kCreate, 0, 0);
         ASSERT_TRUE(file.ok());

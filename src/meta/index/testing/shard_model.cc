@@ -96,8 +96,7 @@ class Test {
   }
 
   void problem(const std::string& what) {
-    if (report_.problem.empty())
-      report_.problem = fmt::format("step {}, job {}: {}", report_.steps, options_.job, what);
+    if (report_.problem.empty()) report_.problem = fmt::format("step {}: {}", report_.steps, what);
   }
 
   void open() {
@@ -145,11 +144,7 @@ class Test {
     disk_.crash(rng_, rng_.chance(1, 2)   ? io::CrashMode::kDropAll
                       : rng_.chance(1, 2) ? io::CrashMode::kTearPages
                                           : io::CrashMode::kReorder);
-    ++options_.job;
-    const ShardOptions fresh = small_options(&rng_);  // another job may have other options
-    const uint32_t job = options_.job;
-    options_ = fresh;
-    options_.job = job;
+    options_ = small_options(&rng_);  // another job may have other options
     open();
   }
 

@@ -12,7 +12,9 @@
 #include "base/status.h"
 #include "io/device.h"
 
-namespace swale::meta {
+namespace swale::store {
+
+inline constexpr size_t kWindowSlackBytes = 8;  // decoders may load whole words
 
 class LogWindow {
  public:
@@ -20,8 +22,8 @@ class LogWindow {
   LogWindow(io::File& file, uint64_t size) : file_(file), size_(size) {}
 
   uint64_t size() const { return size_; }
-  // `count` bytes at `offset`, which requires that they are there. Bytes after them may be loaded too
-  // (kColumnSlackBytes of BlockView). Valid until the next call.
+  // `count` bytes at `offset`, which requires that they are there. kWindowSlackBytes after them may be
+  // read, whatever they are. Valid until the next call.
   Result<Bytes> at(uint64_t offset, size_t count);
   // crc32c_extend over a range of any length: in pieces, so that a damaged length costs no memory.
   Result<uint32_t> checksum(uint32_t crc, uint64_t offset, uint64_t count);
@@ -36,4 +38,4 @@ class LogWindow {
   uint64_t begin_ = 0, end_ = 0;  // of the file, in the buffer
 };
 
-}  // namespace swale::meta
+}  // namespace swale::store

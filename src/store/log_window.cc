@@ -1,12 +1,11 @@
-#include "meta/index/log_window.h"
+#include "store/log_window.h"
 
 #include <algorithm>
 
 #include "base/coding.h"
 #include "base/crc32c.h"
-#include "meta/index/column.h"
 
-namespace swale::meta {
+namespace swale::store {
 namespace {
 
 constexpr size_t kWindowBytes = kMiB;
@@ -17,7 +16,7 @@ Result<Bytes> LogWindow::at(uint64_t offset, size_t count) {
   if (offset < begin_ || offset + count > end_) {
     const auto want = static_cast<size_t>(std::min<uint64_t>(std::max(count, kWindowBytes), size_ - offset));
     begin_ = end_ = 0;
-    if (buffer_.size() < want + kColumnSlackBytes) buffer_.resize(want + kColumnSlackBytes);
+    if (buffer_.size() < want + kWindowSlackBytes) buffer_.resize(want + kWindowSlackBytes);
     SWALE_RETURN_IF_ERROR(io::read_exactly(file_, offset, MutableBytes(buffer_.data(), want)));
     begin_ = offset;
     end_ = offset + want;
@@ -49,4 +48,4 @@ Result<uint64_t> LogWindow::find(uint32_t magic, uint64_t from) {
   return size_;
 }
 
-}  // namespace swale::meta
+}  // namespace swale::store
