@@ -11,7 +11,6 @@ namespace swale::imd {
 namespace {
 
 constexpr int kLoadAttempts = 8;  // generations that may be made between two looks
-constexpr int kClaimAttempts = 3;
 
 Result<Manifest> read_document(io::Device& device, const std::string& path) {
   SWALE_ASSIGN_OR_RETURN(const std::string json, io::read_file(device, path, kManifestBytesMax));
@@ -27,17 +26,17 @@ Result<Manifest> read_generation(io::Device& device, const std::string& director
                     manifest.generation, number);
 }
 
-// The claimed numbers, ascending.
+store::ClaimNames claims_of(const std::string& directory) {
+  return {.folder = jobs_folder(directory),
+          .path = [directory](uint32_t number) { return job_folder(directory, number); },
+          .number = parse_job_folder,
+          .kind = store::ClaimNames::Kind::kFolder,
+          .number_min = 0,
+          .number_max = kJobNumberMax};
+}
+
 Result<std::vector<uint32_t>> list_jobs(io::Device& device, const std::string& directory) {
-  Result<std::vector<std::string>> names = device.list(jobs_folder(directory));
-  if (names.status().code() == Code::kNotFound) return std::vector<uint32_t>();
-  SWALE_RETURN_IF_ERROR(names.status());
-  std::vector<uint32_t> numbers;
-  for (const std::string& name : *names) {
-    if (const auto number = parse_job_folder(name)) numbers.push_back(*number);
-  }
-  std::sort(numbers.begin(), numbers.end());
-  return numbers;
+  return store::list_jobs(device, claims_of(directory));
 }
 
 bool is_lost(const Status& status) {
@@ -174,21 +173,8 @@ Manifest next_generation(Manifest base, JobEntry job) {
 
 Result<uint32_t> claim_job(io::Device& device, const std::string& directory) {
   SWALE_RETURN_IF_ERROR(io::make_directories(device, jobs_folder(directory)));
-  for (int attempt = 0; attempt < kClaimAttempts; ++attempt) {
-    SWALE_ASSIGN_OR_RETURN(const std::vector<uint32_t> jobs, list_jobs(device, directory));
-    const uint32_t number = jobs.empty() ? 0 : jobs.back() + 1;
-    if (number > kJobNumberMax) {
-      return error(Code::kResourceExhausted, Scope::kFile,
-                   "{}: {} jobs have opened it for writing, the limit; write to a new directory", directory,
-                   kJobNumberMax);
-    }
-    const Status made = device.make_directory(job_folder(directory, number));
-    if (made.code() == Code::kAlreadyExists) continue;
-    SWALE_RETURN_IF_ERROR(made);
-    SWALE_RETURN_IF_ERROR(device.sync_directory(jobs_folder(directory)));
-    return number;
-  }
-  return error(Code::kBusy, Scope::kFile, "{}: other jobs are opening it for writing; try again", directory);
+  SWALE_ASSIGN_OR_RETURN(const store::JobClaim claim, store::JobClaim::next(device, claims_of(directory)));
+  return claim.number();
 }
 
 Result<EpochLog> write_generation(io::Device& device, const std::string& directory, const Manifest& manifest,
@@ -217,15 +203,11 @@ Status rewrite_document(io::Device& device, const std::string& directory, const 
   return device.sync_directory(directory);
 }
 
+JobFence::JobFence(io::Device& device, const std::string& directory, uint32_t job, io::LockFile* lock)
+    : claim_(device, claims_of(directory), job), lock_(lock) {}
+
 Status JobFence::check() const {
-  SWALE_ASSIGN_OR_RETURN(const bool taken_over, device_->exists(job_folder(directory_, job_ + 1)));
-  if (taken_over) {
-    return error(
-        Code::kAborted, Scope::kFile,
-        "{}: job {} has opened the directory after this one (job {}), which therefore may not commit any "
-        "more; what this job committed before is kept",
-        directory_, job_ + 1, job_);
-  }
+  SWALE_RETURN_IF_ERROR(claim_.fence());
   return lock_ == nullptr ? Status() : lock_->check();
 }
 

@@ -26,6 +26,7 @@
 #include "imd/format/manifest.h"
 #include "io/device.h"
 #include "io/lock_file.h"
+#include "store/job_claim.h"
 
 namespace swale::imd {
 
@@ -66,16 +67,13 @@ Status rewrite_document(io::Device& device, const std::string& directory, const 
 class JobFence {
  public:
   // `lock` may be null (a job without a lock: the simulator); both must outlive the fence.
-  JobFence(io::Device& device, std::string directory, uint32_t job, io::LockFile* lock)
-      : device_(&device), directory_(std::move(directory)), job_(job), lock_(lock) {}
+  JobFence(io::Device& device, const std::string& directory, uint32_t job, io::LockFile* lock);
 
   // OK, or kAborted that names who has taken over.
   Status check() const;
 
  private:
-  io::Device* device_;
-  std::string directory_;
-  uint32_t job_;
+  store::JobClaim claim_;
   io::LockFile* lock_;
 };
 
