@@ -130,7 +130,10 @@ Status RecordLog::change(const Act& act) noexcept {
 
 Status RecordLog::create() noexcept {
   if (bytes_ > 0) return {};
-  return change([this](bool* sync_tried) { return write(log_header(identity_), sync_tried); });
+  return change([this](bool*) {
+    bool unused = false;  // whatever a failed sync leaves goes with the file
+    return write(log_header(identity_), &unused);
+  });
 }
 
 Status RecordLog::append(uint16_t kind, uint64_t sequence, std::string* record, const Fence& fence) noexcept {

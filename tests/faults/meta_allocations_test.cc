@@ -273,18 +273,18 @@ TEST(MetaAllocations, CanaryAPutThatFailedAndCountsAllTheSameIsFoundOut) {
 
 TEST(MetaAllocations, OfAnOpeningFailAndTheNextOneFindsEverything) {
   const std::vector<Step> steps = script();
-  io::MemoryDevice disk;
-  ASSERT_TRUE(disk.make_directory("/s").ok());
-  std::string expected;
-  {
-    auto shard = *Shard::open(disk, small_options());
-    for (size_t i = 0; i < 12; ++i) ASSERT_TRUE(steps[i].act(*shard).ok());
-    expected = content(*shard);
-  }
   uint64_t points = 0;
   for (const auto which : kBoth) {
     for (uint64_t nth = 1;; ++nth) {
       if (!visited(nth)) continue;
+      io::MemoryDevice disk;
+      ASSERT_TRUE(disk.make_directory("/s").ok());
+      std::string expected;
+      {
+        auto shard = *Shard::open(disk, small_options());
+        for (size_t i = 0; i < 12; ++i) ASSERT_TRUE(steps[i].act(*shard).ok());
+        expected = content(*shard);
+      }
       Status status;
       bool failed = false;
       {

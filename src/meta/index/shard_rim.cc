@@ -397,7 +397,12 @@ Status ShardCore::finish_flush(FlushWork* work) {
 Status ShardCore::finish_checkpoint(CheckpointWork* work) {
   background_ = false;
   next_file_ = std::max(next_file_, work->next_file);
-  if (!work->status().ok()) return background_failed(work->status().with_context("a checkpoint failed"));
+  if (!work->status().ok()) {
+    const Status why = work->status().with_context("a checkpoint failed");
+    if (work->log->usable()) return background_failed(why);
+    fail(why);  // of the log that it could not make: no commit can follow
+    return health_;
+  }
   if (work->merged && !work->merged->sets.empty()) {
     const Status kept = contain([&] { work->kept.insert(work->kept.begin(), work->merged); });
     if (!kept.ok()) {
