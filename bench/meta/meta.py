@@ -7,6 +7,7 @@ order that changes from round to round; a ratio divides figures of one round. Wr
 their verdicts. Exit status: 0 if every "must" is met, 1 if one is not, 2 if an answer was wrong or a program failed.
 docs/design/meta-shard.md tells what is measured.
 """
+import json
 import os
 import pathlib
 import shutil
@@ -154,6 +155,11 @@ class Bench(judge.Runner):
         paper.measure(self)
 
 
+def memory_bytes_per_entry(line):
+    """What a server that has come to rest says of itself (src/meta/server/server_counters.cc)."""
+    return sum(line["about"][f"memory.{what}"] for what in ("index", "buffers", "cache")) / line["entries"]
+
+
 def samples_of(lines, rounds):
     """{key: [(round, value)]} of all keys."""
     by_name = {}
@@ -180,9 +186,7 @@ def samples_of(lines, rounds):
             load = by_name[(number, f"load.swale.{key}")][-1]
             if f"bytes_per_segment_{key}" in found:
                 found[f"bytes_per_segment_{key}"].append((number, load["bytes_per_entry"]))
-        rests = by_name[(number, "memory.swale.random")][-1]
-        memory = sum(rests["about"][f"{what}_memory_bytes"] for what in ("index", "buffer", "cache"))
-        found["memory_bytes_per_entry_random"].append((number, memory / rests["entries"]))
+        found["memory_bytes_per_entry_random"].append((number, memory_bytes_per_entry(by_name[(number, "memory.swale.random")][-1])))
         for part, names in SERVICE.items():
             for name in names:
                 found[name].append((number, by_name[(number, part)][-1][name]))
@@ -210,7 +214,12 @@ def text(result):
 def measure(arguments, scratch):
     bench = Bench(arguments.programs, scratch, arguments.profile)
     load = os.getloadavg()
-    bench.run_all()
+    kept = arguments.out / "meta.lines.json"
+    if arguments.judge_again:
+        bench.lines, load = json.loads(kept.read_text(encoding="utf-8"))
+    else:
+        bench.run_all()
+        kept.write_text(json.dumps([bench.lines, load]), encoding="utf-8")  # nothing that fails below loses half an hour
     result = {"profile": arguments.profile, "parameters": bench.p, "load_average": load,
               "results": judge_all(bench.lines, bench.p["rounds"]), "figures": paper.figures(bench.lines, bench.p),
               "lines": bench.lines}
@@ -221,6 +230,7 @@ def measure(arguments, scratch):
 
 def options(parser):
     parser.add_argument("--results", type=pathlib.Path, help="the folder that gets the page and the plots")
+    parser.add_argument("--judge-again", action="store_true", help="measure nothing: judge what the last run here has measured")
 
 
 if __name__ == "__main__":

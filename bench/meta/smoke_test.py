@@ -57,7 +57,10 @@ class Answers(unittest.TestCase):
                                 dir=scratch + "/store", rest=0)
                     done = run(**work)
                     self.assertEqual(done.returncode, 0, done.stderr)
-                    self.assertGreater(json.loads(done.stdout)["gets"], 0)
+                    line = json.loads(done.stdout)
+                    self.assertGreater(line["gets"], 0)
+                    if store == "swale":
+                        self.assertGreater(meta.memory_bytes_per_entry(line), 0)
                     wrong = run(canary=1, **work)
                     self.assertNotEqual(wrong.returncode, 0)
                     self.assertIn("WRONG ANSWER", wrong.stderr)
@@ -82,7 +85,7 @@ def lines_of(ours, rival):
                           "line": {f"{what}{of}_cpu_ns": ours if store == "swale" else rival
                                    for what in ("put", "get") for of in ("", "_server")}})
     lines.append({"round": 0, "name": "memory.swale.random",
-                  "line": {"entries": 1000, "about": {"index_memory_bytes": ours, "buffer_memory_bytes": 0, "cache_memory_bytes": 0}}})
+                  "line": {"entries": 1000, "about": {"memory.index": ours, "memory.buffers": 0, "memory.cache": 0}}})
     lines.append({"round": 0, "name": "recover.swale.random", "line": {"entries_per_second": 1e9 / ours, "cpu_ns": ours, "wall_ns": ours}})
     for part, names in meta.SERVICE.items():
         lines.append({"round": 0, "name": part, "line": {name: 1e4 / ours if "speedup" in name else ours for name in names}})
