@@ -60,7 +60,7 @@ void others(uint8_t what, Bytes bytes) {
       break;
     case 5:
       if (const auto message = decode_runs_query(bytes); message.ok())
-        require(decode_runs_query(encode_runs_query(0, *message)).ok());
+        require(decode_runs_query(encode_runs_query(0, message->file, message->queries)).ok());
       break;
     case 6:
       if (const auto message = decode_attributes(bytes); message.ok())

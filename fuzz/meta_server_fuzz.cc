@@ -180,9 +180,9 @@ class Machine {
         break;
       }
       case Method::kGetRuns: {
-        RunsMessage get{file, {}};
-        for (uint32_t i = in->byte() % 4; i > 0; --i) get.queries.push_back(pattern(in));
-        message = encode_runs_query(to, get);
+        std::vector<Run> queries;
+        for (uint32_t i = in->byte() % 4; i > 0; --i) queries.push_back(pattern(in));
+        message = encode_runs_query(to, file, queries);
         break;
       }
       case Method::kScan:

@@ -309,7 +309,7 @@ class Simulation {
       run.first_cell = rng.below(kCells);
       run.cells = 1 + rng.below(kCells - run.first_cell);
       client.running = run;
-      const meta::Range range{file, run.first_cell * kCellBytes, run.cells * kCellBytes};
+      const meta::ByteRange range{run.first_cell * kCellBytes, run.cells * kCellBytes};
       client.core->get(file, std::span(&range, 1));
     } else if (kind == 8) {
       attribute(&client, &run, AttributeOp::kClose);

@@ -93,10 +93,10 @@ Costs ask(const Workload& workload, const Work& work, ClientStore& store, int ra
       workload, work, rank, work.gets,
       [&](uint64_t batch, size_t m, std::vector<meta::Extent>* out) {
         workload.gets(batch, m, out);
-        places.clear();
+        places.assign(out->size(), {});
       },
       [&](const std::vector<meta::Extent>& message) {
-        store.get(message, &places);
+        store.get(message, places);
         for (size_t i = 0; i < message.size(); ++i) {
           const bool wrong = places[i] != message[i].place;
           if (wrong || (work.canary && i == 17))

@@ -21,8 +21,8 @@ class ClientStore {
   virtual void open(int rank, int ranks, const std::string& path) = 0;
   virtual void put(std::span<const meta::Extent> message) = 0;
   // Where each of the segments stands; the places in them are not looked at. Reads each answer as its caller
-  // would.
-  virtual void get(std::span<const meta::Extent> message, std::vector<meta::Place>* out) = 0;
+  // would, and writes out[i] of segment i.
+  virtual void get(std::span<const meta::Extent> message, std::span<meta::Place> out) = 0;
   // On rank 0: what the server says of itself.
   virtual nlohmann::json about() { return nlohmann::json::object(); }
   virtual void close() = 0;

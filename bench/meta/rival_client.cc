@@ -130,13 +130,15 @@ class RivalClient final : public ClientStore {
     ask(meta::Method::kPut, meta::encode_put(0, kBenchFile, {1, ++number_}, batch), 4096);
   }
 
-  void get(std::span<const meta::Extent> message, std::vector<meta::Place>* out) override {
-    meta::GetMessage request{kBenchFile, meta::kPiecesMax, {}};
-    for (const meta::Extent& each : message) request.ranges.push_back({kBenchFile, each.offset, each.length});
+  void get(std::span<const meta::Extent> message, std::span<meta::Place> out) override {
+    ranges_.resize(message.size());
+    for (size_t i = 0; i < message.size(); ++i) ranges_[i] = {message[i].offset, message[i].length};
     const std::string response =
-        ask(meta::Method::kGet, meta::encode_get(0, request), meta::kResponseBytesMax);
+        ask(meta::Method::kGet, meta::encode_get(0, kBenchFile, meta::kPiecesMax, ranges_),
+            meta::kResponseBytesMax);
     const meta::Found found = bench::take(meta::decode_found(response, message.size()));
-    for (const meta::Extent& each : found.extents) out->push_back(each.place);
+    if (found.extents.size() != out.size()) die("WRONG ANSWER: not one segment each");
+    for (size_t i = 0; i < out.size(); ++i) out[i] = found.extents[i].place;
   }
 
   void close() override {
@@ -163,6 +165,7 @@ class RivalClient final : public ClientStore {
   std::unique_ptr<net::Rpc> rpc_;
   std::unique_ptr<net::RpcClient> client_;
   uint64_t number_ = 0;
+  std::vector<meta::ByteRange> ranges_;
 };
 
 }  // namespace

@@ -107,7 +107,7 @@ void point(int rank, meta::Store& store, net::Job& job, uint64_t gets, Outcome* 
       for (uint64_t i = 0; i < gets + gets / 10; ++i) {
         const uint64_t cell =
             rng.below(std::min(kWriters * kCount, store.partition().range_bytes() / kSegmentBytes));
-        const meta::Range range{{}, cell * kSegmentBytes, kSegmentBytes};
+        const meta::ByteRange range{cell * kSegmentBytes, kSegmentBytes};
         const double begin = now_s();
         check(client->get(file, std::span(&range, 1), &found));
         if (i >= gets / 10) us.push_back((now_s() - begin) * 1e6);

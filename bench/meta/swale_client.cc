@@ -29,9 +29,9 @@ class SwaleClient final : public ClientStore {
     check(swale_meta_put(file_, segments_.data(), segments_.size()));
   }
 
-  void get(std::span<const meta::Extent> message, std::vector<meta::Place>* out) override {
-    ranges_.clear();
-    for (const meta::Extent& each : message) ranges_.push_back({each.offset, each.length});
+  void get(std::span<const meta::Extent> message, std::span<meta::Place> out) override {
+    ranges_.resize(message.size());
+    for (size_t i = 0; i < message.size(); ++i) ranges_[i] = {message[i].offset, message[i].length};
     swale_meta_found* found = nullptr;
     check(swale_meta_get(file_, ranges_.data(), ranges_.size(), &found));
     for (size_t i = 0; i < ranges_.size(); ++i) {
@@ -39,7 +39,7 @@ class SwaleClient final : public ClientStore {
       size_t count = 0;
       check(swale_meta_found_at(found, i, &segments, &count));
       if (count != 1) die("WRONG ANSWER: not one segment");
-      out->push_back({segments->log, segments->address});
+      out[i] = {segments->log, segments->address};
     }
     swale_meta_found_free(found);
   }

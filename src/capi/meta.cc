@@ -14,35 +14,31 @@
 
 namespace swale::capi {
 
-static_assert(sizeof(swale_meta_segment) == 32 && sizeof(swale_meta_range) == 16, "elements of arrays");
+// Arrays of the interface are arrays of the engine: a get of many ranges copies neither question nor answer.
+// Only callers, which are compiled apart, read an answer through the interface's type.
+static_assert(sizeof(swale_meta_segment) == sizeof(meta::Extent) &&
+              offsetof(swale_meta_segment, length) == offsetof(meta::Extent, length) &&
+              offsetof(swale_meta_segment, address) == offsetof(meta::Extent, place.address) &&
+              offsetof(swale_meta_segment, log) == offsetof(meta::Extent, place.log) &&
+              offsetof(swale_meta_segment, reserved) == offsetof(meta::Extent, place.reserved));
+static_assert(sizeof(swale_meta_range) == sizeof(meta::ByteRange) &&
+              offsetof(swale_meta_range, length) == offsetof(meta::ByteRange, length));
 
 // Clients, one for each thread in a call. This holds the idle ones.
 class MetaClients {
  public:
   explicit MetaClients(meta::Store* store) : store_(*store) {}
-  // A client, and what its calls keep of their memory: a call that allocates as much as it moves pays for
-  // pages each time.
-  struct Idle {
-    std::unique_ptr<meta::Client> client;
-    std::vector<meta::Extent> extents{};
-    std::vector<meta::Range> ranges{};
-    meta::Found found{};
-  };
-  Idle take() {
+  std::unique_ptr<meta::Client> take() {
     const MutexLock lock(mutex_);
-    if (idle_.empty()) return {.client = store_.client()};
-    Idle idle = std::move(idle_.back());
+    if (idle_.empty()) return store_.client();
+    std::unique_ptr<meta::Client> client = std::move(idle_.back());
     idle_.pop_back();
-    return idle;
+    return client;
   }
-  void give(Idle idle) noexcept {
-    constexpr size_t kKept = 16 * 1024;   // ranges or pieces: below 2 MiB a client
-    if (!idle.client->at_rest()) return;  // freed: what comes late for it is no answer to a later call
-    if (idle.extents.capacity() > kKept) idle.extents = {};
-    if (idle.ranges.capacity() > kKept) idle.ranges = {};
-    if (idle.found.extents.capacity() > kKept || idle.found.ends.capacity() > kKept) idle.found = {};
+  void give(std::unique_ptr<meta::Client> client) noexcept {
+    if (!client->at_rest()) return;  // freed: what comes late for it is no answer to a later call
     const MutexLock lock(mutex_);
-    if (idle_.size() < idle_.capacity()) idle_.push_back(std::move(idle));  // else it is freed
+    if (idle_.size() < idle_.capacity()) idle_.push_back(std::move(client));  // else it is freed
   }
   void prepare() {
     const MutexLock lock(mutex_);
@@ -52,7 +48,7 @@ class MetaClients {
  private:
   meta::Store& store_;
   Mutex mutex_;
-  std::vector<Idle> idle_ GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<meta::Client>> idle_ GUARDED_BY(mutex_);
 };
 
 namespace {
@@ -78,17 +74,14 @@ namespace {
 // A client for the duration of a call.
 class Using {
  public:
-  explicit Using(MetaState& state) : clients_(*state.clients), idle_(clients_.take()) {}
-  ~Using() { clients_.give(std::move(idle_)); }
+  explicit Using(MetaState& state) : clients_(*state.clients), client_(clients_.take()) {}
+  ~Using() { clients_.give(std::move(client_)); }
   Using(const Using&) = delete;
-  meta::Client* operator->() { return idle_.client.get(); }
-  std::vector<meta::Extent>& extents() { return idle_.extents; }
-  std::vector<meta::Range>& ranges() { return idle_.ranges; }
-  meta::Found& found() { return idle_.found; }
+  meta::Client* operator->() { return client_.get(); }
 
  private:
   MetaClients& clients_;
-  MetaClients::Idle idle_;
+  std::unique_ptr<meta::Client> client_;
 };
 
 Result<meta::OpenStore> open_flags(int flags) {
@@ -147,8 +140,7 @@ struct swale_meta_found_runs {
   std::vector<size_t> ends;
 };
 struct swale_meta_found {
-  std::vector<swale_meta_segment> segments;
-  std::vector<size_t> ends;
+  swale::meta::Found found;
 };
 
 namespace {
@@ -272,13 +264,7 @@ int swale_meta_put(swale_meta_file* file, const swale_meta_segment* segments, si
     if (segments == nullptr && count != 0) return null_argument("swale_meta_put", "segments");
     SWALE_RETURN_IF_ERROR(check_open("swale_meta_put", *file->state));
     Using client(*file->state);
-    client.extents().clear();
-    client.extents().reserve(count);
-    for (size_t i = 0; i < count; ++i) {
-      const swale_meta_segment& each = segments[i];
-      client.extents().push_back({each.offset, each.length, {each.log, each.address}});
-    }
-    return client->put(&file->file, client.extents());
+    return client->put(&file->file, {reinterpret_cast<const meta::Extent*>(segments), count});
   });
 }
 
@@ -291,40 +277,43 @@ int swale_meta_get(swale_meta_file* file, const swale_meta_range* ranges, size_t
     SWALE_RETURN_IF_ERROR(check_open("swale_meta_get", *file->state));
     std::unique_ptr<swale_meta_found> handle = take_spare_found();
     Using client(*file->state);
-    client.ranges().resize(count);
-    meta::Range* const wanted = client.ranges().data();
-    for (size_t i = 0; i < count; ++i) wanted[i] = {{}, ranges[i].offset, ranges[i].length};
-    SWALE_RETURN_IF_ERROR(client->get(file->file, client.ranges(), &client.found()));
-    const std::vector<meta::Extent>& extents = client.found().extents;
-    handle->segments.resize(extents.size());
-    std::transform(extents.begin(), extents.end(), handle->segments.begin(), segment_of);
-    handle->ends.swap(client.found().ends);
+    const std::span wanted(reinterpret_cast<const meta::ByteRange*>(ranges), count);
+    SWALE_RETURN_IF_ERROR(client->get(file->file, wanted, &handle->found));
     *found = handle.release();
     return {};
   });
 }
 
-int swale_meta_found_at(const swale_meta_found* found, size_t index, const swale_meta_segment** segments,
-                        size_t* count) {
+namespace {
+
+[[gnu::cold, gnu::noinline]] int refuse_found_at(const swale_meta_found* found, size_t index, bool segments,
+                                                 bool count) {
   return guarded([&]() -> Status {
     if (found == nullptr) return null_argument("swale_meta_found_at", "found");
-    if (segments == nullptr) return null_argument("swale_meta_found_at", "segments");
-    if (count == nullptr) return null_argument("swale_meta_found_at", "count");
-    if (index >= found->ends.size()) {
-      return swale::invalid_argument("swale_meta_found_at: range {}: there are {}", index,
-                                     found->ends.size());
-    }
-    const size_t first = index == 0 ? 0 : found->ends[index - 1];
-    *segments = found->segments.data() + first;
-    *count = found->ends[index] - first;
-    return {};
+    if (!segments) return null_argument("swale_meta_found_at", "segments");
+    if (!count) return null_argument("swale_meta_found_at", "count");
+    return swale::invalid_argument("swale_meta_found_at: range {}: there are {}", index,
+                                   found->found.ends.size());
   });
+}
+
+}  // namespace
+
+// Called for each range of a get.
+int swale_meta_found_at(const swale_meta_found* found, size_t index, const swale_meta_segment** segments,
+                        size_t* count) {
+  if (found == nullptr || segments == nullptr || count == nullptr || index >= found->found.ends.size())
+    return refuse_found_at(found, index, segments != nullptr, count != nullptr);
+  const size_t first = index == 0 ? 0 : found->found.ends[index - 1];
+  *segments = reinterpret_cast<const swale_meta_segment*>(found->found.extents.data() + first);
+  *count = found->found.ends[index] - first;
+  return SWALE_OK;
 }
 
 void swale_meta_found_free(swale_meta_found* found) {
   constexpr size_t kKept = 16 * 1024;  // segments: below 1 MiB a thread
   std::unique_ptr<swale_meta_found> freed(found);
-  if (freed && freed->segments.capacity() <= kKept && freed->ends.capacity() <= kKept)
+  if (freed && freed->found.extents.capacity() <= kKept && freed->found.ends.capacity() <= kKept)
     spare_found = std::move(freed);
 }
 

@@ -117,8 +117,8 @@ class RankOfJob {
 
   void get_all(const File& file) {
     const net::Rank writer = (job_.rank() + 1) % job_.size();
-    std::vector<Range> ranges;
-    for (uint64_t i = 0; i < work_.blocks; ++i) ranges.push_back({{}, block(writer, i).offset, kBytes});
+    std::vector<ByteRange> ranges;
+    for (uint64_t i = 0; i < work_.blocks; ++i) ranges.push_back({block(writer, i).offset, kBytes});
     Found found;
     check(client_->get(file, ranges, &found));
     if (found.ends.size() != ranges.size() || found.extents.size() != ranges.size())

@@ -173,8 +173,8 @@ class Questions {
       note(file.status());
       if (!file.ok()) continue;
       meta::Found found;
-      const std::vector<meta::Range> ranges = {
-          {{}, 0, 300'000}, {{}, 50'000'000, 1'000'000}, {{}, uint64_t{1} << 62, 9}};
+      const std::vector<meta::ByteRange> ranges = {
+          {0, 300'000}, {50'000'000, 1'000'000}, {uint64_t{1} << 62, 9}};
       note(client.get(*file, ranges, &found));
       uint64_t next = 0;
       for (int pieces = 0; pieces < 100 && next < meta::kOffsetEnd; ++pieces) {

@@ -154,11 +154,11 @@ std::vector<meta::Extent> irregular_segments(uint64_t seed, uint64_t count) {
 void EngineMemory::use_store(uint64_t memory, uint64_t hoard) {
   constexpr uint64_t kClients = 2, kPuts = 3, kSegments = 128 * 1024;
   std::vector<std::vector<meta::Extent>> segments;
-  std::vector<std::vector<meta::Range>> ranges;
+  std::vector<std::vector<meta::ByteRange>> ranges;
   for (uint64_t i = 0; i < kClients * kPuts; ++i) {
     segments.push_back(irregular_segments(1 + i, kSegments));
     ranges.emplace_back();
-    for (const meta::Extent& each : segments.back()) ranges.back().push_back({{}, each.offset, each.length});
+    for (const meta::Extent& each : segments.back()) ranges.back().push_back({each.offset, each.length});
   }
   run_job(1, memory, [&](net::Job& job) {
     start_here();
@@ -195,7 +195,7 @@ void EngineMemory::use_store(uint64_t memory, uint64_t hoard) {
 // The answers of two callers, and what a call copies of its caller's arrays
 // (docs/design/shared-resources.md).
 constexpr uint64_t kCallersBytes =
-    2 * 128 * 1024 * (sizeof(meta::Extent) + sizeof(size_t) + 3 * sizeof(meta::Range) / 2);
+    2 * 128 * 1024 * (sizeof(meta::Extent) + sizeof(size_t) + 3 * sizeof(meta::ByteRange) / 2);
 
 TEST_F(EngineMemory, AMetadataStoreHoldsWhatItReserves) {
   Peak peak = measure([&] { use_store(0, 0); });

@@ -183,12 +183,12 @@ Status Client::put(File* file, std::span<const Extent> segments) {
   return {};
 }
 
-Status Client::get(const File& file, std::span<const Range> ranges, Found* out) {
+Status Client::get(const File& file, std::span<const ByteRange> ranges, Found* out) {
   SWALE_RETURN_IF_ERROR(check_ranges(core_.partition(), ranges));
   if (file.table && core_.news().is(file.table_age, file.attributes.file)) {
     out->extents.clear();
     out->ends.clear();
-    for (const Range& each : ranges) {
+    for (const ByteRange& each : ranges) {
       uint64_t next = 0;
       file.table->lookup(each.offset, each.length, SIZE_MAX - out->extents.size(), &out->extents, &next);
       out->ends.push_back(out->extents.size());

@@ -50,7 +50,7 @@ class Client {
 
   Status put(File* file, std::span<const Extent> segments);
   // The pieces of each range, ascending; holes are left out.
-  Status get(const File& file, std::span<const Range> ranges, Found* out);
+  Status get(const File& file, std::span<const ByteRange> ranges, Found* out);
   // The bytes of the blocks of each query, as runs; those of a query do not overlap.
   Status get_runs(const File& file, std::span<const Run> queries, FoundRuns* out);
   // Up to about pieces_max pieces a server, from `from` on, in order. *next: where to go on; kOffsetEnd:

@@ -57,7 +57,7 @@ class ClientCore {
 
   // Requires lengths above 0 and ends of at most kOffsetEnd (check_segments).
   OperationId put(const FileId& file, std::span<const Extent> segments);
-  OperationId get(const FileId& file, std::span<const Range> ranges);      // Range::file is not looked at
+  OperationId get(const FileId& file, std::span<const ByteRange> ranges);
   OperationId get_runs(const FileId& file, std::span<const Run> queries);  // valid ones
   OperationId scan(const FileId& file, uint64_t from, size_t pieces_max);
   OperationId attributes(AttributeRequest request);  // request.from is set here
@@ -108,7 +108,7 @@ class ClientCore {
 };
 
 Status check_segments(std::span<const Extent> segments);
-Status check_ranges(const Partition& partition, std::span<const Range> ranges);
+Status check_ranges(const Partition& partition, std::span<const ByteRange> ranges);
 Status check_queries(const Partition& partition, std::span<const Run> queries);
 
 }  // namespace swale::meta

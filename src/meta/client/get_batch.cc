@@ -9,39 +9,17 @@
 namespace swale::meta {
 namespace {
 
-// Adds a piece to those of a range, which begin at `first`.
-void add_piece(const Extent& piece, size_t first, std::vector<Extent>* out) {
-  if (out->size() > first) {
-    Extent& last = out->back();
-    if (last.offset + last.length == piece.offset && last.place.log == piece.place.log &&
-        last.place.address + last.length == piece.place.address) {
-      last.length += piece.length;
-      return;
-    }
-  }
-  out->push_back(piece);
-}
-
-uint64_t bytes_of(const Run& run) { return blocks_of(run) * run.length; }
-
-DetectedBatch detect(std::span<const Range> ranges) {
-  constexpr size_t kAtOnce = 512;
+DetectedBatch detect(std::span<const ByteRange> ranges) {
   DetectedBatch batch;
   RunDetector detector(1);  // nothing is given out as blocks: their order may not be that of the ranges
-  Extent some[kAtOnce];
-  while (!ranges.empty()) {
-    const size_t count = std::min(kAtOnce, ranges.size());
-    for (size_t i = 0; i < count; ++i) some[i] = {ranges[i].offset, ranges[i].length, {0, ranges[i].offset}};
-    detector.add({some, count}, &batch);
-    ranges = ranges.subspan(count);
-  }
+  detector.add(ranges, &batch);
   detector.finish(&batch);
   return batch;
 }
 
 }  // namespace
 
-GetBatch::GetBatch(std::span<const Range> ranges) : ranges_(ranges) {
+GetBatch::GetBatch(std::span<const ByteRange> ranges) : ranges_(ranges) {
   const DetectedBatch batch = detect(ranges);
   const bool any = std::any_of(batch.runs.begin(), batch.runs.end(),
                                [](const Run& run) { return blocks_of(run) >= RunDetector::kBlocksMin; });
@@ -50,7 +28,7 @@ GetBatch::GetBatch(std::span<const Range> ranges) : ranges_(ranges) {
   batch.for_each(
       [&](const Extent& joined) {
         take(joined.length);
-        rest_.push_back({{}, joined.offset, joined.length});
+        rest_.push_back({joined.offset, joined.length});
         items_.push_back({taken_, rest_.size() - 1, false});
       },
       [&](const Run& run) {
@@ -77,54 +55,69 @@ void GetBatch::take(uint64_t bytes) {
   }
 }
 
-// True: the blocks of the runs, one after the other, are the ranges.
-bool GetBatch::answer_in_order(std::span<const Run> runs, std::span<const Range> ranges, Found* out) const {
+void GetBatch::Writer::add(const Extent& piece, size_t first) {
+  std::vector<Extent>& extents = found->extents;
+  if (pieces > first && continues(extents[pieces - 1], piece)) {
+    extents[pieces - 1].length += piece.length;
+    return;
+  }
+  if (pieces == extents.size()) extents.emplace_back();
+  extents[pieces++] = piece;
+}
+
+// True: the blocks of the runs, one after the other, are the ranges, or consist of them.
+bool GetBatch::answer_in_order(std::span<const Run> runs, std::span<const ByteRange> ranges, Writer* out) {
   // Each range gets one piece: less or more, and the answer is no such one.
-  const size_t first = out->extents.size();
-  out->extents.resize(first + ranges.size());
-  out->ends.resize(out->ends.size() + ranges.size());
-  Extent* const extents = out->extents.data() + first;
-  size_t* const ends = out->ends.data() + (out->ends.size() - ranges.size());
+  if (out->found->extents.size() < out->pieces + ranges.size())
+    out->found->extents.resize(out->pieces + ranges.size());
+  Extent* const extents = out->found->extents.data() + out->pieces;
+  size_t* const ends = out->found->ends.data() + out->ranges;
+  const size_t first = out->pieces;
   size_t at = 0;
   for (const Run& run : runs) {
     const Level inner = run.levels > 0 ? run.level[0] : Level();
-    const uint64_t rows = blocks_of(run) / inner.count;
-    for (uint64_t row = 0; row < rows; ++row) {
-      Extent block = block_at(run, row * inner.count);
+    const uint64_t blocks = blocks_of(run), length = run.length;
+    const LogId log = run.place.log;
+    for (uint64_t block = 0; block < blocks; block += inner.count) {
+      const Extent row = block_at(run, block);
+      uint64_t offset = row.offset, address = row.place.address;
       // Block by block, as they were put: the usual question.
       const uint64_t whole = std::min<uint64_t>(inner.count, ranges.size() - at);
       uint64_t i = 0;
-      for (; i < whole && ranges[at].offset == block.offset && ranges[at].length == block.length; ++i) {
-        extents[at] = block;
-        ends[at] = first + at + 1;
+      for (; i < whole && ranges[at].offset == offset && ranges[at].length == length; ++i) {
+        extents[at] = {offset, length, {log, address}};
         ++at;
-        block.offset += inner.stride;
-        block.place.address += inner.address_stride;
+        ends[at - 1] = first + at;
+        offset += inner.stride;
+        address += inner.address_stride;
       }
       for (; i < inner.count; ++i) {
-        uint64_t offset = block.offset, left = block.length, address = block.place.address;
-        while (left > 0) {
-          if (at == ranges.size() || ranges[at].offset != offset || ranges[at].length > left) return false;
-          const uint64_t length = ranges[at].length;
-          extents[at] = {offset, length, {block.place.log, address}};
-          ends[at] = first + at + 1;
+        const uint64_t to_address = address - offset;
+        for (uint64_t next = offset, end = offset + length; next != end;) {
+          if (at == ranges.size() || ranges[at].offset != next || ranges[at].length > end - next)
+            return false;
+          extents[at] = {next, ranges[at].length, {log, next + to_address}};
+          next += ranges[at].length;
           ++at;
-          offset += length, address += length, left -= length;
+          ends[at - 1] = first + at;
         }
-        block.offset += inner.stride;
-        block.place.address += inner.address_stride;
+        offset += inner.stride;
+        address += inner.address_stride;
       }
     }
   }
-  return at == ranges.size();
+  if (at != ranges.size()) return false;
+  out->pieces += at;
+  out->ranges += at;
+  return true;
 }
 
 // `pieces` ascend and do not overlap; the ranges are in any order.
-void GetBatch::answer_by_offset(std::span<const Extent> pieces, std::span<const Range> ranges,
-                                Found* out) const {
+void GetBatch::answer_by_offset(std::span<const Extent> pieces, std::span<const ByteRange> ranges,
+                                Writer* out) {
   const auto end_of_piece = [&](size_t i) { return pieces[i].offset + pieces[i].length; };
   size_t at = 0;
-  for (const Range& range : ranges) {
+  for (const ByteRange& range : ranges) {
     const uint64_t end = range.offset + range.length;
     const bool near = (at == 0 || end_of_piece(at - 1) <= range.offset) &&
                       (at == pieces.size() || end_of_piece(at) > range.offset);
@@ -134,7 +127,7 @@ void GetBatch::answer_by_offset(std::span<const Extent> pieces, std::span<const 
       });
       at = static_cast<size_t>(found - pieces.begin());
     }
-    const size_t first = out->extents.size();
+    const size_t first = out->pieces;
     size_t next = at;
     for (; next < pieces.size() && pieces[next].offset < end; ++next) {
       Extent piece = pieces[next];
@@ -142,30 +135,24 @@ void GetBatch::answer_by_offset(std::span<const Extent> pieces, std::span<const 
       piece.offset += cut;
       piece.place.address += cut;
       piece.length = std::min(piece.length - cut, end - piece.offset);
-      add_piece(piece, first, &out->extents);
+      out->add(piece, first);
     }
     while (at < next && end_of_piece(at) <= end) ++at;
-    out->ends.push_back(out->extents.size());
+    out->end_range();
   }
 }
 
-Status GetBatch::answer_run(const Run& query, std::span<const Run> runs, std::span<const Range> ranges,
-                            Found* out) {
+Status GetBatch::answer_run(const Run& query, std::span<const Run> runs, std::span<const ByteRange> ranges,
+                            Writer* out) {
   uint64_t bytes = 0;
   for (const Run& run : runs) {
     if (run.offset < query.offset || end_of(run) > end_of(query) || bytes_of(run) > bytes_of(query) - bytes)
       return corruption("an answer to a get has a run at {} that was not asked for", run.offset);
     bytes += bytes_of(run);
   }
-  const size_t extents = out->extents.size(), ends = out->ends.size();
   if (bytes == bytes_of(query) && answer_in_order(runs, ranges, out)) return {};
-  out->extents.resize(extents);
-  out->ends.resize(ends);
   pieces_.clear();
-  for (const Run& run : runs) {
-    const uint64_t blocks = blocks_of(run);
-    for (uint64_t i = 0; i < blocks; ++i) pieces_.push_back(block_at(run, i));
-  }
+  for (const Run& run : runs) for_each_block(run, [&](const Extent& block) { pieces_.push_back(block); });
   const auto before = [](const Extent& a, const Extent& b) { return a.offset < b.offset; };
   if (!std::is_sorted(pieces_.begin(), pieces_.end(), before))
     std::sort(pieces_.begin(), pieces_.end(), before);
@@ -181,25 +168,25 @@ Status GetBatch::answer(const FoundRuns& runs, const Found& rest, Found* out) {
   if (runs.ends.size() != queries_.size() || rest.ends.size() != rest_.size())
     return corruption("an answer to a get: {} of {} runs, {} of {} ranges", runs.ends.size(), queries_.size(),
                       rest.ends.size(), rest_.size());
-  out->extents.clear();
-  out->ends.clear();
-  out->extents.reserve(ranges_.size());
-  out->ends.reserve(ranges_.size());
+  if (out->extents.size() < ranges_.size()) out->extents.resize(ranges_.size());
+  out->ends.resize(ranges_.size());
+  Writer writer{out};
   size_t first_range = 0;
   for (const Item& item : items_) {
-    const std::span<const Range> ranges = ranges_.subspan(first_range, item.ranges_end - first_range);
+    const std::span<const ByteRange> ranges = ranges_.subspan(first_range, item.ranges_end - first_range);
     first_range = item.ranges_end;
     const std::vector<size_t>& ends = item.is_run ? runs.ends : rest.ends;
     const size_t first = item.question == 0 ? 0 : ends[item.question - 1];
     const size_t count = ends[item.question] - first;
     if (item.is_run) {
       SWALE_RETURN_IF_ERROR(
-          answer_run(queries_[item.question], std::span(runs.runs).subspan(first, count), ranges, out));
+          answer_run(queries_[item.question], std::span(runs.runs).subspan(first, count), ranges, &writer));
     } else {
-      answer_by_offset(std::span(rest.extents).subspan(first, count), ranges, out);
+      answer_by_offset(std::span(rest.extents).subspan(first, count), ranges, &writer);
     }
   }
-  assert(first_range == ranges_.size() && out->ends.size() == ranges_.size());
+  assert(first_range == ranges_.size() && writer.ranges == ranges_.size());
+  out->extents.resize(writer.pieces);
   out->answered = ranges_.size();
   out->resume.reset();
   return {};

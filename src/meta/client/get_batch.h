@@ -24,15 +24,16 @@ class GetBatch {
   static constexpr size_t kRangesMin = 16;  // fewer are asked for as they are
 
   // Requires what check_ranges does.
-  explicit GetBatch(std::span<const Range> ranges);
+  explicit GetBatch(std::span<const ByteRange> ranges);
 
   // Nothing is regular: ask for the ranges as they are.
   bool empty() const { return items_.empty(); }
   std::span<const Run> queries() const { return queries_; }
   // What is asked for beside the queries.
-  std::span<const Range> rest() const { return rest_; }
+  std::span<const ByteRange> rest() const { return rest_; }
 
-  // The pieces of all ranges. `runs` answers the queries, `rest` what was asked for beside them.
+  // The pieces of all ranges. `runs` answers the queries, `rest` what was asked for beside them. Writes over
+  // what *out holds: a result that is used again costs no memory.
   Status answer(const FoundRuns& runs, const Found& rest, Found* out);
 
  private:
@@ -43,16 +44,27 @@ class GetBatch {
     bool is_run;
   };
 
-  void take(uint64_t bytes);
-  bool answer_in_order(std::span<const Run> runs, std::span<const Range> ranges, Found* out) const;
-  void answer_by_offset(std::span<const Extent> pieces, std::span<const Range> ranges, Found* out) const;
-  Status answer_run(const Run& query, std::span<const Run> runs, std::span<const Range> ranges, Found* out);
+  // Where the next piece and the end of the next range go. Beyond these, *found holds an older answer.
+  struct Writer {
+    Found* found;
+    size_t pieces = 0, ranges = 0;
 
-  const std::span<const Range> ranges_;
+    void add(const Extent& piece, size_t first);  // joined with the last one of those from `first` on
+    void end_range() { found->ends[ranges++] = pieces; }
+  };
+
+  void take(uint64_t bytes);
+  static bool answer_in_order(std::span<const Run> runs, std::span<const ByteRange> ranges, Writer* out);
+  static void answer_by_offset(std::span<const Extent> pieces, std::span<const ByteRange> ranges,
+                               Writer* out);
+  Status answer_run(const Run& query, std::span<const Run> runs, std::span<const ByteRange> ranges,
+                    Writer* out);
+
+  const std::span<const ByteRange> ranges_;
   size_t taken_ = 0;  // of ranges_, while items are made
   std::vector<Item> items_;
   std::vector<Run> queries_;
-  std::vector<Range> rest_;
+  std::vector<ByteRange> rest_;
   std::vector<Extent> pieces_;  // of one run's answer
 };
 

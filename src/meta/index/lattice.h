@@ -30,6 +30,23 @@ inline uint64_t blocks_of(const Run& run) {
   return blocks;
 }
 
+// Bytes of all blocks.
+inline uint64_t bytes_of(const Run& run) { return blocks_of(run) * run.length; }
+
+// Whether `after` begins where `before` ends, in the file and in the log.
+inline bool continues(const Extent& before, const Extent& after) {
+  return before.offset + before.length == after.offset && before.place.log == after.place.log &&
+         before.place.address + before.length == after.place.address;
+}
+// Appends a piece to those from index `first` on: joined with the last one if it continues that.
+inline void append_joined(const Extent& piece, size_t first, std::vector<Extent>* out) {
+  if (out->size() > first && continues(out->back(), piece)) {
+    out->back().length += piece.length;
+  } else {
+    out->push_back(piece);
+  }
+}
+
 // Whether the run is nested, not empty, ends at or before kOffsetEnd, and has at most kRunBlocksMax blocks.
 // Everything that comes from outside passes here first.
 bool valid(const Run& run);
@@ -44,6 +61,21 @@ inline Run run_of(const Extent& extent) {
 
 // Block `index` of a run, counted in ascending file order.
 Extent block_at(const Run& run, uint64_t index);
+
+// Calls visit(const Extent&) for each block, in ascending file order. Costs no division a block.
+template <class Visit>
+void for_each_block(const Run& run, const Visit& visit) {
+  const Level inner = run.levels > 0 ? run.level[0] : Level();
+  const uint64_t blocks = blocks_of(run);
+  for (uint64_t first = 0; first < blocks; first += inner.count) {
+    Extent block = block_at(run, first);
+    for (uint64_t i = 0; i < inner.count; ++i) {
+      visit(static_cast<const Extent&>(block));
+      block.offset += inner.stride;
+      block.place.address += inner.address_stride;
+    }
+  }
+}
 
 // The number of blocks that end at or before `offset`: the index of the first block that has a byte at or
 // after `offset`; blocks_of(run) if there is none.

@@ -3,24 +3,14 @@
 #include <algorithm>
 #include <numeric>
 
+#include "meta/index/lattice.h"
+
 namespace swale::meta {
 namespace {
 
 constexpr size_t kNextRows = 16;     // looked at for one byte
 constexpr size_t kQueryRows = 1024;  // looked at for a query of a run
 constexpr uint32_t kClusterBlocksMax = kSortedFileBlocks;
-
-void append_extent(const Extent& extent, size_t begin, std::vector<Extent>* out) {
-  if (out->size() > begin) {
-    Extent& last = out->back();
-    if (last.offset + last.length == extent.offset && last.place.log == extent.place.log &&
-        last.place.address + last.length == extent.place.address) {
-      last.length += extent.length;
-      return;
-    }
-  }
-  out->push_back(extent);
-}
 
 }  // namespace
 
@@ -356,7 +346,7 @@ Result<uint64_t> Lookup::gather(const FileId& file, uint64_t begin, uint64_t end
         uint64_t whole = 0;
         const Place place =
             relocated(shard_.relocations_, {row.log, row.address}, row.length, row.sequence, &whole);
-        append_extent({row.offset, whole, place}, first, out);
+        append_joined({row.offset, whole, place}, first, out);
         row.drop_front(whole);
       }
     }

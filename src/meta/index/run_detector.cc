@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "meta/index/lattice.h"
+
 namespace swale::meta {
 namespace {
 
@@ -11,11 +13,6 @@ bool same_shape(const Run& a, const Run& b) {
     if (a.level[i] != b.level[i]) return false;
   }
   return true;
-}
-
-bool continues(const Extent& before, const Extent& after) {
-  return after.offset == before.offset + before.length && after.place.log == before.place.log &&
-         after.place.address == before.place.address + before.length;
 }
 
 void remove_level(Run* run, uint32_t at) {
@@ -71,56 +68,80 @@ Run with_level(Run run, const Level& level) {
   return run;
 }
 
-// Block `index`, in ascending order.
-Extent block(const Run& run, uint64_t index) {
-  Extent found{run.offset, run.length, run.place};
-  for (uint32_t i = 0; i < run.levels; ++i) {
-    const Level& level = run.level[i];
-    found.offset += index % level.count * level.stride;
-    found.place.address += index % level.count * level.address_stride;
-    index /= level.count;
-  }
-  return found;
+// Entries with and without a place. The place of a range is its offset, in log 0: where the offset is as
+// expected, so is the place.
+const Extent& entry_of(const Extent& extent) { return extent; }
+Extent entry_of(const ByteRange& range) { return {range.offset, range.length, {0, range.offset}}; }
+bool begins_at(const Extent& extent, uint64_t offset, uint64_t address, LogId log) {
+  return extent.offset == offset && extent.place.address == address && extent.place.log == log;
 }
+bool begins_at(const ByteRange& range, uint64_t offset, uint64_t, LogId) { return range.offset == offset; }
 
 }  // namespace
 
-void RunDetector::add(std::span<const Extent> entries, DetectedBatch* out) {
+// How many of the entries are the next items of the first stage's pattern after `last_`, which is one itself.
+template <class Item>
+size_t RunDetector::take_items(std::span<const Item> entries) {
+  Group& group = groups_[0];
+  const uint64_t stride = group.stride, address_stride = group.address_stride, length = last_.length;
+  const LogId log = last_.place.log;
+  uint64_t offset = last_.offset + stride, address = last_.place.address + address_stride;
+  size_t taken = 0;
+  for (; taken < entries.size(); ++taken) {
+    const Item& entry = entries[taken];
+    if (!begins_at(entry, offset, address, log) || entry.length != length) break;
+    offset += stride;
+    address += address_stride;
+  }
+  group.items += taken;
+  last_.offset = offset - stride;
+  last_.place.address = address - address_stride;
+  group.next_offset = last_.offset;
+  group.next_address = last_.place.address;
+  return taken;
+}
+
+// How many of the entries continue `last_`, which grows by them. A piece that continues the pattern as it is
+// stays alone: the next pattern may begin where it ends.
+template <class Item>
+size_t RunDetector::take_pieces(std::span<const Item> entries) {
+  const Group& group = groups_[0];
+  const bool on_pattern = group.items >= 2 && last_.offset == group.next_offset &&
+                          last_.place.address == group.next_address &&
+                          last_.place.log == group.item.place.log;
+  const uint64_t alone = on_pattern ? group.item.length : 0;
+  const uint64_t to_address = last_.place.address - last_.offset;
+  uint64_t end = last_.offset + last_.length;
+  size_t taken = 0;
+  for (; taken < entries.size() && end - last_.offset != alone; ++taken) {
+    const Item& entry = entries[taken];
+    if (!begins_at(entry, end, end + to_address, last_.place.log)) break;
+    end += entry.length;
+  }
+  last_.length = end - last_.offset;
+  return taken;
+}
+
+template <class Item>
+void RunDetector::add_entries(std::span<const Item> entries, DetectedBatch* out) {
   if (entries.empty()) return;
-  size_t i = 0;
   if (!any_) {
     any_ = true;
-    last_ = entries[i++];
+    last_ = entry_of(entries[0]);
+    entries = entries.subspan(1);
   }
-  Group& group = groups_[0];
-  while (i < entries.size()) {
-    // The quick way: `last_` is the next item of the first stage's pattern, and so is the entry after it.
-    if (continues_pattern(last_)) {
-      while (i < entries.size()) {
-        const Extent& entry = entries[i];
-        if (entry.offset != last_.offset + group.stride ||
-            entry.place.address != last_.place.address + group.address_stride ||
-            entry.length != last_.length || entry.place.log != last_.place.log) {
-          break;
-        }
-        ++group.items;
-        last_ = entry;
-        ++i;
-      }
-      group.next_offset = last_.offset;
-      group.next_address = last_.place.address;
-      if (i == entries.size()) return;
-    }
-    const Extent& entry = entries[i++];
-    // A piece that continues the pattern as it is stays alone: the next pattern may begin where it ends.
-    if (continues(last_, entry) && !continues_pattern(last_)) {
-      last_.length += entry.length;
-    } else {
-      add_extent(last_, out);
-      last_ = entry;
-    }
+  for (;;) {
+    if (continues_pattern(last_)) entries = entries.subspan(take_items(entries));
+    entries = entries.subspan(take_pieces(entries));
+    if (entries.empty()) return;
+    add_extent(last_, out);
+    last_ = entry_of(entries[0]);
+    entries = entries.subspan(1);
   }
 }
+
+void RunDetector::add(std::span<const Extent> entries, DetectedBatch* out) { add_entries(entries, out); }
+void RunDetector::add(std::span<const ByteRange> ranges, DetectedBatch* out) { add_entries(ranges, out); }
 
 void RunDetector::add_extent(const Extent& extent, DetectedBatch* out) {
   Group& group = groups_[0];
@@ -218,14 +239,12 @@ void RunDetector::finish(DetectedBatch* out) {
 
 void RunDetector::emit(const Run& run, DetectedBatch* out) const {
   if (run.levels == 0) return out->extents.push_back({run.offset, run.length, run.place});
-  uint64_t blocks = 1;
-  for (uint32_t i = 0; i < run.levels; ++i) blocks *= run.level[i].count;
-  if (blocks >= blocks_min_) {
+  if (blocks_of(run) >= blocks_min_) {
     out->runs.push_back(run);
     out->run_at.push_back(out->extents.size());
     return;
   }
-  for (uint64_t i = 0; i < blocks; ++i) out->extents.push_back(block(run, i));
+  for_each_block(run, [&](const Extent& block) { out->extents.push_back(block); });
 }
 
 }  // namespace swale::meta

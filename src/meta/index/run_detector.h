@@ -55,6 +55,9 @@ class RunDetector {
   // Entries in the order in which they were written. Requires lengths above 0 and ends of at most kOffsetEnd.
   // The last pattern stays open: entries of the next call may continue it.
   void add(std::span<const Extent> entries, DetectedBatch* out);
+  // The same of ranges without a place: what is found has the offset of each range as its address, in log 0.
+  // One detector takes entries of one kind.
+  void add(std::span<const ByteRange> ranges, DetectedBatch* out);
   // Gives out what is open.
   void finish(DetectedBatch* out);
 
@@ -76,6 +79,12 @@ class RunDetector {
            extent.place.address == group.next_address && extent.length == group.item.length &&
            extent.place.log == group.item.place.log;
   }
+  template <class Item>
+  void add_entries(std::span<const Item> entries, DetectedBatch* out);
+  template <class Item>
+  size_t take_items(std::span<const Item> entries);
+  template <class Item>
+  size_t take_pieces(std::span<const Item> entries);
   void add_extent(const Extent& extent, DetectedBatch* out);
   template <uint32_t kStage>
   void add_run(const Run& run, DetectedBatch* out);

@@ -40,28 +40,33 @@ Status ShardCore::lookup(std::span<const Range> ranges, size_t pieces_max, Found
 namespace {
 
 void append_blocks(const FileId& file, const Run& query, std::vector<Range>* out) {
-  const uint64_t blocks = blocks_of(query);
-  for (uint64_t i = 0; i < blocks; ++i) {
-    const Extent block = block_at(query, i);
-    out->push_back({file, block.offset, block.length});
-  }
+  for_each_block(query, [&](const Extent& block) { out->push_back({file, block.offset, block.length}); });
 }
 
-// The outermost items of a query, each of a level less.
-std::vector<Run> items_of(const Run& query) {
-  std::vector<Run> items;
-  const Level level = query.level[query.levels - 1];
+// The query in parts that ascend: the outermost items, each of a level less, or its halves if there are more
+// than kPartsMax items. Empty: it is to be looked up block by block.
+constexpr uint64_t kPartsMax = 4096;
+std::vector<Run> parts_of(const Run& query) {
+  std::vector<Run> parts;
+  if (query.levels == 0) return parts;
+  const uint32_t top = query.levels - 1;
+  const Level level = query.level[top];
+  if (level.count > kPartsMax) {
+    parts.assign(2, query);
+    parts[0].level[top].count = level.count / 2;
+    parts[1].level[top].count = level.count - level.count / 2;
+    parts[1].offset += level.count / 2 * level.stride;
+    return parts;
+  }
+  if (top == 0) return parts;
   for (uint64_t i = 0; i < level.count; ++i) {
-    Run item = query;
-    item.levels = query.levels - 1;
-    item.level[item.levels] = {};
+    Run& item = parts.emplace_back(query);
+    item.levels = top;
+    item.level[top] = {};
     item.offset += i * level.stride;
-    items.push_back(item);
   }
-  return items;
+  return parts;
 }
-
-uint64_t bytes_of(const Run& run) { return blocks_of(run) * run.length; }
 
 }  // namespace
 
@@ -115,7 +120,6 @@ Status ShardCore::lookup_runs(const FileId& file, std::span<const Run> queries, 
 Status ShardCore::answer_whole(std::optional<Lookup>* irregular, const FileId& file, uint32_t number,
                                const Run& whole, size_t runs_max, uint64_t* blocks_left,
                                std::vector<Run>* out) {
-  constexpr uint64_t kItemsMax = 4096;
   const auto too_many = [&] {
     return error(Code::kResourceExhausted, Scope::kOperation,
                  "the answer has more than {} runs, or is looked for in too many blocks: ask for less",
@@ -133,9 +137,8 @@ Status ShardCore::answer_whole(std::optional<Lookup>* irregular, const FileId& f
       if (out->size() > runs_max) return too_many();
       continue;
     }
-    if (query.levels > 1 && query.level[query.levels - 1].count <= kItemsMax && state.runs) {
-      std::vector<Run> items = items_of(query);
-      open.insert(open.end(), items.rbegin(), items.rend());
+    if (const std::vector<Run> parts = state.runs ? parts_of(query) : std::vector<Run>(); !parts.empty()) {
+      open.insert(open.end(), parts.rbegin(), parts.rend());
       continue;
     }
     const uint64_t blocks = blocks_of(query);

@@ -351,6 +351,31 @@ TEST(Shard, QueriesOfRunsAreAnsweredInRuns) {
   EXPECT_EQ(store.shard->run_table(kFile, 100, nullptr, &table).code(), Code::kResourceExhausted);
 }
 
+// A rank that asks for all of a large file meets what two jobs have put there, in layers of their own. More
+// blocks than may be looked up one by one.
+TEST(Shard, ALongQueryThatMeetsSeveralLayersIsAnsweredInRuns) {
+  Store store;
+  constexpr uint64_t kCount = 1 << 20, kBoth = 10, kStride = 64, kBorder = (kCount - kBoth) * kStride;
+  ASSERT_TRUE(
+      store.put({}, {strided(0, 8, kCount, kStride, 1), strided(kBorder, 8, kCount, kStride, 2)}).ok());
+  ASSERT_EQ(store.shard->state().run_layers_max, 2u);
+  const meta::Run query = strided(0, 8, 2 * kCount - kBoth, kStride);
+  std::vector<meta::Run> found;
+  ASSERT_TRUE(store.shard->lookup_runs(kFile, std::span(&query, 1), 10'000, &found, nullptr).ok());
+  EXPECT_LT(found.size(), 9000u);  // one by one where the layers meet: two parts of 4,096 at most
+  uint64_t bytes = 0;
+  for (const meta::Run& run : found) {
+    bytes += bytes_of(run);
+    for (const uint64_t i : {uint64_t{0}, blocks_of(run) - 1}) {
+      const Extent block = block_at(run, i);
+      const Place place = block.offset < kBorder ? Place{1, block.offset / kStride * 8}
+                                                 : Place{2, (block.offset - kBorder) / kStride * 8};
+      ASSERT_EQ(block, (Extent{block.offset / kStride * kStride, 8, place}));
+    }
+  }
+  EXPECT_EQ(bytes, bytes_of(query));
+}
+
 TEST(Shard, RetiresRelocationsThatItHasPutIntoEffect) {
   Store store;
   store.options.relocations_retire = 10;

@@ -36,10 +36,22 @@ struct FileIdHash {
 using LogId = uint32_t;     // which log of the job holds the bytes
 using Sequence = uint64_t;  // given by the server that owns the range, on arrival; later writes win
 
+// Written {log, address}, and compared in that order. In memory the address comes first, as in the C
+// interface, so that a result is given out without a copy (src/capi/meta.cc).
 struct Place {
-  LogId log = 0;
   uint64_t address = 0;
-  friend auto operator<=>(const Place&, const Place&) = default;
+  LogId log = 0;
+  uint32_t reserved = 0;  // 0, so that no byte is undefined
+
+  constexpr Place() = default;
+  constexpr Place(LogId in_log, uint64_t at_address) : address(at_address), log(in_log) {}
+  friend constexpr bool operator==(const Place& a, const Place& b) {
+    return a.address == b.address && a.log == b.log;
+  }
+  friend constexpr auto operator<=>(const Place& a, const Place& b) {
+    const auto by_log = a.log <=> b.log;
+    return by_log != 0 ? by_log : a.address <=> b.address;
+  }
 };
 
 struct Level {
@@ -56,6 +68,13 @@ struct Run {
   uint32_t levels = 0;  // how many of level[] count
   std::array<Level, kRunLevels> level{};
   friend bool operator==(const Run&, const Run&) = default;
+};
+
+// Bytes [offset, offset + length) of a file.
+struct ByteRange {
+  uint64_t offset = 0;
+  uint64_t length = 0;
+  friend auto operator<=>(const ByteRange&, const ByteRange&) = default;
 };
 
 // One piece of an answer: bytes [offset, offset + length) of the file stand at `place`.

@@ -11,13 +11,27 @@ constexpr std::string_view kNames[] = {
     "put",        "get",   "get runs",        "scan",      "trim",   "forget", "relocate", "collect",
     "attributes", "stats", "relocate tables", "relocated", "removed"};
 
-void append_extent(std::string* out, const Extent& extent) {
-  char bytes[kExtentWireBytes];
+void put_extent(char* bytes, const Extent& extent) {
   put_u64(bytes, extent.offset);
   put_u64(bytes + 8, extent.length);
   put_u64(bytes + 16, extent.place.address);
   put_u32(bytes + 24, extent.place.log);
+}
+
+void append_extent(std::string* out, const Extent& extent) {
+  char bytes[kExtentWireBytes];
+  put_extent(bytes, extent);
   out->append(bytes, sizeof(bytes));
+}
+
+void append_extents(std::string* out, std::span<const Extent> extents) {
+  const size_t at = out->size();
+  out->resize(at + extents.size() * kExtentWireBytes);
+  char* place = out->data() + at;
+  for (const Extent& extent : extents) {
+    put_extent(place, extent);
+    place += kExtentWireBytes;
+  }
 }
 
 Extent extent_at(const char* bytes) {
@@ -28,8 +42,9 @@ Status read_extents(Decoder* in, uint64_t count, std::vector<Extent>* out) {
   if (count > kItemsMax + kPiecesMax) return corruption("{} extents in a message: too many", count);
   const Bytes bytes = in->bytes(count * kExtentWireBytes);
   SWALE_RETURN_IF_ERROR(in->status("extents of a message"));
-  out->reserve(out->size() + count);
-  for (uint64_t i = 0; i < count; ++i) out->push_back(extent_at(bytes.data() + i * kExtentWireBytes));
+  const size_t first = out->size();
+  out->resize(first + count);
+  for (uint64_t i = 0; i < count; ++i) (*out)[first + i] = extent_at(bytes.data() + i * kExtentWireBytes);
   return {};
 }
 
@@ -69,9 +84,12 @@ std::string encode_found(const Found& found, size_t first, size_t count, size_t 
   append_u8(&out, resume ? 1 : 0);
   append_u64(&out, resume.value_or(0));
   append_u32(&out, static_cast<uint32_t>(count));
-  for (size_t i = 0; i < count; ++i) append_u32(&out, static_cast<uint32_t>(found.ends[first + i] - begin));
+  const size_t at = out.size();
+  out.resize(at + 4 * count);
+  for (size_t i = 0; i < count; ++i)
+    put_u32(out.data() + at + 4 * i, static_cast<uint32_t>(found.ends[first + i] - begin));
   append_u32(&out, static_cast<uint32_t>(end - begin));
-  for (size_t i = begin; i < end; ++i) append_extent(&out, found.extents[i]);
+  append_extents(&out, std::span(found.extents).subspan(begin, end - begin));
   return out;
 }
 
@@ -120,16 +138,7 @@ std::string encode_put(Server to, const FileId& file, const RequestName& from, c
   append_u64(&out, from.number);
   append_u32(&out, static_cast<uint32_t>(items.extents.size()));
   append_u32(&out, static_cast<uint32_t>(items.runs.size()));
-  const size_t at = out.size();
-  out.resize(at + items.extents.size() * kExtentWireBytes);
-  char* place = out.data() + at;
-  for (const Extent& extent : items.extents) {
-    put_u64(place, extent.offset);
-    put_u64(place + 8, extent.length);
-    put_u64(place + 16, extent.place.address);
-    put_u32(place + 24, extent.place.log);
-    place += kExtentWireBytes;
-  }
+  append_extents(&out, items.extents);
   for (size_t i = 0; i < items.runs.size(); ++i) {
     append_u32(&out, static_cast<uint32_t>(items.run_at[i]));
     append_run(&out, items.runs[i]);
@@ -171,19 +180,36 @@ Result<PutMessage> decode_put(Bytes message) {
   return put;
 }
 
-std::string encode_get(Server to, const GetMessage& message) {
-  std::string out = start(to, message.file);
-  append_u32(&out, static_cast<uint32_t>(message.pieces_max));
-  append_u32(&out, static_cast<uint32_t>(message.ranges.size()));
+namespace {
+
+template <class AnyRange>
+std::string encode_ranges(Server to, const FileId& file, size_t pieces_max,
+                          std::span<const AnyRange> ranges) {
+  std::string out;
+  out.reserve(28 + 16 * ranges.size());
+  append_u32(&out, to);
+  append_file(&out, file);
+  append_u32(&out, static_cast<uint32_t>(pieces_max));
+  append_u32(&out, static_cast<uint32_t>(ranges.size()));
   const size_t at = out.size();
-  out.resize(at + 16 * message.ranges.size());
+  out.resize(at + 16 * ranges.size());
   char* place = out.data() + at;
-  for (const Range& range : message.ranges) {
+  for (const AnyRange& range : ranges) {
     put_u64(place, range.offset);
     put_u64(place + 8, range.length);
     place += 16;
   }
   return out;
+}
+
+}  // namespace
+
+std::string encode_get(Server to, const GetMessage& message) {
+  return encode_ranges(to, message.file, message.pieces_max, std::span<const Range>(message.ranges));
+}
+
+std::string encode_get(Server to, const FileId& file, size_t pieces_max, std::span<const ByteRange> ranges) {
+  return encode_ranges(to, file, pieces_max, ranges);
 }
 
 Result<GetMessage> decode_get(Bytes message) {
@@ -229,11 +255,14 @@ Result<Found> decode_found(Bytes bytes, size_t ranges) {
   if (ends > ranges || found.answered > ranges || (found.answered < ranges) != resumed ||
       ends < found.answered)
     return corruption("an answer to a get of {} ranges: {} ends, {} answered", ranges, ends, found.answered);
+  const Bytes all_ends = in.bytes(uint64_t{ends} * 4);
+  SWALE_RETURN_IF_ERROR(in.status("an answer to a get"));
+  found.ends.resize(ends);
   size_t before = 0;
   for (uint32_t i = 0; i < ends; ++i) {
-    found.ends.push_back(in.u32());
-    if (found.ends.back() < before) return corruption("an answer to a get: its ends do not ascend");
-    before = found.ends.back();
+    const size_t end = get_u32(all_ends.data() + 4 * size_t{i});
+    if (end < before) return corruption("an answer to a get: its ends do not ascend");
+    found.ends[i] = before = end;
   }
   const uint32_t extents = in.u32();
   if (extents < before)
@@ -267,8 +296,8 @@ Result<std::vector<Run>> decode_runs(Bytes bytes) {
   return runs;
 }
 
-std::string encode_runs_query(Server to, const RunsMessage& message) {
-  return start(to, message.file) + encode_runs(message.queries);
+std::string encode_runs_query(Server to, const FileId& file, std::span<const Run> queries) {
+  return start(to, file) + encode_runs(queries);
 }
 
 Result<RunsMessage> decode_runs_query(Bytes message) {
@@ -333,7 +362,7 @@ std::string encode_scanned(const Scanned& scanned) {
   std::string out;
   append_u64(&out, scanned.next);
   append_u32(&out, static_cast<uint32_t>(scanned.extents.size()));
-  for (const Extent& extent : scanned.extents) append_extent(&out, extent);
+  append_extents(&out, scanned.extents);
   return out;
 }
 

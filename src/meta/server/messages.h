@@ -60,6 +60,7 @@ struct GetMessage {
   std::vector<Range> ranges;
 };
 std::string encode_get(Server to, const GetMessage& message);
+std::string encode_get(Server to, const FileId& file, size_t pieces_max, std::span<const ByteRange> ranges);
 Result<GetMessage> decode_get(Bytes message);
 std::string encode_found(const Found& found);
 // Ranges [first, first + count) alone, each of them answered.
@@ -70,7 +71,7 @@ struct RunsMessage {
   FileId file;
   std::vector<Run> queries;
 };
-std::string encode_runs_query(Server to, const RunsMessage& message);
+std::string encode_runs_query(Server to, const FileId& file, std::span<const Run> queries);
 Result<RunsMessage> decode_runs_query(Bytes message);
 std::string encode_runs(std::span<const Run> runs);
 Result<std::vector<Run>> decode_runs(Bytes bytes);

@@ -4,6 +4,7 @@
 #include <cassert>
 
 #include "base/hash.h"
+#include "meta/index/lattice.h"
 
 namespace swale::meta {
 
@@ -109,8 +110,7 @@ void merge_extents(std::vector<Extent>* pieces) {
   for (size_t i = 1; i < pieces->size(); ++i) {
     Extent& before = (*pieces)[last];
     const Extent& piece = (*pieces)[i];
-    if (piece.offset == before.offset + before.length && piece.place.log == before.place.log &&
-        piece.place.address == before.place.address + before.length) {
+    if (continues(before, piece)) {
       before.length += piece.length;
     } else {
       (*pieces)[++last] = piece;

@@ -105,7 +105,7 @@ std::vector<std::pair<Method, std::string>> messages() {
   create.from = {1, 1};
   return {{Method::kPut, encode_put(0, {9, 9}, {5, 1}, batch)},
           {Method::kGet, encode_get(0, {kFile, 100, {{kFile, 0, 500}, {kFile, 100, 5000}}})},
-          {Method::kGetRuns, encode_runs_query(0, {kFile, {lattice(0, 8, 50, 64)}})},
+          {Method::kGetRuns, encode_runs_query(0, kFile, std::vector{lattice(0, 8, 50, 64)})},
           {Method::kScan, encode_scan(0, {kFile, 0, 100})},
           {Method::kTrim, encode_file(0, {{9, 9}, 100, 5})},
           {Method::kForget, encode_file(0, {{9, 9}, 0, 6})},

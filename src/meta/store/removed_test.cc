@@ -24,7 +24,7 @@ void expect_gone(RankOf& rank, File file) {
   for (const Extent& each : {kNear, kFar}) {
     EXPECT_EQ(code(rank.client->put(&file, std::span(&each, 1))), Code::kNotFound);
     Found found;
-    const Range range{{}, each.offset, each.length};
+    const ByteRange range{each.offset, each.length};
     EXPECT_EQ(code(rank.client->get(file, std::span(&range, 1), &found)), Code::kNotFound);
     FoundRuns runs;
     const Run query = run_of(each);

@@ -33,7 +33,7 @@ void expect_places(RankOf& rank, const File& file, int32_t writers, const Reloca
   for (const uint64_t block : {uint64_t{0}, uint64_t{1}, kBlocks / 2, kBlocks - 1}) {
     for (net::Rank writer = 0; writer < writers; ++writer) {
       const uint64_t cell = block * static_cast<uint64_t>(writers) + static_cast<uint64_t>(writer);
-      const Range range{{}, cell * 512, 512};
+      const ByteRange range{cell * 512, 512};
       Found found;
       ASSERT_TRUE(rank.client->get(file, std::span(&range, 1), &found).ok());
       ASSERT_EQ(found.extents.size(), 1u);
@@ -125,7 +125,7 @@ TEST(Seal, OneThatFailsHalfWayIsFinishedByTheNextJob) {
       blind.attributes.file = file->attributes.file;
       EXPECT_EQ(rank.client->put(&blind, std::span(&each, 1)).code(), Code::kInvalidArgument) << each.offset;
       Found found;
-      const Range range{{}, each.offset, each.length};
+      const ByteRange range{each.offset, each.length};
       ASSERT_TRUE(rank.client->get(*file, std::span(&range, 1), &found).ok());
       EXPECT_THAT(found.extents, testing::ElementsAre(each));
     }

@@ -70,7 +70,7 @@ TEST(Store, RanksPutAndGetOneFileThroughAllServers) {
     EXPECT_EQ(stat->size, 400u * 512);
     EXPECT_EQ(stat->mode, 0644u);
     Found found;
-    const Range range{{}, 3 * 512, 300 * 512};
+    const ByteRange range{3 * 512, 300 * 512};
     ASSERT_TRUE(rank.client->get(*file, std::span(&range, 1), &found).ok());
     expect_strided(found, 3, 4, 300);
     // The same as runs: this rank's blocks.
@@ -127,7 +127,7 @@ TEST(Store, TruncateSealAndRemoveReachAllServers) {
     }
     barrier(rank);
     Found found;
-    const Range all{{}, 0, 200 * 512};
+    const ByteRange all{0, 200 * 512};
     ASSERT_TRUE(rank.client->get(*file, std::span(&all, 1), &found).ok());
     expect_strided(found, 0, 3, 100);
     EXPECT_EQ(rank.client->stat("f")->size, 100u * 512);
@@ -181,7 +181,7 @@ TEST(Store, ASealedRegularFileIsReadWithoutAServer) {
     uint64_t before = 0, after = 0;
     rank.store.with_servers([&](ServerCore& core) { before += core.counters().gets; });
     Found found;
-    const Range range{{}, 5 * 512, 700 * 512};
+    const ByteRange range{5 * 512, 700 * 512};
     ASSERT_TRUE(rank.client->get(*opened, std::span(&range, 1), &found).ok());
     expect_strided(found, 5, 4, 700);
     rank.store.with_servers([&](ServerCore& core) { after += core.counters().gets; });
@@ -201,7 +201,7 @@ TEST(Store, AnOverwrittenFileHasNoTableAndTheRightBytes) {
     barrier(rank);
     ASSERT_TRUE(rank.client->seal(&*file).ok());
     Found found;
-    const Range range{{}, 10 * 512, 512};
+    const ByteRange range{10 * 512, 512};
     ASSERT_TRUE(rank.client->get(*file, std::span(&range, 1), &found).ok());
     ASSERT_EQ(found.extents.size(), 1u);
     EXPECT_EQ(found.extents[0].place, (Place{9, 77}));
@@ -223,7 +223,7 @@ TEST(Store, ALaterJobWithFewerRanksFindsEverything) {
       ASSERT_TRUE(file.ok()) << file.status().to_string();
       EXPECT_EQ(file->attributes.size, 400u * 512);
       Found found;
-      const Range range{{}, 0, 400 * 512};
+      const ByteRange range{0, 400 * 512};
       ASSERT_TRUE(rank.client->get(*file, std::span(&range, 1), &found).ok());
       expect_strided(found, 0, 4, 400);
     });
@@ -251,7 +251,7 @@ TEST(Store, AFailedSyncMakesOneServerReadOnlyAndSaysSo) {
     device.clear();
     EXPECT_FALSE(client->put(&*file, strided(1, 2, 10)).ok());  // for good
     Found found;
-    const Range range{{}, 0, 20 * 512};
+    const ByteRange range{0, 20 * 512};
     ASSERT_TRUE(client->get(*file, std::span(&range, 1), &found).ok());
     EXPECT_EQ(found.extents.size(), 10u);  // what was acknowledged is still there
   }
@@ -284,7 +284,7 @@ TEST(Store, GoesOnWhenAFullDiskHasSpaceAgain) {
     }
     barrier(rank);
     Found found;
-    const Range all{{}, 0, 200 * 512};
+    const ByteRange all{0, 200 * 512};
     ASSERT_TRUE(rank.client->get(*file, std::span(&all, 1), &found).ok());
     EXPECT_EQ(found.extents.size(), 100u);
     EXPECT_EQ(rank.client->stat("g").status().code(), Code::kNotFound);
@@ -368,14 +368,14 @@ TEST(Store, GarbageIsRefusedAndChangesNothing) {
           Extent{UINT64_MAX, UINT64_MAX, {1, 0}}, Extent{0, 1, {kHoleLog, 0}}}) {
       EXPECT_EQ(rank.client->put(&*file, std::span(&bad, 1)).code(), Code::kInvalidArgument);
     }
-    for (const Range& bad :
-         {Range{{}, 0, 0}, Range{{}, kOffsetEnd, 1}, Range{{}, 1, UINT64_MAX}, Range{{}, 0, kOffsetEnd}}) {
+    for (const ByteRange& bad :
+         {ByteRange{0, 0}, ByteRange{kOffsetEnd, 1}, ByteRange{1, UINT64_MAX}, ByteRange{0, kOffsetEnd}}) {
       Found found;
       EXPECT_EQ(rank.client->get(*file, std::span(&bad, 1), &found).code(), Code::kInvalidArgument);
     }
     const Extent last{kOffsetEnd - 10, 10, {1, 5}};
     ASSERT_TRUE(rank.client->put(&*file, std::span(&last, 1)).ok());
-    const Range end{{}, kOffsetEnd - 100, 100};
+    const ByteRange end{kOffsetEnd - 100, 100};
     Found found;
     ASSERT_TRUE(rank.client->get(*file, std::span(&end, 1), &found).ok());
     ASSERT_EQ(found.extents.size(), 1u);
@@ -402,7 +402,7 @@ TEST(Store, ManyThreadsOfClientsUseOneStore) {
           const Status put = client->put(&*file, std::span(mine).subspan(at, 10));
           ASSERT_TRUE(put.ok()) << put.to_string();
           Found found;
-          const Range range{{}, mine[at].offset, 512};
+          const ByteRange range{mine[at].offset, 512};
           ASSERT_TRUE(client->get(*file, std::span(&range, 1), &found).ok());
           ASSERT_EQ(found.extents, std::vector<Extent>{mine[at]});
         }

@@ -12,7 +12,7 @@ namespace {
 
 void expect_one_extent(RankOf& rank, const File& file, const Extent& expected) {
   Found found;
-  const Range all{{}, 0, 1 << 20};
+  const ByteRange all{0, 1 << 20};
   ASSERT_TRUE(rank.client->get(file, std::span(&all, 1), &found).ok());
   EXPECT_THAT(found.extents, testing::ElementsAre(expected));
 }
