@@ -6,6 +6,7 @@
 //          crash       puts without a drain; the process ends at once
 //          recover     opens what crash left
 //          buffer      one full write buffer, in blocks and as a whole (whole_buffer.h); no store, no path
+//          clusters    the blocks of a batch in regions, by three methods (cluster_methods.h); no store, no path
 //          get         --gets N, warm (asked twice, the second time counts), or --cold 1: nothing resident
 //   --canary 1         expects one wrong place, so that whoever checks answers can be seen to do so
 // Times are the process's CPU (all threads) without what generates the entries, and wall time without it.
@@ -16,6 +17,7 @@
 
 #include "bench/arguments.h"
 #include "bench/measure.h"
+#include "bench/meta/cluster_methods.h"
 #include "bench/meta/index_store.h"
 #include "bench/meta/whole_buffer.h"
 #include "bench/meta/workload.h"
@@ -172,6 +174,7 @@ nlohmann::json run(const Work& work, const Workload& workload) {
   if (work.mode == "recover") return recover(work, workload);
   if (work.mode == "get") return get(work, workload);
   if (work.mode == "buffer") return whole_buffer(workload, work.canary);
+  if (work.mode == "clusters") return cluster_methods();
   die("--mode: " + work.mode);
 }
 

@@ -28,16 +28,18 @@ PATTERNS = {  # name in keys: pattern, clients
 }
 LEVELDB = ("leveldb-4m", "leveldb-64m")  # the better one of the round is the rival
 ITERATOR = "leveldb-iterator"
+MDHIM = "leveldb-mdhim"  # gets before it puts
+MESSAGE = 4096  # entries of a message of bench_meta_client
 CLIENTS = ("swale", *LEVELDB, ITERATOR)  # of bench_meta_client
 PROFILES = {
     "full": dict(rounds=3, entries=4 << 20, btio=20_808_000, gets=1 << 20, cold=1 << 16, others=True, expected_s=1150,
-                 curve=[1 << n for n in range(16, 21)], fig8=1 << 20, data_bytes=1 << 30, storm_ranks=32,
+                 curve=[1 << n for n in range(16, 21)], fig8=1 << 20, data_bytes=1 << 30, storm_ranks=(8, 16, 32, 64),
                  streams=4 << 20, largest=64 << 20, memory=16 << 20),
     "quick": dict(rounds=1, entries=4 << 20, btio=20_808_000, gets=1 << 18, cold=1 << 16, others=False, expected_s=500,
-                  curve=[1 << 16, 1 << 18, 1 << 20], fig8=1 << 18, data_bytes=256 << 20, storm_ranks=32,
+                  curve=[1 << 16, 1 << 18, 1 << 20], fig8=1 << 18, data_bytes=256 << 20, storm_ranks=(8, 32),
                   streams=1 << 20, largest=8 << 20, memory=16 << 20),
     "tiny": dict(rounds=1, entries=1 << 17, btio=200_000, gets=1 << 16, cold=1 << 13, others=True, expected_s=40,
-                 curve=[1 << 14, 1 << 15], fig8=1 << 15, data_bytes=8 << 20, storm_ranks=4, streams=1 << 16, largest=1 << 17, memory=1 << 17),
+                 curve=[1 << 14, 1 << 15], fig8=1 << 15, data_bytes=8 << 20, storm_ranks=(4,), streams=1 << 16, largest=1 << 17, memory=1 << 17),
 }
 # What else is shown: rivals that are not judged, and our techniques one by one (on `random`, and on patterns without runs).
 OTHERS = ("append", "memory-map", "leveldb-mdhim", "rocksdb", "sqlite", "swale-no-runs", "swale-no-clusters",
@@ -85,6 +87,17 @@ KEYS = (
 )
 
 
+def scaling_costs(lines, store, entries):
+    """CPU ns of a client for an entry, and of the server for an item of so many entries: the medians of the rounds."""
+    measured = [entry["line"] for entry in lines if entry["name"] == f"client.{store}.strided"]
+    costs = {}
+    for what in ("put", "get"):
+        server = [line[f"{what}_server_cpu_ns"] for line in measured]
+        costs[f"{what}_client_ns"] = statistics.median(line[f"{what}_cpu_ns"] for line in measured) - statistics.median(server)
+        costs[f"{what}_server_ns"] = statistics.median(server) * entries
+    return costs
+
+
 class Bench(judge.Runner):
     def __init__(self, programs, scratch, profile):
         super().__init__(PROFILES[profile])
@@ -114,6 +127,14 @@ class Bench(judge.Runner):
         name = f"client.{store}.{key}" if entries is None else f"memory.{store}.{key}"
         self.run(name, "meta/bench_meta_client", store=store, dir=self.scratch / "client", pattern=pattern, clients=clients,
                  entries=entries or whole, gets=self.p["gets"])
+
+    def scale(self):
+        """Many servers, on the model: both sides cost what they cost in this run behind the public calls, strided."""
+        costs = {name: scaling_costs(self.lines, store, per_item) for name, store, per_item in
+                 (("mdhim", MDHIM, 1), ("swale", "swale", MESSAGE))}
+        self.run("scaling", "bench_meta_service", part="scaling",
+                 **{f"{name}-ns": ",".join(f"{value:.4f}" for value in each.values()) for name, each in costs.items()})
+        self.lines[-1]["line"]["costs"] = [{"store": name, **each} for name, each in costs.items()]
 
     def measure(self, store, key, gets=True):
         self.index("load", store, key, "load")
@@ -152,6 +173,8 @@ class Bench(judge.Runner):
                     for key in ("random", "strided") if store.startswith("swale") else ("random",):
                         self.measure(store, key, gets=store not in NO_GETS)
             self.calibrate()
+        self.client(MDHIM, "strided")
+        self.scale()
         paper.measure(self)
 
 

@@ -5,14 +5,18 @@
 //   --part storm      --ranks N processes, each rank asks for the attributes of one file: --ring
 //                     ring|direct|plain
 //   --part detect     run detection: CPU of an entry
-//   --part model      Fig. 9, 10 and 12 of metakv on the model (sim/meta_model.h)
-//   --dir D           where the store is made (all but model); removed first
+//   --part model      storms, Fig. 12 of metakv, on the model (sim/meta_model.h)
+//   --part scaling    bursts of puts and gets, Fig. 9 and 10, on the model. --mdhim-ns and --swale-ns: what
+//                     was measured of one server, as PUT,PUT_SERVER,GET,GET_SERVER: CPU ns of a client for an
+//                     entry, of the server for an item (MDHIM: an entry; Swale: a run)
+//   --dir D           where the store is made (all but these); removed first
 //   --gets N          how many
 // Prints one JSON object. make bench-meta runs it; keys are judged there.
 #include <sys/mman.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <string>
 #include <thread>
 #include <vector>
@@ -29,7 +33,7 @@
 namespace swale::bench {
 namespace {
 
-constexpr const char* kParts[] = {"point", "sealed", "storm", "model", "detect"};
+constexpr const char* kParts[] = {"point", "sealed", "storm", "model", "detect", "scaling"};
 constexpr const char* kRings[] = {"ring", "direct", "plain"};
 constexpr uint64_t kWriters = 16;
 constexpr uint64_t kSegmentBytes = 1024;
@@ -246,39 +250,50 @@ nlohmann::json storm_scaling() {
   return rows;
 }
 
-// CPU of client and server for an entry, from facts measured on one server: MDHIM gets before it puts into
-// LevelDB.
+// What was measured of one server: CPU of a client for an entry, and of the server for an item.
 struct IndexCosts {
-  const char* name;
-  double put_client_ns, put_server_ns, get_client_ns, get_server_ns, items_per_entry;
+  double put_client_ns, put_server_ns, get_client_ns, get_server_ns;
 };
-constexpr IndexCosts kMdhim{"mdhim", 50, 2'500, 50, 1'200, 1};
 
-// Strong scaling: 64 M segments of 1,024 clients on 1 to 64 servers; weak: 32,768 segments a client.
-nlohmann::json index_scaling(bool strong, uint64_t put_ns, uint64_t get_ns) {
+IndexCosts costs_of(const std::string& text) {
+  IndexCosts costs{};
+  char end = 0;
+  if (std::sscanf(text.c_str(), "%lf,%lf,%lf,%lf%c", &costs.put_client_ns, &costs.put_server_ns,
+                  &costs.get_client_ns, &costs.get_server_ns, &end) != 4)
+    die("expected PUT,PUT_SERVER,GET,GET_SERVER: " + text);
+  return costs;
+}
+
+// Strong scaling: 64 M segments of 1,024 clients on 1 to 64 servers; weak: 32,768 segments a client. MDHIM's
+// entries travel one by one, of ours a run once to each server.
+nlohmann::json index_scaling(bool strong, const IndexCosts& mdhim, const IndexCosts& ours) {
   nlohmann::json rows = nlohmann::json::array();
   for (uint32_t nodes = 1; nodes <= 64; nodes *= 2) {
     const uint64_t entries = strong ? (uint64_t{64} << 20) / (16 * nodes) : 32'768;
     nlohmann::json row = {{"servers", nodes}, {"clients", nodes * 16}, {"entries", entries * nodes * 16}};
-    // A run travels once to each server, and costs it about a microsecond.
-    const IndexCosts ours{"swale", static_cast<double>(put_ns),       1'000, static_cast<double>(get_ns),
-                          1'000,   1.0 / static_cast<double>(entries)};
-    for (const IndexCosts& costs : {kMdhim, ours}) {
+    for (const bool runs : {false, true}) {
+      const IndexCosts& costs = runs ? ours : mdhim;
+      const std::string name = runs ? "swale" : "mdhim";
       sim::BurstParams params;
       params.nodes = nodes;
       params.entries = entries;
-      params.items_per_entry = costs.items_per_entry;
+      params.items_per_entry = runs ? 1.0 / static_cast<double>(entries) : 1;
       params.wire_bytes = 40;
       params.client_ns = costs.put_client_ns;
       params.server_ns = costs.put_server_ns;
-      row[std::string(costs.name) + "_put_ms"] = static_cast<double>(run_burst(params)) / 1e6;
+      row[name + "_put_ms"] = static_cast<double>(run_burst(params)) / 1e6;
       params.client_ns = costs.get_client_ns;
       params.server_ns = costs.get_server_ns;
-      row[std::string(costs.name) + "_get_ms"] = static_cast<double>(run_burst(params)) / 1e6;
+      row[name + "_get_ms"] = static_cast<double>(run_burst(params)) / 1e6;
     }
     rows.push_back(row);
   }
   return rows;
+}
+
+nlohmann::json scaling(const IndexCosts& mdhim, const IndexCosts& ours) {
+  return {{"fig9_strong", index_scaling(true, mdhim, ours)},
+          {"fig10_weak", index_scaling(false, mdhim, ours)}};
 }
 
 nlohmann::json model() {
@@ -288,9 +303,7 @@ nlohmann::json model() {
       {"ring_speedup_vs_plain_1024_clients", one["paper_plain"].get<double>() / one["ring"].get<double>()},
       {"paper_ring_speedup_vs_plain", one["paper_plain"].get<double>() / one["paper_ring"].get<double>()},
       {"fig12_us", rows},
-      {"storm_scaling_us", storm_scaling()},
-      {"fig9_strong", index_scaling(true, 8, 8)},
-      {"fig10_weak", index_scaling(false, 8, 8)}};
+      {"storm_scaling_us", storm_scaling()}};
 }
 
 int run(Arguments& arguments) {
@@ -308,6 +321,14 @@ int run(Arguments& arguments) {
   if (part == 4) {
     arguments.expect_no_more();
     line.update(detect());
+    report(line);
+    return 0;
+  }
+  if (part == 5) {
+    const IndexCosts mdhim = costs_of(arguments.text("mdhim-ns")),
+                     ours = costs_of(arguments.text("swale-ns"));
+    arguments.expect_no_more();
+    line.update(scaling(mdhim, ours));
     report(line);
     return 0;
   }

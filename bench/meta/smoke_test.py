@@ -95,7 +95,7 @@ def lines_of(ours, rival):
 class Figures(unittest.TestCase):
     """The page and the plot's rows from lines that were made up."""
 
-    P = dict(curve=[1 << 14, 1 << 15], fig8=1 << 14, streams=1 << 14, largest=1 << 15)
+    P = dict(curve=[1 << 14, 1 << 15], fig8=1 << 14, streams=1 << 14, largest=1 << 15, storm_ranks=(32,))
 
     def lines(self, ours):
         lines = [{"name": "data", "line": {"bytes": 1 << 20, "write_s": 0.001, "read_s": 0.001}}]
@@ -114,14 +114,23 @@ class Figures(unittest.TestCase):
         model = {"fig12_us": [{"servers_per_node": 1, "servers": 64, "paper_plain": 570, "paper_direct": 1, "paper_ring": 100,
                                "direct": 1, "ring": ours}],
                  "storm_scaling_us": [dict.fromkeys(("servers", "clients", "paper_plain", "paper_ring", "ring"), 1)]}
-        model["fig9_strong"] = model["fig10_weak"] = [dict.fromkeys(meta.paper.SCALING, 1)]
         lines.append({"name": "model", "line": model})
+        lines.append({"name": "scaling", "line": {
+            "fig9_strong": [dict.fromkeys(meta.paper.SCALING, 1)], "fig10_weak": [dict.fromkeys(meta.paper.SCALING, 1)],
+            "costs": [{"store": "mdhim", "put_client_ns": 1}]}})
         for ring in ("plain", "direct", "ring"):
-            lines.append({"name": f"storm.{ring}", "line": {"ranks": 32, "slowest_us": {"p50": 1, "p99": 2}}})
+            lines.append({"name": f"storm.{ring}.32", "line": {"slowest_us": {"p50": ours if ring == "ring" else 1000, "p99": 2}}})
         for pattern in ("strided", "random"):
             lines.append({"name": f"buffer.{pattern}", "line": dict.fromkeys(
                 ("entries", "block_bytes_per_entry", "whole_bytes_per_entry", "block_put_ns", "whole_put_ns", "block_get_ns",
-                 "whole_get_ns", "whole_merge_bytes"), 1)})
+                 "whole_get_ns", "whole_merge_bytes", *(f"{codec}_{column}" for codec in meta.paper.CODECS
+                                                        for column in ("bytes_per_entry", "put_ns", "get_ns"))), 1)})
+        for store, reads in (("swale", 3), ("swale-no-clusters", 77)):
+            lines.append({"name": f"cold.{store}.random", "line": {"operations": 1, "wall_ns": 1, "about": dict.fromkeys(
+                ("reads", "read_bytes", "blocks_wanted", "blocks_read"), reads)}})
+        lines.append({"name": "clusters", "line": {"rows": [{**dict.fromkeys(("cases", "cases_with_the_fewest", "blocks_wanted",
+                                                                            "blocks_read", "us_per_case"), 1),
+                                                           "method": "k_means", "regions": 12345}]}})
         return lines
 
     def test_the_page_has_each_figure_and_says_who_wins(self):
@@ -138,7 +147,10 @@ class Figures(unittest.TestCase):
             self.assertIn(f"| strided | swale | {ours:.1f} / {ours:.1f} |", page)
             self.assertIn(f"| strided | leveldb-iterator | {1000:.1f} |", page)
             self.assertIn(ratio, page)
+            self.assertIn("the ring was faster than plain with 32" if ours < 1000 else "With 32 of them plain was faster", page)
             self.assertIn(f"| strided | {(1 << 14) * 16:,} | Swale | {meta.paper.show(ours)} | {meta.paper.show(ours / 44)} | 3 |", page)
+            self.assertIn("| Swale, clusters off | 1 | 77 |", page)
+            self.assertIn("| k_means | 1 | 12,345 |", page)
             for figure in ("Fig. 3", "Fig. 8", "Fig. 9", "Fig. 11", "Fig. 12"):
                 self.assertIn(figure, page)
 

@@ -78,6 +78,8 @@ class SwaleIndex final : public IndexStore {
             {"blocks_copied", counters.blocks_copied},
             {"reads", counters.reads},
             {"read_bytes", counters.read_bytes},
+            {"blocks_wanted", counters.blocks_wanted},
+            {"blocks_read", counters.blocks_read},
             {"recovered_groups", recovery_.groups},
             {"recovered_entries", recovery_.entries}};
   }
