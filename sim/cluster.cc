@@ -10,18 +10,30 @@
 
 namespace swale::sim {
 
+MakeFabric& default_fabric() {
+  static MakeFabric made = [](const ClusterParams& params, EventQueue& events, Fabric::Arrive arrive,
+                              const Fabric::Lose&) {
+    return std::make_unique<Fabric>(events, kSecret, params.faults.frames, std::move(arrive));
+  };
+  return made;
+}
+
 class Simulation {
  public:
   Simulation(const ClusterParams& params, io::Device& device, std::string directory)
       : params_(params),
         directory_(std::move(directory)),
         events_(params.seed),
-        fabric_(events_, kSecret, params.faults.frames,
-                [this](net::Rank from, net::Rank to, Bytes header, Bytes payload) {
-                  nodes_[static_cast<size_t>(to)]->arrive(from, header, payload);
-                }),
-        world_{params_, device,   directory_, events_,
-               fabric_, outcome_, false,      [this] { return all_over(); }} {}
+        fabric_(params.fabric(
+            params, events_,
+            [this](net::Rank from, net::Rank to, Bytes header, Bytes payload) {
+              nodes_[static_cast<size_t>(to)]->arrive(from, header, payload);
+            },
+            [this](net::Rank at, net::Rank peer, const Status& why) {
+              nodes_[static_cast<size_t>(at)]->lose(peer, why);
+            })),
+        world_{params_,  device,   directory_, events_,
+               *fabric_, outcome_, false,      [this] { return all_over(); }} {}
 
   ~Simulation() {
     for (const std::unique_ptr<Node>& node : nodes_) node->die();
@@ -51,14 +63,17 @@ class Simulation {
     return !events_.empty();
   }
 
-  void kill(net::Rank rank) { nodes_[static_cast<size_t>(rank)]->die(); }
+  void kill(net::Rank rank) {
+    nodes_[static_cast<size_t>(rank)]->die();
+    fabric_->kill(rank);
+  }
 
   ClusterOutcome outcome() const {
     ClusterOutcome outcome = outcome_;
     for (const std::unique_ptr<Node>& node : nodes_) outcome.ranks.push_back(node->outcome());
-    outcome.data_frames = fabric_.frames(FrameClass::kData);
-    outcome.control_frames = fabric_.frames(FrameClass::kControl);
-    outcome.own_frames = fabric_.frames(FrameClass::kOwn);
+    outcome.data_frames = fabric_->frames(FrameClass::kData);
+    outcome.control_frames = fabric_->frames(FrameClass::kControl);
+    outcome.own_frames = fabric_->frames(FrameClass::kOwn);
     outcome.time = events_.now();
     return outcome;
   }
@@ -80,7 +95,7 @@ class Simulation {
   const ClusterParams params_;
   const std::string directory_;
   EventQueue events_;
-  Fabric fabric_;
+  std::unique_ptr<Fabric> fabric_;
   ClusterOutcome outcome_;
   World world_;
   std::vector<std::unique_ptr<Node>> nodes_;

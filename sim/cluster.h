@@ -42,8 +42,16 @@ struct Faults {
   uint64_t events_max = 5'000'000;  // crash of the machine; the default only ends schedules that hang
 };
 
+struct ClusterParams;
+// The network of a cluster: Fabric, or another kind.
+using MakeFabric = std::function<std::unique_ptr<Fabric>(const ClusterParams& params, EventQueue& events,
+                                                         Fabric::Arrive arrive, Fabric::Lose lose)>;
+// Of clusters that say nothing else: a test program can run all its schedules over another fabric.
+MakeFabric& default_fabric();
+
 struct ClusterParams {
   uint64_t seed = 1;
+  MakeFabric fabric = default_fabric();
   uint64_t job_id = 0x10b;  // different for every job on one directory
   int32_t ranks = 3;
   uint32_t ways = 1;

@@ -70,6 +70,10 @@ void Node::arrive(net::Rank from, Bytes header, Bytes payload) {
   if (alive_) job_.arrive(from, header, payload);
 }
 
+void Node::lose(net::Rank peer, const Status& why) {
+  if (alive_) job_.lose(peer, why);
+}
+
 // ---- opening
 
 void Node::resume_opening() {

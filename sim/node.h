@@ -47,6 +47,7 @@ class Node {
   // None until the opening has ended.
   const std::optional<Status>& opened() const { return opening_; }
   void arrive(net::Rank from, Bytes header, Bytes payload);
+  void lose(net::Rank peer, const Status& why);  // the fabric says so
   void die();
   bool over() const { return !alive_ || script_ == Script::kDone; }
   const RankOutcome& outcome() const { return outcome_; }

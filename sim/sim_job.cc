@@ -33,7 +33,8 @@ void SimJob::poll() {
   if (params_.size == 1 || told_.over()) return;
   const net::Liveness::Due due = liveness_.poll(events_.now());
   for (const net::Rank peer : due.heartbeats) post_own(peer, net::FrameKind::kHeartbeat, {});
-  for (const net::Liveness::Silent& each : due.silent) lose(each.peer, each.why);
+  for (const net::Liveness::Silent& each : due.silent)
+    if (!fabric_.drop(params_.rank, each.peer, each.why)) lose(each.peer, each.why);
   events_.at(std::max(due.next, events_.now() + 1), [this] { poll(); });
 }
 

@@ -45,6 +45,8 @@ class SimJob {
 
   void post(const net::Post& post);
   void arrive(net::Rank from, Bytes header, Bytes payload);
+  // The fabric says so.
+  void lose(net::Rank peer, const Status& why);
 
   // For blocking code on `fiber`; resume the fiber on on_exchange.
   net::Ranks ranks(Fiber& fiber);
@@ -53,7 +55,6 @@ class SimJob {
   void poll();
   void post_own(net::Rank to, net::FrameKind kind, Bytes payload);
   void post_exchange();
-  void lose(net::Rank peer, const Status& why);
   void give_up(const Status& why);
   Result<std::string> least(Fiber& fiber, Bytes mine);
 

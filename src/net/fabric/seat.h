@@ -51,6 +51,11 @@ class SeatedTransport : public Transport {
   // `fabric_fd` can be read when turn has something to do.
   Status init_beds(int fabric_fd, Nanos poll);
   Status start_progress(TransportEvents* events);
+  // The simulator's thread, which calls this, takes all turns.
+  void start_without_thread(TransportEvents* events) {
+    events_ = events;
+    progress_thread_.store(std::this_thread::get_id());
+  }
 
   // Called by the thread that has the seat. Sends, receives and, with `tell`, reports peers that are gone.
   // True: there may be more to do.

@@ -13,6 +13,7 @@
 #include "base/mutex.h"
 #include "net/fabric/address_book.h"
 #include "net/fabric/post_queue.h"
+#include "net/fabric/sockets.h"
 #include "net/fabric/sparse_per_rank.h"
 #include "net/fabric/tls_listener.h"
 #include "net/fabric/tls_session.h"
@@ -100,7 +101,8 @@ struct Peer {
 
 class Tls final : public TlsTransport {
  public:
-  Tls(Rank rank, int32_t size) : rank_(rank), size_(size) {}
+  Tls(Rank rank, int32_t size, Sockets& sockets = kernel_sockets())
+      : rank_(rank), size_(size), sockets_(sockets) {}
   ~Tls() override;
 
   Status init(const TransportOptions& options);
@@ -111,6 +113,14 @@ class Tls final : public TlsTransport {
   void drop(Rank peer, const Status& why) override;
   uint64_t rejected_messages() const override { return rejected_.load(std::memory_order_relaxed); }
   Connections connections() override;
+
+  // For the simulator, whose thread is the progress thread of all ranks. In place of start and close:
+  Status begin(std::shared_ptr<const AddressBook> book, TransportEvents* events);
+  bool step(bool tell = true);  // one turn; false: nothing to do until the watch or a post says so
+  bool rests() { return !has_posts() && arm(); }
+  void begin_end();  // posted frames leave, then end marks; steps go on until
+  bool ended();      // all have come,
+  void end_all();    // or nobody waits any longer: everything comes home
 
  private:
   using Step = TlsSession::Step;
@@ -127,6 +137,8 @@ class Tls final : public TlsTransport {
   void wind_up() override REQUIRES(seat_mutex_);
   void part() override REQUIRES(seat_mutex_);
 
+  Status take_book(std::shared_ptr<const AddressBook> book);
+
   // Posting and sending (tls_transport.cc).
   Peer& peer(Rank rank) REQUIRES(fabric_mutex_);
   void fill(Slot* slot, Rank to, RecordKind kind, Bytes header, Bytes payload, uint64_t cookie);
@@ -134,6 +146,7 @@ class Tls final : public TlsTransport {
   bool send_here(Peer* to, Bytes header, Bytes payload, uint64_t cookie) REQUIRES(fabric_mutex_);
   bool send_queued() REQUIRES(fabric_mutex_);
   void say_end(Peer* to);
+  void say_ends() REQUIRES(seat_mutex_);
   void pump(Peer* to) REQUIRES(fabric_mutex_);
   void send_waiting(Peer* to) REQUIRES(fabric_mutex_);
   bool encrypt_waiting(Peer* to) REQUIRES(fabric_mutex_);
@@ -162,7 +175,6 @@ class Tls final : public TlsTransport {
   void accept_from(Watched* listener) REQUIRES(fabric_mutex_);
   void begin_dialling(Peer* to) REQUIRES(fabric_mutex_);
   void dial(Peer* to) REQUIRES(fabric_mutex_);
-  void set_options(int fd) const;
   void dial_failed(Peer* to, Dial how, const std::string& why) REQUIRES(fabric_mutex_);
   void connected(Connection* connection) REQUIRES(fabric_mutex_);
   void shake_hands(Connection* connection) REQUIRES(fabric_mutex_);
@@ -183,9 +195,11 @@ class Tls final : public TlsTransport {
   void watch_listeners(bool on) REQUIRES(fabric_mutex_);
   size_t half_open_limit() const;
   Status add_watch(Watched* watched, uint32_t events);
+  Nanos now() const { return sockets_.clock().now(); }
 
   const Rank rank_;
   const int32_t size_;
+  Sockets& sockets_;
   uint64_t secret_ = 0;
   bool direct_ = false;
   uint64_t rekey_after_ = 0;  // 0: TlsSession's
@@ -194,7 +208,7 @@ class Tls final : public TlsTransport {
   std::atomic<uint64_t> rejected_{0};
   std::unique_ptr<TlsContext> context_;  // nullptr: in clear
   std::unique_ptr<TlsListener> listener_;
-  int epoll_fd_ = -1;
+  std::unique_ptr<SocketWatch> watch_;
   std::deque<Watched> listeners_;
   Watched timer_{Watched::What::kTimer};
 

@@ -1,8 +1,5 @@
 #include "net/fabric/tls_listener.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -14,7 +11,6 @@ namespace {
 
 constexpr uint32_t kMagic = 0x31545753;  // "SWT1"
 constexpr size_t kEndpointsMax = 8;
-constexpr int kBacklog = 4096;  // the system's limit is the smaller one
 constexpr uint8_t kIPv4 = 4;
 constexpr uint8_t kIPv6 = 6;
 
@@ -73,16 +69,22 @@ Result<std::vector<Endpoint>> decode_endpoints(Bytes address) {
       address.size());
 }
 
-Result<std::unique_ptr<TlsListener>> TlsListener::make() {
-  std::unique_ptr<TlsListener> made(new TlsListener);
-  made->reserve_ = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+Result<std::unique_ptr<TlsListener>> TlsListener::make(Sockets& system) {
+  std::unique_ptr<TlsListener> made(new TlsListener(system));
+  made->reserve_ = system.reserve();
   if (made->reserve_ < 0) return errno_status(errno, "a descriptor in reserve (/dev/null)");
-  SWALE_ASSIGN_OR_RETURN(const std::vector<InterfaceAddress> all, addresses_in_use());
+  SWALE_ASSIGN_OR_RETURN(const std::vector<InterfaceAddress> all, system.addresses());
   std::string tried;
   for (const InterfaceAddress& each : all) {
     if (made->sockets_.size() == kEndpointsMax) break;
-    const Status status = made->listen_at(each.endpoint);
-    if (!status.ok()) tried += fmt::format("; {}: {}", each.interface, status.message());
+    Endpoint endpoint = each.endpoint;
+    const Result<int> socket = system.listen(&endpoint);
+    if (!socket.ok()) {
+      tried += fmt::format("; {}: {}", each.interface, socket.status().message());
+      continue;
+    }
+    made->sockets_.push_back(*socket);
+    made->endpoints_.push_back(endpoint);
   }
   if (made->sockets_.empty()) {
     return error(
@@ -94,54 +96,32 @@ Result<std::unique_ptr<TlsListener>> TlsListener::make() {
   return made;
 }
 
-Status TlsListener::listen_at(Endpoint endpoint) {
-  const int fd = ::socket(endpoint.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  if (fd < 0) return errno_status(errno, "socket");
-  const int on = 1;
-  if (endpoint.storage.ss_family == AF_INET6) ::setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
-  Endpoint bound;
-  bound.bytes = sizeof(bound.storage);
-  if (::bind(fd, endpoint.get(), endpoint.bytes) != 0 || ::listen(fd, kBacklog) != 0 ||
-      ::getsockname(fd, reinterpret_cast<sockaddr*>(&bound.storage), &bound.bytes) != 0) {
-    const Status why = errno_status(errno, fmt::format("listening at {}", endpoint.text()));
-    ::close(fd);
-    return why;
-  }
-  sockets_.push_back(fd);
-  endpoints_.push_back(bound);
-  return {};
-}
-
 TlsListener::Accepted TlsListener::accept(int socket) {
   Accepted got;
-  const auto take = [&] {
-    got.from.bytes = sizeof(got.from.storage);
-    return ::accept4(socket, reinterpret_cast<sockaddr*>(&got.from.storage), &got.from.bytes,
-                     SOCK_NONBLOCK | SOCK_CLOEXEC);
-  };
+  const auto take = [&] { return system_.accept(socket, &got.from); };
   got.fd = take();
   if (got.fd >= 0 || (errno != EMFILE && errno != ENFILE && errno != ENOMEM && errno != ENOBUFS)) return got;
   bool empty = false;  // the limit is also told where nobody waits
   if (reserve_ >= 0) {
-    ::close(std::exchange(reserve_, -1));
+    system_.close(std::exchange(reserve_, -1));
     const int waiting = take();
     empty = waiting < 0 && errno == EAGAIN;
-    if (waiting >= 0) ::close(waiting);
+    if (waiting >= 0) system_.close(waiting);
     got.refused = waiting >= 0;
   }
-  reserve_ = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  reserve_ = system_.reserve();
   got.exhausted = reserve_ < 0 || (!got.refused && !empty);
   return got;
 }
 
 void TlsListener::close() {
-  for (const int fd : sockets_) ::close(fd);
+  for (const int fd : sockets_) system_.close(fd);
   sockets_.clear();
 }
 
 TlsListener::~TlsListener() {
   close();
-  if (reserve_ >= 0) ::close(reserve_);
+  if (reserve_ >= 0) system_.close(reserve_);
 }
 
 }  // namespace swale::net

@@ -15,7 +15,7 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
-#include "net/fabric/interfaces.h"
+#include "net/fabric/sockets.h"
 
 namespace swale::net {
 
@@ -33,7 +33,7 @@ class TlsListener {
   };
 
   // Listens. kUnavailable names the interfaces if none can be listened on.
-  static Result<std::unique_ptr<TlsListener>> make();
+  static Result<std::unique_ptr<TlsListener>> make(Sockets& system = kernel_sockets());
   ~TlsListener();
   TlsListener(const TlsListener&) = delete;
   TlsListener& operator=(const TlsListener&) = delete;
@@ -44,9 +44,9 @@ class TlsListener {
   void close();
 
  private:
-  TlsListener() = default;
-  Status listen_at(Endpoint endpoint);
+  explicit TlsListener(Sockets& system) : system_(system) {}
 
+  Sockets& system_;
   std::vector<int> sockets_;
   std::vector<Endpoint> endpoints_;
   int reserve_ = -1;

@@ -7,14 +7,9 @@
 // one takes the lower one's in place of its own. A rank dials again when a connection that it has not been
 // refused ends: the other one may be under attack, and drop the oldest connections that have not introduced
 // themselves.
-#include <netinet/tcp.h>
-#include <sys/epoll.h>
-#include <sys/timerfd.h>
-
 #include <algorithm>
 #include <cassert>
 #include <cerrno>
-#include <climits>
 #include <cstring>
 #include <utility>
 
@@ -34,15 +29,6 @@ constexpr Nanos kTick = milliseconds(20);
 constexpr Nanos kConnectDeadline = seconds(3);
 constexpr Nanos kRetryPause = milliseconds(40);
 }  // namespace
-
-// Without them the connection is slower, or its end is found later. What was sent and not acknowledged for
-// longer than the job's patience ends it; so does a peer that reads nothing for so long.
-void Tls::set_options(int fd) const {
-  const int on = 1;
-  const auto ms = static_cast<unsigned>(std::min<Nanos>(patience_ / milliseconds(1), INT_MAX));
-  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-  ::setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof(ms));
-}
 
 size_t Tls::half_open_limit() const {
   return std::clamp(static_cast<size_t>(size_), kHalfOpenMin, kHalfOpenMax);
@@ -64,8 +50,8 @@ void Tls::accept_from(Watched* listener) {
                got.from.text());
     if (got.refused) continue;
     if (got.fd < 0) return;
-    set_options(got.fd);
-    auto session = TlsSession::make(context_.get(), &buffers_, got.fd, TlsSession::Side::kAccepts);
+    sockets_.set_patience(got.fd, patience_);
+    auto session = TlsSession::make(context_.get(), &buffers_, got.fd, TlsSession::Side::kAccepts, sockets_);
     if (!session.ok()) {
       events_->on_failure(session.status());
       continue;
@@ -76,7 +62,7 @@ void Tls::accept_from(Watched* listener) {
     made->state = Connection::State::kHandshaking;
     made->accepted = true;
     made->remote = got.from;
-    made->deadline = system_clock().now() + kHandshakeDeadline;
+    made->deadline = now() + kHandshakeDeadline;
     if (!add_watch(made.get(), EPOLLIN).ok()) {
       made.reset();  // closed: the rank dials again
       continue;
@@ -99,12 +85,7 @@ void Tls::make_room_for_half_open() {
 
 void Tls::watch_listeners(bool on) {
   exhausted_ = !on;
-  for (Watched& each : listeners_) {
-    epoll_event event{};
-    event.events = on ? uint32_t{EPOLLIN} : 0;
-    event.data.ptr = &each;
-    ::epoll_ctl(epoll_fd_, EPOLL_CTL_MOD, each.fd, &event);
-  }
+  for (Watched& each : listeners_) watch_->change(each.fd, on ? uint32_t{EPOLLIN} : 0, &each);
 }
 
 std::unique_ptr<Connection> Tls::take_half_open(Connection* connection) {
@@ -150,7 +131,7 @@ void Tls::break_off(Connection* connection, Status why) {
   Peer& to = peer(connection->peer);
   assert(to.dial.get() == connection);
   bury(std::move(to.dial));
-  to.retry_at = system_clock().now() + kRetryPause;
+  to.retry_at = now() + kRetryPause;
 }
 
 // ---- dialling
@@ -166,7 +147,7 @@ void Tls::begin_dialling(Peer* to) {
   to->endpoints = *std::move(endpoints);
   dialling_.push_back(to->rank);
   to->dialling = true;
-  to->give_up_at = system_clock().now() + patience_;
+  to->give_up_at = now() + patience_;
   set_timer();  // before what may lack memory: the next tick tries again
   dial(to);
 }
@@ -175,14 +156,14 @@ void Tls::begin_dialling(Peer* to) {
 void Tls::dial(Peer* to) {
   assert(to->dialling && !to->dial && !to->open);
   const Endpoint& endpoint = to->endpoints[to->next_endpoint];
-  const int fd = ::socket(endpoint.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  const int fd = sockets_.socket(endpoint.storage.ss_family);
   if (fd < 0) {
     // A kernel without IPv6 will not have it in a moment.
     const Dial how = errno == EAFNOSUPPORT ? Dial::kNobody : Dial::kLost;
     return dial_failed(to, how, errno_status(errno, "socket").to_string());
   }
-  set_options(fd);
-  auto session = TlsSession::make(context_.get(), &buffers_, fd, TlsSession::Side::kDials);
+  sockets_.set_patience(fd, patience_);
+  auto session = TlsSession::make(context_.get(), &buffers_, fd, TlsSession::Side::kDials, sockets_);
   if (!session.ok()) return dial_failed(to, Dial::kLost, session.status().to_string());
   to->dial = std::make_unique<Connection>();
   Connection& made = *to->dial;
@@ -191,8 +172,8 @@ void Tls::dial(Peer* to) {
   made.fd = fd;
   made.peer = to->rank;
   made.remote = endpoint;
-  made.deadline = to->endpoints.size() > 1 ? system_clock().now() + kConnectDeadline : to->give_up_at;
-  if (::connect(fd, endpoint.get(), endpoint.bytes) != 0 && errno != EINPROGRESS)
+  made.deadline = to->endpoints.size() > 1 ? now() + kConnectDeadline : to->give_up_at;
+  if (sockets_.connect(fd, endpoint) != 0 && errno != EINPROGRESS)
     return dial_failed(to, Dial::kNobody, errno_status(errno, "connect").to_string());
   if (const Status status = add_watch(&made, EPOLLIN | EPOLLOUT); !status.ok())
     return dial_failed(to, Dial::kLost, status.to_string());
@@ -212,16 +193,14 @@ void Tls::dial_failed(Peer* to, Dial how, const std::string& why) {
                           to->rank, book_->host_of(to->rank), to->last_try));
   }
   if (how != Dial::kLost) to->next_endpoint = (to->next_endpoint + 1) % count;
-  to->retry_at = system_clock().now() + (how == Dial::kLost ? kRetryPause : 0);
+  to->retry_at = now() + (how == Dial::kLost ? kRetryPause : 0);
 }
 
 void Tls::connected(Connection* connection) {
-  int failure = 0;
-  socklen_t bytes = sizeof(failure);
-  if (::getsockopt(connection->fd, SOL_SOCKET, SO_ERROR, &failure, &bytes) != 0) failure = errno;
+  const int failure = sockets_.failure_of(connection->fd);
   if (failure != 0) return dial_failed(&peer(connection->peer), Dial::kNobody, std::strerror(failure));
   connection->state = Connection::State::kHandshaking;
-  connection->deadline = system_clock().now() + kHandshakeDeadline;
+  connection->deadline = now() + kHandshakeDeadline;
   watch(connection, false);
   if (connection->state != Connection::State::kDead) shake_hands(connection);
 }
@@ -332,7 +311,7 @@ void Tls::open(Peer* to, std::unique_ptr<Connection> connection) {
 // ---- time
 
 void Tls::tick() {
-  const Nanos now = system_clock().now();
+  const Nanos now = this->now();
   if (exhausted_) watch_listeners(true);
   while (!half_open_.empty() && half_open_.front()->deadline <= now)
     reject(half_open_.front().get(), "it did not show in time that it is of this job");
@@ -364,9 +343,7 @@ void Tls::tick_dials(Nanos now) {
 void Tls::set_timer() {
   const bool needed = exhausted_ || !half_open_.empty() || !dialling_.empty();
   if (needed == std::exchange(timer_runs_, needed)) return;
-  itimerspec times{};
-  if (needed) times.it_interval.tv_nsec = times.it_value.tv_nsec = kTick;
-  ::timerfd_settime(timer_.fd, 0, &times, nullptr);
+  watch_->tick(needed ? kTick : 0, &timer_);
 }
 
 }  // namespace swale::net::tls_internal

@@ -1,7 +1,4 @@
 // What comes: events of epoll, records, frames.
-#include <sys/epoll.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cassert>
 #include <cerrno>
@@ -48,18 +45,16 @@ bool Tls::poll_fabric() {
     receive(each);
   }
   epoll_event events[kEventsMax];
-  const int count = ::epoll_wait(epoll_fd_, events, kEventsMax, 0);
+  const int count = watch_->ready(events, kEventsMax);
   for (int i = 0; i < count; ++i) {
     auto* const watched = static_cast<Watched*>(events[i].data.ptr);
     switch (watched->what) {
       case Watched::What::kListener:
         accept_from(watched);
         break;
-      case Watched::What::kTimer: {
-        uint64_t times;
-        if (::read(timer_.fd, &times, sizeof(times)) > 0) tick();
+      case Watched::What::kTimer:
+        if (watch_->take_tick()) tick();
         break;
-      }
       case Watched::What::kConnection:
         handle(static_cast<Connection*>(watched), events[i].events);
         break;
@@ -209,10 +204,8 @@ void Tls::lose(Connection* connection, Step step, const std::string& why) {
 
 void Tls::watch(Connection* connection, bool writing) {
   if (connection->watches_writing == writing) return;
-  epoll_event event{};
-  event.events = EPOLLIN | (writing ? uint32_t{EPOLLOUT} : 0);
-  event.data.ptr = static_cast<Watched*>(connection);
-  if (::epoll_ctl(epoll_fd_, EPOLL_CTL_MOD, connection->fd, &event) != 0)
+  const uint32_t events = EPOLLIN | (writing ? uint32_t{EPOLLOUT} : 0);
+  if (watch_->change(connection->fd, events, static_cast<Watched*>(connection)) != 0)
     return lose(connection, Step::kFailed, errno_status(errno, "epoll_ctl").to_string());
   connection->watches_writing = writing;
 }

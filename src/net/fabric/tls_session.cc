@@ -2,8 +2,6 @@
 
 #include <openssl/bio.h>
 #include <openssl/err.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cassert>
@@ -76,9 +74,9 @@ struct TlsSocketBio {
 };
 
 Result<std::unique_ptr<TlsSession>> TlsSession::make(const TlsContext* context, TlsBuffers* buffers, int fd,
-                                                     Side side) {
-  std::unique_ptr<TlsSession> made(new (std::nothrow) TlsSession(buffers, fd));
-  if (!made) ::close(fd);
+                                                     Side side, Sockets& sockets) {
+  std::unique_ptr<TlsSession> made(new (std::nothrow) TlsSession(buffers, fd, sockets));
+  if (!made) sockets.close(fd);
   BIO* bio = nullptr;
   if (made && context != nullptr) {
     made->ssl_ = context->make_connection();
@@ -106,7 +104,7 @@ Result<std::unique_ptr<TlsSession>> TlsSession::make(const TlsContext* context, 
 
 TlsSession::~TlsSession() {
   SSL_free(ssl_);
-  ::close(fd_);
+  sockets_.close(fd_);
   if (out_) buffers_->give(std::move(out_));
 }
 
@@ -115,7 +113,7 @@ ssize_t TlsSession::receive(char* into, size_t room) {
     errno = EAGAIN;
     return -1;
   }
-  const ssize_t got = ::recv(fd_, into, room, MSG_DONTWAIT);
+  const ssize_t got = sockets_.receive(fd_, into, room);
   if (got < 0 && errno != EAGAIN && errno != EINTR) errno_ = errno;
   ended_ |= got == 0;
   // Level-triggered: if more comes meanwhile, epoll says so.
@@ -192,7 +190,7 @@ void TlsSession::make_room() {
 
 TlsSession::Step TlsSession::flush() {
   while (begin_ != end_) {
-    const ssize_t sent = ::send(fd_, out_.get() + begin_, end_ - begin_, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t sent = sockets_.send(fd_, out_.get() + begin_, end_ - begin_);
     if (sent < 0 && errno == EINTR) continue;
     if (sent < 0 && errno == EAGAIN) {
       make_room();

@@ -15,6 +15,7 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
+#include "net/fabric/sockets.h"
 #include "net/fabric/tls_context.h"
 
 namespace swale::net {
@@ -43,9 +44,10 @@ class TlsSession {
   };
   static constexpr size_t kPutMax = 16 * kKiB;  // one record
 
-  // `fd` is the session's from here on, also when this fails. kResourceExhausted: no memory.
+  // `fd`, one of `sockets`, is the session's from here on, also when this fails. kResourceExhausted: no
+  // memory.
   static Result<std::unique_ptr<TlsSession>> make(const TlsContext* context, TlsBuffers* buffers, int fd,
-                                                  Side side);
+                                                  Side side, Sockets& sockets = kernel_sockets());
   ~TlsSession();
   TlsSession(const TlsSession&) = delete;
   TlsSession& operator=(const TlsSession&) = delete;
@@ -76,7 +78,7 @@ class TlsSession {
   // A record's head, its tag, and that of a change of keys before it.
   static constexpr size_t kRecordOverheadMax = 512;
 
-  TlsSession(TlsBuffers* buffers, int fd) : buffers_(buffers), fd_(fd) {}
+  TlsSession(TlsBuffers* buffers, int fd, Sockets& sockets) : buffers_(buffers), fd_(fd), sockets_(sockets) {}
   friend struct TlsSocketBio;
   ssize_t receive(char* into, size_t room);
   bool append(const char* bytes, size_t count);
@@ -85,6 +87,7 @@ class TlsSession {
 
   TlsBuffers* const buffers_;
   const int fd_;
+  Sockets& sockets_;
   SSL* ssl_ = nullptr;
   std::unique_ptr<char[]> out_;
   size_t begin_ = 0;

@@ -8,7 +8,9 @@
 #include <time.h>
 
 #include <condition_variable>
+#include <deque>
 #include <filesystem>
+#include <fstream>
 #include <mutex>
 #include <thread>
 
@@ -250,7 +252,43 @@ size_t descriptors() {
   return count;
 }
 
-// Strangers and ranks are one process here, so it has no descriptor left for either.
+// MiB of this process that are in memory.
+size_t resident_mib() {
+  size_t all = 0, resident = 0;
+  std::ifstream("/proc/self/statm") >> all >> resident;
+  return resident * 4096 >> 20;
+}
+
+// A node scanner, or somebody who means it: what each of them has cost is given back.
+TEST_F(TlsStrangers, TenThousandConnectionsLeaveNothing) {
+  check_the_job();
+  const size_t descriptors_before = descriptors();
+  constexpr size_t kAtATime = 400;
+  const std::string piece("\x16\x03\x01\x01\x00\x01\x00", 7);
+  size_t made = 0, memory_before = 0;
+  {
+    std::deque<RawClient> strangers;
+    for (; made < 10'000; ++made) {
+      if (made == 2 * kAtATime) memory_before = resident_mib();
+      strangers.emplace_back(door_);
+      ASSERT_TRUE(strangers.back().connected()) << made;
+      if (made % 3 == 0) strangers.back().send(piece);
+      if (made % 3 == 1) strangers.back().send("GET / HTTP/1.1\r\n\r\n");
+      if (strangers.size() > kAtATime) strangers.pop_front();
+      if (made % 100 == 0) {
+        EXPECT_LE(at(kTarget).connections().half_open, TlsTransport::kHalfOpenMin);
+      }
+    }
+  }
+  check_the_job();
+  const Nanos until = system_clock().now() + seconds(20);
+  while (descriptors() > descriptors_before && system_clock().now() < until) ::usleep(10'000);
+  // Those that were open at the end have gone by themselves.
+  EXPECT_GE(at(kTarget).rejected_messages(), made - TlsTransport::kHalfOpenMin);
+  EXPECT_LE(descriptors(), descriptors_before);
+  EXPECT_LT(resident_mib(), memory_before + 20);
+}
+
 // It has proved that it has the key, and is slow with its introduction; the flood comes behind it.
 TEST_F(TlsStrangers, AFloodDropsStrangersBeforeThoseWhoHaveTheKey) {
   const auto context = TlsContext::make(key_).value();
@@ -267,6 +305,7 @@ TEST_F(TlsStrangers, AFloodDropsStrangersBeforeThoseWhoHaveTheKey) {
   check_the_job();
 }
 
+// Strangers and ranks are one process here, so it has no descriptor left for either.
 TEST_F(TlsStrangers, AtTheLimitOfDescriptorsTheListenerGoesOnAndDoesNotSpin) {
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);

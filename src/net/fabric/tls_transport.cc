@@ -1,10 +1,6 @@
 // Setting up, posting, sending, the end. Who meets whom is in tls_meeting.cc, what comes in tls_receive.cc.
 #include "net/fabric/tls_transport.h"
 
-#include <sys/epoll.h>
-#include <sys/timerfd.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cassert>
 #include <cerrno>
@@ -29,10 +25,7 @@ constexpr int32_t kFewRanks = 64;
 // ---- the begin
 
 Status Tls::add_watch(Watched* watched, uint32_t events) {
-  epoll_event event{};
-  event.events = events;
-  event.data.ptr = watched;
-  if (::epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, watched->fd, &event) == 0) return {};
+  if (watch_->add(watched->fd, events, watched) == 0) return {};
   return errno_status(errno, "epoll_ctl");
 }
 
@@ -48,11 +41,8 @@ Status Tls::init(const TransportOptions& options) {
     const auto buffers = size_ <= kFewRanks ? TlsContext::Buffers::kKept : TlsContext::Buffers::kGivenBack;
     SWALE_ASSIGN_OR_RETURN(context_, TlsContext::make(options.key, buffers));
   }
-  SWALE_ASSIGN_OR_RETURN(listener_, TlsListener::make());
-  epoll_fd_ = ::epoll_create1(EPOLL_CLOEXEC);
-  timer_.fd = ::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
-  if (epoll_fd_ < 0 || timer_.fd < 0) return errno_status(errno, "epoll_create1, timerfd_create");
-  SWALE_RETURN_IF_ERROR(add_watch(&timer_, EPOLLIN));
+  SWALE_ASSIGN_OR_RETURN(listener_, TlsListener::make(sockets_));
+  SWALE_ASSIGN_OR_RETURN(watch_, sockets_.make_watch());
   for (const int socket : listener_->sockets()) {
     Watched& watched = listeners_.emplace_back(Watched::What::kListener);
     watched.fd = socket;
@@ -60,14 +50,42 @@ Status Tls::init(const TransportOptions& options) {
   }
   const MutexLock fabric(fabric_mutex_);
   staged_.reserve(TlsSession::kPutMax);
-  return init_beds(epoll_fd_, options.poll);
+  return init_beds(watch_->fd(), options.poll);
 }
 
-Status Tls::start(std::shared_ptr<const AddressBook> book, TransportEvents* events) {
+Status Tls::take_book(std::shared_ptr<const AddressBook> book) {
   if (book->ranks() != size_)
     return invalid_argument("TLS transport: {} addresses for {} ranks", book->ranks(), size_);
   book_ = std::move(book);
+  return {};
+}
+
+Status Tls::start(std::shared_ptr<const AddressBook> book, TransportEvents* events) {
+  SWALE_RETURN_IF_ERROR(take_book(std::move(book)));
   return start_progress(events);
+}
+
+Status Tls::begin(std::shared_ptr<const AddressBook> book, TransportEvents* events) {
+  SWALE_RETURN_IF_ERROR(take_book(std::move(book)));
+  start_without_thread(events);
+  return {};
+}
+
+bool Tls::step(bool tell) {
+  const MutexLock seat(seat_mutex_);
+  return turn(tell);
+}
+
+void Tls::begin_end() {
+  const MutexLock seat(seat_mutex_);
+  say_ends();
+}
+
+bool Tls::ended() { return !has_posts() && all_ended(); }
+
+void Tls::end_all() {
+  const MutexLock seat(seat_mutex_);
+  part();
 }
 
 // ---- any thread
@@ -316,20 +334,22 @@ void Tls::say_end(Peer* to) {
   posts_.post([&](Slot* slot) { fill(slot, to->rank, RecordKind::kEnd, Bytes(), Bytes(), 0); });
 }
 
-// Everything posted goes out, then an end mark on every connection; both ends wait for the other's. Only then
-// is nothing on its way any more that a closed socket would lose.
-void Tls::wind_up() {
+void Tls::say_ends() {
   {
     const MutexLock fabric(fabric_mutex_);
     winding_up_.store(true);
   }
   turn(false);
-  {
-    const MutexLock fabric(fabric_mutex_);
-    for (const std::unique_ptr<Peer>& each : peers_.items()) {
-      if ((each->open || each->dialling) && !each->down) say_end(each.get());
-    }
+  const MutexLock fabric(fabric_mutex_);
+  for (const std::unique_ptr<Peer>& each : peers_.items()) {
+    if ((each->open || each->dialling) && !each->down) say_end(each.get());
   }
+}
+
+// Everything posted goes out, then an end mark on every connection; both ends wait for the other's. Only then
+// is nothing on its way any more that a closed socket would lose.
+void Tls::wind_up() {
+  say_ends();
   if (progress_until([this] { return !has_posts() && all_ended(); })) return;
   std::string late;
   const MutexLock fabric(fabric_mutex_);
@@ -366,11 +386,7 @@ void Tls::part() {
   }
 }
 
-Tls::~Tls() {
-  static_cast<void>(close(Deadline{0}));
-  if (timer_.fd >= 0) ::close(timer_.fd);
-  if (epoll_fd_ >= 0) ::close(epoll_fd_);
-}
+Tls::~Tls() { static_cast<void>(close(Deadline{0})); }
 
 }  // namespace swale::net::tls_internal
 
