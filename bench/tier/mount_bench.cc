@@ -8,12 +8,15 @@
 // round's.
 //
 // As root also: what it costs that requests run as their callers. An ordinary user makes N / 10 empty files,
-// and writes 4 KiB at random offsets, on two more mounts that differ in this alone.
+// and writes 4 KiB at random offsets, on two more mounts that differ in this alone. The two take turns every
+// few requests, so that what else the machine does meets both; a round's rate is that of its middle turn.
+// --callers-alone 1: nothing but this.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -35,6 +38,8 @@ constexpr size_t kSmall = 4096;
 constexpr uint64_t kLogMib = 1024;
 constexpr uid_t kUser = 20001;
 constexpr uint64_t kRequestsOfAFile = 10;
+constexpr uint64_t kTurn = 20;          // requests
+constexpr uint64_t kRoundsOfAUser = 8;  // for each round
 
 struct Place {
   std::string name;
@@ -108,21 +113,6 @@ double random(const Place& place, uint64_t mib, uint64_t requests, const std::st
   return static_cast<double>(requests) / seconds;
 }
 
-double creates(const Place& place, uint64_t count) {
-  const std::string folder = place.directory + "/many";
-  const auto name = [&](uint64_t i) { return fmt::format("{}/{}", folder, i); };
-  const Stopwatch clock;
-  for (uint64_t i = 0; i < count; ++i) {
-    const int file = ::open(name(i).c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644);
-    if (file < 0) die(fmt::format("{}: {}", name(i), ::strerror(errno)));
-    ::close(file);
-  }
-  const double seconds = clock.wall_s();
-  for (uint64_t i = 0; i < count; ++i) ::unlink(name(i).c_str());
-  ::sync();
-  return static_cast<double>(count) / seconds;
-}
-
 // The calls of this thread are an ordinary user's while it lives.
 class AsUser {
  public:
@@ -135,6 +125,57 @@ class AsUser {
   AsUser(const AsUser&) = delete;
   AsUser& operator=(const AsUser&) = delete;
 };
+
+// Makes `requests` requests at each place by turns of kTurn, and gives each the rate of its middle one.
+// `request(place, i)` makes the i-th.
+template <class Request>
+void by_turns(std::vector<Place>& places, uint64_t requests, std::vector<double> Place::*rates,
+              const Request& request) {
+  std::vector<std::vector<double>> seconds(places.size());
+  for (uint64_t turn = 0; turn < std::max<uint64_t>(1, requests / kTurn); ++turn) {
+    for (size_t k = 0; k < places.size(); ++k) {
+      const size_t which = turn % 2 == 0 ? k : places.size() - 1 - k;
+      const Stopwatch clock;
+      for (uint64_t i = 0; i < kTurn; ++i) request(which, turn * kTurn + i);
+      seconds[which].push_back(clock.wall_s());
+    }
+  }
+  for (size_t i = 0; i < places.size(); ++i) {
+    std::nth_element(seconds[i].begin(), seconds[i].begin() + seconds[i].size() / 2, seconds[i].end());
+    (places[i].*rates).push_back(kTurn / seconds[i][seconds[i].size() / 2]);
+  }
+}
+
+void creates_of_a_user(std::vector<Place>& places, uint64_t count) {
+  const auto name = [&](size_t place, uint64_t i) {
+    return fmt::format("{}/many/{}", places[place].directory, i);
+  };
+  by_turns(places, count, &Place::creates, [&](size_t place, uint64_t i) {
+    const int file = ::open(name(place, i).c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644);
+    if (file < 0) die(fmt::format("{}: {}", name(place, i), ::strerror(errno)));
+    ::close(file);
+  });
+  for (size_t place = 0; place < places.size(); ++place)
+    for (uint64_t i = 0; i < count + kTurn; ++i) ::unlink(name(place, i).c_str());
+  ::sync();
+}
+
+void writes_of_a_user(std::vector<Place>& places, uint64_t mib, uint64_t requests, const std::string& bytes,
+                      uint64_t seed) {
+  std::vector<int> files;
+  for (const Place& place : places) {
+    files.push_back(make_file(place, "random"));
+    for (uint64_t i = 0; i < mib; ++i) write_all(files.back(), bytes, i << 20);
+    ::fsync(files.back());
+  }
+  ::sync();
+  const std::string small = bytes.substr(0, kSmall);
+  std::vector<Rng> rngs(places.size(), Rng(seed));
+  by_turns(places, requests, &Place::random, [&](size_t place, uint64_t) {
+    write_all(files[place], small, rngs[place].below((mib << 20) / kSmall) * kSmall);
+  });
+  for (size_t i = 0; i < places.size(); ++i) settle(files[i], places[i], "random");
+}
 
 pid_t start_mount(const Place& place, const std::string& ssd, const std::string& policy, bool others,
                   bool as_root) {
@@ -207,10 +248,12 @@ int main(int argc, char** argv) {
   const uint64_t mib = arguments.number("mib", 128);
   const uint64_t requests = arguments.number("requests", 20'000);
   const uint64_t rounds = arguments.number("rounds", 3);
+  const bool callers_alone = arguments.number("callers-alone", 0) != 0;
   arguments.expect_no_more();
   std::filesystem::create_directories(root);
   root = std::filesystem::canonical(root).string();
-  std::vector<Place> places = make_places(root, policy);
+  std::vector<Place> places;
+  if (!callers_alone) places = make_places(root, policy);
   const std::string bytes(1 << 20, 'x');
   for (uint64_t round = 0; round < rounds; ++round) {
     for (size_t i = 0; i < places.size(); ++i) {
@@ -221,13 +264,12 @@ int main(int argc, char** argv) {
   }
   unmount_all(places);
   std::vector<Place> of_a_user = places_of_a_user(root, policy);
-  for (uint64_t round = 0; round < rounds && !of_a_user.empty(); ++round) {
-    for (size_t i = 0; i < of_a_user.size(); ++i) {
-      Place& place = of_a_user[(i + round) % of_a_user.size()];
-      const AsUser user;
-      place.creates.push_back(creates(place, requests / kRequestsOfAFile));
-      place.random.push_back(random(place, std::max<uint64_t>(1, mib / 4), requests, bytes, round));
-    }
+  // A round differs by some percent, by where threads and blocks happen to be: so there are more of them.
+  for (uint64_t round = 0; round < kRoundsOfAUser * rounds && !of_a_user.empty(); ++round) {
+    const AsUser user;
+    const uint64_t fewer = requests / kRoundsOfAUser;
+    creates_of_a_user(of_a_user, fewer / kRequestsOfAFile);
+    writes_of_a_user(of_a_user, std::max<uint64_t>(1, mib / 4), fewer, bytes, round);
   }
   unmount_all(of_a_user);
   std::filesystem::remove_all(root);

@@ -1,12 +1,21 @@
 #include "fs/tier_fs.h"
 
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
+#include <csignal>
+#include <cstddef>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <thread>
 
 #include "fs/testing/random_calls.h"
@@ -88,6 +97,58 @@ class TierFsTest : public ::testing::Test {
   std::unique_ptr<TierFs> fs_;
   std::optional<TierFsCalls> calls_;
 };
+
+// From here on the kernel tells each system call by which this thread would become somebody else, in place of
+// making it.
+std::atomic<int> changes_of_identity{0};
+void tell_changes_of_identity() {
+  struct sigaction action = {};
+  action.sa_handler = [](int) { ++changes_of_identity; };
+  ASSERT_EQ(::sigaction(SIGSYS, &action, nullptr), 0);
+  sock_filter steps[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_setfsuid, 5, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_setfsgid, 4, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_setgroups, 3, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_capset, 2, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_umask, 1, 0),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP),
+  };
+  const sock_fprog filter = {static_cast<unsigned short>(std::size(steps)), steps};
+  ASSERT_EQ(::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter), 0) << ::strerror(errno);
+}
+
+// The open has checked; a write that changed the thread's identity would pay for nothing.
+TEST_F(TierFsTest, CallsOnAnOpenHandleChangeNoIdentity) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root, which may act for others";
+  open();
+  ASSERT_TRUE(fs_->switches());
+  ASSERT_EQ(::chmod(backing().c_str(), 0777), 0);
+  std::thread([this] {
+    TierFsCalls user(*fs_, {.user = 20001, .group = 20001});
+    int file = -1;
+    ASSERT_EQ(user.open("f", O_RDWR | O_CREAT, 0644, &file), 0);
+    changes_of_identity = 0;
+    tell_changes_of_identity();
+    if (HasFatalFailure()) return;
+    for (const size_t bytes : {size_t{4096}, size_t{16} * 1024})
+      for (int i = 0; i < 50; ++i) {
+        const auto place = static_cast<uint64_t>((i * 7 % 50)) * bytes;
+        ASSERT_EQ(user.write(file, place, std::string(bytes, 'x')), 0);
+      }
+    std::string text;
+    EXPECT_EQ(user.read(file, 0, 100, &text), 0);
+    EXPECT_EQ(user.allocate(file, 0, 0, 1'000'000), 0);
+    EXPECT_EQ(user.resize(file, 10), 0);
+    EXPECT_EQ(user.sync(file), 0);
+    EXPECT_EQ(changes_of_identity, 0);
+    int other = -1;
+    EXPECT_NE(user.open("g", O_RDWR | O_CREAT, 0644, &other), 0);
+    EXPECT_GT(changes_of_identity, 0) << "canary: a name that is made is made as the caller";
+    EXPECT_EQ(user.close(file), 0);
+  }).join();
+}
 
 TEST_F(TierFsTest, RequestsAreRecordedAsTheyCome) {
   auto trace = tier::TraceWriter::open(device_, root_ + "/trace");
