@@ -13,6 +13,7 @@
 
 #include "fuzz/fuzz_input.h"
 #include "fuzz/hostile_input.h"
+#include "fuzz/hostile_meta.h"
 #include "fuzz/target.h"
 #include "io/memory_device.h"
 #include "meta/server/server_core.h"
@@ -124,8 +125,6 @@ class Machine {
     }
   }
 
-  static uint64_t file_number(HostileInput* in) { return in->number() % 4; }
-
   // -- What the hostile member sends.
   void hostile(Method method, std::string message, uint32_t to) {
     if (fuzz::names_secret(message, honest_file_.high) || fuzz::names_secret(message, honest_file_.low) ||
@@ -138,82 +137,9 @@ class Machine {
     open_requests_.push_back(token_);
   }
 
-  static Extent extent(HostileInput* in) {
-    Extent made;
-    made.offset = in->number();
-    made.length = in->number();
-    made.place = {static_cast<LogId>(in->number()), in->number()};
-    return made;
-  }
-  static Run pattern(HostileInput* in) {
-    const Extent first = extent(in);
-    Run run;
-    run.offset = first.offset, run.length = first.length, run.place = first.place;
-    run.levels = in->byte() % (kRunLevels + 1);
-    for (uint32_t i = 0; i < run.levels; ++i) run.level[i] = {in->number(), in->number(), in->number()};
-    return run;
-  }
-
-  // Messages that decode, or nearly.
   void made(HostileInput* in) {
-    const FileId file{1, file_number(in)};
-    const auto to = static_cast<uint32_t>(in->byte() % kReal);
-    const auto method = static_cast<Method>(in->byte() % 12);
-    const RequestName from{in->number() % 3, in->number()};
-    std::string message;
-    switch (method) {
-      case Method::kPut: {
-        DetectedBatch batch;
-        for (uint32_t i = in->byte() % 8; i > 0; --i) batch.extents.push_back(extent(in));
-        for (uint32_t i = in->byte() % 4; i > 0; --i) {
-          batch.run_at.push_back(in->byte() % (batch.extents.size() + 1));
-          batch.runs.push_back(pattern(in));
-        }
-        message = encode_put(to, file, from, batch);
-        break;
-      }
-      case Method::kGet: {
-        GetMessage get{file, in->number(), {}};
-        for (uint32_t i = in->byte() % 8; i > 0; --i)
-          get.ranges.push_back({file, in->number(), in->number()});
-        message = encode_get(to, get);
-        break;
-      }
-      case Method::kGetRuns: {
-        std::vector<Run> queries;
-        for (uint32_t i = in->byte() % 4; i > 0; --i) queries.push_back(pattern(in));
-        message = encode_runs_query(to, file, queries);
-        break;
-      }
-      case Method::kScan:
-        message = encode_scan(to, {file, in->number(), in->number()});
-        break;
-      case Method::kTrim:
-      case Method::kForget:
-      case Method::kCollect:
-        message = encode_file(to, {file, in->number(), in->number()});
-        break;
-      case Method::kRelocate:
-      case Method::kRelocateTables:
-        message = encode_relocate(
-            to, {from, {static_cast<LogId>(in->number()), in->number(), in->number(), {7, in->number()}}});
-        break;
-      case Method::kAttributes: {
-        AttributeRequest request;
-        request.op = static_cast<AttributeOp>(1 + in->byte() % 9);
-        request.name = fmt::format("f{}", file_number(in));
-        request.file = in->byte() % 8 == 0 ? file : FileId{};
-        request.from = from;
-        request.size = in->number();
-        request.generation = in->number();
-        request.mode = static_cast<uint32_t>(in->number());
-        message = encode_attributes(to, request);
-        break;
-      }
-      default:
-        message.assign(4, static_cast<char>(to));
-    }
-    hostile(method, message, to);
+    const fuzz::MetaMessage message = fuzz::made_message(in, kReal);
+    hostile(message.method, message.bytes, message.to);
   }
 
   // The hostile server answers the oldest call to it: with an error, with bytes, or with what could be an
@@ -224,20 +150,7 @@ class Machine {
     if (to_hostile_.empty()) return;
     const Sent sent = std::move(to_hostile_.front());
     to_hostile_.pop_front();
-    Result<std::string> answer = std::string(bytes);
-    if (how % 4 == 0) answer = error(static_cast<Code>(1 + how / 4 % 10), Scope::kOperation, "{}", bytes);
-    if (how % 4 == 1) {
-      AttributeAnswer attributes;
-      attributes.attributes.name = bytes;
-      attributes.attributes.size = in->number();
-      attributes.table = bytes;
-      answer = encode_answer(attributes);
-    }
-    if (how % 4 == 2) {
-      Collected collected{in->number(), how < 128, {}};
-      for (uint32_t i = in->byte() % 4; i > 0; --i) collected.runs.push_back(pattern(in));
-      answer = encode_collected(collected);
-    }
+    Result<std::string> answer = fuzz::made_answer(in, how, bytes);
     cores_[sent.from]->on_completion(sent.call.tag, std::move(answer));
   }
 
