@@ -6,6 +6,8 @@
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -172,6 +174,50 @@ TEST_F(TierFilesTest, ANeighbourReadsAndChangesNothing) {
         << path;
   }
   EXPECT_EQ(as_user(kNeighbour, [&] { return ::mkdir((ssd() + "/x").c_str(), 0700) != 0 ? 0 : 1; }), 0);
+}
+
+// What is acknowledged stands in pages of the queue that the process has mapped: no way leads another user
+// there, neither by the file nor by the process.
+TEST_F(TierFilesTest, ANeighbourReachesNoPageOfTheQueue) {
+  if (!is_root()) GTEST_SKIP() << "needs root, who can be two users";
+  ASSERT_TRUE(open().ok());
+  write("data", "secret");
+  const std::string queue = files::canonical(ssd() + "/queue.1").string();
+  std::string range;  // of its pages: begin-end
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);)
+    if (line.ends_with(queue)) range = line.substr(0, line.find(' '));
+  ASSERT_NE(range, "") << queue << " is mapped";
+  int fd = -1;
+  for (const auto& each : files::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    if (files::read_symlink(each.path(), gone) == queue) fd = std::stoi(each.path().filename());
+  }
+  ASSERT_GE(fd, 0);
+  const pid_t serving = ::getpid();
+  // Each answers 0 if it was refused. The process of the neighbour is a child, but has no descriptor of it: a
+  // mapping that a child inherits is the child's own rights, so it is not tried.
+  const auto tries = [&](uid_t user) {
+    const auto opens = [&](const std::string& name) {
+      return ::open(fmt::format("/proc/{}/{}", serving, name).c_str(), O_RDWR) >= 0;
+    };
+    return as_user(user, [&] {
+      char byte = 'x';
+      iovec own{&byte, 1};
+      iovec there{reinterpret_cast<void*>(std::stoull(range, nullptr, 16)), 1};
+      if (opens("map_files/" + range)) return 1;
+      if (opens(fmt::format("fd/{}", fd))) return 2;
+      if (opens("mem")) return 3;
+      if (::process_vm_writev(serving, &own, 1, &there, 1, 0) >= 0) return 4;
+      if (::process_vm_readv(serving, &own, 1, &there, 1, 0) >= 0) return 5;
+      const auto handle = static_cast<int>(::syscall(SYS_pidfd_open, serving, 0));
+      if (handle >= 0 && ::syscall(SYS_pidfd_getfd, handle, fd, 0) >= 0) return 6;
+      return 0;
+    });
+  };
+  EXPECT_EQ(tries(kNeighbour), 0);
+  EXPECT_NE(tries(0), 0) << "canary: root gets there";
+  EXPECT_EQ(text("data", 6), "secret");
 }
 
 TEST_F(TierFilesTest, WhatIsLooserIsRefusedByNameWithItsModeAndTheRemedy) {
