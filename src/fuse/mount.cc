@@ -17,6 +17,7 @@
 #include "base/mutex.h"
 #include "fs/tier_fs.h"
 #include "fuse/idle_nodes.h"
+#include "fuse/kept_blocks.h"
 #include "fuse/tier_session.h"
 #include "fuse/tree_trust.h"
 #include "fuse/wire.h"
@@ -213,11 +214,14 @@ Status serve(io::Device& device, const MountOptions& options, tier::Store* store
   return {};
 }
 
-// Of a mount that runs all requests as one user.
+// Of a mount that serves others: as root, or with the rights of one user.
 Status check_others(const MountOptions& options) {
-  if (!options.allow_other || options.trust_tree) return {};
+  if (!options.allow_other) return {};
   SWALE_ASSIGN_OR_RETURN(const auto identity, fs::Identity::of_this_process());
-  return identity.switches() ? Status() : check_trust(options.store.backing_directory);
+  const std::string& backing = options.store.backing_directory;
+  if (!identity.switches()) return options.trust_tree ? Status() : check_trust(backing);
+  if (const std::string warning = warning_of_kept_blocks(backing); !warning.empty()) log_warn("{}", warning);
+  return {};
 }
 
 }  // namespace
@@ -226,8 +230,7 @@ Status run_mount(const MountOptions& options) {
   SWALE_RETURN_IF_ERROR(check_mountpoint(options));
   SWALE_RETURN_IF_ERROR(check_others(options));
   const size_t descriptors = raise_descriptor_limit();
-  // With it, root's flushes would pass over the quotas of the files' owners, and take the space that is kept
-  // for root.
+  // With it, root's flushes would pass over the quotas of the files' owners.
   SWALE_RETURN_IF_ERROR(fs::give_up_capability(CAP_SYS_RESOURCE));
   MountOptions used = options;
   used.store.open_files_max = std::min(options.store.open_files_max, store_files_max_of(descriptors));

@@ -261,8 +261,7 @@ TEST_F(MountSecurityTest, CanaryAMountThatIsRootForAllDiffers) {
   EXPECT_EQ(unmount(), 0);
 }
 
-// With it, the kernel would let root's flushes pass over the quota of the file's owner, and use the blocks
-// that are kept for root.
+// With it, the kernel would let root's flushes pass over the quota of the file's owner.
 TEST_F(MountSecurityTest, NoThreadOfTheMountMayPassOverQuotas) {
   ASSERT_EQ(mount(for_others()), "");
   file("mnt/f", kAlice, 0644);

@@ -172,8 +172,10 @@ void StoreCore::answer(const Action& action) {
 
 Status StoreCore::failure(Code code, FileIndex file, std::string_view what) {
   if (code == Code::kOk) return {};
-  return error(code, Scope::kFile, "{}: {} failed: {}", name_of(file), what,
-               last_error_.ok() ? "refused by the engine" : last_error_.message());
+  const Status told = error(code, Scope::kFile, "{}: {} failed: {}", name_of(file), what,
+                            last_error_.ok() ? "refused by the engine" : last_error_.message());
+  // A full disk and a used-up quota have one code, and programs tell them apart.
+  return last_error_.code() == code ? told.with_error_number(last_error_.error_number()) : told;
 }
 
 Status StoreCore::write(FileIndex file, uint64_t offset, uint64_t length, const Store::Fill& fill,
