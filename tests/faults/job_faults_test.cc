@@ -325,9 +325,9 @@ TEST(JobFaults, AKillWhileOpeningAfterACrashLeavesADirectoryThatTheNextJobOpens)
 TEST(JobFaults, AStoppedRankIsNamedWithinTheDeadline) {
   Tally tally;
   std::vector<Case> all;
-  for (uint64_t seed = 1; seed <= 4 * rounds(); ++seed)
-    all.push_back(
-        {kStages[1 + seed % 3], seed % 2 == 0 ? 2 : 3, static_cast<int>(seed % 2), seed % 4 == 3, seed});
+  for (uint64_t seed = 1; seed <= 6 * rounds(); ++seed)
+    all.push_back({kStages[1 + seed % 3], seed % 2 == 0 ? 2 : 3, static_cast<int>(seed % 2), seed % 6 == 3,
+                   seed, false, seed % 6 >= 4});
   for_each_case(all, [&](const Case& of) {
     const JobFiles files;
     LaunchParams params = params_of(of, files);
@@ -376,10 +376,11 @@ TEST(JobFaults, AStoppedRankIsNamedWithinTheDeadline) {
 // one.
 TEST(JobFaults, ASlowRankIsNotDeclaredDead) {
   const char* holds[] = {"append 1", "ended 1"};
-  in_parallel(2, [&](size_t i) {
-    const char* hold = holds[i];
+  in_parallel(4, [&](size_t i) {
+    const char* hold = holds[i % 2];
     const JobFiles files;
     LaunchParams params = files.job(3, kEpochs, kRecords);
+    params.by_tls = i >= 2;
     params.environment[1] = fmt::format("SWALE_NET_SILENCE_DEADLINE_S={}", kShortDeadline.count());
     params.held = 1;
     params.hold = hold;
@@ -396,12 +397,15 @@ TEST(JobFaults, ASlowRankIsNotDeclaredDead) {
 // Silence, closing, collective calls.
 constexpr Seconds kImpatience(4);
 
-LaunchParams impatient_job(const JobFiles& files, int size, bool tcp, const char* hold) {
+enum class Way { kSharedMemory, kTcp, kTls };  // how the ranks talk
+
+LaunchParams impatient_job(const JobFiles& files, int size, Way way, const char* hold) {
   LaunchParams params = files.job(size, kEpochs, kRecords);
   params.environment[1] = fmt::format("SWALE_NET_SILENCE_DEADLINE_S={}", kImpatience.count());
   params.environment[3] = fmt::format("SWALE_NET_CLOSE_DEADLINE_S={}", kImpatience.count());
   params.environment.push_back(fmt::format("SWALE_JOB_COLLECTIVE_DEADLINE_S={}", kImpatience.count()));
-  params.by_tcp = tcp;
+  params.by_tcp = way == Way::kTcp;
+  params.by_tls = way == Way::kTls;
   params.held = size - 1;
   params.hold = hold;
   return params;
@@ -414,11 +418,11 @@ constexpr Seconds kStopped(9);  // more than twice each of them
 TEST(JobFaults, AJobThatStandsStillAsAWholeBlamesNobody) {
   const char* holds[] = {"joined", "append 1", "closing", "leaving"};
   std::atomic<int> jobs{0};
-  in_parallel(8 * rounds(), [&](size_t i) {
+  in_parallel(12 * rounds(), [&](size_t i) {
     const char* hold = holds[i % 4];
     const int size = 2 + static_cast<int>(i % 2);
     const JobFiles files;
-    Launcher job(impatient_job(files, size, i / 4 % 2 == 1, hold));
+    Launcher job(impatient_job(files, size, static_cast<Way>(i / 4 % 3), hold));
     ASSERT_TRUE(job.wait_for_line(size - 1, hold, kPatience)) << job.describe();
     job.watch(Seconds(0.5));  // until the others wait for it
     for (int rank = 0; rank < size; ++rank) job.send_signal(rank, SIGSTOP);
@@ -440,10 +444,10 @@ TEST(JobFaults, AJobThatStandsStillAsAWholeBlamesNobody) {
 // them any more.
 TEST(JobFaults, ARankThatIsStoppedWhileAllCloseIsNamedAndEndsWhenItWakes) {
   std::atomic<int> told{0};
-  in_parallel(4 * rounds(), [&](size_t i) {
+  in_parallel(6 * rounds(), [&](size_t i) {
     const int size = 2 + static_cast<int>(i % 2);
     const JobFiles files;
-    Launcher job(impatient_job(files, size, i / 2 % 2 == 1, "leaving"));
+    Launcher job(impatient_job(files, size, static_cast<Way>(i / 2 % 3), "leaving"));
     ASSERT_TRUE(job.wait_for_line(size - 1, "leaving", kPatience)) << job.describe();
     job.send_signal(size - 1, SIGSTOP);
     const Seconds struck = job.now();
@@ -475,11 +479,12 @@ TEST(JobFaults, ARankThatIsStoppedWhileAllCloseIsNamedAndEndsWhenItWakes) {
 TEST(JobFaults, ManyJobsOfOneProcessLeaveNothing) {
   std::atomic<int> jobs{0};
   const std::set<std::string> before = test::shared_memory_left();
-  in_parallel(2, [&](size_t tcp) {
+  in_parallel(3, [&](size_t way) {  // shared memory, UCX over TCP, TLS
     const JobFiles files;
     LaunchParams params = files.job(2, 2, 500);
     params.program = MANY_JOBS;
-    params.by_tcp = tcp != 0;
+    params.by_tcp = way == 1;
+    params.by_tls = way == 2;
     Launcher job(params);
     ASSERT_TRUE(job.wait_for_ends(kPatience)) << job.describe();
     for (int rank = 0; rank < 2; ++rank) {
@@ -490,8 +495,8 @@ TEST(JobFaults, ManyJobsOfOneProcessLeaveNothing) {
     }
   });
   expect_no_memory_left(before, 0);
-  EXPECT_EQ(jobs, 4 * 7);
-  fmt::print("{} jobs in 4 processes\n", jobs.load());
+  EXPECT_EQ(jobs, 6 * 7);
+  fmt::print("{} jobs in 6 processes\n", jobs.load());
 }
 
 // Canaries: what must be noticed.

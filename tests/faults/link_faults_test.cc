@@ -1,4 +1,4 @@
-// Jobs over TCP whose ranks live in network namespaces of their own, and one of which is cut off from the
+// Jobs over TCP, by UCX and by TLS, whose ranks live in network namespaces of their own, and one of which is cut off from the
 // others at every stage: the others are told who within the silence deadline, nobody hangs, and what was
 // committed is whole.
 #include <fmt/format.h>
@@ -26,10 +26,11 @@ struct Case {
   Network::Cut how;
   int size;
   int victim;
+  bool tls = false;
 
   std::string name() const {
-    return fmt::format("rank {} of {} cut off at \"{}\", {}", victim, size, stage,
-                       how == Network::Cut::kSilent ? "silently" : "its link down");
+    return fmt::format("rank {} of {} cut off at \"{}\", {}, by {}", victim, size, stage,
+                       how == Network::Cut::kSilent ? "silently" : "its link down", tls ? "TLS" : "UCX");
   }
 };
 
@@ -48,7 +49,8 @@ std::vector<Case> cases() {
         // In the first one the ranks are connecting, which has most to go wrong: it is tried twice.
         for (int time = 0; time < (stage == "joined" ? 2 : 1); ++time, ++number) {
           const int size = 2 + number % 2;
-          if (only == nullptr || stage == only) all.push_back({stage, how, size, (number / 2) % size});
+          for (const bool tls : {false, true})
+            if (only == nullptr || stage == only) all.push_back({stage, how, size, (number / 2) % size, tls});
         }
       }
     }
@@ -94,7 +96,8 @@ void run_case(const Case& of, Tally* tally) {
   ASSERT_NE(network, nullptr) << why;
   const JobFiles files;
   LaunchParams params = files.job(of.size, kEpochs, 2000);
-  params.by_tcp = true;
+  params.by_tcp = !of.tls;
+  params.by_tls = of.tls;
   params.environment.push_back("UCX_NET_DEVICES=eth0");
   params.environment[1] = fmt::format("SWALE_NET_SILENCE_DEADLINE_S={}", kSilence.count());
   params.environment[3] = fmt::format("SWALE_NET_CLOSE_DEADLINE_S={}", kClose.count());
