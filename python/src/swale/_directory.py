@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple, SupportsIndex
 
 from . import _lazy, _native
+from ._condition import Plan
 from ._paths import path_bytes
 from ._schema import Schema, row_dtype
 from ._table import RecordStream, Table
@@ -259,6 +260,53 @@ class Directory:
         """`n` distinct keys of one epoch, drawn at random: all are equally likely, and the same seed draws the same."""
         return self._keys(self._reader.sample(self._epoch(epoch), _count(n, "n"), operator.index(seed) % 2**64))
 
+    # ---- Other engines ----
+
+    def scan_polars(self, *, epochs: Epochs = None, where: str | None = None) -> Any:
+        """As a `polars.LazyFrame`, which reads the columns, epochs, keys and records that its query needs.
+
+        ``key == ...`` and ``key.is_in(...)`` become look-ups in the index, comparisons of ``epoch``, ``step`` and ``time``
+        choose epochs, and comparisons of fields conditions. polars gets only records that may pass, and filters again.
+
+        Parameters
+        ----------
+        epochs, where
+            As in `scan`; together with what the query asks for.
+
+        Examples
+        --------
+        >>> import polars as pl
+        >>> import swale
+        >>> d = swale.open("run")
+        >>> d.scan_polars().filter(pl.col("key") == 4711, pl.col("step") > 100).collect()  # doctest: +SKIP
+        """
+        from . import _polars
+
+        return _polars.scan(self, epochs, where)
+
+    def dataset(self, *, epochs: Epochs = None, where: str | None = None) -> Any:
+        """As a `pyarrow.dataset.Dataset`, which pyarrow and DuckDB ask for the columns and records that a query needs.
+
+        ``key = ...`` and ``key IN (...)`` become look-ups in the index, comparisons of ``epoch``, ``step`` and ``time``
+        choose epochs, and comparisons of fields conditions. DuckDB hands over ``<``, ``<=`` and ``=`` on floats but not
+        ``>``, since NaN is its largest number: write such a condition into `where`.
+
+        Parameters
+        ----------
+        epochs, where
+            As in `scan`; together with what the query asks for.
+
+        Examples
+        --------
+        >>> import duckdb
+        >>> import swale
+        >>> run = swale.open("run").dataset()
+        >>> duckdb.sql("select step, energy from run where key = 4711")  # doctest: +SKIP
+        """
+        from . import _dataset
+
+        return _dataset.make(self, epochs, where)
+
     # ---- The rest ----
 
     def stats(self) -> dict[str, int]:
@@ -299,6 +347,16 @@ class Directory:
         chosen = self._epochs(epochs)
         rows, workers = _count(batch_rows, "batch_rows"), _count(threads, "threads")
         return RecordStream(lambda: self._reader.stream(chosen, keys, names, where, rows, workers))
+
+    def _planned(self, plan: Plan, columns: list[str], batch_rows: int) -> RecordStream:
+        """The records that a plan asks for."""
+        keys = None if plan.keys is None else self._encode(plan.keys)
+        return self._stream(plan.epochs, columns, plan.where, 0, batch_rows, keys)
+
+    def _empty(self, columns: list[str] | None, where: str | None) -> Table:
+        """No record, with the columns; a wrong condition or column is told."""
+        stream = self._stream(None, columns, where, 0, 0, None)
+        return Table(stream._stream.schema(), list(stream.columns), [])
 
     def _epoch(self, epoch: SupportsIndex) -> int:
         count = self._reader.epoch_count()
