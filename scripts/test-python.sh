@@ -8,6 +8,7 @@ preset=${1:-checked}
 venv=$swale_root/build/python-venv
 requirements=$swale_root/scripts/requirements-python.txt
 [ -f "build/$preset/src/capi/libswale.so.0" ] || die "build/$preset has no libswale: run scripts/build.sh $preset swale"
+[ -x "build/$preset/tools/swale" ] || die "build/$preset has no command: run scripts/build.sh $preset swale_cli"
 
 # Where the site adds its own certificates to the system's bundle, pip should trust them as everything else does.
 bundle=/etc/ssl/certs/ca-certificates.crt
@@ -34,5 +35,6 @@ say "Testing the Python package"
 cd python
 strict=()
 if [ -n "${CI:-}" ]; then strict=(--no-skips); fi
-env HYPOTHESIS_STORAGE_DIRECTORY="$swale_root/build/hypothesis" "$venv/bin/python" -m pytest -q -p no:cacheprovider "${strict[@]}" "${@:2}"
+env HYPOTHESIS_STORAGE_DIRECTORY="$swale_root/build/hypothesis" SWALE_COMMANDS="$swale_root/build/$preset/tools" \
+  "$venv/bin/python" -m pytest -q -p no:cacheprovider "${strict[@]}" "${@:2}"
 "$venv/bin/mypy" --cache-dir "$swale_root/build/mypy" --strict -p swale

@@ -11,8 +11,10 @@ void add_commands(CLI::App& app, Run* run) {
       "Looks into massive directories, where every particle of a simulation has a file of its own.");
   app.require_subcommand(1);
   app.set_version_flag("--version", "swale " + swale_version_text());
-  app.footer(fmt::format("Exit status: {}\n`swale COMMAND --help` has examples; so have the man pages.",
-                         kExitStatusText));
+  app.footer(fmt::format(
+      "Exit status: {}\nWith the Python package: example, plot, histogram. `swale COMMAND --help` has "
+      "examples; so have the man pages.",
+      kExitStatusText));
   add_info(app, run);
   add_ls(app, run);
   add_get(app, run);

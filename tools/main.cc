@@ -8,6 +8,7 @@
 #include <exception>
 #include <iterator>
 #include <new>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -16,6 +17,7 @@
 #include "base/nearest.h"
 #include "base/plain_text.h"
 #include "tools/commands.h"
+#include "tools/outside_command.h"
 
 namespace swale::tools {
 namespace {
@@ -48,16 +50,22 @@ std::vector<std::string> with_tier_word(std::vector<std::string> words) {
   return words;
 }
 
-// The message for an unknown command; "" if the command is known.
-std::string unknown_command(const CLI::App& app, const std::vector<std::string>& words) {
-  if (words.empty() || words.front().starts_with('-')) return {};
+// Runs a command that is not one of ours: a program of its own, or a mistake. None if the command is ours.
+std::optional<int> run_other_command(const CLI::App& app, const std::vector<std::string>& words) {
+  if (words.empty() || words.front().starts_with('-')) return std::nullopt;
   const std::string& word = words.front();
   std::vector<std::string> commands;
   for (const CLI::App* command : app.get_subcommands({})) commands.push_back(command->get_name());
-  if (std::find(commands.begin(), commands.end(), word) != commands.end()) return {};
+  if (std::find(commands.begin(), commands.end(), word) != commands.end()) return std::nullopt;
+  if (const auto program = find_outside_command(word))
+    return become_outside_command(*program, {words.begin() + 1, words.end()});
+  if (is_package_command(word)) {
+    complain("{}", package_hint(word));
+    return kExitFailure;
+  }
   const std::vector<std::string_view> known(commands.begin(), commands.end());
-  return fmt::format("no command \"{}\"; the nearest is {} (`swale --help` has them all)", word,
-                     nearest(word, known));
+  complain("no command \"{}\"; the nearest is {} (`swale --help` has them all)", word, nearest(word, known));
+  return kExitUsage;
 }
 
 int run_command(int argc, char** argv) {
@@ -67,10 +75,7 @@ int run_command(int argc, char** argv) {
   std::vector<std::string> words =
       without_engine_word(without_help_word(with_tier_word({argv + 1, argv + argc})));
   take_program_arguments(&words);
-  if (const std::string unknown = unknown_command(app, words); !unknown.empty()) {
-    complain("{}", unknown);
-    return kExitUsage;
-  }
+  if (const std::optional<int> code = run_other_command(app, words)) return *code;
   try {
     std::reverse(words.begin(), words.end());  // as CLI11 has it
     app.parse(std::move(words));

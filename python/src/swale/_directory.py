@@ -5,7 +5,7 @@ import difflib
 import html
 import operator
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, SupportsIndex
 
 from . import _lazy, _native
@@ -306,6 +306,71 @@ class Directory:
         from . import _dataset
 
         return _dataset.make(self, epochs, where)
+
+    # ---- Pictures ----
+
+    def plot(self, keys: Any, *, fields: Iterable[str] | None = None, path: Sequence[str] | str | None = "auto",
+             epochs: Epochs = None, background: bool = True) -> Any:
+        """Draws the trajectories of keys: their path in a plane, and fields against time.
+
+        Parameters
+        ----------
+        keys : iterable or numpy.ndarray
+            More than twelve are coloured in their order, without a legend.
+        fields : iterable of str, optional
+            Fields, or elements of arrays (``"v[0]"``), to draw against time; those that say most if not given.
+        path : pair of str, optional
+            The two fields of the plane; ``x`` and ``y``, or the first two elements of ``position``, if not given and there
+            are such. None: no plane.
+        epochs
+            As in `scan`.
+        background : bool
+            Whether grey dots show where other keys were in the first of the epochs.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            ``savefig`` writes it.
+
+        Raises
+        ------
+        KeyError
+            If a key has no value.
+
+        Examples
+        --------
+        >>> import swale
+        >>> d = swale.open("run")
+        >>> d.plot(d.top("energy", 3)["key"]).savefig("best.png")  # doctest: +SKIP
+        """
+        from . import _plots
+
+        return _plots.trajectories(self, keys, fields=fields, path=path, epochs=epochs, background=background)
+
+    def histogram(self, field: str, *, epochs: Epochs = -1, bins: int = 100, where: str | None = None,
+                  log: bool = False) -> Any:
+        """Draws how often the numbers of a field occur, in one epoch or, one line each, in up to eight.
+
+        Reads the epochs twice, batch by batch. NaN, infinities and missing fields are left out, and the title says how many.
+
+        Parameters
+        ----------
+        field : str
+            A field of the schema, or an element of an array: ``"velocity[0]"``.
+        bins : int
+            Between the least and the largest number of all epochs; fewer if there are fewer integers.
+        where
+            As in `scan`.
+        log : bool
+            Whether the axis of counts is logarithmic.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+        """
+        from . import _plots
+
+        return _plots.histogram(self, field, epochs=epochs, bins=bins, where=where, log=log)
 
     # ---- The rest ----
 

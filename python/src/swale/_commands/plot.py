@@ -1,0 +1,67 @@
+"""`swale plot DIR KEY...`: draws trajectories."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import swale
+
+from .. import _plots
+from . import common
+
+
+def keys_of(given: Any, directory: swale.Directory) -> list[Any]:
+    """The keys that the command names, and those that --top and --sample find."""
+    keys: list[Any] = [common.parse_key(text, directory.key_type) for text in given.keys]
+    if given.top is not None:
+        keys += directory.top(given.top, given.k, epoch=given.top_epoch, smallest=given.smallest)["key"].tolist()
+    if given.sample is not None:
+        keys += list(directory.sample(given.sample))
+    if not keys:
+        raise ValueError("no key: name some, or choose them with --top FIELD or --sample N")
+    return keys
+
+
+def work(given: Any) -> None:
+    _plots.expect_ending(given.output)
+    with swale.open(given.dir) as directory:
+        keys = keys_of(given, directory)
+        epochs = common.parse_epochs(given.epochs, len(directory.epochs))
+        path = None if given.path == "none" else given.path
+        try:
+            figure = _plots.trajectories(directory, keys, fields=given.fields.split(",") if given.fields else None,
+                                         path=path, epochs=epochs, background=not given.no_background)
+        except KeyError as missing:
+            where = f"epochs {given.epochs}" if given.epochs else "any epoch"
+            raise common.KeyMissing(f"key {missing.args[0]!r}: not found in {where}") from None
+        _plots.save(figure, given.output)
+        print(f"{given.output}: {len(dict.fromkeys(keys))} trajectories")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = common.Parser(
+        "plot", "Draws the trajectories of keys: their path in a plane (x and y, if the schema has them) and fields against "
+        "time. Units are those of the schema. Needs Matplotlib.",
+        [("swale plot run 17 4711", "two trajectories, into swale-plot.png"),
+         ("swale plot run --top energy -k 5 -o best.pdf", "of the five with the most energy in the last epoch"),
+         ("swale plot run 17 --fields energy,vz --path x,z", "other fields, and another plane"),
+         ("swale plot run --sample 100 --path none --fields x -o x.svg", "a hundred random ones, without a plane")])
+    parser.add_argument("dir", metavar="DIR", help="a massive directory")
+    parser.add_argument("keys", metavar="KEY", nargs="*", help="as `swale get` takes them")
+    parser.add_argument("-o", "--output", default="swale-plot.png", metavar="FILE",
+                        help="the picture: .png, .pdf or .svg (default %(default)s)")
+    parser.add_argument("-f", "--fields", metavar="A,B", help="fields, or elements (v[0]), to draw against time")
+    parser.add_argument("--path", default="auto", metavar="X,Y",
+                        help="the two fields of the plane; none: no plane (default: x,y if there are such)")
+    parser.add_argument("--no-background", action="store_true", help="no grey dots for other keys in the plane")
+    parser.add_argument("--top", metavar="FIELD", help="also the keys with the largest numbers in a field")
+    parser.add_argument("-k", type=int, default=10, metavar="K", help="how many --top finds (default %(default)s)")
+    parser.add_argument("--smallest", action="store_true", help="the smallest instead of the largest")
+    parser.add_argument("--top-epoch", type=int, default=-1, metavar="N", help="where --top looks (default: the last)")
+    parser.add_argument("--sample", type=int, metavar="N", help="also N random keys of the last epoch")
+    common.add_epochs(parser, "all")
+    return common.run(parser, work, arguments)
+
+
+if __name__ == "__main__":
+    common.exit_with(main)
