@@ -16,7 +16,7 @@ namespace swale::tools {
 namespace {
 
 // The package's pyproject.toml has the same; python/tests/test_commands.py compares.
-constexpr std::string_view kPackageCommands[] = {"example", "plot", "histogram"};
+constexpr std::string_view kPackageCommands[] = {"example", "plot", "histogram", "export", "import"};
 
 bool is_plain_name(std::string_view name) {
   return !name.empty() && name.front() != '-' && std::all_of(name.begin(), name.end(), [](char c) {

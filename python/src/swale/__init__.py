@@ -29,6 +29,7 @@ from ._errors import (
     UnavailableError,
     UnsupportedError,
 )
+from ._import import Imported, import_file
 from ._native import version as _version
 from ._schema import Field, Schema
 from ._table import Column, RecordStream, Table
@@ -46,6 +47,7 @@ __all__ = [
     "Directory",
     "Epoch",
     "Field",
+    "Imported",
     "InternalError",
     "InvalidArgumentError",
     "NoSpaceError",
@@ -61,6 +63,7 @@ __all__ = [
     "Writer",
     "__version__",
     "create",
+    "import_file",
     "open",
 ]
 

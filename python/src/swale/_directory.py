@@ -5,7 +5,7 @@ import difflib
 import html
 import operator
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, SupportsIndex
 
 from . import _lazy, _native
@@ -306,6 +306,39 @@ class Directory:
         from . import _dataset
 
         return _dataset.make(self, epochs, where)
+
+    def export(self, path: str | os.PathLike[str], *, format: str | None = None, epochs: Epochs = None, keys: Any = None,
+               columns: Iterable[str] | None = None, where: str | None = None,
+               progress: Callable[[int, int], None] | None = None) -> int:
+        """Writes records into a file, batch by batch. The file appears under its name when it is finished.
+
+        Parameters
+        ----------
+        path : str or path-like
+            Ends in .parquet, .arrow, .csv or .npy.
+        format : {"parquet", "arrow", "csv", "npy"}, optional
+            Whatever the ending is.
+        keys : iterable or numpy.ndarray, optional
+            Only records of these keys, in their order.
+        epochs, columns, where
+            As in `scan`.
+        progress : callable, optional
+            Called with the records written, and those that there are.
+
+        Returns
+        -------
+        int
+            How many records were written.
+
+        Raises
+        ------
+        ValueError
+            If the format cannot hold a column: CSV no bytes, NPY no text and no missing numbers.
+        """
+        from . import _export
+
+        return _export.export(self, path, format=format, epochs=epochs, keys=keys, columns=columns, where=where,
+                              progress=progress)
 
     # ---- Pictures ----
 
