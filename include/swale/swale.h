@@ -234,12 +234,12 @@ int swale_dir_append(swale_dir* dir, const void* key, size_t key_bytes, const vo
  * another step. Option imd.steps=any allows steps to repeat. */
 int swale_dir_epoch_end(swale_dir* dir, int64_t step, double time);
 
-/* [collective] The same in two calls, so that sorting, writing and the commit continue while the
- * application computes. Records that are appended after the first call belong to the next epoch, and may
- * be appended at once. The second call waits and returns the status as above. The epoch is durable when
- * the second call has returned SWALE_OK. Ending the next epoch before that is SWALE_INVALID_ARGUMENT. If
- * no end has begun, the second call returns SWALE_OK at once. */
+/* [collective] The first half of swale_dir_epoch_end, so that sorting, writing and the commit continue while
+ * the application computes. Records that are appended after this call belong to the next epoch, and may be
+ * appended at once. Ending the next epoch before swale_dir_epoch_end_wait is SWALE_INVALID_ARGUMENT. */
 int swale_dir_epoch_end_begin(swale_dir* dir, int64_t step, double time);
+/* [collective] The second half: waits, and returns the status as swale_dir_epoch_end does. The epoch is
+ * durable when it has returned SWALE_OK. If no end has begun, it returns SWALE_OK at once. */
 int swale_dir_epoch_end_wait(swale_dir* dir);
 
 /* Stops sorting and writing on this rank until swale_dir_resume, so that the application has all cores
@@ -247,6 +247,7 @@ int swale_dir_epoch_end_wait(swale_dir* dir);
  * themselves when an append, or a record of another rank, finds the buffers full, and in
  * swale_dir_epoch_end and swale_dir_epoch_end_wait. */
 int swale_dir_pause(swale_dir* dir);
+/* Ends swale_dir_pause: this rank sorts and writes again. Without a pause it does nothing. */
 int swale_dir_resume(swale_dir* dir);
 
 /* This rank's counters since the directory was opened, the open epoch included. The names are those of

@@ -214,13 +214,15 @@ class Directory {
   }
   // [collective] Commits the open epoch: durable and visible when it returns.
   void epoch_end(std::int64_t step, double time) { detail::check(swale_dir_epoch_end(handle_, step, time)); }
-  // [collective] The same in two calls: records appended in between belong to the next epoch.
+  // [collective] Begins to commit the open epoch; records appended from now on belong to the next one.
   void epoch_end_begin(std::int64_t step, double time) {
     detail::check(swale_dir_epoch_end_begin(handle_, step, time));
   }
+  // [collective] Waits until the epoch is committed: durable and visible when it returns.
   void epoch_end_wait() { detail::check(swale_dir_epoch_end_wait(handle_)); }
-  // No sorting and writing on this rank in between, unless a buffer is full.
+  // No sorting and writing on this rank until resume(), unless a buffer is full.
   void pause() { detail::check(swale_dir_pause(handle_)); }
+  // Sorts and writes again.
   void resume() { detail::check(swale_dir_resume(handle_)); }
   // This rank's counters since the directory was opened.
   std::vector<Stat> stats() const {

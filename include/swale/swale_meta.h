@@ -103,7 +103,7 @@ typedef struct swale_meta_run {
   uint64_t address; /* of the first block, in the log */
   uint32_t log;     /* as of a segment */
   uint32_t levels;  /* how many of level[] count, up to SWALE_META_LEVELS; 0: one block */
-  swale_meta_level level[SWALE_META_LEVELS];
+  swale_meta_level level[SWALE_META_LEVELS]; /* the innermost first */
 } swale_meta_run;
 
 /* The result of a get of runs. */

@@ -77,7 +77,17 @@ class Manual(unittest.TestCase):
             self.check_header(functions | types, own_page, os.path.basename(path))
         self.assertIn("struct_bytes", self.pages["swale_epoch_info.3"])
         self.assertIn("swale-tier-calls", self.pages["swale.3"].replace(r"\-", "-"))
-        self.assertIn(".so man3/swale_dir_epoch_end_begin.3", self.pages["swale_dir_epoch_end_wait.3"])
+
+    def test_declarations_that_share_a_comment_share_a_page(self):
+        header = os.path.join(self.scratch, "swale_pair.h")
+        with open(header, "w", encoding="utf-8") as file:
+            file.write("/* Swale: a pair. */\n\n/* ---- Calls ---- */\n\n/* Begins it, and ends it. */\n"
+                       "int swale_pair_begin(int step);\nint swale_pair_end(void);\n")
+        folder = os.path.join(self.scratch, "pair")
+        os.mkdir(folder)
+        subprocess.run([SWALE_MANUAL, folder, "2026-11-21", header], check=True, timeout=60)
+        with open(os.path.join(folder, "man", "swale_pair_end.3"), encoding="utf-8") as page:
+            self.assertEqual(page.read(), ".so man3/swale_pair_begin.3\n")
 
     def check_header(self, names, own_page, header):
         for name in names:
