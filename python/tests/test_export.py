@@ -184,6 +184,16 @@ def test_an_import_goes_on_where_it_was_interrupted(run: str, tmp_path: Path) ->
             swale.import_file(tmp_path / "b.parquet", tmp_path / "again", resume=True)
 
 
+def test_a_file_has_the_mode_of_others(run: str, tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        with swale.open(run) as d:
+            d.export(tmp_path / ("n" * 250 + ".csv"), epochs=0)
+    finally:
+        os.umask(before)
+    assert next(tmp_path.iterdir()).stat().st_mode & 0o777 == 0o640
+
+
 def test_a_failed_export_leaves_no_file(run: str, tmp_path: Path) -> None:
     data = max(Path(run).rglob("*.data"), key=lambda each: each.stat().st_size)
     with swale.open(damaged_copy(run, tmp_path / "copy", str(data.relative_to(run)), 4096 + 100)) as d:

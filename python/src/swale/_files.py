@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,12 +19,9 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[str]:
         raise IsADirectoryError(f"{target} is a directory: name a file in it")
     if not target.parent.is_dir():
         raise FileNotFoundError(f"{target.parent} does not exist: make it first")
-    handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
+    temporary = str(target.parent / f".{target.name[:200]}.{secrets.token_hex(4)}.part")
+    os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666))
     try:
-        mask = os.umask(0)
-        os.umask(mask)
-        os.fchmod(handle, 0o666 & ~mask)
-        os.close(handle)
         yield temporary
         with open(temporary, "rb") as written:
             os.fsync(written.fileno())

@@ -64,7 +64,7 @@ def import_file(source: str | os.PathLike[str], path: str | os.PathLike[str], *,
     if resume and Path(os.fspath(path)).exists():
         with open_directory(path) as old:
             done = [epoch.step for epoch in old.epochs]
-            if old.key_type != plan.key_type or (dtype is not None and old.schema.dtype != dtype):
+            if old.key_type != plan.key_type or (old.schema.dtype if old.schema else None) != dtype:
                 raise ValueError(f"{os.fspath(path)} has other keys or fields than {os.fspath(source)}: it is of another import")
         out = Writer(path, options, plan.key_type, dtype, create=False)
     else:
