@@ -167,30 +167,55 @@ void BatchBuilder::stage(const RecordView& record) {
 // Takes the staged rows apart.
 void BatchBuilder::flush() {
   const uint64_t rows = std::exchange(staged_, 0);
-  const size_t stride = key_bytes_ + value_bytes_;
-  for (size_t i = 0; i < columns_.size() && rows != 0; ++i) {
+  if (rows == 0) return;
+  take_apart(staged_of_, stage_.data(), stage_.data() + key_bytes_, key_bytes_ + value_bytes_, rows);
+}
+
+// Regular rows, the first key and value of which are there.
+void BatchBuilder::take_apart(const RecordView& of, const char* keys, const char* values, size_t stride,
+                              uint64_t rows) {
+  const int64_t epoch = of.epoch;
+  for (size_t i = 0; i < columns_.size(); ++i) {
     const Column& column = columns_[i];
     Block& data = batch_.columns[i].data;
-    const int64_t epoch = staged_of_.epoch;
     switch (column.source) {
       case Column::Source::kEpoch:
         repeat(&epoch, rows, &data);
         break;
       case Column::Source::kStep:
-        repeat(&staged_of_.step, rows, &data);
+        repeat(&of.step, rows, &data);
         break;
       case Column::Source::kTime:
-        repeat(&staged_of_.time, rows, &data);
+        repeat(&of.time, rows, &data);
         break;
       case Column::Source::kKey:
-        gather(stage_.data(), stride, column.bytes(), rows, &data);
+        gather(keys, stride, column.bytes(), rows, &data);
         break;
       default:
-        gather(stage_.data() + key_bytes_ + column.offset, stride, column.bytes(), rows, &data);
+        gather(values + column.offset, stride, column.bytes(), rows, &data);
         break;
     }
   }
   batch_.rows += rows;
+}
+
+Status BatchBuilder::append_rows(const RecordView& of, const char* rows, uint32_t key_bytes,
+                                 uint32_t value_bytes, uint64_t count) {
+  const size_t stride = size_t{key_bytes} + value_bytes;
+  RecordView record = of;
+  record.key = {rows, key_bytes};
+  record.value = {rows + key_bytes, value_bytes};
+  if (count != 0 && is_regular(record)) {
+    flush();
+    take_apart(of, rows, rows + key_bytes, stride, count);
+    return {};
+  }
+  for (uint64_t i = 0; i < count; ++i, rows += stride) {
+    record.key = {rows, key_bytes};
+    record.value = {rows + key_bytes, value_bytes};
+    SWALE_RETURN_IF_ERROR(append(record));
+  }
+  return {};
 }
 
 Batch BatchBuilder::take() {

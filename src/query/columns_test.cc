@@ -41,6 +41,52 @@ bool is_null(const Batch& batch, size_t column, uint64_t row) {
   return data.nulls != 0 && (static_cast<uint8_t>(data.validity.data()[row / 8]) >> (row % 8) & 1) == 0;
 }
 
+bool same(const Batch& a, const Batch& b) {
+  const auto bytes = [](const Block& block) { return Bytes(block.data(), block.size()); };
+  if (a.rows != b.rows || a.columns.size() != b.columns.size()) return false;
+  for (size_t i = 0; i < a.columns.size(); ++i) {
+    const ColumnData& x = a.columns[i];
+    const ColumnData& y = b.columns[i];
+    if (bytes(x.data) != bytes(y.data) || bytes(x.offsets) != bytes(y.offsets) ||
+        bytes(x.validity) != bytes(y.validity) || x.nulls != y.nulls)
+      return false;
+  }
+  return true;
+}
+
+// Regular rows, keys of another length, values that are too short, and an unknown step, between single records.
+TEST(Columns, OfRowsSideBySideAreThoseOfTheRecords) {
+  run::Schema schema = schema_of("x:f8;v:f4x2;c:i1;_:*");
+  schema.key = run::KeyType::kU64;
+  const struct {
+    uint32_t key_bytes, value_bytes;
+    int64_t step;
+  } kinds[] = {{8, 17, 5}, {8, 30, 5}, {7, 17, 5}, {8, 11, 5}, {8, 17, std::numeric_limits<int64_t>::min()},
+               {8, 17, 6}};
+  BatchBuilder by_rows(all_columns(schema));
+  BatchBuilder singly(all_columns(schema));
+  uint64_t next = 0;
+  for (const uint64_t count : {1U, 85U, 300U, 0U}) {
+    for (const auto& kind : kinds) {
+      std::string rows;
+      const uint32_t bytes = kind.key_bytes + kind.value_bytes;
+      for (uint64_t i = 0; i < count * bytes; ++i) rows += static_cast<char>(++next * 37 >> 3);
+      const RecordView of{3, kind.step, 0.5, {}, {}};
+      ASSERT_TRUE(by_rows.append_rows(of, rows.data(), kind.key_bytes, kind.value_bytes, count).ok());
+      for (uint64_t i = 0; i < count; ++i) {
+        const Bytes row = Bytes(rows).substr(i * bytes, bytes);
+        const RecordView record{3, kind.step, 0.5, row.substr(0, kind.key_bytes), row.substr(kind.key_bytes)};
+        ASSERT_TRUE(singly.append(record).ok());
+      }
+      const RecordView one{4, 1, 1, "8 bytes!", "a value of many bytes"};
+      ASSERT_TRUE(by_rows.append(one).ok());
+      ASSERT_TRUE(singly.append(one).ok());
+      EXPECT_EQ(by_rows.rows(), singly.rows());
+    }
+    ASSERT_TRUE(same(by_rows.take(), singly.take()));
+  }
+}
+
 // Rows of every tenth kind lack something.
 TEST(Columns, LackWhatTheRecordLacks) {
   run::Schema schema = schema_of("x:f8;v:f4x2;_:*");

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <compare>
+#include <cstring>
 
 namespace swale::query {
 namespace {
@@ -54,6 +55,52 @@ uint64_t first_of(uint64_t last, bool* none, Is&& is) {
   return low;
 }
 
+// The order keys of a type's stored numbers: as run::read_field has them. False: NaN.
+template <class Stored, class Key>
+struct Numbers {
+  static bool read(const char* at, run::OrderKey* key) {
+    Stored stored;
+    std::memcpy(&stored, at, sizeof stored);
+    return Key()(stored, key);
+  }
+};
+struct OfDouble {
+  bool operator()(uint64_t bits, run::OrderKey* key) const {
+    *key = run::double_key(bits);
+    return !run::is_nan_double(bits);
+  }
+};
+struct OfFloat {
+  bool operator()(uint32_t bits, run::OrderKey* key) const {
+    *key = run::float_key(bits);
+    return !run::is_nan_float(bits);
+  }
+};
+struct OfSigned {
+  bool operator()(int64_t number, run::OrderKey* key) const {
+    *key = run::signed_key(number);
+    return true;
+  }
+};
+struct OfUnsigned {
+  bool operator()(uint64_t number, run::OrderKey* key) const {
+    *key = run::unsigned_key(number);
+    return true;
+  }
+};
+
+// Clears what does not pass. No branch for a number, so that a condition which every other record meets costs no more.
+template <class Of>
+void keep_between(run::OrderKey first, run::OrderKey last, bool others, const char* at, size_t stride,
+                  uint64_t count, uint8_t* passes) {
+  for (uint64_t i = 0; i < count; ++i, at += stride) {
+    run::OrderKey key = 0;
+    const bool number = Of::read(at, &key);
+    const bool within = (key >= first) & (key <= last);
+    passes[i] = static_cast<uint8_t>(passes[i] & number & (within != others));
+  }
+}
+
 }  // namespace
 
 Filter::Filter(Expression condition) : condition_(std::move(condition)) { add(condition_.root_); }
@@ -65,6 +112,60 @@ void Filter::add(uint32_t index) {
     add(node.right);
   } else if (!add_range(index)) {
     rest_.push_back(index);
+  }
+}
+
+void Filter::choose_range(const Range& range, const char* values, size_t stride, uint64_t count,
+                          uint8_t* passes) {
+  const auto keep = [&]<class Of>() {
+    keep_between<Of>(range.first, range.last, range.others, values + range.place.offset, stride, count,
+                     passes);
+  };
+  switch (range.place.type) {
+    case run::FieldType::kF4:
+      return keep.template operator()<Numbers<uint32_t, OfFloat>>();
+    case run::FieldType::kF8:
+      return keep.template operator()<Numbers<uint64_t, OfDouble>>();
+    case run::FieldType::kI1:
+      return keep.template operator()<Numbers<int8_t, OfSigned>>();
+    case run::FieldType::kI2:
+      return keep.template operator()<Numbers<int16_t, OfSigned>>();
+    case run::FieldType::kI4:
+      return keep.template operator()<Numbers<int32_t, OfSigned>>();
+    case run::FieldType::kI8:
+      return keep.template operator()<Numbers<int64_t, OfSigned>>();
+    case run::FieldType::kU1:
+      return keep.template operator()<Numbers<uint8_t, OfUnsigned>>();
+    case run::FieldType::kU2:
+      return keep.template operator()<Numbers<uint16_t, OfUnsigned>>();
+    case run::FieldType::kU4:
+      return keep.template operator()<Numbers<uint32_t, OfUnsigned>>();
+    case run::FieldType::kU8:
+      return keep.template operator()<Numbers<uint64_t, OfUnsigned>>();
+  }
+}
+
+void Filter::choose(const RecordView& of, const char* rows, uint32_t key_bytes, uint32_t value_bytes,
+                    uint64_t count, uint8_t* passes) const {
+  const size_t stride = size_t{key_bytes} + value_bytes;
+  std::memset(passes, 1, count);
+  for (const Range& range : ranges_) {
+    if (range.place.end() > value_bytes) {  // all lack the field
+      std::memset(passes, 0, count);
+      return;
+    }
+    choose_range(range, rows + key_bytes, stride, count, passes);
+  }
+  if (rest_.empty()) return;
+  RecordView record = of;
+  for (uint64_t i = 0; i < count; ++i, rows += stride) {
+    if (passes[i] == 0) continue;
+    record.key = {rows, key_bytes};
+    record.value = {rows + key_bytes, value_bytes};
+    for (const uint32_t node : rest_) {
+      passes[i] = condition_.evaluate(node, record).truth;
+      if (passes[i] == 0) break;
+    }
   }
 }
 

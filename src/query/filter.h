@@ -31,6 +31,11 @@ class Filter {
     return true;
   }
 
+  // The same of `count` records that lie side by side, each a key and a value: passes[i] is 1 or 0. Asks one range of all
+  // of them before the next one. `of` has their epoch, step and time.
+  void choose(const RecordView& of, const char* rows, uint32_t key_bytes, uint32_t value_bytes,
+              uint64_t count, uint8_t* passes) const;
+
   // How many parts are ranges.
   size_t ranges() const { return ranges_.size(); }
 
@@ -49,6 +54,8 @@ class Filter {
     }
   };
 
+  static void choose_range(const Range& range, const char* values, size_t stride, uint64_t count,
+                           uint8_t* passes);
   void add(uint32_t node);
   bool add_range(uint32_t node);
   bool is_constant(uint32_t node) const;

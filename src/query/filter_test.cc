@@ -143,6 +143,40 @@ TEST(Filter, SaysWhatItsConditionSays) {
   EXPECT_GT(answers[0], 10'000U);
 }
 
+// Rows of a block have one length; shorter ones lack fields.
+TEST(Filter, ChoosesAmongRowsAsAmongRecords) {
+  Rng rng(11);
+  constexpr uint64_t kRows = 85;
+  uint64_t answers[2] = {};
+  for (int round = 0; round < 600; ++round) {
+    const size_t value_bytes =
+        schema().value_bytes() - (rng.below(4) == 0 ? rng.below(schema().value_bytes()) : 0);
+    std::string rows;
+    for (uint64_t i = 0; i < kRows; ++i) {
+      std::string value = random_value(rng);
+      value.resize(value_bytes);
+      rows += "key" + value;
+    }
+    std::string text = random_comparison(rng);
+    for (uint64_t more = rng.below(3); more > 0; --more) text += " && " + random_comparison(rng);
+    if (rng.below(3) == 0) text += " && !(" + random_comparison(rng) + " || step > 5)";
+    const auto expression = Expression::parse_condition(text, schema());
+    if (!expression.ok()) continue;
+    const Filter filter(*expression);
+    const RecordView of{1, 2, 3, {}, {}};
+    std::vector<uint8_t> passes(kRows, 7);
+    filter.choose(of, rows.data(), 3, static_cast<uint32_t>(value_bytes), kRows, passes.data());
+    for (uint64_t i = 0; i < kRows; ++i) {
+      const Bytes row = Bytes(rows).substr(i * (3 + value_bytes), 3 + value_bytes);
+      const bool holds = filter.holds({1, 2, 3, row.substr(0, 3), row.substr(3)});
+      ++answers[holds ? 1 : 0];
+      ASSERT_EQ(passes[i], holds ? 1 : 0) << text << ", row " << i << " of values of " << value_bytes;
+    }
+  }
+  EXPECT_GT(answers[1], 3'000U);
+  EXPECT_GT(answers[0], 3'000U);
+}
+
 TEST(Filter, MakesRangesOfWhatComparesAFieldWithANumber) {
   const auto ranges = [](const char* text) {
     return Filter(Expression::parse_condition(text, schema()).value()).ranges();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cstring>
 #include <span>
 #include <utility>
 
@@ -38,6 +39,23 @@ class RecordStream::PieceRows {
     if (builder_.rows() < stream_.query_.batch_rows_max && !builder_.is_full()) return true;
     return stream_.put(number_, builder_.take());
   }
+  // The same for rows that lie side by side.
+  bool add_rows(const RecordView& of, const run::UniformRows& block) {
+    if (stream_.stopped_.load(std::memory_order_relaxed)) return false;
+    if (!stream_.query_.where) return add_range(of, block, 0, block.count);
+    passes_.resize(std::max<size_t>(passes_.size(), block.count));
+    stream_.query_.where->choose(of, block.rows, block.key_bytes, block.value_bytes, block.count,
+                                 passes_.data());
+    for (uint32_t i = 0; i < block.count; ++i) {
+      const auto* const next = static_cast<const uint8_t*>(std::memchr(&passes_[i], 1, block.count - i));
+      if (next == nullptr) return true;
+      i = static_cast<uint32_t>(next - passes_.data());
+      const uint32_t first = i;
+      while (i < block.count && passes_[i] != 0) ++i;
+      if (!add_range(of, block, first, i)) return false;
+    }
+    return true;
+  }
   Status finish(Status read) {
     if (!status_.ok()) return status_;
     if (builder_.rows() != 0) stream_.put(number_, builder_.take());
@@ -53,9 +71,25 @@ class RecordStream::PieceRows {
     return query.where || query.keys ? 0 : std::min(query.batch_rows_max, piece.scan.records);
   }
 
+  // Rows first..last - 1; a batch that is full goes to the stream.
+  bool add_range(const RecordView& of, const run::UniformRows& block, uint32_t first, uint32_t last) {
+    while (first < last) {
+      const uint64_t space = stream_.query_.batch_rows_max - builder_.rows();
+      const auto count = static_cast<uint32_t>(std::min<uint64_t>(last - first, space));
+      status_ = builder_.append_rows(of, block.rows + size_t{first} * block.row_bytes(), block.key_bytes,
+                                     block.value_bytes, count);
+      if (!status_.ok()) return false;
+      first += count;
+      if (builder_.rows() < stream_.query_.batch_rows_max && !builder_.is_full()) continue;
+      if (!stream_.put(number_, builder_.take())) return false;
+    }
+    return true;
+  }
+
   RecordStream& stream_;
   const uint64_t number_;
   BatchBuilder builder_;
+  std::vector<uint8_t> passes_;  // of a block
   Status status_;
 };
 
@@ -182,12 +216,16 @@ Status RecordStream::read_piece(const Piece& piece) {
 }
 
 Status RecordStream::scan_piece(const Piece& piece, PieceRows* rows) {
-  RecordView record = rows->epoch(piece.scan.epoch);
-  return view_->scan_piece(piece.scan, [&](EpochNumber, Bytes key, Bytes value) {
-    record.key = key;
-    record.value = value;
-    return rows->add(record);
-  });
+  const RecordView of = rows->epoch(piece.scan.epoch);
+  RecordView record = of;
+  return view_->scan_piece(
+      piece.scan,
+      [&](EpochNumber, Bytes key, Bytes value) {
+        record.key = key;
+        record.value = value;
+        return rows->add(record);
+      },
+      [&](const run::UniformRows& block) { return rows->add_rows(of, block); });
 }
 
 // The reader gives values in any order: they are kept until all of the piece's keys have theirs.

@@ -136,6 +136,15 @@ Status RunCursor::uniform_rows(Bytes block, const BlockTrailer& trailer, const R
                                               first_row * row_bytes, trailer.count, trailer.first_start));
   }
   const char* row = block.data() + trailer.first_start;
+  if (rows_fn_ != nullptr &&
+      !points(run_.values, {.key = {}, .value = {row, run_.value_bytes}, .encoded = {}})) {
+    ordinal_ += count;
+    records_ += count;
+    yielded_ += count;
+    data_bytes_ += uint64_t{count} * row_bytes;
+    stopped_ = !(*rows_fn_)({row, run_.key_bytes, run_.value_bytes, count});
+    return {};
+  }
   for (uint32_t i = 0; i < count && !stopped_; ++i, row += row_bytes) {
     const RecordView record{
         .key = {row, run_.key_bytes}, .value = {row + run_.key_bytes, run_.value_bytes}, .encoded = {}};

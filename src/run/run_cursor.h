@@ -64,15 +64,30 @@ struct ScannedRecord {
   }
 };
 
+// Rows of one block of a uniform run, side by side. Each is a key and a value, and no value lies elsewhere.
+struct UniformRows {
+  const char* rows;
+  uint32_t key_bytes;
+  uint32_t value_bytes;
+  uint32_t count;
+
+  uint32_t row_bytes() const { return key_bytes + value_bytes; }
+};
+
 class RunCursor {
  public:
   // Returns false to stop the walk.
   using RecordFn = std::function<bool(const ScannedRecord&)>;
+  using RowsFn = std::function<bool(const UniformRows&)>;
 
   // `first_block`: the first fed block's number in the data log. If `epoch_id` is given, runs of other epochs
   // fail.
   RunCursor(PartitionNumber partition, BlockNumber first_block, std::string path,
             std::optional<uint64_t> epoch_id = {});
+
+  // From now on the rows of uniform runs go to `fn`, a block at a time, instead of feed's function. It outlives the
+  // cursor.
+  void take_rows(const RowsFn* fn) { rows_fn_ = fn; }
 
   // `blocks`: the next whole blocks. Yields the records that they complete.
   Status feed(Bytes blocks, const RecordFn& fn);
@@ -107,6 +122,7 @@ class RunCursor {
   const PartitionNumber partition_;
   const std::string path_;
   const std::optional<uint64_t> epoch_id_;
+  const RowsFn* rows_fn_ = nullptr;
   BlockNumber next_block_;
   BlockNumber run_end_block_;
   RunHeader run_{};

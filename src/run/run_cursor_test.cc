@@ -83,6 +83,45 @@ TEST_F(RunCursorTest, StopsWhenTold) {
   EXPECT_TRUE(cursor.finish().ok());
 }
 
+// In the order of the log, and the counts are those of single records.
+TEST_F(RunCursorTest, GivesTheRowsOfUniformRunsBlockByBlock) {
+  std::vector<std::string> singly, mixed;
+  RunCursor one(kPartition, BlockNumber(0), "data");
+  ASSERT_TRUE(one.feed(partition_.data,
+                       [&](const ScannedRecord& record) {
+                         singly.push_back(std::string(record.key) + std::string(record.value));
+                         return true;
+                       })
+                  .ok());
+  RunCursor many(kPartition, BlockNumber(0), "data");
+  uint64_t blocks = 0;
+  const RunCursor::RowsFn rows = [&](const UniformRows& block) {
+    ++blocks;
+    EXPECT_EQ(block.key_bytes + block.value_bytes, block.row_bytes());
+    for (uint32_t i = 0; i < block.count; ++i)
+      mixed.emplace_back(block.rows + i * block.row_bytes(), block.row_bytes());
+    return true;
+  };
+  many.take_rows(&rows);
+  ASSERT_TRUE(many.feed(partition_.data,
+                        [&](const ScannedRecord& record) {
+                          mixed.push_back(std::string(record.key) + std::string(record.value));
+                          return true;
+                        })
+                  .ok());
+  EXPECT_TRUE(many.finish().ok());
+  EXPECT_EQ(mixed, singly);
+  EXPECT_EQ(blocks, partition_.sketches[0].blocks + partition_.sketches[2].blocks);
+  EXPECT_EQ(many.records(), one.records());
+  EXPECT_EQ(many.runs(), 3u);
+
+  RunCursor stopped(kPartition, BlockNumber(0), "data");
+  const RunCursor::RowsFn stop = [](const UniformRows&) { return false; };
+  stopped.take_rows(&stop);
+  EXPECT_TRUE(stopped.feed(partition_.data, [](const ScannedRecord&) { return true; }).ok());
+  EXPECT_TRUE(stopped.stopped());
+}
+
 TEST_F(RunCursorTest, StartsAtAnyRun) {
   const BlockNumber second = partition_.sketches[1].first_block;
   RunCursor cursor(kPartition, second, "data");

@@ -134,7 +134,12 @@ Result<std::vector<Reader::ScanPiece>> Reader::scan_pieces(EpochNumber epoch, Pa
 
 Status Reader::scan_piece(const ScanPiece& piece, const RecordFn& fn, const DamageFn& damaged) {
   const std::shared_ptr<ReaderView> now = view();
-  return now->blame(now->scan_piece(piece, fn, damaged));
+  return now->blame(now->scan_piece(piece, fn, damaged, nullptr));
+}
+
+Status Reader::scan_piece(const ScanPiece& piece, const RecordFn& fn, const RowsFn& rows) {
+  const std::shared_ptr<ReaderView> now = view();
+  return now->blame(now->scan_piece(piece, fn, {}, &rows));
 }
 
 Status Reader::scan_part(int64_t epoch, uint32_t part, uint32_t parts, const RecordFn& fn) {

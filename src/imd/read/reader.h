@@ -38,6 +38,7 @@
 #include "imd/format/partitioner.h"
 #include "io/device.h"
 #include "run/extrema_format.h"
+#include "run/run_cursor.h"
 #include "run/schema.h"
 
 namespace swale::imd {
@@ -164,6 +165,10 @@ class Reader {
   Result<std::vector<ScanPiece>> scan_pieces(EpochNumber epoch, PartitionNumber partition,
                                              uint64_t blocks_min, const DamageFn& damaged = {});
   Status scan_piece(const ScanPiece& piece, const RecordFn& fn, const DamageFn& damaged = {});
+  // The same, and records of equal lengths that lie side by side go to `rows`, a block at a time: for callers to which a
+  // call for each record is too much. `fn` gets the others. The order is the same.
+  using RowsFn = run::RunCursor::RowsFn;
+  Status scan_piece(const ScanPiece& piece, const RecordFn& fn, const RowsFn& rows);
 
   // Part `part` of `parts` (1 to kScanPartsMax) of one epoch or of all: whole runs. Every record is in
   // exactly one part; which one depends only on the epoch and `parts`, so several processes may share a scan.

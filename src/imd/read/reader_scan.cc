@@ -1,6 +1,7 @@
 #include "imd/read/reader_scan.h"
 
 #include <algorithm>
+#include <memory>
 #include <vector>
 
 #include "run/block.h"
@@ -50,7 +51,8 @@ Status feed(const PartitionLogs& logs, const EpochEntry& epoch, BlockNumber firs
 class PieceScan {
  public:
   PieceScan(const ReaderFiles& files, const PartitionLogs& logs, const EpochEntry& epoch,
-            const Reader::ScanPiece& piece, const ScanFn& fn, const Reader::DamageFn& damaged)
+            const Reader::ScanPiece& piece, const ScanFn& fn, const Reader::DamageFn& damaged,
+            const Reader::RowsFn* rows)
       : files_(files),
         logs_(logs),
         epoch_(epoch),
@@ -58,7 +60,9 @@ class PieceScan {
         fn_(fn),
         damaged_(damaged),
         cursor_(logs.id.partition, piece.first_block, logs.data->path(), epoch.epoch_id),
-        reads_(files.options.reads_in_flight_max) {}
+        reads_(files.options.reads_in_flight_max) {
+    cursor_.take_rows(rows);
+  }
 
   Status run() {
     const Status status = walk();
@@ -70,10 +74,11 @@ class PieceScan {
  private:
   Status walk() {
     uint64_t chunk_blocks = std::max<uint64_t>(files_.options.scan_chunk_bytes / run::kBlockBytes, 1);
-    chunk_.resize(std::min(chunk_blocks, piece_.blocks) * run::kBlockBytes);
+    // Its content comes from storage: zeros would cost as much as the copy of a column.
+    chunk_ = std::make_unique_for_overwrite<char[]>(std::min(chunk_blocks, piece_.blocks) * run::kBlockBytes);
     for (uint64_t done = 0; done < piece_.blocks && !cursor_.stopped();) {
       const uint64_t count = std::min(chunk_blocks, piece_.blocks - done);
-      const MutableBytes out(chunk_.data(), count * run::kBlockBytes);
+      const MutableBytes out(chunk_.get(), count * run::kBlockBytes);
       const Status read = read_blocks(piece_.first_block + done, out);
       if (!read.ok() && damaged_ && count > 1) {
         chunk_blocks = 1;  // from here on block by block, so that only what cannot be read is passed
@@ -128,7 +133,7 @@ class PieceScan {
   const Reader::DamageFn& damaged_;
   run::RunCursor cursor_;
   ReadQueue reads_;
-  std::vector<char> chunk_;
+  std::unique_ptr<char[]> chunk_;
   Status untold_;  // why a block was passed, until it is told
   uint64_t told_ = 0;
 };
@@ -221,8 +226,8 @@ bool can_be_passed(const Status& status) {
 
 Status scan_blocks(const ReaderFiles& files, const PartitionLogs& logs, const EpochEntry& epoch,
                    const Reader::ScanPiece& piece, const ScanFn& fn, bool* stopped,
-                   const Reader::DamageFn& damaged) {
-  PieceScan scan(files, logs, epoch, piece, fn, damaged);
+                   const Reader::DamageFn& damaged, const Reader::RowsFn* rows) {
+  PieceScan scan(files, logs, epoch, piece, fn, damaged, rows);
   const Status status = scan.run();
   *stopped = scan.stopped();
   return status;

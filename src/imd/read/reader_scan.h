@@ -24,10 +24,10 @@ Status scan_epoch(const ReaderFiles& files, const PartitionLogs& logs, const Epo
                   const ScanFn& fn, bool* stopped);
 
 // The same for a piece from pieces_of. With `damaged`, both skip blocks that are damaged or cannot be read;
-// if the header of a run is lost, pieces_of searches for the next run.
+// if the header of a run is lost, pieces_of searches for the next run. With `rows`, that gets the rows of uniform runs.
 Status scan_blocks(const ReaderFiles& files, const PartitionLogs& logs, const EpochEntry& epoch,
                    const Reader::ScanPiece& piece, const ScanFn& fn, bool* stopped,
-                   const Reader::DamageFn& damaged = {});
+                   const Reader::DamageFn& damaged = {}, const Reader::RowsFn* rows = nullptr);
 Result<std::vector<Reader::ScanPiece>> pieces_of(const ReaderFiles& files, const PartitionLogs& logs,
                                                  const EpochEntry& epoch, uint64_t blocks_min,
                                                  const Reader::DamageFn& damaged = {});

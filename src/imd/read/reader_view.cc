@@ -281,12 +281,12 @@ Result<std::vector<Reader::ScanPiece>> ReaderView::scan_pieces(EpochNumber epoch
 }
 
 Status ReaderView::scan_piece(const Reader::ScanPiece& piece, const Reader::RecordFn& fn,
-                              const Reader::DamageFn& damaged) {
+                              const Reader::DamageFn& damaged, const Reader::RowsFn* rows) {
   SWALE_ASSIGN_OR_RETURN(const auto logs, logs_of(piece.epoch, piece.partition));
   bool stopped = false;
   Status large;
   SWALE_RETURN_IF_ERROR(scan_blocks(files_, *logs, manifest_.epochs[piece.epoch], piece,
-                                    with_values(piece.epoch, fn, &large, damaged), &stopped, damaged));
+                                    with_values(piece.epoch, fn, &large, damaged), &stopped, damaged, rows));
   return large;
 }
 

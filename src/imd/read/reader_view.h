@@ -58,7 +58,7 @@ class ReaderView {
   Result<std::vector<Reader::ScanPiece>> scan_pieces(EpochNumber epoch, PartitionNumber partition,
                                                      uint64_t blocks_min, const Reader::DamageFn& damaged);
   Status scan_piece(const Reader::ScanPiece& piece, const Reader::RecordFn& fn,
-                    const Reader::DamageFn& damaged);
+                    const Reader::DamageFn& damaged, const Reader::RowsFn* rows);
   Status scan_part(int64_t epoch, uint32_t part, uint32_t parts, const Reader::RecordFn& fn);
   Status keys(int64_t epoch, const Reader::KeyFn& fn);
   Status sample(int64_t epoch, size_t n, uint64_t seed, const Reader::KeyFn& fn);
