@@ -155,12 +155,18 @@ std::string options_page(const std::string& date) {
   return page;
 }
 
-// What an option takes, short: the head of the page says which units may follow a number.
+// The default of an option and what it takes; the head of the page says which units may follow a number.
 std::string values_of(const OptionRow& row) {
   const std::string expected = Config::expectation(row);
   const size_t limits = expected.find(" from ");
-  if (row.type == OptionType::kEnum) return std::string(row.choices);
-  return limits == std::string::npos ? expected : expected.substr(limits + std::string_view(" from ").size());
+  std::string text = row.default_value.empty() ? "" : fmt::format("`{}`; ", row.default_value);
+  if (row.type == OptionType::kEnum) {
+    text += row.choices;
+  } else {
+    text +=
+        limits == std::string::npos ? expected : expected.substr(limits + std::string_view(" from ").size());
+  }
+  return text;
 }
 
 std::string directory_page(const std::string& date) {
@@ -212,11 +218,9 @@ std::string options_markdown() {
   for (const TableRow& row : option_table()) {
     if (calls != calls_text(row)) {
       calls = calls_text(row);
-      text += fmt::format("\n## {}\n\n| option | default | takes | what it is |\n|---|---|---|---|\n", calls);
+      text += fmt::format("\n## {}\n\n| option | default; takes | what it is |\n|---|---|---|\n", calls);
     }
-    text += fmt::format("| `{}` | {} | {} | {} |\n", row.row.name,
-                        row.row.default_value.empty() ? "" : fmt::format("`{}`", row.row.default_value),
-                        cell(values_of(row.row)), cell(row.row.help));
+    text += fmt::format("| `{}` | {} | {} |\n", row.row.name, cell(values_of(row.row)), cell(row.row.help));
   }
   return text;
 }

@@ -12,7 +12,7 @@ import tempfile
 import unittest
 
 PROGRAM, LIBRARY, SWALE, DOCS = sys.argv[1:5]
-ROW = re.compile(r"^\| `([a-z_.]+)` \| (.*?) \| (.*?) \|")
+ROW = re.compile(r"^\| `([a-z_.]+)` \| (?:`[^`]*`; )?(.*?) \|")
 TEXTS = {"imd.schema": "e:u1x5", "imd.extrema": None, "imd.partitioner": None, "imd.resume_after": "5"}
 
 
@@ -22,7 +22,7 @@ def write_rows():
         sections = file.read().split("\n## ")[1:]  # each begins with the calls that take its options
     lines = [line for section in sections if "swale_dir_open" in section.partition("\n")[0] for line in section.splitlines()]
     found = [match.groups() for match in map(ROW.match, lines) if match]
-    return [(name, "SWALE_" + name.replace(".", "_").upper(), kind) for name, _, kind in found]
+    return [(name, "SWALE_" + name.replace(".", "_").upper(), kind) for name, kind in found]
 
 
 def value_of(name, kind):
