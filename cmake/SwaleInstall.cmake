@@ -68,6 +68,7 @@ install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs COMPONENT Docum
 install(FILES examples/mpi/particles.c DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples/mpi COMPONENT Documentation)
 install(FILES examples/fortran/particles.f90 DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples/fortran
   COMPONENT Documentation)
+install(DIRECTORY examples/guide DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples COMPONENT Documentation)
 install(CODE "execute_process(COMMAND \"${CMAKE_COMMAND}\"
   \"-DFOLDER=\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DOCDIR}\"
   -P \"${PROJECT_SOURCE_DIR}/cmake/InstalledLinks.cmake\" COMMAND_ERROR_IS_FATAL ANY)" COMPONENT Documentation)

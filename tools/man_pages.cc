@@ -155,6 +155,20 @@ std::string options_page(const std::string& date) {
   return page;
 }
 
+// The default of an option and what it takes; the head of the page says which units may follow a number.
+std::string values_of(const OptionRow& row) {
+  const std::string expected = Config::expectation(row);
+  const size_t limits = expected.find(" from ");
+  std::string text = row.default_value.empty() ? "" : fmt::format("`{}`; ", row.default_value);
+  if (row.type == OptionType::kEnum) {
+    text += row.choices;
+  } else {
+    text +=
+        limits == std::string::npos ? expected : expected.substr(limits + std::string_view(" from ").size());
+  }
+  return text;
+}
+
 std::string directory_page(const std::string& date) {
   std::string page = header("swale-directory", 5, date);
   page += ".SH NAME\nswale\\-directory \\- the files of a massive directory\n";
@@ -184,34 +198,29 @@ std::vector<ManPage> man_pages(const CLI::App& app, const std::string& date) {
 
 std::string options_markdown() {
   std::string text =
-      "# Options\n\n"
-      "`build/checked/tools/swale_manual --options > docs/options.md` makes this page from the option "
-      "tables, which are next to\n"
-      "the code that they configure (`src/capi/options.h` names them); a test compares. Calls that open "
-      "something take a string\n"
-      "of options, \"imd.ways=2,io.direct=never\". An option that is not in the string has the value of its "
-      "environment variable,\n"
-      "or else its default. An unknown name or a value beyond its limits is an error, whose message says "
-      "what is possible.\n"
-      "`job.`, `net.` and `io.` belong to the whole process, `imd.` to indexed massive directories, `meta.` "
-      "to metadata stores, `iond.` to\n"
-      "I/O servers and their clients, `tier.` to tiered write buffers (`swale tier mount`, `tier make`, "
-      "`iond` and `run` take these by\n"
-      "`--options`). `swale config` shows the values in force and checks a string. Column *calls*: job is "
-      "`swale_job_open`, write is\n"
-      "`swale_dir_open`, read is `swale_reader_open`, and meta, iond and tier are the opens of these "
-      "names.\n\n"
-      "| option | default | takes | environment | calls | what it is |\n|---|---|---|---|---|---|\n";
+      "# Options\n"
+      "\n"
+      "`build/checked/tools/swale_manual --options > docs/options.md` makes this page from the\n"
+      "option tables, which are next to the code that they configure (`src/capi/options.h` names\n"
+      "them). A call that opens something takes a string of options, \"imd.ways=2,io.direct=never\".\n"
+      "An option that is not in the string has the value of its environment variable (of\n"
+      "`imd.ways`: `SWALE_IMD_WAYS`), or else its default. An unknown name or a value beyond its\n"
+      "limits is an error, whose message says what is possible. Bytes may end in K, M, G or T,\n"
+      "powers of 1,024; seconds in ms, us, min or h. `swale config` shows the values in force and\n"
+      "checks a string. `swale tier mount`, `tier make`, `iond` and `run` take `tier.` options by\n"
+      "`--options`.\n";
   const auto cell = [](std::string_view raw) {
     std::string safe;
     for (const char c : raw) safe += c == '|' ? std::string("\\|") : std::string(1, c);
     return safe;
   };
+  std::string calls;
   for (const TableRow& row : option_table()) {
-    text += fmt::format("| `{}` | {} | {} | `{}` | {} | {} |\n", row.row.name,
-                        row.row.default_value.empty() ? "" : fmt::format("`{}`", row.row.default_value),
-                        cell(Config::expectation(row.row)), Config::environment_name(row.row.name),
-                        fmt::join(short_calls(row), ", "), cell(row.row.help));
+    if (calls != calls_text(row)) {
+      calls = calls_text(row);
+      text += fmt::format("\n## {}\n\n| option | default; takes | what it is |\n|---|---|---|\n", calls);
+    }
+    text += fmt::format("| `{}` | {} | {} |\n", row.row.name, cell(values_of(row.row)), cell(row.row.help));
   }
   return text;
 }

@@ -9,6 +9,11 @@ class Swale(CMakePackage):
     """A burst-buffer file system that lives inside a parallel job: indexed massive directories, written by all ranks
     and queried by one process."""
 
+    # To build this tree, from its root:
+    #   spack repo create ~/my-recipes mine
+    #   mkdir ~/my-recipes/packages/swale && cp packaging/spack/package.py ~/my-recipes/packages/swale/
+    #   spack repo add ~/my-recipes
+    #   spack dev-build --source-path $PWD swale@main
     git = "file:///path/to/swale"  # of your clone: spack develop, or spack install swale@main
 
     maintainers("swale")

@@ -1,6 +1,13 @@
 // What clients and I/O servers say to each other (docs/formats/iond.md): one form of request and one of
 // answer for all methods.
 //
+// Format (docs/formats/README.md has the notation):
+//   request := u8 version = 2 | u64 file | varint offset | varint length | varint flags | varint mode |
+//              varint stripe_bytes | varint servers | varint first | sized name | sized other | data
+//   answer  := u8 version = 2 | u64 file | u64 id | u64 size | u32 first | u32 mode | i64 created_ns |
+//              i64 modified_ns | data
+// Version 1, without mode and times, was never released, and is refused.
+//
 // Threads: free functions. Errors: kCorruption for malformed bytes, kInvalidArgument for names and numbers
 // beyond the limits.
 #pragma once
@@ -15,20 +22,22 @@
 
 namespace swale::iond {
 
+// What a request uses, and what the answer says. Other servers than 0 know files by their ids: there kOpen
+// and kRemove give the id as `file`. DO NOT CHANGE THE ORDER: the methods of net::Rpc.
 enum class IondMethod : uint16_t {
-  kOpen,
-  kClose,
-  kWrite,
-  kRead,
-  kTruncate,
-  kAttributes,
-  kSync,
-  kRemove,
-  kRename,
+  kOpen,        // flags, mode, striping, name -> file: the handle; id; size; first
+  kClose,       // file; fails if an acknowledged write was lost
+  kWrite,       // file, offset, length, data
+  kRead,        // file, offset, length -> data, shorter at the end of the part
+  kTruncate,    // file; offset is the part's new size
+  kAttributes,  // file -> size, mode, created and modified of the part; 0: not known
+  kSync,        // file
+  kRemove,      // name -> id of the file
+  kRename,      // name, other; server 0 only -> id of the file that was replaced, 0: none
   kDrain,
-  kLeave,
-  kPing,
-  kStats,
+  kLeave,  // nothing is decoded
+  kPing,   // nothing is decoded
+  kStats,  // -> data: a message of counters (base/counters.h)
 };
 inline constexpr uint16_t kIondMethods = 13;
 std::vector<std::string> iond_method_names();  // by IondMethod

@@ -8,16 +8,13 @@ namespace swale::iond {
 namespace {
 
 constexpr std::array kRows = {
-    OptionRow{
-        .name = "iond.stripe",
-        .type = OptionType::kBytes,
-        .default_value = "1M",
-        .min = static_cast<double>(kStripeBytesMin),
-        .max = static_cast<double>(kStripeBytesMax),
-        .help =
-            "bytes of a file on one I/O server before the next one follows, a multiple of 4K; the same on "
-            "all "
-            "ranks, and a file keeps its own"},
+    OptionRow{.name = "iond.stripe",
+              .type = OptionType::kBytes,
+              .default_value = "1M",
+              .min = static_cast<double>(kStripeBytesMin),
+              .max = static_cast<double>(kStripeBytesMax),
+              .help = "bytes of a file on one I/O server before the next one follows, a multiple of 4K; the "
+                      "same on all ranks; a file keeps its own"},
     OptionRow{.name = "iond.deadline_s",
               .type = OptionType::kSeconds,
               .default_value = "30",
@@ -36,15 +33,13 @@ constexpr std::array kRows = {
               .min = 1,
               .max = 1e9,
               .help = "files that an I/O server has open at a time, for all its clients"},
-    OptionRow{
-        .name = "iond.watch_s",
-        .type = OptionType::kSeconds,
-        .default_value = "5",
-        .min = 0.01,
-        .max = 3'600,
-        .help =
-            "how often an I/O server asks ranks that have not closed whether they live, so that it can end "
-            "without those that died"}};
+    OptionRow{.name = "iond.watch_s",
+              .type = OptionType::kSeconds,
+              .default_value = "5",
+              .min = 0.01,
+              .max = 3'600,
+              .help = "how often an I/O server asks ranks that have not closed whether they live, so that "
+                      "it ends without dead ones"}};
 
 }  // namespace
 

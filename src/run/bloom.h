@@ -3,7 +3,15 @@
 //
 // Filters use only the top 33 bits of a rest, as the sketches in memory keep no more. Records that agree in
 // these bits are one record to the filter: with 170 records in one of 1,024 slices, 2 in 100,000.
-// Threads: free functions. Format: docs/formats/partition.md, "Filters". Filters have no alignment.
+//
+// Format, with b bits a record and n records: a filter has ceil(n * b / 8) bytes, or 64 * ceil(n * b /
+// 512) if it is blocked; b = 0: none. k = max(1, (6931 * b + 5000) / 10000) bits are set for each record.
+// With C = 0x9e3779b97f4a7c15, modulo 2^64: s = (rest >> 31) * C; *next* is s = (s ^ s >> 29) * C, and
+// gives s ^ s >> 32. choose(h, m) is the upper half of the 128-bit product.
+//   plain    k times: bit choose(next, bits of the filter)
+//   blocked  line choose(next, lines) of 512 bits, then of each further *next* up to 7 bits of the line: its
+//            lowest 9 bits, the 9 above them, and so on, k in all
+// Filters have no alignment. Threads: free functions.
 #pragma once
 
 #include <algorithm>

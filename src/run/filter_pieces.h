@@ -4,7 +4,14 @@
 // A fence is the hash of the record that owns the first byte of a block. Records are in hash order, so the
 // fences tell the range of blocks in which all records with a hash lie. Only reading these blocks shows which
 // records have the key.
-// Threads: free functions. Format: docs/formats/partition.md, "Segments with filters".
+//
+// Format: slices, strides and overflows are those of all segments (docs/formats/partition.md). A slice is
+//   SliceHeader, FilterPieceHeader{runs}, (filter, fences){runs}
+// With the index `papers` a segment has one run and one slice. filter: bloom.h. A fence is a u32 for each of
+// the blocks `block` + 1, `block` + 2, ...: the top 32 bits of the rest of the record that the block's first
+// byte of records belongs to. Records with the rest r are in the blocks from `block` + (fences below the top
+// 32 bits of r) to `block` + (fences not above them).
+// Threads: free functions.
 #pragma once
 
 #include <algorithm>

@@ -7,8 +7,11 @@
 // sources: the code of each hash, which may be that of the one before, is followed by the source. Mixed
 // batches stay in the home's memory.
 //
-// Format: docs/formats/source-table.md, "Batch"
+// Format (never stored in a directory):
 //   batch := crc u32 | bytes u32 | epoch u32 | source u32 | count u16 | version u8 | rice u8 | codes
+//   version is 1, count at least 1, rice 0 to 34, crc of byte 4 to the end. codes: `count` Rice codes
+//   (docs/formats/source-table.md) with the parameter `rice`, filled up to a byte: the first kept hash, then
+//   each one's difference to the one before, less one.
 //   mixed: version 2, the bits of a source in the place of the source, no checksum
 // Threads: values. Errors: decoding never trusts a length; encoding throws std::bad_alloc.
 // Limits: 1..kBatchKeysMax keys.

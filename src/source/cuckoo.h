@@ -10,8 +10,11 @@
 //   is ours.
 //
 // A query needs the whole table: its slots are spread over all of it.
-// Format: docs/formats/source-table.md, "Cuckoo": slots of 4 + source_bits bits, bucket after bucket; the
-// victim.
+// Format: buckets of 4 slots of 4 + source_bits bits (source low, fingerprint high; 0 is empty), filled
+// up to a byte; then the victim: bucket u32, slot u32 (0: none). With m = next_fraction(kept hash, 7):
+// the fingerprint is m >> 60, 1 instead of 0; the first bucket is m modulo buckets, the other one bucket
+// ^ (fingerprint * 0x5bd1e995), modulo buckets. A query asks all tables. Pairs that no table takes (keys
+// with more sources than slots) are a maplet shard after them.
 // Threads: values. Errors: making a table and keeping pairs throw std::bad_alloc.
 // Limits: 2^30 slots a table; memory for all pairs that a side table takes.
 #pragma once

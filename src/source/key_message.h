@@ -1,8 +1,9 @@
 // KeyMessage: keys of one source for one home, as a message of the three-hop route. The route says who has
 // sent it and in which epoch, so that a message of one key takes six bytes.
 //
-// Format: docs/formats/source-table.md, "Key message"
-//   message := count varint | codes       the parameter of the codes follows from the count
+// Format (never stored in a directory):
+//   message := count varint | codes       Rice codes as in a batch (batch.h)
+//   Their parameter follows from the count: the bits of m - m / 4, less one, where m = 2^34 / count.
 // Threads: values. Errors: decoding never trusts a length. Limits: 1..kKeyMessageKeysMax keys.
 #pragma once
 

@@ -1,11 +1,10 @@
 // Sorted maplet: pairs in the order of their hashes, each with some bits of its hash and its source. Several
 // sources of one key stand side by side, so that it takes what a retrieval structure cannot: duplicates.
 //
-// With n pairs there are n buckets, of which the hash fraction chooses one; each bucket has a one for each of
-// its pairs and then a zero (2 bits a pair). A pair's entry is `remainder_bits` more of its hash, and its
-// source.
-//
-// Format: docs/formats/source-table.md, "Maplet". Bytes: bucket bits, entries.
+// Format: n entries in order of fraction, n buckets. An entry's bucket is the high half of fraction * n, its
+// remainder the top remainder_bits of the low half. First 2n bits: for each bucket a one for each of its
+// entries, then a zero; filled up to a byte. Then for each entry its remainder, and its source in
+// source_bits; filled up to a byte.
 // Threads: values; a view belongs to one thread at a time. Errors: appending throws std::bad_alloc.
 // Limits: 2^31 entries; remainders of 0..24 bits and sources of 0..24 bits.
 #pragma once

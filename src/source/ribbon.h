@@ -12,8 +12,15 @@
 // Membership using
 //   Ribbon", SEA 2022 (bumped ribbon retrieval, BuRR).
 //
-// Format: docs/formats/source-table.md, "Ribbon". A layer is thresholds (four bits a bucket), then rows of b
-// bits.
+// Format: layers 1 and 2 are thresholds, then rows; layer 3 is rows.
+//   - The starts of a layer are rows - 47 of them; a key's start is the high half of fraction * starts.
+//   - thresholds: 4 bits for each 128 starts, the lower half of a byte first. A key whose start modulo 128 is
+//     below 8 * threshold (128 if the threshold is 15) is not in this layer but in a later one.
+//   - rows: value_bits bits each, filled up to a byte at the end. A key's value is the exclusive or of the
+//     rows start + i for which bit i of its 48 coefficients is set.
+//   - coefficients: ribbon_coefficients(fraction, seed), seed 0x1111, 0x2222, 0x3333 in layers 1, 2, 3.
+//   - Layer 2 uses next_fraction(fraction, 2). Layer 3 uses next_fraction(f, 100 + the shard's seed), where f
+//     is the fraction of layer 2, or of layer 1 if there is no layer 2.
 // Threads: values. Errors: solve throws std::bad_alloc.
 // Limits: values of 1..32 bits; 2^31 rows.
 #pragma once

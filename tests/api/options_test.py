@@ -12,15 +12,17 @@ import tempfile
 import unittest
 
 PROGRAM, LIBRARY, SWALE, DOCS = sys.argv[1:5]
-ROW = re.compile(r"^\| `([a-z_.]+)` \| (.*?) \| (.*?) \| `(SWALE_[A-Z_]+)` \| (.*?) \|")
+ROW = re.compile(r"^\| `([a-z_.]+)` \| (?:`[^`]*`; )?(.*?) \|")
 TEXTS = {"imd.schema": "e:u1x5", "imd.extrema": None, "imd.partitioner": None, "imd.resume_after": "5"}
 
 
 def write_rows():
     """(name, variable, what a value has to be) of each option that writers have."""
     with open(os.path.join(DOCS, "options.md"), encoding="utf-8") as file:
-        found = [match.groups() for match in map(ROW.match, file) if match]
-    return [(name, variable, kind) for name, _, kind, variable, handles in found if "write" in handles]
+        sections = file.read().split("\n## ")[1:]  # each begins with the calls that take its options
+    lines = [line for section in sections if "swale_dir_open" in section.partition("\n")[0] for line in section.splitlines()]
+    found = [match.groups() for match in map(ROW.match, lines) if match]
+    return [(name, "SWALE_" + name.replace(".", "_").upper(), kind) for name, kind in found]
 
 
 def value_of(name, kind):
@@ -29,10 +31,9 @@ def value_of(name, kind):
         return TEXTS[name]
     if name == "imd.memory":
         return "16M"
-    choices = re.findall(r"[a-z0-9_]+", kind.removeprefix("one of")) if kind.startswith("one of") else []
-    if choices:
-        return choices[-1]
-    least = re.search(r"from (-?[0-9.]+(?:KiB)?)", kind)
+    if "|" in kind:
+        return kind.split("\\|")[-1]
+    least = re.match(r"(-?[0-9.]+(?:KiB)?) to ", kind)
     assert least, f"add a value for row {name} ({kind})"
     return least.group(1) if name.endswith("bytes") else str(int(float(least.group(1))) + 2)
 

@@ -139,7 +139,7 @@ class Installed(Scratch):
         self.assertEqual(expected - found, set())
         others = {path for path in found - expected if not path.startswith(("share/", "lib/cmake/swale/swaleTargets-"))}
         self.assertEqual(others, set())
-        for path in ("LICENSE", "docs/guide/README.md", "examples/mpi/particles.c", "docs/results/size.csv"):
+        for path in ("LICENSE", "docs/guide/README.md", "examples/mpi/particles.c", "examples/guide/blocks.c", "docs/results/size.csv"):
             self.assertIn("share/doc/swale/" + path, found)
         if glob.glob(os.path.join(BUILD, "man", "*.1")):  # made by the target swale_man
             self.assertIn("share/man/man1/swale.1", found)

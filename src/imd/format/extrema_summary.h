@@ -4,7 +4,14 @@
 //
 // Only the kPartitionsMax best partitions of each direction are kept. Merging keeps that true: a partition
 // that is not among the best of a part is not among the best of the whole.
-// Threads: values. Format: docs/formats/extrema.md. Limits: kIndexedFieldsMax fields, 12.5 KB encoded.
+// Format:
+//   summary := magic u64 "SWALETOP" | version u32 = 1 | epoch_id u64 | fields u8 | field{fields} |
+//              crc32c u32 of all before
+//   field   := nans u64 | absent u64 | partitions u32 | extrema of the maxima | extrema of the minima
+//   extrema := count u8 = min(partitions, 64) | (partition u32 | order key of its extremum u64){count}
+// nans and absent are over all partitions; partitions is the number of those that have a number. The best
+// come first, equal ones by partition. docs/formats/extrema.md has order keys, and where summaries stand.
+// Threads: values. Limits: kIndexedFieldsMax fields, 12.5 KB encoded.
 // Errors of decoding: kCorruption; a reader can do without a summary.
 #pragma once
 

@@ -14,14 +14,13 @@ constexpr std::array kRows = {
               .min = 1,
               .max = 65'536,
               .help = "read requests that a reader has in flight at once"},
-    OptionRow{
-        .name = "imd.map",
-        .type = OptionType::kEnum,
-        .default_value = "never",
-        .choices = "auto|never",
-        .help = "auto: logs on local file systems are mapped, so that bytes in the page cache are found "
-                "without a system call; but a page that the device fails to deliver, or that another process "
-                "cuts off, then raises SIGBUS in this process"},
+    OptionRow{.name = "imd.map",
+              .type = OptionType::kEnum,
+              .default_value = "never",
+              .choices = "auto|never",
+              .help = "auto: logs on local file systems are mapped, so bytes in the page cache are found "
+                      "without a system call; a page that the device fails to deliver, or that another "
+                      "process cuts off, then raises SIGBUS in this process"},
     OptionRow{.name = "imd.scan_chunk",
               .type = OptionType::kBytes,
               .default_value = "4M",

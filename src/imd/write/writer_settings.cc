@@ -37,42 +37,37 @@ constexpr std::array kRows = {
               .min = 1,
               .max = 64,
               .help = "frames in flight to one peer before the sender waits"},
-    OptionRow{
-        .name = "imd.collective_deadline_s",
-        .type = OptionType::kSeconds,
-        .default_value = "0",
-        .min = 0,
-        .max = 604'800,
-        .help = "how long the end of an epoch or the close of a directory waits for ranks which live but do "
-                "not come to the same call; 0: without limit"},
+    OptionRow{.name = "imd.collective_deadline_s",
+              .type = OptionType::kSeconds,
+              .default_value = "0",
+              .min = 0,
+              .max = 604'800,
+              .help = "how long the end of an epoch or the close of a directory waits for living ranks that "
+                      "do not come to the same call; 0: without limit"},
     OptionRow{.name = "imd.key",
               .type = OptionType::kEnum,
               .default_value = "as_made",
               .choices = "as_made|u64|i64|text|bytes",
-              .help = "what keys are, told when the directory is made, so that tools take and show them as "
-                      "such: numbers of 8 bytes, little-endian (u64, i64), text, or any bytes (as_made: not "
-                      "told then, as bytes)"},
-    OptionRow{
-        .name = "imd.schema",
-        .help = "what a value consists of, told when the directory is made: name:type[xCOUNT][:unit] "
-                "separated by ';', little-endian and packed; types f4 f8 i1 i2 i4 i8 u1 u2 u4 u8. Values of "
-                "another length are refused: write padding of N bytes as _:N, and at the end _:* if values "
-                "have any length"},
+              .help = "what keys are, told when the directory is made, for tools that take and show them: "
+                      "little-endian numbers of 8 bytes (u64, i64), text, or bytes (as_made: not told then, "
+                      "as bytes)"},
+    OptionRow{.name = "imd.schema",
+              .help = "what a value consists of, told when the directory is made: name:type[xCOUNT][:unit] "
+                      "separated by ';', little-endian and packed; types f4 f8 i1 i2 i4 i8 u1 u2 u4 u8. "
+                      "Values of another length are refused: _:N is padding of N bytes, _:* at the end "
+                      "allows any length"},
     OptionRow{.name = "imd.extrema",
               .help =
                   "at most 8 fields of imd.schema, separated by ';', whose largest and smallest numbers are "
                   "found quickly"},
-    OptionRow{
-        .name = "imd.format",
-        .type = OptionType::kEnum,
-        .default_value = "as_made",
-        .choices = "as_made|base|indirect|lossy",
-        .help =
-            "what travels to the rank that indexes a key, chosen when the directory is made (as_made: base "
-            "then): records (base), or keys and pointers, so that values of 12 bytes and more stay on the "
-            "storage of the rank that appends them and take one more read (indirect), or 3 bytes of each "
-            "key, "
-            "so that records stay with the rank that appends them (lossy)"},
+    OptionRow{.name = "imd.format",
+              .type = OptionType::kEnum,
+              .default_value = "as_made",
+              .choices = "as_made|base|indirect|lossy",
+              .help = "what travels to the rank that indexes a key, chosen when the directory is made "
+                      "(as_made: base then): records (base); keys and pointers, so that values of 12 bytes "
+                      "and more stay with the rank that appends them and take one more read (indirect); or "
+                      "3 bytes of each key, so that records stay (lossy)"},
     OptionRow{
         .name = "imd.compression",
         .type = OptionType::kEnum,
@@ -98,30 +93,27 @@ constexpr std::array kRows = {
     OptionRow{.name = "imd.partitioner",
               .default_value = "hash",
               .help = "the name of the function that swale_dir_open_partitioned was given"},
-    OptionRow{
-        .name = "imd.lock_lease_s",
-        .type = OptionType::kSeconds,
-        .default_value = "60",
-        .min = 1,
-        .max = 3'600,
-        .help = "the next job may take swale.lock over when its holder has not renewed it for this long; the "
-                "holder renews it six times as often; rank 0's value counts"},
-    OptionRow{
-        .name = "imd.lock_wait_s",
-        .type = OptionType::kSeconds,
-        .default_value = "90",
-        .min = 0,
-        .max = 7'200,
-        .help =
-            "how long opening watches whether another writer still renews swale.lock before it fails with "
-            "SWALE_BUSY; it fails sooner if it sees a renewal; rank 0's value counts"},
+    OptionRow{.name = "imd.lock_lease_s",
+              .type = OptionType::kSeconds,
+              .default_value = "60",
+              .min = 1,
+              .max = 3'600,
+              .help = "the next job may take swale.lock over when its holder, which renews it six times as "
+                      "often, has not renewed it for this long; rank 0's value counts"},
+    OptionRow{.name = "imd.lock_wait_s",
+              .type = OptionType::kSeconds,
+              .default_value = "90",
+              .min = 0,
+              .max = 7'200,
+              .help = "how long opening watches another writer's swale.lock before it fails with "
+                      "SWALE_BUSY; it fails sooner if it sees a renewal; rank 0's value counts"},
     OptionRow{.name = "imd.steps",
               .type = OptionType::kEnum,
               .default_value = "increasing",
               .choices = "increasing|any",
-              .help = "increasing: ending an epoch whose step is not greater than the last epoch's is an "
-                      "error, so that a restart without imd.resume_after is noticed; any: steps may repeat; "
-                      "all ranks give the same"},
+              .help = "increasing: a step that is not greater than the last epoch's is an error, so that a "
+                      "restart without imd.resume_after is noticed; any: steps may repeat; all ranks give "
+                      "the same"},
     OptionRow{
         .name = "imd.resume_after",
         .help =

@@ -1,10 +1,30 @@
 // What clients and servers of the metadata store say to each other: the payloads of requests and responses.
 //
-// Each request begins with the number of the server that it is for (a rank may host several). Threads: free
-// functions.
+// Each request begins with the number of the server that it is for, a u32 (a rank may host several).
+// Threads: free functions.
 // Errors: decoding answers kCorruption for malformed bytes and kInvalidArgument for what must not be asked
-// (lengths of 0, ends beyond 2^63, runs that overlap themselves). Format: docs/formats/metadata.md. Limits:
-// kRpcMessageBytesMax.
+// (lengths of 0, ends beyond 2^63, runs that overlap themselves). Limits: kRpcMessageBytesMax.
+//
+// Format, in the notation of docs/formats/README.md; file ids, attributes and run tables: metadata.md there.
+//   put         file id, u64 client, u64 number, u32 extents, u32 runs, extents, runs
+//               each run after a u32: how many extents stand before it
+//               -> u64 generation of the file
+//   get         file id, u32 most pieces, u32 ranges, ranges (u64 offset, u64 length)
+//               -> u32 answered, u8 resumed, u64 resume, u32 ends, u32 each, u32 extents, extents
+//   get runs    file id, runs -> u32 queries, u32 each: how many runs answer it and those before it, runs
+//   scan        file id, u64 from, u32 most pieces -> u64 next, u32 extents, extents
+//   trim, forget, collect
+//               file id, u64 size, u64 generation -> empty; collect: u64 bytes, u8 complete, runs
+//   relocate, relocate tables
+//               u64 client, u64 number, u32 log, u64 begin, u64 end, u32 log, u64 address -> empty
+//   relocated   to a rank: empty, without the server -> empty
+//   removed     to a rank: file id (none: any file), without the server -> empty
+//   attributes  u8 operation, file id (of a handle; none: by name), u64 client, u64 number, u64 size,
+//               u64 generation, u32 mode, i64 time, sized name -> attributes, sized run table
+//   stats       -> a message of counters (base/counters.h)
+//   extent      u64 offset, u64 length, u64 address, u32 log
+//   run         extent of the first block, u8 levels, levels x (u64 count, u64 stride, u64 address stride)
+//   runs        u32 count, runs
 #pragma once
 
 #include <optional>

@@ -18,82 +18,68 @@ constexpr std::array kRows = {
               .type = OptionType::kEnum,
               .default_value = "auto",
               .choices = "auto|ucx|tls|loopback",
-              .help =
-                  "how ranks talk: ucx, shared memory and RDMA, or TCP if job.trust=network; tls, TCP with "
-                  "a key and encryption; auto is ucx on one node, where all nodes have RDMA, or if the "
-                  "network is trusted, else tls; loopback is for threads of one process"},
+              .help = "how ranks talk: ucx (shared memory and RDMA; TCP if job.trust=network), tls (TCP "
+                      "with a key and encryption), loopback (threads of one process); auto: ucx on one "
+                      "node, where all nodes have RDMA, or if the network is trusted, else tls"},
     OptionRow{.name = "job.trust",
               .type = OptionType::kEnum,
               .default_value = "none",
               .choices = "none|network",
-              .help =
-                  "network: nobody but this job's user can reach the nodes' ports, so UCX may use TCP, which "
-                  "is faster than tls and lets whoever reaches it write into the memory of ranks; also a "
-                  "site's word in /etc/swale/trust, or tcp in UCX_TLS"},
-    OptionRow{
-        .name = "job.rendezvous",
-        .help =
-            "directory that all ranks see, where they meet if no communicator is given; other users must "
-            "not be able to change it, or a folder above it; by default a folder of your own in /dev/shm, "
-            "/tmp or your home, if all ranks are on one node"},
+              .help = "network: nobody but this job's user reaches the nodes' ports, so UCX may use TCP: "
+                      "faster than tls, and whoever reaches it writes into the memory of ranks; "
+                      "/etc/swale/trust or tcp in UCX_TLS says the same"},
+    OptionRow{.name = "job.rendezvous",
+              .help = "directory where ranks without a communicator meet; all ranks see it, and no other "
+                      "user can change it or a folder above it; by default, on one node, a folder of your "
+                      "own in /dev/shm, /tmp or your home"},
     OptionRow{.name = "job.id",
-              .help =
-                  "a word that is the same on all ranks of a job and on no other job at the same time; by "
-                  "default the launcher's"},
-    OptionRow{
-        .name = "job.join_deadline_s",
-        .type = OptionType::kSeconds,
-        .default_value = "60",
-        .min = 1,
-        .max = kDay,
-        .help = "how long the ranks wait for each other in the rendezvous directory, plus 10 ms per rank"},
+              .help = "a word that all ranks of the job have and no other job at the same time; by default "
+                      "the launcher's"},
+    OptionRow{.name = "job.join_deadline_s",
+              .type = OptionType::kSeconds,
+              .default_value = "60",
+              .min = 1,
+              .max = kDay,
+              .help = "how long ranks wait for each other in the rendezvous directory, plus 10 ms per rank"},
     OptionRow{.name = "job.collective_deadline_s",
               .type = OptionType::kSeconds,
               .default_value = "600",
               .min = 1,
               .max = 7 * kDay,
-              .help =
-                  "how long a rank that opens a directory waits for ranks which live but do not come to the "
-                  "same call, plus 10 ms per rank; dead ranks are noticed sooner"},
-    OptionRow{
-        .name = "job.memory",
-        .type = OptionType::kBytes,
-        .default_value = "0",
-        .min = 0,
-        .max = 1024.0 * kGiB,
-        .help = "what all that this process has open may take together, directories, metadata stores and I/O "
-                "servers: the first gets half of it, each further one half of what is left, and one that "
-                "cannot get the least that it needs is not opened; 0: directories get twice what one gets "
-                "by default, and more if there are many; stores and servers what their options say"},
-    OptionRow{
-        .name = "job.node",
-        .help = "a word that is the same on all ranks of one node and on no others; by default the machine; "
-                "for tests and demonstrations of several nodes on one machine"},
-    OptionRow{
-        .name = "net.route",
-        .type = OptionType::kEnum,
-        .default_value = "auto",
-        .choices = "auto|direct|three-hop",
-        .help =
-            "how records go to the rank that indexes them: direct, each rank to each; three-hop, by way of "
-            "one rank of either node, with buffers for few peers; auto is direct where the buffers for it "
-            "fit into a quarter of a directory's memory; all ranks give the same"},
+              .help = "how long a rank that opens a directory waits for living ranks that do not come to "
+                      "the same call, plus 10 ms per rank"},
+    OptionRow{.name = "job.memory",
+              .type = OptionType::kBytes,
+              .default_value = "0",
+              .min = 0,
+              .max = 1024.0 * kGiB,
+              .help = "what all that this process has open may take together: the first gets half of it, "
+                      "each further one half of what is left, and one that cannot get its least is not "
+                      "opened; 0: directories get twice what one gets by default, or more if there are "
+                      "many, stores and servers what their options say"},
+    OptionRow{.name = "job.node",
+              .help = "a word that all ranks of one node have and no others; by default the machine; for "
+                      "tests of several nodes on one machine"},
+    OptionRow{.name = "net.route",
+              .type = OptionType::kEnum,
+              .default_value = "auto",
+              .choices = "auto|direct|three-hop",
+              .help = "how records go to the rank that indexes them: direct, or three-hop by way of one "
+                      "rank of either node, with buffers for few peers; auto: direct where its buffers fit "
+                      "into a quarter of a directory's memory; all ranks give the same"},
     OptionRow{.name = "net.posting",
               .type = OptionType::kEnum,
               .default_value = "auto",
               .choices = "auto|queue|direct",
-              .help =
-                  "which thread sends a full frame: direct, the thread that filled it; queue, the network "
-                  "thread; auto is direct where several ranks share a node"},
-    OptionRow{
-        .name = "net.poll_s",
-        .type = OptionType::kSeconds,
-        .default_value = "100us",
-        .min = 0,
-        .max = 0.01,
-        .help =
-            "how long a thread that expects an answer or the next request looks for it before it sleeps, "
-            "as long as that pays; 0: it sleeps at once; also 0 on nodes with more ranks than processors"},
+              .help = "which thread sends a full frame: the one that filled it (direct) or the network "
+                      "thread (queue); auto: direct where several ranks share a node"},
+    OptionRow{.name = "net.poll_s",
+              .type = OptionType::kSeconds,
+              .default_value = "100us",
+              .min = 0,
+              .max = 0.01,
+              .help = "how long a thread polls for an answer or the next request before it sleeps, as long "
+                      "as that pays; 0: it sleeps at once, as on nodes with more ranks than processors"},
     OptionRow{.name = "net.silence_deadline_s",
               .type = OptionType::kSeconds,
               .default_value = "30",

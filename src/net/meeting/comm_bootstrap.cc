@@ -5,6 +5,13 @@
 // A job whose rows of addresses fit into the buffer keeps them, and needs two calls. In a larger one the
 // lowest rank of each node writes them to a file, and the calls are: lengths; the numbers of the files; the
 // pieces; who has failed.
+//
+// Format. Each string is preceded by an allgather of the lengths (u64), and filled up with zeros to the
+// longest. What does not fit into a buffer of 1 MiB comes in pieces of that many bytes divided by the
+// ranks, rounded down to a multiple of 8 and at least 8. The file of a node is
+// /dev/shm/swale-addresses-UID-NUMBER (or /tmp), mode 0600; NUMBER is drawn by the lowest rank of the
+// node and told to all between lengths and rows (u64; 0: none). It has the first pieces of all ranks,
+// then the second ones, and so on. After the rows each rank tells in a u64 whether it could write them.
 #include <sys/random.h>
 #include <unistd.h>
 

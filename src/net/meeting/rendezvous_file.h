@@ -12,6 +12,10 @@
 // Format of a record (little-endian; a file is records end to end, and what is not a record is skipped):
 //   u32 magic "SWRZ" | u32 body bytes | u64 xxh3 of all that follows | u32 kind | u32 rank | u64 nonce of the
 //   writing process | u64 session | u32 round | u32 zero | body
+// The body of an answer is u8 1, then what came of all that was given; or u8 2, then a Status. What came
+// of the rows of addresses in a large job is: varint bytes of a row | varint 0, or 1 + the lowest rank
+// without an address. Their file has the rows from rank 0 on, each filled up with zeros to the length of
+// the longest; the answer is written after it.
 // Limits: a body has at most kBodyBytesMax bytes. Memory: a window of kWindowBytes of a file, or its longest
 // record.
 #pragma once

@@ -21,7 +21,7 @@
 // Errors: take_completions and take_requests that throw std::bad_alloc have done nothing. After any other
 // call that
 //   throws the core is to be given up (fail).
-// Format: docs/formats/rpc.md. Limits: kRpcMessageBytesMax bytes a message; 2^16 methods; RpcParams.
+// Format: rpc_format.h. Limits: kRpcMessageBytesMax bytes a message; 2^16 methods; RpcParams.
 #pragma once
 
 #include <span>

@@ -1,9 +1,23 @@
 // The wire format of requests and responses between ranks: the pieces that stand in a data frame.
-// docs/formats/rpc.md has the rules.
 //
 // A frame's payload is pieces end to end, at least one. A piece is a header of 24 bytes and `piece_bytes`
 // bytes of a message. A message that does not fit into one frame travels in several pieces, one a frame, in
 // order; pieces of other messages may come between them.
+//
+// Rules:
+//   - A message is cut only if no frame holds the rest of it, and has at most one piece in a frame. There
+//     is no order between messages. `id` is never used again by its caller. A failure is one piece, with
+//     at most 1 KiB of text (net/fabric/status_codec.h).
+//   - The server answers each request once, with kResponse and kMoreResponse or with kFailure, after it
+//     has got all of it or kCancel. A caller that has sent kCancel sends no more of the request, and
+//     still waits for the answer. The server ignores kCancel for a request that it has answered.
+//   - A request costs message_bytes + extra + 256. All ranks have one window_bytes, compared when the
+//     conversation opens. The requests of a caller at a server that were not offered cost at most the
+//     window, from the first piece of the request to the last piece of the answer. A request that costs
+//     more than the window is sent after kGrant; message_bytes of the offer is that of the request. At
+//     most four requests of a caller are offered and not granted.
+//   - A piece that breaks a rule is an error of its sender (kCorruption, scope peer), and so are bytes
+//     that are no piece. The receiver stops talking to the sender, and calls to it fail.
 //
 // Threads: free functions.
 // Format: u8 kind | u8 0 | u16 method | u32 piece_bytes | u64 id | u32 message_bytes | u32 extra,

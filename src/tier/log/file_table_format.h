@@ -2,16 +2,16 @@
 // finds the file again whatever its name and its mode are, and knows which files were removed. Full
 // description: docs/formats/tier-log.md.
 //
-//   files := head entry*                    each entry begins and ends at a multiple of 64 bytes
-//   head  := magic u32 | crc u32 | version u16 | 0 u16 | entries u32 | log_id u64 | bytes u64 | zeros, 64
-//         bytes in all
-//            entries, bytes: those that were written with the head; more may follow. crc: CRC-32C of all
-//            after it
-//   entry := magic u32 | crc u32 | size u32 | kind u8 | 0 u24 | address u64 | file u64 | identity | zeros
-//            crc: CRC-32C of the log's id and of the entry from byte 8 on; address: of the entry in the table
-//   identity := varint root_inode | root_born i64 | varint inode | born i64 | handle_type u32 | sized handle
-//   | sized path
-// The last entry of a file counts.
+//   files    := head entry*                 each entry begins and ends at a multiple of 64 bytes
+//   head     := magic "STwF" | crc u32 | version u16 = 1 | 0 u16 | entries u32 | log_id u64 | bytes u64 |
+//               zeros, 64 bytes in all
+//   entry    := magic "STwN" | crc u32 | size u32 | kind u8 | 0 u24 | address u64 | file u64 | identity |
+//               zeros
+//   identity := varint root_inode | root_born i64 | varint inode | born i64 | handle_type u32 |
+//               sized handle | sized path
+// Of the head: entries and bytes are those that were written with it, more may follow; crc is the CRC-32C of
+// its bytes 8 to 63. Of an entry: crc is the CRC-32C of the log's id and of the entry from byte 8 on; size is
+// at most 8,192; address is its place in the table. The last entry of a file counts.
 //
 // Threads: pure functions. Errors: damage is named by file and offset, and costs what it hits.
 #pragma once

@@ -3,13 +3,16 @@
 // docs/formats/tier-log.md.
 //
 //   kept     := head payload* document
-//   head     := magic u32 | crc u32 | version u16 | 0 u16 | document_bytes u32 | document_at u64 | file u64 |
-//            zeros, 64 bytes in all
-//               crc: CRC-32C of all after it in the head, and of the document
+//   head     := magic "STwK" | crc u32 | version u16 = 1 | 0 u16 | document_bytes u32 | document_at u64 |
+//               file u64 | zeros, 64 bytes in all
 //   document := identity | truncates u8 | varint truncate | varint ranges | range{ranges} | varint lost |
-//   hole{lost}
-//   range    := varint offset | varint length | varint at | crc u32           its payload begins at byte `at`
-//   hole  := varint offset | varint length | reason u8  the newest bytes of this range are lost
+//               hole{lost}
+//   range    := varint offset | varint length | varint at | crc u32
+//   hole     := varint offset | varint length | reason u8
+// The head's crc: CRC-32C of its bytes 8 to 63 and of the document. identity: file_table_format.h.
+// truncates is 1 if the file gets the size `truncate` after the ranges. A range rises above the one
+// before and has at most 1 MiB; its payload begins at byte `at`, and crc is its checksum. A hole is a
+// range whose newest bytes are lost: 0 damaged, 1 unreadable, 2 not-written, 3 two-files.
 //
 // Threads: pure functions. Errors: kCorruption names the file and the offset.
 #pragma once

@@ -7,12 +7,10 @@
 //   checks  := crc32c of each block of 4,096 bytes of the payload   absent if there is one block: the header
 //                                                                   has it
 //
-//   segment_header (64 bytes): magic u32, crc u32, version u16, alignment_log2 u8, 0 u8, index u32, log_id
-//   u64,
-//     segment_size u64, generation u32, segment_count u32, sequence u64, settled u64, 0 u64
-//   record_header (64 bytes): magic u32, crc u32, type u8, 0 u8, 0 u16, segment u32, generation u32, check
-//   u32,
-//     sequence u64, file u64, offset u64, length u32, unsettled u32, address u64
+//   segment_header (64 bytes): magic u32, crc u32, version u16, alignment_log2 u8, 0 u8, index u32,
+//     log_id u64, segment_size u64, generation u32, segment_count u32, sequence u64, settled u64, 0 u64
+//   record_header (64 bytes): magic u32, crc u32, type u8, 0 u8, 0 u16, segment u32, generation u32,
+//     check u32, sequence u64, file u64, offset u64, length u32, unsettled u32, address u64
 //   record_end: the record's header once more, with another magic
 //
 // crc covers the header from byte 8 on, and begins with the log's id: bytes of another log, or a copy of a

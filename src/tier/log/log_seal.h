@@ -6,13 +6,14 @@
 // have it; an opening raises the seal's first, and the mark's when the seal is durable. So a directory that
 // was put back from an older copy is known by its lower generation.
 //
-//   seal    := magic u32 | crc u32 | version u16 | closed u8 | 0 u8 | segments u32 | log_id u64 | generation
-//           u64 |
-//              segment{segments} | varint queues | queue{queues}        crc: CRC-32C of everything after it
+//   seal    := magic "STwM" | crc u32 | version u16 = 1 | closed u8 | 0 u8 | segments u32 | log_id u64 |
+//              generation u64 | segment{segments} | varint queues | queue{queues}
 //   segment := varint generation | varint records | varint distance{records}
-//                 in kRecordUnit, the first one from 0
 //   queue   := sized name | varint records
-// An open log's segments have their generations and no records, and it has no queues.
+// crc: CRC-32C of everything after it. closed: 1 if the last process ended cleanly. distance: from the
+// begin of the record before, the first one from 0, in kRecordUnit (64 bytes); marks are left out. queue:
+// one of a killed process that still holds writes. An open log's segments have their generations and no
+// records, and it has no queues.
 //
 // Threads: pure functions. Errors: kCorruption names the file and the offset.
 // Limits: as the log's; 1 to 3 bytes a record.

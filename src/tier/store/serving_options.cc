@@ -25,16 +25,14 @@ constexpr std::array kTierOptionRows = {
               .type = OptionType::kEnum,
               .default_value = "page-cache",
               .choices = "page-cache|group|sync",
-              .help =
-                  "what a write that has returned survives: a kill of the process (page-cache), or a loss of "
-                  "power, "
-                  "too, after a sync for many writes (group) or for each (sync)"},
+              .help = "what a write that has returned survives: a kill of the process (page-cache), or a "
+                      "power cut, too, after one sync for many writes (group) or for each (sync)"},
     OptionRow{.name = "tier.size",
               .type = OptionType::kBytes,
               .default_value = "1G",
               .min = 16.0 * kMiB,
               .max = 16.0 * 1024 * kGiB,
-              .help = "of the log, when it is made; it keeps its size"},
+              .help = "size of the log, when it is made; it keeps its size"},
     OptionRow{
         .name = "tier.segments",
         .type = OptionType::kInt,
@@ -44,11 +42,9 @@ constexpr std::array kTierOptionRows = {
         .help =
             "parts of the log that are flushed and erased as a whole, when it is made; 2: the papers' two "
             "regions"},
-    OptionRow{
-        .name = "tier.preset",
-        .help =
-            "the file in which swale tier measure has said what the backing directory's disk costs; without "
-            "it, a modern hard disk"},
+    OptionRow{.name = "tier.preset",
+              .help = "the file of swale tier measure that says what the backing directory's disk costs; "
+                      "without it, a modern hard disk"},
     OptionRow{.name = "tier.dirty_age_s",
               .type = OptionType::kSeconds,
               .default_value = "600",
@@ -67,23 +63,21 @@ constexpr std::array kTierOptionRows = {
               .default_value = "256M",
               .min = 1.0 * kMiB,
               .max = 1024.0 * kGiB,
-              .help = "of the map that says where bytes are in the log; while it is larger, no more writes "
-                      "go to the SSD"},
-    OptionRow{
-        .name = "tier.writes",
-        .type = OptionType::kInt,
-        .default_value = "256",
-        .min = 1,
-        .max = 65'536,
-        .help =
-            "buffers for writes under way, in a file on the SSD that is mapped; a write takes one for each "
-            "tier.write_bytes"},
+              .help = "memory of the map that says where bytes are in the log; while the map is larger, no "
+                      "more writes go to the SSD"},
+    OptionRow{.name = "tier.writes",
+              .type = OptionType::kInt,
+              .default_value = "256",
+              .min = 1,
+              .max = 65'536,
+              .help = "buffers for writes under way, in a mapped file on the SSD; a write takes one for "
+                      "each tier.write_bytes"},
     OptionRow{.name = "tier.write_bytes",
               .type = OptionType::kBytes,
               .default_value = "256K",
               .min = 4.0 * kKiB,
               .max = kWriteBytesMax,
-              .help = "of each such buffer; longer writes are divided"},
+              .help = "size of each buffer of tier.writes; longer writes are divided"},
     OptionRow{.name = "tier.queue",
               .type = OptionType::kInt,
               .default_value = "64",
@@ -95,29 +89,26 @@ constexpr std::array kTierOptionRows = {
               .default_value = "512K",
               .min = 4.0 * kKiB,
               .max = 64.0 * kMiB,
-              .help = "of neighbours among these that are written as one"},
+              .help = "waiting writes that are neighbours are written as one, up to so many bytes"},
     OptionRow{.name = "tier.in_flight",
               .type = OptionType::kInt,
               .default_value = "1",
               .min = 1,
               .max = 1024,
-              .help = "operations that the backing directory's disk is given at a time"},
+              .help = "operations that the backing directory's disk has at a time"},
     OptionRow{.name = "tier.flush_in_flight",
               .type = OptionType::kInt,
               .default_value = "16",
               .min = 1,
               .max = 1024,
               .help = "pieces between the log and the backing directory at a time, during a flush"},
-    OptionRow{
-        .name = "tier.wear_bytes_per_day",
-        .type = OptionType::kBytes,
-        .default_value = "0",
-        .min = 0,
-        .max = 1e15,
-        .help =
-            "at most so many bytes go to the SSD in a day, so that it lives as long as its maker promises; "
-            "0: "
-            "without limit"},
+    OptionRow{.name = "tier.wear_bytes_per_day",
+              .type = OptionType::kBytes,
+              .default_value = "0",
+              .min = 0,
+              .max = 1e15,
+              .help = "bytes that go to the SSD in a day at most, so that it lives as long as its maker "
+                      "promises; 0: without limit"},
     OptionRow{.name = "tier.open_files",
               .type = OptionType::kInt,
               .default_value = "65536",
@@ -149,24 +140,20 @@ constexpr std::array kTierOptionRows = {
               .min = 2,
               .max = 65'536,
               .help = "requests whose random percentage the detector measures as one"},
-    OptionRow{
-        .name = "tier.guard_above",
-        .type = OptionType::kInt,
-        .default_value = "0",
-        .min = 0,
-        .max = 100,
-        .help =
-            "ssdup+: only streams of a random percentage above this one go to the SSD; the authors' program "
-            "has 45"},
-    OptionRow{
-        .name = "tier.guard_below",
-        .type = OptionType::kInt,
-        .default_value = "0",
-        .min = 0,
-        .max = 100,
-        .help =
-            "ssdup+: streams of a random percentage below this one never go to the SSD; the authors' program "
-            "has 30"},
+    OptionRow{.name = "tier.guard_above",
+              .type = OptionType::kInt,
+              .default_value = "0",
+              .min = 0,
+              .max = 100,
+              .help = "ssdup+: only streams above this random percentage go to the SSD; the authors' "
+                      "program has 45"},
+    OptionRow{.name = "tier.guard_below",
+              .type = OptionType::kInt,
+              .default_value = "0",
+              .min = 0,
+              .max = 100,
+              .help = "ssdup+: streams below this random percentage never go to the SSD; the authors' "
+                      "program has 30"},
     OptionRow{.name = "tier.watermark_high",
               .type = OptionType::kInt,
               .default_value = "45",
