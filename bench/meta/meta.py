@@ -5,7 +5,7 @@ rivals, then ranks, then the figures of the metakv paper (paper.py; --results ta
 PROGRAMS is build/*/bench. Each round runs the calibration, then for each pattern every store: load, get warm, get cold, in an
 order that changes from round to round; a ratio divides figures of one round. Writes OUT/meta.json and prints the keys with
 their verdicts. Exit status: 0 if every "must" is met, 1 if one is not, 2 if an answer was wrong or a program failed.
-docs/design/meta-shard.md tells what is measured.
+docs/design/metadata-store.md tells what is measured.
 """
 import json
 import os

@@ -247,7 +247,7 @@ def page(result):
     return "\n".join([
         "# The metadata store", "",
         f"Made by `make bench-meta` (profile {profile}, load average {result['load_average'][0]:.1f} at the start; `BENCH=quick`"
-        " for the quick one). [Design](../design/meta-shard.md), [benchmarks](../design/benchmarks.md). One process stands for one"
+        " for the quick one). [Design](../design/metadata-store.md), [benchmarks](../design/benchmarks.md). One process stands for one"
         " of the paper's 16 servers, and has a sixteenth of its segments. Times of figures 3 and 8 to 11 are wall times as the paper"
         " takes them: of puts until the last one is acknowledged, one fdatasync per 64 K puts on both sides; compactions after that"
         " count in the judged figures below, which are CPU of all threads.", "",

@@ -1,5 +1,5 @@
 // Shard: the part of the segment index that one server owns. Puts of extents and runs go in; lookups of byte
-// ranges come out. Everything acknowledged survives a crash. docs/design/meta-shard.md tells how it works.
+// ranges come out. Everything acknowledged survives a crash. How it works: docs/design/metadata-store.md.
 //
 // The shard is passive: it has no thread and no clock. Puts join an open group. The rim asks for a commit
 // (next_commit), runs it on any thread (Work::run: one write and one sync of the write-ahead log), and hands
