@@ -36,7 +36,7 @@ Result<JobClaim> JobClaim::next(io::Device& device, const ClaimNames& names) {
     if (!jobs.empty() && jobs.back() >= names.number_max) {
       return error(Code::kResourceExhausted, Scope::kFile,
                    "{}: {} jobs have opened it for writing, the limit; write to a new directory",
-                   names.folder, names.number_max);
+                   names.directory, names.number_max);
     }
     const uint32_t number = jobs.empty() ? names.number_min : jobs.back() + 1;
     const Status made = make_claim(device, names, number);
@@ -46,7 +46,7 @@ Result<JobClaim> JobClaim::next(io::Device& device, const ClaimNames& names) {
     return JobClaim(device, names, number);
   }
   return error(Code::kBusy, Scope::kFile, "{}: other jobs are opening it for writing; try again",
-               names.folder);
+               names.directory);
 }
 
 Status JobClaim::fence() const {
@@ -56,7 +56,7 @@ Status JobClaim::fence() const {
       Code::kAborted, Scope::kFile,
       "{}: job {} has opened the directory after this one (job {}), which therefore may not commit any "
       "more; what this job committed before is kept",
-      folder_, number_ + 1, number_);
+      directory_, number_ + 1, number_);
 }
 
 }  // namespace swale::store

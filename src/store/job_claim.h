@@ -3,7 +3,8 @@
 //
 // A claim is an empty file, or a folder, whose name has the number. Only one job can make it, and nobody
 // removes it: so no number is given twice. A successor makes the next claim, durably, before it reads
-// anything; a job looks after each sync, before it answers, whether the next claim is there (fence). So what a
+// anything; a job looks after each sync, before it answers, whether the next claim is there (fence). So what
+// a
 // job has answered OK is there when its successor reads (docs/design/record-log.md).
 //
 // Threads: fence() by any thread, concurrently; the rest by one at a time.
@@ -26,6 +27,7 @@ namespace swale::store {
 // How the claims of one directory are spelled.
 struct ClaimNames {
   std::string folder;                         // that has the claims; exists
+  std::string directory;                      // that people know, for messages
   std::function<std::string(uint32_t)> path;  // of the claim of a number
   // The number of the job that a name in the folder belongs to, claim or not; none: no job's.
   std::function<std::optional<uint32_t>(std::string_view)> number;
@@ -43,7 +45,7 @@ class JobClaim {
   static Result<JobClaim> next(io::Device& device, const ClaimNames& names);
   // One that this job has made.
   JobClaim(io::Device& device, const ClaimNames& names, uint32_t number)
-      : device_(&device), folder_(names.folder), number_(number), next_(names.path(number + 1)) {}
+      : device_(&device), directory_(names.directory), number_(number), next_(names.path(number + 1)) {}
 
   uint32_t number() const { return number_; }
   // OK, or kAborted: a later job has claimed the directory.
@@ -51,7 +53,7 @@ class JobClaim {
 
  private:
   io::Device* device_;
-  std::string folder_;
+  std::string directory_;
   uint32_t number_;
   std::string next_;  // path of the next claim: made once, because each commit asks for it
 };

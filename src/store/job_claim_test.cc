@@ -18,6 +18,7 @@ using testing::HasSubstr;
 
 ClaimNames names(ClaimNames::Kind kind = ClaimNames::Kind::kFile) {
   return {.folder = "/d",
+          .directory = "/d",
           .path = [](uint32_t number) { return fmt::format("/d/claim-{}", number); },
           .number = [](std::string_view name) -> std::optional<uint32_t> {
             const size_t at = name.find('-');

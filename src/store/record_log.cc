@@ -129,10 +129,15 @@ Status RecordLog::change(const Act& act) noexcept {
 }
 
 Status RecordLog::create() noexcept {
-  if (bytes_ > 0) return {};
-  return change([this](bool*) {
-    bool unused = false;  // whatever a failed sync leaves goes with the file
-    return write(log_header(identity_), &unused);
+  return change([this](bool* sync_tried) -> Status {
+    if (bytes_ == 0) {
+      bool unused = false;  // what a failed sync leaves goes with the file (take_back)
+      SWALE_RETURN_IF_ERROR(write(log_header(identity_), true, &unused));
+    } else if (!synced_) {
+      *sync_tried = true;
+      return file_->sync();
+    }
+    return {};
   });
 }
 
@@ -144,19 +149,19 @@ Status RecordLog::append(uint16_t kind, uint64_t sequence, std::string* record, 
     }
     seal_record(seed_, kind, sequence, record);
     if (bytes_ == 0) record->insert(0, log_header(identity_));
-    SWALE_RETURN_IF_ERROR(write(*record, sync_tried));
+    SWALE_RETURN_IF_ERROR(write(*record, synced_, sync_tried));
     return fence ? fence() : ok_status();
   });
 }
 
-Status RecordLog::write(Bytes bytes, bool* sync_tried) {
+Status RecordLog::write(Bytes bytes, bool sync, bool* sync_tried) {
   const bool fresh = file_ == nullptr;
   if (fresh) {
     SWALE_ASSIGN_OR_RETURN(file_, device_.open(path_, io::OpenMode::kCreate));
   }
   SWALE_RETURN_IF_ERROR(file_->pwrite(bytes_, bytes));
   *sync_tried = true;
-  if (synced_) SWALE_RETURN_IF_ERROR(file_->sync());
+  if (sync) SWALE_RETURN_IF_ERROR(file_->sync());
   if (fresh) SWALE_RETURN_IF_ERROR(device_.sync_directory(io::parent_directory(path_)));
   bytes_ += bytes.size();
   return {};
@@ -207,8 +212,8 @@ Result<LogScan> read_log(io::Device& device, const std::string& path, const LogI
   SWALE_RETURN_IF_ERROR(check_torn(&log, at, *sequence + 1, seed, path));
   if (tail == LogTail::kWhole) {
     return corruption(
-        "{}: the record at offset {} (number {}) is damaged, and a later file exists; restore the file from a "
-        "copy",
+        "{}: the record at offset {} (number {}) is damaged, and a later file exists; restore the file from "
+        "a copy",
         path, at, *sequence + 1);
   }
   return scan;

@@ -3,7 +3,8 @@
 //
 //   log    := header record*
 //   header := magic u32 | crc u32 | version u16 | kind u16 | part u32 | owner u64 | 0 u64    32 bytes
-//   record := magic u32 | crc u32 | payload_bytes u32 | kind u16 | 0 u16 | sequence u64 | payload      head of 24
+//   record := magic u32 | crc u32 | payload_bytes u32 | kind u16 | 0 u16 | sequence u64 | payload      head
+//   of 24
 //
 // A record's crc begins with that of its log's header and covers everything after itself, so that bytes of
 // another log never pass for a record. Sequences count on by one.
@@ -62,7 +63,9 @@ class RecordLog {
         seed_(record_seed(identity)),
         synced_(synced) {}
 
-  // Makes the file with its header, durable, if it is not there yet. Fails as append does. Does not throw.
+  // Makes the file, if it is not there yet; its header is durable then, whatever `synced` says. Fails as
+  // append
+  // does, but for a sync of the new file that finds no space: the file is removed, and the log usable().
   Status create() noexcept;
   // `record` as of seal_record. OK: the record is durable, and the fence stood after that. After a failure
   // the record counts for nothing; if it failed for want of space or memory before the sync, it is taken
@@ -76,7 +79,7 @@ class RecordLog {
  private:
   template <class Act>
   Status change(const Act& act) noexcept;
-  Status write(Bytes bytes, bool* sync_tried);
+  Status write(Bytes bytes, bool sync, bool* sync_tried);
   Status take_back();
 
   io::Device& device_;
@@ -110,7 +113,8 @@ struct LogScan {
 
 // Reads the first `end` bytes of a log from its front. The sequences must follow *sequence, which counts on.
 // Returned failures of `visit` stop it. kCorruption, whatever `tail` says: a whole header of another log; a
-// whole record after a damaged one; a damaged record whose head is whole and says that the log goes on after it.
+// whole record after a damaged one; a damaged record whose head is whole and says that the log goes on after
+// it.
 Result<LogScan> read_log(io::Device& device, const std::string& path, const LogIdentity& identity,
                          uint64_t end, LogTail tail, uint64_t* sequence,
                          const std::function<Status(const Record& record)>& visit);

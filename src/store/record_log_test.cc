@@ -207,6 +207,34 @@ TEST(RecordLog, IsCreatedBeforeItsFirstRecord) {
   EXPECT_EQ(*read(disk.memory, LogTail::kWhole), std::vector<std::string>{"first"});
 }
 
+// The file goes, and with it what nobody knows of its pages.
+TEST(RecordLog, ANewLogWhoseSyncFindsNoSpaceIsMadeAgain) {
+  Disk disk;
+  RecordLog log(disk.device, kPath, kLog);
+  disk.device.inject(
+      {.kind = io::CallKind::kSync, .status = error(Code::kNoSpace, Scope::kFile, "no space")});
+  EXPECT_EQ(log.create().code(), Code::kNoSpace);
+  ASSERT_TRUE(log.usable());
+  EXPECT_FALSE(*disk.memory.exists(kPath));
+  ASSERT_TRUE(append(&log, 1, "first").ok());
+  EXPECT_EQ(*read(disk.memory, LogTail::kWhole), std::vector<std::string>{"first"});
+}
+
+// A manifest promises the header of a created log, also where records are not synced.
+TEST(RecordLog, ACreatedLogIsDurableWhateverIsSyncedLater) {
+  for (const bool after_a_record : {false, true}) {
+    Disk disk;
+    RecordLog log(disk.device, kPath, kLog, false);
+    if (after_a_record) {
+      ASSERT_TRUE(append(&log, 1, "first").ok());
+    }
+    ASSERT_TRUE(log.create().ok());
+    Rng rng(1);
+    disk.memory.crash(rng, io::CrashMode::kDropAll);
+    EXPECT_EQ(read(disk.memory, LogTail::kWhole)->size(), after_a_record ? 1u : 0u);
+  }
+}
+
 TEST(RecordLog, EveryLengthOfACutLogIsATornEnd) {
   Disk disk;
   RecordLog log(disk.device, kPath, kLog);

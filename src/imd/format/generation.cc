@@ -28,6 +28,7 @@ Result<Manifest> read_generation(io::Device& device, const std::string& director
 
 store::ClaimNames claims_of(const std::string& directory) {
   return {.folder = jobs_folder(directory),
+          .directory = directory,
           .path = [directory](uint32_t number) { return job_folder(directory, number); },
           .number = parse_job_folder,
           .kind = store::ClaimNames::Kind::kFolder,

@@ -684,7 +684,8 @@ TEST(AttributeLog, OfTwoGroupsTheFirstMayBeDurableAlone) {
   EXPECT_EQ(logged.table.files(), 1u);
 }
 
-// Every third bit of each file that holds attributes: in the log, in the snapshot's tail, in the file of the table.
+// Every third bit of each file that holds attributes: in the log, in the snapshot's tail, in the file of the
+// table.
 TEST(AttributeLog, AFlippedBitIsAnErrorOrATornTailNeverOtherAttributes) {
   io::MemoryDevice memory;
   ASSERT_TRUE(memory.make_directory("store").ok());

@@ -56,7 +56,8 @@ void put(Shard* shard, uint64_t number, const FileId& file, std::vector<Extent> 
   ASSERT_TRUE(shard->commit().ok());
 }
 
-// A table, a snapshot with runs, a removed file, a relocation and a client; an attributes file and records after it; then a log with each operation.
+// A table, a snapshot with runs, a removed file, a relocation and a client; an attributes file and records
+// after it; then a log with each operation.
 void make_golden(io::Device* device) {
   ASSERT_TRUE(device->make_directory("/store").ok());
   Words words;

@@ -1,4 +1,5 @@
-// What stands in the log of a shard (store/record_log.h): one record a group, durable before the group is acknowledged.
+// What stands in the log of a shard (store/record_log.h): one record a group, durable before the group is
+// acknowledged.
 //
 //   record  := kind kGroupRecord, its sequence is the group's number
 //   payload := sequence_end u64 | operation*                       docs/formats/meta-shard.md

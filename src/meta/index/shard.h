@@ -141,7 +141,8 @@ class Ownership {
   virtual std::pair<uint64_t, uint64_t> next_owned(const FileId& file, uint64_t from) const = 0;
 };
 
-// A table beside the index whose changes are records of the shard's log, and whose content its checkpoints keep: the file
+// A table beside the index whose changes are records of the shard's log, and whose content its checkpoints
+// keep: the file
 // attributes. The table changes first, and its owner then hands the record to Shard::add_record.
 class LoggedTable {
  public:
@@ -150,7 +151,8 @@ class LoggedTable {
   virtual Status replay(Bytes record) = 0;
   // Records that make this table of an empty one.
   virtual void for_each_record(const std::function<void(Bytes)>& visit) const = 0;
-  // Changes that may be taken back, oldest first: the first `count` of them are durable, or all are taken back.
+  // Changes that may be taken back, oldest first: the first `count` of them are durable, or all are taken
+  // back.
   virtual size_t changes() const = 0;
   virtual void keep(size_t count) noexcept = 0;
   virtual void undo() noexcept = 0;
@@ -226,11 +228,14 @@ class Shard {
   virtual Result<uint64_t> remove(RequestKey key, const FileId& file, uint64_t generation) = 0;
   virtual Result<uint64_t> relocate(RequestKey key, const Relocation& relocation) = 0;
 
-  // A change of the table, which is durable with the group that is returned; of an empty record: with all before it. What
+  // A change of the table, which is durable with the group that is returned; of an empty record: with all
+  // before it. What
   // throws std::bad_alloc has done nothing.
   virtual uint64_t add_record(Bytes record) = 0;
   // False: the open group is long enough, or a checkpoint waits for it: commit it before the next change.
   virtual bool accepts_records() const = 0;
+  // Of the records that no file of the table has yet. Cheap.
+  virtual uint64_t record_memory_bytes() const = 0;
 
   // The number in the names of this shard's files, above those of all earlier jobs.
   virtual uint32_t job() const = 0;

@@ -9,6 +9,7 @@
 // finish().
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <optional>
@@ -130,8 +131,11 @@ class ShardCore final : public Shard {
 
   uint64_t add_record(Bytes record) override;
   bool accepts_records() const override {
-    return !records_wait_ && open_.records.size() < options_.group_bytes_max;
+    constexpr uint64_t kRecordsBytesMax =
+        4 * kMiB;  // of a group (meta/server/server_memory.cc counts with it)
+    return !records_wait_ && open_.records.size() < std::min(kRecordsBytesMax, options_.group_bytes_max);
   }
+  uint64_t record_memory_bytes() const override { return records_.memory_bytes(); }
 
   uint32_t job() const override { return claim_->number(); }
   Status fence() const override { return claim_->fence(); }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/rng.h"
 #include "io/fault_device.h"
 #include "io/memory_device.h"
 #include "meta/index/shard.h"
@@ -46,6 +47,7 @@ struct Store {
     options.directory = "/s.log-1";  // a name as of a file of a shard
     options.table_bytes_min = 1000;
     EXPECT_TRUE(memory.make_directory(options.directory).ok());
+    EXPECT_TRUE(memory.sync_directory("/").ok());
     EXPECT_TRUE(open().ok());
   }
   Status open() {
@@ -148,6 +150,34 @@ TEST(ShardJobs, ACheckpointThatFindsNoSpaceForTheNextLogLosesNothing) {
     EXPECT_EQ(store.extents(), 2u) << nth;
     if (drained.ok()) break;
     ASSERT_LT(nth, 20u);
+  }
+}
+
+// meta.sync=no: a power cut loses puts, never the store.
+TEST(ShardJobs, WithoutSyncsAPowerCutLeavesAStoreThatOpens) {
+  for (int step = 0; step < 3; ++step) {
+    Store store;
+    store.options.sync_log = false;
+    ASSERT_TRUE(store.open().ok());
+    if (step > 0) {
+      ASSERT_TRUE(store.put(0).ok());
+      ASSERT_TRUE(store.shard->drain().ok());
+      ASSERT_TRUE(store.put(50).ok());
+    }
+    if (step > 1) {  // a checkpoint that names a log with a group
+      ASSERT_TRUE(store.shard->settle());
+      while (std::unique_ptr<Work> work = store.shard->next_background()) {
+        work->run();
+        ASSERT_TRUE(store.shard->finish(std::move(work)).ok());
+        ASSERT_TRUE(store.put(90).ok());
+      }
+    }
+    store.shard.reset();
+    Rng rng(1);
+    store.memory.crash(rng, io::CrashMode::kDropAll);
+    const Status opened = store.open();
+    ASSERT_TRUE(opened.ok()) << step << ": " << opened.to_string();
+    EXPECT_GE(store.extents(), step > 0 ? 1u : 0u);
   }
 }
 

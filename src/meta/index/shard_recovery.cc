@@ -124,7 +124,7 @@ class Replay final : public LogVisitor, public SnapshotVisitor {
     return {};
   }
   Status records(Bytes records) override {
-    group_.records = records;
+    group_.records += records;
     return {};
   }
   Status end_group(uint64_t number, Sequence sequence_end) override {
@@ -207,7 +207,8 @@ Status check_new(io::Device& device, const Listing& listing) {
 
 Status ShardCore::recover(RecoveryReport* report) {
   SWALE_ASSIGN_OR_RETURN(log_encoder_, BlockEncoder::create(BlockCodec::kFrame));
-  // From here on no earlier job acknowledges anything. So what is read after this is all that was acknowledged.
+  // From here on no earlier job acknowledges anything. So what is read after this is all that was
+  // acknowledged.
   SWALE_ASSIGN_OR_RETURN(claim_,
                          store::JobClaim::next(device_, claims_of(options_.directory, options_.shard)));
   SWALE_ASSIGN_OR_RETURN(const Listing listing, meta::list_files(device_, options_));

@@ -227,7 +227,7 @@ std::unique_ptr<Work> ShardCore::start_checkpoint(bool all) {
   manifest.sequence = visible_sequence_;
   manifest.first_log = log_->number();
   work->log = log_;  // the work makes it, if no commit has: the manifest promises its header at least
-  manifest.first_log_bytes = std::max<uint64_t>(current_log_bytes_, store::kLogHeaderBytes);
+  manifest.first_log_bytes = store::kLogHeaderBytes + (options_.sync_log ? current_log_bytes_ : 0);
   manifest.earlier_logs = earlier_logs_;
   work->freed_log_bytes = logs_bytes_ - std::min(logs_bytes_, current_log_bytes_ + earlier_bytes());
   manifest.snapshot = {job(), next_file_++};
@@ -281,7 +281,8 @@ std::unique_ptr<Work> ShardCore::next_background() {
         freeze_wanted_ = true;
         return nullptr;
       }
-      // The file of the table is made of what the table has, which must be durable: its changes wait for that.
+      // The file of the table is made of what the table has, which must be durable: its changes wait for
+      // that.
       records_wait_ = frozen_ == nullptr && records_.wants_file() && !records_durable();
       if (records_wait_) return nullptr;
       work = frozen_ != nullptr ? start_flush() : start_checkpoint(false);
@@ -290,7 +291,9 @@ std::unique_ptr<Work> ShardCore::next_background() {
     if (background_) retry_background_ = false;
     return work;
   } catch (const std::bad_alloc&) {
-    return nullptr;  // nothing was changed; it is tried again
+    // Not at once again: encoding a table costs time.
+    static_cast<void>(background_failed(Status::out_of_memory()));
+    return nullptr;
   }
 }
 
@@ -422,7 +425,7 @@ Status ShardCore::finish_checkpoint(CheckpointWork* work) {
   first_log_ = work->manifest.first_log;
   snapshot_number_ = work->manifest.snapshot.number;
   snapshot_job_ = job();
-  if (!work->attributes.empty()) records_.filed(work->manifest.attributes, work->tail_bytes);
+  if (!work->attributes.empty()) records_.filed(work->manifest.attributes, work->tail_bytes, committing_);
   records_.checkpointed();
   snapshot_bytes_ = work->snapshot.size();
   logs_bytes_ -= std::min(logs_bytes_, work->freed_log_bytes);

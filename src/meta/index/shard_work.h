@@ -3,7 +3,8 @@
 // Order of writes. A commit: record, sync of the log (for its first record also of the directory); then the
 // fence; then the group is durable. A checkpoint: sorted files, snapshot and the header of the first log that
 // counts after it, each synced; the directory; the fence; the manifest, replaced atomically; the fence again;
-// only then are the files that it no longer names removed. The second look at the fence is for a job that was stopped and wakes: the job that has taken over
+// only then are the files that it no longer names removed. The second look at the fence is for a job that was
+// stopped and wakes: the job that has taken over
 // may have read the manifest before, which names these files.
 //
 // Threads: run() by any thread; it touches nothing that the shard changes. All else by the shard's.
@@ -27,7 +28,8 @@ class CommitWork final : public Work {
         claim_(claim),
         log_(std::move(log)),
         group_(group),
-        record_(std::move(record)) {}
+        record_(std::move(record)),
+        bytes_(record_.size()) {}
 
   void run() noexcept override {
     status_ = log_->append(group_, &record_, [this] { return claim_.fence(); });
@@ -35,13 +37,14 @@ class CommitWork final : public Work {
   const Status& status() const { return status_; }
   // The failed record is gone from the log: another one may be written.
   bool taken_back() const { return log_->usable(); }
-  uint64_t bytes() const { return record_.size(); }
+  uint64_t bytes() const { return bytes_; }  // of the record; the log's header is not among them
 
  private:
   const store::JobClaim& claim_;
   const std::shared_ptr<LogFile> log_;
   const uint64_t group_;
   std::string record_;
+  const uint64_t bytes_;
   Status status_;
 };
 

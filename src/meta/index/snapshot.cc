@@ -200,6 +200,7 @@ bool parse_shard_file_name(const std::string& name, uint32_t shard, uint32_t* jo
 
 store::ClaimNames claims_of(const std::string& directory, uint32_t shard) {
   return {.folder = directory,
+          .directory = directory,
           .path =
               [=](uint32_t job) {
                 return directory + "/" + shard_file_name(shard, job, ShardFileKind::kClaim, 0);
@@ -340,8 +341,8 @@ namespace {
 // What is wrong with a log that is missing or shorter than a manifest says.
 Status cut_log(const std::string& path, uint64_t bytes, uint64_t promised) {
   return corruption(
-      "{}: is missing or was cut at offset {}: the shard's manifest says that {} bytes were durable; restore the "
-      "file from a copy: what is missing would read as holes",
+      "{}: is missing or was cut at offset {}: the shard's manifest says that {} bytes were durable; restore "
+      "the file from a copy: what is missing would read as holes",
       path, bytes, promised);
 }
 

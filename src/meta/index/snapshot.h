@@ -134,14 +134,17 @@ struct ShardManifest {
   std::string encode() const;
   static Result<ShardManifest> decode(Bytes text, const std::string& path);
 
-  // The files that it names, but for the logs of its own job, each with how many of its bytes count (UINT64_MAX:
+  // The files that it names, but for the logs of its own job, each with how many of its bytes count
+  // (UINT64_MAX:
   // all). A job that was stopped and wakes may make other files, and make its logs longer.
   std::map<std::string, uint64_t> named_files() const;
 };
 
-// kCorruption if the log that the manifest of `job` names is missing. A job that writes meanwhile does no harm.
+// kCorruption if the log that the manifest of `job` names is missing. A job that writes meanwhile does no
+// harm.
 Status check_first_log(io::Device& device, const std::string& directory, uint32_t shard, uint32_t job);
-// Replays the logs that count by the manifest, in order. `numbers`: logs of its job that are there. `group` counts on. Calls
+// Replays the logs that count by the manifest, in order. `numbers`: logs of its job that are there. `group`
+// counts on. Calls
 // each(log, scan) after each log; log.bytes are then those that count.
 Status replay_logs(io::Device& device, const std::string& directory, const ShardManifest& manifest,
                    const std::set<uint32_t>& numbers, uint64_t* group, LogVisitor* visitor,

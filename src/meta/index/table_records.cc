@@ -1,6 +1,7 @@
 #include "meta/index/table_records.h"
 
 #include <algorithm>
+#include <new>
 
 #include "store/record_log.h"
 
@@ -105,9 +106,14 @@ std::string TableRecords::encode_file(uint32_t shard, uint64_t owner) const {
   return content;
 }
 
-void TableRecords::filed(const ManifestLog& file, size_t tail_bytes) {
-  tail_.erase(0, tail_bytes);  // its capacity stays: a commit may be under way
+void TableRecords::filed(const ManifestLog& file, size_t tail_bytes, bool committing) noexcept {
+  tail_.erase(0, tail_bytes);
   file_ = file;
+  if (committing || tail_.capacity() <= 4 * tail_.size()) return;  // a commit has reserved what it needs
+  try {
+    std::string(tail_).swap(tail_);
+  } catch (const std::bad_alloc&) {  // it keeps its memory
+  }
 }
 
 }  // namespace swale::meta

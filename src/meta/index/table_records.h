@@ -46,7 +46,7 @@ class TableRecords {
   bool wants_file() const { return table_ != nullptr && tail_.size() > file_.bytes / 4; }
   std::string encode_file(uint32_t shard, uint64_t owner) const;
   // A manifest names `file`, which has the first `tail_bytes` of the tail.
-  void filed(const ManifestLog& file, size_t tail_bytes);
+  void filed(const ManifestLog& file, size_t tail_bytes, bool committing) noexcept;
   void checkpointed() { wanted_bytes_ = asked_bytes_ = 0; }
 
   const std::string& tail() const { return tail_; }

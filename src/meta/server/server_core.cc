@@ -126,13 +126,15 @@ Status ServerCore::handle(Method method, Bytes payload, uint64_t token) {
   return error(Code::kUnsupported, Scope::kOperation, "no method {}", static_cast<int>(method));
 }
 
-// A shard that is full now takes the request later.
+// A shard that is full now takes the request later. Requests for attributes may overtake those that wait
+// here:
+// a client has one change under way at a time (attribute_table.h).
 bool ServerCore::held(Method method, Bytes payload, uint64_t token, const Status& why) {
   if (why.code() != Code::kBusy) return false;
   waits_added_ = true;
   assert(method == Method::kPut || method == Method::kTrim || method == Method::kForget ||
          method == Method::kRelocate ||  // those that on_request keeps in order
-         method == Method::kAttributes);
+         method == Method::kAttributes || method == Method::kCollect || method == Method::kRelocateTables);
   held_.push_back({method, std::string(payload), token});
   counters_.held_max = std::max<uint64_t>(counters_.held_max, held_.size());
   return true;
@@ -142,7 +144,13 @@ void ServerCore::retry_held() {
   while (!held_.empty()) {
     Held first = std::move(held_.front());
     held_.pop_front();
-    const Status status = handle(first.method, first.payload, first.token);
+    Status status;
+    try {
+      replies_.reserve(replies_.size() + 1);
+      status = handle(first.method, first.payload, first.token);
+    } catch (const std::bad_alloc&) {  // what it has changed is whole, or was taken back
+      status = Status::out_of_memory();
+    }
     if (status.code() == Code::kBusy) {
       held_.push_front(std::move(first));
       return;
@@ -152,13 +160,16 @@ void ServerCore::retry_held() {
 }
 
 StoredThings ServerCore::stored() const {
-  return {attributes_->files(), attributes_->tables_bytes(), shard_->state().index_memory_bytes};
+  return {attributes_->files(), attributes_->tables_bytes(), shard_->state().index_memory_bytes,
+          shard_->record_memory_bytes()};
 }
 
 uint64_t ServerCore::stored_count() const {
   const ShardCounters& shard = shard_->counters();
   constexpr uint64_t kThingsOfACheckpoint = 1024;  // it adds blocks to the index, some thousand at a time
-  return attributes_->files() + shard.runs + kThingsOfACheckpoint * shard.checkpoints;
+  constexpr uint64_t kBytesOfAThing = 512;
+  return attributes_->files() + shard.runs + kThingsOfACheckpoint * shard.checkpoints +
+         shard_->record_memory_bytes() / kBytesOfAThing;
 }
 
 Status ServerCore::put(Bytes payload, uint64_t token) {
@@ -327,6 +338,7 @@ Status ServerCore::relocate(Bytes payload, uint64_t token) {
 Status ServerCore::relocate_tables(Bytes payload, uint64_t token) {
   SWALE_ASSIGN_OR_RETURN(const RelocateMessage message, decode_relocate(payload));
   SWALE_RETURN_IF_ERROR(shard_->health());
+  SWALE_RETURN_IF_ERROR(takes_records());
   ++table_relocations_;
   std::vector<std::pair<std::string, std::string>> moved;
   attributes_->for_each_table([&](const std::string& name, Bytes table) {
@@ -350,6 +362,7 @@ Status ServerCore::relocate_tables(Bytes payload, uint64_t token) {
 Status ServerCore::collect(Bytes payload, uint64_t token) {
   SWALE_ASSIGN_OR_RETURN(const FileMessage message, decode_file(payload));
   SWALE_RETURN_IF_ERROR(shard_->health());
+  SWALE_RETURN_IF_ERROR(takes_records());
   change_attributes([&](std::string* record) {
     attributes_->refuse_puts(message.file, record);
     return true;
@@ -380,6 +393,12 @@ Collected ServerCore::collected(const FileId& file) {
 
 // ---- attributes
 
+// kBusy: after the next commit. A shard that has failed commits nothing more: there is nothing to wait for.
+Status ServerCore::takes_records() const {
+  if (!shard_->health().ok() || shard_->accepts_records()) return {};
+  return error(Code::kBusy, Scope::kOperation, "the open group is full");
+}
+
 Status ServerCore::attribute_request(Bytes payload, uint64_t token) {
   SWALE_ASSIGN_OR_RETURN(AttributeRequest request, decode_attributes(payload));
   const Server root = partition_.root_of(request.name);
@@ -388,9 +407,7 @@ Status ServerCore::attribute_request(Bytes payload, uint64_t token) {
     delegate_.on_request(std::move(request), root, token);
     return {};
   }
-  // A shard that has failed commits nothing more: there is nothing to wait for.
-  if (shard_->health().ok() && !shard_->accepts_records())
-    return error(Code::kBusy, Scope::kOperation, "the open group is full");
+  SWALE_RETURN_IF_ERROR(takes_records());
   ++counters_.attribute_requests;
   change({std::move(request), {token}});
   return {};
@@ -582,7 +599,10 @@ std::unique_ptr<Work> ServerCore::next_work() {
   if (shard_->background_first()) work = shard_->next_background();
   if (work == nullptr) work = shard_->next_commit();
   if (work == nullptr) work = shard_->next_background();
-  if (!accepted && shard_->accepts_records()) retry_held();  // what waited for this checkpoint's beginning
+  if (!accepted && shard_->accepts_records()) {  // what waited for this checkpoint's beginning
+    retry_held();
+    if (work == nullptr) work = shard_->next_commit();
+  }
   // There was no memory for a commit, and none will come: nobody else would tell those that wait for it.
   if (work == nullptr && !shard_->health().ok()) {
     release(shard_->health());

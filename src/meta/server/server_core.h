@@ -148,6 +148,7 @@ class ServerCore final : private Delegate::Actions {
   Status relocate_tables(Bytes payload, uint64_t token);
   Status collect(Bytes payload, uint64_t token);
   Status attribute_request(Bytes payload, uint64_t token);
+  Status takes_records() const;
   Status check_owned(const FileId& file, uint64_t begin, uint64_t end) const;
 
   bool held(Method method, Bytes payload, uint64_t token, const Status& why);

@@ -18,6 +18,9 @@ constexpr uint64_t kLargestPutBytes = kItemsMax * sizeof(Entry);
 constexpr uint64_t kLargestGetBytes = 48 * kMiB;
 // a sorted file of each table that is merged, and the new one
 constexpr uint64_t kCheckpointBytes = 8 * kMiB;
+// Records of an open group and of one that is committed, 4 MiB each in twice as much memory, and the record
+// of
+// the log.
 constexpr uint64_t kAttributeGroupsBytes = 24 * kMiB;
 
 // With so many 64ths of the buffers and the cache.
@@ -58,7 +61,8 @@ ShardOptions options_within(const ShardOptions& options, uint64_t bytes) {
 
 uint64_t content_bytes(const StoredThings& things) {
   constexpr uint64_t kNameBytes = 512;  // about 350, and half of that for the table's growth
-  return things.names * kNameBytes + things.table_bytes * 5 / 4 + things.index_bytes * 5 / 4;
+  return things.names * kNameBytes + things.table_bytes * 5 / 4 + things.index_bytes * 5 / 4 +
+         things.record_bytes;
 }
 
 }  // namespace swale::meta

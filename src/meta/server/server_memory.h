@@ -40,8 +40,9 @@ ShardOptions options_within(const ShardOptions& options, uint64_t bytes);
 // What stored things take: an upper bound of what the allocator has given for them.
 struct StoredThings {
   uint64_t names = 0;
-  uint64_t table_bytes = 0;  // tables of runs of sealed files
-  uint64_t index_bytes = 0;  // ShardState::index_memory_bytes
+  uint64_t table_bytes = 0;   // tables of runs of sealed files
+  uint64_t index_bytes = 0;   // ShardState::index_memory_bytes
+  uint64_t record_bytes = 0;  // Shard::record_memory_bytes
 };
 uint64_t content_bytes(const StoredThings& things);
 

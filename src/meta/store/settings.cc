@@ -71,8 +71,8 @@ constexpr std::array kRows = {
         .name = "meta.sync",
         .type = OptionType::kBool,
         .default_value = "yes",
-        .help = "sync the log of the index before a put is acknowledged (no: for comparison; a crash of the "
-                "machine then loses acknowledged puts)"}};
+        .help = "sync the log before a put or a change of attributes is acknowledged (no: for comparison; a "
+                "crash of the machine then loses what was acknowledged)"}};
 
 }  // namespace
 
