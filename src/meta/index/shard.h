@@ -79,10 +79,10 @@ struct ShardOptions {
   BlockCodec codec = BlockCodec::kAuto;
   // When so many relocations have come, a checkpoint rewrites all places and retires their rules. 0: never.
   size_t relocations_retire = 1024;
-  unsigned locality_percent = 80;         // the paper's alpha: blocks of a cluster that must be wanted
-  bool cluster_reads = true;              // false: one read a block (for comparison)
-  uint64_t table_bytes_min = 256 * kKiB;  // fewer bytes of the table's records are no reason for a checkpoint
-  bool sync_log = true;                   // false: a group counts as durable when written (for comparison)
+  unsigned locality_percent = 80;       // the paper's alpha: blocks of a cluster that must be wanted
+  bool cluster_reads = true;            // false: one read a block (for comparison)
+  uint64_t table_bytes_min = 4 * kMiB;  // fewer bytes of the table's records are no reason for a checkpoint
+  bool sync_log = true;                 // false: a group counts as durable when written (for comparison)
 };
 
 // A request's name, so that a retry is applied once. Numbers of a client ascend from 1; a retry may arrive up
