@@ -48,7 +48,7 @@ std::string payload_of(Rank from, Rank to, uint64_t number, size_t bytes) {
 class Schedule {
  public:
   Schedule(uint64_t seed, Fault fault, bool in_clear = false)
-      : seed_(seed), fault_(fault), events_(seed * 31 + static_cast<uint64_t>(fault)) {
+      : fault_(fault), events_(seed * 31 + static_cast<uint64_t>(fault)) {
     Rng& rng = events_.rng();
     params_.ranks = 2 + static_cast<int32_t>(rng.below(4));
     params_.in_clear = in_clear;
@@ -242,7 +242,6 @@ class Schedule {
       if (net_->alive(rank)) visited->rejected += net_->rejected(rank);
   }
 
-  const uint64_t seed_;
   const Fault fault_;
   EventQueue events_;
   TlsNet::Params params_;
