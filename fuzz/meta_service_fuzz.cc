@@ -5,8 +5,9 @@
 // hostile rank's requests are under way.
 //
 // meta_server_fuzz tries more inputs on the servers without threads; rpc_neighbour_fuzz tries the frames.
-// Here the threads, their queues and their calls to each other are the subject, so a schedule does not replay.
-// Requests that name the honest client's file are left out: members of a job may change each other's files.
+// Here the threads, their queues and their calls to each other are the subject, so a schedule does not
+// replay. Requests that name the honest client's file are left out: members of a job may change each other's
+// files.
 //
 // Input: records of 1 byte that says what happens, and what that takes (hostile_input.h).
 #include <array>
@@ -139,7 +140,8 @@ class Machine {
     get();
     hostile_.reset();  // cancels
     honest_.reset();
-    // The service waits for what it has asked, for as long as its patience goes: so the hostile server answers.
+    // The service waits for what it has asked, for as long as its patience goes: so the hostile server
+    // answers.
     std::atomic<bool> stopped{false};
     std::thread answers([&] {
       while (alive_ && !stopped)

@@ -45,8 +45,8 @@ class Fabric {
 
   void send(net::Rank from, net::Rank to, Bytes header, Bytes payload);
   virtual void kill(net::Rank) {}  // the process of that rank
-  // Rank `at` has found its peer silent. True: the fabric tells it later that the peer is gone, as a transport
-  // does.
+  // Rank `at` has found its peer silent. True: the fabric tells it later that the peer is gone, as a
+  // transport does.
   virtual bool drop(net::Rank /*at*/, net::Rank /*peer*/, const Status& /*why*/) { return false; }
   uint64_t frames(FrameClass of) const { return frames_[static_cast<size_t>(of)]; }
 

@@ -1,6 +1,6 @@
-// Makes all clusters of this program talk by TLS over the simulated wire: the schedules of cluster_test.cc are
-// run again, unchanged. And those that only a wire can have: a bit turned over under TLS, ranks that are parted,
-// a rank that stands for a while.
+// Makes all clusters of this program talk by TLS over the simulated wire: the schedules of cluster_test.cc
+// are run again, unchanged. And those that only a wire can have: a bit turned over under TLS, ranks that are
+// parted, a rank that stands for a while.
 #include <gtest/gtest.h>
 
 #include "sim/node.h"

@@ -1,5 +1,5 @@
-// TlsFabric: the Fabric whose frames travel by the product's transport `tls` over the Wire (tls_net.h). What a
-// test loses, doubles or alters is a frame before it is posted; faults of the wire are the Wire's.
+// TlsFabric: the Fabric whose frames travel by the product's transport `tls` over the Wire (tls_net.h). What
+// a test loses, doubles or alters is a frame before it is posted; faults of the wire are the Wire's.
 //
 // Threads: the simulation's one.
 #pragma once

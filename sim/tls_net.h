@@ -1,6 +1,6 @@
-// TlsNet: the ranks of a job with the product's transport `tls`, each on a host of its own, over the Wire: real
-// TLS, simulated network, virtual time. A rank's turns come a little after something is ready, as those of a
-// progress thread do.
+// TlsNet: the ranks of a job with the product's transport `tls`, each on a host of its own, over the Wire:
+// real TLS, simulated network, virtual time. A rank's turns come a little after something is ready, as those
+// of a progress thread do.
 //
 // A rank can be killed, and stopped for a time. Threads: the simulation's one.
 #pragma once

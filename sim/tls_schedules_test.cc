@@ -1,7 +1,7 @@
-// The transport `tls` under random schedules: real TLS over the simulated Wire. Ranks post frames of all sizes
-// at random times; bytes come in any pieces, late, and while others dial, die, stop, are parted or flooded by
-// strangers. What transport.h promises must hold in each, nobody may wait for ever, and no turn may be for
-// nothing again and again. SWALE_SIM_SEEDS multiplies the seeds (make test-long).
+// The transport `tls` under random schedules: real TLS over the simulated Wire. Ranks post frames of all
+// sizes at random times; bytes come in any pieces, late, and while others dial, die, stop, are parted or
+// flooded by strangers. What transport.h promises must hold in each, nobody may wait for ever, and no turn
+// may be for nothing again and again. SWALE_SIM_SEEDS multiplies the seeds (make test-long).
 #include <gtest/gtest.h>
 
 #include <algorithm>

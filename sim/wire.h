@@ -1,11 +1,11 @@
-// Wire: a simulated TCP between hosts, in virtual time, below the product's transport `tls` (net::Sockets). All
-// that may differ from one network to the next is drawn from the seed: how many bytes a call takes, in how many
-// pieces they travel, when each arrives, in which order sockets are ready.
+// Wire: a simulated TCP between hosts, in virtual time, below the product's transport `tls` (net::Sockets).
+// All that may differ from one network to the next is drawn from the seed: how many bytes a call takes, in
+// how many pieces they travel, when each arrives, in which order sockets are ready.
 //
-// Fault model: what arrives is in order and whole, as TCP promises. A host can be killed (its connections end,
-// or are reset where bytes are unread), and two hosts can be parted for a time: nothing passes, and what nobody
-// acknowledges within the sender's patience ends its connection. One bit of the n-th piece can be turned over:
-// somebody on the way does that, not TCP. A host may have too few descriptors for a time.
+// Fault model: what arrives is in order and whole, as TCP promises. A host can be killed (its connections
+// end, or are reset where bytes are unread), and two hosts can be parted for a time: nothing passes, and what
+// nobody acknowledges within the sender's patience ends its connection. One bit of the n-th piece can be
+// turned over: somebody on the way does that, not TCP. A host may have too few descriptors for a time.
 //
 // Threads: the simulation's one.
 #pragma once

@@ -33,9 +33,9 @@ std::string warning_of_kept_blocks(const std::string& directory, const std::stri
   // Others keep blocks, too, but from root as well.
   if (line.find(" - ext") == std::string::npos || line.find("resuid=") != std::string::npos) return "";
   return fmt::format(
-      "{}: its file system keeps {} MiB for root, which users can take through this mount, because root writes "
-      "their bytes; to keep them, mount it with the option resuid=1: processes of root that may pass over "
-      "limits still get them",
+      "{}: its file system keeps {} MiB for root, which users can take through this mount, because root "
+      "writes their bytes; to keep them, mount it with the option resuid=1: processes of root that may pass "
+      "over limits still get them",
       directory, (space.f_bfree - space.f_bavail) * space.f_frsize / kMebi);
 }
 

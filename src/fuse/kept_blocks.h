@@ -1,8 +1,8 @@
 // What a file system keeps for root (ext4: 5 % by default), and a mount by root would let others take.
 //
-// Whether a write may use these blocks is asked when root flushes it, and root is who they are kept for. Where
-// they are kept for another user (ext4's mount option resuid), a process that has given CAP_SYS_RESOURCE up
-// cannot take them, and every other process of root can.
+// Whether a write may use these blocks is asked when root flushes it, and root is who they are kept for.
+// Where they are kept for another user (ext4's mount option resuid), a process that has given
+// CAP_SYS_RESOURCE up cannot take them, and every other process of root can.
 #pragma once
 
 #include <string>

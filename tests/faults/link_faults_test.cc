@@ -1,6 +1,6 @@
-// Jobs over TCP, by UCX and by TLS, whose ranks live in network namespaces of their own, and one of which is cut off from the
-// others at every stage: the others are told who within the silence deadline, nobody hangs, and what was
-// committed is whole.
+// Jobs over TCP, by UCX and by TLS, whose ranks live in network namespaces of their own, and one of which is
+// cut off from the others at every stage: the others are told who within the silence deadline, nobody hangs,
+// and what was committed is whole.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
-// The limits of the backing file system hold for those who write through a mount by root: a flush by root takes
-// no more than its caller could. Each on a small file system of its own, in a file; skipped, with the kernel's
-// word for it, where that has no such limit.
+// The limits of the backing file system hold for those who write through a mount by root: a flush by root
+// takes no more than its caller could. Each on a small file system of its own, in a file; skipped, with the
+// kernel's word for it, where that has no such limit.
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <linux/quota.h>
@@ -120,9 +120,9 @@ TEST_F(MountLimitsTest, AFoldersLimitHoldsAndIsToldAtFsyncOrClose) {
   EXPECT_EQ(unmount(), 0);
 }
 
-// ext4 keeps a part of the disk for processes of one user, root if nobody says more, and for those that may pass
-// over limits. A flush is root's: so the mount takes that part, unless it is kept for another user (resuid). Root
-// itself may pass over limits; the mount has given that right up.
+// ext4 keeps a part of the disk for processes of one user, root if nobody says more, and for those that may
+// pass over limits. A flush is root's: so the mount takes that part, unless it is kept for another user
+// (resuid). Root itself may pass over limits; the mount has given that right up.
 TEST_F(MountLimitsTest, WhatIsKeptForRootIsNotTakenByAUserWhereResuidIsSet) {
   const std::string why = make_disk("mkfs.ext4 -q -m 20", "ext4", "noatime,resuid=1");
   if (!why.empty()) GTEST_SKIP() << "no ext4 here: " << why;

@@ -1,5 +1,5 @@
-// A mount that an ordinary user makes, by fusermount3 or in a user namespace: it has that user's rights, serves
-// that user alone, and takes no identity but its own.
+// A mount that an ordinary user makes, by fusermount3 or in a user namespace: it has that user's rights,
+// serves that user alone, and takes no identity but its own.
 #include <fcntl.h>
 #include <pwd.h>
 #include <sched.h>
@@ -62,8 +62,8 @@ class UserMountTest : public TwoUsers {
     wanted.at_unmount = tier::Store::AtClose::kDrain;
     return wanted;
   }
-  // A mount by the user; `before` runs in its process first, and may answer why it cannot go on. What hindered
-  // it; "" if it is there.
+  // A mount by the user; `before` runs in its process first, and may answer why it cannot go on. What
+  // hindered it; "" if it is there.
   std::string mount_as_user(fuse::MountOptions options, const std::function<std::string()>& before = {}) {
     int ends[2];
     if (::pipe(ends) != 0) return "no pipe";

@@ -1,5 +1,6 @@
-// Sockets: what the transport `tls` asks of the system: TCP sockets, which of them are ready, and the time. The
-// kernel's are kernel_sockets(); the simulator has its own, whose bytes travel in virtual time (sim/wire.h).
+// Sockets: what the transport `tls` asks of the system: TCP sockets, which of them are ready, and the time.
+// The kernel's are kernel_sockets(); the simulator has its own, whose bytes travel in virtual time
+// (sim/wire.h).
 //
 // Each call is the system call that it is named after: -1 and errno if it fails; no call blocks.
 // Threads: those of kernel_sockets() by any; a SocketWatch by one at a time.
