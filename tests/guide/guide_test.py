@@ -8,7 +8,7 @@ the working folder. What stands between fences:
                     line for any lines. Every command ends with status 0.
   console fails     the same, but the last command fails.
   LANGUAGE title="FILE"   becomes FILE in the working folder; some later command must use it.
-  pycon             is left to python/tests/test_guide.py.
+  pycon, shell      are left to python/tests/test_guide.py: they need the Python package.
   text              is not run. Code of a language without a title is an error, so nothing stays unrun by accident.
 `make install` takes BUILD, which is finished, instead of building (SWALE_BUILD); with - in place of BUILD it builds.
 """
@@ -125,7 +125,7 @@ class Walk:
                         del unused[used]
                 unused[title[1]] = place
                 self.counts["files"] += 1
-            elif language == "pycon" and not rest:
+            elif language in ("pycon", "shell") and not rest:
                 continue  # python/tests/test_guide.py runs it, where the package is installed
             elif language != "text" or rest:
                 raise Wrong(f"{place}: ```{language} {rest}: is nothing that could be run, and not text either")
