@@ -63,7 +63,8 @@ bool is_package_command(std::string_view name) {
 
 std::string package_hint(std::string_view name) {
   return fmt::format(
-      "`swale {0}` is a command of the Python package swale-io, which is not installed (no swale-{0} beside this "
+      "`swale {0}` is a command of the Python package swale-io, which is not installed (no swale-{0} "
+      "beside this "
       "program or in PATH): in the source tree, python3 -m pip install ./python numpy matplotlib",
       name);
 }

@@ -122,8 +122,8 @@ class BatchBuilder {
   // kInvalidArgument: a text key that is not UTF-8. Throws std::bad_alloc. After both the builder can only be
   // destroyed.
   Status append(const RecordView& record);
-  // As append of each of `count` records that lie side by side, `stride` bytes apart, each a key and a value. `of` has
-  // their epoch, step and time. Without the copy into the stage, and without a walk over columns for each.
+  // As append of each of `count` records that lie side by side, each a key and a value. `of` has their
+  // epoch, step and time. Without the copy into the stage, and without a walk over columns for each.
   Status append_rows(const RecordView& of, const char* rows, uint32_t key_bytes, uint32_t value_bytes,
                      uint64_t count);
 

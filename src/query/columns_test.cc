@@ -54,7 +54,8 @@ bool same(const Batch& a, const Batch& b) {
   return true;
 }
 
-// Regular rows, keys of another length, values that are too short, and an unknown step, between single records.
+// Regular rows, keys of another length, values that are too short, and an unknown step, between single
+// records.
 TEST(Columns, OfRowsSideBySideAreThoseOfTheRecords) {
   run::Schema schema = schema_of("x:f8;v:f4x2;c:i1;_:*");
   schema.key = run::KeyType::kU64;

@@ -89,7 +89,8 @@ struct OfUnsigned {
   }
 };
 
-// Clears what does not pass. No branch for a number, so that a condition which every other record meets costs no more.
+// Clears what does not pass. No branch for a number, so that a condition which every other record meets
+// costs no more.
 template <class Of>
 void keep_between(run::OrderKey first, run::OrderKey last, bool others, const char* at, size_t stride,
                   uint64_t count, uint8_t* passes) {

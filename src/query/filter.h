@@ -31,8 +31,8 @@ class Filter {
     return true;
   }
 
-  // The same of `count` records that lie side by side, each a key and a value: passes[i] is 1 or 0. Asks one range of all
-  // of them before the next one. `of` has their epoch, step and time.
+  // The same of `count` records that lie side by side, each a key and a value: passes[i] is 1 or 0. Asks one
+  // range of all of them before the next one. `of` has their epoch, step and time.
   void choose(const RecordView& of, const char* rows, uint32_t key_bytes, uint32_t value_bytes,
               uint64_t count, uint8_t* passes) const;
 

@@ -85,8 +85,8 @@ class RunCursor {
   RunCursor(PartitionNumber partition, BlockNumber first_block, std::string path,
             std::optional<uint64_t> epoch_id = {});
 
-  // From now on the rows of uniform runs go to `fn`, a block at a time, instead of feed's function. It outlives the
-  // cursor.
+  // From now on the rows of uniform runs go to `fn`, a block at a time, instead of feed's function. It
+  // outlives the cursor.
   void take_rows(const RowsFn* fn) { rows_fn_ = fn; }
 
   // `blocks`: the next whole blocks. Yields the records that they complete.

@@ -165,8 +165,8 @@ class Reader {
   Result<std::vector<ScanPiece>> scan_pieces(EpochNumber epoch, PartitionNumber partition,
                                              uint64_t blocks_min, const DamageFn& damaged = {});
   Status scan_piece(const ScanPiece& piece, const RecordFn& fn, const DamageFn& damaged = {});
-  // The same, and records of equal lengths that lie side by side go to `rows`, a block at a time: for callers to which a
-  // call for each record is too much. `fn` gets the others. The order is the same.
+  // The same, and records of equal lengths that lie side by side go to `rows`, a block at a time: for
+  // callers to which a call for each record is too much. `fn` gets the others. The order is the same.
   using RowsFn = run::RunCursor::RowsFn;
   Status scan_piece(const ScanPiece& piece, const RecordFn& fn, const RowsFn& rows);
 

@@ -24,7 +24,8 @@ Status scan_epoch(const ReaderFiles& files, const PartitionLogs& logs, const Epo
                   const ScanFn& fn, bool* stopped);
 
 // The same for a piece from pieces_of. With `damaged`, both skip blocks that are damaged or cannot be read;
-// if the header of a run is lost, pieces_of searches for the next run. With `rows`, that gets the rows of uniform runs.
+// if the header of a run is lost, pieces_of searches for the next run. With `rows`, that gets the rows of
+// uniform runs.
 Status scan_blocks(const ReaderFiles& files, const PartitionLogs& logs, const EpochEntry& epoch,
                    const Reader::ScanPiece& piece, const ScanFn& fn, bool* stopped,
                    const Reader::DamageFn& damaged = {}, const Reader::RowsFn* rows = nullptr);
