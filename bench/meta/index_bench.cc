@@ -6,7 +6,8 @@
 //          crash       puts without a drain; the process ends at once
 //          recover     opens what crash left
 //          buffer      one full write buffer, in blocks and as a whole (whole_buffer.h); no store, no path
-//          clusters    the blocks of a batch in regions, by three methods (cluster_methods.h); no store, no path
+//          clusters    the blocks of a batch in regions, by three methods (cluster_methods.h); no store, no
+//                      path
 //          get         --gets N, warm (asked twice, the second time counts), or --cold 1: nothing resident
 //   --canary 1         expects one wrong place, so that whoever checks answers can be seen to do so
 // Times are the process's CPU (all threads) without what generates the entries, and wall time without it.

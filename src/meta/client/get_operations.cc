@@ -30,8 +30,8 @@ Status check_queries(const Partition& partition, std::span<const Run> queries) {
 }
 
 Status check_ranges(const Partition& partition, std::span<const ByteRange> ranges) {
-  // Mostly nothing is odd: ranges of a byte or more, shorter than a server's, whose first and last bytes stand
-  // below kOffsetEnd, a power of two.
+  // Mostly nothing is odd: ranges of a byte or more, shorter than a server's, whose first and last bytes
+  // stand below kOffsetEnd, a power of two.
   static_assert(kOffsetEnd == uint64_t{1} << 63);
   const uint64_t longest = partition.range_bytes() - 1;
   bool odd = ranges.size() > kCutsMax;

@@ -85,8 +85,8 @@ Result<bool> has_server(io::Device& device, const std::string& directory,
     return true;
   }
   return corruption(
-      "{}/{}*.manifest: is missing, and {} is here: restore the files of {} from a copy; what is missing would "
-      "read as holes",
+      "{}/{}*.manifest: is missing, and {} is here: restore the files of {} from a copy; what is missing "
+      "would read as holes",
       directory, head, server_file_name(server), name_of_server(manifest, server));
 }
 

@@ -27,9 +27,9 @@ struct Stats {
   // over bytes in the log, by writes that SSDUP+ would have sent elsewhere otherwise
   uint64_t forced_bytes = 0;
   uint64_t ssdup_plus_bytes = 0;  // SSDUP+ would have sent so many of the same writes to the log: the budget
-  uint64_t lost_bytes = 0;  // acknowledged, and gone
-  int64_t paused_ns = 0;    // there was something to flush, and a gate was closed
-  int64_t stalled_ns = 0;   // writers waited for space in the log
+  uint64_t lost_bytes = 0;        // acknowledged, and gone
+  int64_t paused_ns = 0;          // there was something to flush, and a gate was closed
+  int64_t stalled_ns = 0;         // writers waited for space in the log
   // As it stands.
   uint64_t log_capacity_bytes = 0;
   uint64_t log_used_bytes = 0;
