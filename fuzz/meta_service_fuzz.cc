@@ -177,18 +177,18 @@ class Machine {
       options.directory = fmt::format("/server{}", server);
       require(disk_.make_directory(options.directory).ok());
       options.shard = server;
-      options.job = 1;
       options.write_buffer_entries = 64;
       options.compression_buffer_bytes = 64 * kKiB;
       options.cache_bytes = 64 * kKiB;
       options.log_bytes_max = 64 * kKiB;
       options.expand_blocks_max = 1024;
-      auto attributes = AttributeStore::open(
-          disk_, {.directory = options.directory, .server = server, .compact_bytes_min = 4096});
+      auto attributes = std::make_unique<AttributeTable>(server);
+      options.table = attributes.get();
+      options.table_bytes_min = 4096;
       auto shard = Shard::open(disk_, options);
-      require(attributes.ok() && shard.ok());
-      cores.push_back(std::make_unique<ServerCore>(partition_, server, RingMode::kRing, *std::move(shard),
-                                                   *std::move(attributes)));
+      require(shard.ok());
+      cores.push_back(std::make_unique<ServerCore>(partition_, server, RingMode::kRing, std::move(attributes),
+                                                   *std::move(shard)));
       cores.back()->resume();
     }
     return cores;

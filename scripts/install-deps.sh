@@ -50,7 +50,7 @@ test             sqlite3             sqlite              sqlite         sqlite
 test             git                 git                 git            git
 test             e2fsprogs           e2fsprogs           e2fsprogs      -
 test             xfsprogs            xfsprogs            xfsprogs       -
-test             btrfs-progs         btrfs-progs         btrfs-progs    -
+long             btrfs-progs         btrfs-progs         btrfs-progs    -
 test             mandoc              mandoc              mandoc         -
 test             man-db              man-db              man-db         man-db
 test             zsh                 zsh                 zsh            zsh
