@@ -198,11 +198,12 @@ def keys(found):
                           for run in runs["swale"]] for case, runs in found["cases"].items()}
         return max(max(values) for values in samples.values()), samples
 
+    counted = all("ssdup_plus_bytes" in run for runs in found["cases"].values() for run in runs["swale"])  # not by older builds
     return {"real_fsync_over_plain": median("fsync", "swale", "plain"),
             "real_osync_over_plain": median("osync", "swale", "plain"),
             "real_fsync_over_ssdupplus": median("fsync", "swale", "ssdup+"),
             "real_ssd_bytes_over_ssdupplus": worst("swale", "ssdup+", "ssd_bytes"),
-            "real_ssd_bytes_same_requests": same_requests(),
+            **({"real_ssd_bytes_same_requests": same_requests()} if counted else {}),
             "real_drained_over_plain": worst("swale", "plain", "drained_s")}
 
 
