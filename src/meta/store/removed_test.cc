@@ -167,7 +167,7 @@ void make_and_remove(uint64_t files, uint64_t live_every) {
       names.pop_front();
     }
     for (const std::string& name : names) ASSERT_TRUE(rank.client->remove(name).ok());
-    // 4 MiB of records of attributes wait for the next checkpoint, in memory as in the log, on a disk of memory.
+    // 4 MiB of records wait for the next checkpoint, in memory as in the log, on a disk of memory.
     memory_growth = in_use() - warm;
   });
   const uint64_t on_disk = bytes_on(device, "store");
