@@ -197,7 +197,7 @@ class StoreCore final : public io::StorageClient {
     Waiter waiter;
     const Ticket ticket = next_ticket_++;
     waiters_[ticket] = &waiter;
-    engine_call([&] { call(ticket); });
+    engine_call([&]() REQUIRES(mutex_) { call(ticket); });
     return wait_for(ticket, &waiter, file, what, lock);
   }
   Status wait_for(Ticket ticket, Waiter* waiter, FileIndex file, std::string_view what, MutexLock* lock)
