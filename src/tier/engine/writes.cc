@@ -172,7 +172,7 @@ void Writes::appended(OpIndex index, Code code) {
 }
 
 void Writes::to_backing(OpIndex index) {
-  Op& op = shared_.ops[index];
+  [[maybe_unused]] const Op& op = shared_.ops[index];
   // A flush under way would carry older bytes; but what it flushes is in the map, or newer bytes of the log
   // are (rule 2).
   assert(shared_.options.canaries.overwrite_directly || shared_.options.canaries.overlap_in_queue ||
