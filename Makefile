@@ -62,7 +62,7 @@ bench-threehop: ## what the three-hop router itself takes; one line of JSON for 
 	@for shape in "2 4" "4 8" "1 4"; do read -r nodes ranks <<< "$$shape"; \
 	  build/release/bench/net/bench_threehop --nodes "$$nodes" --ranks "$$ranks"; done | tee build/bench/threehop.json
 
-bench-meta: ## the metadata store beside LevelDB; build/bench/meta.json, page and plots in docs/results, 20 min (BENCH=quick: 8 min)
+bench-meta: ## the metadata store beside LevelDB; build/bench/meta.json, page and plots in docs/results, 23 min (BENCH=quick: 9 min)
 	@scripts/install-deps.sh build bench
 	@scripts/build.sh release bench_meta_index bench_meta_client bench_meta_service bench_calibrate
 	@$${PYTHON:-/usr/bin/python3} bench/meta/meta.py build/release/bench build/bench --profile "$${BENCH:-full}" --results docs/results

@@ -6,7 +6,7 @@
 //   --ranks N      processes that call (16, as the workload has clients); one more has the server
 //   --gets N       how many are timed, after as many that are not
 //   --dir D        where the store is made; removed first
-//   --rest 0       gets begin at once: the server need not come to rest
+//   --rest S       after the puts the server has not computed for S seconds (2); 0: gets begin at once
 //   --canary 1     an answer is taken for wrong: the program must fail
 // CPU is that of all processes: of puts until the server has come to rest, of gets until every answer was
 // read. Prints one JSON object.
@@ -31,7 +31,7 @@ struct Work {
   std::string store, directory;
   int callers = 16;
   uint64_t gets = 0;
-  bool rests = true;
+  uint64_t rests_s = 2;
   bool canary = false;
 };
 
@@ -54,10 +54,10 @@ std::unique_ptr<ClientStore> make_store(const std::string& name) {
   return store;
 }
 
-// Until the process has not computed for two seconds.
-void wait_at_rest() {
+// Until the process has not computed for so long.
+void wait_at_rest(uint64_t seconds) {
   constexpr double kIdleCpu = 0.004;  // in a look of 200 ms
-  for (int quiet = 0; quiet < 10;) {
+  for (uint64_t quiet = 0; quiet < 5 * seconds;) {
     const double before = cpu_of(RUSAGE_SELF).total_s();
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
     quiet = cpu_of(RUSAGE_SELF).total_s() - before < kIdleCpu ? quiet + 1 : 0;
@@ -119,7 +119,7 @@ void run_rank(const Work& work, const Workload& workload, int rank, RankBarrier&
     if (rank != 0) *costs = act();
     barrier.wait();
     if (rank != 0) return;
-    if (rests && work.rests) wait_at_rest();
+    if (rests) wait_at_rest(work.rests_s);
     *costs = {watch.cpu().total_s(), watch.wall_s()};
   };
   phase(&outcome->put[rank], true, [&] {
@@ -171,7 +171,7 @@ int run(Arguments& arguments) {
   work.directory = arguments.text("dir");
   work.callers = static_cast<int>(arguments.number("ranks", 16));
   work.gets = arguments.number("gets", 1 << 20);
-  work.rests = arguments.number("rest", 1) != 0;
+  work.rests_s = arguments.number("rest", 2);
   work.canary = arguments.number("canary", 0) != 0;
   const Workload workload(arguments.text("pattern"), arguments.number("entries", 4 << 20),
                           arguments.number("clients", 16));
