@@ -83,7 +83,7 @@ void check_sorted(Bytes input) {
   const auto file = device.open("/f", io::OpenMode::kCreate);
   require(file.ok() && (*file)->pwrite(0, input).ok());
   BlockCache cache(1);
-  ReadCounters counters;
+  ShardCounters counters;
   const auto sorted = SortedFile::open(device, "/f", owner_of(1, 2), &cache, &counters);
   if (!sorted.ok()) return;
   for (size_t i = 0; i < (*sorted)->blocks(); ++i) static_cast<void>((*sorted)->view(i));

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <numeric>
 
+#include "meta/index/cluster.h"
 #include "meta/index/lattice.h"
+#include "meta/index/relocation.h"
 
 namespace swale::meta {
 namespace {
@@ -42,13 +44,13 @@ void Lookup::answer_from_runs(std::span<const Range> ranges) {
     if (!known || range.file != id) {
       id = range.file;
       known = true;
-      file = shard_.files_.find(id);
+      file = catalog_.find(id);
     }
     if (file == FileTable::kNone || range.length == 0) {
       states_[i] = State::kNothing;
       continue;
     }
-    const FileState& state = shard_.states_[file];
+    const FileState& state = catalog_.state(file);
     if (!state.runs) continue;
     runs_.clear();
     state.runs->find(range.offset, range.offset + range.length, &runs_);
@@ -70,7 +72,7 @@ void Lookup::answer_from_runs(std::span<const Range> ranges) {
   }
 }
 
-void Lookup::answer_from_rows(std::span<const Range> ranges, const ShardCore::LayerRef& layer) {
+void Lookup::answer_from_rows(std::span<const Range> ranges, const LayerRef& layer) {
   const std::vector<Entry>& rows = *layer.rows;
   const auto before = [&](const Entry& a, const Entry& b) { return precedes(*layer.files, a, b); };
   size_t at = 0;
@@ -137,14 +139,13 @@ Status Lookup::read_clusters(std::span<const Range> ranges, const Table& table) 
     if (block == file->blocks()) block = 0;
     if (file->cached(block)) continue;
     if (queues.empty() || queues.back().first != set) {
-      queues.emplace_back(
-          set, std::make_unique<ClusterQueue>(static_cast<uint32_t>(file->blocks()),
-                                              shard_.options_.locality_percent, kClusterBlocksMax));
+      queues.emplace_back(set, std::make_unique<ClusterQueue>(static_cast<uint32_t>(file->blocks()),
+                                                              options_.locality_percent, kClusterBlocksMax));
     }
     queues.back().second->add(static_cast<uint32_t>(block));
   }
   // No more than the cache holds: what is left is read when it is needed.
-  size_t blocks_left = shard_.cache_.frames() / 2;
+  size_t blocks_left = cache_frames_ / 2;
   for (auto& [number, queue] : queues) {
     auto& file = static_cast<SortedFile&>(*table.sets[number]);
     while (!queue->empty()) {
@@ -190,7 +191,7 @@ Status Lookup::answer_from_layers(std::span<const Range> ranges) {
     }
     TableCursor& at = cursors_[cursor++];
     if (layer.table->sets.empty()) continue;
-    if (shard_.options_.cluster_reads) SWALE_RETURN_IF_ERROR(read_clusters(ranges, *layer.table));
+    if (options_.cluster_reads) SWALE_RETURN_IF_ERROR(read_clusters(ranges, *layer.table));
     SWALE_RETURN_IF_ERROR(answer_from_table(ranges, &at));
   }
   for (const uint32_t i : order_) {
@@ -219,7 +220,7 @@ Status Lookup::run(std::span<const Range> ranges, size_t pieces_max, Found* out)
     }
     if (states_[i] == State::kAnswered) {
       const Answer& answer = answers_[i];
-      if (shard_.relocations_.empty()) {
+      if (catalog_.relocations().empty()) {
         out->extents.push_back(answer.extent);
       } else {
         states_[i] = State::kGather;
@@ -243,7 +244,7 @@ Status Lookup::run(std::span<const Range> ranges, size_t pieces_max, Found* out)
 
 // Up to rows_max rows of one layer from `begin` on. *stop becomes less if there are more.
 Status Lookup::rows_between(const FileId& file, uint64_t begin, uint64_t end, size_t rows_max,
-                            const ShardCore::LayerRef& layer, TableCursor* cursor, std::vector<Entry>* rows,
+                            const LayerRef& layer, TableCursor* cursor, std::vector<Entry>* rows,
                             uint64_t* stop) const {
   size_t count = 0;
   const auto add = [&](const Entry& row) {
@@ -280,7 +281,7 @@ Status Lookup::rows_between(const FileId& file, uint64_t begin, uint64_t end, si
 
 void Lookup::runs_between(uint32_t file, uint64_t begin, uint64_t end, size_t rows_max,
                           std::vector<Entry>* rows, uint64_t* stop) {
-  const FileState& state = shard_.states_[file];
+  const FileState& state = catalog_.state(file);
   if (!state.runs) return;
   runs_.clear();
   state.runs->find(begin, end, &runs_);
@@ -319,7 +320,7 @@ Result<Sequence> Lookup::newest_extent(const FileId& file, const Run& query) {
 
 Result<uint64_t> Lookup::gather(const FileId& file, uint64_t begin, uint64_t end, size_t first,
                                 size_t pieces_max, std::vector<Extent>* out, size_t rows_max) {
-  const uint32_t number = shard_.files_.find(file);
+  const uint32_t number = catalog_.find(file);
   if (number == FileTable::kNone) return end;
   FileTable one;
   one.index_of(file);
@@ -345,7 +346,7 @@ Result<uint64_t> Lookup::gather(const FileId& file, uint64_t begin, uint64_t end
         if (out->size() >= pieces_max && out->size() > first) return row.offset;
         uint64_t whole = 0;
         const Place place =
-            relocated(shard_.relocations_, {row.log, row.address}, row.length, row.sequence, &whole);
+            relocated(catalog_.relocations(), {row.log, row.address}, row.length, row.sequence, &whole);
         append_joined({row.offset, whole, place}, first, out);
         row.drop_front(whole);
       }

@@ -9,14 +9,16 @@
 #include <span>
 #include <vector>
 
-#include "meta/index/shard_core.h"
+#include "meta/index/catalog.h"
+#include "meta/index/layers.h"
 
 namespace swale::meta {
 
 // One batch of ranges.
 class Lookup {
  public:
-  explicit Lookup(ShardCore* shard) : shard_(*shard), layers_(shard->layers()) {
+  Lookup(const ShardOptions& options, const Catalog& catalog, ShardLayers* layers)
+      : options_(options), catalog_(catalog), layers_(layers->list()), cache_frames_(layers->cache_frames()) {
     for (const auto& layer : layers_) {
       if (layer.table != nullptr) cursors_.emplace_back(*layer.table);
     }
@@ -45,7 +47,7 @@ class Lookup {
   void sort_order(std::span<const Range> ranges);
   Status answer_from_layers(std::span<const Range> ranges);
   Status answer_from_table(std::span<const Range> ranges, TableCursor* cursor);
-  void answer_from_rows(std::span<const Range> ranges, const ShardCore::LayerRef& layer);
+  void answer_from_rows(std::span<const Range> ranges, const LayerRef& layer);
   Status read_clusters(std::span<const Range> ranges, const Table& table);
   // What one row means for a range: it answers it, or has nothing of it, or a part.
   State judge(const Range& range, const Entry& row, Answer* answer) const;
@@ -54,13 +56,15 @@ class Lookup {
   State judge_at(size_t i, const Range& range, const Entry& row);
 
   Status rows_between(const FileId& file, uint64_t begin, uint64_t end, size_t rows_max,
-                      const ShardCore::LayerRef& layer, TableCursor* cursor, std::vector<Entry>* rows,
+                      const LayerRef& layer, TableCursor* cursor, std::vector<Entry>* rows,
                       uint64_t* stop) const;
   void runs_between(uint32_t file, uint64_t begin, uint64_t end, size_t rows_max, std::vector<Entry>* rows,
                     uint64_t* stop);
 
-  ShardCore& shard_;
-  const std::vector<ShardCore::LayerRef> layers_;
+  const ShardOptions& options_;
+  const Catalog& catalog_;
+  const std::vector<LayerRef> layers_;
+  const size_t cache_frames_;
   std::vector<TableCursor> cursors_;  // one for each table among the layers
   std::vector<State> states_;
   std::vector<Answer> answers_;

@@ -1,7 +1,9 @@
 // Opening a shard: manifest, sorted files, snapshot, then the logs, in that order. Nothing of another job is
 // written.
 #include <algorithm>
+#include <functional>
 #include <set>
+#include <utility>
 
 #include "base/contain.h"
 #include "meta/index/shard_core.h"
@@ -11,45 +13,33 @@ namespace swale::meta {
 // Applies what snapshot and logs say.
 class Replay final : public LogVisitor, public SnapshotVisitor {
  public:
-  Replay(ShardCore* shard, RecoveryReport* report) : shard_(*shard), report_(*report) {}
+  using EndGroup = std::function<Status(const Group&)>;  // the group is durable
+  Replay(Catalog* catalog, ShardLayers* layers, TableRecords* records, RecoveryReport* report, EndGroup end)
+      : catalog_(*catalog),
+        layers_(*layers),
+        records_(*records),
+        report_(*report),
+        end_group_(std::move(end)) {}
 
   void set_snapshot_sequence(Sequence sequence) { snapshot_sequence_ = sequence; }
 
-  Status file(const SnapshotFile& file) override {
-    const uint32_t index = shard_.state_of(file.id);
-    FileState& state = shard_.states_[index];
-    state.known = file.known;
-    state.generation = file.generation;
-    state.size = file.size;
-    state.irregular_max = file.irregular_max;
-    state.rows = file.rows;
-    Sequence before = 0;
-    for (const StoredRun& stored : file.runs) {
-      if (stored.sequence < before)
-        return corruption("file {:016x}{:016x}: runs are out of order", file.id.high, file.id.low);
-      before = stored.sequence;
-      if (!state.runs) state.runs = std::make_unique<RunLayers>();
-      state.runs->insert(stored.run, stored.sequence, ~Sequence{0});
-      ++shard_.runs_;
-    }
-    return {};
-  }
+  Status file(const SnapshotFile& file) override { return catalog_.restore(file); }
   Status relocation(const SequencedRelocation& relocation) override {
-    shard_.relocations_.push_back(relocation);
+    catalog_.restore(relocation);
     return {};
   }
   Status client(const SnapshotClient& client) override {
-    shard_.clients_[client.client] = client.window;
+    catalog_.restore(client);
     return {};
   }
   Status removed(const RemovedRange& range) override {
-    shard_.removed_.add(range);
+    catalog_.restore(range);
     return {};
   }
 
   Status records(uint64_t group, Bytes records) override {
     snapshot_group_ = group;
-    return shard_.records_.replay(records, "records of the table");
+    return records_.replay(records, "records of the table");
   }
 
   Status request(const RequestKey& key) override {
@@ -57,15 +47,15 @@ class Replay final : public LogVisitor, public SnapshotVisitor {
     return {};
   }
   Status extents(const BlockView& block) override {
-    Memtable& to = *shard_.active_;
+    Memtable& to = layers_.active();
     to.reserve(block.rows());
     std::vector<uint32_t> local(block.files()), global(block.files());
     for (size_t i = 0; i < block.files(); ++i) {
       // The snapshot knows that it was removed later.
       local[i] = global[i] = FileTable::kNone;
-      if (shard_.removed_.contains(block.file_id(i))) continue;
+      if (catalog_.removed(block.file_id(i))) continue;
       local[i] = to.files().index_of(block.file_id(i));
-      global[i] = shard_.state_of(block.file_id(i));
+      global[i] = catalog_.number_of(block.file_id(i));
     }
     const bool one_by_one =
         std::any_of(group_.operations.begin(), group_.operations.end(),
@@ -129,36 +119,26 @@ class Replay final : public LogVisitor, public SnapshotVisitor {
   }
   Status end_group(uint64_t number, Sequence sequence_end) override {
     if (number > snapshot_group_)
-      SWALE_RETURN_IF_ERROR(shard_.records_.replay(group_.records, "records of the table"));
-    group_.number = number;
-    group_.sequence_end = std::max(sequence_end, shard_.visible_sequence_);
-    shard_.active_->show();
-    shard_.apply(group_);
-    group_ = Group();
+      SWALE_RETURN_IF_ERROR(records_.replay(group_.records, "records of the table"));
     ++report_.groups;
-    return shard_.active_->full() ? flush() : ok_status();
+    group_.number = number;
+    group_.sequence_end = sequence_end;
+    return end_group_(std::exchange(group_, Group()));
   }
 
  private:
   Status stage(const FileId& file, StagedOperation operation) {
     if (operation.sequence < snapshot_sequence_) return {};  // the snapshot has it
-    operation.file = shard_.state_of(file);
+    operation.file = catalog_.number_of(file);
     group_.operations.push_back(operation);
     return {};
   }
-  // The log stays: the tree is in memory only.
-  Status flush() {
-    shard_.frozen_ = std::move(shard_.active_);
-    shard_.active_ =
-        std::make_shared<Memtable>(shard_.options_.write_buffer_entries, std::move(shard_.spare_));
-    shard_.background_ = true;
-    std::unique_ptr<Work> work = shard_.start_flush();
-    work->run();
-    return shard_.finish(std::move(work));
-  }
 
-  ShardCore& shard_;
+  Catalog& catalog_;
+  ShardLayers& layers_;
+  TableRecords& records_;
   RecoveryReport& report_;
+  const EndGroup end_group_;
   Sequence snapshot_sequence_ = 0;
   uint64_t snapshot_group_ = 0;  // up to which it has the records of the table
   Group group_;
@@ -205,90 +185,100 @@ Status check_new(io::Device& device, const Listing& listing) {
 
 }  // namespace
 
+// The manifest of the newest job; of a new shard, one that names nothing.
+Result<ShardManifest> ShardCore::read_manifest(uint32_t newest_job) {
+  const uint32_t number = shared_.options.shard;
+  ShardManifest manifest;
+  manifest.shard = number;
+  if (newest_job == 0) return manifest;
+  const std::string path = shared_.path_of(newest_job, ShardFileKind::kManifest, 0);
+  SWALE_ASSIGN_OR_RETURN(const std::string text, io::read_file(shared_.device, path, kGiB));
+  SWALE_ASSIGN_OR_RETURN(manifest, ShardManifest::decode(text, path));
+  if (manifest.shard != number || manifest.job != newest_job)
+    return corruption("{}: is the manifest of shard {} and job {}", path, manifest.shard, manifest.job);
+  return manifest;
+}
+
+// Tables, the file of the table beside the index, and the snapshot. *sequence: up to which the snapshot knows
+// everything but extents.
+Status ShardCore::read_files(const ShardManifest& manifest, SnapshotVisitor* replay, Sequence* sequence) {
+  const uint32_t number = shared_.options.shard;
+  SWALE_RETURN_IF_ERROR(layers_.open(manifest));
+  if (const ManifestLog& file = manifest.attributes; file.number != 0) {
+    const std::string path = shared_.path_of(file.job, ShardFileKind::kAttributes, file.number);
+    SWALE_RETURN_IF_ERROR(records_.replay_file(shared_.device, path, number, file));
+  }
+  if (const ManifestFile& file = manifest.snapshot; file.number != 0) {
+    const std::string path = shared_.path_of(file.job, ShardFileKind::kSnapshot, file.number);
+    SWALE_ASSIGN_OR_RETURN(const std::string bytes, io::read_file(shared_.device, path, 64 * kGiB));
+    SWALE_ASSIGN_OR_RETURN(*sequence,
+                           visit_snapshot(bytes, path, number, owner_of(file.job, file.number), replay));
+    logs_.restore(file, bytes.size());
+  }
+  catalog_.restored(layers_.rows());
+  return {};
+}
+
 Status ShardCore::recover(RecoveryReport* report) {
-  SWALE_ASSIGN_OR_RETURN(log_encoder_, BlockEncoder::create(BlockCodec::kFrame));
+  const ShardOptions& options = shared_.options;
   // From here on no earlier job acknowledges anything. So what is read after this is all that was
   // acknowledged.
-  SWALE_ASSIGN_OR_RETURN(claim_,
-                         store::JobClaim::next(device_, claims_of(options_.directory, options_.shard)));
-  SWALE_ASSIGN_OR_RETURN(const Listing listing, meta::list_files(device_, options_));
+  SWALE_ASSIGN_OR_RETURN(shared_.claim,
+                         store::JobClaim::next(shared_.device, claims_of(options.directory, options.shard)));
+  SWALE_ASSIGN_OR_RETURN(const Listing listing, meta::list_files(shared_.device, options));
   if (listing.newest_job >= job()) {  // of a job that has claimed the shard since
     SWALE_RETURN_IF_ERROR(fence());
     return error(
         Code::kAlreadyExists, Scope::kFile,
         "{}: shard {} has a manifest of job {}, and this job has claimed number {}: restore the claims "
         "(shard-*.claim) from a copy",
-        options_.directory, options_.shard, listing.newest_job, job());
+        options.directory, options.shard, listing.newest_job, job());
   }
-  ShardManifest manifest;
-  manifest.shard = options_.shard;
-  if (listing.newest_job != 0) {
-    const std::string path = path_of(listing.newest_job, ShardFileKind::kManifest, 0);
-    SWALE_ASSIGN_OR_RETURN(const std::string text, io::read_file(device_, path, kGiB));
-    SWALE_ASSIGN_OR_RETURN(manifest, ShardManifest::decode(text, path));
-    if (manifest.shard != options_.shard || manifest.job != listing.newest_job)
-      return corruption("{}: is the manifest of shard {} and job {}", path, manifest.shard, manifest.job);
-  } else {
-    SWALE_RETURN_IF_ERROR(check_new(device_, listing));
-  }
-  SWALE_RETURN_IF_ERROR(open_tables(manifest));
-  if (const ManifestLog& file = manifest.attributes; file.number != 0) {
-    const std::string path = path_of(file.job, ShardFileKind::kAttributes, file.number);
-    SWALE_RETURN_IF_ERROR(records_.replay_file(device_, path, options_.shard, file));
-  }
-  Replay replay(this, report);
+  if (listing.newest_job == 0) SWALE_RETURN_IF_ERROR(check_new(shared_.device, listing));
+  SWALE_ASSIGN_OR_RETURN(ShardManifest manifest, read_manifest(listing.newest_job));
+
+  Replay replay(&catalog_, &layers_, &records_, report, [this](Group group) -> Status {
+    group.sequence_end = std::max(group.sequence_end, groups_.visible());
+    layers_.active().show();
+    apply(group);
+    if (!layers_.active().full()) return {};
+    // The log stays: the tree is in memory only.
+    layers_.freeze(layers_.successor());
+    dues_.begin();
+    std::unique_ptr<Work> work = start_flush();
+    work->run();
+    return finish(std::move(work));
+  });
   Sequence snapshot_sequence = 0;
-  if (manifest.snapshot.number != 0) {
-    const std::string path =
-        path_of(manifest.snapshot.job, ShardFileKind::kSnapshot, manifest.snapshot.number);
-    SWALE_ASSIGN_OR_RETURN(const std::string bytes, io::read_file(device_, path, 64 * kGiB));
-    SWALE_ASSIGN_OR_RETURN(
-        snapshot_sequence,
-        visit_snapshot(bytes, path, options_.shard, owner_of(manifest.snapshot.job, manifest.snapshot.number),
-                       &replay));
-    snapshot_bytes_ = bytes.size();
-    snapshot_number_ = manifest.snapshot.number;
-    snapshot_job_ = manifest.snapshot.job;
-  }
+  SWALE_RETURN_IF_ERROR(read_files(manifest, &replay, &snapshot_sequence));
   replay.set_snapshot_sequence(snapshot_sequence);
-  prune_barriers();
-  // The snapshot has no count: what belongs to no file of it.
-  dead_rows_ = rows();
-  for (const FileState& state : states_) dead_rows_ -= std::min(dead_rows_, state.rows);
-  durable_group_ = manifest.group;
-  visible_sequence_ = std::max<Sequence>(1, manifest.sequence);
+  groups_.restore(manifest.group, std::max<Sequence>(1, manifest.sequence));
   const auto found = listing.logs.find(manifest.job);
-  SWALE_RETURN_IF_ERROR(replay_logs(device_, options_.directory, manifest,
+  uint64_t group = manifest.group;
+  SWALE_RETURN_IF_ERROR(replay_logs(shared_.device, options.directory, manifest,
                                     found == listing.logs.end() ? std::set<uint32_t>() : found->second,
-                                    &durable_group_, &replay,
-                                    [&](const ManifestLog& log, const store::LogScan& scan) {
+                                    &group, &replay, [&](const ManifestLog& log, const store::LogScan& scan) {
                                       if (scan.torn_bytes != 0) {
                                         report->torn_bytes = scan.torn_bytes;
-                                        report->torn_log = path_of(log.job, ShardFileKind::kLog, log.number);
+                                        report->torn_log =
+                                            shared_.path_of(log.job, ShardFileKind::kLog, log.number);
                                       }
                                       report->log_bytes += scan.bytes;
-                                      if (scan.records == 0) return;
-                                      earlier_logs_.push_back(log);
-                                      logs_bytes_ += log.bytes;
+                                      if (scan.records != 0) logs_.restore(log);
                                     }));
   report->records = records_.replayed();
-  next_sequence_ = visible_sequence_;
-  frozen_group_ = manifest.group;
-  open_ = Group();
-  open_.number = durable_group_ + 1;
-  open_.entries_begin = open_.entries_end = active_->size();
-  open_.sequence_end = next_sequence_;
-  log_ = next_log();
+  SWALE_RETURN_IF_ERROR(groups_.start());
   // Before the manifest, which promises it: a log that is missing later is known to be missing.
-  SWALE_RETURN_IF_ERROR(log_->create());
+  SWALE_RETURN_IF_ERROR(logs_.start(manifest.group));
 
   manifest.job = job();
-  manifest.sequence = visible_sequence_;
-  manifest.earlier_logs = earlier_logs_;
-  manifest.first_log = log_->number();
+  manifest.sequence = groups_.visible();
+  manifest.earlier_logs = logs_.earlier();
+  manifest.first_log = logs_.current()->number();
   manifest.first_log_bytes = store::kLogHeaderBytes;
   SWALE_RETURN_IF_ERROR(fence());
-  SWALE_RETURN_IF_ERROR(io::replace_file(device_, path_of(ShardFileKind::kManifest, 0), manifest.encode()));
+  SWALE_RETURN_IF_ERROR(
+      io::replace_file(shared_.device, shared_.path_of(ShardFileKind::kManifest, 0), manifest.encode()));
   SWALE_RETURN_IF_ERROR(fence());  // a job that has taken over meanwhile reads what the older manifest names
   remove_unnamed(manifest);
   return {};
@@ -300,47 +290,19 @@ Status ShardCore::recover(RecoveryReport* report) {
 void ShardCore::remove_unnamed(const ShardManifest& manifest) {
   const std::map<std::string, uint64_t> named = manifest.named_files();
   std::vector<std::string> unnamed;
-  const Result<std::vector<std::string>> found = device_.list(options_.directory);
+  const Result<std::vector<std::string>> found = shared_.device.list(shared_.options.directory);
   if (!found.ok()) return;
   for (const std::string& each : *found) {
     uint32_t job = 0, number = 0;
     ShardFileKind kind{};
     const std::string_view stem =
         std::string_view(each).substr(0, each.size() - (each.ends_with(".tmp") ? 4 : 0));
-    if (!parse_shard_file_name(std::string(stem), options_.shard, &job, &kind, &number)) continue;
+    if (!parse_shard_file_name(std::string(stem), shared_.options.shard, &job, &kind, &number)) continue;
     if (kind == ShardFileKind::kClaim) continue;  // they stay for ever (store/job_claim.h)
     if (job < manifest.job && !named.contains(each)) unnamed.push_back(each);
   }
-  for (const std::string& each : unnamed) static_cast<void>(device_.remove(options_.directory + "/" + each));
-}
-
-Status ShardCore::open_tables(const ShardManifest& manifest) {
-  Sequence newer = ~Sequence{0};
-  for (const ManifestTable& listed : manifest.tables) {
-    auto table = std::make_shared<Table>();
-    table->sequence_min = listed.sequence_min;
-    table->sequence_max = listed.sequence_max;
-    if (listed.sequence_max >= newer || listed.sequence_min > listed.sequence_max)
-      return corruption("{}: shard {}: tables of the manifest are out of order", options_.directory,
-                        options_.shard);
-    newer = listed.sequence_min;
-    for (const ManifestFile& file : listed.files) {
-      const std::string path = path_of(file.job, ShardFileKind::kSorted, file.number);
-      SWALE_ASSIGN_OR_RETURN(
-          const auto opened,
-          SortedFile::open(device_, path, owner_of(file.job, file.number), &cache_, &reads_));
-      if (!table->sets.empty() &&
-          opened->index().first(0) <= table->sets.back()->index().first(table->sets.back()->blocks() - 1))
-        return corruption("{}: begins before the file in front of it ends", path);
-      table->entries += opened->about().entries;
-      table->sets.push_back(opened);
-    }
-    if (table->sets.empty() || table->entries != listed.entries)
-      return corruption("{}: shard {}: a table has {} entries, the manifest says {}", options_.directory,
-                        options_.shard, table->entries, listed.entries);
-    tables_.push_back(std::move(table));
-  }
-  return {};
+  for (const std::string& each : unnamed)
+    static_cast<void>(shared_.device.remove(shared_.options.directory + "/" + each));
 }
 
 Result<std::unique_ptr<Shard>> Shard::open(io::Device& device, const ShardOptions& options,

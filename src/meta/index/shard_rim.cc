@@ -1,294 +1,128 @@
 // How a shard hands out work and takes it back: commits, flushes, checkpoints (shard_work.h has the works).
 #include <algorithm>
+#include <cassert>
 
 #include "base/contain.h"
 #include "meta/index/shard_work.h"
 
 namespace swale::meta {
-namespace {
-
-constexpr size_t kTablesMax = 4;  // of sorted files; a checkpoint merges more
-
-}  // namespace
-
-std::string ShardCore::encode_group(const Group& group) {
-  std::string record(store::kRecordHeadBytes, '\0');
-  append_u64(&record, group.sequence_end);
-  for (const RequestKey& key : group.requests) {
-    append_u8(&record, static_cast<uint8_t>(LogOperation::kRequest));
-    append_varint(&record, key.client);
-    append_varint(&record, key.number);
-  }
-  for (const StagedOperation& operation : group.operations) {
-    append_u8(&record, static_cast<uint8_t>(operation.kind));
-    if (operation.kind == LogOperation::kRelocate) {
-      append_varint(&record, operation.sequence);
-      append_relocation(operation.relocation, &record);
-      continue;
-    }
-    append_file_id(files_.id(operation.file), &record);
-    append_varint(&record, operation.sequence);
-    if (operation.kind == LogOperation::kRun) {
-      append_run(operation.run, &record);
-    } else {
-      append_varint(&record, operation.size);
-      append_varint(&record, operation.generation);
-    }
-  }
-  if (!group.records.empty()) {
-    append_u8(&record, static_cast<uint8_t>(LogOperation::kRecords));
-    append_sized(&record, group.records);
-  }
-  constexpr size_t kLogBlockBytes = 64 * kKiB;
-  std::span<const Entry> rest =
-      active_->entries().subspan(group.entries_begin, group.entries_end - group.entries_begin);
-  while (!rest.empty()) {
-    append_u8(&record, static_cast<uint8_t>(LogOperation::kExtents));
-    rest = rest.subspan(log_encoder_->encode(rest, active_->files(), kLogBlockBytes, &record));
-  }
-  return record;
-}
 
 std::unique_ptr<Work> ShardCore::next_commit() {
-  if (committing_ || open_.empty() || !health_.ok()) return nullptr;
+  if (groups_.committing() || groups_.empty() || !health_.ok()) return nullptr;
   try {
-    auto work = std::make_unique<CommitWork>(*claim_, log_, open_.number, encode_group(open_));
-    records_.begin_commit(open_.records);
-    in_flight_ = std::move(open_);
-    open_.number = in_flight_.number;
-    open_next_group();
-    committing_ = true;
+    auto work =
+        std::make_unique<CommitWork>(*shared_.claim, logs_.current(), groups_.open(), groups_.encode());
+    records_.begin_commit(groups_.open_records());
+    groups_.begin_commit();
     return work;
   } catch (const std::bad_alloc&) {
     fail(error(Code::kResourceExhausted, Scope::kFile, "shard {}: no memory for the record of group {}",
-               options_.shard, open_.number));
+               shared_.options.shard, groups_.open()));
     return nullptr;
   }
-}
-
-// The log after this one; this one if it is not in use yet, so that numbers have no gaps.
-std::shared_ptr<LogFile> ShardCore::next_log() const {
-  if (log_ != nullptr && current_log_bytes_ == 0) return log_;
-  const uint32_t number = log_ ? log_->number() + 1 : first_log_;
-  const store::LogIdentity identity{kShardLogKind, options_.shard, owner_of(job(), number)};
-  return std::make_shared<LogFile>(number, device_, path_of(ShardFileKind::kLog, number), identity,
-                                   options_.sync_log);
 }
 
 // The visible entries leave the write buffer, and what comes later goes to another log. False: not now. What
 // throws comes first.
 bool ShardCore::freeze() {
-  if (frozen_ != nullptr || committing_) return false;
-  std::shared_ptr<LogFile> log = next_log();
-  std::shared_ptr<Memtable> next;
-  if (active_->visible() != 0) {
-    next = std::make_shared<Memtable>(options_.write_buffer_entries, std::move(spare_));
-    for (const Entry& entry : active_->entries().subspan(active_->visible())) {
-      Entry moved = entry;
-      moved.file = next->files().index_of(active_->files().id(entry.file));
-      next->append(moved);
-    }
-  }
-  replaced_logs_.insert(replaced_logs_.end(), earlier_logs_.begin(), earlier_logs_.end());
-  earlier_logs_.clear();  // the next checkpoint has what they say
-  frozen_group_ = durable_group_;
-  if (log != log_) current_log_bytes_ = 0;
-  log_ = std::move(log);
-  if (next == nullptr) return true;
-  active_->shrink(active_->visible());
-  frozen_ = std::move(active_);
-  active_ = std::move(next);
-  open_.entries_begin = 0;
-  open_.entries_end = active_->size();
+  if (layers_.frozen() != nullptr || groups_.committing()) return false;
+  std::shared_ptr<LogFile> log = logs_.next();
+  std::shared_ptr<Memtable> buffer = layers_.successor();
+  logs_.go_on_in(std::move(log), groups_.durable());
+  if (buffer == nullptr) return true;
+  layers_.freeze(std::move(buffer));
+  groups_.moved();
   return true;
-}
-
-std::vector<Sequence> ShardCore::barriers_between(Sequence first, Sequence last) const {
-  const auto begin = std::lower_bound(barriers_.begin(), barriers_.end(), first);
-  const auto end = std::upper_bound(begin, barriers_.end(), last);
-  return {begin, end};
-}
-
-void ShardCore::prune_barriers() {
-  std::vector<Sequence> alive;
-  runs_ = 0;
-  for (const FileState& state : states_) {
-    if (!state.runs) continue;
-    state.runs->for_each([&](const Run&, Sequence sequence) {
-      ++runs_;
-      alive.push_back(sequence);
-    });
-  }
-  for (const SequencedRelocation& relocation : relocations_) alive.push_back(relocation.sequence);
-  std::sort(alive.begin(), alive.end());
-  alive.erase(std::unique(alive.begin(), alive.end()), alive.end());
-  barriers_.swap(alive);
 }
 
 // About what a checkpoint would write, without the table beside the index.
 uint64_t ShardCore::checkpoint_bytes() const {
   constexpr uint64_t kRowBytes = 4;  // of a compressed one
-  uint64_t bytes = snapshot_bytes_ + active_->size() * kRowBytes;
-  for (const auto& tree : trees_) bytes += tree->stored_bytes();
-  return bytes;
+  return logs_.snapshot_bytes() + layers_.active().size() * kRowBytes + layers_.tree_bytes();
 }
 
 std::unique_ptr<Work> ShardCore::start_flush() {
-  return std::make_unique<FlushWork>(frozen_,
-                                     barriers_between(frozen_->sequence_min(), frozen_->sequence_max()),
-                                     options_.codec, removed_.list());
+  const std::shared_ptr<Memtable>& from = layers_.frozen();
+  assert(from != nullptr);
+  return std::make_unique<FlushWork>(from,
+                                     catalog_.barriers_between(from->sequence_min(), from->sequence_max()),
+                                     shared_.options.codec, catalog_.removed_ranges());
 }
 
-// How many of the oldest relocations a checkpoint that merges all trees and tables may put into effect: those
-// before everything that stays in the write buffer, until one that moves a run in part.
-size_t ShardCore::rules_to_retire() const {
-  const Sequence unmerged = active_->size() > 0 ? active_->sequence_min() : visible_sequence_;
-  const auto newer = std::find_if(relocations_.begin(), relocations_.end(),
-                                  [&](const SequencedRelocation& each) { return each.sequence >= unmerged; });
-  auto count = static_cast<size_t>(newer - relocations_.begin());
-  for (const FileState& state : states_) {
-    if (count == 0) break;
-    if (!state.runs) continue;
-    state.runs->for_each([&](const Run& run, Sequence sequence) {
-      Place unused;
-      count = rules_for_whole(std::span(relocations_).first(count), run, sequence, &unused);
-    });
-  }
-  return count;
-}
-
-std::string ShardCore::encode_snapshot(uint64_t owner, size_t retired, bool with_tail) const {
-  SnapshotBuilder builder(options_.shard, owner, visible_sequence_);
-  for (uint32_t i = 0; i < states_.size(); ++i) {
-    const FileState& state = states_[i];
-    if (state.free) continue;
-    SnapshotFile file{files_.id(i), state.known, state.generation, state.size, state.irregular_max,
-                      state.rows,   {}};
-    if (state.runs) {
-      state.runs->for_each([&](const Run& run, Sequence sequence) {
-        StoredRun& stored = file.runs.emplace_back(run, sequence);
-        rules_for_whole(std::span(relocations_).first(retired), run, sequence, &stored.run.place);
-      });
-      std::stable_sort(file.runs.begin(), file.runs.end(),
-                       [](const StoredRun& a, const StoredRun& b) { return a.sequence < b.sequence; });
-    }
-    builder.add(file);
-  }
-  for (const SequencedRelocation& relocation : std::span(relocations_).subspan(retired))
-    builder.add(relocation);
-  builder.add_records(durable_group_, with_tail ? Bytes(records_.tail()) : Bytes());
-  for (const auto& [client, window] : clients_) builder.add(SnapshotClient{client, window});
-  for (const RemovedRange& range : removed_.list()) builder.add(range);
-  return builder.finish();
-}
-
-uint64_t ShardCore::earlier_bytes() const {
-  uint64_t bytes = 0;
-  for (const ManifestLog& log : earlier_logs_) bytes += log.bytes;
-  return bytes;
-}
-
-// Merges all trees, and as many of the newest tables as are not twice as large as what is merged anyway:
-// tables stay in geometric sizes, so that a lookup meets few and each entry is rewritten a logarithmic number
-// of times.
 std::unique_ptr<Work> ShardCore::start_checkpoint(bool all) {
-  prune_barriers();
-  auto work = std::make_unique<CheckpointWork>(*this);
-  if (options_.relocations_retire != 0 && (all || relocations_.size() >= options_.relocations_retire))
-    work->retired = rules_to_retire();
-  all |= work->retired > 0 || merge_all_wanted_;
-  work->removals = removals_;
-  work->dead_rows = all ? dead_rows_ : 0;
-  work->request.removed = removed_.list();
-  work->request.rules.assign(relocations_.begin(),
-                             relocations_.begin() + static_cast<ptrdiff_t>(work->retired));
-  work->trees = trees_.size();
-  work->request.tables = trees_;
-  uint64_t bytes = 0;
-  for (const auto& tree : trees_) bytes += tree->stored_bytes();
-  size_t merged = 0;
-  while (merged < tables_.size() && (!trees_.empty() || all) &&
-         (all || tables_[merged]->stored_bytes() <= 2 * bytes || tables_.size() - merged >= kTablesMax)) {
-    bytes += tables_[merged]->stored_bytes();
-    work->request.tables.push_back(tables_[merged++]);
-  }
-  if (all && trees_.empty() && merged == 1 && work->retired == 0 && dead_rows_ == 0)
-    merged = 0, work->request.tables.clear();  // one table stays as it is
-  work->kept.assign(tables_.begin() + static_cast<ptrdiff_t>(merged), tables_.end());
-  work->taken.assign(tables_.begin(), tables_.begin() + static_cast<ptrdiff_t>(merged));
-  work->request.barriers = barriers_;
-  work->request.codec = options_.codec;
-  work->request.drop_holes = work->kept.empty();
+  assert(layers_.frozen() == nullptr);
+  const ShardOptions& options = shared_.options;
+  catalog_.prune_barriers();
+  auto work = std::make_unique<CheckpointWork>(&shared_, &layers_);
+  if (options.relocations_retire != 0 && (all || catalog_.relocations().size() >= options.relocations_retire))
+    work->retired = catalog_.rules_to_retire(layers_.unmerged(groups_.visible()));
+  all |= work->retired > 0 || dues_.merge_all;
+  work->removals = catalog_.removals();
+  work->dead_rows = all ? catalog_.dead_rows() : 0;
+  ShardLayers::Merge merge = layers_.choose_merge(all, work->retired == 0 && catalog_.dead_rows() == 0);
+  work->trees = merge.trees;
+  work->kept = std::move(merge.kept);
+  MergeRequest& request = work->request;
+  request.tables = std::move(merge.tables);
+  request.removed = catalog_.removed_ranges();
+  const auto rules = catalog_.relocations().begin();
+  request.rules.assign(rules, rules + static_cast<ptrdiff_t>(work->retired));
+  request.barriers = catalog_.barriers();
+  request.codec = options.codec;
+  request.drop_holes = work->kept.empty();
 
   ShardManifest& manifest = work->manifest;
-  manifest.shard = options_.shard;
-  manifest.job = job();
-  manifest.group = frozen_group_;
-  manifest.sequence = visible_sequence_;
-  manifest.first_log = log_->number();
-  work->log = log_;  // the work makes it, if no commit has: the manifest promises its header at least
-  manifest.first_log_bytes = store::kLogHeaderBytes + (options_.sync_log ? current_log_bytes_ : 0);
-  manifest.earlier_logs = earlier_logs_;
-  work->freed_log_bytes = logs_bytes_ - std::min(logs_bytes_, current_log_bytes_ + earlier_bytes());
-  manifest.snapshot = {job(), next_file_++};
+  logs_.fill(&manifest);
+  manifest.sequence = groups_.visible();
   manifest.attributes = records_.file();
-  if (records_.wants_file() && records_durable()) {
-    const uint32_t number = next_file_++;
-    work->attributes = records_.encode_file(options_.shard, owner_of(job(), number));
+  work->log = logs_.current();  // the work makes it, if no commit has: the manifest promises its header
+  work->freed_log_bytes = logs_.freed_bytes();
+  if (records_.wants_file() && groups_.records_durable()) {
+    const uint32_t number = logs_.take_number();
+    work->attributes = records_.encode_file(options.shard, owner_of(job(), number));
     work->tail_bytes = records_.tail().size();
     manifest.attributes = {job(), number, work->attributes.size()};
-    if (records_.file().number != 0)
-      work->obsolete.push_back(
-          path_of(records_.file().job, ShardFileKind::kAttributes, records_.file().number));
+    if (const ManifestLog& old = records_.file(); old.number != 0)
+      work->obsolete.push_back(shared_.path_of(old.job, ShardFileKind::kAttributes, old.number));
   }
-  work->next_file = next_file_;
-  work->snapshot =
-      encode_snapshot(owner_of(job(), manifest.snapshot.number), work->retired, work->attributes.empty());
+  work->next_file = logs_.next_number();
+  work->snapshot = catalog_.encode_snapshot(options.shard, owner_of(job(), manifest.snapshot.number),
+                                            groups_.visible(), work->retired, groups_.durable(),
+                                            work->attributes.empty() ? Bytes(records_.tail()) : Bytes());
 
-  for (uint32_t number = first_log_; number < log_->number(); ++number)
-    work->obsolete.push_back(path_of(ShardFileKind::kLog, number));
-  for (const ManifestLog& log : replaced_logs_)
-    work->obsolete.push_back(path_of(log.job, ShardFileKind::kLog, log.number));
-  if (snapshot_number_ != 0)
-    work->obsolete.push_back(path_of(snapshot_job_, ShardFileKind::kSnapshot, snapshot_number_));
-  for (const auto& table : work->taken) {
+  logs_.list_obsolete(&work->obsolete);
+  for (const auto& table : merge.taken) {
     for (const auto& set : table->sets) work->obsolete.push_back(static_cast<const SortedFile&>(*set).path());
   }
   return work;
 }
 
-// Else work that needs a moment without a commit would never come while there is always another commit.
-bool ShardCore::background_first() const {
-  return records_.overdue() || logs_bytes_ > options_.log_bytes_max + options_.log_bytes_max / 2;
+// Null: nothing is due, or it waits for the end of a commit.
+std::unique_ptr<Work> ShardCore::due_work() {
+  if (layers_.frozen() == nullptr && (dues_.freeze || layers_.active().full() || logs_.too_long())) {
+    if (logs_.too_long()) dues_.checkpoint = true;
+    if (freeze()) dues_.freeze = false;
+  }
+  if (layers_.frozen() != nullptr) return start_flush();
+  if (layers_.tree_bytes() < shared_.options.compression_buffer_bytes && (!dues_.checkpoint || dues_.freeze))
+    return nullptr;
+  // Trees that were replayed from logs: a checkpoint must not name these logs any more.
+  if (logs_.has_earlier() && !freeze()) {
+    dues_.freeze = true;
+    return nullptr;
+  }
+  if (layers_.frozen() != nullptr) return start_flush();
+  // The file of the table is made of what the table has, which must be durable: its changes wait for that.
+  dues_.records_wait = records_.wants_file() && !groups_.records_durable();
+  return dues_.records_wait ? nullptr : start_checkpoint(false);
 }
 
 std::unique_ptr<Work> ShardCore::next_background() {
-  records_wait_ = false;
-  if (background_ || !health_.ok() || (!blocked_.ok() && !retry_background_)) return nullptr;
+  dues_.records_wait = false;
+  if (!health_.ok() || !dues_.may_begin()) return nullptr;
   try {
-    if (frozen_ == nullptr && (freeze_wanted_ || active_->full() || logs_bytes_ > options_.log_bytes_max)) {
-      if (logs_bytes_ > options_.log_bytes_max) checkpoint_wanted_ = true;
-      if (freeze()) freeze_wanted_ = false;
-    }
-    std::unique_ptr<Work> work;
-    uint64_t tree_bytes = 0;
-    for (const auto& tree : trees_) tree_bytes += tree->stored_bytes();
-    if (frozen_ != nullptr) {
-      work = start_flush();
-    } else if (tree_bytes >= options_.compression_buffer_bytes || (checkpoint_wanted_ && !freeze_wanted_)) {
-      // Trees that were replayed from logs: a checkpoint must not name these logs any more.
-      if (!earlier_logs_.empty() && !freeze()) {
-        freeze_wanted_ = true;
-        return nullptr;
-      }
-      // The file of the table is made of what the table has, which must be durable: its changes wait for
-      // that.
-      records_wait_ = frozen_ == nullptr && records_.wants_file() && !records_durable();
-      if (records_wait_) return nullptr;
-      work = frozen_ != nullptr ? start_flush() : start_checkpoint(false);
-    }
-    background_ = work != nullptr;
-    if (background_) retry_background_ = false;
+    std::unique_ptr<Work> work = due_work();
+    if (work != nullptr) dues_.begin();
     return work;
   } catch (const std::bad_alloc&) {
     // Not at once again: encoding a table costs time.
@@ -298,18 +132,14 @@ std::unique_ptr<Work> ShardCore::next_background() {
 }
 
 bool ShardCore::settle() {
-  if (!health_.ok() || !blocked_.ok()) return false;
-  const uint64_t rows = active_->visible() + (frozen_ != nullptr ? frozen_->visible() : 0);
-  uint64_t bytes = rows * sizeof(Entry);
-  for (const auto& tree : trees_) bytes += tree->stored_bytes();
-  // What the checkpoint writes anew: the snapshot, and at four tables the newest one, whatever its size.
-  uint64_t again = snapshot_bytes_;
-  if (tables_.size() >= kTablesMax) again += tables_[0]->stored_bytes();
+  if (!health_.ok() || !dues_.blocked().ok()) return false;
+  const uint64_t bytes = layers_.visible_rows() * sizeof(Entry) + layers_.tree_bytes();
+  const uint64_t again = logs_.snapshot_bytes() + layers_.rewritten_bytes();
   if (bytes == 0 || bytes < again / 4) return false;
-  settling_ = true;
-  drop_spare();
-  if (active_->visible() != 0) freeze_wanted_ = true;
-  checkpoint_wanted_ = true;
+  dues_.settling = true;
+  layers_.drop_spare();
+  if (layers_.active().visible() != 0) dues_.freeze = true;
+  dues_.checkpoint = true;
   return true;
 }
 
@@ -320,13 +150,13 @@ Status ShardCore::background_failed(const Status& why) {
     fail(why);
     return health_;
   }
-  ++counters_.background_failures;
-  blocked_ = why;
-  retry_background_ = false;
+  ++shared_.counters.background_failures;
+  dues_.block(why);
   return why;
 }
 
 Status ShardCore::finish(std::unique_ptr<Work> done) {
+  assert(done != nullptr);
   return contain([&] {
     switch (done->kind()) {
       case WorkKind::kCommit:
@@ -340,66 +170,68 @@ Status ShardCore::finish(std::unique_ptr<Work> done) {
 }
 
 Status ShardCore::finish_commit(CommitWork* work) {
-  committing_ = false;
+  assert(groups_.committing() && work->group() == groups_.in_flight().number);
+  groups_.end_commit();
   if (!work->status().ok()) {
     const Status why = work->status().with_context("the log could not be written");
     if (work->taken_back()) {
-      give_up_groups();
+      groups_.give_up();
+      records_.take_back();
       return why;
     }
     take_back_records();
     fail(why);
     return health_;
   }
+  const Group& group = groups_.in_flight();
   const Status applied = contain([&] {
-    apply(in_flight_);
-    active_->show_until(in_flight_.entries_end);
+    apply(group);
+    layers_.active().show_until(group.entries_end);
   });
-  records_.durable(in_flight_.records);
+  records_.durable(group.records);
   if (!applied.ok()) {
     fail(applied);
     unreadable_ = health_;
     return health_;
   }
-  ++counters_.groups;
-  counters_.log_syncs += options_.sync_log ? 1 : 0;
-  counters_.log_bytes += work->bytes();
-  logs_bytes_ += work->bytes();
-  current_log_bytes_ += work->bytes();
-  in_flight_ = Group();
+  ShardCounters& counters = shared_.counters;
+  ++counters.groups;
+  counters.log_syncs += shared_.options.sync_log ? 1 : 0;
+  counters.log_bytes += work->bytes();
+  logs_.wrote(work->bytes());
+  groups_.drop_in_flight();
   if (!health_.ok())
     take_back_records();  // background work has failed meanwhile: no commit comes after this one
-  if (records_.wants_checkpoint(checkpoint_bytes()))
-    freeze_wanted_ = checkpoint_wanted_ = retry_background_ = true;
-  renumber_files();
-  if (active_->full()) retry_background_ = true;
+  if (records_.wants_checkpoint(checkpoint_bytes())) {
+    dues_.want_checkpoint();
+    dues_.retry();
+  }
+  if (const std::vector<uint32_t> numbers = catalog_.renumber(); !numbers.empty()) groups_.renumber(numbers);
+  if (layers_.active().full()) dues_.retry();
   // At once, because another commit may be under way whenever background work is asked for.
-  if ((freeze_wanted_ || active_->visible() >= options_.write_buffer_entries) && frozen_ == nullptr)
-    static_cast<void>(contain([this] { freeze_wanted_ &= !freeze(); }));  // else next_background does it
+  if ((dues_.freeze || layers_.active().visible() >= shared_.options.write_buffer_entries) &&
+      layers_.frozen() == nullptr)
+    static_cast<void>(contain([this] { dues_.freeze &= !freeze(); }));  // else next_background does it
   return {};
 }
 
 Status ShardCore::finish_flush(FlushWork* work) {
-  background_ = false;
+  dues_.end();
   if (!work->status().ok()) return background_failed(work->status());
-  if (!work->table()->sets.empty()) {
-    const Status kept = contain([&] { trees_.insert(trees_.begin(), work->table()); });
-    if (!kept.ok()) return background_failed(kept);
-  }
-  blocked_ = {};
-  dead_rows_ -= std::min(dead_rows_, work->dropped());
-  counters_.rows_dropped += work->dropped();
-  if (!settling_) spare_ = frozen_->release();
-  frozen_.reset();
-  ++counters_.flushes;
-  counters_.flushed_bytes += work->table()->stored_bytes();
+  const Status kept = contain([&] { layers_.flushed(work->table(), !dues_.settling); });
+  if (!kept.ok()) return background_failed(kept);
+  dues_.unblock();
+  catalog_.rows_dropped(work->dropped());
+  shared_.counters.rows_dropped += work->dropped();
+  ++shared_.counters.flushes;
+  shared_.counters.flushed_bytes += work->table()->stored_bytes();
   return {};
 }
 
 // After what can throw, all of it changes.
 Status ShardCore::finish_checkpoint(CheckpointWork* work) {
-  background_ = false;
-  next_file_ = std::max(next_file_, work->next_file);
+  dues_.end();
+  logs_.numbers_taken_until(work->next_file);
   if (!work->status().ok()) {
     const Status why = work->status().with_context("a checkpoint failed");
     if (work->log->usable()) return background_failed(why);
@@ -413,34 +245,26 @@ Status ShardCore::finish_checkpoint(CheckpointWork* work) {
       return health_;
     }
   }
-  blocked_ = {};
-  trees_.erase(trees_.end() - static_cast<ptrdiff_t>(work->trees), trees_.end());
-  tables_ = std::move(work->kept);
-  const auto retired = relocations_.begin() + static_cast<ptrdiff_t>(work->retired);
-  for (const FileState& state : states_) {
-    if (state.runs && work->retired > 0) state.runs->relocate({relocations_.begin(), retired});
-  }
-  relocations_.erase(relocations_.begin(), retired);
-  replaced_logs_.clear();
-  first_log_ = work->manifest.first_log;
-  snapshot_number_ = work->manifest.snapshot.number;
-  snapshot_job_ = job();
-  if (!work->attributes.empty()) records_.filed(work->manifest.attributes, work->tail_bytes, committing_);
+  dues_.unblock();
+  layers_.merged(work->trees, std::move(work->kept));
+  catalog_.retire(work->retired);
+  logs_.checkpointed(work->manifest, work->snapshot.size(), work->freed_log_bytes);
+  if (!work->attributes.empty())
+    records_.filed(work->manifest.attributes, work->tail_bytes, groups_.committing());
   records_.checkpointed();
-  snapshot_bytes_ = work->snapshot.size();
-  logs_bytes_ -= std::min(logs_bytes_, work->freed_log_bytes);
-  checkpoint_wanted_ = merge_all_wanted_ = false;
-  removals_ -= work->removals;
+  dues_.checkpoint = dues_.merge_all = false;
+  catalog_.removals_kept(work->removals);
   // Counts of rows are of what was put, and rows that another one covers are gone: a merge of all has all.
-  dead_rows_ -= std::min(dead_rows_, std::max(work->dead_rows, work->counters.dropped));
-  counters_.rows_dropped += work->counters.dropped;
-  ++counters_.checkpoints;
-  counters_.checkpoint_bytes += work->snapshot.size();
+  catalog_.rows_dropped(std::max(work->dead_rows, work->counters.dropped));
+  ShardCounters& counters = shared_.counters;
+  counters.rows_dropped += work->counters.dropped;
+  ++counters.checkpoints;
+  counters.checkpoint_bytes += work->snapshot.size();
   if (work->merged) {
-    ++counters_.merges;
-    counters_.merged_bytes += work->merged_bytes;
-    counters_.blocks_merged += work->counters.blocks_decoded;
-    counters_.blocks_copied += work->counters.blocks_copied;
+    ++counters.merges;
+    counters.merged_bytes += work->merged_bytes;
+    counters.blocks_merged += work->counters.blocks_decoded;
+    counters.blocks_copied += work->counters.blocks_copied;
   }
   return {};
 }
@@ -456,9 +280,9 @@ Status ShardCore::commit() {
 Status ShardCore::tidy() {
   constexpr uint64_t kRemovalsKept = 256;  // 25 KB of the log
   SWALE_RETURN_IF_ERROR(commit());
-  merge_all_wanted_ |= dead_rows_ >= kRemovalsKept && dead_rows_ > rows() / 2;
-  if (removals_ < kRemovalsKept && !merge_all_wanted_) return {};
-  return merge(merge_all_wanted_);
+  dues_.merge_all |= catalog_.dead_rows() >= kRemovalsKept && catalog_.dead_rows() > layers_.rows() / 2;
+  if (catalog_.removals() < kRemovalsKept && !dues_.merge_all) return {};
+  return merge(dues_.merge_all);
 }
 
 Status ShardCore::drain() {
@@ -468,18 +292,19 @@ Status ShardCore::drain() {
 
 // Everything goes to sorted files, and the log is empty after it. `all`: into one table.
 Status ShardCore::merge(bool all) {
+  assert(!groups_.committing() && !dues_.running());
   const auto run = [this](std::unique_ptr<Work> work) {
-    background_ = true;
+    dues_.begin();
     work->run();
     return finish(std::move(work));
   };
   return contain([&]() -> Status {
     for (int buffers = 0; buffers < 2; ++buffers) {
-      drop_spare();  // else the next buffer would keep the memory of an older one
+      layers_.drop_spare();  // else the next buffer would keep the memory of an older one
       freeze();
-      if (frozen_ != nullptr) SWALE_RETURN_IF_ERROR(run(start_flush()));
+      if (layers_.frozen() != nullptr) SWALE_RETURN_IF_ERROR(run(start_flush()));
     }
-    drop_spare();
+    layers_.drop_spare();
     return run(start_checkpoint(all));
   });
 }

@@ -44,7 +44,7 @@ void CheckpointWork::run() noexcept {
   if (status_.ok()) return;
   // Space for another attempt. What cannot be removed now, the next job removes.
   static_cast<void>(contain([this] {
-    for (const std::string& path : written_) static_cast<void>(shard_.device_.remove(path));
+    for (const std::string& path : written_) static_cast<void>(shared_.device.remove(path));
   }));
 }
 
@@ -54,29 +54,29 @@ Status CheckpointWork::write() {
   if (!attributes.empty())
     SWALE_RETURN_IF_ERROR(write_whole(ShardFileKind::kAttributes, manifest.attributes.number, attributes));
   SWALE_RETURN_IF_ERROR(log->create());
-  SWALE_RETURN_IF_ERROR(shard_.device_.sync_directory(shard_.options_.directory));
+  SWALE_RETURN_IF_ERROR(shared_.device.sync_directory(shared_.options.directory));
   list_tables();
   const std::string text = manifest.encode();
-  SWALE_RETURN_IF_ERROR(shard_.fence());
-  const std::string path = shard_.path_of(ShardFileKind::kManifest, 0);
+  SWALE_RETURN_IF_ERROR(shared_.fence());
+  const std::string path = shared_.path_of(ShardFileKind::kManifest, 0);
   // A manifest that has its place names the new files, whatever fails or throws after that: they stay.
   std::vector<std::string> written = std::exchange(written_, {});
-  const Status replaced = contain([&] { return io::replace_file(shard_.device_, path, text); });
+  const Status replaced = contain([&] { return io::replace_file(shared_.device, path, text); });
   if (!replaced.ok()) {
-    const Result<std::string> found = io::read_file(shard_.device_, path, kGiB);
+    const Result<std::string> found = io::read_file(shared_.device, path, kGiB);
     if (found.ok() && *found != text) written_ = std::move(written);
     return replaced;
   }
-  SWALE_RETURN_IF_ERROR(shard_.fence());
+  SWALE_RETURN_IF_ERROR(shared_.fence());
   // What is left over if this fails is removed by the next job.
-  for (const std::string& old : obsolete) static_cast<void>(shard_.device_.remove(old));
+  for (const std::string& old : obsolete) static_cast<void>(shared_.device.remove(old));
   return {};
 }
 
 Status CheckpointWork::write_whole(ShardFileKind kind, uint32_t number, Bytes content) {
-  const std::string path = shard_.path_of(kind, number);
+  const std::string path = shared_.path_of(kind, number);
   written_.push_back(path);
-  SWALE_ASSIGN_OR_RETURN(const auto file, shard_.device_.open(path, io::OpenMode::kCreate));
+  SWALE_ASSIGN_OR_RETURN(const auto file, shared_.device.open(path, io::OpenMode::kCreate));
   SWALE_RETURN_IF_ERROR(file->pwrite(0, content));
   return file->sync();
 }
@@ -102,14 +102,13 @@ Status CheckpointWork::merge() {
 
 Status CheckpointWork::write_file(SortedFileWriter* writer) {
   const uint32_t number = next_file++;
-  const std::string path = shard_.path_of(ShardFileKind::kSorted, number);
+  const std::string path = shared_.path_of(ShardFileKind::kSorted, number);
   written_.push_back(path);
-  const uint64_t owner = owner_of(shard_.job(), number);
-  SWALE_ASSIGN_OR_RETURN(const uint64_t bytes, writer->write(shard_.device_, path, owner,
+  const uint64_t owner = owner_of(shared_.job(), number);
+  SWALE_ASSIGN_OR_RETURN(const uint64_t bytes, writer->write(shared_.device, path, owner,
                                                              merged->sequence_min, merged->sequence_max));
   merged_bytes += bytes;
-  SWALE_ASSIGN_OR_RETURN(auto file,
-                         SortedFile::open(shard_.device_, path, owner, &shard_.cache_, &shard_.reads_));
+  SWALE_ASSIGN_OR_RETURN(auto file, layers_.open_file(path, owner));
   merged->sets.push_back(std::move(file));
   return {};
 }

@@ -4,8 +4,7 @@
 // fence; then the group is durable. A checkpoint: sorted files, snapshot and the header of the first log that
 // counts after it, each synced; the directory; the fence; the manifest, replaced atomically; the fence again;
 // only then are the files that it no longer names removed. The second look at the fence is for a job that was
-// stopped and wakes: the job that has taken over
-// may have read the manifest before, which names these files.
+// stopped and wakes: the job that has taken over may have read the manifest before, which names these files.
 //
 // Threads: run() by any thread; it touches nothing that the shard changes. All else by the shard's.
 // Errors: status(). A commit that found no space takes its record back (taken_back()), so that the log is as
@@ -34,6 +33,7 @@ class CommitWork final : public Work {
   void run() noexcept override {
     status_ = log_->append(group_, &record_, [this] { return claim_.fence(); });
   }
+  uint64_t group() const { return group_; }
   const Status& status() const { return status_; }
   // The failed record is gone from the log: another one may be written.
   bool taken_back() const { return log_->usable(); }
@@ -77,16 +77,16 @@ class FlushWork final : public Work {
 
 class CheckpointWork final : public Work {
  public:
-  explicit CheckpointWork(ShardCore& shard) : Work(WorkKind::kCheckpoint), shard_(shard) {}
+  CheckpointWork(const ShardShared* shared, ShardLayers* layers)
+      : Work(WorkKind::kCheckpoint), shared_(*shared), layers_(*layers) {}
 
   void run() noexcept override;
   const Status& status() const { return status_; }
 
   // Set by the shard before run().
-  MergeRequest request;                             // no tables: nothing to merge
-  std::vector<std::shared_ptr<const Table>> kept;   // older tables that stay, newest first
-  std::vector<std::shared_ptr<const Table>> taken;  // what the merge replaces
-  std::shared_ptr<LogFile> log;                     // the first one that the manifest names
+  MergeRequest request;                            // no tables: nothing to merge
+  std::vector<std::shared_ptr<const Table>> kept;  // older tables that stay, newest first
+  std::shared_ptr<LogFile> log;                    // the first one that the manifest names
   std::string snapshot;
   std::string attributes;  // a new file of the table beside the index; empty: the one that there is stays
   size_t tail_bytes = 0;   // of the table's records that it has
@@ -110,7 +110,8 @@ class CheckpointWork final : public Work {
   Status write_file(SortedFileWriter* writer);
   void list_tables();
 
-  ShardCore& shard_;                  // its device, options and names; nothing that changes
+  const ShardShared& shared_;         // its counters are not touched
+  ShardLayers& layers_;               // opens the files that are written; nothing of it changes
   std::vector<std::string> written_;  // paths, until the manifest may name them
   Status status_;
 };

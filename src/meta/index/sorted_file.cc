@@ -90,7 +90,7 @@ Result<Trailer> decode_trailer(Bytes bytes, const std::string& path) {
 
 Result<std::shared_ptr<SortedFile>> SortedFile::open(io::Device& device, const std::string& path,
                                                      uint64_t owner, BlockCache* cache,
-                                                     ReadCounters* counters) {
+                                                     ShardCounters* counters) {
   std::shared_ptr<SortedFile> opened(new SortedFile());
   SWALE_ASSIGN_OR_RETURN(opened->file_, device.open(path, io::OpenMode::kRead));
   SWALE_ASSIGN_OR_RETURN(const uint64_t size, opened->file_->size());
@@ -155,8 +155,8 @@ Status SortedFile::fetch(size_t first, size_t count) {
   scratch_.resize(count * kBlockBytes);
   SWALE_RETURN_IF_ERROR(io::read_exactly(*file_, first * kBlockBytes, scratch_));
   ++counters_->reads;
-  counters_->bytes += scratch_.size();
-  counters_->read += count;
+  counters_->read_bytes += scratch_.size();
+  counters_->blocks_read += count;
   for (size_t i = 0; i < count; ++i) {
     const Bytes page = Bytes(scratch_).substr(i * kBlockBytes, kBlockBytes);
     const size_t block = first + i;
@@ -179,9 +179,9 @@ Status SortedFile::fetch(size_t first, size_t count) {
 }
 
 Result<BlockView> SortedFile::view(size_t block) {
-  ++counters_->wanted;
+  ++counters_->blocks_wanted;
   if (cached(block)) {
-    ++counters_->hits;
+    ++counters_->cache_hits;
   } else {
     SWALE_RETURN_IF_ERROR(fetch(block, 1));
   }

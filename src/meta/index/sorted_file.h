@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "io/device.h"
+#include "meta/index/shard.h"
 #include "meta/index/tree.h"
 
 namespace swale::meta {
@@ -80,10 +81,6 @@ class BlockCache {
   uint64_t filled_ = 0;
 };
 
-struct ReadCounters {
-  uint64_t reads = 0, bytes = 0, wanted = 0, read = 0, hits = 0;
-};
-
 class SortedFile : public BlockSet {
  public:
   struct About {
@@ -94,7 +91,7 @@ class SortedFile : public BlockSet {
 
   // Reads trailer and metadata. kCorruption unless the trailer names `owner`.
   static Result<std::shared_ptr<SortedFile>> open(io::Device& device, const std::string& path, uint64_t owner,
-                                                  BlockCache* cache, ReadCounters* counters);
+                                                  BlockCache* cache, ShardCounters* counters);
   ~SortedFile() override;
 
   const About& about() const { return about_; }
@@ -121,7 +118,7 @@ class SortedFile : public BlockSet {
   std::vector<uint32_t> crcs_;
   std::vector<uint32_t> frame_of_;
   BlockCache* cache_ = nullptr;
-  ReadCounters* counters_ = nullptr;
+  ShardCounters* counters_ = nullptr;
   std::string scratch_;
 };
 

@@ -1,39 +1,25 @@
-// What a shard answers: the calls of shard.h that only read. lookup.h does the work.
+#include "meta/index/answers.h"
+
 #include <algorithm>
-#include <optional>
 
 #include "base/contain.h"
-#include "meta/index/lookup.h"
 
 namespace swale::meta {
 
-std::vector<ShardCore::LayerRef> ShardCore::layers() {
-  std::vector<LayerRef> found;
-  for (Memtable* const memtable : {active_.get(), frozen_.get()}) {
-    if (memtable == nullptr || memtable->visible() == 0) continue;
-    for (const Memtable::Part& part : memtable->parts())
-      found.push_back({part.get(), &memtable->files(), nullptr});
-  }
-  for (const auto& tree : trees_) found.push_back({nullptr, nullptr, tree.get()});
-  for (const auto& table : tables_) found.push_back({nullptr, nullptr, table.get()});
-  return found;
-}
-
-Status ShardCore::lookup(std::span<const Range> ranges, size_t pieces_max, Found* out) {
-  SWALE_RETURN_IF_ERROR(unreadable_);
+Status Answers::lookup(std::span<const Range> ranges, size_t pieces_max, Found* out) {
   const FileId* file = nullptr;
   for (const Range& range : ranges) {
     if (file == nullptr || range.file != *file) {
-      if (removed_.contains(range.file)) return was_removed(range.file);
+      SWALE_RETURN_IF_ERROR(catalog_.check_there(range.file));
       file = &range.file;
     }
     if (range.offset > kOffsetEnd || range.length > kOffsetEnd - range.offset)
       return invalid_argument("lookup of {} bytes at offset {}: files end at 2^63", range.length,
                               range.offset);
   }
-  counters_.lookups += ranges.size();
-  const Status status = contain([&] { return Lookup(this).run(ranges, pieces_max, out); });
-  counters_.lookup_pieces += out->extents.size();
+  shared_.counters.lookups += ranges.size();
+  const Status status = contain([&] { return make_lookup().run(ranges, pieces_max, out); });
+  shared_.counters.lookup_pieces += out->extents.size();
   return status;
 }
 
@@ -71,10 +57,10 @@ std::vector<Run> parts_of(const Run& query) {
 }  // namespace
 
 // True: the runs of the file say all about the query, and their parts were appended.
-Result<bool> ShardCore::answer_query(std::optional<Lookup>* lookup, const FileId& file,
-                                     const FileState& state, const Run& query, std::vector<Run>* out) {
+Result<bool> Answers::answer_query(std::optional<Lookup>* irregular, const FileId& file,
+                                   const FileState& state, const Run& query, std::vector<Run>* out) {
   if (!state.runs) return state.irregular_max == 0;
-  if (!relocations_.empty()) return false;
+  if (!catalog_.relocations().empty()) return false;
   cut_.clear();
   if (state.runs->intersect(query, &cut_) != RunLayers::Cut::kExact) return false;
   uint64_t bytes = 0;
@@ -85,31 +71,31 @@ Result<bool> ShardCore::answer_query(std::optional<Lookup>* lookup, const FileId
   }
   const bool covered = bytes == bytes_of(query);
   if (state.irregular_max != 0 && !(covered && oldest > state.irregular_max)) {
-    if (!*lookup) lookup->emplace(this);
-    SWALE_ASSIGN_OR_RETURN(const Sequence newest, (*lookup)->newest_extent(file, query));
+    if (!*irregular) irregular->emplace(shared_.options, catalog_, &layers_);
+    SWALE_ASSIGN_OR_RETURN(const Sequence newest, (*irregular)->newest_extent(file, query));
     if (newest != 0 && !(covered && newest < oldest)) return false;
   }
   for (const StoredRun& part : cut_) out->push_back(part.run);
-  ++counters_.run_answers;
+  ++shared_.counters.run_answers;
   return true;
 }
 
-Status ShardCore::lookup_runs(const FileId& file, std::span<const Run> queries, size_t runs_max,
-                              std::vector<Run>* out, std::vector<size_t>* ends) {
-  SWALE_RETURN_IF_ERROR(unreadable_);
+Status Answers::lookup_runs(const FileId& file, std::span<const Run> queries, size_t runs_max,
+                            std::vector<Run>* out, std::vector<size_t>* ends) {
   for (const Run& query : queries) {
     if (!valid(query)) return invalid_argument("the query at offset {} is no valid run", query.offset);
   }
-  if (removed_.contains(file)) return was_removed(file);
-  const uint32_t number = files_.find(file);
-  const bool known = number != FileTable::kNone && number < states_.size();
-  counters_.lookups += known ? queries.size() : 0;
+  SWALE_RETURN_IF_ERROR(catalog_.check_there(file));
+  const uint32_t number = catalog_.find(file);
+  const bool known = number != FileTable::kNone;
+  shared_.counters.lookups += known ? queries.size() : 0;
   return contain([&]() -> Status {
     std::optional<Lookup> irregular;  // made when it is needed
     uint64_t blocks_left = uint64_t{1} << 20;
     for (const Run& query : queries) {
       if (known)
-        SWALE_RETURN_IF_ERROR(answer_whole(&irregular, file, number, query, runs_max, &blocks_left, out));
+        SWALE_RETURN_IF_ERROR(
+            answer_whole(&irregular, file, catalog_.state(number), query, runs_max, &blocks_left, out));
       if (ends != nullptr) ends->push_back(out->size());
     }
     return {};
@@ -117,15 +103,14 @@ Status ShardCore::lookup_runs(const FileId& file, std::span<const Run> queries, 
 }
 
 // Appends all runs of a query. Blocks that are looked up one by one are taken from *blocks_left.
-Status ShardCore::answer_whole(std::optional<Lookup>* irregular, const FileId& file, uint32_t number,
-                               const Run& whole, size_t runs_max, uint64_t* blocks_left,
-                               std::vector<Run>* out) {
+Status Answers::answer_whole(std::optional<Lookup>* irregular, const FileId& file, const FileState& state,
+                             const Run& whole, size_t runs_max, uint64_t* blocks_left,
+                             std::vector<Run>* out) {
   const auto too_many = [&] {
     return error(Code::kResourceExhausted, Scope::kOperation,
                  "the answer has more than {} runs, or is looked for in too many blocks: ask for less",
                  runs_max);
   };
-  const FileState& state = states_[number];
   std::vector<Run> open = {whole};
   std::vector<Range> ranges;
   Found found;
@@ -147,23 +132,22 @@ Status ShardCore::answer_whole(std::optional<Lookup>* irregular, const FileId& f
     ranges.clear();
     append_blocks(file, query, &ranges);
     // By the same Lookup for all queries: it has its blocks of extents open, and decoded.
-    if (!*irregular) irregular->emplace(this);
-    counters_.lookups += ranges.size();
+    if (!*irregular) irregular->emplace(shared_.options, catalog_, &layers_);
+    shared_.counters.lookups += ranges.size();
     SWALE_RETURN_IF_ERROR((*irregular)->run(ranges, runs_max - out->size() + 1, &found));
-    counters_.lookup_pieces += found.extents.size();
+    shared_.counters.lookup_pieces += found.extents.size();
     if (found.answered < ranges.size()) return too_many();
     for (const Extent& extent : found.extents) out->push_back(run_of(extent));
   }
   return out->size() > runs_max ? too_many() : ok_status();
 }
 
-Status ShardCore::scan(const FileId& file, uint64_t from, size_t pieces_max, const Ownership* ownership,
-                       std::vector<Extent>* out, uint64_t* next) {
-  SWALE_RETURN_IF_ERROR(unreadable_);
-  if (removed_.contains(file)) return was_removed(file);
+Status Answers::scan(const FileId& file, uint64_t from, size_t pieces_max, const Ownership* ownership,
+                     std::vector<Extent>* out, uint64_t* next) {
+  SWALE_RETURN_IF_ERROR(catalog_.check_there(file));
   constexpr uint64_t kEmptyRangesMax = 4096;  // the caller goes on: other requests are not to wait longer
   return contain([&]() -> Status {
-    Lookup lookup(this);
+    Lookup lookup = make_lookup();
     const size_t first = out->size();
     uint64_t empty = 0;
     *next = from;
@@ -181,7 +165,7 @@ Status ShardCore::scan(const FileId& file, uint64_t from, size_t pieces_max, con
         return {};
       }
       const size_t before = out->size();
-      ++counters_.ranges_scanned;
+      ++shared_.counters.ranges_scanned;
       SWALE_ASSIGN_OR_RETURN(const uint64_t stop,
                              lookup.gather(file, owned.first, end, first, first + pieces_max, out));
       *next = stop;
@@ -196,23 +180,19 @@ Status ShardCore::scan(const FileId& file, uint64_t from, size_t pieces_max, con
   });
 }
 
-// No extent ends after it: a truncate to more bytes leaves nothing there.
-uint64_t ShardCore::end_of_file(const FileId& file) const { return size(file).size; }
-
-Status ShardCore::run_table(const FileId& file, size_t runs_max, const Ownership* ownership,
-                            std::vector<Run>* out) {
-  SWALE_RETURN_IF_ERROR(unreadable_);
+Status Answers::run_table(const FileId& file, size_t runs_max, const Ownership* ownership,
+                          std::vector<Run>* out) {
   const auto too_many = [&] {
     return error(Code::kResourceExhausted, Scope::kOperation, "the file needs more than {} runs", runs_max);
   };
-  if (removed_.contains(file)) return was_removed(file);
-  const uint32_t number = files_.find(file);
-  if (number == FileTable::kNone || number >= states_.size()) return {};
+  SWALE_RETURN_IF_ERROR(catalog_.check_there(file));
+  const uint32_t number = catalog_.find(file);
+  if (number == FileTable::kNone) return {};
   return contain([&]() -> Status {
-    const FileState& state = states_[number];
+    const FileState& state = catalog_.state(number);
     // Layers do not overlap themselves: one of them, with nothing irregular, is the table.
-    if (state.runs && state.irregular_max == 0 && state.runs->layers() == 1 && relocations_.empty() &&
-        ownership == nullptr) {
+    if (state.runs && state.irregular_max == 0 && state.runs->layers() == 1 &&
+        catalog_.relocations().empty() && ownership == nullptr) {
       state.runs->for_each([&](const Run& run, Sequence) { out->push_back(run); });
       return out->size() > runs_max ? too_many() : ok_status();
     }
