@@ -1,25 +1,11 @@
 #include "meta/attributes/attribute_table.h"
 
 #include <algorithm>
+#include <cassert>
 #include <new>
 #include <utility>
 
 namespace swale::meta {
-namespace {
-
-// DO NOT CHANGE THESE VALUES: they are on disk (docs/formats/metadata.md).
-enum RecordKind : uint8_t {
-  kEntry = 1,   // all of a file's attributes
-  kErased = 2,  // the file is gone
-  kMark = 3,    // whether this server's shard refuses puts of the file
-  kNumber = 4,  // what a client has asked for last, and the counter of generations
-};
-
-constexpr uint64_t kFilesDrawnMax = uint64_t{1} << 62;  // a server would need a century
-
-enum EntryFlag : uint8_t { kTrimDue = 1, kRemoved = 2, kSealDue = 4 };
-
-}  // namespace
 
 // ---- requests
 
@@ -190,6 +176,7 @@ Applied AttributeTable::removed_before(const std::string& name) const {
 Result<AttributeAnswer> AttributeTable::followed(const AttributeRequest& request, FollowUp what,
                                                  uint64_t generation, std::string table,
                                                  std::string* record) {
+  assert(what != FollowUp::kNone);
   const auto found = entries_.find(request.name);
   if (found == entries_.end()) {
     return error(Code::kNotFound, Scope::kFile, "{} {}: no such file", op_name(request.op), request.name);
@@ -218,6 +205,7 @@ Result<AttributeAnswer> AttributeTable::followed(const AttributeRequest& request
 }
 
 void AttributeTable::replace_table(const std::string& name, std::string table, std::string* record) {
+  assert(entries_.contains(name));
   Entry changed = entries_.at(name);
   changed.table = std::move(table);
   append_entry(record, changed, {});
@@ -277,6 +265,7 @@ void AttributeTable::note(const RequestName& from) {
 // The last change is that of `from`. It is undone with the number: else a repetition would be taken for one
 // that was done.
 void AttributeTable::note_change(const RequestName& from) {
+  assert(!undo_.empty());
   const auto found = numbers_.find(from.client);
   undo_.back().number = found == numbers_.end() ? 0 : found->second;
   note(from);
@@ -348,6 +337,8 @@ void AttributeTable::take_back(Undo* change) noexcept {
   using What = Undo::What;
   const auto now = entries_.find(change->name);
   files_drawn_ = change->files_drawn;  // nobody has heard of an id that was drawn since
+  assert((now != entries_.end()) == (change->what == What::kMade || change->what == What::kChanged) ||
+         change->what == What::kNothing || change->what == What::kMarked || change->what == What::kUnmarked);
   if (change->what == What::kMade || change->what == What::kChanged)
     tables_bytes_ -= now->second.table.size();
   if (change->what == What::kMade) entries_.erase(now);
@@ -365,6 +356,7 @@ void AttributeTable::take_back(Undo* change) noexcept {
 
 // Tables become smaller only while nothing may come back. Without memory for that they stay as they are.
 void AttributeTable::keep(size_t count) noexcept {
+  assert(count <= undo_.size());
   undo_.erase(undo_.begin(), undo_.begin() + static_cast<ptrdiff_t>(count));
   if (!undo_.empty()) return;
   const auto shrink = [](auto* table) {
@@ -380,6 +372,7 @@ void AttributeTable::keep(size_t count) noexcept {
 }
 
 void AttributeTable::undo_to(size_t count) noexcept {
+  assert(count <= undo_.size());
   for (; undo_.size() > count; undo_.pop_back()) {
     Undo& change = undo_.back();
     take_back(&change);
@@ -423,122 +416,19 @@ std::vector<AttributeTable::Pending> AttributeTable::pending() const {
   return all;
 }
 
-// ---- records
-
-void AttributeTable::append_entry(std::string* record, const Entry& entry, const RequestName& from) {
-  append_u8(record, kEntry);
-  append_u8(record, (entry.trim_due ? kTrimDue : 0) | (entry.removed ? kRemoved : 0) |
-                        (entry.seal_due ? kSealDue : 0));
-  append_u64(record, entry.truncated_size);
-  append_u64(record, from.client);
-  append_u64(record, from.number);
-  append_attributes(record, entry.attributes);
-  append_sized(record, entry.table);
-}
-
-void AttributeTable::append_erased(std::string* record, const std::string& name) const {
-  append_u8(record, kErased);
-  append_u64(record, generation_);
-  append_u64(record, files_drawn_);
-  append_sized(record, name);
-}
-
-void AttributeTable::append_mark(std::string* record, const FileId& file, bool immutable) {
-  append_u8(record, kMark);
-  append_u8(record, immutable ? 1 : 0);
-  append_file(record, file);
-}
-
-void AttributeTable::append_number(std::string* record, const RequestName& from) const {
-  append_u8(record, kNumber);
-  append_u64(record, generation_);
-  append_u64(record, files_drawn_);
-  append_u64(record, from.client);
-  append_u64(record, from.number);
-}
-
-void AttributeTable::for_each_record(const std::function<void(Bytes)>& visit) const {
-  std::string record;
-  append_number(&record, {});  // for the counters
-  visit(record);
-  for (const uint64_t client : clients_) {
-    record.clear();
-    append_number(&record, {client, numbers_.at(client)});
-    visit(record);
-  }
+bool AttributeTable::consistent() const {
+  size_t bytes = 0;
   for (const auto& [name, entry] : entries_) {
-    record.clear();
-    append_entry(&record, entry, {});
-    visit(record);
+    const Attributes& file = entry.attributes;
+    if (file.name != name || file.file.none() || file.generation > generation_) return false;
+    if (file.file.high == server_ && file.file.low > files_drawn_) return false;
+    if (file.sealed && entry.seal_due) return false;
+    bytes += entry.table.size();
   }
-  for (const FileId& file : immutable_) {
-    record.clear();
-    append_mark(&record, file, true);
-    visit(record);
-  }
-}
-
-Status AttributeTable::replay(Bytes record) {
-  Decoder in(record);
-  switch (in.u8()) {
-    case kEntry: {
-      Entry entry;
-      const uint8_t flags = in.u8();
-      entry.trim_due = (flags & kTrimDue) != 0;
-      entry.removed = (flags & kRemoved) != 0;
-      entry.seal_due = (flags & kSealDue) != 0;
-      entry.truncated_size = in.u64();
-      RequestName from;
-      from.client = in.u64();
-      from.number = in.u64();
-      entry.attributes = read_attributes(&in);
-      entry.table = in.sized();
-      SWALE_RETURN_IF_ERROR(in.finish("a record of attributes"));
-      if (entry.table.size() > kTableBytesMax || entry.attributes.size > kOffsetEnd) {
-        return corruption("a record of attributes of {}: a size of {}, a table of {} bytes",
-                          entry.attributes.name, entry.attributes.size, entry.table.size());
-      }
-      if (entry.attributes.file.none() || entry.attributes.file.low > kFilesDrawnMax) {
-        return corruption("a record of attributes of {}: no id of a file: {:016x}{:016x}",
-                          entry.attributes.name, entry.attributes.file.high, entry.attributes.file.low);
-      }
-      if (from.number != 0) note(from);
-      put(std::move(entry));
-      break;
-    }
-    case kErased: {
-      generation_ = std::max(generation_, in.u64());
-      files_drawn_ = std::max(files_drawn_, in.u64());
-      const std::string name(in.sized());
-      SWALE_RETURN_IF_ERROR(in.finish("a record of a removal"));
-      erase(name);
-      break;
-    }
-    case kMark: {
-      const bool immutable = in.u8() != 0;
-      const FileId file = decode_file_id(&in);
-      SWALE_RETURN_IF_ERROR(in.finish("a record of a seal"));
-      mark(file, immutable);
-      break;
-    }
-    case kNumber: {
-      generation_ = std::max(generation_, in.u64());
-      files_drawn_ = std::max(files_drawn_, in.u64());
-      RequestName from;
-      from.client = in.u64();
-      from.number = in.u64();
-      SWALE_RETURN_IF_ERROR(in.finish("a record of a client"));
-      if (from.number != 0) note(from);
-      break;
-    }
-    default:
-      return corruption("a record of attributes: of an unknown kind {}",
-                        record.empty() ? 0 : static_cast<unsigned char>(record[0]));
-  }
-  undo_.clear();
-  if (files_drawn_ > kFilesDrawnMax)
-    return corruption("a record of attributes: {} ids were drawn: expected at most 2^62", files_drawn_);
-  return {};
+  if (bytes != tables_bytes_ || clients_.size() != numbers_.size() || clients_.size() > kClientsMax)
+    return false;
+  return std::all_of(clients_.begin(), clients_.end(),
+                     [this](uint64_t client) { return numbers_.contains(client); });
 }
 
 }  // namespace swale::meta

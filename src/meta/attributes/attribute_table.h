@@ -107,6 +107,7 @@ class AttributeTable final : public LoggedTable {
   uint64_t files_drawn() const { return files_drawn_; }
   // Names in no order; for tools.
   std::vector<Attributes> list() const;
+  bool consistent() const;  // for tests: looks at everything
 
  private:
   struct Entry {

@@ -20,6 +20,8 @@
 // Threads: all calls by one thread at a time, but for Work::run. Errors: replies carry them; messages name
 // the server.
 // Limits: what waits is bounded by what callers may have under way (net::RpcParams).
+// server_core.cc: requests come and wait, storage. server_index.cc: requests for the index. server_changes.cc:
+// changes of attributes and their second halves.
 #pragma once
 
 #include <deque>
@@ -105,8 +107,11 @@ class ServerCore final : private Delegate::Actions {
   const ServerCounters& counters() const { return counters_; }
   const Delegate::Counters& delegate_counters() const { return delegate_.counters(); }
   Counters all_counters() const;
+  bool consistent() const;  // between two calls; for tests: looks at everything
 
  private:
+  static constexpr size_t kTableRunsMax = 4096;  // of a table of at most kTableBytesMax bytes
+
   // A change of attributes by everybody who asked for it.
   struct Change {
     AttributeRequest request;
@@ -151,10 +156,24 @@ class ServerCore final : private Delegate::Actions {
   Status takes_records() const;
   Status check_owned(const FileId& file, uint64_t begin, uint64_t end) const;
 
+  Status attempt(Method method, Bytes payload, uint64_t token);
+  void refuse(uint64_t token, const Status& why);
   bool held(Method method, Bytes payload, uint64_t token, const Status& why);
   void retry_held();
+  // One change of the table and its record, which joins the open group; or neither.
   template <class Act>
-  auto change_attributes(const Act& act);
+  auto change_attributes(const Act& act) {
+    const size_t before = attributes_->changes();
+    try {
+      std::string record;
+      auto result = act(&record);
+      shard_->add_record(record);
+      return result;
+    } catch (...) {
+      attributes_->undo_to(before);
+      throw;
+    }
+  }
   void when_durable(uint64_t group, std::function<void(const Status&)> act);
   void when_attributes_durable(std::function<void(const Status&)> act);
   void release(const Status& failure);

@@ -54,6 +54,7 @@ class OneServer {
         break;
       }
     }
+    EXPECT_TRUE(core_->consistent());
     const auto reply = replies_.find(token_);
     if (reply == replies_.end()) return error(Code::kInternal, Scope::kOperation, "no reply");
     return reply->second;

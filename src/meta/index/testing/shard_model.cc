@@ -122,6 +122,7 @@ class Test {
       failed_ = true;
       faulty_.inject({.nth = faults_.failing_call, .from_then_on = true});
     }
+    if (!shard_->consistent()) return problem("the parts of the shard do not agree after an opening");
     for (size_t file = 0; file < kFiles && report_.problem.empty(); ++file) check_all(file);
   }
 
@@ -168,6 +169,7 @@ class Test {
     const uint64_t rules = shard_->state().relocations;
     const Status status = shard_->finish(std::move(*work));
     if (shard_->state().relocations < rules) ++report_.retired;
+    if (!shard_->consistent()) return problem("the parts of the shard do not agree");
     if (!status.ok() && faults_.full_disk && status.code() == Code::kNoSpace) return no_space(commits);
     if (!status.ok()) {
       if (faults_.failing_call == 0) return problem("finish: " + status.to_string());
@@ -274,6 +276,7 @@ class Test {
       return;
     }
     if (*group < durable_) return problem("a put joined a group that is over");
+    if (!shard_->consistent()) return problem("the parts of the shard do not agree after a put");
     if (rng_.chance(1, 8)) {  // a retry changes nothing
       const auto again = send();
       if (again.ok() && *again < *group) problem("a retry was acknowledged too early");
