@@ -306,5 +306,140 @@ TEST(MetaServerAllocations, CanaryARefusedCreationThatCountsIsFoundOut) {
   EXPECT_NE(run(steps, 2, FailingNew::Which::kFromThere, 1, true).problem, "");
 }
 
+// ---- requests that the shard could not take at once
+
+ShardOptions options_of(AttributeTable* table, size_t write_buffer_entries) {
+  ShardOptions options;
+  options.directory = "/s";
+  options.table = table;
+  options.table_bytes_min = 1000;
+  options.write_buffer_entries = write_buffer_entries;
+  return options;
+}
+
+// A server whose rim looks for work when it has a reason to, as a Service does: one that is given none sleeps.
+class SleepyRim {
+ public:
+  explicit SleepyRim(size_t write_buffer_entries = 64) : partition_(1, 64 << 20) {
+    EXPECT_TRUE(disk_.make_directory("/s").ok());
+    auto attributes = std::make_unique<AttributeTable>();
+    auto shard = Shard::open(disk_, options_of(attributes.get(), write_buffer_entries));
+    core_ = std::make_unique<ServerCore>(partition_, 0, RingMode::kRing, std::move(attributes),
+                                         *std::move(shard));
+  }
+  ServerCore& core() { return *core_; }
+  uint64_t create() {
+    AttributeRequest request;
+    request.op = AttributeOp::kCreate;
+    request.name = fmt::format("a file whose name needs memory of its own, {}", ++token_);
+    request.from = {1, token_};
+    core_->on_request(Method::kAttributes, encode_attributes(0, request), token_);
+    return token_;
+  }
+  uint64_t put() {
+    DetectedBatch batch;
+    for (uint64_t i = 0; i < 30; ++i) batch.extents.push_back({(token_ * 31 + i) * 100, 50, {4, i * 7}});
+    core_->on_request(Method::kPut, encode_put(0, {3, 4}, {4, token_ + 1}, batch), ++token_);
+    return token_;
+  }
+  // Until there is nothing to do, beginning with `work`.
+  void go_on(std::unique_ptr<Work> work) {
+    for (; work != nullptr; work = core_->next_work()) {
+      work->run();
+      core_->finish(std::move(work));
+    }
+    EXPECT_TRUE(core_->consistent());
+    std::vector<Reply> replies;
+    core_->take_replies(&replies);
+    for (const Reply& each : replies)
+      EXPECT_TRUE(replies_.emplace(each.token, each.response.status()).second) << "two replies";
+  }
+  bool answered(uint64_t token) const { return replies_.contains(token); }
+
+ private:
+  io::MemoryDevice disk_;
+  const Partition partition_;
+  std::unique_ptr<ServerCore> core_;
+  uint64_t token_ = 0;
+  std::map<uint64_t, Status> replies_;
+};
+
+// A change waits until a checkpoint has begun; the checkpoint finds no memory, and begins later. The change
+// is committed now: nothing else would wake the rim.
+TEST(MetaServerAllocations, AChangeThatWaitedForACheckpointIsCommittedThoughThatFindsNoMemory) {
+  uint64_t points = 0, later = 0;
+  for (uint64_t nth = 1;; ++nth) {
+    SleepyRim rim;
+    ServerCore& core = rim.core();
+    rim.create();
+    std::unique_ptr<Work> commit = core.next_work();
+    for (int i = 0; core.shard().accepts_records(); ++i) {
+      ASSERT_LT(i, 200);
+      rim.create();
+      commit->run();
+      core.finish(std::move(commit));
+      commit = core.next_work();
+      ASSERT_EQ(commit->kind(), WorkKind::kCommit);
+      ASSERT_EQ(core.next_work(), nullptr);  // the checkpoint waits for the commit, and changes for it
+    }
+    const uint64_t held = rim.create();
+    commit->run();
+    core.finish(std::move(commit));
+    std::unique_ptr<Work> work;
+    bool failed = false;
+    {
+      const FailingNew plan(FailingNew::Which::kOnce, nth);
+      work = core.next_work();
+      failed = FailingNew::failed() > 0;
+    }
+    later += failed && work != nullptr && work->kind() == WorkKind::kCommit ? 1 : 0;
+    rim.go_on(std::move(work));
+    ASSERT_TRUE(rim.answered(held)) << "allocation " << nth;
+    ASSERT_TRUE(core.shard().health().ok());
+    if (!failed) break;
+    ++points;
+  }
+  EXPECT_GT(points, 10u);
+  EXPECT_GT(later, 5u);
+}
+
+// It is refused, and the server goes on: what throws here would end all servers of the rank.
+TEST(MetaServerAllocations, AHeldRequestThatFindsNoMemoryIsRefused) {
+  uint64_t points = 0;
+  for (uint64_t nth = 1;; ++nth) {
+    SleepyRim rim(32);
+    ServerCore& core = rim.core();
+    std::unique_ptr<Work> flush;
+    std::vector<uint64_t> asked;
+    for (int i = 0; core.shard().accepts(); ++i) {
+      ASSERT_LT(i, 200);
+      asked.push_back(rim.put());
+      while (std::unique_ptr<Work> work = core.next_work()) {
+        if (work->kind() == WorkKind::kFlush) {
+          flush = std::move(work);
+          continue;
+        }
+        work->run();
+        core.finish(std::move(work));
+      }
+    }
+    ASSERT_NE(flush, nullptr);
+    asked.push_back(rim.put());
+    asked.push_back(rim.create());
+    flush->run();
+    bool failed = false;
+    {
+      const FailingNew plan(FailingNew::Which::kOnce, nth);
+      core.finish(std::move(flush));  // it is tried again
+      failed = FailingNew::failed() > 0;
+    }
+    rim.go_on(core.next_work());
+    for (const uint64_t each : asked) ASSERT_TRUE(rim.answered(each)) << "allocation " << nth << ", " << each;
+    if (!failed) break;
+    ++points;
+  }
+  EXPECT_GT(points, 5u);
+}
+
 }  // namespace
 }  // namespace swale::meta::meta_server_allocations_test

@@ -172,23 +172,20 @@ void ServerCore::when_attributes_durable(std::function<void(const Status&)> act)
   when_durable(shard_->add_record({}), std::move(act));
 }
 
-// A duplicate may wait for a group before the last one, so all are looked at.
+// A duplicate may wait for a group before the last one, so all are looked at. What act() adds waits for later
+// groups. Only act() allocates: what throws here ends the rank's servers.
 void ServerCore::release(const Status& failure) {
-  std::deque<Waiting> all;
-  all.swap(waits_);
-  std::deque<Waiting> rest;
-  for (Waiting& each : all) {
-    if (each.group <= shard_->durable_group()) {
-      each.act({});
-    } else if (!failure.ok()) {
-      each.act(failure);
-    } else {
-      rest.push_back(std::move(each));
+  const size_t count = waits_.size();
+  size_t kept = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const bool durable = waits_[i].group <= shard_->durable_group();
+    if (durable || !failure.ok()) {
+      if (const auto act = std::exchange(waits_[i].act, nullptr)) act(durable ? Status() : failure);
+    } else if (i != kept++) {
+      waits_[kept - 1] = std::move(waits_[i]);
     }
   }
-  // What act() has added waits for later groups.
-  for (Waiting& each : waits_) rest.push_back(std::move(each));
-  waits_.swap(rest);
+  waits_.erase(waits_.begin() + static_cast<ptrdiff_t>(kept), waits_.begin() + static_cast<ptrdiff_t>(count));
 }
 
 std::unique_ptr<Work> ServerCore::next_work() {
