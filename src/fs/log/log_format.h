@@ -1,0 +1,195 @@
+// The shared memory of a process's log, as its two sides see it: the process that writes (log_writer.h) and
+// the server of its node (node_logs.h).
+//
+//   FOLDER (0700) := node bell log-N*          node: NodeHead, locked by the living server; bell: Bell
+//   log-N         := LogHead chunk-slot*       LogHead: a page; slots: as many as the server has reserved
+//   chunk-slot    := payload free entry* ChunkHead     payload grows up, entries grow down
+//
+// A chunk has a number that no other chunk of its log gets; the slot that it stands in is used again. Byte p
+// of chunk n has the address n * chunk_bytes + p in the log.
+//
+// A write makes three stores that others see: `reserve` (compare and swap: space and an entry), the bytes,
+// and `published` (release: the write is there). A process that ends in between leaves a reservation, and
+// nothing else.
+//
+// Who writes what: the server LogHead's and ChunkHead's constants, `grant`, `grants`, `ended`, `refused`,
+// ChunkHead::reserve when a chunk begins, and Entry::order; the process all else. The process can write every
+// byte of its own log: the server believes no number of it that it has not checked (check_entry).
+//
+// Memory order: `published` is a release store after the bytes, read with acquire. `reserve` is changed by
+// sequentially consistent compare-and-swaps: what a thread published before is visible to all before it
+// reads its next stamp, so stamps order writes of which one began after the other had returned.
+//
+// Needs: nothing but the compiler (the client's half goes into a preload library).
+// Limits: chunks of at most kChunkBytesMax, kSlotsMax slots a log. Native byte order: it never leaves a node.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "meta/index/types.h"
+
+namespace swale::fs {
+
+inline constexpr uint64_t kLogMagic = 0x676f6c656c617773;    // "swalelog"
+inline constexpr uint64_t kNodeMagic = 0x65646f6e6c617773;   // "swalnode"
+inline constexpr uint64_t kChunkMagic = 0x6b6e7568636c7773;  // "swlchunk"
+inline constexpr uint32_t kLogVersion = 1;
+inline constexpr uint32_t kPageBytes = 4096;
+inline constexpr uint32_t kBlockBytes = 64 << 10;          // what a checksum covers
+inline constexpr uint32_t kPieceBytesMax = 1 << 20;        // what is written whole or not at all
+inline constexpr uint32_t kChunkBytes = (4 << 20) + 4096;  // four pieces and their entries
+inline constexpr uint32_t kChunkBytesMin = 2 * kPageBytes;
+inline constexpr uint32_t kChunkBytesMax = 16 << 20;  // Reservation::used has 24 bits
+inline constexpr uint32_t kSlotsMax = 256;
+inline constexpr uint64_t kPublished = uint64_t{1} << 63;  // set in every `published` but 0
+
+inline constexpr char kNodeName[] = "node";
+inline constexpr char kBellName[] = "bell";
+inline constexpr char kLogPrefix[] = "log-";
+
+// One piece of a write.
+struct Entry {
+  std::atomic<uint64_t> published;  // 0: not yet; else kPublished | stamp
+  uint64_t file_high;
+  uint64_t file_low;
+  uint64_t offset;  // in the file
+  uint32_t length;
+  uint32_t place;               // in the chunk
+  uint64_t number;              // of the chunk
+  uint64_t check;               // check_of
+  std::atomic<uint64_t> order;  // the server's: 0: not handed out; else packed_order
+};
+static_assert(sizeof(Entry) == 64 && std::atomic<uint64_t>::is_always_lock_free);
+
+// A copy of an entry that nobody else can change.
+struct EntryCopy {
+  uint64_t published = 0;
+  meta::FileId file;
+  uint64_t offset = 0;
+  uint32_t length = 0;
+  uint32_t place = 0;
+  uint64_t number = 0;
+  uint64_t check = 0;
+};
+
+// Each step is a bijection of the state for a given word, and of the word for a given state: a change of one
+// word always changes the result.
+constexpr uint64_t mixed(uint64_t state, uint64_t word) {
+  state = (state ^ word) * 0x9e3779b97f4a7c15;
+  return state ^ (state >> 32);
+}
+constexpr uint64_t check_of(const EntryCopy& entry, uint32_t log) {
+  uint64_t state = mixed(kLogMagic, entry.published);
+  state = mixed(state, entry.file.high);
+  state = mixed(state, entry.file.low);
+  state = mixed(state, entry.offset);
+  state = mixed(state, uint64_t{entry.length} << 32 | entry.place);
+  state = mixed(state, entry.number);
+  return mixed(state, log);
+}
+
+// The server's order of an entry: 48 bits, and 16 that tell whether the word is whole.
+inline constexpr uint64_t kOrderMax = (uint64_t{1} << 48) - 1;
+constexpr uint64_t packed_order(uint64_t order, uint64_t check) {
+  return order << 16 | (mixed(check, order) & 0xffff);
+}
+constexpr bool order_is_whole(uint64_t packed, uint64_t check) {
+  return packed == packed_order(packed >> 16, check);
+}
+
+// ChunkHead::reserve.
+struct Reservation {
+  uint32_t used = 0;     // bytes of payload
+  uint32_t entries = 0;  // below 2^18
+  uint32_t number = 0;   // the chunk's, lowest 21 bits
+  bool closed = false;   // nothing more is reserved
+
+  static constexpr uint32_t number_bits(uint64_t number) { return number & 0x1fffff; }
+  static constexpr Reservation of(uint64_t word) {
+    return {static_cast<uint32_t>(word & 0xffffff), static_cast<uint32_t>(word >> 24 & 0x3ffff),
+            number_bits(word >> 42), word >> 63 != 0};
+  }
+  constexpr uint64_t packed() const {
+    return uint64_t{used} | uint64_t{entries} << 24 | uint64_t{number} << 42 | uint64_t{closed} << 63;
+  }
+};
+inline constexpr uint64_t kClosed = uint64_t{1} << 63;
+
+// The last 64 bytes of a chunk.
+struct ChunkHead {
+  std::atomic<uint64_t> reserve;
+  uint64_t magic;  // 0: the slot is free
+  uint64_t number;
+  uint64_t check;  // of magic, number and the log
+  uint64_t unused[4];
+};
+static_assert(sizeof(ChunkHead) == 64);
+
+// Whether a piece of `length` bytes has space in a chunk that stands so.
+constexpr bool has_space(const Reservation& now, uint64_t length, uint64_t chunk_bytes) {
+  return now.used + length + sizeof(Entry) * (uint64_t{now.entries} + 1) + sizeof(ChunkHead) <= chunk_bytes;
+}
+inline ChunkHead* head_of(char* chunk, uint64_t chunk_bytes) {
+  return reinterpret_cast<ChunkHead*>(chunk + chunk_bytes - sizeof(ChunkHead));
+}
+inline Entry* entry_of(char* chunk, uint64_t chunk_bytes, uint64_t index) {
+  return reinterpret_cast<Entry*>(chunk + chunk_bytes - sizeof(ChunkHead) - sizeof(Entry) * (index + 1));
+}
+
+// The first page of a log.
+struct LogHead {
+  uint64_t magic;
+  uint32_t version;
+  uint32_t log;
+  uint32_t chunk_bytes;
+  uint32_t slots;
+  uint64_t wait_ns;                           // how long a writer waits for a chunk
+  char node[64];                              // the host's name, for messages; ends with 0
+  uint64_t check;                             // of the fields before
+  alignas(64) std::atomic<uint64_t> current;  // the chunk that is written: a hint of the process for itself
+  alignas(64) std::atomic<uint32_t> grants;   // changes with each grant: writers sleep on it
+  std::atomic<uint32_t> ended;                // the process is over: nothing of it is read any more
+  std::atomic<uint32_t> refused;              // the errno that a writer without a chunk gets
+  alignas(64) std::atomic<uint64_t> grant[kSlotsMax];  // of chunk n, at n % kSlotsMax: packed_grant
+};
+static_assert(sizeof(LogHead) <= kPageBytes);
+
+constexpr uint64_t packed_grant(uint64_t number, uint32_t slot) { return number << 16 | (slot + 1); }
+// Where chunk `number` stands, or kSlotsMax.
+constexpr uint32_t granted_slot(uint64_t word, uint64_t number) {
+  return word >> 16 == number && (word & 0xffff) != 0 ? static_cast<uint32_t>(word & 0xffff) - 1 : kSlotsMax;
+}
+inline char* slot_of(LogHead* log, uint32_t slot, uint64_t chunk_bytes) {
+  return reinterpret_cast<char*>(log) + kPageBytes + slot * chunk_bytes;
+}
+constexpr uint64_t log_file_bytes(uint32_t slots, uint64_t chunk_bytes) {
+  return kPageBytes + slots * chunk_bytes;
+}
+
+inline uint64_t check_of(const LogHead& head) {
+  uint64_t state = mixed(kLogMagic, uint64_t{head.version} << 32 | head.log);
+  state = mixed(state, uint64_t{head.chunk_bytes} << 32 | head.slots);
+  state = mixed(state, head.wait_ns);
+  for (const char c : head.node) state = mixed(state, static_cast<unsigned char>(c));
+  return state;
+}
+constexpr uint64_t check_of_chunk(uint64_t number, uint32_t log) {
+  return mixed(mixed(kChunkMagic, number), log);
+}
+
+struct NodeHead {
+  uint64_t magic;
+  uint32_t version;
+  uint32_t next_log;  // numbers of logs are not used again while this file is there
+};
+
+// Writers ring when they need, or have taken, a chunk. Garbage in it wakes the server in vain, or lets it
+// sleep for as long as it wanted to.
+struct Bell {
+  std::atomic<uint32_t> rung;
+  std::atomic<uint32_t> asleep;
+};
+
+}  // namespace swale::fs

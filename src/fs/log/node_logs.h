@@ -1,0 +1,138 @@
+// NodeLogs: the logs of the processes of one node, as its server has them: it hands out what they have written
+// in one order, reads it in place, and keeps them supplied with memory (docs/design/file-logs.md).
+//
+//   take()   everything that is published, in the node's order ─► consumer
+//   serve()  grants chunks; frees those that are over; spills the oldest when memory is short
+//   wait()   until a process needs one of the two
+//
+// Threads: one at a time; processes write meanwhile. It has no threads of its own.
+// Invariants: (1) A write that had returned when take() was called has been handed out when it returns; of two
+// writes of which one began after the other had returned, the first is handed out first. (2) What was handed
+// out stays readable until it is dropped. (3) No process can make it read, wait or fail for another one.
+// Errors: damage in a process's memory goes to SegmentConsumer::damaged; calls go on. An allocation that fails
+// is kResourceExhausted, and nothing has changed.
+// Memory: a byte for each piece, 4 for each block; what is handed out at once.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "fs/log/served_log.h"
+#include "io/device.h"
+#include "meta/index/types.h"
+
+namespace swale::fs {
+
+// Bytes of a file that stand at a place in a log of this node.
+struct Segment {
+  meta::FileId file;
+  uint64_t offset = 0;
+  uint64_t length = 0;
+  meta::Place place;
+  uint64_t order = 0;  // a later one wins
+};
+
+class SegmentConsumer {
+ public:
+  virtual ~SegmentConsumer() = default;
+  // Ascending in order. After a failure the same segments come again. Must not call the logs.
+  virtual Status take(std::span<const Segment> segments) = 0;
+  // Something that a process wrote is lost; the message names file and offset.
+  virtual void damaged(const Status& status) = 0;
+};
+
+struct NodeLogsOptions {
+  std::string memory_directory;  // on the node's memory file system; made, 0700
+  std::string spill_directory;   // on node-local storage; empty: no spill
+  uint64_t memory_bytes = 1 << 30;
+  LogShape shape;          // of new logs
+  uint32_t first_log = 1;  // no log of the job has had this number or a higher one
+  LogRules rules;
+};
+
+class NodeLogs {
+ public:
+  // Finds the logs of a server that came before. kBusy: one lives. The devices must outlive it.
+  static Result<std::unique_ptr<NodeLogs>> open(io::Device& memory, io::Device& storage,
+                                                const NodeLogsOptions& options) noexcept;
+  ~NodeLogs();
+  NodeLogs(const NodeLogs&) = delete;
+  NodeLogs& operator=(const NodeLogs&) = delete;
+
+  // What the server before this one had handed out and what was not dropped, in its order. Call it once, before
+  // take(). The consumer may have seen all of it.
+  Status recover(SegmentConsumer& consumer) noexcept;
+
+  // A log for a process, with its first chunk. kNoSpace: neither memory nor spill has space for it.
+  Result<uint32_t> add_log() noexcept;
+  Status take(SegmentConsumer& consumer) noexcept;
+  // The process is over. Its log stays until its bytes are dropped.
+  Status end_log(uint32_t log, SegmentConsumer& consumer) noexcept;
+
+  Status read(const meta::Place& place, MutableBytes out) noexcept;
+  // These bytes of segments will not be read again. Each byte is dropped once.
+  Status drop(const meta::Place& place, uint64_t length) noexcept;
+
+  // Fails if a chunk could not be spilled; it stays in memory.
+  Status serve() noexcept;
+  // What writers get that wait for a chunk (ENOSPC, EDQUOT, EIO), until one is granted; 0: they wait.
+  void refuse(int error_number) noexcept;
+  // Sleeps until a process rings, at most `nanos`. True: one did.
+  bool wait(Nanos nanos) noexcept;
+
+  std::vector<uint32_t> logs() const;
+  uint64_t memory_bytes() const;   // reserved now
+  uint64_t spilled_bytes() const;  // in files now
+  uint64_t live_bytes() const;
+
+ private:
+  NodeLogs(io::Device& memory, io::Device& storage, const NodeLogsOptions& options)
+      : memory_(memory), storage_(storage), options_(options) {}
+  Status open_folders();
+  Status find_logs();
+  Status lock_node();
+  Status map_bell();
+  Status save_next_log();
+  void tell(SegmentConsumer& consumer);
+  Status take_found(SegmentConsumer& consumer);
+  Status hand_out(const std::vector<Found>& found, SegmentConsumer& consumer);
+  Status supply(ServedLog& log);
+  void free_what_is_over();
+  bool free_other_slot(const ServedLog& wanting);
+  // kNothing: there is no chunk that could go.
+  enum class Spilled { kNothing, kOne };
+  enum class Open { kStay, kMayGo };
+  Result<Spilled> spill_oldest(Open open, const ServedLog* only);
+  Status supply_by_spilling(ServedLog& log, Open open);
+  Status spill(ServedLog& log, Chunk& chunk);
+  Chunk* oldest(bool (*fits)(const Chunk&), const ServedLog* only, ServedLog** log);
+  bool has_memory() const { return memory_bytes() + options_.shape.chunk_bytes <= options_.memory_bytes; }
+  bool is_short() const { return memory_bytes() - free_bytes() > options_.memory_bytes / 4 * 3; }
+  uint64_t free_bytes() const;
+  std::string spill_path(uint32_t log, uint64_t number) const;
+  Result<Chunk*> chunk_at(const meta::Place& place, uint64_t length, ServedLog** log);
+
+  io::Device& memory_;
+  io::Device& storage_;
+  const NodeLogsOptions options_;
+  std::unique_ptr<io::Device> memory_folder_;
+  std::unique_ptr<io::Device> spill_folder_;
+  std::unique_ptr<io::File> node_;  // locked while this lives
+  std::unique_ptr<io::File> bell_file_;
+  Bell* bell_ = nullptr;
+  uint32_t rung_seen_ = 0;
+  std::map<uint32_t, std::unique_ptr<ServedLog>> logs_;
+  std::vector<Found> found_;
+  std::vector<Found> before_;  // of the server before, until recover()
+  std::vector<Status> problems_;
+  std::vector<char> block_;
+  uint32_t next_log_ = 1;
+  uint64_t next_order_ = 1;
+};
+
+}  // namespace swale::fs

@@ -1,0 +1,319 @@
+// NodeLogs: memory, spilled chunks, and what a server finds.
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <set>
+
+#include "base/contain.h"
+#include "base/log.h"
+#include "fs/log/node_logs.h"
+
+namespace swale::fs {
+namespace {
+
+bool parse_log_name(const std::string& name, uint32_t* log) {
+  const std::string_view prefix = kLogPrefix;
+  if (!name.starts_with(prefix)) return false;
+  const char* const end = name.data() + name.size();
+  const auto parsed = std::from_chars(name.data() + prefix.size(), end, *log);
+  return parsed.ec == std::errc() && parsed.ptr == end;
+}
+
+std::string log_path(const NodeLogsOptions& options, uint32_t log) {
+  return fmt::format("{}/{}{}", options.memory_directory, kLogPrefix, log);
+}
+
+}  // namespace
+
+std::string NodeLogs::spill_path(uint32_t log, uint64_t number) const {
+  return options_.spill_directory + "/" + spill_name(log, number);
+}
+
+Result<std::unique_ptr<NodeLogs>> NodeLogs::open(io::Device& memory, io::Device& storage,
+                                                 const NodeLogsOptions& options) noexcept {
+  std::unique_ptr<NodeLogs> logs;
+  const Status status = contain([&]() -> Status {
+    const LogShape& shape = options.shape;
+    if (shape.chunk_bytes < kChunkBytesMin || shape.chunk_bytes > kChunkBytesMax ||
+        shape.chunk_bytes % kPageBytes != 0 || shape.slots < 1 || shape.slots > kSlotsMax)
+      return invalid_argument("{} chunks of {} bytes; 1 to {} of {} to {} bytes, in pages, are possible",
+                              shape.slots, shape.chunk_bytes, kSlotsMax, kChunkBytesMin, kChunkBytesMax);
+    logs.reset(new NodeLogs(memory, storage, options));
+    logs->block_.resize(kBlockBytes);
+    SWALE_RETURN_IF_ERROR(logs->open_folders());
+    SWALE_RETURN_IF_ERROR(logs->lock_node());
+    SWALE_RETURN_IF_ERROR(logs->map_bell());
+    return logs->find_logs();
+  });
+  if (!status.ok()) return status;
+  return logs;
+}
+
+NodeLogs::~NodeLogs() {
+  if (bell_ != nullptr) ::munmap(bell_, sizeof(Bell));
+}
+
+Status NodeLogs::open_folders() {
+  SWALE_RETURN_IF_ERROR(io::make_directories(memory_, options_.memory_directory));
+  SWALE_ASSIGN_OR_RETURN(memory_folder_, memory_.anchored_private(options_.memory_directory));
+  if (options_.spill_directory.empty()) return {};
+  SWALE_RETURN_IF_ERROR(io::make_directories(storage_, options_.spill_directory));
+  SWALE_ASSIGN_OR_RETURN(spill_folder_, storage_.anchored_private(options_.spill_directory));
+  return {};
+}
+
+Status NodeLogs::lock_node() {
+  const std::string path = options_.memory_directory + "/" + kNodeName;
+  SWALE_ASSIGN_OR_RETURN(node_, memory_folder_->open(path, io::OpenMode::kOpenOrCreate));
+  struct flock lock = {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  if (::fcntl(node_->descriptor(), F_OFD_SETLK, &lock) != 0) {
+    if (errno == EAGAIN || errno == EACCES)
+      return error(Code::kBusy, Scope::kOperation, "{}: another server of this job lives on this node", path);
+    return errno_status(errno, path + ": lock");
+  }
+  NodeHead head = {};
+  SWALE_ASSIGN_OR_RETURN(const size_t got,
+                         node_->pread(0, MutableBytes(reinterpret_cast<char*>(&head), sizeof(head))));
+  const bool whole = got == sizeof(head) && head.magic == kNodeMagic && head.version == kLogVersion;
+  if (got != 0 && !whole) return corruption("{}: offset 0: this is no folder of logs of this version", path);
+  next_log_ = std::max(options_.first_log, whole ? head.next_log : 1);
+  return {};
+}
+
+Status NodeLogs::map_bell() {
+  const std::string path = options_.memory_directory + "/" + kBellName;
+  SWALE_ASSIGN_OR_RETURN(bell_file_, memory_folder_->open(path, io::OpenMode::kOpenOrCreate));
+  if (const int failure = ::posix_fallocate(bell_file_->descriptor(), 0, kPageBytes); failure != 0)
+    return errno_status(failure, fmt::format("{}: fallocate of a page in the node's memory file system; "
+                                             "enlarge it (mount -o remount,size=...)",
+                                             path));
+  void* const memory =
+      ::mmap(nullptr, sizeof(Bell), PROT_READ | PROT_WRITE, MAP_SHARED, bell_file_->descriptor(), 0);
+  if (memory == MAP_FAILED) return errno_status(errno, path + ": mmap");
+  bell_ = static_cast<Bell*>(memory);
+  return {};
+}
+
+Status NodeLogs::save_next_log() {
+  const NodeHead head{kNodeMagic, kLogVersion, next_log_ + 1};
+  return node_->pwrite(0, Bytes(reinterpret_cast<const char*>(&head), sizeof(head)));
+}
+
+Status NodeLogs::find_logs() {
+  std::map<uint32_t, std::map<uint64_t, SpillIndex>> spilled;
+  std::map<std::pair<uint32_t, uint64_t>, Status> unfinished;
+  if (spill_folder_ != nullptr) {
+    SWALE_ASSIGN_OR_RETURN(const auto names, spill_folder_->list(options_.spill_directory));
+    for (const std::string& name : names) {
+      uint32_t log = 0;
+      uint64_t number = 0;
+      if (!parse_spill_name(name, &log, &number)) continue;
+      SWALE_ASSIGN_OR_RETURN(const auto file,
+                             spill_folder_->open(spill_path(log, number), io::OpenMode::kRead));
+      auto index = read_spill_index(*file);
+      if (index.ok() && (index->log != log || index->number != number))
+        index = corruption("{}: it has chunk {} of log {}", file->path(), index->number, index->log);
+      if (!index.ok() && index.status().code() != Code::kCorruption) return index.status();
+      next_log_ = std::max(next_log_, log + 1);
+      if (index.ok())
+        spilled[log].emplace(number, std::move(*index));
+      else
+        unfinished.emplace(std::pair(log, number), index.status());
+    }
+  }
+  SWALE_ASSIGN_OR_RETURN(const auto names, memory_folder_->list(options_.memory_directory));
+  for (const std::string& name : names) {
+    uint32_t id = 0;
+    if (!parse_log_name(name, &id)) continue;
+    next_log_ = std::max(next_log_, id + 1);
+    std::set<uint64_t> in_files;
+    for (const auto& [number, index] : spilled[id]) in_files.insert(number);
+    auto log = ServedLog::adopt(*memory_folder_, log_path(options_, id), id, in_files, &before_, &problems_);
+    if (log.ok() && *log == nullptr)  // the server before was killed while it made the log
+      SWALE_RETURN_IF_ERROR(memory_folder_->remove(log_path(options_, id)));
+    else if (log.ok())
+      logs_.emplace(id, std::move(*log));
+    else if (log.status().code() == Code::kCorruption)
+      problems_.push_back(log.status());  // of this process only
+    else
+      return log.status();
+  }
+  for (auto& [id, chunks] : spilled) {
+    for (auto& [number, index] : chunks) {
+      auto& log = logs_[id];
+      if (log == nullptr) log = ServedLog::of_spilled(id, index.chunk_bytes);
+      SWALE_ASSIGN_OR_RETURN(auto file,
+                             spill_folder_->open(spill_path(id, number), io::OpenMode::kReadWrite));
+      log->add_spilled(std::move(index), std::move(file), &before_);
+    }
+  }
+  for (const auto& [place, why] : unfinished) {
+    const auto log = logs_.find(place.first);
+    if (log != logs_.end() && log->second->find(place.second) != nullptr)
+      SWALE_RETURN_IF_ERROR(spill_folder_->remove(spill_path(place.first, place.second)));
+    else
+      problems_.push_back(why);
+  }
+  for (const Found& found : before_) next_order_ = std::max(next_order_, found.order + 1);
+  return {};
+}
+
+Result<uint32_t> NodeLogs::add_log() noexcept {
+  uint32_t id = 0;
+  const Status status = contain([&]() -> Status {
+    SWALE_RETURN_IF_ERROR(save_next_log());
+    id = next_log_++;
+    const std::string path = log_path(options_, id);
+    auto log = ServedLog::create(*memory_folder_, path, id, options_.shape);
+    Status made = log.status();
+    if (made.ok()) {
+      const auto at = logs_.emplace(id, std::move(*log)).first;
+      made = contain([&] { return supply_by_spilling(*at->second, Open::kMayGo); });
+      if (made.ok()) return made;
+      logs_.erase(at);
+    }
+    static_cast<void>(memory_folder_->remove(path));
+    return made;
+  });
+  if (!status.ok()) return status;
+  return id;
+}
+
+// One chunk, from what is free. kNoSpace or kResourceExhausted: there is none.
+Status NodeLogs::supply(ServedLog& log) {
+  if (!log.has_reserved_slot()) {
+    while (!has_memory() && free_other_slot(log)) {
+    }
+    if (!has_memory())
+      return error(Code::kNoSpace, Scope::kNode,
+                   "{}: all {} bytes of memory for logs are in use; nothing is "
+                   "drained yet",
+                   options_.memory_directory, options_.memory_bytes);
+    Status reserved = log.reserve_slot();
+    if (reserved.code() == Code::kNoSpace && free_other_slot(log)) reserved = log.reserve_slot();
+    SWALE_RETURN_IF_ERROR(reserved);
+  }
+  log.grant();
+  return {};
+}
+
+Status NodeLogs::supply_by_spilling(ServedLog& log, Open open) {
+  for (;;) {
+    const Status supplied = supply(log);
+    const bool all_its_own = supplied.code() == Code::kResourceExhausted;
+    if (supplied.code() != Code::kNoSpace && !all_its_own) return supplied;
+    SWALE_ASSIGN_OR_RETURN(const Spilled spilled, spill_oldest(open, all_its_own ? &log : nullptr));
+    if (spilled == Spilled::kNothing) return supplied;
+  }
+}
+
+bool NodeLogs::free_other_slot(const ServedLog& wanting) {
+  for (auto& [id, log] : logs_) {
+    const uint32_t before = log->reserved_slots();
+    if (log.get() != &wanting && log->free_slots() > 0) log->give_back_slot();
+    if (log->reserved_slots() != before) return true;
+  }
+  return false;
+}
+
+Status NodeLogs::serve() noexcept {
+  return contain([&]() -> Status {
+    free_what_is_over();
+    Status first;
+    while (is_short() && first.ok()) {
+      const auto spilled = spill_oldest(Open::kStay, nullptr);
+      first = spilled.status();
+      if (spilled.ok() && *spilled == Spilled::kNothing) break;
+    }
+    for (auto& [id, log] : logs_) {
+      if (!log->wants_chunk()) continue;
+      // Only for a writer that waits are chunks closed that others write.
+      Status status = first.ok() ? supply_by_spilling(*log, log->needs_chunk() ? Open::kMayGo : Open::kStay)
+                                 : supply(*log);
+      const bool full = status.code() == Code::kNoSpace || status.code() == Code::kResourceExhausted;
+      if (!full && first.ok()) first = std::move(status);
+    }
+    return first;
+  });
+}
+
+void NodeLogs::free_what_is_over() {
+  for (auto log = logs_.begin(); log != logs_.end();) {
+    std::vector<uint64_t> over;
+    for (const auto& [number, chunk] : log->second->chunks()) {
+      if (options_.rules.is_over(chunk)) over.push_back(number);
+    }
+    for (const uint64_t number : over) {
+      Chunk& chunk = *log->second->find(number);
+      if (chunk.spilled != nullptr) {
+        const Status removed = spill_folder_->remove(spill_path(log->first, number));
+        if (!removed.ok() && removed.code() != Code::kNotFound) {
+          log_warn("{}; it is found again, and dropped, at the next start", removed.message());
+          continue;
+        }
+      }
+      if (chunk.slot != kSlotsMax) log->second->free_slot(chunk);
+      log->second->forget(number);
+    }
+    const bool gone = log->second->ended() && log->second->chunks().empty();
+    if (gone && log->second->in_memory()) static_cast<void>(memory_folder_->remove(log->second->path()));
+    log = gone ? logs_.erase(log) : std::next(log);
+  }
+}
+
+Chunk* NodeLogs::oldest(bool (*fits)(const Chunk&), const ServedLog* only, ServedLog** log) {
+  Chunk* found = nullptr;
+  for (auto& [id, each] : logs_) {
+    if (only != nullptr && only != each.get()) continue;
+    for (const auto& [number, chunk] : each->chunks()) {
+      if (chunk.slot == kSlotsMax || !fits(chunk)) continue;
+      if (found != nullptr && found->first_order <= chunk.first_order) continue;
+      found = each->find(number);
+      *log = each.get();
+    }
+  }
+  return found;
+}
+
+Result<NodeLogs::Spilled> NodeLogs::spill_oldest(Open open, const ServedLog* only) {
+  if (spill_folder_ == nullptr) return Spilled::kNothing;
+  ServedLog* log = nullptr;
+  Chunk* chunk = oldest([](const Chunk& each) { return each.complete() && each.live > 0; }, only, &log);
+  if (chunk == nullptr && open == Open::kMayGo) {
+    // One that nobody has filled: idle processes must not keep all memory.
+    chunk = oldest([](const Chunk& each) { return !each.broken && !each.seen.closed && each.live > 0; }, only,
+                   &log);
+    if (chunk == nullptr) return Spilled::kNothing;
+    log->close(*chunk);
+    // What was reserved meanwhile is handed out first.
+    const Reservation now = log->reservation(*chunk);
+    if (now.entries != chunk->entries.size() || chunk->known != chunk->entries.size())
+      return Spilled::kNothing;
+    chunk->seen.closed = true;
+  }
+  if (chunk == nullptr) return Spilled::kNothing;
+  SWALE_RETURN_IF_ERROR(log->settle(*chunk, block_));
+  SWALE_RETURN_IF_ERROR(spill(*log, *chunk));
+  return Spilled::kOne;
+}
+
+Status NodeLogs::spill(ServedLog& log, Chunk& chunk) {
+  const std::string path = spill_path(log.id(), chunk.number);
+  auto file = log.spill(*spill_folder_, path, chunk, block_, &problems_);
+  Status status = file.status();
+  if (status.ok()) status = spill_folder_->sync_directory(options_.spill_directory);
+  if (!status.ok()) {
+    static_cast<void>(spill_folder_->remove(path));
+    return status.with_context(fmt::format("chunk {} of log {} stays in memory", chunk.number, log.id()));
+  }
+  log.free_slot(chunk);
+  chunk.spilled = std::move(*file);
+  return {};
+}
+
+}  // namespace swale::fs

@@ -1,0 +1,246 @@
+// NodeLogs: what is written is handed out in one order, stays readable, and is found again.
+#include "fs/log/node_logs.h"
+
+#include <gtest/gtest.h>
+
+#include "fs/log/testing/log_rig.h"
+
+namespace swale::fs::node_logs_test {
+namespace {
+
+using NodeLogsTest = LogRig;
+
+TEST_F(NodeLogsTest, WritesAreHandedOutWholeAndOnce) {
+  open();
+  LogWriter writer;
+  attach(writer, add());
+  const std::string first = pattern(1, 5000), second = pattern(2, 3);
+  EXPECT_EQ(writer.write(kFile, 10, first.data(), first.size()), 5000);
+  EXPECT_EQ(writer.write(kFile, 4, second.data(), second.size()), 3);
+  EXPECT_EQ(writer.write(kFile, 4, second.data(), 0), 0);
+  take();
+  take();
+  ASSERT_EQ(files_.taken.size(), 2u);
+  EXPECT_EQ(files_.taken[1].offset, 4u);
+  EXPECT_EQ(files_.taken[1].place.address, 5000u) << "pieces of one process follow each other in its log";
+  EXPECT_EQ(files_.bytes(*logs_), std::string(4, '\0') + second + std::string(3, '\0') + first);
+  EXPECT_TRUE(files_.problems.empty());
+}
+
+TEST_F(NodeLogsTest, AFailureOfTheConsumerHandsTheSameOutAgain) {
+  open();
+  LogWriter writer;
+  attach(writer, add());
+  writer.write(kFile, 0, "abc", 3);
+  files_.fail_with(error(Code::kIoError, Scope::kOperation, "not now"));
+  EXPECT_EQ(logs_->take(files_).code(), Code::kIoError);
+  files_.fail_with({});
+  take();
+  ASSERT_EQ(files_.taken.size(), 1u);
+  EXPECT_EQ(files_.bytes(*logs_), "abc");
+}
+
+TEST_F(NodeLogsTest, AWriteLongerThanAPieceIsSeveral) {
+  open();
+  LogWriter writer;
+  attach(writer, add());
+  const std::string bytes = pattern(3, 3 * kPieceBytesMax + 17);
+  EXPECT_EQ(writer.write(kFile, 1, bytes.data(), bytes.size()), static_cast<int64_t>(bytes.size()));
+  take();
+  EXPECT_EQ(files_.taken.size(), 4u);
+  EXPECT_EQ(files_.bytes(*logs_).substr(1), bytes);
+  LogTrouble trouble;
+  EXPECT_EQ(writer.write(kFile, (uint64_t{1} << 63) - 1, "ab", 2, &trouble), -EFBIG);
+  EXPECT_NE(std::string(trouble.text).find("node here"), std::string::npos) << trouble.text;
+}
+
+// The rule of invariant (1): while the server looks at the logs, one process writes to a log that was looked at,
+// then another one, later, to a log that comes next.
+struct LateWrites {
+  static inline LogWriter* first = nullptr;
+  static inline LogWriter* second = nullptr;
+  static void before_log(uint32_t log) {
+    if (log != 2) return;
+    first->write(kFile, 0, "old", 3);
+    second->write(kFile, 0, "new", 3);
+  }
+};
+std::string order_of_late_writes(NodeLogsOptions options, io::Device& device, bool limit) {
+  options.rules.limit_stamps = limit;
+  options.rules.before_log = LateWrites::before_log;
+  auto logs = NodeLogs::open(device, device, options);
+  Files files;
+  LogWriter first, second;
+  first.attach(options.memory_directory.c_str(), *(*logs)->add_log());
+  second.attach(options.memory_directory.c_str(), *(*logs)->add_log());
+  LateWrites::first = &first, LateWrites::second = &second;
+  EXPECT_TRUE((*logs)->take(files).ok());
+  const size_t at_once = files.taken.size();
+  EXPECT_TRUE((*logs)->take(files).ok());
+  return fmt::format("{} at once, then {}", at_once, files.taken.size() > 1 && files.taken[0].place.log == 1);
+}
+TEST_F(NodeLogsTest, ALaterWriteIsNotHandedOutBeforeAnEarlierOne) {
+  EXPECT_EQ(order_of_late_writes(options_, device_, true), "0 at once, then true");
+  // Canary: without the limit the second log's write comes first.
+  Folder other(memory_base());
+  options_.memory_directory = other.path() + "/canary";
+  options_.spill_directory = other.path() + "/spill";
+  EXPECT_EQ(order_of_late_writes(options_, device_, false), "1 at once, then false");
+}
+
+TEST_F(NodeLogsTest, ChunksThatAreDroppedAreUsedAgain) {
+  small_chunks(64 * 1024, 4);
+  options_.spill_directory.clear();
+  open();
+  LogWriter writer;
+  attach(writer, add());
+  for (uint64_t i = 0; i < 200; ++i) {
+    const std::string bytes = pattern(i, 9000);
+    ASSERT_EQ(writer.write(kFile, 0, bytes.data(), bytes.size()), 9000);
+    take();
+    ASSERT_EQ(files_.bytes(*logs_), bytes);
+    files_.drop_all(*logs_);
+    serve();
+    EXPECT_LE(logs_->memory_bytes(), options_.memory_bytes);
+  }
+  EXPECT_EQ(logs_->live_bytes(), 0u);
+  EXPECT_FALSE(logs_->drop(meta::Place(1, 0), 1).ok()) << "nothing is dropped twice";
+}
+
+// A canary: a server that uses a chunk again whose bytes are live.
+TEST_F(NodeLogsTest, AReusedChunkWouldBeNoticed) {
+  small_chunks(64 * 1024, 4);
+  options_.spill_directory.clear();
+  options_.rules.is_over = [](const Chunk& chunk) { return chunk.complete(); };
+  open();
+  LogWriter writer;
+  attach(writer, add());
+  std::vector<std::pair<meta::Place, std::string>> written;
+  bool noticed = false;
+  for (uint64_t i = 0; i < 40; ++i) {
+    const std::string bytes = pattern(i, 9000);
+    ASSERT_EQ(writer.write(kFile, i * 9000, bytes.data(), bytes.size()), 9000);
+    take();
+    written.emplace_back(files_.taken.back().place, bytes);
+    serve();
+  }
+  for (const auto& [place, bytes] : written) {
+    std::string found(bytes.size(), '\0');
+    noticed |= !logs_->read(place, found).ok() || found != bytes;
+  }
+  EXPECT_TRUE(noticed);
+}
+
+TEST_F(NodeLogsTest, MemoryThatIsShortIsSpilledAndReadBack) {
+  small_chunks(128 * 1024, 8);
+  options_.memory_bytes = 4 * 128 * 1024;
+  open();
+  LogWriter writer, idle;
+  attach(idle, add());
+  attach(writer, add());
+  idle.write({7, 2}, 0, "idle", 4);
+  std::string expected;
+  for (uint64_t i = 0; i < 200; ++i) {
+    const std::string bytes = pattern(i, 20'000);
+    ASSERT_EQ(writer.write(kFile, expected.size(), bytes.data(), bytes.size()), 20'000);
+    expected += bytes;
+    take();
+    serve();
+    ASSERT_LE(logs_->memory_bytes(), options_.memory_bytes);
+  }
+  EXPECT_GT(logs_->spilled_bytes(), 3'000'000u);
+  EXPECT_EQ(files_.bytes(*logs_), expected);
+  EXPECT_EQ(files_.bytes(*logs_, {7, 2}), "idle");
+  EXPECT_EQ(logs_->live_bytes(), expected.size() + 4);
+  files_.drop_all(*logs_);
+  serve();
+  EXPECT_EQ(logs_->spilled_bytes(), 0u);
+  EXPECT_TRUE(std::filesystem::is_empty(options_.spill_directory));
+}
+
+TEST_F(NodeLogsTest, AServerFindsTheLogsOfTheOneBefore) {
+  small_chunks(128 * 1024, 16);
+  options_.memory_bytes = 5 * 128 * 1024;
+  open();
+  LogWriter writer;
+  attach(writer, add());
+  std::string expected;
+  const auto write = [&](uint64_t i) {
+    const std::string bytes = pattern(i, 30'000);
+    ASSERT_EQ(writer.write(kFile, expected.size(), bytes.data(), bytes.size()), 30'000);
+    expected += bytes;
+  };
+  for (uint64_t i = 0; i < 40; ++i) {
+    write(i);
+    if (i % 3 == 0) take();
+    take();
+    serve();
+  }
+  EXPECT_GT(logs_->spilled_bytes(), 0u);
+  write(40);  // published, and not handed out
+  logs_.reset();
+  write(41);  // while there is no server
+  files_ = Files();
+  open();
+  ASSERT_TRUE(logs_->recover(files_).ok());
+  EXPECT_GE(files_.taken.size(), 40u);
+  take();
+  EXPECT_EQ(files_.taken.size(), 42u);
+  EXPECT_EQ(files_.bytes(*logs_), expected);
+  write(42);
+  take();
+  serve();
+  EXPECT_EQ(files_.bytes(*logs_), expected);
+  EXPECT_TRUE(files_.problems.empty());
+  EXPECT_GT(add(), 1u) << "a log's number is not used again";
+}
+
+// The node has lost its memory; what was spilled is there.
+TEST_F(NodeLogsTest, SpilledChunksAreFoundWithoutMemory) {
+  small_chunks(64 * 1024, 8);
+  options_.memory_bytes = 3 * 64 * 1024;
+  open();
+  LogWriter writer;
+  attach(writer, add());
+  for (uint64_t i = 0; i < 20; ++i) {
+    const std::string bytes = pattern(i, 20'000);
+    ASSERT_EQ(writer.write(kFile, i * 20'000, bytes.data(), bytes.size()), 20'000);
+    take();
+    serve();
+  }
+  const uint64_t spilled = logs_->spilled_bytes();
+  ASSERT_GT(spilled, 100'000u);
+  logs_.reset();
+  std::filesystem::remove_all(options_.memory_directory);
+  files_ = Files();
+  open();
+  ASSERT_TRUE(logs_->recover(files_).ok());
+  EXPECT_EQ(files_.taken.size() * 20'000, spilled);
+  for (const Segment& segment : files_.taken) {
+    std::string bytes(segment.length, '\0');
+    ASSERT_TRUE(logs_->read(segment.place, bytes).ok());
+    EXPECT_EQ(bytes, pattern(segment.offset / 20'000, 20'000));
+  }
+}
+
+TEST_F(NodeLogsTest, OneServerAtATime) {
+  open();
+  const auto second = NodeLogs::open(device_, device_, options_);
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.status().code(), Code::kBusy);
+}
+
+TEST_F(NodeLogsTest, TheFolderIsClosedToOthers) {
+  open();
+  const uint32_t log = add();
+  using std::filesystem::perms;
+  for (const std::string& path : {log_path(log), options_.memory_directory + "/" + kNodeName})
+    EXPECT_EQ(std::filesystem::status(path).permissions(), perms::owner_read | perms::owner_write) << path;
+  EXPECT_EQ(std::filesystem::status(options_.memory_directory).permissions(), perms::owner_all);
+  logs_.reset();
+  std::filesystem::permissions(options_.memory_directory, perms::owner_all | perms::group_read);
+  EXPECT_FALSE(NodeLogs::open(device_, device_, options_).ok());
+}
+
+}  // namespace
+}  // namespace swale::fs::node_logs_test

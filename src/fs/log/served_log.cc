@@ -1,0 +1,284 @@
+#include "fs/log/served_log.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/crc32c.h"
+#include "fs/log/futex.h"
+#include "io/descriptor.h"
+
+namespace swale::fs {
+
+Chunk* ServedLog::find(uint64_t number) {
+  const auto found = chunks_.find(number);
+  return found == chunks_.end() ? nullptr : &found->second;
+}
+
+ServedLog::~ServedLog() {
+  if (head_ != nullptr) ::munmap(head_, log_file_bytes(slots_, chunk_bytes_));
+}
+
+Status ServedLog::problem_at(const Chunk& chunk, uint32_t index, const char* what) const {
+  const uint64_t place = chunk_bytes_ - sizeof(ChunkHead) - sizeof(Entry) * (uint64_t{index} + 1);
+  return corruption("{}: entry {} of chunk {}, at {}: {}; this write of the process is lost", path_, index,
+                    chunk.number, file_offset(chunk, place), what);
+}
+
+bool ServedLog::believe_reservation(Chunk& chunk, std::vector<Status>* problems) {
+  if (chunk.broken) return false;
+  const auto now =
+      Reservation::of(head_of(memory_of(chunk), chunk_bytes_)->reserve.load(std::memory_order_acquire));
+  if (const char* wrong = check_reservation(now, chunk.seen, chunk.number, chunk_bytes_)) {
+    problems->push_back(
+        corruption("{}: reservation of chunk {}, at {}: {}; what the process writes there "
+                   "from now on is lost",
+                   path_, chunk.number, file_offset(chunk, chunk_bytes_ - sizeof(ChunkHead)), wrong));
+    chunk.broken = true;
+    return false;
+  }
+  chunk.entries.resize(now.entries, EntryState::kPending);
+  chunk.seen = now;
+  return true;
+}
+
+void ServedLog::scan(uint64_t limit_ns, const LogRules& rules, std::vector<Found>* found,
+                     std::vector<Status>* problems) {
+  if (rules.before_log != nullptr) rules.before_log(id_);
+  for (Chunk* const chunk : open_) {
+    if (chunk->slot == kSlotsMax || chunk->complete() || !believe_reservation(*chunk, problems)) continue;
+    const KnownChunk known{id_, chunk->number, chunk_bytes_, chunk->seen.used};
+    for (uint32_t i = chunk->known; i < chunk->entries.size(); ++i) {
+      if (chunk->entries[i] != EntryState::kPending) continue;
+      const Entry& entry = *entry_of(memory_of(*chunk), chunk_bytes_, i);
+      const uint64_t published = entry.published.load(std::memory_order_acquire);
+      if (published == 0) continue;
+      const EntryCopy copy = copy_of(entry, published);
+      if (const char* wrong = rules.wrong_with(copy, known, limit_ns)) {
+        problems->push_back(problem_at(*chunk, i, wrong));
+        chunk->entries[i] = EntryState::kRefused;
+        continue;
+      }
+      if (rules.limit_stamps && (published & ~kPublished) >= limit_ns) continue;  // of the next round
+      found->push_back({copy, 0, id_, i, chunk});
+    }
+    advance(*chunk);
+  }
+}
+
+void ServedLog::advance(Chunk& chunk) noexcept {
+  while (chunk.known < chunk.entries.size() && chunk.entries[chunk.known] != EntryState::kPending)
+    ++chunk.known;
+}
+
+void ServedLog::mark_taken(const Found& found, uint64_t order) noexcept {
+  Chunk& chunk = *found.chunk;
+  chunk.entries[found.index] = EntryState::kTaken;
+  chunk.live += found.entry.length;
+  if (chunk.first_order == 0 || order < chunk.first_order) chunk.first_order = order;
+}
+
+void ServedLog::publish_order(const Found& found, uint64_t order) noexcept {
+  entry_of(memory_of(*found.chunk), chunk_bytes_, found.index)
+      ->order.store(packed_order(order, found.entry.check), std::memory_order_release);
+  advance(*found.chunk);
+}
+
+void ServedLog::settle(MutableBytes block, std::vector<Status>* problems) {
+  for (size_t i = open_.size(); i-- > 0;) {
+    Chunk& chunk = *open_[i];
+    if (Status status = settle(chunk, block); !status.ok()) problems->push_back(std::move(status));
+  }
+}
+
+// What lies before the first pending entry is at rest: places ascend with the entries' numbers.
+Status ServedLog::settle(Chunk& chunk, MutableBytes block) {
+  if (chunk.slot == kSlotsMax) return {};
+  uint64_t end = chunk.settled;
+  if (chunk.complete()) {
+    end = chunk.seen.used;
+  } else if (chunk.known > 0) {
+    const Entry& last = *entry_of(memory_of(chunk), chunk_bytes_, chunk.known - 1);
+    const uint64_t place = uint64_t{last.place} + last.length;
+    if (place <= chunk.seen.used) end = std::max(end, place);
+  }
+  while (chunk.checks.size() < (chunk.complete() ? blocks_of_bytes(end) : end / kBlockBytes)) {
+    const uint64_t begin = chunk.checks.size() * uint64_t{kBlockBytes};
+    const auto bytes = block.first(std::min<uint64_t>(kBlockBytes, chunk.seen.used - begin));
+    SWALE_RETURN_IF_ERROR(read_bytes(chunk, static_cast<uint32_t>(begin), bytes));
+    chunk.checks.push_back(crc32c(view(bytes)));
+  }
+  chunk.settled = static_cast<uint32_t>(end);
+  if (chunk.complete()) std::erase(open_, &chunk);
+  return {};
+}
+
+// By a call of the system, not through the mapping: a page that the process has taken away is an error here.
+Status ServedLog::read_bytes(Chunk& chunk, uint32_t place, MutableBytes out) {
+  if (chunk.spilled != nullptr) return io::read_exactly(*chunk.spilled, place, out);
+  return io::read_exactly(*file_, file_offset(chunk, place), out);
+}
+
+Status ServedLog::check_block(Chunk& chunk, uint64_t index, Bytes block) const {
+  const uint32_t found = crc32c(block);
+  if (found == chunk.checks[index]) return {};
+  const uint64_t place = index * kBlockBytes;
+  return corruption("{}: {} bytes at {}: checksum {:#x}, expected {:#x}; these bytes of chunk {} are lost",
+                    chunk.spilled ? chunk.spilled->path() : path_, block.size(),
+                    chunk.spilled ? place : file_offset(chunk, place), found, chunk.checks[index],
+                    chunk.number);
+}
+
+Status ServedLog::read(Chunk& chunk, uint32_t place, MutableBytes out, MutableBytes block) {
+  if (place > chunk.seen.used || out.size() > chunk.seen.used - place)
+    return invalid_argument("{}: {} bytes at {} of chunk {}, which has {}", path_, out.size(), place,
+                            chunk.number, chunk.seen.used);
+  while (!out.empty()) {
+    const uint64_t index = place / kBlockBytes, begin = index * kBlockBytes;
+    const uint64_t piece = std::min<uint64_t>(out.size(), begin + kBlockBytes - place);
+    if (index < chunk.checks.size()) {
+      const auto bytes = block.first(std::min<uint64_t>(kBlockBytes, chunk.seen.used - begin));
+      SWALE_RETURN_IF_ERROR(read_bytes(chunk, static_cast<uint32_t>(begin), bytes));
+      SWALE_RETURN_IF_ERROR(check_block(chunk, index, view(bytes)));
+      std::memcpy(out.data(), bytes.data() + (place - begin), piece);
+    } else {
+      SWALE_RETURN_IF_ERROR(read_bytes(chunk, place, out.first(piece)));
+    }
+    out = out.subspan(piece);
+    place += static_cast<uint32_t>(piece);
+  }
+  return {};
+}
+
+void ServedLog::end() noexcept {
+  ended_ = true;
+  if (head_ == nullptr) return;
+  head_->ended.store(1, std::memory_order_release);
+  for (auto& [number, chunk] : chunks_) {
+    if (chunk.slot != kSlotsMax) close(chunk);
+  }
+  head_->grants.fetch_add(1);
+  futex_wake(&head_->grants);
+}
+
+void ServedLog::abandon_pending() noexcept {
+  for (auto& [number, chunk] : chunks_) {
+    for (auto& state : chunk.entries) {
+      if (state == EntryState::kPending) state = EntryState::kRefused;
+    }
+    chunk.seen.closed = true;
+    advance(chunk);
+  }
+}
+
+void ServedLog::close(Chunk& chunk) noexcept {
+  head_of(memory_of(chunk), chunk_bytes_)->reserve.fetch_or(kClosed);
+}
+
+Reservation ServedLog::reservation(const Chunk& chunk) const {
+  return Reservation::of(head_of(memory_of(chunk), chunk_bytes_)->reserve.load(std::memory_order_acquire));
+}
+
+// The process's own words decide, unchecked: garbage gets it a chunk that it could have filled.
+bool ServedLog::needs_chunk() const {
+  if (ended_ || head_ == nullptr || head_->current.load(std::memory_order_acquire) < next_number_)
+    return false;
+  return std::none_of(open_.begin(), open_.end(), [&](const Chunk* chunk) {
+    return chunk->slot != kSlotsMax && (chunk->broken || !reservation(*chunk).closed);
+  });
+}
+
+bool ServedLog::wants_chunk() const {
+  if (needs_chunk()) return true;
+  if (ended_ || head_ == nullptr || chunks_.empty()) return false;
+  const Chunk& newest = chunks_.rbegin()->second;
+  if (newest.broken || newest.slot == kSlotsMax || newest.number + 1 != next_number_) return false;
+  const Reservation now = reservation(newest);
+  return !now.closed && now.used + now.entries * sizeof(Entry) > chunk_bytes_ / 2;
+}
+
+bool ServedLog::has_reserved_slot() const { return free_slots() > 0; }
+
+uint32_t ServedLog::free_slots() const {
+  return static_cast<uint32_t>(std::count(slot_.begin(), slot_.end(), Slot::kFree));
+}
+
+Status ServedLog::reserve_slot() {
+  const auto free = std::find(slot_.begin(), slot_.end(), Slot::kUnreserved);
+  if (free == slot_.end())
+    return error(Code::kResourceExhausted, Scope::kOperation, "{}: all {} chunks of the log are in use",
+                 path_, slots_);
+  const auto begin = static_cast<off_t>(kPageBytes + (free - slot_.begin()) * uint64_t{chunk_bytes_});
+  const int result = io::continued([&] { return ::fallocate(file_->descriptor(), 0, begin, chunk_bytes_); });
+  if (result != 0)
+    return errno_status(errno,
+                        fmt::format("{}: fallocate of {} bytes at {} in the node's memory file system; "
+                                    "enlarge it (mount -o remount,size=...) or give a smaller buffer",
+                                    path_, chunk_bytes_, begin));
+  *free = Slot::kFree;
+  ++reserved_slots_;
+  return {};
+}
+
+// The order of the stores is what a server finds that comes after a kill: a chunk counts from its grant on.
+void ServedLog::grant() {
+  const auto free = std::find(slot_.begin(), slot_.end(), Slot::kFree);
+  const auto slot = static_cast<uint32_t>(free - slot_.begin());
+  open_.reserve(open_.size() + 1);
+  const auto at = chunks_.try_emplace(next_number_).first;
+  Chunk& chunk = at->second;
+  chunk.number = next_number_;
+  chunk.slot = slot;
+  chunk.seen.number = Reservation::number_bits(chunk.number);
+  open_.push_back(&chunk);
+  *free = Slot::kUsed;
+  ChunkHead& head = *head_of(memory_of(chunk), chunk_bytes_);
+  head.number = chunk.number;
+  head.check = check_of_chunk(chunk.number, id_);
+  head.reserve.store(chunk.seen.packed(), std::memory_order_release);
+  std::atomic_thread_fence(std::memory_order_release);
+  head.magic = kChunkMagic;
+  head_->grant[chunk.number % kSlotsMax].store(packed_grant(chunk.number, slot), std::memory_order_release);
+  ++next_number_;
+  head_->refused.store(0, std::memory_order_release);
+  head_->grants.fetch_add(1);
+  futex_wake(&head_->grants);
+}
+
+void ServedLog::refuse(int error_number) noexcept {
+  if (head_ == nullptr) return;
+  head_->refused.store(static_cast<uint32_t>(error_number), std::memory_order_release);
+  head_->grants.fetch_add(1);
+  futex_wake(&head_->grants);
+}
+
+// A thread that has stopped before it reserved finds the chunk closed, or another chunk's number.
+void ServedLog::free_slot(Chunk& chunk) noexcept {
+  char* const memory = memory_of(chunk);
+  ChunkHead& head = *head_of(memory, chunk_bytes_);
+  head.reserve.fetch_or(kClosed);
+  head.magic = 0;
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  std::memset(memory + chunk_bytes_ - sizeof(ChunkHead) - sizeof(Entry) * chunk.entries.size(), 0,
+              sizeof(Entry) * chunk.entries.size());
+  slot_[chunk.slot] = Slot::kFree;
+  chunk.slot = kSlotsMax;
+  std::erase(open_, &chunk);
+}
+
+// All but the last page: a thread that was stopped before it looked at the chunk's head may still look.
+void ServedLog::give_back_slot() noexcept {
+  const auto free = std::find(slot_.begin(), slot_.end(), Slot::kFree);
+  if (free == slot_.end()) return;
+  const auto begin = static_cast<off_t>(kPageBytes + (free - slot_.begin()) * uint64_t{chunk_bytes_});
+  if (::fallocate(file_->descriptor(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, begin,
+                  chunk_bytes_ - kPageBytes) != 0)
+    return;
+  *free = Slot::kUnreserved;
+  --reserved_slots_;
+}
+
+}  // namespace swale::fs

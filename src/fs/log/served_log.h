@@ -1,0 +1,165 @@
+// ServedLog: the server's side of one process's log. It knows by itself which chunks there are and what of
+// them was handed out; of the process's memory it believes only what check_entry and check_reservation allow.
+//
+// A chunk is
+//   open      the process may reserve in it
+//   complete  closed, and each entry is taken or refused: nothing can change that the server reads
+//   spilled   complete, and in a file; its slot is free
+// and goes when it is complete and none of its bytes is live.
+//
+// Threads: one at a time. Errors: of this log only; damage of what the process wrote is a Problem that names
+// file and offset. std::bad_alloc leaves everything as it was.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "fs/log/log_check.h"
+#include "fs/log/log_format.h"
+#include "fs/log/spill_file.h"
+#include "io/device.h"
+#include "meta/index/types.h"
+
+namespace swale::fs {
+
+enum class EntryState : uint8_t { kPending, kTaken, kRefused };
+
+struct Chunk {
+  uint64_t number = 0;
+  uint32_t slot = kSlotsMax;          // kSlotsMax: not in memory
+  std::unique_ptr<io::File> spilled;  // or null
+  Reservation seen;                   // what was last believed
+  std::vector<EntryState> entries;    // `seen.entries` of them
+  uint32_t known = 0;                 // no pending entry before this one
+  uint32_t settled = 0;               // bytes before this offset do not change any more
+  uint64_t live = 0;                  // bytes that were handed out and not dropped
+  uint64_t first_order = 0;           // of its first entry that was handed out
+  std::vector<uint32_t> checks;       // of the settled blocks
+  bool broken = false;                // its reservation is garbage
+  bool complete() const { return seen.closed && known == entries.size(); }
+};
+
+// A published entry that nobody has been given yet.
+struct Found {
+  EntryCopy entry;
+  uint64_t order = 0;  // as the memory says, for a server that comes after another one
+  uint32_t log = 0;
+  uint32_t index = 0;
+  Chunk* chunk = nullptr;
+  uint64_t stamp() const { return entry.published & ~kPublished; }
+};
+
+// Decisions that tests replace, to show that they would notice.
+struct LogRules {
+  const char* (*wrong_with)(const EntryCopy&, const KnownChunk&, uint64_t now_ns) = check_entry;
+  // May the slot of this chunk be used again?
+  bool (*is_over)(const Chunk&) = [](const Chunk& chunk) { return chunk.complete() && chunk.live == 0; };
+  bool limit_stamps = true;
+  void (*before_log)(uint32_t log) = nullptr;  // take() is about to look at a log
+};
+
+struct LogShape {
+  std::string node;  // the host's name
+  uint32_t chunk_bytes = kChunkBytes;
+  uint32_t slots = 64;
+  uint64_t wait_ns = 0;
+};
+
+class ServedLog {
+ public:
+  // A new log without chunks.
+  static Result<std::unique_ptr<ServedLog>> create(io::Device& device, const std::string& path, uint32_t id,
+                                                   const LogShape& shape);
+  // One that a server before this one has left; its process may be writing. Null: it was never finished, so no
+  // process has it. Published entries that were
+  // handed out before are appended to `before`, marked as taken. Chunks in `spilled` are whole in files: their
+  // slots become free.
+  static Result<std::unique_ptr<ServedLog>> adopt(io::Device& device, const std::string& path, uint32_t id,
+                                                  const std::set<uint64_t>& spilled,
+                                                  std::vector<Found>* before, std::vector<Status>* problems);
+  // One of which there are spilled chunks only.
+  static std::unique_ptr<ServedLog> of_spilled(uint32_t id, uint32_t chunk_bytes);
+  ~ServedLog();
+  ServedLog(const ServedLog&) = delete;
+  ServedLog& operator=(const ServedLog&) = delete;
+
+  uint32_t id() const { return id_; }
+  uint32_t chunk_bytes() const { return chunk_bytes_; }
+  const std::string& path() const { return path_; }
+  const std::map<uint64_t, Chunk>& chunks() const { return chunks_; }
+  Chunk* find(uint64_t number);
+
+  // Appends what is published and stamped before `limit_ns`. Damage is refused and told.
+  void scan(uint64_t limit_ns, const LogRules& rules, std::vector<Found>* found,
+            std::vector<Status>* problems);
+  static void mark_taken(const Found& found, uint64_t order) noexcept;
+  void publish_order(const Found& found, uint64_t order) noexcept;
+  // Takes checksums of what has come to rest.
+  void settle(MutableBytes block, std::vector<Status>* problems);
+  Status settle(Chunk& chunk, MutableBytes block);
+
+  Status read(Chunk& chunk, uint32_t place, MutableBytes out, MutableBytes block);
+
+  // The process is over. What it has reserved and not published is nothing.
+  void end() noexcept;
+  void abandon_pending() noexcept;
+  bool ended() const { return ended_; }
+  bool in_memory() const { return head_ != nullptr; }
+
+  // Memory. A grant needs a free slot that is reserved.
+  bool needs_chunk() const;  // a writer waits, or would
+  bool wants_chunk() const;  // the last one is half full
+  bool has_reserved_slot() const;
+  Status reserve_slot();  // kNoSpace: the memory file system is full
+  void grant();
+  void refuse(int error_number) noexcept;
+  uint32_t reserved_slots() const { return reserved_slots_; }
+  uint32_t free_slots() const;                        // reserved, and no chunk's
+  void give_back_slot() noexcept;                     // the memory of one of them
+  void close(Chunk& chunk) noexcept;                  // so that it can be spilled
+  Reservation reservation(const Chunk& chunk) const;  // unchecked
+  void free_slot(Chunk& chunk) noexcept;              // of a chunk that is over or spilled
+  void forget(uint64_t number) noexcept { chunks_.erase(number); }
+  // The chunk's payload and index as a file at `path`, synced.
+  Result<std::unique_ptr<io::File>> spill(io::Device& device, const std::string& path, Chunk& chunk,
+                                          MutableBytes block, std::vector<Status>* problems);
+  void add_spilled(SpillIndex index, std::unique_ptr<io::File> file, std::vector<Found>* before);
+
+ private:
+  enum class Slot : uint8_t { kUnreserved, kFree, kUsed, kUnusable };
+
+  explicit ServedLog(uint32_t id) : id_(id) {}
+  Status map(io::Device& device, const std::string& path, io::OpenMode mode);
+  Status adopt_slot(uint32_t slot, const std::set<uint64_t>& spilled, std::vector<Found>* before,
+                    std::vector<Status>* problems);
+  Status empty_slot(uint32_t slot);
+  void adopt_entries(Chunk& chunk, std::vector<Found>* before, std::vector<Status>* problems);
+  bool believe_reservation(Chunk& chunk, std::vector<Status>* problems);
+  Status problem_at(const Chunk& chunk, uint32_t index, const char* what) const;
+  void advance(Chunk& chunk) noexcept;
+  uint64_t file_offset(const Chunk& chunk, uint64_t place) const {
+    return kPageBytes + chunk.slot * uint64_t{chunk_bytes_} + place;
+  }
+  char* memory_of(const Chunk& chunk) const { return slot_of(head_, chunk.slot, chunk_bytes_); }
+  Status read_bytes(Chunk& chunk, uint32_t place, MutableBytes out);
+  Status check_block(Chunk& chunk, uint64_t index, Bytes block) const;
+
+  const uint32_t id_;
+  uint32_t chunk_bytes_ = 0;
+  uint32_t slots_ = 0;
+  std::string path_;
+  std::unique_ptr<io::File> file_;
+  LogHead* head_ = nullptr;
+  std::map<uint64_t, Chunk> chunks_;
+  std::vector<Chunk*> open_;  // not complete, or not settled
+  std::vector<Slot> slot_;
+  uint64_t next_number_ = 0;
+  uint32_t reserved_slots_ = 0;
+  bool ended_ = false;
+};
+
+}  // namespace swale::fs
