@@ -26,7 +26,7 @@ HIDDEN = {("run", "net"), ("source", "net"), ("store", "net"), ("tier", "net")}
 # Rooms of one folder and their layers inside it: production code of a room sees lower rooms and its own.
 ROOM_LAYERS = {
     "net": {"fabric": 0, "meeting": 1, "route": 2, "job": 3, "talk": 4, "rpc": 5},
-    "meta": {"index": 0, "attributes": 1, "server": 2, "client": 3, "store": 4},
+    "meta": {"index": 0, "attributes": 1, "names": 1, "server": 2, "client": 3, "store": 4},
     "tier": {"policy": 0, "trace": 0, "log": 1, "engine": 2, "store": 3},
     "imd": {"format": 0, "write": 1, "read": 1, "check": 2},
     "fs": {"log": 0},
@@ -171,6 +171,7 @@ CANARIES = [
     ("src/imd/read/i.cc", '#include "imd/write/writer.h"', "does not see imd/write"),
     ("src/net/fabric/a.cc", '#include "net/rpc/rpc.h"', "does not see net/rpc"),
     ("src/meta/index/a.cc", '#include "meta/attributes/attributes.h"', "does not see meta/attributes"),
+    ("src/meta/names/a.cc", '#include "meta/server/server_core.h"', "does not see meta/server"),
     ("src/tier/log/a.cc", '#include "tier/engine/engine.h"', "does not see tier/engine"),
     ("src/tier/engine/a.cc", '#include "tier/engine/testing/crash_world.h"', "only tests see test rigs"),
     ("src/fs/a.cc", '#include "iond/iond.h"', "does not see iond"),
