@@ -103,6 +103,7 @@ Result<SpillIndex> decode_spill_index(Bytes tail, uint64_t tail_offset, const st
   const uint64_t checks = blocks_of_bytes(index.used);
   if (index.chunk_bytes < kChunkBytesMin || index.chunk_bytes > kChunkBytesMax ||
       index.used > index.chunk_bytes || entries > index.chunk_bytes / sizeof(Entry) ||
+      trailer.substr(44, 16).find_first_not_of('\0') != Bytes::npos ||
       end != index.used + entries * sizeof(Entry) + checks * 4 + kSpillTrailerBytes)
     return damaged(path, trailer_at, "its lengths contradict each other");
   if (index.used < tail_offset) return damaged(path, trailer_at, "its index is longer than what was read");
