@@ -71,6 +71,8 @@ TEST_F(LogDamageTest, EachFlippedBitOfAnEntryIsNoticed) {
     serve();
     files_ = Files();
   }
+  EXPECT_EQ(logs_->memory_bytes(), 0u) << "chunks with refused entries are over, too";
+  EXPECT_TRUE(logs_->logs().empty());
   std::printf("%lu bits of an entry were flipped\n", refused);
 }
 
@@ -205,6 +207,21 @@ TEST_F(LogDamageTest, GarbageHarmsItsOwnWritesOnly) {
     files_ = Files();
     EXPECT_EQ(garbage(*logs_, files_, options_, seed), 0u);
   }
+}
+
+TEST_F(LogDamageTest, MessagesOfOneLogAreBounded) {
+  const uint32_t log = add();
+  LogWriter writer;
+  attach(writer, log);
+  Memory memory(log_path(log), log_bytes());
+  for (uint32_t i = 0; i < 1000; ++i) {
+    ASSERT_EQ(writer.write(kFile, i, "x", 1), 1);
+    entry_of(memory.chunk(), kChunk, i)->check ^= 1;
+  }
+  take();
+  EXPECT_EQ(files_.taken.size(), 0u);
+  ASSERT_EQ(files_.problems.size(), kProblemsMax);
+  EXPECT_NE(files_.problems.back().to_string().find("the last message"), std::string::npos);
 }
 
 // The canary: a server that believes a length.

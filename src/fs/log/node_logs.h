@@ -8,7 +8,8 @@
 // Threads: one at a time; processes write meanwhile. It has no threads of its own.
 // Invariants: (1) A write that had returned when take() was called has been handed out when it returns; of two
 // writes of which one began after the other had returned, the first is handed out first. (2) What was handed
-// out stays readable until it is dropped. (3) No process can make it read, wait or fail for another one.
+// out stays readable until it is dropped. (3) No bytes in a log can make it wait or fail for another process (a log's file that is cut by name can:
+// see the page).
 // Errors: damage in a process's memory goes to SegmentConsumer::damaged; calls go on. An allocation that fails
 // is kResourceExhausted, and nothing has changed.
 // Memory: a byte for each piece, 4 for each block; what is handed out at once.

@@ -28,15 +28,24 @@ Status ServedLog::problem_at(const Chunk& chunk, uint32_t index, const char* wha
                     chunk.number, file_offset(chunk, place), what);
 }
 
+// A process that writes garbage for ever must not fill anybody's log.
+void ServedLog::tell(std::vector<Status>* problems, Status problem) {
+  if (problems_told_ >= kProblemsMax) return;
+  const bool last = problems_told_ + 1 == kProblemsMax;
+  problems->push_back(last ? problem.with_context("the last message of damage in this log")
+                           : std::move(problem));
+  ++problems_told_;
+}
+
 bool ServedLog::believe_reservation(Chunk& chunk, std::vector<Status>* problems) {
   if (chunk.broken) return false;
   const auto now =
       Reservation::of(head_of(memory_of(chunk), chunk_bytes_)->reserve.load(std::memory_order_acquire));
   if (const char* wrong = check_reservation(now, chunk.seen, chunk.number, chunk_bytes_)) {
-    problems->push_back(
-        corruption("{}: reservation of chunk {}, at {}: {}; what the process writes there "
-                   "from now on is lost",
-                   path_, chunk.number, file_offset(chunk, chunk_bytes_ - sizeof(ChunkHead)), wrong));
+    tell(problems,
+         corruption("{}: reservation of chunk {}, at {}: {}; what the process writes there "
+                    "from now on is lost",
+                    path_, chunk.number, file_offset(chunk, chunk_bytes_ - sizeof(ChunkHead)), wrong));
     chunk.broken = true;
     return false;
   }
@@ -58,7 +67,7 @@ void ServedLog::scan(uint64_t limit_ns, const LogRules& rules, std::vector<Found
       if (published == 0) continue;
       const EntryCopy copy = copy_of(entry, published);
       if (const char* wrong = rules.wrong_with(copy, known, limit_ns)) {
-        problems->push_back(problem_at(*chunk, i, wrong));
+        tell(problems, problem_at(*chunk, i, wrong));
         chunk->entries[i] = EntryState::kRefused;
         continue;
       }
@@ -90,7 +99,7 @@ void ServedLog::publish_order(const Found& found, uint64_t order) noexcept {
 void ServedLog::settle(MutableBytes block, std::vector<Status>* problems) {
   for (size_t i = open_.size(); i-- > 0;) {
     Chunk& chunk = *open_[i];
-    if (Status status = settle(chunk, block); !status.ok()) problems->push_back(std::move(status));
+    if (Status status = settle(chunk, block); !status.ok()) tell(problems, std::move(status));
   }
 }
 

@@ -62,6 +62,8 @@ struct LogRules {
   void (*before_log)(uint32_t log) = nullptr;  // take() is about to look at a log
 };
 
+inline constexpr uint32_t kProblemsMax = 32;  // messages of damage of one log
+
 struct LogShape {
   std::string node;  // the host's name
   uint32_t chunk_bytes = kChunkBytes;
@@ -139,6 +141,7 @@ class ServedLog {
   Status empty_slot(uint32_t slot);
   void adopt_entries(Chunk& chunk, std::vector<Found>* before, std::vector<Status>* problems);
   bool believe_reservation(Chunk& chunk, std::vector<Status>* problems);
+  void tell(std::vector<Status>* problems, Status problem);
   Status problem_at(const Chunk& chunk, uint32_t index, const char* what) const;
   void advance(Chunk& chunk) noexcept;
   uint64_t file_offset(const Chunk& chunk, uint64_t place) const {
@@ -159,6 +162,7 @@ class ServedLog {
   std::vector<Slot> slot_;
   uint64_t next_number_ = 0;
   uint32_t reserved_slots_ = 0;
+  uint32_t problems_told_ = 0;
   bool ended_ = false;
 };
 

@@ -121,8 +121,7 @@ Status ServedLog::adopt_slot(uint32_t slot, const std::set<uint64_t>& spilled, s
       (never_granted || spilled.contains(number)))
     return empty_slot(slot);
   if (magic != kChunkMagic || check != check_of_chunk(number, id_) || chunks_.contains(number)) {
-    problems->push_back(
-        corruption("{}: chunk head at {} is damaged; what this chunk had is lost", path_, at));
+    tell(problems, corruption("{}: chunk head at {} is damaged; what this chunk had is lost", path_, at));
     slot_[slot] = Slot::kUnusable;
     return {};
   }
@@ -147,7 +146,7 @@ void ServedLog::adopt_entries(Chunk& chunk, std::vector<Found>* before, std::vec
       continue;
     const EntryCopy copy = copy_of(entry, published);
     if (const char* wrong = check_entry(copy, known, published & ~kPublished)) {
-      problems->push_back(problem_at(chunk, i, wrong));
+      tell(problems, problem_at(chunk, i, wrong));
       chunk.entries[i] = EntryState::kRefused;
       continue;
     }
@@ -196,7 +195,7 @@ Result<std::unique_ptr<io::File>> ServedLog::spill(io::Device& device, const std
     const char* wrong = check_entry(copy, known, published & ~kPublished);
     if (wrong == nullptr && !order_is_whole(order, copy.check)) wrong = "its order is damaged";
     if (wrong != nullptr) {
-      problems->push_back(problem_at(chunk, i, wrong));
+      tell(problems, problem_at(chunk, i, wrong));
       continue;
     }
     index.entries.push_back({copy, order >> 16});
@@ -208,7 +207,7 @@ Result<std::unique_ptr<io::File>> ServedLog::spill(io::Device& device, const std
     const auto bytes = block.first(std::min<uint64_t>(kBlockBytes, chunk.seen.used - begin));
     SWALE_RETURN_IF_ERROR(read_bytes(chunk, static_cast<uint32_t>(begin), bytes));
     // Damage goes along: whoever reads these bytes is told.
-    if (Status whole = check_block(chunk, i, view(bytes)); !whole.ok()) problems->push_back(std::move(whole));
+    if (Status whole = check_block(chunk, i, view(bytes)); !whole.ok()) tell(problems, std::move(whole));
     SWALE_RETURN_IF_ERROR(file->pwrite(begin, view(bytes)));
   }
   SWALE_RETURN_IF_ERROR(file->pwrite(chunk.seen.used, encode_spill_index(index)));
