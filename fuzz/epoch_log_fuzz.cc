@@ -76,7 +76,10 @@ SWALE_FUZZ_TARGET(epoch_log_fuzz) {
   for (size_t i = 0; i < content->epochs.size(); ++i) {
     fuzz::require(again->epochs[i].epoch_id == content->epochs[i].epoch_id &&
                   again->epochs[i].digest == content->epochs[i].digest &&
-                  again->epochs[i].summary == content->epochs[i].summary);
+                  again->epochs[i].summary == content->epochs[i].summary &&
+                  again->epochs[i].attributes == content->epochs[i].attributes &&
+                  again->epochs[i].described_by == content->epochs[i].described_by);
+    fuzz::require(!content->epochs[i].described_by || *content->epochs[i].described_by <= i);
   }
   return 0;
 }

@@ -106,9 +106,11 @@ void add_dump(CLI::App& app, Run* run) {
                        {"swale dump out/particles --json | jq 'select(.what == \"run\")'", "all runs"}},
           .exit_1 = "something is damaged",
       });
-  sub.add_option("PATH", command->common.path,
-                 "a massive directory, or a file of one: swale.json, swale.lock, of jobs/N manifest.json, "
-                 "epochs, extrema and stats.jsonl, part-N.jN.data, .index, .values, .pages or .source")
+  sub.add_option(
+         "PATH", command->common.path,
+         "a massive directory, or a file of one: swale.json, swale.lock, of jobs/N manifest.json, "
+         "epochs, extrema, attributes.jsonl and stats.jsonl, part-N.jN.data, .index, .values, .pages or "
+         ".source")
       .required()
       .type_name("FILE");
   sub.add_flag("-v,--records", command->options.records, "also show the records of data logs");

@@ -68,6 +68,7 @@ Status dump_index_log(io::Device& device, const std::string& path, PartitionNumb
 // The files of a job's folder.
 Status dump_epoch_log(io::Device& device, const std::string& path, DumpOutput* out);
 Status dump_summaries(io::Device& device, const std::string& path, DumpOutput* out);
+Status dump_attributes(io::Device& device, const std::string& path, DumpOutput* out);
 Status dump_stats(io::Device& device, const std::string& path, DumpOutput* out);
 
 }  // namespace swale::tools

@@ -1,8 +1,10 @@
 #include <algorithm>
+#include <functional>
 #include <string>
 
 #include "base/coding.h"
 #include "base/crc32c.h"
+#include "imd/format/attributes.h"
 #include "imd/format/epoch_log.h"
 #include "imd/format/extrema_summary.h"
 #include "imd/format/stats_log.h"
@@ -32,6 +34,12 @@ Json record_json(const imd::EpochSlot& slot, uint64_t offset) {
     json["summary"] = {
         {"job", epoch.summary.job}, {"offset", epoch.summary.offset}, {"bytes", epoch.summary.bytes}};
   }
+  if (epoch.attributes.bytes != 0) {
+    json["attributes"] = {{"job", epoch.attributes.job},
+                          {"offset", epoch.attributes.offset},
+                          {"bytes", epoch.attributes.bytes}};
+  }
+  if (epoch.described_by) json["described_by"] = epoch.described_by->value();
   if (epoch.recovered != imd::Recovered::kNo) json["recovered"] = imd::recovered_name(epoch.recovered);
   return json;
 }
@@ -156,6 +164,29 @@ size_t next_summary(Bytes bytes) {
   return bytes.size() <= magic.size() ? bytes.size() : bytes.size() - magic.size() + 1;
 }
 
+// Shows the lines of a file unchanged. The last one may be torn. `check`: of a line at an offset.
+Status dump_lines(io::Device& device, const std::string& path, std::string_view what, size_t line_bytes_max,
+                  const std::function<Status(Bytes line, uint64_t offset)>& check, DumpOutput* out) {
+  SWALE_ASSIGN_OR_RETURN(const auto file, device.open(path, io::OpenMode::kRead));
+  Window window(*file, line_bytes_max);
+  for (uint64_t at = 0;;) {
+    SWALE_ASSIGN_OR_RETURN(const Bytes bytes, window.from(at));
+    if (bytes.empty()) return {};
+    const size_t feed = bytes.find('\n');
+    const Bytes line = bytes.substr(0, feed == Bytes::npos ? bytes.size() : feed + 1);
+    if (feed == Bytes::npos && window.at_end()) {
+      out->line({{"what", "torn"}, {"offset", at}, {"bytes", line.size()}});
+    } else if (const Status checked = check(line, at); checked.ok()) {
+      out->line({{"what", what},
+                 {"offset", at},
+                 {"content", Json::parse(line, nullptr, /*allow_exceptions=*/false)}});
+    } else {
+      out->damage(at, checked);
+    }
+    at += line.size();
+  }
+}
+
 }  // namespace
 
 Status dump_epoch_log(io::Device& device, const std::string& path, DumpOutput* out) {
@@ -197,26 +228,16 @@ Status dump_summaries(io::Device& device, const std::string& path, DumpOutput* o
   }
 }
 
-// Shows the lines unchanged. The last one may be torn.
+Status dump_attributes(io::Device& device, const std::string& path, DumpOutput* out) {
+  const auto check = [&](Bytes line, uint64_t at) {
+    return imd::decode_attributes_line(line, path, at).status();
+  };
+  return dump_lines(device, path, "attributes", imd::kAttributesLineBytesMax, check, out);
+}
+
 Status dump_stats(io::Device& device, const std::string& path, DumpOutput* out) {
-  SWALE_ASSIGN_OR_RETURN(const auto file, device.open(path, io::OpenMode::kRead));
-  Window window(*file, imd::kStatsLineBytesMax);
-  for (uint64_t at = 0;;) {
-    SWALE_ASSIGN_OR_RETURN(const Bytes bytes, window.from(at));
-    if (bytes.empty()) return {};
-    const size_t feed = bytes.find('\n');
-    const Bytes line = bytes.substr(0, feed == Bytes::npos ? bytes.size() : feed + 1);
-    if (feed == Bytes::npos && window.at_end()) {
-      out->line({{"what", "torn"}, {"offset", at}, {"bytes", line.size()}});
-    } else if (const auto stats = imd::decode_stats_line(line, path, at); stats.ok()) {
-      out->line({{"what", "stats"},
-                 {"offset", at},
-                 {"content", Json::parse(line, nullptr, /*allow_exceptions=*/false)}});
-    } else {
-      out->damage(at, stats.status());
-    }
-    at += line.size();
-  }
+  const auto check = [&](Bytes line, uint64_t at) { return imd::decode_stats_line(line, path, at).status(); };
+  return dump_lines(device, path, "stats", imd::kStatsLineBytesMax, check, out);
 }
 
 }  // namespace swale::tools

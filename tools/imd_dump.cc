@@ -20,6 +20,7 @@ enum class FileKind {
   kLock,
   kEpochLog,
   kSummaries,
+  kAttributes,
   kStats,
   kJobId,
   kDataLog,
@@ -41,6 +42,7 @@ FileKind kind_of(std::string_view name) {
   if (name.starts_with(imd::kLockName)) return FileKind::kLock;
   if (name == "epochs") return FileKind::kEpochLog;
   if (name == "extrema") return FileKind::kSummaries;
+  if (name == "attributes.jsonl") return FileKind::kAttributes;
   if (name == "stats.jsonl") return FileKind::kStats;
   return name == "job" ? FileKind::kJobId : FileKind::kUnknown;
 }
@@ -100,6 +102,8 @@ Status dump_content(io::Device& device, const std::string& path, DumpOutput* out
       return dump_epoch_log(device, path, out);
     case FileKind::kSummaries:
       return dump_summaries(device, path, out);
+    case FileKind::kAttributes:
+      return dump_attributes(device, path, out);
     case FileKind::kStats:
       return dump_stats(device, path, out);
     case FileKind::kJobId:
@@ -118,8 +122,8 @@ Status dump_content(io::Device& device, const std::string& path, DumpOutput* out
       break;
   }
   return invalid_argument(
-      "{}: expected a directory, {}, {}, a file of jobs/N (manifest.json, epochs, extrema, stats.jsonl) or a "
-      "log (part-N.jN.data, .index, .values, .pages or .source)",
+      "{}: expected a directory, {}, {}, a file of jobs/N (manifest.json, epochs, extrema, attributes.jsonl, "
+      "stats.jsonl) or a log (part-N.jN.data, .index, .values, .pages or .source)",
       path, imd::kManifestName, imd::kLockName);
 }
 

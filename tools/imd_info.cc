@@ -2,6 +2,7 @@
 #include <map>
 #include <memory>
 
+#include "imd/format/attributes.h"
 #include "imd/format/manifest.h"
 #include "run/footer.h"
 #include "run/value_format.h"
@@ -83,6 +84,35 @@ Result<Sizes> measure(OpenDirectory& directory, const std::string& path) {
   return sizes;
 }
 
+// The documents that users gave, as text.
+struct Described {
+  std::string directory{imd::kNoAttributes};
+  std::map<uint32_t, std::string> epochs;  // that have one of their own
+  std::vector<Status> problems = {};
+};
+
+Described described(OpenDirectory& directory) {
+  Described found;
+  const auto take = [&](const Result<std::string>& document) {
+    if (document.ok()) return *document;
+    found.problems.push_back(document.status());
+    return std::string(imd::kNoAttributes);
+  };
+  found.directory = take(directory.reader->directory_attributes());
+  for (const imd::EpochEntry& epoch : directory.reader->manifest().epochs) {
+    if (epoch.attributes.bytes == 0) continue;
+    std::string document = take(directory.reader->epoch_attributes(epoch.epoch));
+    if (document != imd::kNoAttributes) found.epochs.emplace(epoch.epoch.value(), std::move(document));
+  }
+  return found;
+}
+
+// As text where it is no JSON to this library: numbers beyond a double's range.
+Json document_json(const std::string& document) {
+  Json json = Json::parse(document, nullptr, /*allow_exceptions=*/false);
+  return json.is_discarded() ? Json(document) : json;
+}
+
 Json lost_json(const imd::Manifest& manifest) {
   Json lost = Json::array();
   for (const imd::LostPart& part : manifest.lost) {
@@ -94,7 +124,8 @@ Json lost_json(const imd::Manifest& manifest) {
   return lost;
 }
 
-Json info_json(const imd::Manifest& manifest, const Sizes& sizes, const std::string& path) {
+Json info_json(const imd::Manifest& manifest, const Sizes& sizes, const Described& attributes,
+               const std::string& path) {
   Json jobs = Json::array();
   for (const imd::JobEntry& job : manifest.jobs) {
     jobs.push_back({{"number", job.number},
@@ -116,6 +147,8 @@ Json info_json(const imd::Manifest& manifest, const Sizes& sizes, const std::str
       epochs.back()["large_values"] = epoch.large.values;
       epochs.back()["large_bytes"] = epoch.large.bytes;
     }
+    if (const auto own = attributes.epochs.find(epoch.epoch); own != attributes.epochs.end())
+      epochs.back()["attributes"] = document_json(own->second);
     if (*recovered != '\0') epochs.back()["recovered"] = recovered;
   }
   Json fields = Json::array();
@@ -138,6 +171,7 @@ Json info_json(const imd::Manifest& manifest, const Sizes& sizes, const std::str
           {"any_length", manifest.schema.exact_bytes() == std::nullopt},
           {"extrema", extrema},
           {"layout", layout},
+          {"attributes", document_json(attributes.directory)},
           {"generation", manifest.generation},
           {"closed", manifest.closed},
           {"jobs", jobs},
@@ -166,7 +200,8 @@ std::string layout_text(const run::Layout& layout) {
   return text;
 }
 
-std::string info_text(const imd::Manifest& manifest, const Sizes& sizes, const std::string& path) {
+std::string info_text(const imd::Manifest& manifest, const Sizes& sizes, const Described& attributes,
+                      const std::string& path) {
   uint64_t records = 0;
   uint64_t bytes = 0;
   for (const imd::EpochEntry& epoch : manifest.epochs) {
@@ -200,6 +235,10 @@ std::string info_text(const imd::Manifest& manifest, const Sizes& sizes, const s
   if (manifest.layout.format != run::ShuffleFormat::kBase)
     text += fmt::format("\n  format: {}", run::format_name(manifest.layout.format));
   if (!manifest.layout.standard()) text += "\n  " + layout_text(manifest.layout);
+  if (attributes.directory != imd::kNoAttributes)
+    text += fmt::format("\n  attributes: {}", attributes.directory);
+  if (!attributes.epochs.empty())
+    text += fmt::format("\n  {} epochs have attributes of their own (--json)", attributes.epochs.size());
   text +=
       fmt::format("\n  generation {}{}", manifest.generation,
                   manifest.closed ? "" : ": its job has not closed the directory (it writes, or was killed)");
@@ -233,7 +272,9 @@ Result<InfoReport> imd_info(const std::string& path) {
   SWALE_ASSIGN_OR_RETURN(const auto directory, open_imd(path));
   SWALE_ASSIGN_OR_RETURN(const Sizes sizes, measure(*directory, path));
   const imd::Manifest& manifest = directory->reader->manifest();
-  return InfoReport{info_json(manifest, sizes, path), info_text(manifest, sizes, path)};
+  const Described attributes = described(*directory);
+  return InfoReport{info_json(manifest, sizes, attributes, path),
+                    info_text(manifest, sizes, attributes, path), attributes.problems};
 }
 
 }  // namespace swale::tools

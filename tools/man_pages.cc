@@ -30,6 +30,7 @@ constexpr DirectoryEntry kDirectoryEntries[] = {
     {"jobs/0001/manifest.json", "the manifest of job 1"},
     {"jobs/0001/epochs", "its epoch log: all committed epochs with their steps, times and counts"},
     {"jobs/0001/extrema", "which partitions have the largest and smallest numbers of each of its epochs"},
+    {"jobs/0001/attributes.jsonl", "attributes that each of its epochs was given, or gave to the directory"},
     {"jobs/0001/stats.jsonl", "statistics of each of its epochs"},
     {"p000/part-000000.j0001.data",
      "the records of job 1 in partition 0, in blocks of 4 KiB with a checksum each"},

@@ -52,6 +52,9 @@ module swale
   integer(c_int), parameter, public :: SWALE_META_LEVELS = 3
   integer(c_int), parameter, public :: SWALE_TOP_LARGEST = 0
   integer(c_int), parameter, public :: SWALE_TOP_SMALLEST = 1
+  integer(c_int), parameter, public :: SWALE_DESCRIBED_DIRECTORY = 0
+  integer(c_int), parameter, public :: SWALE_DESCRIBED_EPOCH = 1
+  integer(c_size_t), parameter, public :: SWALE_ATTRIBUTES_BYTES_MAX = 65536
   integer(c_int), parameter, public :: SWALE_REFRESH_ADDED = 1
   integer(c_int), parameter, public :: SWALE_REFRESH_DROPPED = 2
 
@@ -604,6 +607,22 @@ module swale
       type(c_ptr), value :: context
       type(swale_dir), intent(out) :: dir
     end function
+    integer(c_int) function c_dir_set_attributes(dir, what, json) bind(C, name="swale_dir_set_attributes")
+      import :: c_char, c_int, swale_dir
+      type(swale_dir), value :: dir
+      integer(c_int), value :: what
+      character(kind=c_char), intent(in) :: json(*)
+    end function
+    integer(c_int) function c_reader_attributes(reader, what, epoch, json, json_bytes, needed) &
+        bind(C, name="swale_reader_attributes")
+      import :: c_char, c_int, c_int64_t, c_size_t, swale_reader
+      type(swale_reader), value :: reader
+      integer(c_int), value :: what
+      integer(c_int64_t), value :: epoch
+      character(kind=c_char), intent(out) :: json(*)
+      integer(c_size_t), value :: json_bytes
+      integer(c_size_t), intent(out) :: needed
+    end function
     integer(c_int) function c_reader_set_partitioner(reader, name, fn, context) &
         bind(C, name="swale_reader_set_partitioner")
       import :: c_char, c_funptr, c_int, c_ptr, swale_reader
@@ -816,7 +835,8 @@ module swale
     swale_job_open, swale_dir_open, &
     swale_dir_append, swale_reader_open, swale_reader_get, swale_reader_top, swale_dir_make, &
     swale_subfile_open_write, swale_subfile_open_read, swale_subfile_write, swale_subfile_read, &
-    swale_dir_open_partitioned, swale_reader_set_partitioner, swale_stats_find, swale_stats_json
+    swale_dir_open_partitioned, swale_reader_set_partitioner, swale_stats_find, swale_stats_json, &
+    swale_dir_set_attributes, swale_reader_attributes
   public :: swale_meta_open, swale_meta_file_open, swale_meta_stat, swale_meta_remove, swale_iond_open, &
     swale_iond_file_open, swale_iond_write, swale_iond_read, swale_iond_stat, swale_iond_remove, &
     swale_iond_rename, swale_tier_open, swale_tier_file_open, swale_tier_write, swale_tier_read, &
@@ -906,6 +926,26 @@ contains
     type(c_ptr), intent(in) :: context
     type(swale_dir), intent(inout) :: dir
     code = c_dir_open_partitioned(job, as_c(path), flags, as_c(options), fn, context, dir)
+  end function
+
+  integer(c_int) function swale_dir_set_attributes(dir, what, json) result(code)
+    type(swale_dir), intent(in) :: dir
+    integer(c_int), intent(in) :: what
+    character(len=*), intent(in) :: json
+    code = c_dir_set_attributes(dir, what, as_c(json))
+  end function
+
+  ! `json` gets the length that it needs.
+  integer(c_int) function swale_reader_attributes(reader, what, epoch, json) result(code)
+    type(swale_reader), intent(in) :: reader
+    integer(c_int), intent(in) :: what
+    integer(c_int64_t), intent(in) :: epoch
+    character(len=:), allocatable, intent(inout) :: json
+    character(len=:), allocatable :: text
+    integer(c_size_t) :: needed
+    allocate(character(len=SWALE_ATTRIBUTES_BYTES_MAX + 1) :: text)
+    code = c_reader_attributes(reader, what, epoch, text, len(text, c_size_t), needed)
+    if (code == SWALE_OK) json = text(1:needed - 1)
   end function
 
   integer(c_int) function swale_reader_set_partitioner(reader, name, fn, context) result(code)

@@ -242,6 +242,23 @@ int swale_dir_epoch_end_begin(swale_dir* dir, int64_t step, double time);
  * durable when it has returned SWALE_OK. If no end has begun, it returns SWALE_OK at once. */
 int swale_dir_epoch_end_wait(swale_dir* dir);
 
+/* Attributes are JSON objects that users give to a directory and to its epochs: units, a box, which field is
+ * the position. Programs that export or plot need them; Swale itself takes nothing from them. The names that
+ * its Python package knows: docs/guide/python.md. */
+enum swale_described {
+  SWALE_DESCRIBED_DIRECTORY = 0, /* one document, for all epochs until another one replaces it */
+  SWALE_DESCRIBED_EPOCH = 1      /* a document of one epoch */
+};
+/* An attribute document has at most so many bytes, and is nested at most 31 deep. */
+#define SWALE_ATTRIBUTES_BYTES_MAX 65536
+/* [collective] Gives the directory, or the open epoch (`what` is a swale_described), the JSON object `json`,
+ * "{}" to take an earlier one away. It is committed with the open epoch, and dropped with it
+ * (imd.resume_after); without another epoch end it is lost. Within one epoch the last call counts. All ranks
+ * must give the same bytes. SWALE_INVALID_ARGUMENT changes nothing, and the caller may go on: no JSON object,
+ * too large, or ranks that differ. Unlike the end of an epoch it is a call of the job: one thread at a time
+ * makes those, for all its directories. */
+int swale_dir_set_attributes(swale_dir* dir, int what, const char* json);
+
 /* Stops sorting and writing on this rank until swale_dir_resume, so that the application has all cores
  * while it computes. Records of other ranks are received all the time. Sorting and writing resume by
  * themselves when an append, or a record of another rank, finds the buffers full, and in
@@ -304,6 +321,14 @@ typedef struct swale_epoch_info {
 int64_t swale_reader_epoch_count(const swale_reader* reader);
 /* Information about one epoch; SWALE_NOT_FOUND beyond the last. */
 int swale_reader_epoch_info(const swale_reader* reader, int64_t epoch, swale_epoch_info* info);
+
+/* The attributes that swale_dir_set_attributes gave, "{}" if there are none: an epoch's own, or the
+ * directory's as of this epoch (SWALE_ALL_EPOCHS: as of the last one). Reads them from storage. Writes at most
+ * `json_bytes` bytes with the final NUL to `json`; *needed (may be NULL) is set to how many it takes, also if
+ * the call fails with SWALE_INVALID_ARGUMENT because they do not fit. SWALE_ATTRIBUTES_BYTES_MAX + 1 always
+ * suffice. */
+int swale_reader_attributes(swale_reader* reader, int what, int64_t epoch, char* json, size_t json_bytes,
+                            size_t* needed);
 
 /* What the epoch cost its writers, over all ranks: records, bytes, time and waits of each stage,
  * high-water marks. SWALE_NOT_FOUND if nothing was kept: an older Swale wrote the epoch, or the machine

@@ -220,6 +220,11 @@ class Directory {
   }
   // [collective] Waits until the epoch is committed: durable and visible when it returns.
   void epoch_end_wait() { detail::check(swale_dir_epoch_end_wait(handle_)); }
+  // [collective] Gives the directory or the open epoch (`what` is a swale_described) a JSON object; committed
+  // with the open epoch.
+  void set_attributes(int what, const std::string& json) {
+    detail::check(swale_dir_set_attributes(handle_, what, json.c_str()));
+  }
   // No sorting and writing on this rank until resume(), unless a buffer is full.
   void pause() { detail::check(swale_dir_pause(handle_)); }
   // Sorts and writes again.
@@ -369,6 +374,15 @@ class Reader {
 
   // The schema that the directory was made with; empty if none.
   std::string schema() const { return swale_reader_schema(handle_); }
+  // The JSON object that the directory (as of an epoch, or of the last one) or an epoch was given; "{}" if
+  // none.
+  std::string attributes(int what, std::int64_t epoch = SWALE_ALL_EPOCHS) const {
+    std::string json(SWALE_ATTRIBUTES_BYTES_MAX + 1, '\0');
+    std::size_t needed = 0;
+    detail::check(swale_reader_attributes(handle_, what, epoch, json.data(), json.size(), &needed));
+    json.resize(needed - 1);
+    return json;
+  }
   // The type of keys that the directory was made with: "u64", "i64", "text" or "bytes"; empty if none.
   std::string key_type() const { return swale_reader_key_type(handle_); }
   // The k records of one epoch with the largest or smallest (SWALE_TOP_...) numbers in a field, the best

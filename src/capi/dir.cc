@@ -80,6 +80,18 @@ Status make_dir(net::Job& job, const char* path, const char* options) {
   return status;
 }
 
+// A rank with a wrong argument fails together with the others, not before them.
+Status set_attributes(imd::Writer& writer, int what, const char* json) {
+  const char* const call = "swale_dir_set_attributes";
+  Status wrong;
+  if (json == nullptr) wrong = null_argument(call, "json");
+  if (what != SWALE_DESCRIBED_DIRECTORY && what != SWALE_DESCRIBED_EPOCH)
+    wrong = invalid_argument("{}: what {}: expected a swale_described, 0 or 1", call, what);
+  const auto described =
+      what == SWALE_DESCRIBED_EPOCH ? imd::Writer::Described::kEpoch : imd::Writer::Described::kDirectory;
+  return writer.set_attributes(described, text_or_empty(json), wrong);
+}
+
 // The slow path of swale_dir_append: everything that it cannot take at once.
 [[gnu::noinline]] int append(swale_dir* dir, const void* key, size_t key_bytes, const void* value,
                              size_t value_bytes) {
@@ -181,6 +193,14 @@ int swale_dir_epoch_end_wait(swale_dir* dir) {
     if (dir == nullptr) return swale::capi::null_argument("swale_dir_epoch_end_wait", "dir");
     SWALE_RETURN_IF_ERROR(swale::capi::check_process("swale_dir_epoch_end_wait", *dir->state->job));
     return dir->state->writer->epoch_end_wait();
+  });
+}
+
+int swale_dir_set_attributes(swale_dir* dir, int what, const char* json) {
+  return guarded([&]() -> Status {
+    if (dir == nullptr) return swale::capi::null_argument("swale_dir_set_attributes", "dir");
+    SWALE_RETURN_IF_ERROR(swale::capi::check_process("swale_dir_set_attributes", *dir->state->job));
+    return swale::capi::set_attributes(*dir->state->writer, what, json);
   });
 }
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <memory>
 #include <span>
 #include <utility>
@@ -102,6 +103,30 @@ int swale_reader_epoch_info(const swale_reader* reader, int64_t epoch, swale_epo
                                     .step = entry.step,
                                     .time = entry.time,
                                     .records = entry.records});
+    return {};
+  });
+}
+
+int swale_reader_attributes(swale_reader* reader, int what, int64_t epoch, char* json, size_t json_bytes,
+                            size_t* needed) {
+  const char* const call = "swale_reader_attributes";
+  return guarded([&]() -> Status {
+    if (reader == nullptr) return swale::capi::null_argument(call, "reader");
+    if (json == nullptr && json_bytes != 0) return swale::capi::null_argument(call, "json");
+    if (what != SWALE_DESCRIBED_DIRECTORY && what != SWALE_DESCRIBED_EPOCH)
+      return swale::invalid_argument("{}: what {}: expected a swale_described, 0 or 1", call, what);
+    SWALE_RETURN_IF_ERROR(check_epoch(reader, call, epoch));
+    if (what == SWALE_DESCRIBED_EPOCH && epoch == SWALE_ALL_EPOCHS)
+      return swale::invalid_argument("{}: attributes are of one epoch; give its number", call);
+    SWALE_ASSIGN_OR_RETURN(const std::string found, what == SWALE_DESCRIBED_EPOCH
+                                                        ? reader->reader->epoch_attributes(epoch)
+                                                        : reader->reader->directory_attributes(epoch));
+    if (needed != nullptr) *needed = found.size() + 1;
+    if (json_bytes <= found.size()) {
+      return swale::invalid_argument("{}: json_bytes {}: the attributes take {} bytes", call, json_bytes,
+                                     found.size() + 1);
+    }
+    std::copy_n(found.c_str(), found.size() + 1, json);
     return {};
   });
 }

@@ -18,6 +18,48 @@ static size_t value_of(int epoch, uint64_t number, char value[64]) {
   return (size_t)snprintf(value, 64, "epoch %d of %" PRIu64, epoch, number * number);
 }
 
+/* Epoch 0 describes the directory, epoch 1 itself, and epoch 2 the directory anew. */
+static void set_attributes(swale_dir* dir, int epoch) {
+  static char large[SWALE_ATTRIBUTES_BYTES_MAX + 2];
+  if (epoch != 1) {
+    CHECK_OK(swale_dir_set_attributes(dir, SWALE_DESCRIBED_DIRECTORY,
+                                      epoch == 0 ? "{\"units\":\n\"lj\"}" : "{\"units\":\"si\"}"));
+  } else {
+    CHECK_OK(swale_dir_set_attributes(dir, SWALE_DESCRIBED_EPOCH, "{\"box\":[1,2]}"));
+  }
+  memset(large, ' ', sizeof large - 1);
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "at most 65536", swale_dir_set_attributes(dir, 0, large));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "no JSON object", swale_dir_set_attributes(dir, 0, "[]"));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "json\" is NULL", swale_dir_set_attributes(dir, 0, NULL));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "what 2", swale_dir_set_attributes(dir, 2, "{}"));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "dir\" is NULL", swale_dir_set_attributes(NULL, 0, "{}"));
+}
+
+static void read_attributes(swale_reader* reader) {
+  char json[SWALE_ATTRIBUTES_BYTES_MAX + 1];
+  size_t needed = 0;
+  CHECK_OK(swale_reader_attributes(reader, SWALE_DESCRIBED_DIRECTORY, SWALE_ALL_EPOCHS, json, sizeof json,
+                                   &needed));
+  CHECK(strcmp(json, "{\"units\":\"si\"}") == 0 && needed == strlen(json) + 1);
+  CHECK_OK(swale_reader_attributes(reader, SWALE_DESCRIBED_DIRECTORY, 1, json, sizeof json, NULL));
+  CHECK(strcmp(json, "{\"units\": \"lj\"}") == 0);
+  CHECK_OK(swale_reader_attributes(reader, SWALE_DESCRIBED_EPOCH, 1, json, sizeof json, &needed));
+  CHECK(strcmp(json, "{\"box\":[1,2]}") == 0);
+  CHECK_OK(swale_reader_attributes(reader, SWALE_DESCRIBED_EPOCH, 0, json, sizeof json, &needed));
+  CHECK(strcmp(json, "{}") == 0 && needed == 3);
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "take 14 bytes",
+              swale_reader_attributes(reader, SWALE_DESCRIBED_EPOCH, 1, json, 13, &needed));
+  CHECK(needed == 14);
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "take 14 bytes",
+              swale_reader_attributes(reader, SWALE_DESCRIBED_EPOCH, 1, NULL, 0, NULL));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "of one epoch",
+              swale_reader_attributes(reader, SWALE_DESCRIBED_EPOCH, SWALE_ALL_EPOCHS, json, 3, NULL));
+  CHECK_FAILS(SWALE_NOT_FOUND, "no epoch",
+              swale_reader_attributes(reader, SWALE_DESCRIBED_EPOCH, kEpochs, json, 3, NULL));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "what -1", swale_reader_attributes(reader, -1, 0, json, 3, NULL));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "json\" is NULL", swale_reader_attributes(reader, 0, 0, NULL, 3, NULL));
+}
+
 static void write_epoch(swale_dir* dir, int epoch) {
   for (uint64_t number = 0; number < kKeys; ++number) {
     char key[8];
@@ -27,6 +69,7 @@ static void write_epoch(swale_dir* dir, int epoch) {
     if (swale_dir_append(dir, key, sizeof key, value, bytes) != SWALE_OK) CHECK(!"append");
   }
   CHECK_OK(swale_dir_append(dir, "empty", 5, NULL, 0));
+  set_attributes(dir, epoch);
   CHECK_OK(swale_dir_epoch_end(dir, epoch * 100, epoch * 0.5));
 }
 
@@ -506,6 +549,7 @@ int main(int argc, char** argv) {
   CHECK_OK(swale_reader_open(path, "imd.reads_in_flight=8", &reader));
   if (reader != NULL) {
     read_points(reader);
+    read_attributes(reader);
     read_many(reader);
   }
   swale_reader_close(reader);

@@ -200,11 +200,16 @@ TEST_F(CppApi, FindsTheBestRecords) {
   swale::Directory dir(job, path_, SWALE_CREATE, "imd.memory=8M,imd.schema=n:i4,imd.extrema=n");
   for (int32_t i = -50; i < 50; ++i)
     dir.append(std::to_string(i), {reinterpret_cast<const char*>(&i), sizeof i});
+  dir.set_attributes(SWALE_DESCRIBED_DIRECTORY, R"({"units":"lj"})");
+  dir.set_attributes(SWALE_DESCRIBED_EPOCH, R"({"box":1})");
+  EXPECT_THROW(dir.set_attributes(SWALE_DESCRIBED_EPOCH, "no JSON"), swale::Error);
   dir.epoch_end(0, 0);
   dir.close();
   job.close();
   const swale::Reader reader(path_);
   EXPECT_EQ(reader.schema(), "n:i4");
+  EXPECT_EQ(reader.attributes(SWALE_DESCRIBED_DIRECTORY), R"({"units":"lj"})");
+  EXPECT_EQ(reader.attributes(SWALE_DESCRIBED_EPOCH, 0), R"({"box":1})");
   const swale::Top top = reader.top("n", 0, 2);
   ASSERT_EQ(top.records.size(), 2u);
   EXPECT_EQ(top.records[0].key, "49");

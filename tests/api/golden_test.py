@@ -1,7 +1,7 @@
 """golden_test.py SWALE MAKE_DIRECTORY GOLDEN: every released version of a directory is read by this build.
 
 GOLDEN/dir-v1 was written by `make_directory PATH 0 1` as two ranks, then by `make_directory PATH 1 1` as one;
-GOLDEN/large-v1 likewise, with the word `large`, and GOLDEN/indirect-v1 and lossy-v1 also with SWALE_IMD_FORMAT=indirect and lossy; GOLDEN/keys-v1 by `make_directory PATH 0 1` as one,
+GOLDEN/large-v1 and attributes-v1 likewise, with the word `large` or `attributes`, and GOLDEN/indirect-v1 and lossy-v1 also with SWALE_IMD_FORMAT=indirect and lossy; GOLDEN/keys-v1 by `make_directory PATH 0 1` as one,
 with SWALE_IMD_KEY=u64; GOLDEN/layout-v1/COMPRESSION-INDEX by `make_directory PATH 0 1 400` as
 one, with SWALE_IMD_COMPRESSION and SWALE_IMD_INDEX set (for `papers0` SWALE_IMD_BLOOM_BITS=0, too). All of it by
 `tests/golden/make_golden.py build/checked/tests/api/make_directory`. Folders of a released version are never written
@@ -78,6 +78,38 @@ class Golden(unittest.TestCase):
             self.assertEqual(sum(thing["what"] == "summary" for thing in things), 1)
             self.assertIn("nothing to repair", self.run_swale("repair", path, "--dry-run"))
         print(f"read {len(versions)} released versions")
+
+    def test_attributes_are_read_and_continued(self):
+        path = os.path.join(GOLDEN, "attributes-v1")
+        self.check(path, 2)
+        (info,) = [json.loads(line) for line in self.run_swale("info", path, "--json").splitlines()]
+        self.assertEqual(info["attributes"], {"units": "lj"})
+        self.assertEqual([epoch.get("attributes") for epoch in info["epochs"]], [{"box": [0, 1, 1]}, None])
+        text = self.run_swale("info", path)
+        self.assertIn('attributes: {"units":"lj"}\n  1 epochs have attributes', text)
+        things = [json.loads(line) for line in self.run_swale("dump", path, "--json").splitlines()]
+        (line,) = [thing["content"] for thing in things if thing["what"] == "attributes"]
+        self.assertEqual((line["directory"], line["attributes"]), ({"units": "lj"}, {"box": [0, 1, 1]}))
+        self.assertEqual({thing["described_by"] for thing in things if thing["what"] == "epoch"}, {0})
+        with open(os.path.join(path, "swale.json"), encoding="utf-8") as manifest:
+            self.assertEqual(json.load(manifest)["incompatible_features"], ["attributes"])
+        self.assertIn("nothing to repair", self.run_swale("repair", path, "--dry-run"))
+        with copy_of("attributes-v1") as copy:
+            subprocess.run([MAKE_DIRECTORY, copy, "2", "1", "attributes"], check=True, timeout=60)
+            info = json.loads(self.run_swale("info", copy, "--json"))
+            self.assertEqual((info["attributes"], info["epochs"][2]["attributes"]), ({"units": "lj"}, {"box": [2, 1, 1]}))
+            file = os.path.join(copy, "jobs", "0001", "attributes.jsonl")
+            with open(file, "r+b") as lines:
+                lines.seek(60)
+                lines.write(b"?")
+            self.run_swale("verify", copy, expect=1)
+            self.assertIn("attributes.jsonl", self.run_swale("dump", file, expect=1))
+            self.run_swale("info", copy, expect=3)
+            self.run_swale("get", copy, "u64:7")
+            self.assertIn("lost: attributes of epoch 0", self.run_swale("repair", copy, expect=1))
+            self.run_swale("verify", copy)
+            info = json.loads(self.run_swale("info", copy, "--json"))
+            self.assertEqual((info["attributes"], info["epochs"][2]["attributes"]), ({}, {"box": [2, 1, 1]}))
 
     def test_keys_that_are_numbers(self):
         path = os.path.join(GOLDEN, "keys-v1")

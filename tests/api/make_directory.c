@@ -1,4 +1,4 @@
-/* make_directory PATH [FIRST EPOCHS [KEYS | large]]: a small massive directory of known content, for the
+/* make_directory PATH [FIRST EPOCHS [KEYS | large | attributes]]: a small massive directory of known content, for the
  * tests of the `swale` command.
  *   3 epochs (steps 0, 10, 20; times 0, 0.5, 1), or EPOCHS from number FIRST on; in each, 20 keys u64:0..19
  *   (or KEYS) with the 8-byte value epoch * 100 + key, "name" with two values "first N" and "second N", and
@@ -6,7 +6,8 @@
  * The schema says that values are a number, u8; of "first N" and of the empty value it is absent.
  * With `large`, every rank also appends to "large R", R its rank: 16385 + R bytes, byte i of which is the
  * lower part of epoch + R + i / 64 (so the number of all of them is one of the records), and behind it
- * "after". Started as one of several ranks, it writes its share of the same content. */
+ * "after". With `attributes`, the directory is given {"units":"lj"} in epoch 0, and every even epoch N
+ * {"box":[N,1,1]}. Started as one of several ranks, it writes its share of the same content. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,6 +30,14 @@ static int write_large(swale_job* job, swale_dir* dir, int epoch) {
   snprintf(key, sizeof key, "large %d", rank);
   return fails(swale_dir_append(dir, key, strlen(key), value, bytes)) ||
          fails(swale_dir_append(dir, key, strlen(key), "after", 5));
+}
+
+static int set_attributes(swale_dir* dir, int epoch) {
+  char json[32];
+  snprintf(json, sizeof json, "{\"box\":[%d,1,1]}", epoch);
+  return (epoch == 0 &&
+          fails(swale_dir_set_attributes(dir, SWALE_DESCRIBED_DIRECTORY, "{\"units\":\"lj\"}"))) ||
+         (epoch % 2 == 0 && fails(swale_dir_set_attributes(dir, SWALE_DESCRIBED_EPOCH, json)));
 }
 
 static int write_epoch(swale_job* job, swale_dir* dir, int epoch, uint64_t keys, int large) {
@@ -55,9 +64,10 @@ int main(int argc, char** argv) {
   const int first = argc >= 4 ? atoi(argv[2]) : 0;
   const int end = first + (argc >= 4 ? atoi(argv[3]) : 3);
   const int large = argc == 5 && strcmp(argv[4], "large") == 0;
-  const int keys = argc == 5 && !large ? atoi(argv[4]) : 20;
+  const int attributes = argc == 5 && strcmp(argv[4], "attributes") == 0;
+  const int keys = argc == 5 && !large && !attributes ? atoi(argv[4]) : 20;
   if ((argc != 2 && argc != 4 && argc != 5) || keys <= 0) {
-    fprintf(stderr, "usage: make_directory PATH [FIRST EPOCHS [KEYS | large]]\n");
+    fprintf(stderr, "usage: make_directory PATH [FIRST EPOCHS [KEYS | large | attributes]]\n");
     return 2;
   }
   if (fails(swale_job_open(NULL, NULL, &job))) return 1;
@@ -65,6 +75,7 @@ int main(int argc, char** argv) {
                            "imd.memory=16M,imd.schema=number:u8:apples;_:*,imd.extrema=number", &dir)))
     return 1;
   for (int epoch = first; epoch < end; ++epoch) {
+    if (attributes && set_attributes(dir, epoch)) return 1;
     if (write_epoch(job, dir, epoch, (uint64_t)keys, large)) return 1;
   }
   return fails(swale_dir_close(dir)) || fails(swale_job_close(job));

@@ -1,6 +1,6 @@
 """make_golden.py MAKE_DIRECTORY [GOLDEN]: writes the golden directories of the version that is being developed anew.
 
-GOLDEN (by default this folder) gets dir-v1, indirect-v1, keys-v1, large-v1, layout-v1 and lossy-v1, whose making golden_test.py describes; what is there of
+GOLDEN (by default this folder) gets dir-v1, indirect-v1, attributes-v1, keys-v1, large-v1, layout-v1 and lossy-v1, whose making golden_test.py describes; what is there of
 these is removed. Only until version 1 is released: after that they are read for ever, and never written again.
 MAKE_DIRECTORY is tests/api/make_directory of a build folder.
 """
@@ -37,7 +37,7 @@ def make(ranks, *arguments, **variables):
 
 
 def main():
-    for name, words, variables in (("dir-v1", [], {}), ("large-v1", ["large"], {}),
+    for name, words, variables in (("dir-v1", [], {}), ("large-v1", ["large"], {}), ("attributes-v1", ["attributes"], {}),
                                    ("indirect-v1", ["large"], {"SWALE_IMD_FORMAT": "indirect"}),
                                    ("lossy-v1", ["large"], {"SWALE_IMD_FORMAT": "lossy"})):
         path = os.path.join(GOLDEN, name)

@@ -7,6 +7,7 @@
 
 #include "imd/check/repair_log.h"
 #include "imd/check/repairer.h"
+#include "imd/format/attributes.h"
 #include "imd/format/generation.h"
 
 namespace swale::imd {
@@ -49,6 +50,34 @@ Status Repairer::look() {
   report_.found = std::move(found_.found);
   report_.lost = std::move(found_.lost);
   report_.manifest_rebuilt = !report_.found.empty();
+  return mend_attributes();
+}
+
+// An epoch whose line is damaged has no attributes; the directory has those that an earlier epoch brought. An
+// epoch whose record is lost has the directory's of the epoch before.
+Status Repairer::mend_attributes() {
+  std::vector<EpochEntry>& epochs = found_.manifest.epochs;
+  std::vector<bool> describes(epochs.size());
+  for (EpochEntry& epoch : epochs) {
+    const Result<Attributes> found = read_attributes(*device_, directory_, epoch);
+    const Code code = found.status().code();
+    if (!found.ok() && code != Code::kCorruption && code != Code::kNotFound) return found.status();
+    if (!found.ok()) {
+      report_.lost.push_back(
+          fmt::format("attributes of epoch {}: {}", epoch.epoch, found.status().message()));
+      report_.done.push_back(fmt::format("epoch {} has no attributes any more", epoch.epoch));
+      epoch.attributes = {};
+      attributes_mended_ = true;
+    }
+    // Documents of the manifest may be lost, or older than the first attributes.
+    if (epoch.attributes.bytes != 0) found_.manifest.has_attributes = true;
+    describes[epoch.epoch] = found.ok() && found->directory.has_value();
+    const bool unknown = epoch.recovered != Recovered::kNo && !epoch.described_by;
+    const bool gone = epoch.described_by && !describes[*epoch.described_by];
+    if (!unknown && !gone) continue;
+    epoch.described_by = epoch.epoch == 0 ? std::nullopt : epochs[epoch.epoch - 1].described_by;
+    attributes_mended_ = attributes_mended_ || gone;
+  }
   return {};
 }
 
@@ -125,8 +154,8 @@ void Repairer::tell_losses() {
 }
 
 bool Repairer::anything_to_do() const {
-  return report_.manifest_rebuilt || losses_.parts != found_.manifest.lost || !rebuilds_.empty() ||
-         !open_.empty();
+  return report_.manifest_rebuilt || attributes_mended_ || losses_.parts != found_.manifest.lost ||
+         !rebuilds_.empty() || !open_.empty();
 }
 
 Result<RepairReport> Repairer::run() {
@@ -181,6 +210,7 @@ Status Repairer::commit() {
   SWALE_ASSIGN_OR_RETURN(EpochLog log, write_generation(*device_, directory_, manifest, superseded));
   for (OpenEpoch& open : open_) {
     open.epoch.job = static_cast<uint32_t>(manifest.jobs.size() - 1);
+    if (!manifest.epochs.empty()) open.epoch.described_by = manifest.epochs.back().described_by;
     SWALE_RETURN_IF_ERROR(log.append(open.epoch, manifest));
   }
   SWALE_RETURN_IF_ERROR(fence.check());

@@ -68,6 +68,8 @@ class Repairer {
   Status commit();
   Status keep_damaged_manifest();
 
+  Status mend_attributes();
+
   Status plan_rebuilds();
   Status plan_rebuild(LogId id);
   Result<std::set<EpochNumber>> whole_epochs(LogId id);
@@ -102,6 +104,7 @@ class Repairer {
   Logs logs_;
   FoundManifest found_;
   Losses losses_;
+  bool attributes_mended_ = false;
   std::vector<Rebuild> rebuilds_;
   std::set<std::pair<LogId, EpochNumber>> bad_tables_;  // by home and epoch: to be made anew
   JobEntry dead_job_;                                   // the job of these open epochs

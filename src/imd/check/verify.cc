@@ -11,6 +11,7 @@
 #include "imd/check/verify_extrema.h"
 #include "imd/check/verify_tables.h"
 #include "imd/check/verify_values.h"
+#include "imd/format/attributes.h"
 #include "imd/format/generation.h"
 #include "imd/read/reader_io.h"
 #include "imd/read/reader_partition.h"
@@ -78,6 +79,7 @@ class Verifier {
   void tell_lengths();
   void compare_sums();
   void tell_losses();
+  void check_attributes();
   void check_values();
   void check_tables();
 
@@ -152,6 +154,7 @@ VerifyReport Verifier::run(size_t problems_max, const VerifyProgressFn& progress
     if (!full()) check_logs(id);
   }
   compare_sums();
+  check_attributes();
   if (!full()) check_values();
   if (!full()) check_tables();
   if (!full()) {
@@ -173,6 +176,22 @@ void Verifier::tell_losses() {
                 epoch.epoch);
       }
     }
+  }
+}
+
+// Of a line that several epochs name, one problem.
+void Verifier::check_attributes() {
+  for (const EpochEntry& epoch : manifest_.epochs) {
+    const Result<Attributes> found = read_attributes(files_.device, files_.directory, epoch);
+    if (!found.ok()) problem(found.status(), epoch.epoch);
+    report_.bytes_checked += epoch.attributes.bytes;
+    if (!epoch.described_by ||
+        (epoch.epoch > 0 && manifest_.epochs[epoch.epoch - 1].described_by == epoch.described_by))
+      continue;
+    const Result<std::string> directory =
+        read_directory_attributes(files_.device, files_.directory, manifest_, epoch.epoch);
+    const bool told = !found.ok() && *epoch.described_by == epoch.epoch;
+    if (!directory.ok() && !told) problem(directory.status(), epoch.epoch);
   }
 }
 

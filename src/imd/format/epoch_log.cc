@@ -57,9 +57,8 @@ std::string encode_header(uint32_t job) {
 }
 
 // { magic u32, epoch u32, job u32, recovered u32, epoch_id u64, step i64, time f64, records u64, data_bytes
-// u64,
-//   digest u64, large_values u64, large_bytes u64, summary_offset u64, summary_bytes u32, summary_job u32 }
-//   zeros, crc32c
+//   u64, digest u64, large_values u64, large_bytes u64, summary_offset u64, summary_bytes u32, summary_job
+//   u32, attributes_offset u64, attributes_bytes u32, attributes_job u32, described_by u32 } zeros, crc32c
 std::string encode_record(const EpochEntry& epoch, const Manifest& manifest) {
   std::string out;
   append_u32(&out, kRecordMagic);
@@ -77,6 +76,10 @@ std::string encode_record(const EpochEntry& epoch, const Manifest& manifest) {
   append_u64(&out, epoch.summary.offset);
   append_u32(&out, epoch.summary.bytes);
   append_u32(&out, epoch.summary.job);
+  append_u64(&out, epoch.attributes.offset);
+  append_u32(&out, epoch.attributes.bytes);
+  append_u32(&out, epoch.attributes.job);
+  append_u32(&out, epoch.described_by ? *epoch.described_by + 1 : 0);
   return twice(std::move(out));
 }
 
@@ -100,7 +103,13 @@ std::optional<SalvagedEpochs::Record> decode_record(Bytes record, uint64_t numbe
   epoch.summary.offset = in.u64();
   epoch.summary.bytes = in.u32();
   epoch.summary.job = in.u32();
+  epoch.attributes.offset = in.u64();
+  epoch.attributes.bytes = in.u32();
+  epoch.attributes.job = in.u32();
+  const uint32_t described_by = in.u32();
   if (epoch.epoch != number || recovered > static_cast<uint32_t>(Recovered::kWhole)) return std::nullopt;
+  if (described_by > epoch.epoch + 1) return std::nullopt;
+  if (described_by != 0) epoch.described_by = EpochNumber(described_by - 1);
   epoch.recovered = static_cast<Recovered>(recovered);
   return decoded;
 }

@@ -59,6 +59,8 @@ EpochEntry epoch_number(uint32_t number) {
   epoch.job = number % 2;
   epoch.epoch_id += number;
   epoch.step = int64_t{10} * number;
+  epoch.attributes = {100 * number, 90, number % 3};
+  if (number > 0) epoch.described_by = EpochNumber(number / 2);
   return epoch;
 }
 
@@ -77,6 +79,8 @@ Manifest manifest_of(uint32_t epochs) {
 std::string text_of(const std::vector<EpochEntry>& epochs) {
   std::string text;
   for (const EpochEntry& e : epochs) {
+    text += fmt::format("{} {} {} {} ", e.attributes.offset, e.attributes.bytes, e.attributes.job,
+                        e.described_by ? static_cast<int64_t>(*e.described_by) : -1);
     text += fmt::format("{} {} {:x} {} {} {} {} {:x} {} {} {} {} {} {}\n", e.epoch, e.job, e.epoch_id, e.step,
                         e.time, e.records, e.data_bytes, e.digest, e.large.values, e.large.bytes,
                         e.summary.offset, e.summary.bytes, e.summary.job, recovered_name(e.recovered));

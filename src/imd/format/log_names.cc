@@ -53,6 +53,10 @@ std::string summary_log_path(const std::string& directory, uint32_t job) {
   return in_job_folder(directory, job, "extrema");
 }
 
+std::string attributes_path(const std::string& directory, uint32_t job) {
+  return in_job_folder(directory, job, "attributes.jsonl");
+}
+
 std::string stats_path(const std::string& directory, uint32_t job) {
   return in_job_folder(directory, job, "stats.jsonl");
 }

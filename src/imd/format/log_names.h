@@ -6,6 +6,7 @@
 //   DIR/jobs/0007/manifest.json          generation 7 (generation.h): the manifest as job 7 left it
 //   DIR/jobs/0007/epochs                 its epoch log (epoch_log.h): which epochs are committed
 //   DIR/jobs/0007/extrema                summaries of field extrema of the epochs that job 7 wrote
+//   DIR/jobs/0007/attributes.jsonl       documents that these epochs brought (attributes.h)
 //   DIR/jobs/0007/stats.jsonl            what these epochs cost
 //   DIR/p000/part-000003.j0007.data      data log of partition 3; also .index, .values, .pages and .source;
 //                                        1,024 partitions a folder
@@ -39,6 +40,7 @@ std::string job_folder(const std::string& directory, uint32_t job);
 std::string generation_path(const std::string& directory, uint32_t job);
 std::string epoch_log_path(const std::string& directory, uint32_t job);
 std::string summary_log_path(const std::string& directory, uint32_t job);
+std::string attributes_path(const std::string& directory, uint32_t job);
 std::string stats_path(const std::string& directory, uint32_t job);
 
 std::string part_folder(const std::string& directory, PartitionNumber partition);

@@ -16,6 +16,7 @@ TEST(LogNames, AreThoseOfTheSpecification) {
   EXPECT_EQ(generation_path("d", 7), "d/jobs/0007/manifest.json");
   EXPECT_EQ(epoch_log_path("d", 7), "d/jobs/0007/epochs");
   EXPECT_EQ(summary_log_path("d", 7), "d/jobs/0007/extrema");
+  EXPECT_EQ(attributes_path("d", 7), "d/jobs/0007/attributes.jsonl");
   EXPECT_EQ(stats_path("d", 7), "d/jobs/0007/stats.jsonl");
   EXPECT_EQ(data_log_path("d", {7, PartitionNumber(3)}), "d/p000/part-000003.j0007.data");
   EXPECT_EQ(index_log_path("d", {65'535, PartitionNumber(1'024)}), "d/p001/part-001024.j65535.index");

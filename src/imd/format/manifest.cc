@@ -18,7 +18,9 @@ namespace {
 constexpr char kDigestName[] = "mum-row-sum";
 constexpr std::string_view kLayoutFeature = "layout";
 constexpr std::string_view kFormatFeature = "format";
-constexpr std::string_view kFeatures[] = {kLayoutFeature, kFormatFeature};
+// Builds that do not know it would leave attributes out of the epoch log that they continue.
+constexpr std::string_view kAttributesFeature = "attributes";
+constexpr std::string_view kFeatures[] = {kLayoutFeature, kFormatFeature, kAttributesFeature};
 constexpr DocumentFormat kFormat{.name = "swale-imd", .version = 1, .features = kFeatures};
 // In "schema": every value is as long as its fields. Directories of earlier builds do not say so, and values
 // of any length are right there.
@@ -124,10 +126,12 @@ Result<run::ShuffleFormat> decode_format(const DocumentObject& root) {
 }
 
 // Builds that do not know them must not read the directory.
-std::vector<std::string_view> features_of(const run::Layout& layout) {
+std::vector<std::string_view> features_of(const Manifest& manifest) {
+  const run::Layout& layout = manifest.layout;
   std::vector<std::string_view> features;
   if (!layout.standard()) features.push_back(kLayoutFeature);
   if (layout.format != run::ShuffleFormat::kBase) features.push_back(kFormatFeature);
+  if (manifest.has_attributes) features.push_back(kAttributesFeature);
   return features;
 }
 
@@ -189,7 +193,7 @@ Status decode_losses(const DocumentObject& root, std::vector<LostPart>* lost) {
 
 std::string Manifest::encode() const {
   JsonWriter json;
-  begin_document(kFormat, features_of(layout), &json);
+  begin_document(kFormat, features_of(*this), &json);
   json.member("hash", kHashName).member("digest", kDigestName).line();
   json.member("generation", generation).member("continues", continues).member("closed", closed);
   json.member("epochs", epochs_promised).line();
@@ -238,6 +242,7 @@ Result<Manifest> Manifest::decode(Bytes text, const std::string& path) {
   if (document.has_feature(kFormatFeature)) {
     SWALE_ASSIGN_OR_RETURN(manifest.layout.format, decode_format(root));
   }
+  manifest.has_attributes = document.has_feature(kAttributesFeature);
   SWALE_RETURN_IF_ERROR(decode_generation(root, &manifest));
   SWALE_RETURN_IF_ERROR(decode_jobs(root, &manifest.jobs));
   SWALE_RETURN_IF_ERROR(decode_losses(root, &manifest.lost));

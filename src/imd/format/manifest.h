@@ -57,13 +57,13 @@ struct LargeTally {
   bool operator==(const LargeTally&) const = default;
 };
 
-// Where the summary of an epoch's field extrema lies: bytes of jobs/NNNN/extrema. None if `bytes` is 0.
-struct SummaryPlace {
+// Where something of an epoch lies in a file of jobs/NNNN. Nothing if `bytes` is 0.
+struct JobFilePlace {
   uint64_t offset = 0;
   uint32_t bytes = 0;
   uint32_t job = 0;  // the number in NNNN
 
-  bool operator==(const SummaryPlace&) const = default;
+  bool operator==(const JobFilePlace&) const = default;
 };
 
 struct EpochEntry {
@@ -74,10 +74,13 @@ struct EpochEntry {
   int64_t step = 0;
   double time = 0;
   uint64_t records = 0;
-  uint64_t data_bytes = 0;  // keys and values; of large values what stands in their places
-  uint64_t digest = 0;      // sum of record_digest over all records, modulo 2^64
-  LargeTally large = {};    // of its records those whose values lie in value logs
-  SummaryPlace summary = {};
+  uint64_t data_bytes = 0;       // keys and values; of large values what stands in their places
+  uint64_t digest = 0;           // sum of record_digest over all records, modulo 2^64
+  LargeTally large = {};         // of its records those whose values lie in value logs
+  JobFilePlace summary = {};     // in jobs/NNNN/extrema
+  JobFilePlace attributes = {};  // in jobs/NNNN/attributes.jsonl: what this epoch has brought
+  // The epoch, this one or an earlier one, that has brought the directory's attributes as of this one.
+  std::optional<EpochNumber> described_by = {};
   Recovered recovered = Recovered::kNo;
 
   bool step_known() const { return recovered == Recovered::kNo; }
@@ -99,6 +102,7 @@ struct Manifest {
   uint32_t generation = 0;  // the number of the job that wrote it; 0: made with the directory
   // The generation that this one continues; this one if there is none. Older ones may be gone.
   uint32_t continues = 0;
+  bool has_attributes = false;   // an epoch may have brought some
   bool closed = false;           // its job has ended: the epoch log has epochs_promised epochs, no more
   uint64_t epochs_promised = 0;  // in the epoch log, at least
   std::vector<JobEntry> jobs;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "imd/format/attributes.h"
 #include "imd/format/generation.h"
 #include "imd/format/stats_log.h"
 #include "imd/read/reader_view.h"
@@ -20,6 +21,12 @@ size_t common_epochs(const Manifest& a, const Manifest& b) {
   const auto same = [](const EpochEntry& x, const EpochEntry& y) { return x.epoch_id == y.epoch_id; };
   const auto end = std::mismatch(a.epochs.begin(), a.epochs.end(), b.epochs.begin(), b.epochs.end(), same);
   return static_cast<size_t>(end.first - a.epochs.begin());
+}
+
+Status check_described(const std::string& directory, const Manifest& manifest, int64_t epoch) {
+  if (epoch >= 0 && epoch < static_cast<int64_t>(manifest.epochs.size())) return {};
+  return invalid_argument("{}: no attributes of epoch {}: it has {} committed epochs, numbered from 0",
+                          directory, epoch, manifest.epochs.size());
 }
 
 }  // namespace
@@ -203,6 +210,25 @@ Result<EpochStats> Reader::epoch_stats(int64_t epoch) {
   }
   const EpochEntry& entry = manifest->epochs[static_cast<size_t>(epoch)];
   return statistics(manifest->job_of(entry).number)->get(entry.epoch_id);
+}
+
+Result<std::string> Reader::directory_attributes(int64_t epoch) const {
+  const std::shared_ptr<ReaderView> now = view();
+  const Manifest& manifest = now->manifest();
+  if (epoch == kAllEpochs && manifest.epochs.empty()) return std::string(kNoAttributes);
+  if (epoch == kAllEpochs) epoch = static_cast<int64_t>(manifest.epochs.size()) - 1;
+  SWALE_RETURN_IF_ERROR(check_described(directory_, manifest, epoch));
+  return now->blame(
+      read_directory_attributes(device_, directory_, manifest, EpochNumber(static_cast<uint32_t>(epoch))));
+}
+
+Result<std::string> Reader::epoch_attributes(int64_t epoch) const {
+  const std::shared_ptr<ReaderView> now = view();
+  SWALE_RETURN_IF_ERROR(check_described(directory_, now->manifest(), epoch));
+  Result<Attributes> found =
+      now->blame(read_attributes(device_, directory_, now->manifest().epochs[static_cast<size_t>(epoch)]));
+  SWALE_RETURN_IF_ERROR(found.status());
+  return found->epoch ? std::move(*found->epoch) : std::string(kNoAttributes);
 }
 
 std::shared_ptr<StatsReader> Reader::statistics(uint32_t job) {

@@ -51,6 +51,8 @@ const std::vector<CollectiveCall>& calls() {
   static const std::vector<CollectiveCall> all = {
       {"epoch_end", "ends epoch 0 of", [](Rank& rank) { return rank.writer->epoch_end(1, 0.5); }},
       {"close", "closes ", [](Rank& rank) { return rank.writer->close(); }},
+      {"set_attributes", "sets attributes of ",
+       [](Rank& rank) { return rank.writer->set_attributes(Writer::Described::kEpoch, R"({"a":1})"); }},
       {"dir_open", "opens ",
        [](Rank& rank) {
          return Writer::open(rank.job, rank.device, "/run/y", Writer::Create::kIfMissing, small()).status();

@@ -9,7 +9,8 @@ namespace swale::imd {
 
 // The fence is checked before the record is written, so that a job which was superseded long ago writes
 // nothing, and after it is durable, because only then the successor is sure to find it (generation.h).
-Status Committer::commit(const EpochProtocol::Commit& commit, uint64_t epoch_id) {
+Status Committer::commit(const EpochProtocol::Commit& commit, uint64_t epoch_id,
+                         const Attributes& attributes) {
   const Nanos start = clock_->now();
   EpochEntry epoch;
   epoch.epoch = commit.epoch;
@@ -23,6 +24,7 @@ Status Committer::commit(const EpochProtocol::Commit& commit, uint64_t epoch_id)
   epoch.large = commit.large;
   SWALE_RETURN_IF_ERROR(fence_.check());
   SWALE_RETURN_IF_ERROR(append_summary(commit, epoch_id, &epoch));
+  SWALE_RETURN_IF_ERROR(append_attributes(attributes, &epoch));
   SWALE_RETURN_IF_ERROR(log_.append(epoch, manifest_));
   if (const Status fenced = contain([&] { return fence_.check(); }); !fenced.ok()) {
     // All ranks are told that the epoch has failed: so it must not be there. But who has taken over may have
@@ -30,6 +32,7 @@ Status Committer::commit(const EpochProtocol::Commit& commit, uint64_t epoch_id)
     if (fenced.code() != Code::kAborted) take_back();
     return fenced;
   }
+  described_by_ = epoch.described_by;
   // The epoch exists now, whatever becomes of its statistics.
   static_cast<void>(contain([&] { keep_statistics(commit, epoch_id, start); }));
   return {};
@@ -52,9 +55,7 @@ void Committer::take_back() {
 Status Committer::append_summary(const EpochProtocol::Commit& commit, uint64_t epoch_id, EpochEntry* epoch) {
   if (commit.extrema.empty() || manifest_.jobs.back().ranks == 1) return {};
   if (!summaries_) {
-    SWALE_ASSIGN_OR_RETURN(
-        summaries_, device_.open(summary_log_path(directory_, manifest_.generation), io::OpenMode::kCreate));
-    SWALE_RETURN_IF_ERROR(device_.sync_directory(job_folder(directory_, manifest_.generation)));
+    SWALE_ASSIGN_OR_RETURN(summaries_, create_beside_log(summary_log_path(directory_, manifest_.generation)));
   }
   const std::string summary = commit.extrema.encode_file(epoch_id);
   SWALE_RETURN_IF_ERROR(summaries_->pwrite(summaries_end_, summary));
@@ -62,6 +63,42 @@ Status Committer::append_summary(const EpochProtocol::Commit& commit, uint64_t e
   epoch->summary = {summaries_end_, static_cast<uint32_t>(summary.size()), manifest_.generation};
   summaries_end_ += summary.size();
   return {};
+}
+
+// The record of the epoch comes after its line, so nothing ever points to a line that is not durable.
+Status Committer::append_attributes(Attributes attributes, EpochEntry* epoch) {
+  epoch->described_by = described_by_;
+  if (attributes.directory == kNoAttributes) {
+    attributes.directory.reset();
+    epoch->described_by.reset();
+  }
+  if (attributes.epoch == kNoAttributes) attributes.epoch.reset();
+  if (attributes.empty()) return {};
+  if (!manifest_.has_attributes) SWALE_RETURN_IF_ERROR(announce_attributes());
+  if (!attributes_) {
+    SWALE_ASSIGN_OR_RETURN(attributes_, create_beside_log(attributes_path(directory_, manifest_.generation)));
+  }
+  const std::string line = encode_attributes_line(epoch->epoch_id, epoch->epoch, attributes);
+  SWALE_RETURN_IF_ERROR(attributes_->pwrite(attributes_end_, line));
+  SWALE_RETURN_IF_ERROR(attributes_->sync());
+  epoch->attributes = {attributes_end_, static_cast<uint32_t>(line.size()), manifest_.generation};
+  if (attributes.directory) epoch->described_by = epoch->epoch;
+  attributes_end_ += line.size();
+  return {};
+}
+
+// Before the first epoch that has some: a build that does not know them must not continue the directory.
+Status Committer::announce_attributes() {
+  manifest_.has_attributes = true;
+  const Status status = rewrite_document(device_, directory_, manifest_);
+  manifest_.has_attributes = status.ok();
+  return status;
+}
+
+Result<std::unique_ptr<io::File>> Committer::create_beside_log(const std::string& path) {
+  SWALE_ASSIGN_OR_RETURN(std::unique_ptr<io::File> file, device_.open(path, io::OpenMode::kCreate));
+  SWALE_RETURN_IF_ERROR(device_.sync_directory(job_folder(directory_, manifest_.generation)));
+  return file;
 }
 
 void Committer::finish() {

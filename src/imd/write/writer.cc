@@ -181,6 +181,7 @@ Status Writer::begin_end(int64_t step, double time) {
   epoch_ending_ = true;
   if (opened_.last_step) opened_.last_step = step;
   MutexLock core_lock(mutex_);
+  closing_attributes_ = std::exchange(attributes_, {});
   appender_.end_epoch(core_.get(), step, time, call);
   after_change();
   return {};
@@ -206,6 +207,42 @@ Status Writer::wait_for_end() {
     core_->start_small();
   }
   return {};
+}
+
+Status Writer::set_attributes(Described what, Bytes json, const Status& wrong) {
+  std::optional<std::string> document;
+  const Status mine = contain([&]() -> Status {
+    if (failed()) return failure();
+    SWALE_RETURN_IF_ERROR(wrong);
+    SWALE_ASSIGN_OR_RETURN(document, check_attributes(json));
+    return {};
+  });
+  bool threw = true;
+  const Status status = contain([&] {
+    const Status agreed = agree_on_attributes(what, document ? *document : std::string(), mine);
+    threw = false;
+    return agreed;
+  });
+  if (threw) job_.give_up(status);  // the others wait for this rank, or will
+  if (status.ok()) (what == Described::kDirectory ? attributes_.directory : attributes_.epoch).swap(document);
+  return status;
+}
+
+// By a hash, so that what is sent does not grow with the document.
+Status Writer::agree_on_attributes(Described what, Bytes json, const Status& mine) {
+  SWALE_RETURN_IF_ERROR(net::begin_collective(job_, net::CallKind::kSetAttributes, opened_.directory, mine));
+  if (job_.size() == 1) return {};
+  const net::Ranks ranks = net::ranks_of(job_);
+  std::string digest = what == Described::kDirectory ? "d" : "e";
+  append_u64(&digest, hash_bytes(json));
+  append_u64(&digest, json.size());
+  SWALE_ASSIGN_OR_RETURN(const net::Word of_first, net::first_word(ranks, ranks.rank == 0 ? digest : ""));
+  SWALE_ASSIGN_OR_RETURN(const net::Word other,
+                         net::first_word(ranks, of_first.text == digest ? "" : digest));
+  if (other.rank < 0) return {};
+  return invalid_argument(
+      "{}: rank {} sets other attributes than rank 0: all ranks must give the same document, byte for byte",
+      opened_.directory, other.rank);
 }
 
 void Writer::pause() {

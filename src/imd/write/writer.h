@@ -70,6 +70,14 @@ class Writer final : private net::ConversationDriver {
   // Waits until the epoch that was begun to end is committed; OK at once if there is none. Collective.
   Status epoch_end_wait();
 
+  // Gives the directory, or the open epoch, its attributes (imd/format/attributes.h); they are committed with
+  // the open epoch. All ranks must give the same document: kInvalidArgument, and nothing is changed, if they
+  // do not, or if it is none. A later call for the same epoch replaces an earlier one's. Collective: a call
+  // of the job.
+  enum class Described { kDirectory, kEpoch };
+  // `wrong`: what the caller found to be wrong with its arguments.
+  Status set_attributes(Described what, Bytes json, const Status& wrong = {});
+
   // No sorting and no writing on this rank until resume, so that the application has its cores. Records from
   // other ranks are received all the time. What needs room goes on by itself: an append that finds the
   // buffers full, records of other ranks that do, and epoch_end_wait. Not collective.
@@ -136,6 +144,7 @@ class Writer final : private net::ConversationDriver {
   Status finish_keys();
   Status begin_end(int64_t step, double time);
   Status wait_for_end();
+  Status agree_on_attributes(Described what, Bytes json, const Status& mine);
   Status part();
   bool work(uint32_t way) noexcept;
   bool store(std::vector<io::Operation>* operations);
@@ -166,7 +175,9 @@ class Writer final : private net::ConversationDriver {
   bool closed_ = false;  // by close
   Nanos collective_deadline_ = kForever;
 
-  Mutex values_mutex_;         // a large value and its record, or the end of an epoch
+  Mutex values_mutex_;     // a large value and its record, or the end of an epoch
+  Attributes attributes_;  // of the open epoch; of the thread that makes the collective calls
+  Attributes closing_attributes_ GUARDED_BY(mutex_);
   bool epoch_ending_ = false;  // begun and not waited for; of the thread that makes the collective calls
 
   std::unique_ptr<WriterCore> core_;

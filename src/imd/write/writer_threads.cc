@@ -61,9 +61,11 @@ void Writer::Storage::failed(const Status& why) noexcept {
 
 void Writer::commit(const EpochProtocol::Commit& commit) {
   Status status;
+  const Attributes attributes = std::exchange(closing_attributes_, {});
   {
     const MutexUnlock unlocked(mutex_);
-    status = contain([&] { return committer_->commit(commit, epoch_id(opened_.job_id, commit.epoch)); });
+    status = contain(
+        [&] { return committer_->commit(commit, epoch_id(opened_.job_id, commit.epoch), attributes); });
   }
   core_->commit_done(status);
   after_change();

@@ -26,6 +26,8 @@ std::string CallOrder::text_of(const Call& call) {
       return "opens the I/O servers";
     case CallKind::kCloseServers:
       return "closes the I/O servers";
+    case CallKind::kSetAttributes:
+      return fmt::format("sets attributes of {}", directory);
   }
   return fmt::format("makes call {} of another version of Swale", static_cast<int>(call.kind));
 }

@@ -41,6 +41,7 @@ enum class CallKind : uint8_t {
   kCloseStore = 7,
   kOpenServers = 8,  // I/O servers
   kCloseServers = 9,
+  kSetAttributes = 10,  // of a massive directory: a call of the job
 };
 
 // What messages of a call on a directory carry.

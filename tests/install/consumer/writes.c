@@ -35,6 +35,9 @@ int main(int argc, char** argv) {
       if (swale_dir_append(dir, &key, sizeof key, &square, sizeof square) != SWALE_OK)
         return failed("append");
     }
+    if (swale_dir_set_attributes(dir, SWALE_DESCRIBED_DIRECTORY, "{\"units\":\"lj\"}") != SWALE_OK ||
+        swale_dir_set_attributes(dir, SWALE_DESCRIBED_EPOCH, "{\"box\":[1,2,3]}") != SWALE_OK)
+      return failed("swale_dir_set_attributes");
     if (swale_dir_epoch_end(dir, 10 * epoch, 0.5 * (double)epoch) != SWALE_OK)
       return failed("swale_dir_epoch_end");
   }
