@@ -38,7 +38,7 @@ Result<JobClaim> JobClaim::next(io::Device& device, const ClaimNames& names) {
                    "{}: {} jobs have opened it for writing, the limit; write to a new directory",
                    names.directory, names.number_max);
     }
-    const uint32_t number = jobs.empty() ? names.number_min : jobs.back() + 1;
+    const uint32_t number = std::max(names.number_min, jobs.empty() ? 0 : jobs.back() + 1);
     const Status made = make_claim(device, names, number);
     if (made.code() == Code::kAlreadyExists) continue;
     SWALE_RETURN_IF_ERROR(made);

@@ -4,8 +4,7 @@
 // A claim is an empty file, or a folder, whose name has the number. Only one job can make it, and nobody
 // removes it: so no number is given twice. A successor makes the next claim, durably, before it reads
 // anything; a job looks after each sync, before it answers, whether the next claim is there (fence). So what
-// a
-// job has answered OK is there when its successor reads (docs/design/record-log.md).
+// a job has answered OK is there when its successor reads (docs/design/record-log.md).
 //
 // Threads: fence() by any thread, concurrently; the rest by one at a time.
 // Errors: those of the device; kBusy: other jobs claim numbers concurrently; kResourceExhausted beyond
@@ -32,7 +31,7 @@ struct ClaimNames {
   // The number of the job that a name in the folder belongs to, claim or not; none: no job's.
   std::function<std::optional<uint32_t>(std::string_view)> number;
   enum class Kind { kFile, kFolder } kind = Kind::kFile;
-  uint32_t number_min = 1;
+  uint32_t number_min = 1;  // no earlier job has had this number or a higher one, if its claim is lost
   uint32_t number_max = UINT32_MAX - 1;
 };
 

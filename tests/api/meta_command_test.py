@@ -62,7 +62,7 @@ class MetaCommand(unittest.TestCase):
         self.assertGreater(found["stats"]["index.extents"]["sum"] + found["stats"]["index.runs"]["sum"], 0)
 
     def files(self):
-        return [name for name in sorted(os.listdir(self.path)) if not name.endswith((".lock", ".claim"))]
+        return [name for name in sorted(os.listdir(self.path)) if not name.endswith((".lock", ".claims"))]
 
     def damaged(self, name, change):
         """What `swale verify` says of a copy in which `change` has made another file of this one."""

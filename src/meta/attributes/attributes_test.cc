@@ -702,7 +702,7 @@ TEST(AttributeLog, AFlippedBitIsAnErrorOrATornTailNeverOtherAttributes) {
   uint64_t errors = 0, torn = 0, files = 0;
   const auto names = memory.list("store");
   for (const std::string& name : *names) {
-    if (name.ends_with(".claim")) continue;
+    if (name.ends_with(".claims")) continue;
     ++files;
     const std::string bytes = *io::read_file(memory, "store/" + name, kMiB);
     for (uint64_t bit = 0; bit < bytes.size() * 8; bit += 3) {

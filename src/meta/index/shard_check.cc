@@ -75,7 +75,6 @@ class Walk final : public LogVisitor, public SnapshotVisitor {
       uint32_t job = 0, number = 0;
       ShardFileKind kind{};
       if (!parse_shard_file_name(name, shard_, &job, &kind, &number)) continue;
-      if (kind == ShardFileKind::kClaim) continue;
       names_.push_back(name);
       if (kind == ShardFileKind::kManifest) newest = std::max(newest, job);
       if (kind == ShardFileKind::kLog) logs[job].insert(number);

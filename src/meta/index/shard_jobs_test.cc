@@ -297,5 +297,54 @@ TEST(ShardJobs, AnOpeningKeepsNoCopyOfTheTable) {
   EXPECT_LT(store.shard->state().buffer_memory_bytes, empty + 1000);
 }
 
+// Claims stay for ever, each server's in a folder of its own: what an opening lists grows with its own claims, and
+// not with those of all servers.
+TEST(ShardJobs, AnOpeningListsItsOwnClaimsAlone) {
+  class Counted : public io::MemoryDevice {
+   public:
+    Result<std::vector<std::string>> list(const std::string& path) override {
+      auto names = io::MemoryDevice::list(path);
+      listed += names.ok() ? names->size() : 0;
+      return names;
+    }
+    uint64_t listed = 0;
+  };
+  constexpr uint32_t kServers = 16, kOpenings = 100;
+  Counted disk;
+  ASSERT_TRUE(disk.make_directory("/s").ok());
+  const auto open_all = [&] {
+    disk.listed = 0;
+    for (uint32_t server = 0; server < kServers; ++server) {
+      ShardOptions options;
+      options.directory = "/s";
+      options.shard = server;
+      EXPECT_TRUE(Shard::open(disk, options).ok());
+    }
+    return disk.listed;
+  };
+  for (uint32_t i = 1; i < kOpenings; ++i) open_all();
+  const uint64_t before = open_all();
+  for (uint32_t i = 1; i < kOpenings; ++i) open_all();
+  const uint64_t after = open_all();
+  std::printf("%llu and %llu names\n", static_cast<unsigned long long>(before),
+              static_cast<unsigned long long>(after));
+  EXPECT_EQ(after - before, uint64_t{kServers} * kOpenings);
+}
+
+// A copy of a store may be without its claims: files say which numbers were given.
+TEST(ShardJobs, AStoreWithoutItsClaimsGivesNoNumberTwice) {
+  Store store;
+  ASSERT_TRUE(store.put(0).ok());
+  const uint32_t before = store.shard->job();
+  store.shard.reset();
+  const std::string folder = store.options.directory + "/shard-000000.claims";
+  const auto claims = store.memory.list(folder);
+  ASSERT_TRUE(claims.ok() && !claims->empty());
+  for (const std::string& each : *claims) ASSERT_TRUE(store.memory.remove(folder + "/" + each).ok());
+  ASSERT_TRUE(store.open().ok());
+  EXPECT_EQ(store.shard->job(), before + 1);
+  EXPECT_EQ(store.extents(), 1u);
+}
+
 }  // namespace
 }  // namespace swale::meta::shard_jobs_test

@@ -148,12 +148,13 @@ namespace {
 
 struct Listing {
   uint32_t newest_job = 0;                      // that has a manifest
+  uint32_t last_job = 0;                        // that has any file
   std::map<uint32_t, std::set<uint32_t>> logs;  // by job
   struct File {
     std::string path;
     ShardFileKind kind;
   };
-  std::vector<File> files;  // all but claims
+  std::vector<File> files;
 };
 
 Result<Listing> list_files(io::Device& device, const ShardOptions& options) {
@@ -163,9 +164,10 @@ Result<Listing> list_files(io::Device& device, const ShardOptions& options) {
     uint32_t job = 0, number = 0;
     ShardFileKind kind{};
     if (!parse_shard_file_name(name, options.shard, &job, &kind, &number)) continue;
+    found.last_job = std::max(found.last_job, job);
     if (kind == ShardFileKind::kManifest) found.newest_job = std::max(found.newest_job, job);
     if (kind == ShardFileKind::kLog) found.logs[job].insert(number);
-    if (kind != ShardFileKind::kClaim) found.files.push_back({options.directory + "/" + name, kind});
+    found.files.push_back({options.directory + "/" + name, kind});
   }
   return found;
 }
@@ -221,17 +223,20 @@ Status ShardCore::read_files(const ShardManifest& manifest, SnapshotVisitor* rep
 
 Status ShardCore::recover(RecoveryReport* report) {
   const ShardOptions& options = shared_.options;
+  // Claims may have been lost with a copy of the store: its files have numbers, too.
+  SWALE_ASSIGN_OR_RETURN(const Listing before, meta::list_files(shared_.device, options));
+  const store::ClaimNames claims = claims_of(options.directory, options.shard, before.last_job + 1);
+  SWALE_RETURN_IF_ERROR(io::make_directories(shared_.device, claims.folder));
   // From here on no earlier job acknowledges anything. So what is read after this is all that was
   // acknowledged.
-  SWALE_ASSIGN_OR_RETURN(shared_.claim,
-                         store::JobClaim::next(shared_.device, claims_of(options.directory, options.shard)));
+  SWALE_ASSIGN_OR_RETURN(shared_.claim, store::JobClaim::next(shared_.device, claims));
   SWALE_ASSIGN_OR_RETURN(const Listing listing, meta::list_files(shared_.device, options));
   if (listing.newest_job >= job()) {  // of a job that has claimed the shard since
     SWALE_RETURN_IF_ERROR(fence());
     return error(
         Code::kAlreadyExists, Scope::kFile,
         "{}: shard {} has a manifest of job {}, and this job has claimed number {}: restore the claims "
-        "(shard-*.claim) from a copy",
+        "(shard-*.claims) from a copy",
         options.directory, options.shard, listing.newest_job, job());
   }
   if (listing.newest_job == 0) SWALE_RETURN_IF_ERROR(check_new(shared_.device, listing));
@@ -298,7 +303,6 @@ void ShardCore::remove_unnamed(const ShardManifest& manifest) {
     const std::string_view stem =
         std::string_view(each).substr(0, each.size() - (each.ends_with(".tmp") ? 4 : 0));
     if (!parse_shard_file_name(std::string(stem), shared_.options.shard, &job, &kind, &number)) continue;
-    if (kind == ShardFileKind::kClaim) continue;  // they stay for ever (store/job_claim.h)
     if (job < manifest.job && !named.contains(each)) unnamed.push_back(each);
   }
   for (const std::string& each : unnamed)

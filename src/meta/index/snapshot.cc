@@ -14,15 +14,14 @@ enum class Item : uint8_t { kEnd = 0, kFile = 1, kRelocation = 2, kClient = 3, k
 constexpr DocumentFormat kSnapshotFormat{.name = "swale-meta-shard", .version = 3, .version_min = 3};
 constexpr uint64_t kNumberMax = UINT32_MAX;
 
-constexpr std::pair<ShardFileKind, std::string_view> kKinds[] = {
-    {ShardFileKind::kClaim, "claim"},       {ShardFileKind::kManifest, "manifest"},
-    {ShardFileKind::kLog, "log"},           {ShardFileKind::kSorted, "sorted"},
-    {ShardFileKind::kSnapshot, "snapshot"}, {ShardFileKind::kAttributes, "attributes"}};
+constexpr std::pair<ShardFileKind, std::string_view> kKinds[] = {{ShardFileKind::kManifest, "manifest"},
+                                                                 {ShardFileKind::kLog, "log"},
+                                                                 {ShardFileKind::kSorted, "sorted"},
+                                                                 {ShardFileKind::kSnapshot, "snapshot"},
+                                                                 {ShardFileKind::kAttributes, "attributes"}};
 
 // There is one of a job.
-bool numbered(ShardFileKind kind) {
-  return kind != ShardFileKind::kClaim && kind != ShardFileKind::kManifest;
-}
+bool numbered(ShardFileKind kind) { return kind != ShardFileKind::kManifest; }
 
 }  // namespace
 
@@ -198,19 +197,19 @@ bool parse_shard_file_name(const std::string& name, uint32_t shard, uint32_t* jo
   return false;
 }
 
-store::ClaimNames claims_of(const std::string& directory, uint32_t shard) {
-  return {.folder = directory,
+store::ClaimNames claims_of(const std::string& directory, uint32_t shard, uint32_t number_min) {
+  const std::string folder = fmt::format("{}/shard-{:06}.claims", directory, shard);
+  return {.folder = folder,
           .directory = directory,
-          .path =
-              [=](uint32_t job) {
-                return directory + "/" + shard_file_name(shard, job, ShardFileKind::kClaim, 0);
-              },
-          .number = [=](std::string_view name) -> std::optional<uint32_t> {
-            uint32_t job = 0, number = 0;
-            ShardFileKind kind{};
-            if (!parse_shard_file_name(std::string(name), shard, &job, &kind, &number)) return std::nullopt;
+          .path = [folder](uint32_t job) { return fmt::format("{}/j{:04}", folder, job); },
+          .number = [](std::string_view name) -> std::optional<uint32_t> {
+            uint32_t job = 0;
+            const char* const end = name.data() + name.size();
+            if (!name.starts_with('j') || std::from_chars(name.data() + 1, end, job).ptr != end)
+              return std::nullopt;
             return job;
-          }};
+          },
+          .number_min = number_min};
 }
 
 namespace {

@@ -95,13 +95,14 @@ Result<Sequence> visit_snapshot(Bytes bytes, const std::string& path, uint32_t s
                                 SnapshotVisitor* visitor);
 
 // A file of a shard: its kind and the numbers in its name.
-enum class ShardFileKind { kClaim, kManifest, kLog, kSorted, kSnapshot, kAttributes };
+enum class ShardFileKind { kManifest, kLog, kSorted, kSnapshot, kAttributes };
 std::string shard_file_name(uint32_t shard, uint32_t job, ShardFileKind kind, uint32_t number);
 // False if the name is none of this shard's.
 bool parse_shard_file_name(const std::string& name, uint32_t shard, uint32_t* job, ShardFileKind* kind,
                            uint32_t* number);
-// How the jobs that open a shard claim their numbers.
-store::ClaimNames claims_of(const std::string& directory, uint32_t shard);
+// How the jobs that open a shard claim their numbers: in a folder of the shard, so that nobody else lists what
+// stays for ever. `number_min`: above those of all jobs that have left files.
+store::ClaimNames claims_of(const std::string& directory, uint32_t shard, uint32_t number_min);
 // What stands inside of the file as its owner.
 inline uint64_t owner_of(uint32_t job, uint32_t number) { return uint64_t{job} << 32 | number; }
 

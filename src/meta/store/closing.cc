@@ -20,7 +20,7 @@ constexpr size_t kClosingBytesMax = 64 * kMiB;
 constexpr std::string_view kRemedy =
     "restore the store's directory as it was at that close from a copy; what is missing would read as holes";
 
-// A file of a server, by its name; job 0: it is none, a draft or a claim.
+// A file of a server, by its name; job 0: it is none, or a draft.
 struct Part {
   uint32_t job = 0;
   ShardFileKind kind{};
@@ -29,8 +29,7 @@ struct Part {
 Part part_of(const std::string& name, uint32_t server) {
   uint32_t of_job = 0, number = 0;
   ShardFileKind kind{};
-  if (!parse_shard_file_name(name, server, &of_job, &kind, &number) || kind == ShardFileKind::kClaim)
-    return {};
+  if (!parse_shard_file_name(name, server, &of_job, &kind, &number)) return {};
   return {of_job, kind};
 }
 

@@ -28,7 +28,10 @@ using Files = std::map<std::string, std::string>;  // by name
 Files files_of(io::Device& device) {
   Files files;
   const std::vector<std::string> names = *device.list("store");
-  for (const std::string& name : names) files[name] = *io::read_file(device, "store/" + name, kGiB);
+  for (const std::string& name : names) {
+    if (name.ends_with(".claims")) continue;  // a folder, which nothing needs
+    files[name] = *io::read_file(device, "store/" + name, kGiB);
+  }
   return files;
 }
 
@@ -128,7 +131,6 @@ struct Damage {
 std::vector<Damage> damages(const Files& closed, const Files& earlier) {
   std::vector<Damage> all;
   for (const auto& [name, bytes] : closed) {
-    if (name.ends_with(".claim")) continue;  // has nothing, and nothing needs it
     const auto add = [&, &name = name](std::string what, const std::optional<std::string>& now) {
       Files files = closed;
       now ? static_cast<void>(files[name] = *now) : static_cast<void>(files.erase(name));

@@ -68,7 +68,8 @@ std::map<std::string, std::string> files_of(io::Device& device) {
   std::map<std::string, std::string> files;
   const auto names = device.list("store");
   for (const std::string& name : *names) {
-    if (name != kLockName) files[name] = *io::read_file(device, "store/" + name, kGiB);
+    if (name != kLockName && !name.ends_with(".claims"))
+      files[name] = *io::read_file(device, "store/" + name, kGiB);
   }
   return files;
 }

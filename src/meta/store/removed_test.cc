@@ -132,7 +132,10 @@ TEST(Removed, ARemovalThatFailsHalfWayIsFinishedByTheNextJob) {
 uint64_t bytes_on(io::Device& device, const std::string& directory) {
   uint64_t bytes = 0;
   const auto names = device.list(directory);
-  for (const std::string& name : *names) bytes += io::read_file(device, directory + "/" + name, kGiB)->size();
+  for (const std::string& name : *names) {
+    if (name.ends_with(".claims")) continue;  // a folder of empty files
+    bytes += io::read_file(device, directory + "/" + name, kGiB)->size();
+  }
   return bytes;
 }
 

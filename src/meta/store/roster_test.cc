@@ -26,14 +26,22 @@ void copy(io::Device& device, const std::string& from, const std::string& to) {
   ASSERT_TRUE(io::make_directories(device, to).ok());
   const auto names = device.list(from);
   for (const std::string& name : *names) {
-    if (name == kLockName) continue;
+    if (name == kLockName || name.ends_with(".claims")) continue;
     const std::string bytes = *io::read_file(device, from + "/" + name, kGiB);
     ASSERT_TRUE(io::replace_file(device, to + "/" + name, bytes).ok());
   }
 }
 void remove_all(io::Device& device, const std::string& directory) {
   const auto names = device.list(directory);
-  for (const std::string& name : *names) ASSERT_TRUE(device.remove(directory + "/" + name).ok());
+  for (const std::string& name : *names) {
+    const std::string path = directory + "/" + name;
+    if (name.ends_with(".claims")) {
+      const auto claims = device.list(path);
+      for (const std::string& claim : *claims) ASSERT_TRUE(device.remove(path + "/" + claim).ok());
+    } else {
+      ASSERT_TRUE(device.remove(path).ok());
+    }
+  }
 }
 
 // A rank on each node, each with a directory NODE/store. The status of opening, which is the same on all.
@@ -350,7 +358,7 @@ TEST_P(OfThreeNodes, AServerWithoutItsLogsIsDamaged) {
     copy(device_, "b/store", "part/store");
     const auto names = device_.list("part/store");
     for (const std::string& name : *names) {
-      if (name.find(part) == std::string::npos) continue;
+      if (name.find(part) == std::string::npos || name.ends_with(".claims")) continue;
       ASSERT_TRUE(device_.remove("part/store/" + name).ok());
     }
     expect_refused({"a", "part", "c"}, {"part/store", part, "is missing"});
