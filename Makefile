@@ -5,7 +5,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := build
 MAKEFLAGS += --no-print-directory
-.PHONY: help build install demo bench-imd bench-imd-ablation bench-meta bench-rpc bench-shuffle bench-source bench-threehop bench-tier sim-shuffle test test-python test-long test-asan test-tsan deb test-deb check format docs clean
+.PHONY: help build install demo bench-fs bench-imd bench-imd-ablation bench-meta bench-rpc bench-shuffle bench-source bench-threehop bench-tier sim-shuffle test test-python test-long test-asan test-tsan deb test-deb check format docs clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -66,6 +66,11 @@ bench-meta: ## the metadata store beside LevelDB; build/bench/meta.json, page an
 	@scripts/install-deps.sh build bench
 	@scripts/build.sh release bench_meta_index bench_meta_client bench_meta_service bench_calibrate
 	@$${PYTHON:-/usr/bin/python3} bench/meta/meta.py build/release/bench build/bench --profile "$${BENCH:-full}" --results docs/results
+
+bench-fs: ## the node-local logs of the job's file system beside tmpfs; results in build/bench/fs.json, 2 min (BENCH=quick: 30 s)
+	@scripts/install-deps.sh build bench
+	@scripts/build.sh release bench_fs bench_calibrate
+	@$${PYTHON:-/usr/bin/python3} bench/fs/fs.py build/release/bench build/bench --profile "$${BENCH:-full}"
 
 bench-tier: ## the tiered write buffer's policies on the model of the paper's testbed; results in build/bench/tier.json (BENCH=quick: 3 min)
 	@scripts/install-deps.sh build bench

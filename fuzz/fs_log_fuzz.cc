@@ -1,6 +1,6 @@
-// A process's log in shared memory, as its server finds it: whatever stands in there, the server does not fail,
-// hands out only bytes that are in the log, and another process's writes stay whole. And the index of a spilled
-// chunk: what is decoded encodes to the same bytes.
+// A process's log in shared memory, as its server finds it: whatever stands in there, the server does not
+// fail, hands out only bytes that are in the log, and another process's writes stay whole. And the index of
+// a spilled chunk: what is decoded encodes to the same bytes.
 // Input: the first byte says what follows; then 12-byte edits (offset u32, value u64) of a valid log.
 #include <fcntl.h>
 #include <stdlib.h>

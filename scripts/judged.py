@@ -21,7 +21,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 KEPT = "docs/results/judged"
 PAGE = "docs/results/judged.md"
 MADE_BY = {"meta": "make bench-meta", "tls": "make bench-rpc", "rpc": "make bench-rpc", "shuffle": "make bench-shuffle",
-           "source": "make bench-source", "sim-shuffle": "make sim-shuffle", "python": "make bench-python"}  # fmt: skip
+           "source": "make bench-source", "sim-shuffle": "make sim-shuffle", "python": "make bench-python", "fs": "make bench-fs"}  # fmt: skip
 
 
 def cpu():

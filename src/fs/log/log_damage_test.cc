@@ -137,8 +137,8 @@ TEST_F(LogDamageTest, AFlippedBitOfASpilledChunkIsNoticed) {
   }
 }
 
-// Fills one process's memory with garbage again and again, half of it with right checksums, while another process
-// writes. Returns how many segments were handed out whose bytes are not in the log.
+// Fills one process's memory with garbage again and again, half of it with right checksums, while another
+// process writes. Returns how many segments were handed out whose bytes are not in the log.
 uint64_t garbage(NodeLogs& logs, Files& files, const NodeLogsOptions& options, uint64_t seed) {
   Rng rng(seed);
   const uint32_t chunk_bytes = options.shape.chunk_bytes;

@@ -1,5 +1,5 @@
-// The server is killed at each of its calls of storage, and another one finds everything that was written; calls
-// that fail lose nothing.
+// The server is killed at each of its calls of storage, and another one finds everything that was written;
+// calls that fail lose nothing.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>

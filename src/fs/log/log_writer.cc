@@ -160,8 +160,8 @@ int LogWriter::append(const Request& request, const char* data, uint32_t length)
   entry.number = copy.number;
   entry.check = check_of(copy, log_);
   entry.published.store(copy.published, std::memory_order_release);
-  // A write that begins after this one has returned gets a later stamp, and a server that is asked then reads a
-  // later time, also where the clock moves in steps.
+  // A write that begins after this one has returned gets a later stamp, and a server that is asked then
+  // reads a later time, also where the clock moves in steps.
   while ((kPublished | now_ns()) <= copy.published) {
   }
   return 0;
@@ -184,7 +184,8 @@ int LogWriter::reserve(const Request& request, uint32_t length, Space* space) no
       Reservation now = Reservation::of(seen);
       if (now.closed || now.number != Reservation::number_bits(number)) break;
       if (!has_space(now, length, chunk_bytes_)) {
-        // Closed for all: else a smaller piece might still find space in a chunk that the server takes for full.
+        // Closed for all: else a smaller piece might still find space in a chunk that the server takes for
+        // full.
         if (word.compare_exchange_weak(seen, seen | kClosed)) break;
         continue;
       }

@@ -7,10 +7,11 @@
 // shares its parent's memory, and its log.)
 // What a kill leaves: pieces of up to kPieceBytesMax are there as a whole or not at all; a longer write is
 // several pieces, in order.
-// Errors: negative errno. EIO: the server of the node is gone or silent (LogTrouble says which); ECHILD; EFBIG
-// beyond 2^63; EUCLEAN: the log's head is not one; else what the server has refused writes with (ENOSPC, EDQUOT).
-// Nothing waits for longer than the server has set.
-// Needs: libc only: no C++ run time, exceptions, threads or UCX (the target swale_fs_log_alone links it without any).
+// Errors: negative errno. EIO: the server of the node is gone or silent (LogTrouble says which); ECHILD;
+// EFBIG beyond 2^63; EUCLEAN: the log's head is not one; else what the server has refused writes with
+// (ENOSPC, EDQUOT). Nothing waits for longer than the server has set.
+// Needs: libc only: no C++ run time, exceptions, threads or UCX (the target swale_fs_log_alone links it
+// without any).
 // Limits: the server's. Addresses: the whole log is mapped, reserved or not.
 #pragma once
 

@@ -81,8 +81,8 @@ class LogWriterStepsTest : public LogRig {
     files_.drop_all(*logs_);
     files_ = Files();
   }
-  // Kills the process at every instruction of the write. Returns how many points left something that is neither
-  // the write nor nothing.
+  // Kills the process at every instruction of the write. Returns how many points left something that is
+  // neither the write nor nothing.
   uint64_t kill_everywhere(uint32_t filled, const std::function<void(uint32_t log)>& code);
   void interrupt_everywhere(uint32_t filled);
 };

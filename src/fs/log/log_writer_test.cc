@@ -14,7 +14,8 @@
 
 #include "fs/log/testing/log_rig.h"
 
-// A clock that moves in steps, as some virtual machines have it (the program is linked with --wrap). 0: as it is.
+// A clock that moves in steps, as some virtual machines have it (the program is linked with --wrap). 0: as
+// it is.
 static std::atomic<long> clock_step_ns{0};
 extern "C" int __real_clock_gettime(clockid_t clock, timespec* time);
 extern "C" int __wrap_clock_gettime(clockid_t clock, timespec* time) {
@@ -150,8 +151,8 @@ TEST_F(LogWriterTest, AChildOfForkNeedsALogOfItsOwn) {
   expect_all({1, 2}, 100, 333);
 }
 
-// Processes hand a token round; each writes the same bytes while it has the token. What is handed out must come in
-// the token's order, whenever the server looks.
+// Processes hand a token round; each writes the same bytes while it has the token. What is handed out must
+// come in the token's order, whenever the server looks.
 TEST_F(LogWriterTest, WritesOfProcessesComeInTheOrderInWhichTheyHappened) {
   constexpr int kProcesses = 3;
   constexpr uint64_t kTurns = 3000;

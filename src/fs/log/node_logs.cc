@@ -62,9 +62,9 @@ Status NodeLogs::take(SegmentConsumer& consumer) noexcept {
   return contain([&]() { return take_found(consumer); });
 }
 
-// The clock is read before the first log is looked at, and what is stamped later waits for the next round. Else
-// a process could write to a log that was looked at, and then another one, which had waited for that, to a log
-// that comes next: and the later write would be handed out first.
+// The clock is read before the first log is looked at, and what is stamped later waits for the next round.
+// Else a process could write to a log that was looked at, and then another one, which had waited for that,
+// to a log that comes next: and the later write would be handed out first.
 Status NodeLogs::take_found(SegmentConsumer& consumer) {
   found_.clear();
   const uint64_t limit = stamp_now();

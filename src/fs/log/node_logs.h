@@ -1,17 +1,17 @@
-// NodeLogs: the logs of the processes of one node, as its server has them: it hands out what they have written
-// in one order, reads it in place, and keeps them supplied with memory (docs/design/file-logs.md).
+// NodeLogs: the logs of the processes of one node, as its server has them: it hands out what they have
+// written in one order, reads it in place, and keeps them supplied with memory (docs/design/file-logs.md).
 //
 //   take()   everything that is published, in the node's order ─► consumer
 //   serve()  grants chunks; frees those that are over; spills the oldest when memory is short
 //   wait()   until a process needs one of the two
 //
 // Threads: one at a time; processes write meanwhile. It has no threads of its own.
-// Invariants: (1) A write that had returned when take() was called has been handed out when it returns; of two
-// writes of which one began after the other had returned, the first is handed out first. (2) What was handed
-// out stays readable until it is dropped. (3) No bytes in a log can make it wait or fail for another process (a log's file that is cut by name can:
-// see the page).
-// Errors: damage in a process's memory goes to SegmentConsumer::damaged; calls go on. An allocation that fails
-// is kResourceExhausted, and nothing has changed.
+// Invariants: (1) A write that had returned when take() was called has been handed out when it returns; of
+// two writes of which one began after the other had returned, the first is handed out first. (2) What was
+// handed out stays readable until it is dropped. (3) No bytes in a log can make it wait or fail for another
+// process (a log's file that is cut by name can: see the page).
+// Errors: damage in a process's memory goes to SegmentConsumer::damaged; calls go on. An allocation that
+// fails is kResourceExhausted; the call may be repeated, and nothing is lost or handed out twice.
 // Memory: a byte for each piece, 4 for each block; what is handed out at once.
 #pragma once
 
@@ -65,8 +65,8 @@ class NodeLogs {
   NodeLogs(const NodeLogs&) = delete;
   NodeLogs& operator=(const NodeLogs&) = delete;
 
-  // What the server before this one had handed out and what was not dropped, in its order. Call it once, before
-  // take(). The consumer may have seen all of it.
+  // What the server before this one had handed out and what was not dropped, in its order. Call it once,
+  // before take(). The consumer may have seen all of it.
   Status recover(SegmentConsumer& consumer) noexcept;
 
   // A log for a process, with its first chunk. kNoSpace: neither memory nor spill has space for it.

@@ -54,8 +54,8 @@ TEST_F(NodeLogsTest, AWriteLongerThanAPieceIsSeveral) {
   EXPECT_NE(std::string(trouble.text).find("node here"), std::string::npos) << trouble.text;
 }
 
-// The rule of invariant (1): while the server looks at the logs, one process writes to a log that was looked at,
-// then another one, later, to a log that comes next.
+// The rule of invariant (1): while the server looks at the logs, one process writes to a log that was
+// looked at, then another one, later, to a log that comes next.
 struct LateWrites {
   static inline LogWriter* first = nullptr;
   static inline LogWriter* second = nullptr;

@@ -76,10 +76,10 @@ class ServedLog {
   // A new log without chunks.
   static Result<std::unique_ptr<ServedLog>> create(io::Device& device, const std::string& path, uint32_t id,
                                                    const LogShape& shape);
-  // One that a server before this one has left; its process may be writing. Null: it was never finished, so no
-  // process has it. Published entries that were
-  // handed out before are appended to `before`, marked as taken. Chunks in `spilled` are whole in files: their
-  // slots become free.
+  // One that a server before this one has left; its process may be writing. Null: it was never finished, so
+  // no process has it. Published entries that were
+  // handed out before are appended to `before`, marked as taken. Chunks in `spilled` are whole in files:
+  // their slots become free.
   static Result<std::unique_ptr<ServedLog>> adopt(io::Device& device, const std::string& path, uint32_t id,
                                                   const std::set<uint64_t>& spilled,
                                                   std::vector<Found>* before, std::vector<Status>* problems);

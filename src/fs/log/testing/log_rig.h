@@ -1,5 +1,5 @@
-// What the tests of a node's logs share: a folder in memory and one on storage, a consumer that keeps the files
-// as bytes, and a model of what they must be.
+// What the tests of a node's logs share: a folder in memory and one on storage, a consumer that keeps the
+// files as bytes, and a model of what they must be.
 //
 // Threads: one. Child processes are forked by the tests.
 #pragma once

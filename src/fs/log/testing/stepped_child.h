@@ -1,5 +1,5 @@
-// SteppedChild: a child process that is stopped before a piece of code and goes on one instruction at a time, so
-// that a test can end or interrupt it at every instruction.
+// SteppedChild: a child process that is stopped before a piece of code and goes on one instruction at a
+// time, so that a test can end or interrupt it at every instruction.
 //
 // Threads: one. Needs ptrace of own children; available() says whether the machine allows it.
 #pragma once

@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""fs.py PROGRAMS OUT [--profile full|quick|tiny] [--memory DIR]: `make bench-fs`: the node-local logs of the job's file system.
+
+PROGRAMS is build/*/bench. Each round runs the calibration, then each measurement; inside a measurement a log and tmpfs take
+turns, batch by batch, so a ratio divides figures of one moment. Writes OUT/fs.json. Exit status: 0 if every "must" is met, 1 if
+one is not, 2 if an answer was wrong or a program failed. docs/design/file-logs.md has the predictions.
+"""
+import pathlib
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+import calibration  # noqa: E402
+import judge  # noqa: E402
+from keys import Key  # noqa: E402
+
+PROFILES = {"full": dict(rounds=5, batches=2000, mib=1024, expected_s=90),
+            "quick": dict(rounds=2, batches=600, mib=512, expected_s=25),
+            "tiny": dict(rounds=1, batches=4, mib=8, expected_s=5)}
+RECORD = 47_008  # bytes of a strided record of the file-per-process comparison
+SMALL = 64  # a write that is nearly only its segment
+# Key and where its figure stands: (measurement, field).
+KEYS = (
+    (Key("write_4k_over_tmpfs", "pwrite of 4 KiB to tmpfs, pages there, over a write to the log; the server works between batches",
+         "", 1.3, 2.5, less_is_better=False), ("write_4k", "ratio")),
+    (Key("write_record_over_tmpfs", "the same with records of 47,008 bytes", "", None, None, less_is_better=False),
+     ("write_record", "ratio")),
+    (Key("segment_ns", "a write of 64 bytes: reservation, stamp, entry", "ns", None, 150, by="cpu"), ("segment", "log_ns")),
+    (Key("segment_server_ns", "the server's part of it: checks, order, checksum, drop", "ns", None, None, by="cpu"),
+     ("segment", "server_ns_per_piece")),
+    (Key("recovery_seconds_per_gib", "logs of a server that is gone, in 4 KiB writes: found, checked, handed out", "s", 1, 0.5,
+         by="cpu"), ("recovery", "s_per_gib")),
+)
+
+
+def judge_all(lines):
+    factors = {}
+    for entry in lines:
+        if entry["name"] == "calibrate":
+            factors.setdefault(entry["round"], []).append(entry["line"])
+    factors = {number: calibration.factors(found) for number, found in factors.items()}
+    results = {}
+    for key, (measurement, field) in KEYS:
+        dated = [(entry["round"], entry["line"][field]) for entry in lines if entry["name"] == measurement]
+        results[key.name] = judge.judged(key, dated, factors.__getitem__)
+    return results
+
+
+def measure(arguments, scratch):
+    profile = PROFILES[arguments.profile]
+    runner = judge.Runner(profile)
+    with tempfile.TemporaryDirectory(prefix="swale-bench-", dir=arguments.memory) as memory:
+        def run(name, **options):
+            runner.keep(name, [str(arguments.programs / "fs/bench_fs"), *judge.words({**options, "memory": memory})])
+        for runner.round in range(profile["rounds"]):
+            runner.keep("calibrate", [str(arguments.programs / "bench_calibrate"), "--path", str(scratch / "calibrate"),
+                                      "--quick", "1" if arguments.profile == "tiny" else "0"])
+            run("write_4k", mode="write", bytes=4096, batches=profile["batches"])
+            run("write_record", mode="write", bytes=RECORD, batches=profile["batches"])
+            run("segment", mode="write", bytes=SMALL, batches=max(2, profile["batches"] // 20))
+            run("recovery", mode="recovery", bytes=4096, mib=profile["mib"])
+    runner.progress.end()
+    return {"profile": arguments.profile, "results": judge_all(runner.lines), "lines": runner.lines}
+
+
+def text(result):
+    lines = ["| figure | value | must | aim | met |", "|---|---|---|---|---|"]
+    words = {True: "yes", False: "MISSED", None: "–"}
+    for name, entry in result["results"].items():
+        value = "–" if entry["value"] is None else f"{entry['value']:.3g} {entry['unit']}".strip()
+        lines.append(f"| {name} | {value} | {entry['must'] or '–'} | {entry['aim'] or '–'} | {words[entry['met']]} |")
+    return "\n".join(lines)
+
+
+def main():
+    return judge.main(__doc__, "fs", PROFILES, measure, text,
+                      lambda parser: parser.add_argument("--memory", default="/dev/shm", help="a folder of a memory file system"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
