@@ -1,4 +1,4 @@
-// What the tree of a job's file system consists of.
+// What the tree of a job's file system consists of (docs/design/file-system.md).
 //
 // An entry (directory, name) -> (file, type) stands at the server that a hash of both chooses. A node has the
 // attributes of a file, directory or link; it stands at the server that has drawn its id (FileId::high), for
