@@ -21,7 +21,7 @@ int DumpCommand::run() const {
   with.notation = common.notation();
   const Result<io::PosixOptions> storage = Common::storage();
   if (!storage.ok()) return fail(storage.status());
-  io::PosixDevice device(*storage);
+  io::PosixDevice device(*storage, common.path);
   const auto engine = engine_of(device, common.path);
   if (!engine.ok()) return fail(engine.status());
   DumpOutput out(with);

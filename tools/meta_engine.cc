@@ -126,7 +126,7 @@ Status for_each_extent(const meta::Partition& partition, meta::Server server, me
 std::string id_text(const meta::FileId& file) { return fmt::format("{:016x}{:016x}", file.high, file.low); }
 
 Result<InfoReport> meta_info(const std::string& path) {
-  io::PosixDevice device;
+  io::PosixDevice device({}, path);
   SWALE_ASSIGN_OR_RETURN(const auto store, open_store(device, path));
   if (!store->problems.empty()) return store->problems.front();
   uint64_t files = 0, entries = 0, runs = 0, here = 0;
@@ -159,7 +159,7 @@ Result<InfoReport> meta_info(const std::string& path) {
 }
 
 Result<VerifyReport> meta_verify(const std::string& path, const VerifyRequest& request) {
-  io::PosixDevice device;
+  io::PosixDevice device({}, path);
   SWALE_ASSIGN_OR_RETURN(const auto store, open_store(device, path));
   VerifyReport report;
   uint64_t files = 0, extents = 0, servers = 0, blocks = 0;
@@ -221,7 +221,7 @@ Counters stored_counters(const ServerPart& part, meta::Server server) {
 
 Result<StatsReport> meta_stats(const std::string& path, const StatsRequest& request) {
   if (request.epoch) return invalid_argument("{}: a metadata store has no epochs", path);
-  io::PosixDevice device;
+  io::PosixDevice device({}, path);
   SWALE_ASSIGN_OR_RETURN(const auto store, open_store(device, path));
   if (const auto problems = store->all_problems(); !problems.empty()) return problems.front();
   StatsReport report;

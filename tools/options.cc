@@ -144,7 +144,7 @@ Result<io::PosixOptions> Common::storage() {
 
 Result<const Engine*> Common::engine() const {
   SWALE_ASSIGN_OR_RETURN(const io::PosixOptions with, storage());
-  io::PosixDevice device(with);
+  io::PosixDevice device(with, path);
   return engine_of(device, path);
 }
 
@@ -152,7 +152,7 @@ Result<std::unique_ptr<OpenDirectory>> open_imd(const std::string& path) {
   SWALE_ASSIGN_OR_RETURN(const io::PosixOptions with, Common::storage());
   SWALE_ASSIGN_OR_RETURN(const imd::ReaderOptions options,
                          capi::reader_options("", capi::process_environment));
-  auto opened = std::make_unique<OpenDirectory>(with);
+  auto opened = std::make_unique<OpenDirectory>(with, path);
   if (opened->device.open(path, io::OpenMode::kRead).ok())
     return invalid_argument("{}: is a file; give the massive directory, the one that contains swale.json",
                             path);

@@ -63,7 +63,7 @@ void print_records(Layout layout, std::string_view records);
 int finish_output(int exit_code);
 
 struct OpenDirectory {
-  explicit OpenDirectory(const io::PosixOptions& storage) : device(storage) {}
+  OpenDirectory(const io::PosixOptions& storage, const std::string& path) : device(storage, path) {}
 
   io::PosixDevice device;
   std::unique_ptr<imd::Reader> reader;

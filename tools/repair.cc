@@ -30,7 +30,7 @@ void RepairCommand::print_text(const RepairReport& report) const {
 int RepairCommand::run() const {
   const Result<io::PosixOptions> storage = Common::storage();
   if (!storage.ok()) return fail(storage.status());
-  io::PosixDevice device(*storage);
+  io::PosixDevice device(*storage, common.path);
   const auto engine = engine_of(device, common.path);
   if (!engine.ok()) return fail(engine.status());
   const Result<RepairReport> report = [&] {

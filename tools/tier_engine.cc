@@ -144,7 +144,7 @@ Result<InfoReport> backing_info(io::Device& device, const std::string& path) {
 }
 
 Result<InfoReport> tier_info(const std::string& wanted) {
-  io::PosixDevice device;
+  io::PosixDevice device({}, wanted);
   const auto [path, part] = find(device, wanted);
   if (part == Part::kSsd) return ssd_info(device, path);
   if (part == Part::kBacking) return backing_info(device, path);
@@ -156,7 +156,7 @@ Result<InfoReport> tier_info(const std::string& wanted) {
 }
 
 Result<VerifyReport> tier_verify(const std::string& wanted, const VerifyRequest& request) {
-  io::PosixDevice device;
+  io::PosixDevice device({}, wanted);
   const auto [path, part] = find(device, wanted);
   if (part == Part::kMountpoint) return of_a_mount(path);
   VerifyReport report;
@@ -183,7 +183,7 @@ Result<VerifyReport> tier_verify(const std::string& wanted, const VerifyRequest&
 
 Result<StatsReport> tier_stats(const std::string& wanted, const StatsRequest& request) {
   if (request.epoch) return invalid_argument("{}: a tiered write buffer has no epochs", wanted);
-  io::PosixDevice device;
+  io::PosixDevice device({}, wanted);
   const auto [path, part] = find(device, wanted);
   auto stats = ask_tier(path);
   if (part != Part::kMountpoint && stats.status().code() == Code::kInvalidArgument)

@@ -1,5 +1,6 @@
 // `swale tier mount`: the files of a backing directory, with a tiered write buffer in front of them.
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -7,6 +8,7 @@
 #include <memory>
 
 #include "fuse/mount.h"
+#include "io/link_rule.h"
 #include "tools/command_line.h"
 #include "tools/options.h"
 #include "tools/tier_choices.h"
@@ -123,14 +125,37 @@ int TierMountCommand::in_background(fuse::MountOptions options) const {
   ::_exit(ended.ok() ? kExitOk : fail(ended));
 }
 
+// Where other users may write (/tmp), one could have planted a link, a file or a FIFO in its place.
+Result<io::Descriptor> open_messages(const std::string& path) {
+  const std::string doing = path + ": opening the file for messages";
+  const size_t slash = path.find_last_of('/');
+  const std::string name = slash == std::string::npos ? path : path.substr(slash + 1);
+  const io::Descriptor folder(::open(io::parent_directory(path).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!folder.valid()) return errno_status(errno, doing);
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC;
+  io::OpenedBelow opened = io::open_below(folder.get(), name, kFlags | O_NONBLOCK, 0666, io::LinksOf::kUser);
+  if (!opened.link.empty()) return io::refused_link(opened, path, name);
+  if (opened.failed == ENXIO) return invalid_argument("{}: it is a FIFO or a socket; remove it", doing);
+  if (opened.failed != 0) return errno_status(opened.failed, doing);
+  struct stat is;
+  if (::fstat(opened.fd.get(), &is) != 0) return errno_status(errno, doing);
+  if (S_ISFIFO(is.st_mode)) return invalid_argument("{}: it is a FIFO; remove it", doing);
+  if (S_ISREG(is.st_mode) && is.st_uid != ::geteuid() && is.st_uid != 0)
+    return invalid_argument("{}: it belongs to user {}; remove it, or name another one", doing, is.st_uid);
+  if (S_ISREG(is.st_mode) && is.st_nlink != 1)
+    return invalid_argument("{}: the file has {} names, and may be another one's; remove it", doing,
+                            is.st_nlink);
+  if (::fcntl(opened.fd.get(), F_SETFL, kFlags & ~O_CREAT) != 0) return errno_status(errno, doing);
+  return std::move(opened.fd);
+}
+
 int TierMountCommand::run() const {
   auto wanted = options();
   if (!wanted.ok()) return fail(wanted.status());
   if (!log_file.empty()) {
-    const int log = ::open(log_file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (log < 0) return fail(errno_status(errno, log_file + ": opening the file for messages"));
-    ::dup2(log, STDERR_FILENO);
-    ::close(log);
+    const auto log = open_messages(log_file);
+    if (!log.ok()) return fail(log.status());
+    ::dup2(log->get(), STDERR_FILENO);
   }
   if (!foreground) return in_background(std::move(*wanted));
   wanted->ready = [this, log_bytes = log_bytes_of(wanted->store)](const tier::RecoveryReport& found) {

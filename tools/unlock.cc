@@ -134,7 +134,7 @@ void UnlockCommand::report(const Finding& finding, bool removed) const {
 }
 
 int UnlockCommand::run() const {
-  io::PosixDevice device;
+  io::PosixDevice device({}, common.path);
   std::string path = imd::lock_path(common.path);
   if (const Result<bool> there = device.exists(path); there.ok() && !*there) {
     const std::string of_tier = tier_lock_path(device, common.path);

@@ -71,7 +71,7 @@ Status make_dir(net::Job& job, const char* path, const char* options) {
     return {};
   });
   SWALE_RETURN_IF_ERROR(net::begin_collective(job, net::CallKind::kMakeDirectory, request.path, mine));
-  io::PosixDevice device(request.storage);
+  io::PosixDevice device(request.storage, request.path);
   Status status =
       contain([&] { return imd::make_massive_directory(job, device, request.path, request.options); });
   // Only rank 0 makes it; the others wait for its result. A rank that has thrown could neither send nor

@@ -52,7 +52,7 @@ struct DirectoryState {
 };
 
 struct ReaderState {
-  explicit ReaderState(io::PosixOptions storage) : device(storage) {}
+  ReaderState(io::PosixOptions storage, const std::string& path) : device(storage, path) {}
 
   io::PosixDevice device;
   std::unique_ptr<imd::Reader> reader;

@@ -62,7 +62,7 @@ int64_t now_ns() {
 }  // namespace
 
 struct MetaState {
-  explicit MetaState(io::PosixOptions storage) : device(storage) {}
+  MetaState(io::PosixOptions storage, const std::string& path) : device(storage, path) {}
   std::shared_ptr<JobState> job;  // outlives the store
   io::PosixDevice device;
   std::unique_ptr<meta::Store> store;  // null after close
@@ -114,7 +114,7 @@ Status open_meta(swale_job* job, const char* path, int flags, std::string_view t
   const auto options = read_options();
   SWALE_RETURN_IF_ERROR(
       net::begin_collective(*job->state->job, net::CallKind::kOpenStore, path, options.status()));
-  auto state = std::make_shared<MetaState>(options->second);
+  auto state = std::make_shared<MetaState>(options->second, path);
   state->job = job->state;
   SWALE_ASSIGN_OR_RETURN(state->store,
                          meta::Store::open(*job->state->job, state->device, path, options->first));

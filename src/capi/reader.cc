@@ -41,7 +41,7 @@ int swale_reader_open(const char* path, const char* options, swale_reader** read
         const swale::io::PosixOptions storage,
         swale::capi::storage_options(swale::capi::Call::kRead, swale::capi::text_or_empty(options),
                                      swale::capi::process_environment));
-    const auto state = std::make_shared<swale::capi::ReaderState>(storage);
+    const auto state = std::make_shared<swale::capi::ReaderState>(storage, path);
     SWALE_ASSIGN_OR_RETURN(state->reader, swale::imd::Reader::open(state->device, path, settings));
     auto handle = std::make_unique<swale_reader>();
     handle->reader = std::shared_ptr<swale::imd::Reader>(state, state->reader.get());

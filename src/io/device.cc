@@ -2,14 +2,13 @@
 
 #include "base/log.h"
 #include "io/anchor.h"
+#include "io/fresh_file.h"
 
 namespace swale::io {
 namespace {
 
 Status write_and_sync(Device& device, const std::string& path, Bytes content) {
-  // Not kCreate: a crash may have left a temporary file behind.
-  SWALE_ASSIGN_OR_RETURN(const auto file, device.open(path, OpenMode::kOpenOrCreate));
-  SWALE_RETURN_IF_ERROR(file->truncate(0));
+  SWALE_ASSIGN_OR_RETURN(const auto file, create_fresh(device, path));
   SWALE_RETURN_IF_ERROR(file->pwrite(0, content));
   return file->sync();
 }
@@ -47,6 +46,17 @@ uint64_t data_end(File& file, uint64_t end) {
     }
   }
   return least;
+}
+
+Result<std::unique_ptr<File>> create_fresh(Device& device, const std::string& path) {
+  constexpr int kTries = 3;  // somebody makes it again meanwhile
+  for (int i = 1;; ++i) {
+    Result<std::unique_ptr<File>> made = device.open(path, OpenMode::kCreate);
+    if (made.status().code() != Code::kAlreadyExists || i == kTries) return made;
+    const Status removed = device.remove(path);
+    if (!removed.ok() && removed.code() != Code::kNotFound)
+      return removed.with_context("making room for a temporary file");
+  }
 }
 
 Result<std::string> read_file(Device& device, const std::string& path, size_t bytes_limit) {

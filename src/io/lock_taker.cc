@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "io/fresh_file.h"
 #include "io/held_lock.h"
 
 namespace swale::io {
@@ -162,7 +163,7 @@ Result<std::optional<LockTaker::Next>> LockTaker::judge_claim(const std::string&
 // that got the lock removed our draft as a leftover.
 Status LockTaker::place(const std::string& path) {
   const auto make = [&]() -> Status {
-    SWALE_ASSIGN_OR_RETURN(file_, device_.open(draft_, OpenMode::kOpenOrCreate));
+    SWALE_ASSIGN_OR_RETURN(file_, create_fresh(device_, draft_));
     SWALE_RETURN_IF_ERROR(file_->pwrite(0, content_.encode()));
     SWALE_RETURN_IF_ERROR(file_->sync());
     return device_.rename_new(draft_, path);

@@ -10,7 +10,10 @@
 // relative to it; a plain device makes them relative to the working directory. The descriptor is closed with
 // the last device or file that needs it.
 //
-// Threads: as Device says; its only state are its options and anchors.
+// Below an anchor, and below the directory that the constructor names (`within`), other users' symbolic links
+// are not followed (link_rule.h). The directory itself may be reached through any link.
+//
+// Threads: as Device says; its only state are its options, anchors and `within`.
 #pragma once
 
 #include <memory>
@@ -22,6 +25,7 @@
 #include "io/descriptor.h"
 #include "io/device.h"
 #include "io/io_queue.h"
+#include "io/link_rule.h"
 #include "io/posix_room.h"
 
 namespace swale::io {
@@ -55,7 +59,8 @@ struct PosixOptions {
 
 class PosixDevice : public Device {
  public:
-  explicit PosixDevice(PosixOptions options = {}) : options_(options) {}
+  explicit PosixDevice(PosixOptions options = {}, const std::string& within = "")
+      : options_(options), within_(without_trailing_slashes(within)) {}
 
   // The device that all users with these options share in this process. They share its StorageThread, and
   // when the disk is full, each frees the unused space of all. It is destroyed with its last user.
@@ -76,12 +81,20 @@ class PosixDevice : public Device {
   Result<bool> exists(const std::string& path) override;
 
  private:
-  PosixDevice(PosixOptions options, std::shared_ptr<PosixRooms> rooms,
-              std::shared_ptr<const PosixAnchor> anchor)
-      : options_(options), rooms_(std::move(rooms)), anchor_(std::move(anchor)) {}
-  PosixPath at(const std::string& path) const { return resolve(anchor_, path); }
+  PosixDevice(const PosixDevice& outer, std::shared_ptr<const PosixAnchor> anchor)
+      : options_(outer.options_), within_(outer.within_), rooms_(outer.rooms_), anchor_(std::move(anchor)) {}
+  // Below `within`, and below no anchor. If nothing on the whole way to it is a link, as nearly always, the
+  // path is opened in one system call, with no descriptor of `within`.
+  bool is_within(const std::string& path) const;
+  // Below `within`: its descriptor for this call, and the rest.
+  Result<PosixPath> at(const std::string& path, const char* doing) const;
+  struct Name;
+  Result<Name> name_of(const std::string& path, LinksOf links, const char* doing) const;
+  Result<Descriptor> open_folder(const std::string& path, int flags, PosixPath* place,
+                                 const char* doing) const;
 
   const PosixOptions options_;
+  const std::string within_;  // without trailing slashes; empty: none
   // shared with files and anchored devices
   const std::shared_ptr<PosixRooms> rooms_ = std::make_shared<PosixRooms>();
   const std::shared_ptr<const PosixAnchor> anchor_;  // null: none

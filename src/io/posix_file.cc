@@ -153,8 +153,10 @@ void PosixFile::prefer_direct() {
 Status PosixFile::open_direct() {
   if (direct_.valid()) return {};
   const int flags = open_flags(mode_) & ~(O_CREAT | O_EXCL);
-  Descriptor direct(continued(
-      [&] { return ::openat(directory_of(place_), place_.rest.c_str(), flags | O_DIRECT | O_NONBLOCK); }));
+  // A link can only lead to another file by now.
+  Descriptor direct(continued([&] {
+    return ::openat(directory_of(place_), place_.rest.c_str(), flags | O_DIRECT | O_NONBLOCK | O_NOFOLLOW);
+  }));
   if (!direct.valid()) return errno_status(errno, path_ + ": opening it past the page cache (O_DIRECT)");
   // By name, as /proc may be missing. So check that the name still leads to this file.
   if (!same_file(fd_.get(), direct.get())) {

@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "imd/check/repairer.h"
 #include "imd/format/table_params.h"
+#include "io/fresh_file.h"
 #include "source/batch.h"
 #include "source/table_builder.h"
 
@@ -60,7 +61,7 @@ Result<run::ValueRange> rebuild_table(io::Device& device, const EpochEntry& epoc
                                       std::span<const PartitionRuns> partitions,
                                       const std::string& spill_path, io::File& file, uint64_t offset) {
   const auto ranks = static_cast<uint32_t>(partitions.size());
-  SWALE_ASSIGN_OR_RETURN(const auto spill, device.open(spill_path, io::OpenMode::kOpenOrCreate));
+  SWALE_ASSIGN_OR_RETURN(const auto spill, io::create_fresh(device, spill_path));
   SWALE_ASSIGN_OR_RETURN(
       source::PairStore store,
       source::PairStore::create(

@@ -6,6 +6,7 @@
 #include "base/contain.h"
 #include "imd/format/table_params.h"
 #include "imd/write/key_stage.h"
+#include "io/fresh_file.h"
 #include "source/batch.h"
 #include "source/key_message.h"
 #include "source/table_builder.h"
@@ -48,8 +49,7 @@ void SourceHome::drop(Store* store) {
 
 Status SourceHome::spill(Store* store) {
   // The epoch before the last one may have left its file.
-  SWALE_ASSIGN_OR_RETURN(store->spill, params_.device->open(store->spill_path, io::OpenMode::kOpenOrCreate));
-  SWALE_RETURN_IF_ERROR(store->spill->truncate(0));
+  SWALE_ASSIGN_OR_RETURN(store->spill, io::create_fresh(*params_.device, store->spill_path));
   store->pairs->spill_to(store->spill.get());
   return {};
 }
