@@ -24,6 +24,8 @@ DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1.2)), (0, (5, 1.5, 1, 1.
 ENDINGS = (".png", ".pdf", ".svg")
 LINES_NAMED_MAX = 12  # more lines have no legend, and colours in their order
 PANELS_MAX = 8
+TEXT_MAX = 80  # letters of a label or a title
+NAME_MAX = 30  # of a key in a legend
 EPOCHS_DRAWN_MAX = 8
 BACKGROUND_KEYS = 1500
 _STYLE = {
@@ -76,9 +78,10 @@ class Quantity:
         return plain(f"{self.text} ({unit})" if unit else self.text)
 
 
-def plain(text: str) -> str:
-    """Text as Matplotlib draws it as it stands: no formula, no control characters."""
-    shown = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
+def plain(text: str, most: int = TEXT_MAX) -> str:
+    """Text as Matplotlib draws it as it stands: no formula, no control characters, and no more than has room."""
+    cut = text if len(text) <= most else text[:most - 1] + "…"
+    shown = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in cut)
     return shown.replace("$", r"\$")
 
 
@@ -249,8 +252,7 @@ def _finish_plane(np: Any, directory: Directory, axes: Any, plane: tuple[Quantit
 
 def _legend(figure: Any, handles: list[Any], keys: list[Any]) -> None:
     if len(keys) <= LINES_NAMED_MAX:
-        names = [plain(f"key {key.decode(errors='replace') if isinstance(key, bytes) else key}") for key in keys]
-        names = [name if len(name) < 30 else name[:29] + "…" for name in names]
+        names = [plain(f"key {key.decode(errors='replace') if isinstance(key, bytes) else key}", NAME_MAX) for key in keys]
         figure.legend(handles, names, loc="outside upper center", ncols=min(len(keys), 5 if max(map(len, names)) < 16 else 3),
                       frameon=False, handlelength=3)
     else:
