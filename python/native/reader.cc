@@ -94,6 +94,19 @@ class Reader {
   std::string schema() { return swale_reader_schema(handle().get()); }
   std::string key_type() { return swale_reader_key_type(handle().get()); }
 
+  // JSON. `of_epoch`: the epoch's own; else the directory's as of it (-1: the last one).
+  std::string attributes(bool of_epoch, int64_t epoch) {
+    const auto reader = handle();
+    std::string json(SWALE_ATTRIBUTES_BYTES_MAX + 1, '\0');
+    size_t needed = 0;
+    const int what = of_epoch ? SWALE_DESCRIBED_EPOCH : SWALE_DESCRIBED_DIRECTORY;
+    call([&] {
+      return swale_reader_attributes(reader.get(), what, epoch, json.data(), json.size(), &needed);
+    });
+    json.resize(needed - 1);
+    return json;
+  }
+
   // The key's values as rows of RowHead and `value_bytes` bytes; None: there is no such key.
   nb::object rows(nb::handle key, int64_t epoch, size_t value_bytes) {
     const Values values = get(key, epoch);
@@ -348,6 +361,7 @@ void bind_reader(nb::module_& module) {
       .def("epoch", &Reader::epoch)
       .def("schema", &Reader::schema)
       .def("key_type", &Reader::key_type)
+      .def("attributes", &Reader::attributes)
       .def("rows", &Reader::rows)
       .def("values", &Reader::values)
       .def("contains", &Reader::contains)

@@ -95,6 +95,12 @@ class Writer {
     }
   }
 
+  void set_attributes(bool of_epoch, const std::string& json) {
+    const User user(this);
+    const int what = of_epoch ? SWALE_DESCRIBED_EPOCH : SWALE_DESCRIBED_DIRECTORY;
+    call([&] { return swale_dir_set_attributes(dir_, what, json.c_str()); });
+  }
+
   void epoch_end(int64_t step, double time) {
     const User user(this);
     call([&] { return swale_dir_epoch_end(dir_, step, time); });
@@ -146,6 +152,7 @@ void bind_writer(nb::module_& module) {
       .def(nb::init<nb::bytes, const std::string&, const std::string&, bool, bool>())
       .def("append", &Writer::append)
       .def("append_many", &Writer::append_many)
+      .def("set_attributes", &Writer::set_attributes)
       .def("epoch_end", &Writer::epoch_end)
       .def("close", &Writer::close)
       .def_prop_ro("closed", &Writer::closed);

@@ -36,6 +36,19 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="session")
+def placed(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """As `run`, with attributes that files of frames need."""
+    path = tmp_path_factory.mktemp("placed") / "particles"
+    with swale.create(path, schema=PARTICLE, key="u64") as out:
+        out.set_attributes({"position": "v", "periodic": True})
+        for epoch in range(EPOCHS):
+            out.set_attributes({"box": [1.0, 2.0, 3.0 + epoch]}, epoch=True)
+            out.append_many(np.arange(RECORDS, dtype="u8"), frame(epoch))
+            out.epoch_end(10 * epoch, 0.5 * epoch)
+    return str(path)
+
+
+@pytest.fixture(scope="session")
 def texts(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A directory with keys of text and values of any length."""
     path = tmp_path_factory.mktemp("texts") / "run"

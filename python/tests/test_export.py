@@ -194,22 +194,22 @@ def test_a_file_has_the_mode_of_others(run: str, tmp_path: Path) -> None:
     assert next(tmp_path.iterdir()).stat().st_mode & 0o777 == 0o640
 
 
-def test_a_failed_export_leaves_no_file(run: str, tmp_path: Path) -> None:
-    data = max(Path(run).rglob("*.data"), key=lambda each: each.stat().st_size)
-    with swale.open(damaged_copy(run, tmp_path / "copy", str(data.relative_to(run)), 4096 + 100)) as d:
+def test_a_failed_export_leaves_no_file(placed: str, tmp_path: Path) -> None:
+    data = max(Path(placed).rglob("*.data"), key=lambda each: each.stat().st_size)
+    with swale.open(damaged_copy(placed, tmp_path / "copy", str(data.relative_to(placed)), 4096 + 100)) as d:
         for kind in _export.FORMATS:
             (tmp_path / "out").mkdir(exist_ok=True)
             with pytest.raises(swale.CorruptionError):
-                d.export(tmp_path / "out" / f"a.{kind}")
+                d.export(tmp_path / "out" / f"a.{kind}", format=kind)
             assert list((tmp_path / "out").iterdir()) == []
 
 
-def test_a_full_disk_leaves_no_half_file(run: str, tmp_path: Path) -> None:
+def test_a_full_disk_leaves_no_half_file(placed: str, tmp_path: Path) -> None:
     """The file size limit stands for the full disk: both end a write in the middle."""
     code = ("import resource, signal, sys, swale; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); d = swale.open(sys.argv[1]);"
-            "resource.setrlimit(resource.RLIMIT_FSIZE, (4_000, 4_000)); d.export(sys.argv[2])")
+            "resource.setrlimit(resource.RLIMIT_FSIZE, (4_000, 4_000)); d.export(sys.argv[2], format=sys.argv[3])")
     for kind in _export.FORMATS:
-        done = subprocess.run([sys.executable, "-c", code, run, str(tmp_path / f"a.{kind}")], capture_output=True, text=True,
+        done = subprocess.run([sys.executable, "-c", code, placed, str(tmp_path / f"a.{kind}"), kind], capture_output=True, text=True,
                               timeout=60)
         assert done.returncode == 1 and "File too large" in done.stderr, (kind, done.stderr)
         assert list(tmp_path.iterdir()) == []

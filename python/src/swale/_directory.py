@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import difflib
 import html
+import json
 import operator
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -18,7 +19,14 @@ Epochs = int | slice | range | Iterable[int] | None
 """Which epochs: a number (-1 is the last one), a slice, a range, several numbers, or None for all."""
 
 
-class Epoch(NamedTuple):
+class _Epoch(NamedTuple):
+    epoch: int
+    step: int | None
+    time: float
+    records: int
+
+
+class Epoch(_Epoch):
     """What one collective commit made visible: usually a frame of the simulation.
 
     Attributes
@@ -33,10 +41,15 @@ class Epoch(NamedTuple):
         Over all ranks.
     """
 
-    epoch: int
-    step: int | None
-    time: float
-    records: int
+    _read: Callable[[int], dict[str, Any]] | None = None
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """The JSON document that the epoch was given (`Writer.set_attributes`); read when it is asked for."""
+        return {} if self._read is None else self._read(self.epoch)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Epoch, tuple(self)
 
 
 def open(path: str | os.PathLike[str], *, options: str = "") -> Directory:  # noqa: A001: as the builtin for files
@@ -109,7 +122,22 @@ class Directory:
     @property
     def epochs(self) -> tuple[Epoch, ...]:
         """The committed epochs, as of the opening or the last `refresh`."""
-        return tuple(Epoch(*self._reader.epoch(i)) for i in range(self._reader.epoch_count()))
+        epochs = tuple(Epoch(*self._reader.epoch(i)) for i in range(self._reader.epoch_count()))
+        for epoch in epochs:
+            epoch._read = self._attributes_of
+        return epochs
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """The JSON document that the directory was given (`Writer.set_attributes`), as of the last epoch."""
+        return dict(json.loads(self._reader.attributes(False, -1)))
+
+    def _attributes_of(self, epoch: int) -> dict[str, Any]:
+        return dict(json.loads(self._reader.attributes(True, epoch)))
+
+    def _described(self, epoch: int) -> dict[str, Any]:
+        """What is known of an epoch: the directory's attributes as of it, and its own, which count more."""
+        return {**json.loads(self._reader.attributes(False, epoch)), **self._attributes_of(epoch)}
 
     @property
     def closed(self) -> bool:
@@ -315,9 +343,11 @@ class Directory:
         Parameters
         ----------
         path : str or path-like
-            Ends in .parquet, .arrow, .csv or .npy.
-        format : {"parquet", "arrow", "csv", "npy"}, optional
-            Whatever the ending is.
+            Ends in .parquet, .arrow, .csv, .npy, .extxyz, .lammpstrj, .h5md, .hdf5 or .vtkhdf.
+        format : str, optional
+            ``"parquet"``, ``"arrow"``, ``"csv"`` or ``"npy"``; or, with a frame for each epoch, sorted by key, ``"extxyz"``,
+            ``"lammpstrj"``, ``"h5md"``, ``"hdf5"`` (H5Part's layout), ``"openpmd"`` or ``"vtkhdf"``. Frames take positions, box
+            and units from the attributes, and one frame is in memory. Whatever the ending is.
         keys : iterable or numpy.ndarray, optional
             Only records of these keys, in their order.
         epochs, columns, where
@@ -333,7 +363,7 @@ class Directory:
         Raises
         ------
         ValueError
-            If the format cannot hold a column: CSV no bytes, NPY no text and no missing numbers.
+            If the format cannot hold what is asked for: the text says what, and what to do.
         """
         from . import _export
 

@@ -17,6 +17,14 @@ from ._writer import create
 BODIES = 3000
 FRAMES = 121
 SCHEMA = [("x", "f4"), ("y", "f4"), ("z", "f4"), ("vx", "f4"), ("vy", "f4"), ("vz", "f4"), ("energy", "f4")]
+_AU, _YEAR = 1.495978707e11, 31_557_600.0  # in metres and seconds
+_SPEED = {"si": _AU / _YEAR, "dimension": [1, 0, -1, 0, 0, 0, 0]}
+ATTRIBUTES: dict[str, Any] = {
+    "title": "A star passes a disc of bodies around another star", "time": {"unit": "yr", "si": _YEAR},
+    "position": ["x", "y", "z"], "velocity": ["vx", "vy", "vz"], "periodic": False,
+    "fields": {**{name: {"si": _AU, "dimension": [1, 0, 0, 0, 0, 0, 0]} for name in ("x", "y", "z")},
+               **dict.fromkeys(("vx", "vy", "vz"), _SPEED),
+               "energy": {"si": (_AU / _YEAR) ** 2, "dimension": [2, 0, -2, 0, 0, 0, 0]}}}
 UNITS = {"x": "au", "y": "au", "z": "au", "vx": "au/yr", "vy": "au/yr", "vz": "au/yr", "energy": "au^2/yr^2"}
 
 _GM = 39.478  # of the sun, in au³/yr²
@@ -42,6 +50,7 @@ def write(path: str | os.PathLike[str], *, bodies: int = BODIES, frames: int = F
     position, velocity = _disc(np, bodies)
     steps = round((_END - _BEGIN) / _STEP)
     with create(path, schema=np.dtype(SCHEMA), key="u64", units=UNITS, extrema=["energy"]) as out:
+        out.set_attributes(ATTRIBUTES)
         step = 0
         pull = _acceleration(np, position, _BEGIN)
         for frame in range(frames):

@@ -1,4 +1,5 @@
-"""Records as files of other tools: Parquet, Arrow, CSV, NPY. Batch by batch, so memory does not grow with the file.
+"""Records as files of other tools. Parquet, Arrow, CSV and NPY batch by batch, so memory does not grow with the file; files
+of frames (FRAMES) one epoch after the other.
 
 A file appears whole, under its name, when it is finished. Parquet and Arrow files name the schema and the type of the keys
 in their metadata (`swale.schema`, `swale.key`), so that `swale import` makes the same directory of them.
@@ -10,16 +11,18 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import _lazy
+from . import _frames, _lazy
 from ._files import replacing
 
 if TYPE_CHECKING:
     from ._directory import Directory, Epochs
     from ._table import Column, RecordStream, Table
 
-FORMATS = ("parquet", "arrow", "csv", "npy")
+FRAMES = ("extxyz", "lammpstrj", "h5md", "hdf5", "openpmd", "vtkhdf")
+FORMATS = ("parquet", "arrow", "csv", "npy", *FRAMES)
 _ENDINGS = {".parquet": "parquet", ".pq": "parquet", ".arrow": "arrow", ".feather": "arrow", ".ipc": "arrow", ".csv": "csv",
-            ".npy": "npy"}
+            ".npy": "npy", ".extxyz": "extxyz", ".xyz": "extxyz", ".lammpstrj": "lammpstrj", ".dump": "lammpstrj", ".h5md": "h5md",
+            ".hdf5": "hdf5", ".h5part": "hdf5", ".vtkhdf": "vtkhdf"}
 _GROUP_ROWS = 1 << 18  # of a Parquet file: some MB a column, as its readers like it
 _BATCH_ROWS = 1 << 16
 
@@ -41,6 +44,10 @@ def export(directory: Directory, path: str | os.PathLike[str], *, format: str | 
            progress: Callable[[int, int], None] | None = None) -> int:
     """Writes records into a file and returns their number; `Directory.export` describes the arguments."""
     kind = format_of(path, format)
+    if kind in FRAMES:
+        with replacing(path) as temporary:
+            found = _frames.frames(directory, kind, epochs, keys, columns, where, progress)
+            return _write_frames(kind, temporary, directory, found)
     encoded = None if keys is None else directory._encode(keys)
     chosen = directory._epochs(epochs)
     total = sum(directory.epochs[i].records for i in (range(len(directory.epochs)) if chosen is None else chosen))
@@ -58,6 +65,19 @@ def export(directory: Directory, path: str | os.PathLike[str], *, format: str | 
         if kind == "npy":
             return _write_npy(temporary, stream.columns, batches())
         return _write_arrow(kind, temporary, _schema(directory, stream), batches())
+
+
+def _write_frames(kind: str, path: str, directory: Directory, found: Iterator[_frames.Frame]) -> int:
+    if kind in ("extxyz", "lammpstrj"):
+        from . import _export_text
+
+        return (_export_text.write_extxyz if kind == "extxyz" else _export_text.write_lammpstrj)(path, found)
+    from . import _export_hdf5
+
+    if kind == "hdf5":
+        return _export_hdf5.write_hdf5(path, found, str(directory.schema), directory.key_type)
+    writers = {"h5md": _export_hdf5.write_h5md, "openpmd": _export_hdf5.write_openpmd, "vtkhdf": _export_hdf5.write_vtkhdf}
+    return writers[kind](path, found)
 
 
 def expect_holds(kind: str, columns: Iterable[Column]) -> None:

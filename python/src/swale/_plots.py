@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import _lazy
+from ._described import Described
 from ._files import replacing
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class Quantity:
         name, bracket, rest = text.partition("[")
         self.field = directory.schema[name]
         self.column = f"[{name}]" if name in ("epoch", "step", "time", "key", "value") else name
+        self.unit = _described(directory).unit(name)
         self.element: int | None = None
         if bracket:
             if not rest.endswith("]") or not rest[:-1].isdigit() or int(rest[:-1]) >= self.field.count:
@@ -74,8 +76,18 @@ class Quantity:
     @property
     def label(self) -> str:
         """For an axis: the name, and the unit if it is known."""
-        unit = _EXPONENT.sub(lambda found: found[1].translate(_RAISED), self.field.unit)
-        return plain(f"{self.text} ({unit})" if unit else self.text)
+        return with_unit(self.text, self.unit)
+
+
+def _described(directory: Directory) -> Described:
+    """What the directory's attributes say: units that the schema does not have."""
+    return Described(directory.schema, directory.attributes)
+
+
+def with_unit(name: str, unit: str) -> str:
+    """A name and its unit, for an axis."""
+    unit = _EXPONENT.sub(lambda found: found[1].translate(_RAISED), unit)
+    return plain(f"{name} ({unit})" if unit else name)
 
 
 def plain(text: str, most: int = TEXT_MAX) -> str:
@@ -126,7 +138,7 @@ def trajectories(directory: Directory, keys: Any, *, fields: Iterable[str] | Non
     missing = [key for key in keys if key not in set(table["key"].tolist())]
     if missing:
         raise KeyError(missing[0])
-    times, time_label = _abscissa(np, table)
+    times, time_label = _abscissa(np, directory, table)
     rows = {key: np.nonzero(table["key"] == key)[0] for key in keys}
     with matplotlib.rc_context(_STYLE):
         figure, plane_axes, panel_axes = _layout(matplotlib, bool(plane), len(shown))
@@ -179,11 +191,11 @@ def _panels(directory: Directory, fields: Iterable[str] | None, plane: tuple[Qua
     return [Quantity(directory, name) for name in (telling or left)[:3]]
 
 
-def _abscissa(np: Any, table: Any) -> tuple[Any, str]:
+def _abscissa(np: Any, directory: Directory, table: Any) -> tuple[Any, str]:
     """Time, if the program gave times; else its steps, else the numbers of the epochs."""
     times = table["time"]
     if len(times) and np.ptp(times) > 0:
-        return times, "time"
+        return times, with_unit("time", _described(directory).unit("time"))
     steps = table["step"]
     if not np.ma.isMaskedArray(steps) or not steps.mask.any():
         return np.asarray(steps), "step"
@@ -234,7 +246,7 @@ def _finish_plane(np: Any, directory: Directory, axes: Any, plane: tuple[Quantit
     axes.set_ylabel(plane[1].label)
     axes.autoscale_view()
     limits = [axes.get_xlim(), axes.get_ylim()]
-    if plane[0].field.unit == plane[1].field.unit:  # a square with room for both
+    if plane[0].unit == plane[1].unit:  # a square with room for both
         half = max(high - low for low, high in limits) / 2
         limits = [((low + high) / 2 - half, (low + high) / 2 + half) for low, high in limits]
         axes.set_aspect("equal", adjustable="box")
@@ -280,7 +292,7 @@ def histogram(directory: Directory, field: str, *, epochs: Epochs = -1, bins: in
         figure = matplotlib.figure.Figure(figsize=(7.2, 4.2), layout="constrained")
         axes = figure.subplots()
         for i, (number, (counts, _)) in enumerate(zip(numbers, counted)):
-            style = {"color": COLOURS[i % len(COLOURS)], "label": _epoch_label(directory.epochs[number])}
+            style = {"color": COLOURS[i % len(COLOURS)], "label": _epoch_label(directory, number)}
             if len(numbers) == 1:
                 axes.stairs(counts, edges, fill=True, **style)
             else:
@@ -325,8 +337,11 @@ def _counts(directory: Directory, quantity: Quantity, epoch: int, edges: Any, wh
     return counts, left_out
 
 
-def _epoch_label(epoch: Any) -> str:
-    return f"epoch {epoch.epoch}" if epoch.step is None else f"step {epoch.step}, time {epoch.time:g}"
+def _epoch_label(directory: Directory, number: int) -> str:
+    epoch = directory.epochs[number]
+    if epoch.step is None:
+        return f"epoch {number}"
+    return plain(f"step {epoch.step}, time {epoch.time:g} {_described(directory).unit('time')}".rstrip())
 
 
 def _histogram_title(directory: Directory, numbers: list[int], counted: list[tuple[Any, int]], where: str | None) -> str:
@@ -334,7 +349,7 @@ def _histogram_title(directory: Directory, numbers: list[int], counted: list[tup
     left_out = sum(missing for _, missing in counted)
     parts = [f"{records:,} records"]
     if len(numbers) == 1:
-        parts.append(_epoch_label(directory.epochs[numbers[0]]))
+        parts.append(_epoch_label(directory, numbers[0]))
     if where:
         parts.append(plain(f"where {where}"))
     if left_out:

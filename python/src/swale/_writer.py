@@ -1,6 +1,7 @@
 """A massive directory, open for writing by this process."""
 from __future__ import annotations
 
+import json
 import operator
 import os
 from collections.abc import Iterable, Mapping
@@ -113,6 +114,33 @@ class Writer:
         for key, row in zip(keys, array):
             self._writer.append(key, row.tobytes())
 
+    def set_attributes(self, attributes: Mapping[str, Any], *, epoch: bool = False) -> None:
+        """Gives the directory a JSON document, or takes it away ({}); committed with the open epoch.
+
+        Exports and pictures know some names: `docs/guide/python.md` lists them.
+
+        Parameters
+        ----------
+        attributes : mapping
+            Of what JSON can hold; NumPy's numbers and arrays become numbers and lists.
+        epoch : bool
+            Whether the document is of the open epoch alone. Otherwise it is of the directory, until another replaces it.
+
+        Examples
+        --------
+        >>> out.set_attributes({"position": ["x", "y", "z"], "periodic": [True, True, False]})  # doctest: +SKIP
+        >>> out.set_attributes({"box": [10.0, 10.0, 12.5]}, epoch=True)  # doctest: +SKIP
+        """
+        if not isinstance(attributes, Mapping):
+            raise TypeError(f"attributes: expected a dict, got {type(attributes).__name__}")
+        try:
+            text = json.dumps(dict(attributes), allow_nan=False, default=_plain, ensure_ascii=False)
+            text.encode()
+        except (ValueError, TypeError) as wrong:
+            kind = TypeError if isinstance(wrong, TypeError) else ValueError
+            raise kind(f"attributes: JSON cannot hold them: {wrong}") from None
+        self._writer.set_attributes(bool(epoch), text)
+
     def epoch_end(self, step: int, time: float = 0.0) -> None:
         """Ends the open epoch and commits it: when this returns, its records are durable and readers see them.
 
@@ -172,6 +200,13 @@ class Writer:
         if (converted.astype(object) != array.astype(object)).any():
             raise ValueError(f"keys that are no {self._key}: the least is {array.min()}, the largest {array.max()}")
         return converted
+
+
+def _plain(thing: Any) -> Any:
+    """NumPy's numbers and arrays as Python's."""
+    if hasattr(thing, "tolist"):
+        return thing.tolist()
+    raise TypeError(f"{type(thing).__name__} is none of its types")
 
 
 def _layout(dtype: Any) -> Any:
