@@ -5,7 +5,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := build
 MAKEFLAGS += --no-print-directory
-.PHONY: help build install demo bench-fs bench-imd bench-imd-ablation bench-meta bench-rpc bench-shuffle bench-source bench-threehop bench-tier sim-shuffle test test-python test-long test-asan test-tsan deb test-deb check format docs clean
+.PHONY: help build install demo bench-fs bench-imd bench-imd-ablation bench-meta bench-python bench-rpc bench-shuffle bench-source bench-threehop bench-tier sim-shuffle test test-python test-long test-asan test-tsan deb test-deb check format docs clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -72,6 +72,12 @@ bench-fs: ## the node-local logs of the job's file system beside tmpfs; results 
 	@scripts/build.sh release bench_fs bench_calibrate
 	@$${PYTHON:-/usr/bin/python3} bench/fs/fs.py build/release/bench build/bench --profile "$${BENCH:-full}"
 
+bench-python: ## the Python package beside the C calls, DuckDB and pyarrow; results in build/bench/python.json (BENCH=quick: 5 min)
+	@scripts/install-deps.sh build test bench
+	@scripts/build.sh release swale swale_cli bench_python_c_calls
+	@scripts/test-python.sh release --install-only
+	@build/python-venv/bin/python bench/python/python.py build/release/bench/python build/bench --profile "$${BENCH:-full}"
+
 bench-tier: ## the tiered write buffer's policies on the model of the paper's testbed; results in build/bench/tier.json (BENCH=quick: 3 min)
 	@scripts/install-deps.sh build bench
 	@scripts/build.sh release bench_tier bench_mount bench_calibrate swale_cli
@@ -99,6 +105,7 @@ test-long: ## the tests that take hours, too; each fuzz target for a minute; the
 	@scripts/install-deps.sh test long check
 	@scripts/build.sh checked
 	@scripts/run-tests.py checked-all
+	@scripts/test-python-outside.sh checked
 	@scripts/build.sh fuzz fuzzers
 	@scripts/run-tests.py fuzz
 	@$(MAKE) test-asan

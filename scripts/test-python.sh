@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# test-python.sh PRESET: the tests of the Python package, with the library of build/PRESET, in an environment of their own
+# test-python.sh PRESET [--install-only | what pytest takes]: the tests of the Python package, with the library of build/PRESET, in an environment of their own
 # (build/python-venv): NumPy and what reads tables, pinned. Then mypy. With CI set, a skipped test fails.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/step.sh"
@@ -31,6 +31,7 @@ if [ -n "${CI:-}" ] || ! cmp -s "$requirements" "$venv/requirements.txt"; then
   step python-venv "Preparing an environment for the Python package" make_venv
 fi
 step python-package "Building the Python package" install_package
+if [ "${2:-}" = --install-only ]; then exit 0; fi
 say "Testing the Python package"
 cd python
 strict=()
