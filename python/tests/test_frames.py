@@ -1,4 +1,4 @@
-"""Files of frames, opened by what people use: ASE and h5py here; tests/outside has those that are too large for every run."""
+"""Files of frames, opened by what people use: ASE and h5py here; tests_outside has those that are too large for every run."""
 from __future__ import annotations
 
 from pathlib import Path
@@ -87,8 +87,8 @@ def test_h5md_has_its_elements(gas: str, tmp_path: Path) -> None:
         all_ = file["particles/all"]
         assert all_["id"][:].tolist() == list(range(100, 100 + COUNT))
         assert all_["position/step"][:].tolist() == [0, 10, 20] and all_["position/time"][:].tolist() == [0, 0.25, 0.5]
-        assert all_["position/value"].attrs["unit"] == "Å" and all_["position/time"].attrs["unit"] == "ps"
-        assert all_["velocity/value"].attrs["unit"] == "Å/ps" and all_["q/value"].attrs["unit"] == "e"
+        assert all_["position/value"].attrs["unit"] == "Angstrom" and all_["position/time"].attrs["unit"] == "ps"
+        assert all_["velocity/value"].attrs["unit"] == "Angstrom ps-1" and all_["q/value"].attrs["unit"] == "e"
         assert all_["box"].attrs["boundary"].tolist() == [b"periodic", b"periodic", b"none"]
         for epoch in range(3):
             assert np.array_equal(all_["position/value"][epoch], positions(epoch))

@@ -312,6 +312,23 @@ class Directory:
 
         return _polars.scan(self, epochs, where)
 
+    def to_dask(self, *, epochs: Epochs = None, columns: Iterable[str] | None = None, where: str | None = None) -> Any:
+        """As a `dask.dataframe.DataFrame` with a partition for each epoch, read when it is needed.
+
+        Parameters
+        ----------
+        epochs, columns, where
+            As in `scan`.
+        """
+        frame = _lazy.load("dask.dataframe", "to_dask()")
+        chosen = self._epochs(epochs)
+        names = None if columns is None else [columns] if isinstance(columns, str) else list(columns)
+        meta = self._empty(names, where).to_pandas()
+        numbers = list(range(self._reader.epoch_count())) if chosen is None else chosen
+        if not numbers:
+            return frame.from_pandas(meta, npartitions=1)
+        return frame.from_map(_EpochFrame(self, names, where), numbers, meta=meta)
+
     def dataset(self, *, epochs: Epochs = None, where: str | None = None) -> Any:
         """As a `pyarrow.dataset.Dataset`, which pyarrow and DuckDB ask for the columns and records that a query needs.
 
@@ -533,6 +550,16 @@ class Directory:
         if isinstance(found, list):
             return found
         return _lazy.numpy().frombuffer(found, dtype="<u8" if self._key_type == "u64" else "<i8")
+
+
+class _EpochFrame:
+    """Reads an epoch as a `pandas.DataFrame`: a task of Dask, which may run in another process."""
+
+    def __init__(self, directory: Directory, columns: list[str] | None, where: str | None) -> None:
+        self._directory, self._columns, self._where = directory, columns, where
+
+    def __call__(self, epoch: int) -> Any:
+        return self._directory.scan(epochs=epoch, columns=self._columns, where=self._where, threads=1).to_pandas()
 
 
 def _text(given: object, expected: str) -> str:

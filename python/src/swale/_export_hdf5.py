@@ -10,6 +10,7 @@ from . import __version__, _lazy
 from ._described import LENGTH, VELOCITY, Component
 from ._frames import Frame, flat
 
+_H5MD_UNITS = ("Angstrom", "nm", "pm", "fm", "fs", "ps", "ns", "s")
 _CHUNK_BYTES = 1 << 20
 
 
@@ -175,9 +176,20 @@ def _h5md_begin(np: Any, particles: Any, frame: Frame) -> None:
                                      chunks=(1, *data.shape) if data.size else None)
         components = roles.get(name, frame.described.position if name == "box/edges" else ())
         unit = frame.described.unit(components[0].field if components else name)
-        for dataset, told in ((value, unit), (time, frame.described.unit("time"))):
-            if told:
-                dataset.attrs["unit"] = told
+        if components:
+            _h5md_unit(value, unit)
+        elif unit:
+            value.attrs["unit"] = unit
+        _h5md_unit(time, frame.described.unit("time"))
+
+
+def _h5md_unit(dataset: Any, unit: str) -> None:
+    """The unit as H5MD spells it. MDAnalysis refuses files with units of length or time that it does not know."""
+    parts = unit.replace("Å", "Angstrom").replace("µ", "u").split("/")
+    if all(part in _H5MD_UNITS for part in parts):
+        dataset.attrs["unit"] = " ".join([parts[0], *(f"{part}-1" for part in parts[1:])])
+    elif unit:
+        dataset.attrs["swale.unit"] = unit
 
 
 # ---- openPMD ----

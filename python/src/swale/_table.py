@@ -138,6 +138,38 @@ class Table:
                     frame[label] = _pandas_nullable(pandas, np, numbers)
         return pandas.DataFrame(frame)
 
+    def to_xarray(self) -> Any:
+        """As an `xarray.Dataset` over (key, epoch): NaN where a key has no record, units as attributes.
+
+        Needs the columns key and epoch, and one record for a key in an epoch. Step and time are coordinates of epoch.
+        Integers become float64 if any are absent.
+        """
+        xarray = _lazy.load("xarray", "to_xarray()")
+        np = _lazy.numpy()
+        for name in ("key", "epoch"):
+            if name not in self:
+                raise ValueError(f"to_xarray() needs the column {name!r}: ask for it, or for all columns")
+        keys, row = np.unique(self["key"], return_inverse=True)
+        epochs, column = np.unique(self["epoch"], return_inverse=True)
+        cells = row * len(epochs) + column
+        if len(np.unique(cells)) != len(self):
+            raise ValueError("to_xarray() has a place for one record of a key in an epoch, and some have several")
+        variables = {}
+        coordinates: dict[str, Any] = {"key": keys, "epoch": epochs}
+        for column_ in self.columns:
+            if column_.name in ("step", "time"):
+                _, first = np.unique(self["epoch"], return_index=True)
+                coordinates[column_.name] = ("epoch", np.ma.filled(self[column_.name][first], -2**63))
+            elif column_.name not in coordinates:
+                grid = _grid(np, self[column_.name], cells, len(keys), len(epochs))
+                dims = ("key", "epoch", *([f"{column_.name}_element"] if column_.count != 1 else []))
+                variables[column_.name] = (dims, grid, {"units": column_.unit} if column_.unit else {})
+        return xarray.Dataset(variables, coordinates)
+
+    def to_dask(self, *, npartitions: int = 1) -> Any:
+        """As a `dask.dataframe.DataFrame`. What does not fit into memory: `Directory.to_dask`."""
+        return _lazy.load("dask.dataframe", "to_dask()").from_pandas(self.to_pandas(), npartitions=npartitions, sort=False)
+
     def __repr__(self) -> str:
         lines = [" ".join(name for name in self._columns)]
         lines += ["  ".join(row) for row in self._head()]
@@ -218,6 +250,19 @@ class RecordStream:
 
     def __repr__(self) -> str:
         return f"<swale.RecordStream: {', '.join(column.name for column in self._columns)}>"
+
+
+def _grid(np: Any, array: Any, cells: Any, rows: int, columns: int) -> Any:
+    """The numbers at their cells; NaN (of objects None) elsewhere."""
+    if np.ma.isMaskedArray(array):
+        array = array.astype("f8").filled(np.nan) if array.dtype.kind != "O" else array.filled(None)
+    shape = (rows * columns, *array.shape[1:])
+    if len(array) < rows * columns and array.dtype.kind in "iu":
+        array = array.astype("f8")
+    grid = np.full(shape, None if array.dtype.kind == "O" else np.nan) if array.dtype.kind in "fO" else np.empty(shape, array.dtype)
+    grid = grid.astype(array.dtype)
+    grid[cells] = array
+    return grid.reshape(rows, columns, *array.shape[1:])
 
 
 def _numpy_type(column: Column) -> str:
