@@ -55,9 +55,7 @@ class Catalog {
   void list_files(const FileId* after, size_t files_max, std::vector<FileId>* out) const;
 
   // kNotFound: the file was removed, durably.
-  Status check_there(const FileId& file) const {
-    return removed(file) ? was_removed(file) : ok_status();
-  }
+  Status check_there(const FileId& file) const { return removed(file) ? was_removed(file) : ok_status(); }
   // The same, or a group that is not durable removes it.
   Status check_alive(const FileId& file) const;
   // kResourceExhausted: these puts have too many files that are new.
