@@ -39,7 +39,7 @@ class Collected : public SegmentConsumer {
 class World {
  public:
   World() {
-    std::string base = ::access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
+    base = ::access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
     base += "/swale-fuzz-XXXXXX";
     require(::mkdtemp(base.data()) != nullptr);
     options.memory_directory = base + "/node";
@@ -63,7 +63,7 @@ class World {
     logs->reset();
     for (uint32_t log = 1; log <= 2; ++log) images[log] = *io::read_file(device, path(log), 1 << 20);
   }
-  ~World() { std::filesystem::remove_all(options.memory_directory + "/.."); }
+  ~World() { std::filesystem::remove_all(base); }
   std::string path(uint32_t log) const {
     return options.memory_directory + "/" + kLogPrefix + std::to_string(log);
   }
@@ -75,6 +75,7 @@ class World {
                                  std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
   }
 
+  std::string base;
   io::PosixDevice device;
   NodeLogsOptions options;
   std::string images[3];
