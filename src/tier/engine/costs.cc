@@ -3,9 +3,7 @@
 namespace swale::tier {
 namespace {
 
-constexpr double kSmoothing = 1.0 / 64;
-
-void smooth(double* value, double sample) { *value += (sample - *value) * (*value == 0 ? 1 : kSmoothing); }
+constexpr double kWeight = 1.0 / 64;  // of a sample
 
 }  // namespace
 
@@ -23,7 +21,7 @@ void Costs::arrived(uint32_t length) {
 
 void Costs::slot_written(const Slot& slot, Nanos took) {
   assert(slot.length > 0 && slot.direct_count <= slot.pieces.size());
-  smooth(&slot_ns_, static_cast<double>(took));
+  smooth(&slot_ns_, static_cast<double>(took), kWeight);
   if (slot.passing) return;
   FileState& file = shared_.files[slot.file];
   const auto length = static_cast<double>(slot.length);
@@ -31,12 +29,12 @@ void Costs::slot_written(const Slot& slot, Nanos took) {
   const double modelled =
       backing_.slot_written(file.slot_end, slot.position, slot.length, static_cast<double>(took));
   file.slot_end = slot.position + slot.length;
-  if (slot.direct_count > 0) smooth(&file.modelled_cost, modelled / length);
+  if (slot.direct_count > 0) smooth(&file.modelled_cost, modelled / length, kWeight);
   if (slot.direct_count == slot.pieces.size()) {
-    smooth(&direct_, cost);
-    smooth(&file.direct_cost, cost);
+    smooth(&direct_, cost, kWeight);
+    smooth(&file.direct_cost, cost, kWeight);
   } else if (slot.direct_count == 0) {
-    smooth(&flush_, cost);
+    smooth(&flush_, cost, kWeight);
   }
 }
 

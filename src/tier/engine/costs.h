@@ -30,7 +30,7 @@ class Costs {
     if (writes > 0) backing_.sync_answered(static_cast<double>(took), writes);
   }
   static void smooth_sync(double* value, Nanos sample) {
-    *value += (static_cast<double>(sample) - *value) * (*value == 0 ? 1 : 1.0 / 8);
+    smooth(value, static_cast<double>(sample), 1.0 / 8);
   }
 
   double direct() const { return direct_; }    // ns a byte

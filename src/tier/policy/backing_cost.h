@@ -14,6 +14,11 @@
 
 namespace swale::tier {
 
+// A mean of recent samples, each of which counts with `weight`; 0: there was none yet.
+inline void smooth(double* value, double sample, double weight) {
+  *value += (sample - *value) * (*value == 0 ? 1 : weight);
+}
+
 class BackingCost {
  public:
   explicit BackingCost(const io::DiskModel& disk) : disk_(disk) {}
@@ -33,12 +38,8 @@ class BackingCost {
   }
 
  private:
-  static constexpr double kHiddenRatio = 8;  // the elevator's order alone saves less
-  static constexpr double kSmoothing = 1.0 / 16;
-
-  static void smooth(double* value, double sample) {
-    *value += (sample - *value) * (*value == 0 ? 1 : kSmoothing);
-  }
+  static constexpr double kHiddenRatio = 8;    // the elevator's order alone saves less
+  static constexpr double kWeight = 1.0 / 16;  // of a sample
 
   const io::DiskModel disk_;
   double measured_ns_ = 0;      // of a slot, smoothed

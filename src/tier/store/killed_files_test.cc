@@ -11,7 +11,7 @@
 
 #include "base/rng.h"
 #include "io/posix_device.h"
-#include "tier/store/store.h"
+#include "tier/store/testing/store_folder.h"
 
 namespace swale::tier::killed_files_test {
 namespace {
@@ -28,28 +28,11 @@ constexpr size_t kFileBytes = 3000;
 
 std::string name_of(uint8_t name) { return fmt::format("f{}", name); }
 
-class KilledFilesTest : public ::testing::Test {
+class KilledFilesTest : public ::testing::Test, protected StoreFolder {
  protected:
-  void SetUp() override {
-    root_ = (std::filesystem::current_path() / "killed-files-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(root_.data()), nullptr);
-    backing_ = root_ + "/backing";
-    std::filesystem::create_directory(backing_);
-  }
-  void TearDown() override {
-    store_.reset();
-    std::filesystem::remove_all(root_);
-  }
-  std::string backing(const std::string& name) const { return backing_ + "/" + name; }
+  KilledFilesTest() : StoreFolder("killed-files") {}
   Status open() {
-    StoreOptions options;
-    options.ssd_directory = root_ + "/ssd";
-    options.backing_directory = backing_;
-    options.engine.policy = Policy::kSsdBlocking;
-    options.engine.segment_count = 4;
-    options.engine.segment_bytes = 256 * kKiB;
-    options.queue_slots = 8;
-    options.slot_bytes = 16 * kKiB;
+    StoreOptions options = small_options();
     auto store = Store::open(device_, options);
     if (!store.ok()) return store.status();
     store_ = std::move(*store);
@@ -116,8 +99,6 @@ class KilledFilesTest : public ::testing::Test {
   }
 
   io::PosixDevice device_;
-  std::string root_;
-  std::string backing_;
   std::unique_ptr<Store> store_;
 };
 

@@ -12,34 +12,19 @@
 #include "io/posix_device.h"
 #include "tier/log/log_format.h"
 #include "tier/log/log_seal.h"
-#include "tier/store/store.h"
+#include "tier/store/testing/store_folder.h"
 
 namespace swale::tier::store_damage_test {
 namespace {
 
 constexpr uint64_t kSegmentBytes = 256 * kKiB;
 
-class StoreDamageTest : public ::testing::Test {
+class StoreDamageTest : public ::testing::Test, protected StoreFolder {
  protected:
-  void SetUp() override {
-    root_ = (std::filesystem::current_path() / "store-damage-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(root_.data()), nullptr);
-    std::filesystem::create_directory(root_ + "/backing");
-  }
-  void TearDown() override {
-    store_.reset();
-    std::filesystem::remove_all(root_);
-  }
+  StoreDamageTest() : StoreFolder("store-damage") {}
 
   StoreOptions options() const {
-    StoreOptions options;
-    options.ssd_directory = root_ + "/ssd";
-    options.backing_directory = root_ + "/backing";
-    options.engine.policy = Policy::kSsdBlocking;
-    options.engine.segment_count = 4;
-    options.engine.segment_bytes = kSegmentBytes;
-    options.queue_slots = 8;
-    options.slot_bytes = 16 * kKiB;
+    StoreOptions options = small_options(kSegmentBytes);
     return options;
   }
   void open(bool accept = false) {
@@ -107,7 +92,6 @@ class StoreDamageTest : public ::testing::Test {
 
   io::PosixDevice device_;
   std::unique_ptr<Store> store_;
-  std::string root_;
 };
 
 TEST_F(StoreDamageTest, ABlockThatFlippedIsRefusedUntilItIsOverwrittenAndTheRestIsThere) {

@@ -11,36 +11,20 @@
 #include <fstream>
 
 #include "io/posix_device.h"
-#include "tier/store/store.h"
+#include "tier/store/testing/store_folder.h"
 
 namespace swale::tier::store_files_test {
 namespace {
 
 constexpr int64_t kLongAgoNs = 1'000'000'000'000'000'000;  // 2001
 
-class StoreFilesTest : public ::testing::Test {
+class StoreFilesTest : public ::testing::Test, protected StoreFolder {
  protected:
-  void SetUp() override {
-    // Beside the program: /tmp may be without extended attributes.
-    root_ = (std::filesystem::current_path() / "store-files-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(root_.data()), nullptr);
-    std::filesystem::create_directory(backing());
-  }
-  void TearDown() override {
-    store_.reset();
-    std::filesystem::remove_all(root_);
-  }
+  StoreFilesTest() : StoreFolder("store-files") {}
 
-  std::string backing(const std::string& name = "") const { return root_ + "/backing/" + name; }
   void open(Policy policy = Policy::kSsdBlocking) {
-    StoreOptions options;
-    options.ssd_directory = root_ + "/ssd";
-    options.backing_directory = root_ + "/backing";
+    StoreOptions options = small_options();
     options.engine.policy = policy;
-    options.engine.segment_count = 4;
-    options.engine.segment_bytes = 256 * kKiB;
-    options.queue_slots = 8;
-    options.slot_bytes = 16 * kKiB;
     auto store = Store::open(device_, options);
     ASSERT_TRUE(store.ok()) << store.status().to_string();
     store_ = std::move(*store);
@@ -74,7 +58,6 @@ class StoreFilesTest : public ::testing::Test {
   }
 
   io::PosixDevice device_;
-  std::string root_;
   std::unique_ptr<Store> store_;
 };
 

@@ -20,7 +20,7 @@
 #include "io/descriptor.h"
 #include "io/posix_device.h"
 #include "tier/log/file_table_format.h"
-#include "tier/store/store.h"
+#include "tier/store/testing/store_folder.h"
 
 namespace swale::tier::store_recovery_test {
 namespace {
@@ -30,30 +30,16 @@ const std::string kBytes(5000, 'n');  // newer than what the backing file has
 
 enum class End { kKilled, kClean };
 
-class StoreRecoveryTest : public ::testing::TestWithParam<End> {
+class StoreRecoveryTest : public ::testing::TestWithParam<End>, protected StoreFolder {
  protected:
-  void SetUp() override {
-    root_ = (std::filesystem::current_path() / "store-recovery-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(root_.data()), nullptr);
-    backing_ = root_ + "/backing";
-    std::filesystem::create_directory(backing_);
-  }
+  StoreRecoveryTest() : StoreFolder("store-recovery") {}
   void TearDown() override {
     store_.reset();
     ::chmod((root_ + "/backing/folder").c_str(), 0700);
-    std::filesystem::remove_all(root_);
   }
 
-  std::string backing(const std::string& name = "") const { return root_ + "/backing/" + name; }
   StoreOptions options() const {
-    StoreOptions options;
-    options.ssd_directory = root_ + "/ssd";
-    options.backing_directory = backing_;
-    options.engine.policy = Policy::kSsdBlocking;
-    options.engine.segment_count = 4;
-    options.engine.segment_bytes = 256 * kKiB;
-    options.queue_slots = 8;
-    options.slot_bytes = 16 * kKiB;
+    StoreOptions options = small_options();
     options.accept_loss = accept_loss_;
     return options;
   }
@@ -170,8 +156,6 @@ class StoreRecoveryTest : public ::testing::TestWithParam<End> {
   }
 
   io::PosixDevice device_;
-  std::string root_;
-  std::string backing_;
   bool accept_loss_ = false;
   std::unique_ptr<Store> store_;
   RecoveryReport recovered_;

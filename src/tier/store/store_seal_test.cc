@@ -15,7 +15,7 @@
 #include "io/posix_device.h"
 #include "tier/log/log_format.h"
 #include "tier/log/log_seal.h"
-#include "tier/store/store.h"
+#include "tier/store/testing/store_folder.h"
 
 namespace swale::tier::store_seal_test {
 namespace {
@@ -26,27 +26,12 @@ using testing::HasSubstr;
 constexpr uint64_t kSegmentBytes = 256 * kKiB;
 constexpr uint64_t kBytes = 4000;  // of a write: one block
 
-class StoreSealTest : public ::testing::Test {
+class StoreSealTest : public ::testing::Test, protected StoreFolder {
  protected:
-  void SetUp() override {
-    root_ = (std::filesystem::current_path() / "store-seal-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(root_.data()), nullptr);
-    std::filesystem::create_directory(root_ + "/backing");
-  }
-  void TearDown() override {
-    store_.reset();
-    std::filesystem::remove_all(root_);
-  }
+  StoreSealTest() : StoreFolder("store-seal") {}
 
   StoreOptions options(bool accept = false) const {
-    StoreOptions options;
-    options.ssd_directory = root_ + "/ssd";
-    options.backing_directory = root_ + "/backing";
-    options.engine.policy = Policy::kSsdBlocking;
-    options.engine.segment_count = 4;
-    options.engine.segment_bytes = kSegmentBytes;
-    options.queue_slots = 8;
-    options.slot_bytes = 16 * kKiB;
+    StoreOptions options = small_options(kSegmentBytes);
     options.accept_loss = accept;
     return options;
   }
@@ -145,7 +130,6 @@ class StoreSealTest : public ::testing::Test {
 
   io::PosixDevice device_;
   std::unique_ptr<Store> store_;
-  std::string root_;
 };
 
 TEST_F(StoreSealTest, TheMarkOfACleanEndMayBeDamagedAndNothingIsOlder) {

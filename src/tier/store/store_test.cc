@@ -1,4 +1,4 @@
-#include "tier/store/store.h"
+#include "tier/store/testing/store_folder.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -25,29 +25,15 @@ uint64_t scale() {
   return factor ? std::strtoull(factor, nullptr, 10) : 1;
 }
 
-class StoreTest : public ::testing::Test {
+class StoreTest : public ::testing::Test, protected StoreFolder {
  protected:
-  void SetUp() override {
-    // Beside the program: /tmp may be without extended attributes.
-    root_ = (std::filesystem::current_path() / "store-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(root_.data()), nullptr);
-    std::filesystem::create_directory(backing());
-  }
-  void TearDown() override { std::filesystem::remove_all(root_); }
+  StoreTest() : StoreFolder("store") {}
 
-  std::string ssd() const { return root_ + "/ssd"; }
-  std::string backing() const { return root_ + "/backing"; }
   StoreOptions options(Policy policy = Policy::kSsdBlocking,
                        Durability durability = Durability::kPageCache) const {
-    StoreOptions options;
-    options.ssd_directory = ssd();
-    options.backing_directory = backing();
+    StoreOptions options = small_options();
     options.engine.policy = policy;
     options.engine.durability = durability;
-    options.engine.segment_count = 4;
-    options.engine.segment_bytes = 256 * kKiB;
-    options.queue_slots = 8;
-    options.slot_bytes = 16 * kKiB;
     return options;
   }
   std::unique_ptr<Store> open(const StoreOptions& options) {
@@ -56,7 +42,7 @@ class StoreTest : public ::testing::Test {
     return store.ok() ? std::move(*store) : nullptr;
   }
   std::string on_backing(const std::string& path) const {
-    std::ifstream file(backing() + "/" + path, std::ios::binary);
+    std::ifstream file(backing_ + "/" + path, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};
   }
   static std::string read_all(Store& store, Store::Handle file) {
@@ -67,7 +53,6 @@ class StoreTest : public ::testing::Test {
   }
 
   io::PosixDevice device_;
-  std::string root_;
 };
 
 std::string random_bytes(Rng* rng, size_t length) {
@@ -126,7 +111,7 @@ TEST_F(StoreTest, TwoStoresOnOneDirectoryAreRefused) {
 
 // Programs see every file of the backing directory: one that empties it would remove the log.
 TEST_F(StoreTest, TheLogLiesOutsideOfTheBackingDirectory) {
-  std::filesystem::create_directory_symlink(backing(), root_ + "/link");
+  std::filesystem::create_directory_symlink(backing_, root_ + "/link");
   for (const char* inside : {"/backing", "/backing/ssd", "/backing/a/../ssd", "/link/ssd"}) {
     StoreOptions wrong = options();
     wrong.ssd_directory = root_ + inside;
@@ -134,9 +119,9 @@ TEST_F(StoreTest, TheLogLiesOutsideOfTheBackingDirectory) {
     EXPECT_EQ(refused.code(), Code::kInvalidArgument) << inside << refused.to_string();
     EXPECT_NE(refused.message().find("outside"), std::string::npos) << refused.to_string();
   }
-  EXPECT_TRUE(std::filesystem::is_empty(backing()));
+  EXPECT_TRUE(std::filesystem::is_empty(backing_));
   StoreOptions beside = options();
-  beside.ssd_directory = backing() + "-ssd";
+  beside.ssd_directory = backing_ + "-ssd";
   open(beside);
 }
 
