@@ -54,6 +54,7 @@ TEST(UcxTransport, DropsMessagesThatAreNotOfTheJobAndGoesOn) {
 }
 
 TEST(UcxTransport, ARankThatUcxCannotReachIsDownAndTheErrorNamesTheWayThatNeedsLess) {
+  Recorder recorder;  // outlives the thread that calls it
   std::vector<std::unique_ptr<UcxTransport>> two;
   std::vector<std::string> addresses;
   for (const char* fabrics : {"posix,self", "tcp,self"}) {
@@ -62,7 +63,6 @@ TEST(UcxTransport, ARankThatUcxCannotReachIsDownAndTheErrorNamesTheWayThatNeedsL
     two.push_back(ucx_transport(static_cast<Rank>(two.size()), 2, options).value());
     addresses.push_back(two.back()->address());
   }
-  Recorder recorder;
   ASSERT_TRUE(two[0]->start(book_of(addresses), &recorder).ok());
   post(two[0].get(), &recorder, 1, "h", "payload", 7);
   ASSERT_TRUE(recorder.wait_for([&] { return recorder.downs.count(1) == 1 && recorder.sent[7] == 1; }));
