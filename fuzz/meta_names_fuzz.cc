@@ -1,5 +1,5 @@
-// Names of a job's tree: records, messages, and a server that gets any messages. Input: 1 byte that says what,
-// then its bytes; for the server, each message after one byte of its length.
+// Names of a job's tree: records, messages, and a server that gets any messages. Input: 1 byte that says
+// what, then its bytes; for the server, each message after one byte of its length.
 #include "fuzz/fuzz_input.h"
 #include "fuzz/target.h"
 #include "meta/names/names_core.h"

@@ -153,6 +153,8 @@ struct Client {
   uint64_t number = 0;
   uint32_t made = 0;
   bool busy = false;
+  uint32_t asked = 0;                  // the server
+  std::map<uint32_t, uint32_t> lives;  // of servers
   Running running;
 };
 
@@ -325,10 +327,14 @@ class Simulation {
       if (servers_[to]->core == nullptr || servers_[to]->life != life) return fail(token, Code::kUnavailable);
       receive(to, token, payload);
     };
+    // A late copy reaches whatever life the server has then.
+    const auto arrive_late = [this, to, token, payload] {
+      if (servers_[to]->core != nullptr) receive(to, token, payload);
+    };
     if (!lose()) events_.after(kDelay, arrive);
     if (events_.rng().below(1000) >= params_.double_per_mille) return;
     ++outcome_.doubled;
-    events_.after(3 * kPatience, arrive);  // most often when all is over
+    events_.after(5 * kPatience, arrive_late);  // most often when all is over
   }
 
   void receive(uint32_t to, uint64_t token, const std::string& payload) {
@@ -493,12 +499,14 @@ class Simulation {
 
   // The request again, until it is answered.
   void ask(uint32_t index) {
-    const NameRequest& request = clients_[index].running.request;
+    NameRequest& request = clients_[index].running.request;
     uint32_t to = server_of(meta::EntryKey(request.directory, request.name), params_.servers);
     if (request.op == NameOp::kList)
       to = static_cast<uint32_t>(clients_[index].running.members.back());
     else if (request.op >= NameOp::kSetNode || request.op == NameOp::kStat || request.op == NameOp::kMembers)
       to = meta::server_of(request.file);
+    request.life = clients_[index].lives[to];
+    clients_[index].asked = to;
     send({index, 0, 0, 0}, to, encode(request));
   }
 
@@ -509,6 +517,10 @@ class Simulation {
       if (code != Code::kDeadlineExceeded && code != Code::kUnavailable && code != Code::kBusy)
         return blame(response.status().to_string());
       return events_.after(kDelay, [this, index] { ask(index); });
+    }
+    if (const auto life = meta::other_life(*response); life) {
+      client.lives[client.asked] = std::max(client.lives[client.asked], *life);
+      return ask(index);
     }
     const auto answer = meta::decode_name_answer(*response);
     if (!answer.ok()) return blame(answer.status().to_string());

@@ -4,11 +4,11 @@
 //
 // The checker. A change happens at one moment: when the record with its answer, or with the removed node of
 // its directory, is durable. Then the model makes it, and it must be right there. An answer that changed
-// nothing must be right at some moment between its request and itself. In the end the servers' rows, read once
-// more from their logs, equal the model.
+// nothing must be right at some moment between its request and itself. In the end the servers' rows, read
+// once more from their logs, equal the model.
 //
-// Faults. A message is lost by lot; its caller hears kDeadlineExceeded later. Some come twice, the second time
-// late. A killed server loses what was not durable. Points at which a server may be killed are counted:
+// Faults. A message is lost by lot; its caller hears kDeadlineExceeded later. Some come twice, the second
+// time late. A killed server loses what was not durable. Points at which a server may be killed are counted:
 // before, in the middle of and after the write of a group, and before and after a message is handled.
 //
 // Threads: one.
@@ -32,8 +32,8 @@ struct NamesClusterParams {
   uint64_t kill_at = 0;     // at this point; 0: at none
   bool directories = true;  // mkdir, rmdir
   bool renames = true;
-  // What must be seen: a restart that finds no intents; one that does not know which ids were drawn; a removal
-  // of which some servers never hear.
+  // What must be seen: a restart that finds no intents; one that does not know which ids were drawn; a
+  // removal of which some servers never hear.
   enum class Canary { kNone, kNoIntents, kReusedId, kUnaskedServer } canary = Canary::kNone;
 };
 

@@ -64,7 +64,7 @@ struct KillRuns {
 KillRuns kill_at_every_point(uint64_t seed_count, NamesClusterParams::Canary canary) {
   KillRuns all;
   NamesClusterParams params;
-  params.operations = 5;
+  params.operations = 9;
   params.lose_per_mille = params.double_per_mille = 0;
   params.kills = 0;
   params.canary = canary;

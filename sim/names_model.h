@@ -1,5 +1,5 @@
-// NamesModel: what a tree is by POSIX, as plain maps on one thread. It knows the answer to each request at one
-// moment, and what a change makes of the tree.
+// NamesModel: what a tree is by POSIX, as plain maps on one thread. It knows the answer to each request at
+// one moment, and what a change makes of the tree.
 //
 // A file whose last entry is gone and that nobody holds is dying: a server may not have heard of it yet, so
 // both answers to requests by its id are right until its node is gone.

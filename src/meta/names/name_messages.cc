@@ -17,11 +17,28 @@ bool read_optional(Decoder* in, std::optional<DirEntry>* entry) {
   return valid((*entry)->type);
 }
 
+constexpr uint32_t kOtherLife = ~uint32_t{0};  // in the place of an errno
+
 }  // namespace
+
+std::string encode_life(uint32_t life) {
+  std::string out;
+  append_u32(&out, kOtherLife);
+  append_u32(&out, life);
+  return out;
+}
+
+std::optional<uint32_t> other_life(Bytes response) {
+  Decoder in(response);
+  const bool other = in.u32() == kOtherLife;
+  const uint32_t life = in.u32();
+  return other && in.finished() ? std::optional(life) : std::nullopt;
+}
 
 std::string encode(const NameRequest& request) {
   std::string out;
   append_u8(&out, static_cast<uint8_t>(request.op));
+  append_u32(&out, request.life);
   append_u64(&out, request.from.client);
   append_u64(&out, request.from.number);
   append_u8(&out, static_cast<uint8_t>(request.wait));
@@ -47,6 +64,7 @@ Result<NameRequest> decode_name_request(Bytes payload) {
   Decoder in(payload);
   NameRequest request;
   request.op = static_cast<NameOp>(in.u8());
+  request.life = in.u32();
   request.from.client = in.u64();
   request.from.number = in.u64();
   request.wait = static_cast<AnswerWait>(in.u8());
@@ -120,6 +138,7 @@ Result<NameAnswer> decode_name_answer(Bytes bytes) {
 std::string encode(const PeerRequest& request) {
   std::string out;
   append_u8(&out, static_cast<uint8_t>(request.op));
+  append_u32(&out, request.life);
   append_file_id(request.file, &out);
   append_file_id(request.other, &out);
   append_key(&out, request.key);
@@ -137,6 +156,7 @@ Result<PeerRequest> decode_peer_request(Bytes payload) {
   Decoder in(payload);
   PeerRequest request;
   request.op = static_cast<PeerOp>(in.u8());
+  request.life = in.u32();
   request.file = read_file_id(&in);
   request.other = read_file_id(&in);
   request.key = read_key(&in);

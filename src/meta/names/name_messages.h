@@ -15,6 +15,9 @@
 //     kList       entries after `name` in the server's order, at most `count`; none: from the first one
 //   to every server: kForget: the client's node is gone and holds nothing any more
 //
+// Each request names the life of the server that it is for (0: not known yet). Another life answers with its
+// own number, and has done nothing: so a late copy of what an earlier life was asked for is never obeyed.
+//
 // Errors: an answer has an errno of POSIX. A failed Result instead of an answer (kUnavailable, kBusy,
 // kDeadlineExceeded): repeat the request. Decoding answers kCorruption or kInvalidArgument.
 // Threads: plain values. These bytes are on no disk and live as long as a job.
@@ -69,6 +72,7 @@ enum NodeField : uint8_t { kMode = 1, kUid = 2, kGid = 4, kAccessed = 8, kModifi
 
 struct NameRequest {
   NameOp op = NameOp::kLookUp;
+  uint32_t life = 0;
   RequestKey from = {};
   AnswerWait wait = AnswerWait::kWritten;
   uint8_t flags = 0;  // NameFlag; of kRename: RenameFlag
@@ -122,6 +126,7 @@ enum class PeerOp : uint8_t {
 
 struct PeerRequest {
   PeerOp op = PeerOp::kEnrol;
+  uint32_t life = 0;
   FileId file = {};
   FileId other = {};
   EntryKey key = {};
@@ -144,6 +149,10 @@ struct PeerAnswer {
 };
 std::string encode(const PeerAnswer& answer);
 Result<PeerAnswer> decode_peer_answer(Bytes bytes);
+
+// The answer of a server to a request for another life of it; none: the response is an answer.
+std::string encode_life(uint32_t life);
+std::optional<uint32_t> other_life(Bytes response);
 
 // The first byte tells the two kinds of requests apart.
 inline bool from_peer(Bytes payload) {

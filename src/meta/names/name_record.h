@@ -15,8 +15,8 @@
 //   12 not enrolled  the same
 //   13 lock          key, transaction (u32 server, u32 job, u64 number), u64 grant
 //   14 no lock       key
-//   15 intent        transaction, u8 kind, u8 phase, u8 flags, u64 client, u64 number, key of the source, key of
-//                    the target, u8 (1: moved, 2: replaced), those entries, u64 move, u64 grant
+//   15 intent        transaction, u8 kind, u8 phase, u8 flags, u64 client, u64 number, key of the source, key
+//                    of the target, u8 (1: moved, 2: replaced), those entries, u64 move, u64 grant
 //   16 no intent     transaction
 //   17 answer        u64 client, u64 number, entry           the last change of the client
 //   18 counters      u64 ids drawn, u64 grants               the greater ones count

@@ -1,20 +1,35 @@
 #include "meta/names/names_core.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
+
+#include "base/contain.h"
 
 namespace swale::meta {
 
 // ---- requests
 
+template <class Event>
+void NamesCore::contained(const Event& event) noexcept {
+  if (!broken_.ok()) return;
+  broken_ = contain(event);
+}
+
 void NamesCore::on_request(Bytes payload, uint64_t token) {
-  const Status status = from_peer(payload) ? peer_request(payload, token) : client_request(payload, token);
-  if (!status.ok()) reply(token, status);
+  contained([&] {
+    const Status status = from_peer(payload) ? peer_request(payload, token) : client_request(payload, token);
+    if (!status.ok()) reply(token, status);
+  });
 }
 
 Status NamesCore::client_request(Bytes payload, uint64_t token) {
   SWALE_ASSIGN_OR_RETURN(NameRequest request, decode_name_request(payload));
-  SWALE_RETURN_IF_ERROR(log_.health());
+  if (request.life != job_) {
+    reply(token, encode_life(job_));
+    return {};
+  }
+  SWALE_RETURN_IF_ERROR(health());
   const auto asked = std::make_shared<Asked>();
   if (changes(request.op)) {
     bool known = false;
@@ -98,9 +113,13 @@ void NamesCore::start(const AskedPtr& asked) {
 
 Status NamesCore::peer_request(Bytes payload, uint64_t token) {
   SWALE_ASSIGN_OR_RETURN(const PeerRequest request, decode_peer_request(payload));
+  if (request.life != job_) {
+    reply(token, encode_life(job_));
+    return {};
+  }
   if (request.server >= servers_ || request.transaction.server >= servers_)
     return invalid_argument("a request of server {} of the tree: there are {}", request.server, servers_);
-  SWALE_RETURN_IF_ERROR(log_.health());
+  SWALE_RETURN_IF_ERROR(health());
   const TreeNode* const node = table_.node(request.file);
   switch (request.op) {
     case PeerOp::kEnrol:
@@ -156,7 +175,7 @@ Status NamesCore::peer_request(Bytes payload, uint64_t token) {
 
 // Changes the table; then `done`, when that is durable. An empty record: when all before it is.
 void NamesCore::commit(const NameRecord& record, Done done) {
-  if (Status health = log_.health(); !health.ok()) return done(health);
+  if (const Status why = health(); !why.ok()) return done(why);
   if (!record.empty()) {
     const size_t before = table_.changes();
     if (const Status status = table_.apply(record.bytes()); !status.ok()) return done(status);
@@ -176,18 +195,22 @@ void NamesCore::when_durable(Done done) {
 }
 
 void NamesCore::on_durable(uint64_t group) {
-  durable_ = group;
-  while (!waits_.empty() && waits_.front().first <= durable_) {
-    const Done done = std::move(waits_.front().second);
-    waits_.pop_front();
-    done({});
-  }
+  contained([&] {
+    durable_ = group;
+    while (!waits_.empty() && waits_.front().first <= durable_) {
+      const Done done = std::move(waits_.front().second);
+      waits_.pop_front();
+      done({});
+    }
+  });
 }
 
 void NamesCore::on_void(const Status& why) {
-  const auto waits = std::exchange(waits_, {});
-  last_group_ = durable_;
-  for (const auto& [group, done] : waits) done(why);
+  contained([&] {
+    const auto waits = std::exchange(waits_, {});
+    last_group_ = durable_;
+    for (const auto& [group, done] : waits) done(why);
+  });
 }
 
 void NamesCore::reply_when_durable(uint64_t token, std::string response) {
@@ -241,26 +264,34 @@ void NamesCore::change(const AskedPtr& asked, const NameRecord& record, const Na
 
 void NamesCore::call(uint32_t to, const PeerRequest& request, std::function<void(Result<PeerAnswer>)> done) {
   const uint64_t tag = next_tag_++;
-  calls_open_[tag] = [done = std::move(done)](const Result<std::string>& response) {
+  PeerRequest sent = request;
+  sent.life = lives_[to];
+  calls_open_[tag] = [this, to, request, done = std::move(done)](const Result<std::string>& response) {
     if (!response.ok()) return done(response.status());
+    if (const auto life = other_life(*response); life) {
+      lives_[to] = std::max(lives_[to], *life);
+      return call(to, request, done);
+    }
     done(decode_peer_answer(*response));
   };
-  calls_.push_back({to, tag, encode(request)});
+  calls_.push_back({to, tag, encode(sent)});
 }
 
 void NamesCore::ask(uint32_t to, const PeerRequest& request, std::function<void(const PeerAnswer&)> done) {
   call(to, request, [this, to, request, done = std::move(done)](const Result<PeerAnswer>& answer) {
     if (answer.ok()) return done(*answer);
-    if (log_.health().ok()) ask(to, request, done);
+    if (health().ok()) ask(to, request, done);
   });
 }
 
 void NamesCore::on_completion(uint64_t tag, Result<std::string> response) {
   const auto found = calls_open_.find(tag);
   if (found == calls_open_.end()) return;
-  const auto done = std::move(found->second);
-  calls_open_.erase(found);
-  done(std::move(response));
+  contained([&] {
+    const auto done = std::move(found->second);
+    calls_open_.erase(found);
+    done(std::move(response));
+  });
 }
 
 void NamesCore::take_replies(std::vector<NameReply>* out) {
@@ -276,6 +307,10 @@ void NamesCore::take_calls(std::vector<NameCall>* out) {
 // ---- recovery
 
 void NamesCore::resume() {
+  contained([this] { resume_all(); });
+}
+
+void NamesCore::resume_all() {
   for (const auto& [key, lock] : table_.locks()) locks_[key].holder = lock.holder;
   for (const auto& [key, lock] : table_.locks()) inquire(key, lock.holder);
   const auto intents = table_.intents();

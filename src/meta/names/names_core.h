@@ -1,5 +1,6 @@
 // NamesCore: one server's part in the tree, as a passive machine: requests and completions in, replies and
-// calls to other servers out. docs/design/file-system.md says how each operation goes and what a crash leaves.
+// calls to other servers out. docs/design/file-system.md says how each operation goes and what a crash
+// leaves.
 //
 //   rim:   on_request, on_completion, on_durable; then take_replies and take_calls. Records go to a NameLog.
 //
@@ -7,16 +8,19 @@
 // decides how long it waits before it says that a server does not answer.
 //
 // Enrolment. A server takes entries of a directory after it has enrolled at the directory's node. Who removes
-// a directory asks those that are enrolled to leave, which only one without its entries does. Meanwhile nobody
-// enrols. So no entry can slip in, and nobody remembers what was removed.
+// a directory asks those that are enrolled to leave, which only one without its entries does. Meanwhile
+// nobody enrols. So no entry can slip in, and nobody remembers what was removed.
 // Locks. A rename, and the removal of a directory, lock their entries; whoever asks for a locked entry waits.
 // A rename locks in one order of keys (kMovesKey first), so none waits for another one in a ring. A lock at
 // another server than the rename's own is a record; its server asks the rename's server what became of it.
 // Intents. What must happen at several servers is a record of the first one, made with the change itself.
 // resume() goes on with what it finds.
 //
-// Invariants: (1) nothing is answered, sent or decided on a record before it is durable; (2) each request gets
-//   one reply, or waits for a server that does not answer; (3) a repeated change is answered as at first.
+// Invariants: (1) nothing is answered, sent or decided on a record before it is durable; (2) each request
+//   gets one reply, or waits for a server that does not answer; (3) a repeated change is answered as at
+//   first.
+// Memory. What runs out of it in the middle has perhaps taken a lock: the server answers nothing from then on
+// (health()), and the rim opens it anew from its log, as after a kill.
 // Threads: none. Errors: an errno in the answer; a failed reply: nothing was done, repeat it, or the log has
 // failed for good.
 // Limits: what waits is bounded by what clients may have under way.
@@ -56,7 +60,7 @@ struct NameReply {
 
 class NamesCore {
  public:
-  // `job`: the number of the shard's job, in no two lives of a server the same.
+  // `job`: the number of the shard's job, from 1, in no two lives of a server the same: its life.
   NamesCore(uint32_t server, uint32_t servers, uint32_t job, NameTable* table, NameLog* log)
       : server_(server), servers_(servers), job_(job), table_(*table), log_(*log) {}
 
@@ -69,6 +73,8 @@ class NamesCore {
   void take_replies(std::vector<NameReply>* out);
   void take_calls(std::vector<NameCall>* out);
 
+  // Not OK: it ran out of memory, or its log takes no more.
+  Status health() const { return broken_.ok() ? log_.health() : broken_; }
   // Operations that are not finished: intents, locks, removals.
   size_t under_way() const { return jobs_.size() + locks_.size() + removals_.size() + enrolling_.size(); }
 
@@ -114,6 +120,9 @@ class NamesCore {
   };
 
   // names_core.cc: requests, records, replies
+  template <class Event>
+  void contained(const Event& event) noexcept;
+  void resume_all();
   Status client_request(Bytes payload, uint64_t token);
   Status peer_request(Bytes payload, uint64_t token);
   Status repeated(const NameRequest& request, uint64_t token, bool* known);
@@ -195,6 +204,7 @@ class NamesCore {
   const uint32_t job_;
   NameTable& table_;
   NameLog& log_;
+  Status broken_;
 
   std::map<uint64_t, Slot> slots_;  // by client
   std::map<Transaction, JobPtr> jobs_;
@@ -202,8 +212,8 @@ class NamesCore {
   std::map<std::pair<Transaction, EntryKey>, uint64_t> lock_tokens_;  // of calls that wait for a lock
   std::map<FileId, std::vector<OnError>> enrolling_;
   std::map<FileId, Removal> removals_;
-  // The last removal of a directory that a server has asked for in a job, and how it ended: a late copy of the
-  // request must not remove what has become empty since.
+  // The last removal of a directory that a server has asked for in a job, and how it ended: a late copy of
+  // the request must not remove what has become empty since.
   struct PastRemoval {
     uint64_t number = 0;
     Outcome outcome = Outcome::kDone;
@@ -214,6 +224,7 @@ class NamesCore {
   uint64_t last_group_ = 0;  // that a record has joined
   std::deque<std::pair<uint64_t, Done>> waits_;
   std::map<uint64_t, std::function<void(Result<std::string>)>> calls_open_;
+  std::map<uint32_t, uint32_t> lives_;  // of servers, as far as known
   uint64_t next_tag_ = 1;
   uint64_t next_transaction_ = 1;
   std::vector<NameReply> replies_;

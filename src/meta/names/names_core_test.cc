@@ -12,10 +12,12 @@ namespace {
 
 class Tree {
  public:
+  static constexpr uint32_t kLife = 3;
+
   explicit Tree(uint32_t servers) {
     for (uint32_t i = 0; i < servers; ++i) {
       nodes_.push_back(std::make_unique<Server>(i));
-      nodes_[i]->core = std::make_unique<NamesCore>(i, servers, 1, &nodes_[i]->table, &nodes_[i]->log);
+      nodes_[i]->core = std::make_unique<NamesCore>(i, servers, kLife, &nodes_[i]->table, &nodes_[i]->log);
     }
   }
   uint32_t servers() const { return static_cast<uint32_t>(nodes_.size()); }
@@ -29,7 +31,8 @@ class Tree {
     request.from = {uint64_t{7} << 16, ++number_};
     return ask_as(request);
   }
-  NameAnswer ask_as(const NameRequest& request) {
+  NameAnswer ask_as(NameRequest request) {
+    request.life = kLife;
     const bool by_file = request.op >= NameOp::kSetNode || request.op == NameOp::kStat ||
                          request.op == NameOp::kReadUser || request.op == NameOp::kListUsers;
     const uint32_t to =
@@ -114,7 +117,8 @@ class Tree {
     }
     for (NameCall& each : calls) {
       origins_[next_token_] = {index, each.tag};
-      sent.emplace_back(each.to, each.payload);
+      // Those that only ask for a life are not counted.
+      if (decode_peer_request(each.payload)->life == kLife) sent.emplace_back(each.to, each.payload);
       core(each.to).on_request(each.payload, next_token_++);
     }
     return !replies.empty() || !calls.empty();
@@ -167,6 +171,7 @@ TEST(NamesCore, AFileThatIsUnlinkedLivesUntilTheLastNodeLetsItGo) {
   NameRequest gone;  // the other node has died
   gone.op = NameOp::kForget;
   gone.from = {uint64_t{8} << 16, 2};
+  gone.life = Tree::kLife;
   ASSERT_TRUE(tree.send(server_of(made.entry.file), encode(gone)).ok());
   EXPECT_EQ(tree.ask(stat).error, ENOENT);
 }
@@ -210,6 +215,7 @@ TEST(NamesCore, ARepeatedChangeIsAnsweredAsAtFirstAndAnOlderOneIsRefused) {
   request.from.number = 5;
   EXPECT_EQ(tree.ask_as(request).error, EEXIST);
   request.from.number = 4;
+  request.life = Tree::kLife;
   EXPECT_EQ(tree.send(0, encode(request)).status().code(), Code::kAborted);
 }
 
@@ -218,6 +224,7 @@ TEST(NamesCore, AVoidGroupIsAFailureOfItsRequests) {
   Tree tree(1);
   NameRequest request = tree.at(NameOp::kCreate, kRootDirectory, "f");
   request.from = {5 << 16, 1};
+  request.life = Tree::kLife;
   std::vector<NameReply> replies;
   tree.core(0).on_request(encode(request), 1);
   tree.core(0).take_replies(&replies);
@@ -255,6 +262,24 @@ TEST(NamesCore, ALateCopyOfALockDoesNotLetARepeatedDecisionUndoWhatCameAfterIt) 
   EXPECT_EQ(tree.table(lock.first).find(EntryKey(kRootDirectory, to)), nullptr);
   tree.core(lock.first).on_completion(held_back[0].tag, encode(PeerAnswer()));
   EXPECT_EQ(tree.table(lock.first).lock(EntryKey(kRootDirectory, to)), nullptr);
+}
+
+// What an earlier life of the server was asked for may have been answered otherwise since.
+TEST(NamesCore, ARequestForAnotherLifeDoesNothing) {
+  Tree tree(1);
+  NameRequest request = tree.at(NameOp::kCreate, kRootDirectory, "f");
+  request.from = {5 << 16, 1};
+  request.life = Tree::kLife - 1;
+  const auto response = tree.send(0, encode(request));
+  ASSERT_TRUE(response.ok());
+  EXPECT_EQ(other_life(*response), Tree::kLife);
+  PeerRequest remove;
+  remove.op = PeerOp::kDrop;
+  remove.life = Tree::kLife + 1;
+  EXPECT_EQ(other_life(*tree.send(0, encode(remove))), Tree::kLife);
+  EXPECT_EQ(tree.ask(tree.at(NameOp::kLookUp, kRootDirectory, "f")).error, ENOENT);
+  EXPECT_EQ(other_life(encode(NameAnswer())), std::nullopt);
+  EXPECT_EQ(other_life(encode(PeerAnswer())), std::nullopt);
 }
 
 // The directory was not empty when it was asked for, and is empty when the request comes once more.

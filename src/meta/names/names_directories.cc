@@ -162,7 +162,7 @@ void NamesCore::on_removed(const JobPtr& job, Outcome outcome) {
   const bool rename_job = job->intent.kind == IntentKind::kRename;
   if (outcome == Outcome::kDone) return rename_job ? commit_rename(job) : end_rmdir(job);
   commit(NameRecord().no_intent(job->id), [this, job, outcome](const Status& status) {
-    if (!status.ok()) return log_.health().ok() ? ask_to_remove(job) : fail(job->asked, status);
+    if (!status.ok()) return health().ok() ? ask_to_remove(job) : fail(job->asked, status);
     if (outcome == Outcome::kNotEmpty) return abort(job, ENOTEMPTY);
     again(job, job->intent.move != 0);
   });
@@ -172,7 +172,7 @@ void NamesCore::end_rmdir(const JobPtr& job) {
   NameRecord record;
   record.no_entry(job->intent.source).no_intent(job->id).answer(job->intent.from, *job->intent.moved);
   commit(record, [this, job](const Status& status) {
-    if (!status.ok()) return log_.health().ok() ? ask_to_remove(job) : fail(job->asked, status);
+    if (!status.ok()) return health().ok() ? ask_to_remove(job) : fail(job->asked, status);
     unlock(job);
     finished(job);
   });
@@ -253,8 +253,8 @@ void NamesCore::grant(const EntryKey& key, const Transaction& id) {
   });
 }
 
-// What becomes of the key that a rename has locked. If it is not locked, or by a later grant to a late copy of
-// the request, this was done before.
+// What becomes of the key that a rename has locked. If it is not locked, or by a later grant to a late copy
+// of the request, this was done before.
 void NamesCore::on_decide(const PeerRequest& request, uint64_t token) {
   if (!request.commit) lock_tokens_.erase({request.transaction, request.key});
   const HeldLock* const held = table_.lock(request.key);
@@ -280,7 +280,7 @@ void NamesCore::inquire(const EntryKey& key, const Transaction& id) {
   request.transaction = id;
   call(id.server, request, [this, key, id](const Result<PeerAnswer>& answer) {
     const HeldLock* const held = table_.lock(key);
-    if (held == nullptr || held->holder != id || !log_.health().ok()) return;
+    if (held == nullptr || held->holder != id || !health().ok()) return;
     if (!answer.ok()) return inquire(key, id);
     commit(NameRecord().no_lock(key),
            [this, key, id](const Status& status) { status.ok() ? release(key, id) : inquire(key, id); });

@@ -203,7 +203,7 @@ void NamesCore::commit_rename(const JobPtr& job) {
   record.answer(intent.from, *intent.moved);
   commit(record, [this, job, others, removed_one](const Status& status) {
     if (!status.ok()) {
-      if (removed_one && log_.health().ok()) return ask_to_remove(job);  // it must come to its end
+      if (removed_one && health().ok()) return ask_to_remove(job);  // it must come to its end
       unlock(job);
       end(job);
       return fail(job->asked, status);
