@@ -202,6 +202,7 @@ void NamesCore::on_durable(uint64_t group) {
       waits_.pop_front();
       done({});
     }
+    for (const Transaction& each : std::exchange(ended_, {})) forget_intent(each);
   });
 }
 

@@ -197,6 +197,7 @@ class NamesCore {
   void finish(const JobPtr& job);
   void finish_calls(const JobPtr& job, std::vector<std::pair<uint32_t, PeerRequest>> calls, Act then);
   void finished(const JobPtr& job);
+  void forget_intent(const Transaction& id);
   bool local(const EntryKey& key) const { return key != kMovesKey && server_of(key, servers_) == server_; }
 
   const uint32_t server_;
@@ -208,6 +209,7 @@ class NamesCore {
 
   std::map<uint64_t, Slot> slots_;  // by client
   std::map<Transaction, JobPtr> jobs_;
+  std::vector<Transaction> ended_;  // whose intents are still in the table, for want of space
   std::map<EntryKey, Lock> locks_;
   std::map<std::pair<Transaction, EntryKey>, uint64_t> lock_tokens_;  // of calls that wait for a lock
   std::map<FileId, std::vector<OnError>> enrolling_;

@@ -271,7 +271,7 @@ void NamesCore::finish(const JobPtr& job) {
       last.emplace_back(0, request);
     }
     finish_calls(job, std::move(last), [this, job] {
-      if (job->logged) commit(NameRecord().no_intent(job->id), [](const Status&) {});
+      if (job->logged) forget_intent(job->id);
       finished(job);
     });
   });
@@ -286,6 +286,13 @@ void NamesCore::finish_calls(const JobPtr& job, std::vector<std::pair<uint32_t, 
       if (--job->open_calls == 0) then();
     });
   }
+}
+
+// Nobody waits for it. If its record finds no space, it is tried again when another one has found some.
+void NamesCore::forget_intent(const Transaction& id) {
+  commit(NameRecord().no_intent(id), [this, id](const Status& status) {
+    if (!status.ok()) ended_.push_back(id);
+  });
 }
 
 void NamesCore::finished(const JobPtr& job) {
