@@ -317,7 +317,8 @@ ShardOptions options_of(AttributeTable* table, size_t write_buffer_entries) {
   return options;
 }
 
-// A server whose rim looks for work when it has a reason to, as a Service does: one that is given none sleeps.
+// A server whose rim looks for work when it has a reason to, as a Service does: one that is given none
+// sleeps.
 class SleepyRim {
  public:
   explicit SleepyRim(size_t write_buffer_entries = 64) : partition_(1, 64 << 20) {

@@ -739,8 +739,8 @@ TEST(AttributeLog, HalfARecordIsDamage) {
   }
   const std::string log = *io::read_file(memory, path, kMiB);
   std::string record = log.substr(store::kLogHeaderBytes);
-  char& length =
-      record[store::kRecordHeadBytes + 10];  // sequence_end, operation, length of all, of the first
+  // sequence_end, operation, length of all, of the first
+  char& length = record[store::kRecordHeadBytes + 10];
   ASSERT_EQ(static_cast<size_t>(length), record.size() - store::kRecordHeadBytes - 11);
   ++length;
   store::seal_record(get_u32(log.data() + 4), kGroupRecord, 1, &record);

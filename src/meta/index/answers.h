@@ -1,5 +1,5 @@
-// Answers: what a shard answers to questions, from its catalog and its layers. Lookup does the work for ranges;
-// queries of regular runs are answered from runs as far as these say all.
+// Answers: what a shard answers to questions, from its catalog and its layers. Lookup does the work for
+// ranges; queries of regular runs are answered from runs as far as these say all.
 //
 // Threads: the shard's. Errors: as the calls of Shard; std::bad_alloc is contained.
 #pragma once

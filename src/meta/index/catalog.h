@@ -1,8 +1,8 @@
 // Catalog: what durable groups say besides extents: files with their sizes and regular runs, rules of
 // relocation, removed ids, and which requests are done. A snapshot keeps all of it.
 //
-// Files have small numbers. A file gets its number when a group that is not durable yet names it, and keeps it
-// until it is removed, or renumber() gives all of them new ones.
+// Files have small numbers. A file gets its number when a group that is not durable yet names it, and keeps
+// it until it is removed, or renumber() gives all of them new ones.
 //
 // Threads: the shard's.
 // Invariants: (1) Only apply() and recovery change what a lookup sees. (2) A number that is not free has a
@@ -86,8 +86,8 @@ class Catalog {
   void prune_barriers();
   const std::vector<Sequence>& barriers() const { return barriers_; }
   std::vector<Sequence> barriers_between(Sequence first, Sequence last) const;
-  // How many of the oldest relocations a checkpoint that merges all trees and tables may put into effect: those
-  // before `unmerged`, until one that moves a run in part.
+  // How many of the oldest relocations a checkpoint that merges all trees and tables may put into effect:
+  // those before `unmerged`, until one that moves a run in part.
   size_t rules_to_retire(Sequence unmerged) const;
   void retire(size_t rules);
   // All of it, with the first `retired` rules in effect, as a snapshot that ends with the tail of `group`.

@@ -36,8 +36,8 @@ class Dues {
   bool checkpoint = false;  // when there is no buffer to flush
   bool merge_all = false;   // by the next checkpoint: most rows are dead
   bool settling = false;    // until the next put: buffers that are not used are given back
-  bool records_wait =
-      false;  // a checkpoint waits until no record of the table is in a group that is not durable
+  // a checkpoint waits until no record of the table is in a group that is not durable
+  bool records_wait = false;
   void want_checkpoint() { freeze = checkpoint = true; }
 
  private:

@@ -4,8 +4,9 @@
 //
 // Threads: the shard's.
 // Invariants: (1) Numbers of groups have no gaps: durable() + 1 is in flight or open. (2) Rows of the active
-// buffer that are not visible are those of the two groups, in their order. (3) Sequences ascend without a gap;
-// visible() is the first one that is not durable. (4) A request is among the staged ones until its group ends.
+// buffer that are not visible are those of the two groups, in their order. (3) Sequences ascend without a
+// gap; visible() is the first one that is not durable. (4) A request is among the staged ones until its group
+// ends.
 // Errors: a call that answers an error, or throws, has done nothing.
 #pragma once
 

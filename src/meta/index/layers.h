@@ -62,9 +62,9 @@ class ShardLayers {
   void flushed(const std::shared_ptr<const Table>& tree, bool keep_memory);
   void drop_spare() { std::vector<Entry>().swap(spare_); }  // an assignment of {} would keep its memory
 
-  // What a checkpoint merges: all trees, and as many of the newest tables as are not twice as large as what is
-  // merged anyway: tables stay in geometric sizes, so that a lookup meets few and each entry is rewritten a
-  // logarithmic number of times.
+  // What a checkpoint merges: all trees, and as many of the newest tables as are not twice as large as what
+  // is merged anyway: tables stay in geometric sizes, so that a lookup meets few and each entry is rewritten
+  // a logarithmic number of times.
   struct Merge {
     std::vector<std::shared_ptr<const Table>> tables;  // trees and tables to merge, newest first
     std::vector<std::shared_ptr<const Table>> taken;   // the tables among them

@@ -290,7 +290,8 @@ class Shard {
 
   virtual const ShardCounters& counters() const = 0;
   virtual ShardState state() const = 0;
-  // Whether all parts agree with one another, as they must between any two calls. For tests: looks at everything.
+  // Whether all parts agree with one another, as they must between any two calls. For tests: looks at
+  // everything.
   virtual bool consistent() const = 0;
   // Forgets cached blocks: the next lookups read from storage.
   virtual void drop_cache() = 0;

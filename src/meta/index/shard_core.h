@@ -3,8 +3,8 @@
 //   put ─► Groups ─► log record ─► (durable) ─► ShardLayers: Memtable ─► Tree ─► ... ─► sorted files
 //                                        └────► Catalog: files, RunLayers ───────────► snapshot, manifest
 //
-// It joins parts that have a state each. A part knows only those before it and never calls back: it returns what
-// another part must learn. shard_core.cc: requests. shard_rim.cc: works are handed out and taken back.
+// It joins parts that have a state each. A part knows only those before it and never calls back: it returns
+// what another part must learn. shard_core.cc: requests. shard_rim.cc: works are handed out and taken back.
 // shard_work.cc: what they do. shard_recovery.cc: opening. answers.cc: questions.
 // Threads: as Shard says. What a Work shares with the shard is immutable or belongs to the Work until
 // finish().

@@ -297,8 +297,8 @@ TEST(ShardJobs, AnOpeningKeepsNoCopyOfTheTable) {
   EXPECT_LT(store.shard->state().buffer_memory_bytes, empty + 1000);
 }
 
-// Claims stay for ever, each server's in a folder of its own: what an opening lists grows with its own claims, and
-// not with those of all servers.
+// Claims stay for ever, each server's in a folder of its own: what an opening lists grows with its own
+// claims, and not with those of all servers.
 TEST(ShardJobs, AnOpeningListsItsOwnClaimsAlone) {
   class Counted : public io::MemoryDevice {
    public:

@@ -1,9 +1,9 @@
-// ShardLogs: which files the next manifest of a shard names besides tables: the log that is being written, those
-// before it that still count, and the snapshot.
+// ShardLogs: which files the next manifest of a shard names besides tables: the log that is being written,
+// those before it that still count, and the snapshot.
 //
 // Threads: the shard's; a LogFile is shared with Works.
-// Invariants: (1) Numbers of this job's logs have no gap, and those from first_log() on count. (2) Logs of earlier
-// jobs count until a checkpoint begins after a freeze: its snapshot and trees have what they say.
+// Invariants: (1) Numbers of this job's logs have no gap, and those from first_log() on count. (2) Logs of
+// earlier jobs count until a checkpoint begins after a freeze: its snapshot and trees have what they say.
 // Errors: std::bad_alloc: nothing has changed.
 #pragma once
 

@@ -1,8 +1,8 @@
 // ShardShared: what all parts of a shard work on: where it stands, its options, and what was counted. What a
 // single part needs to remember stands in that part.
 //
-// Threads: the shard's. A Work uses the device, the options, the names and the fence on any thread: they do not
-// change.
+// Threads: the shard's. A Work uses the device, the options, the names and the fence on any thread: they do
+// not change.
 #pragma once
 
 #include <optional>

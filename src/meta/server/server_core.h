@@ -20,8 +20,8 @@
 // Threads: all calls by one thread at a time, but for Work::run. Errors: replies carry them; messages name
 // the server.
 // Limits: what waits is bounded by what callers may have under way (net::RpcParams).
-// server_core.cc: requests come and wait, storage. server_index.cc: requests for the index. server_changes.cc:
-// changes of attributes and their second halves.
+// server_core.cc: requests come and wait, storage. server_index.cc: requests for the index.
+// server_changes.cc: changes of attributes and their second halves.
 #pragma once
 
 #include <deque>

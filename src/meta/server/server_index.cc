@@ -1,5 +1,5 @@
-// What a server does with requests for its part of the index: puts, gets, scans, trims, relocations, and its part
-// of a sealed file's table.
+// What a server does with requests for its part of the index: puts, gets, scans, trims, relocations, and its
+// part of a sealed file's table.
 #include <algorithm>
 #include <iterator>
 #include <utility>
