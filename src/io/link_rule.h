@@ -35,8 +35,8 @@ struct OpenedBelow {
   uid_t owner = 0;        // of that link
 };
 
-// openat(directory, path, flags, mode) if no name of the path is a link, in one system call. None: one may be,
-// or this kernel cannot tell.
+// openat(directory, path, flags, mode) if no name of the path is a link, in one system call. None: one may
+// be, or this kernel cannot tell.
 std::optional<OpenedBelow> open_linkless(int directory, const std::string& path, int flags, mode_t mode = 0);
 
 // openat(directory, rest, flags, mode) under the rule. ".." in `rest` is followed as usual.
