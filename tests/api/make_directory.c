@@ -1,5 +1,5 @@
-/* make_directory PATH [FIRST EPOCHS [KEYS | large | attributes]]: a small massive directory of known content, for the
- * tests of the `swale` command.
+/* make_directory PATH [FIRST EPOCHS [KEYS | large | attributes]]: a small massive directory of known content,
+ * for the tests of the `swale` command.
  *   3 epochs (steps 0, 10, 20; times 0, 0.5, 1), or EPOCHS from number FIRST on; in each, 20 keys u64:0..19
  *   (or KEYS) with the 8-byte value epoch * 100 + key, "name" with two values "first N" and "second N", and
  *   "empty" with an empty value in epoch 1 only

@@ -87,7 +87,8 @@ class MetaCommand(unittest.TestCase):
         shutil.copytree(self.path, copy)
         for name in os.listdir(copy):
             if name.startswith(("server-", "shard-", "closing-")):
-                os.remove(os.path.join(copy, name))
+                path = os.path.join(copy, name)
+                shutil.rmtree(path) if os.path.isdir(path) else os.remove(path)
         for words in ("info", "verify", "stats", "dump"):
             status, out, error = swale("meta", words, copy)
             self.assertNotEqual(status, 0, words)

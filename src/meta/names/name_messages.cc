@@ -170,7 +170,7 @@ Result<PeerRequest> decode_peer_request(Bytes payload) {
   SWALE_RETURN_IF_ERROR(in.finish("a request of a server of the tree"));
   const bool keyed = request.op == PeerOp::kLock || request.op == PeerOp::kDecide;
   if (request.op < PeerOp::kEnrol || request.op > PeerOp::kSetParent || !entry ||
-      (keyed && request.key != kMovesKey &&
+      (keyed && request.key != moves_key() &&
        (request.key.directory.none() || !valid_name(request.key.name)))) {
     return invalid_argument("a request of a server of the tree: operation {} on what cannot be",
                             static_cast<int>(request.op));

@@ -72,7 +72,7 @@ const char* wrong(const NameStep& step) {
       break;
     case StepKind::kLock:
     case StepKind::kNoLock:
-      return step.key == kMovesKey || (valid_name(step.key.name) && !step.key.directory.none())
+      return step.key == moves_key() || (valid_name(step.key.name) && !step.key.directory.none())
                  ? nullptr
                  : "a lock of a name that none can have";
     case StepKind::kIntent:
@@ -165,7 +165,7 @@ void append_key(std::string* out, const EntryKey& key) {
 EntryKey read_key(Decoder* in) {
   const FileId directory = read_file_id(in);
   const Bytes name = in->sized();
-  return directory.none() && name.empty() ? kMovesKey : EntryKey(directory, name);
+  return directory.none() && name.empty() ? moves_key() : EntryKey(directory, name);
 }
 
 void append_entry(std::string* out, const DirEntry& entry) {

@@ -23,7 +23,7 @@
 //   node := u8 type | u8 flags (1: unlinked) | u32 mode, uid, gid | i64 accessed, modified, changed
 //           | file id of the parent | u64 move | sized target
 //
-// A file id is u64 low, u64 high, as in the shard's records; all zero: none, which only kMovesKey has. sized:
+// A file id is u64 low, u64 high, as in the shard's records; all zero: none, which only moves_key has. sized:
 // varint length, then the bytes. Integers are little-endian.
 //
 // Threads: plain values. Errors: decoding answers kCorruption for any other bytes.

@@ -178,7 +178,7 @@ TEST(NameRecord, GoldenBytes) {
   record.user({1, 3}, "u", "v").no_user({1, 3}, "u");
   for (const StepKind kind : {StepKind::kHolder, StepKind::kNoHolder, StepKind::kMember, StepKind::kNoMember})
     record.pair(kind, {1, 3}, 4);
-  record.enrolled({1, 3}).not_enrolled({1, 3}).lock(key, {transaction, 4}).no_lock(kMovesKey);
+  record.enrolled({1, 3}).not_enrolled({1, 3}).lock(key, {transaction, 4}).no_lock(moves_key());
   record.intent(transaction, intent).no_intent(transaction);
   record.answer({8, 9}, {{1, 3}, NodeType::kFile}).counters(11, 12);
   std::string hex;
@@ -209,7 +209,7 @@ TEST(NameRecord, GoldenBytes) {
 TEST(NameRecord, GoldenPlaces) {
   EXPECT_EQ(EntryKey(kRootDirectory, "checkpoint.0001").hash, 9407360656648975302u);
   EXPECT_EQ(EntryKey({3, 77}, "a").hash, 10370559210647546526u);
-  EXPECT_EQ(server_of(kMovesKey, 7), 0u);
+  EXPECT_EQ(server_of(moves_key(), 7), 0u);
 }
 
 TEST(NameRecord, OtherBytesAreAnErrorThatNamesTheByteAndChangeNothing) {

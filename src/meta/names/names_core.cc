@@ -337,7 +337,7 @@ void NamesCore::resume_all() {
       finish(job);
       continue;
     }
-    if (intent.move != 0) job->keys.push_back(kMovesKey);
+    if (intent.move != 0) job->keys.push_back(moves_key());
     job->keys.push_back(intent.source);
     if (intent.kind == IntentKind::kRename) job->keys.push_back(intent.target);
     job->locked = job->keys.size();

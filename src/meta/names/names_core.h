@@ -11,7 +11,7 @@
 // a directory asks those that are enrolled to leave, which only one without its entries does. Meanwhile
 // nobody enrols. So no entry can slip in, and nobody remembers what was removed.
 // Locks. A rename, and the removal of a directory, lock their entries; whoever asks for a locked entry waits.
-// A rename locks in one order of keys (kMovesKey first), so none waits for another one in a ring. A lock at
+// A rename locks in one order of keys (moves_key first), so none waits for another one in a ring. A lock at
 // another server than the rename's own is a record; its server asks the rename's server what became of it.
 // Intents. What must happen at several servers is a record of the first one, made with the change itself.
 // resume() goes on with what it finds.
@@ -198,7 +198,7 @@ class NamesCore {
   void finish_calls(const JobPtr& job, std::vector<std::pair<uint32_t, PeerRequest>> calls, Act then);
   void finished(const JobPtr& job);
   void forget_intent(const Transaction& id);
-  bool local(const EntryKey& key) const { return key != kMovesKey && server_of(key, servers_) == server_; }
+  bool local(const EntryKey& key) const { return key != moves_key() && server_of(key, servers_) == server_; }
 
   const uint32_t server_;
   const uint32_t servers_;

@@ -201,7 +201,7 @@ void NamesCore::release(const EntryKey& key, const Transaction& id) {
   for (const Act& each : waiting) each();
 }
 
-// A lock for a rename at another server (of kMovesKey: of any server).
+// A lock for a rename at another server (of moves_key: of any server).
 void NamesCore::on_lock(const PeerRequest& request, uint64_t token) {
   const std::pair waiting(request.transaction, request.key);
   const auto lock = locks_.find(request.key);
@@ -225,7 +225,7 @@ void NamesCore::on_lock(const PeerRequest& request, uint64_t token) {
     reply_peer(found->second, {.error = error});
     lock_tokens_.erase(found);
   };
-  request.key == kMovesKey ? enrolled_or_not(0) : enrol(request.key.directory, enrolled_or_not);
+  request.key == moves_key() ? enrolled_or_not(0) : enrol(request.key.directory, enrolled_or_not);
 }
 
 void NamesCore::grant(const EntryKey& key, const Transaction& id) {

@@ -1,8 +1,8 @@
 // Renames, and the end of every operation on several servers.
 //
-//   lock (kMovesKey if a directory changes its parent, then both entries, in the order of keys) -> check
+//   lock (moves_key if a directory changes its parent, then both entries, in the order of keys) -> check
 //   -> [the replaced directory is removed, by an intent] -> one record: the source's entry, the intent, the
-//   answer -> the target's entry, dropped file, parents -> the lock of kMovesKey -> answer
+//   answer -> the target's entry, dropped file, parents -> the lock of moves_key -> answer
 #include <cerrno>
 #include <utility>
 
@@ -85,7 +85,7 @@ void NamesCore::rename(const AskedPtr& asked, bool moves) {
   job->intent.flags = request.flags;
   job->intent.source = source;
   job->intent.target = target;
-  if (moves) job->keys.push_back(kMovesKey);
+  if (moves) job->keys.push_back(moves_key());
   job->keys.push_back(std::min(source, target));
   job->keys.push_back(std::max(source, target));
   lock_next(job);
@@ -114,7 +114,7 @@ void NamesCore::lock_next(const JobPtr& job) {
   request.transaction = job->id;
   ask(server_of(key, servers_), request, [this, job, key](const PeerAnswer& answer) {
     if (answer.error != 0) return abort(job, answer.error);
-    if (key == kMovesKey) {
+    if (key == moves_key()) {
       job->intent.move = answer.grant;
     } else {
       job->intent.replaced = answer.entry;
@@ -266,7 +266,7 @@ void NamesCore::finish(const JobPtr& job) {
     if (job->intent.move != 0) {
       PeerRequest request;
       request.op = PeerOp::kDecide;
-      request.key = kMovesKey;
+      request.key = moves_key();
       request.transaction = job->id;
       last.emplace_back(0, request);
     }

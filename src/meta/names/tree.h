@@ -45,12 +45,15 @@ struct EntryKey {
   EntryKey(const FileId& in, Bytes entry_name);
   friend auto operator<=>(const EntryKey&, const EntryKey&) = default;
 };
-// The server of an entry. The key without a directory (kMovesKey) is at server 0.
+// The server of an entry. The key without a directory (moves_key) is at server 0.
 uint32_t server_of(const EntryKey& key, uint32_t servers);
 inline uint32_t server_of(const FileId& node) { return static_cast<uint32_t>(node.high); }
 
 // Whoever moves a directory to another one holds the lock of this key: so no two moves make a cycle.
-inline const EntryKey kMovesKey{};
+inline const EntryKey& moves_key() {
+  static const EntryKey key;
+  return key;
+}
 
 struct TreeNode {
   NodeType type = NodeType::kFile;
@@ -102,7 +105,7 @@ struct Intent {
   EntryKey target = {};                   // of a rename
   std::optional<DirEntry> moved = {};     // what `source` had
   std::optional<DirEntry> replaced = {};  // what `target` had
-  uint64_t move = 0;                      // the grant of kMovesKey; 0: no directory gets another parent
+  uint64_t move = 0;                      // the grant of moves_key(); 0: no directory gets another parent
   uint64_t grant = 0;                     // of the target's lock, if that is at another server
 };
 

@@ -283,8 +283,8 @@ TEST_F(TlsStrangers, TenThousandConnectionsLeaveNothing) {
   check_the_job();
   const Nanos until = system_clock().now() + seconds(20);
   while (descriptors() > descriptors_before && system_clock().now() < until) ::usleep(10'000);
-  // Every third one has sent what is no TLS. Who says nothing wrong and is gone before a slow listener comes to
-  // it may be a rank that has changed its mind: that is not counted.
+  // Every third one has sent what is no TLS. Who says nothing wrong and is gone before a slow listener comes
+  // to it may be a rank that has changed its mind: that is not counted.
   EXPECT_GE(at(kTarget).rejected_messages(), made / 3 - TlsTransport::kHalfOpenMin);
   EXPECT_LE(descriptors(), descriptors_before);
   EXPECT_LT(resident_mib(), memory_before + 20);
