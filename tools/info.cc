@@ -37,9 +37,10 @@ void add_info(CLI::App& app, Run* run) {
       app, "info", "shows the content of a massive directory: jobs, epochs, sizes",
       {
           .description =
-              "The schema of the values, the attributes that users gave, the jobs that wrote, every committed "
-              "epoch with its step, time, records and bytes, whether the last job has closed the directory, what was lost, and how much "
-              "of the logs on disk committed epochs hold. Reads manifests and the footers of index logs "
+              "The schema of the values, the attributes that users gave, the jobs that wrote, every "
+              "committed epoch with its step, time, records and bytes, whether the last job has closed "
+              "the directory, what was lost, and how much of the logs on disk committed epochs hold. "
+              "Reads manifests and the footers of index logs "
               "only.\n\n"
               "Of other engines' directories: how many servers, files and extents a metadata store has; "
               "what a directory is to a tiered write buffer (its SSD directory, its backing directory, or "

@@ -324,9 +324,9 @@ int swale_reader_epoch_info(const swale_reader* reader, int64_t epoch, swale_epo
 
 /* The attributes that swale_dir_set_attributes gave, "{}" if there are none: an epoch's own, or the
  * directory's as of this epoch (SWALE_ALL_EPOCHS: as of the last one). Reads them from storage. Writes at
- * most `json_bytes` bytes with the final NUL to `json`; *needed (may be NULL) is set to how many it takes, also if
- * the call fails with SWALE_INVALID_ARGUMENT because they do not fit. SWALE_ATTRIBUTES_BYTES_MAX + 1 always
- * suffice. */
+ * most `json_bytes` bytes with the final NUL to `json`; *needed (may be NULL) is set to how many it takes,
+ * also if the call fails with SWALE_INVALID_ARGUMENT because they do not fit. SWALE_ATTRIBUTES_BYTES_MAX + 1
+ * always suffice. */
 int swale_reader_attributes(swale_reader* reader, int what, int64_t epoch, char* json, size_t json_bytes,
                             size_t* needed);
 

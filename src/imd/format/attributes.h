@@ -1,8 +1,8 @@
 // Attributes: what users say of a massive directory and of its epochs, as JSON objects: a box, units, which
 // field is the position (docs/guide/python.md lists the names that exports know). An epoch's record in the
-// epoch log says where its own documents lie (EpochEntry::attributes), and which epoch brought the directory's
-// (EpochEntry::described_by): so both are committed with the epoch, and go with it when imd.resume_after drops
-// it.
+// epoch log says where its own documents lie (EpochEntry::attributes), and which epoch brought the
+// directory's (EpochEntry::described_by): so both are committed with the epoch, and go with it when
+// imd.resume_after drops it.
 //
 // Format: jobs/NNNN/attributes.jsonl, one line an epoch that has any (docs/formats/epochs.md).
 // Threads: immutable. Limits: a document has at most kAttributesBytesMax bytes and is nested at most 31 deep.

@@ -202,8 +202,8 @@ class Reader {
   // What the epoch cost its writers (stats_log.h). kNotFound if nothing was kept.
   Result<EpochStats> epoch_stats(int64_t epoch);
 
-  // Documents that users gave (imd/format/attributes.h), "{}" if there is none: the directory's as of an epoch,
-  // or (kAllEpochs) as of the last one, and an epoch's own. Read from storage by each call.
+  // Documents that users gave (imd/format/attributes.h), "{}" if there is none: the directory's as of an
+  // epoch, or (kAllEpochs) as of the last one, and an epoch's own. Read from storage by each call.
   Result<std::string> directory_attributes(int64_t epoch = kAllEpochs) const;
   Result<std::string> epoch_attributes(int64_t epoch) const;
 
