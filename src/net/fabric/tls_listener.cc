@@ -99,6 +99,7 @@ Result<std::unique_ptr<TlsListener>> TlsListener::make(Sockets& system) {
 TlsListener::Accepted TlsListener::accept(int socket) {
   Accepted got;
   const auto take = [&] { return system_.accept(socket, &got.from); };
+  if (reserve_ < 0) reserve_ = system_.reserve();  // another thread was faster when it was given up
   got.fd = take();
   if (got.fd >= 0 || (errno != EMFILE && errno != ENFILE && errno != ENOMEM && errno != ENOBUFS)) return got;
   bool empty = false;  // the limit is also told where nobody waits

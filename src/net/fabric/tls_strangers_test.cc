@@ -317,7 +317,13 @@ TEST_F(TlsStrangers, AtTheLimitOfDescriptorsTheListenerGoesOnAndDoesNotSpin) {
   const Nanos until = system_clock().now() + seconds(20);
   while (at(kTarget).rejected_messages() == 0 && system_clock().now() < until) {
     RawClient stranger(door_);
-    if (stranger.connected()) strangers.push_back(std::move(stranger));
+    if (stranger.connected()) {
+      strangers.push_back(std::move(stranger));
+      continue;
+    }
+    // They may have taken the listener's reserve when it gave that up: it takes the next one that is free.
+    ::usleep(50'000);
+    if (at(kTarget).rejected_messages() == 0 && !strangers.empty()) strangers.pop_back();
   }
   EXPECT_GT(at(kTarget).rejected_messages(), 0u);
   Nanos least = kForever;
