@@ -11,6 +11,7 @@
 #include "tier/log/log_format.h"
 #include "tier/log/loss_list.h"
 #include "tier/store/store.h"
+#include "tier/store/store_seal.h"
 #include "tools/bytes_text.h"
 
 namespace swale::tools {
@@ -26,8 +27,10 @@ bool is_mountpoint(const std::string& path) {
   return ::getxattr(path.c_str(), fs::kStatsAttribute, nullptr, 0) >= 0;
 }
 
-// A log that begins or ends with a segment header, or beside which a queue lies.
+// A seal, a log that begins or ends with a segment header, or a log beside which a queue lies: one is enough,
+// because the others may be damaged or missing.
 bool is_ssd_directory(io::Device& device, const std::string& path) {
+  if (const auto seal = tier::read_seal(device, path); seal.ok() && *seal) return true;
   const auto names = device.list(path);
   if (!names.ok() || std::find(names->begin(), names->end(), "log") == names->end()) return false;
   if (std::any_of(names->begin(), names->end(), [](const auto& name) { return name.starts_with("queue."); }))

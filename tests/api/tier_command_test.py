@@ -55,6 +55,37 @@ class TierCommand(unittest.TestCase):
         self.assertEqual(marker["log"], "log " + found["log"])
         self.assertIn("swale tier drain", swale("info", self.backing)[1])
 
+    def test_an_ssd_directory_is_known_by_its_seal_or_its_log(self):
+        log, seals = os.path.join(self.ssd, "log"), [os.path.join(self.ssd, name) for name in ("seal", "seal.copy")]
+        kept = {path: open(path, "rb").read() for path in (log, *seals)}
+
+        def said(*damaged):
+            """The part that info knows while these files have other bytes, or why it fails.
+
+            One of two seals is enough for verify."""
+            for path in damaged:
+                with open(path, "r+b") as file:
+                    for at in (0, os.path.getsize(path) - 4096):  # both ends
+                        file.seek(max(at, 0))
+                        file.write(b"\xff" * 16)
+            status, out, error = swale("info", self.ssd, "--json")
+            verified = swale("verify", self.ssd)[0]
+            for path, content in kept.items():
+                with open(path, "wb") as file:
+                    file.write(content)
+            self.assertEqual(verified == OK, not damaged or damaged == (seals[0],), damaged)
+            return json.loads(out)["part"] if status == OK else error
+
+        self.assertEqual(said(), "ssd")
+        self.assertEqual(said(seals[0]), "ssd", "the copy is whole")
+        for damaged in ((log,), seals, (log, seals[1])):
+            told = said(*damaged)
+            self.assertTrue(told == "ssd" or self.ssd in told and "swale.json" not in told, (damaged, told))
+        os.remove(log)
+        status, _, error = swale("info", self.ssd)
+        self.assertEqual(status, FAILURE)
+        self.assertIn(log, error)
+
     def test_a_file_of_the_directory_leads_to_it(self):
         status, out, error = swale("dump", os.path.join(self.ssd, "log"))
         self.assertEqual((status, error), (OK, ""))
