@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "meta/index/merge.h"
 #include "meta/index/shard_core.h"
 
 namespace swale::meta {
