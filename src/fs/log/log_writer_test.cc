@@ -255,10 +255,14 @@ TEST_F(LogWriterTest, AServerThatWasKilledIsAnError) {
   const pid_t child = ::fork();
   if (child == 0) {
     auto logs = NodeLogs::open(device_, device_, options_);
-    if (logs.ok()) log->store(*(*logs)->add_log());
+    if (!logs.ok()) ::_exit(1);
+    log->store(*(*logs)->add_log());
     for (;;) ::pause();
   }
-  while (log->load() == 0) ::usleep(1000);
+  while (log->load() == 0) {
+    ASSERT_EQ(::waitpid(child, nullptr, WNOHANG), 0) << "the server has ended before it had a log";
+    ::usleep(1000);
+  }
   LogWriter writer;
   attach(writer, log->load());
   EXPECT_EQ(writer.write(kFile, 0, "before", 6), 6);
