@@ -162,9 +162,7 @@ Status NamesCore::peer_request(Bytes payload, uint64_t token) {
         moved.move = request.grant;
         record.node(request.file, moved);
       }
-      commit(record, [this, token](const Status& status) {
-        status.ok() ? reply(token, encode(PeerAnswer())) : reply(token, status);
-      });
+      commit_for_peer(record, token);
       break;
     }
   }

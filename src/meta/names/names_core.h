@@ -134,6 +134,12 @@ class NamesCore {
   }
   void reply_when_durable(uint64_t token, std::string response);
   void reply_peer(uint64_t token, const PeerAnswer& answer) { reply_when_durable(token, encode(answer)); }
+  // The peer hears that the record is durable, or why it is not.
+  void commit_for_peer(const NameRecord& record, uint64_t token) {
+    commit(record, [this, token](const Status& status) {
+      status.ok() ? reply(token, encode(PeerAnswer())) : reply(token, status);
+    });
+  }
   void answer(const AskedPtr& asked, NameAnswer answer);
   void answer_error(const AskedPtr& asked, int error);
   void fail(const AskedPtr& asked, const Status& status);

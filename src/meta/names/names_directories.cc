@@ -39,9 +39,7 @@ void NamesCore::on_enrol(const PeerRequest& request, uint64_t token) {
   NameRecord record;
   if (!table_.member(request.file, request.server))
     record.pair(StepKind::kMember, request.file, request.server);
-  commit(record, [this, token](const Status& status) {
-    status.ok() ? reply(token, encode(PeerAnswer())) : reply(token, status);
-  });
+  commit_for_peer(record, token);
 }
 
 // An entry that is being made, or a rename's lock, makes the directory busy: whoever removes it comes again.
@@ -54,9 +52,7 @@ void NamesCore::on_leave(const PeerRequest& request, uint64_t token) {
   if (table_.has_entries(request.file)) return reply_peer(token, {.outcome = Outcome::kNotEmpty});
   NameRecord record;
   if (table_.enrolled(request.file)) record.not_enrolled(request.file);
-  commit(record, [this, token](const Status& status) {
-    status.ok() ? reply(token, encode(PeerAnswer())) : reply(token, status);
-  });
+  commit_for_peer(record, token);
 }
 
 // ---- removal, at the server of the directory's node
