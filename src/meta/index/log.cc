@@ -157,6 +157,8 @@ Result<store::LogScan> replay_log(io::Device& device, const std::string& path, u
                        record.kind);
         }
         if (record.payload.size() < sizeof(uint64_t)) return corruption("{}: has no sequence", where);
+        if (const uint64_t after = get_u64(record.payload.data()); after > kSequenceMax)
+          return corruption("{}: ends at sequence {}, which is out of range", where, after);
         SWALE_RETURN_IF_ERROR(visit_payload(record.payload.substr(sizeof(uint64_t)), where, visitor));
         return visitor->end_group(record.sequence, get_u64(record.payload.data())).with_context(where);
       });

@@ -8,6 +8,7 @@
 #include "meta/index/block.h"
 #include "meta/index/cluster.h"
 #include "meta/index/run_layers.h"
+#include "meta/index/snapshot.h"
 
 namespace swale::meta::shard_parts_test {
 namespace {
@@ -120,6 +121,19 @@ TEST(Block, RandomSegmentsTakeThreeBytes) {
 }
 
 // Runs.
+
+// Counting on from such numbers would begin at 0 again.
+TEST(ShardManifest, OfNumbersThatNoShardReachesIsRefused) {
+  for (const uint64_t more : {0, 1}) {
+    for (const bool of_group : {false, true}) {
+      ShardManifest manifest;
+      manifest.job = manifest.first_log = 1;
+      (of_group ? manifest.group : manifest.sequence) = kSequenceMax + more;
+      const auto read = ShardManifest::decode(manifest.encode(), "the manifest");
+      EXPECT_EQ(read.ok(), more == 0) << read.status().to_string();
+    }
+  }
+}
 
 TEST(RunLayers, StridedClientsShareOneLayerAndJoin) {
   RunLayers layers;

@@ -304,6 +304,8 @@ Result<ShardManifest> ShardManifest::decode(Bytes text, const std::string& path)
   SWALE_ASSIGN_OR_RETURN(manifest.first_log_bytes, root.hex("first_log_bytes"));
   SWALE_ASSIGN_OR_RETURN(manifest.group, root.hex("group"));
   SWALE_ASSIGN_OR_RETURN(manifest.sequence, root.hex("sequence"));
+  if (manifest.group > kSequenceMax || manifest.sequence > kSequenceMax)
+    return corruption("{}: group {} or sequence {} is out of range", path, manifest.group, manifest.sequence);
   SWALE_ASSIGN_OR_RETURN(const JsonValue tables, root.array("tables"));
   for (const JsonValue value : tables) {
     SWALE_ASSIGN_OR_RETURN(ManifestTable table, read_table(root.below(value, "a table")));

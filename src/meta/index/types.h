@@ -35,6 +35,8 @@ struct FileIdHash {
 
 using LogId = uint32_t;     // which log of the job holds the bytes
 using Sequence = uint64_t;  // given by the server that owns the range, on arrival; later writes win
+// No shard gets so far. A file that says more is damaged, and counting on from there would begin at 0 again.
+constexpr uint64_t kSequenceMax = uint64_t{1} << 62;  // of sequences and of numbers of groups
 
 // Written {log, address}, and compared in that order. In memory the address comes first, as in the C
 // interface, so that a result is given out without a copy (src/capi/meta.cc).
