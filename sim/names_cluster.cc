@@ -7,6 +7,7 @@
 
 #include "io/fault_device.h"
 #include "io/memory_device.h"
+#include "meta/client/node_names.h"
 #include "meta/names/names_core.h"
 #include "sim/event_queue.h"
 #include "sim/names_model.h"
@@ -150,12 +151,22 @@ struct Running {
 };
 
 struct Client {
-  uint64_t number = 0;
   uint32_t made = 0;
   bool busy = false;
-  uint32_t asked = 0;                  // the server
-  std::map<uint32_t, uint32_t> lives;  // of servers
+  std::vector<FileId> held;
   Running running;
+};
+
+// What a node has sent, and the clients that it is for.
+struct Asked {
+  NameRequest request;
+  std::vector<uint32_t> clients;
+  bool applied = false;
+};
+
+struct NodeState {
+  std::unique_ptr<meta::NodeNames> names;
+  std::map<meta::NodeNames::Id, uint32_t> clients;  // of what is asked
 };
 
 class Simulation {
@@ -173,6 +184,10 @@ class Simulation {
       start(i);
     }
     clients_.resize(params_.nodes * params_.slots);
+    for (uint64_t node = 0; node < params_.nodes; ++node) {
+      nodes_.emplace_back().names = std::make_unique<meta::NodeNames>(
+          meta::NodeNamesOptions{.servers = params_.servers, .node = node + 1, .gone_for_good = false});
+    }
     for (uint32_t i = 0; i < clients_.size(); ++i) events_.after(kDelay, [this, i] { next(i); });
     for (uint32_t i = 0; i < params_.kills; ++i)
       events_.after(20 * kPatience,
@@ -295,7 +310,7 @@ class Simulation {
   // ---- the network
 
   struct Origin {
-    int64_t client = -1;
+    int64_t node = -1;  // or a server
     uint32_t server = 0;
     uint64_t life = 0;
     uint64_t tag = 0;
@@ -356,7 +371,11 @@ class Simulation {
     if (found == open_.end()) return;
     const Origin origin = found->second;
     open_.erase(found);
-    if (origin.client >= 0) return hear(static_cast<uint32_t>(origin.client), response);
+    if (origin.node >= 0) {
+      const auto node = static_cast<size_t>(origin.node);
+      nodes_[node].names->on_completion(origin.tag, response);
+      return pump_node(node);
+    }
     Server& server = *servers_[origin.server];
     if (server.core == nullptr || server.life != origin.life) return;
     server.core->on_completion(origin.tag, response);
@@ -393,27 +412,36 @@ class Simulation {
       if (step.kind == StepKind::kNoNode && model_.is_directory(step.id)) change(removers_[step.id], {});
     }
     for (const NameStep& step : steps) {
-      if (step.kind == StepKind::kNoNode)
-        if (const std::string wrong = model_.gone(step.id); !wrong.empty()) blame(wrong);
+      if (step.kind != StepKind::kNoNode) continue;
+      if (const std::string wrong = model_.gone(step.id); !wrong.empty()) blame(wrong);
+      for (const NodeState& each : nodes_) {
+        if (each.names->holds(step.id)) blame("a file is gone that a node counts on");
+      }
     }
     look_again();
   }
 
   void change(const meta::RequestKey& from, const FileId& file) {
-    const uint64_t index = from.client & 0xffff;  // the slots of all nodes are counted on
-    if (from.client == 0 || index >= clients_.size()) return blame("a change that nobody has asked for");
-    Client& client = clients_[index];
-    Running& running = client.running;
-    if (running.request.from.number != from.number) return blame("a change of a request that was answered");
-    if (running.applied) return;  // when its directory was removed
-    if (const std::string wrong = model_.apply(running.request, file); !wrong.empty()) {
-      return blame(fmt::format("{} of {}.{} {}: {}", name_of(running.request.op),
-                               running.request.directory.high, running.request.directory.low,
-                               running.request.name, wrong));
+    const auto found = asked_.find({from.client, from.number});
+    if (found == asked_.end()) return blame("a change that nobody has asked for");
+    Asked& asked = found->second;
+    if (asked.applied) return;  // when its directory was removed
+    const NameRequest& request = asked.request;
+    // To hold changes nothing for others, and whoever asked may ask again before he is answered.
+    const bool holds = request.op == NameOp::kOpen || request.op == NameOp::kHold ||
+                       request.op == NameOp::kRelease ||
+                       (request.op == NameOp::kCreate && !model_.answers(request).begin()->file.none());
+    if (const std::string wrong = model_.apply(request, file); !wrong.empty()) {
+      return blame(fmt::format("{} of {}.{} {}: {}", name_of(request.op), request.directory.high,
+                               request.directory.low, request.name, wrong));
     }
-    running.applied = true;
-    running.result = file;
+    asked.applied = true;
     ++outcome_.changed;
+    if (holds) return;
+    for (const uint32_t client : asked.clients) {
+      clients_[client].running.applied = true;
+      clients_[client].running.result = file;
+    }
   }
 
   // The tree has changed: what is right now for those that wait.
@@ -451,7 +479,7 @@ class Simulation {
     Rng& rng = events_.rng();
     const auto name = [&] { return std::string(1, static_cast<char>('a' + rng.below(kNames))); };
     const auto directory = [&] { return directories_[rng.below(directories_.size())]; };
-    request->from = {node_of(index) << 16 | index, ++clients_[index].number};
+    request->from = {(node_of(index) + 1) << 16, 0};
     request->directory = directory();
     request->name = name();
     request->mode = static_cast<uint32_t>(rng.below(0777));
@@ -487,6 +515,12 @@ class Simulation {
                                     NameOp::kStat};
       request->op = kByFile[rng.below(5)];
       request->file = file();
+      std::vector<FileId>& held = clients_[index].held;
+      if (request->op == NameOp::kRelease && held.empty()) request->op = NameOp::kStat;
+      if (request->op == NameOp::kRelease) {
+        request->file = held.back();
+        held.pop_back();
+      }
     } else if (kind < 94) {
       request->op = NameOp::kMembers;
       request->file = directory();
@@ -495,42 +529,53 @@ class Simulation {
     }
   }
 
-  uint64_t node_of(uint32_t index) const { return index / params_.slots + 1; }
+  uint64_t node_of(uint32_t index) const { return index / params_.slots; }
 
-  // The request again, until it is answered.
   void ask(uint32_t index) {
-    NameRequest& request = clients_[index].running.request;
-    uint32_t to = server_of(meta::EntryKey(request.directory, request.name), params_.servers);
-    if (request.op == NameOp::kList)
-      to = static_cast<uint32_t>(clients_[index].running.members.back());
-    else if (request.op >= NameOp::kSetNode || request.op == NameOp::kStat || request.op == NameOp::kMembers)
-      to = meta::server_of(request.file);
-    request.life = clients_[index].lives[to];
-    clients_[index].asked = to;
-    send({index, 0, 0, 0}, to, encode(request));
+    const uint64_t node = node_of(index);
+    NameRequest request = clients_[index].running.request;
+    if (request.op == NameOp::kRelease) {
+      if (!nodes_[node].names->release(request.file)) blame("a file that is held cannot be released");
+      events_.after(kDelay, [this, index] { hear(index, meta::NameAnswer()); });
+    } else {
+      if (request.op == NameOp::kList) request.file = {clients_[index].running.members.back(), 1};
+      nodes_[node].clients[nodes_[node].names->ask(request, kForever)] = index;
+    }
+    pump_node(node);
   }
 
-  void hear(uint32_t index, const Result<std::string>& response) {
+  void pump_node(size_t index) {
+    NodeState& node = nodes_[index];
+    std::vector<meta::NodeCall> calls;
+    node.names->take_calls(&calls);
+    for (meta::NodeCall& each : calls) {
+      const NameRequest request = *meta::decode_name_request(each.payload);
+      Asked& asked = asked_[{request.from.client, request.from.number}];
+      asked.request = request;
+      asked.clients.clear();
+      for (const auto id : node.names->askers(each.tag)) asked.clients.push_back(node.clients.at(id));
+      send({static_cast<int64_t>(index), 0, 0, each.tag}, each.to, std::move(each.payload));
+    }
+    meta::NodeNames::Finished finished;
+    while (node.names->take_finished(&finished)) {
+      const auto client = node.clients.find(finished.id);
+      const uint32_t waiting = client->second;
+      node.clients.erase(client);
+      hear(waiting, finished.answer);
+    }
+  }
+
+  void hear(uint32_t index, const Result<meta::NameAnswer>& answer) {
     Client& client = clients_[index];
-    if (!response.ok()) {
-      const Code code = response.status().code();
-      if (code != Code::kDeadlineExceeded && code != Code::kUnavailable && code != Code::kBusy)
-        return blame(response.status().to_string());
-      return events_.after(kDelay, [this, index] { ask(index); });
-    }
-    if (const auto life = meta::other_life(*response); life) {
-      client.lives[client.asked] = std::max(client.lives[client.asked], *life);
-      return ask(index);
-    }
-    const auto answer = meta::decode_name_answer(*response);
     if (!answer.ok()) return blame(answer.status().to_string());
     Running& running = client.running;
     ++outcome_.answers[fmt::format("{}{}{}", name_of(running.request.op), answer->error != 0 ? ": " : "",
                                    answer->error != 0 ? strerrorname_np(answer->error) : "")];
     if (running.request.op == NameOp::kMembers || running.request.op == NameOp::kList) {
       if (!listed(&running, *answer)) return ask(index);
-    } else {
+    } else if (running.request.op != NameOp::kRelease) {
       judge(running, *answer);
+      if (answer->held) client.held.push_back(answer->entry.file);
     }
     client.busy = false;
     remember(*answer);
@@ -541,6 +586,8 @@ class Simulation {
 
   void judge(const Running& running, const meta::NameAnswer& answer) {
     const NameRequest& request = running.request;
+    if (running.applied && answer.error == ESTALE && request.op == NameOp::kCreate)
+      return;  // unlinked at once
     if (running.applied) {
       const bool right = answer.error == 0 && (running.result.none() || answer.entry.file == running.result);
       if (!right)
@@ -652,6 +699,8 @@ class Simulation {
   std::vector<std::unique_ptr<Server>> servers_;
   std::vector<Client> clients_;
   std::vector<FileId> directories_, files_;
+  std::vector<NodeState> nodes_;
+  std::map<std::pair<uint64_t, uint64_t>, Asked> asked_;  // by client and number
   std::map<FileId, meta::RequestKey> removers_;
   std::map<uint64_t, Origin> open_;
   uint64_t next_token_ = 1;

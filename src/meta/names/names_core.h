@@ -72,6 +72,7 @@ class NamesCore {
   void on_void(const Status& why);
   void take_replies(std::vector<NameReply>* out);
   void take_calls(std::vector<NameCall>* out);
+  bool has_output() const { return !replies_.empty() || !calls_.empty(); }
 
   // Not OK: it ran out of memory, or its log takes no more.
   Status health() const { return broken_.ok() ? log_.health() : broken_; }

@@ -8,8 +8,8 @@ namespace swale::meta {
 namespace {
 
 constexpr std::string_view kNames[] = {
-    "put",        "get",   "get runs",        "scan",      "trim",   "forget", "relocate", "collect",
-    "attributes", "stats", "relocate tables", "relocated", "removed"};
+    "put",        "get",   "get runs",        "scan",      "trim",    "forget", "relocate", "collect",
+    "attributes", "stats", "relocate tables", "relocated", "removed", "names"};
 
 void put_extent(char* bytes, const Extent& extent) {
   put_u64(bytes, extent.offset);

@@ -53,6 +53,7 @@ enum class Method : uint16_t {
   kRelocateTables = 10,
   kRelocated = 11,  // to a rank, not to a server: its handles' tables of runs are old
   kRemoved = 12,    // the same, of one file
+  kNames = 13,      // of the tree: names/name_messages.h
 };
 std::vector<std::string> method_names();
 std::string_view method_name(Method method);

@@ -81,6 +81,7 @@ Status ServerCore::handle(Method method, Bytes payload, uint64_t token) {
     }
     case Method::kRelocated:  // for the rank
     case Method::kRemoved:
+    case Method::kNames:  // for the server of a tree
       break;
   }
   return error(Code::kUnsupported, Scope::kOperation, "no method {}", static_cast<int>(method));

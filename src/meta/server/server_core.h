@@ -38,26 +38,13 @@
 #include "meta/server/delegate.h"
 #include "meta/server/messages.h"
 #include "meta/server/partition.h"
+#include "meta/server/served_core.h"
 #include "meta/server/server_counters.h"
 #include "meta/server/server_memory.h"
 
 namespace swale::meta {
 
-// A request of a core to a server.
-struct Call {
-  Server to = 0;
-  Method method = Method::kStats;
-  std::string payload;
-  uint64_t tag = 0;  // of the core; comes back with the completion
-  size_t response_bytes_max = 4096;
-};
-
-struct Reply {
-  uint64_t token = 0;
-  Result<std::string> response{std::string()};
-};
-
-class ServerCore final : private Delegate::Actions {
+class ServerCore final : public ServedCore, private Delegate::Actions {
  public:
   // The shard was opened with the table.
   ServerCore(const Partition& partition, Server server, RingMode mode,
@@ -66,11 +53,11 @@ class ServerCore final : private Delegate::Actions {
 
   // Finishes truncates and removals that a crash has cut in half. Once, before the first request of a client;
   // those of other servers that resume may have come.
-  void resume();
+  void resume() override;
   // Whether a second half is under way.
-  bool follows_up() const { return !jobs_.empty(); }
+  bool follows_up() const override { return !jobs_.empty(); }
 
-  void on_request(Method method, Bytes payload, uint64_t token);
+  void on_request(Method method, Bytes payload, uint64_t token) override;
   // Gets that wait together: their ranges are looked up at once, which costs less a range than one after the
   // other.
   struct WaitingGet {
@@ -78,19 +65,16 @@ class ServerCore final : private Delegate::Actions {
     uint64_t token;
   };
   void on_gets(std::span<const WaitingGet> gets);
-  void on_completion(uint64_t tag, Result<std::string> response);
+  void on_completion(uint64_t tag, Result<std::string> response) override;
   // Appends what has become ready. Call them when all requests and completions that there are have been
   // handed over: equal requests for attributes are combined until then.
-  void take_replies(std::vector<Reply>* out);
-  void take_calls(std::vector<Call>* out);
-  // Whether there is something to take: next_work may answer, too.
-  bool has_output() const { return !replies_.empty() || !calls_.empty(); }
+  void take_replies(std::vector<Reply>* out) override;
+  void take_calls(std::vector<Call>* out) override;
+  bool has_output() const override { return !replies_.empty() || !calls_.empty(); }
 
-  // Whether something has begun to wait for storage since the last call: next_work may have work.
-  bool take_waits() { return std::exchange(waits_added_, false); }
-  // Null: nothing to do now. Several may be under way.
-  std::unique_ptr<Work> next_work();
-  void finish(std::unique_ptr<Work> work);
+  bool take_waits() override { return std::exchange(waits_added_, false); }
+  std::unique_ptr<Work> next_work() override;
+  void finish(std::unique_ptr<Work> work) override;
 
   // What is stored, for the budget of the process. Costs O(files).
   StoredThings stored() const;
@@ -102,7 +86,7 @@ class ServerCore final : private Delegate::Actions {
   void note_reserved(uint64_t bytes) { reserved_bytes_ = bytes; }
 
   Server server() const { return server_; }
-  Shard& shard() { return *shard_; }
+  Shard& shard() override { return *shard_; }
   const AttributeTable& attributes() const { return *attributes_; }
   const ServerCounters& counters() const { return counters_; }
   const Delegate::Counters& delegate_counters() const { return delegate_.counters(); }

@@ -23,8 +23,15 @@ constexpr Nanos kLookAgain = milliseconds(1);  // others of this rank may have a
 }  // namespace
 
 Service::Service(std::vector<std::unique_ptr<ServerCore>> cores, std::vector<net::Rank> hosts, Nanos patience,
-                 ContentBudget* budget)
-    : hosts_(std::move(hosts)), patience_(patience), budget_(budget), cores_(std::move(cores)) {}
+                 ContentBudget* budget, std::unique_ptr<NamesServer> names)
+    : hosts_(std::move(hosts)),
+      patience_(patience),
+      budget_(budget),
+      cores_(std::move(cores)),
+      names_(std::move(names)) {
+  for (const auto& core : cores_) served_.push_back(core.get());
+  if (names_ != nullptr) served_.push_back(names_.get());
+}
 
 Service::~Service() { static_cast<void>(stop()); }
 
@@ -40,18 +47,26 @@ Status Service::start(net::Rpc* rpc) {
 
 Status Service::resume(Nanos deadline) {
   const MutexLock lock(mutex_);
-  for (const auto& core : cores_) core->resume();
+  for (ServedCore* const core : served_) core->resume();
+  return wait_for_rest(lock, deadline).with_context("what an earlier job has left half done");
+}
+
+Status Service::come_to_rest(Nanos deadline) {
+  const MutexLock lock(mutex_);
+  return wait_for_rest(lock, deadline);
+}
+
+Status Service::wait_for_rest(const MutexLock& lock, Nanos deadline) {
   resuming_ = true;
   flush();
   const bool ended = resumed_.wait_for(lock, deadline, [this]() REQUIRES(mutex_) {
     return !failure_.ok() ||
-           std::none_of(cores_.begin(), cores_.end(), [](const auto& core) { return core->follows_up(); });
+           std::none_of(served_.begin(), served_.end(), [](ServedCore* core) { return core->follows_up(); });
   });
   resuming_ = false;
   if (!failure_.ok() || ended) return failure_;
-  return error(
-      Code::kDeadlineExceeded, Scope::kNode,
-      "truncates, seals and removals that an earlier job has left half done were not finished in time");
+  return error(Code::kDeadlineExceeded, Scope::kNode,
+               "truncates, seals, removals and renames were not finished in time");
 }
 
 Status Service::stop() {
@@ -67,7 +82,7 @@ Status Service::stop() {
   const MutexLock lock(mutex_);
   upstream.swap(upstream_);
   Status status = failure_;
-  for (const auto& core : cores_) {
+  for (ServedCore* const core : served_) {
     if (status.ok()) status = core->shard().health();
   }
   return status;
@@ -78,6 +93,11 @@ ServerCore* Service::core_of(Bytes payload) {
   const auto found =
       std::find_if(cores_.begin(), cores_.end(), [&](const auto& core) { return core->server() == server; });
   return found == cores_.end() ? nullptr : found->get();
+}
+
+ServedCore* Service::served_of(const net::RpcRequest& request) {
+  if (request.method == static_cast<net::RpcMethod>(Method::kNames)) return names_.get();
+  return core_of(request.payload);
 }
 
 void Service::on_requests(std::span<net::RpcRequest> requests) {
@@ -98,7 +118,7 @@ void Service::on_requests(std::span<net::RpcRequest> requests) {
 void Service::handle(net::RpcRequest& request) {
   const auto token = static_cast<uint64_t>(request.token);
   Status refused = failure_;
-  ServerCore* const core = core_of(request.payload);
+  ServedCore* const core = served_of(request);
   if (refused.ok() && core == nullptr) {
     refused = invalid_argument("metadata server {} is not on this rank: do ranks differ in the store's path?",
                                server_of_message(request.payload));
@@ -121,11 +141,11 @@ void Service::flush() {
   const size_t unsent = calls.size();
   bool work = !queue_.empty();
   const Status taken = contain([&]() REQUIRES(mutex_) {
-    for (size_t i = 0; i < cores_.size(); ++i) {
-      cores_[i]->take_replies(&replies);
+    for (size_t i = 0; i < served_.size(); ++i) {
+      served_[i]->take_replies(&replies);
       const size_t first = calls.size();
-      cores_[i]->take_calls(&calls);
-      work |= cores_[i]->take_waits();
+      served_[i]->take_calls(&calls);
+      work |= served_[i]->take_waits();
       for (size_t call = first; call < calls.size(); ++call) calls[call].tag |= uint64_t{i} << kCoreShift;
     }
   });
@@ -157,12 +177,40 @@ void Service::flush() {
   if (tried < calls.size()) keep_unsent(&calls, tried);
   if (why.ok()) return;
   std::erase_if(calls, [](const Call& each) { return each.tag == kMade; });
-  open_calls_ -= calls.size();
   const Status told = contain([&]() REQUIRES(mutex_) {
-    for (const Call& each : calls) cores_[each.tag >> kCoreShift]->on_completion(each.tag & kTagMask, why);
+    for (const Call& each : calls) {
+      Result<std::string> response(why);
+      open_calls_ -= tell(each.tag, &response) ? 1 : 0;
+    }
   });
   if (!told.ok()) fail(told);
   flush();
+}
+
+bool Service::tell(uint64_t tag, Result<std::string>* response) {
+  ServedCore* const core = served_[tag >> kCoreShift];
+  const Nanos pause = response->ok() ? 0 : core->pause_after_failure();
+  if (pause == 0) {
+    core->on_completion(tag & kTagMask, std::move(*response));
+    return true;
+  }
+  if (stop_) return true;  // it would only be called again
+  paused_.push_back({system_clock().now() + pause, tag, response->status()});
+  return false;
+}
+
+void Service::tell_paused() {
+  const Nanos now = system_clock().now();
+  std::vector<Paused> due;
+  std::erase_if(paused_, [&](Paused& each) REQUIRES(mutex_) {
+    if (each.due > now && !stop_) return false;
+    due.push_back(std::move(each));
+    return true;
+  });
+  open_calls_ -= due.size();
+  if (stop_) return;
+  for (const Paused& each : due)
+    served_[each.tag >> kCoreShift]->on_completion(each.tag & kTagMask, each.why);
 }
 
 // kResourceExhausted: not now.
@@ -293,15 +341,15 @@ void Service::store() {
       if (!queue_.empty()) continue;  // what has come meanwhile joins the same group
     }
     std::unique_ptr<Work> work;
-    ServerCore* owner = nullptr;
+    ServedCore* owner = nullptr;
     const Status looked = contain([&]() REQUIRES(mutex_) {
-      for (const auto& core : cores_) {
-        if (work == nullptr && (work = core->next_work()) != nullptr) owner = core.get();
+      for (ServedCore* const core : served_) {
+        if (work == nullptr && (work = core->next_work()) != nullptr) owner = core;
       }
     });
     if (!looked.ok()) fail(looked);
     if (work == nullptr &&
-        std::any_of(cores_.begin(), cores_.end(), [](const auto& core) { return core->has_output(); })) {
+        std::any_of(served_.begin(), served_.end(), [](ServedCore* core) { return core->has_output(); })) {
       flush();  // without the lock for a while: then look again
       continue;
     }
@@ -329,15 +377,15 @@ void Service::await() {
     if (open_calls_ == 0) return;
     const std::shared_ptr<net::RpcClient> upstream = upstream_;
     const bool look_again = !unsent_.empty() || sending_ > 0;
+    Nanos until = system_clock().now() + (look_again ? std::min(kLookAgain, patience_) : patience_);
+    for (const Paused& each : paused_) until = std::min(until, each.due);
     lock.unlock();
     done.clear();
-    upstream->wait(&done, system_clock().now() + (look_again ? std::min(kLookAgain, patience_) : patience_));
+    upstream->wait(&done, until);
     lock.lock();
-    open_calls_ -= done.size();
     const Status told = contain([&]() REQUIRES(mutex_) {
-      for (net::RpcCompletion& each : done) {
-        cores_[each.tag >> kCoreShift]->on_completion(each.tag & kTagMask, std::move(each.response));
-      }
+      for (net::RpcCompletion& each : done) open_calls_ -= tell(each.tag, &each.response) ? 1 : 0;
+      tell_paused();
     });
     if (!told.ok()) fail(told);
     flush();

@@ -1,4 +1,4 @@
-// Service: the metadata servers of one rank, with threads: ServerCores on net::Rpc.
+// Service: the metadata servers of one rank, with threads: ServerCores, and a server of a tree, on net::Rpc.
 //
 // Small requests are handled where they arrive, so an answer from memory costs no change of threads. Large
 // ones, and all storage work, are done by the storage thread. Calls to other servers are made at once, or
@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "meta/server/names_server.h"
 #include "meta/server/server_core.h"
 #include "net/rpc/rpc.h"
 
@@ -31,9 +32,9 @@ class ContentBudget {
 class Service final : public net::RpcService {
  public:
   // `hosts`: the rank of each server. `patience`: how long a call to another server may take. `budget`
-  // outlives the service; null: nobody counts.
+  // outlives the service; null: nobody counts. `names`: the tree's server of this rank; null: none.
   Service(std::vector<std::unique_ptr<ServerCore>> cores, std::vector<net::Rank> hosts, Nanos patience,
-          ContentBudget* budget = nullptr);
+          ContentBudget* budget = nullptr, std::unique_ptr<NamesServer> names = nullptr);
   ~Service() override;
 
   // The threads start, and requests that came before are handled. kResourceExhausted if a thread cannot be
@@ -42,6 +43,8 @@ class Service final : public net::RpcService {
   // Finishes half-done changes of an earlier job, or has each server that could not know of what it owes.
   // After all ranks have started, and before any asks.
   Status resume(Nanos deadline);
+  // Waits for the operations on several servers that are under way, when no client asks any more.
+  Status come_to_rest(Nanos deadline);
   // Everything that was accepted is durable; then the threads end. No request may come any more.
   Status stop();
 
@@ -52,9 +55,16 @@ class Service final : public net::RpcService {
     const MutexLock lock(mutex_);
     for (const auto& core : cores_) act(*core);
   }
+  template <class Act>
+  void with_names(const Act& act) {
+    const MutexLock lock(mutex_);
+    if (names_ != nullptr) act(*names_);
+  }
 
  private:
   ServerCore* core_of(Bytes payload) REQUIRES(mutex_);
+  ServedCore* served_of(const net::RpcRequest& request) REQUIRES(mutex_);
+  Status wait_for_rest(const MutexLock& lock, Nanos deadline) REQUIRES(mutex_);
   void handle(net::RpcRequest& request) REQUIRES(mutex_);
   void flush() REQUIRES(mutex_);  // gives the mutex up meanwhile
   Status make(net::RpcClient* upstream, const Call& call) EXCLUDES(mutex_);
@@ -64,6 +74,9 @@ class Service final : public net::RpcService {
   void store() EXCLUDES(mutex_);
   void await() EXCLUDES(mutex_);
   void fail(const Status& why) REQUIRES(mutex_);
+  // A completion of a core's call. False: it is told later.
+  bool tell(uint64_t tag, Result<std::string>* response) REQUIRES(mutex_);
+  void tell_paused() REQUIRES(mutex_);
   Status account() REQUIRES(mutex_);
 
   const std::vector<net::Rank> hosts_;
@@ -76,10 +89,19 @@ class Service final : public net::RpcService {
   net::Rpc* rpc_ GUARDED_BY(mutex_) = nullptr;
   std::shared_ptr<net::RpcClient> upstream_ GUARDED_BY(mutex_);  // none once stopped
   std::vector<std::unique_ptr<ServerCore>> cores_ GUARDED_BY(mutex_);
+  std::unique_ptr<NamesServer> names_ GUARDED_BY(mutex_);
+  std::vector<ServedCore*> served_ GUARDED_BY(mutex_);    // all of them; their places are in tags
   std::deque<net::RpcRequest> queue_ GUARDED_BY(mutex_);  // for the storage thread
   size_t open_calls_ GUARDED_BY(mutex_) = 0;  // of the cores that are not complete, unsent ones too
   // for which this rank had no capacity (RpcOptions::calls_max)
   std::vector<Call> unsent_ GUARDED_BY(mutex_);
+  // Failures that their cores hear later (ServedCore::pause_after_failure).
+  struct Paused {
+    Nanos due;
+    uint64_t tag;
+    Status why;
+  };
+  std::vector<Paused> paused_ GUARDED_BY(mutex_);
   size_t sending_ GUARDED_BY(mutex_) = 0;  // threads that make calls now
   bool resuming_ GUARDED_BY(mutex_) = false;
   uint64_t puts_seen_ GUARDED_BY(mutex_) = 0;  // of all cores, when rest() looked last
