@@ -129,7 +129,14 @@ struct Server final : meta::NameLog {
   std::unique_ptr<meta::NamesCore> core;                  // none: it is dead
   std::vector<std::pair<uint64_t, std::string>> records;  // that are not durable, with their groups
   uint64_t life = 0;
+  bool sync = false;  // the next group is synced at once
 
+  void sync_next() override { sync = true; }
+  std::unique_ptr<meta::Work> next_commit() {
+    auto work = shard->next_commit(sync ? store::AppendSync::kNow : store::AppendSync::kLater);
+    if (work != nullptr) sync = false;
+    return work;
+  }
   uint64_t add(Bytes record) override {
     const uint64_t group = shard->add_record(record);
     records.emplace_back(group, record);
@@ -223,9 +230,10 @@ class Simulation {
     auto shard = meta::Shard::open(server.disk, options);
     if (!shard.ok()) return blame(shard.status().to_string());
     server.shard = *std::move(shard);
-    server.core = std::make_unique<meta::NamesCore>(index, params_.servers, server.shard->job(),
+    const bool reuses = params_.canary == NamesClusterParams::Canary::kReusedId;
+    server.core = std::make_unique<meta::NamesCore>(index, params_.servers, reuses ? 1 : server.shard->job(),
                                                     server.table.get(), &server);
-    server.core->on_durable(server.shard->durable_group());
+    server.core->on_durable(server.shard->durable_group(), server.shard->synced_group());
     server.core->resume();
     pump(index);
   }
@@ -238,7 +246,8 @@ class Simulation {
     server.shard.reset();
     server.records.clear();
     ++server.life;
-    server.memory.crash(events_.rng(), io::CrashMode::kTearPages);
+    server.sync = false;
+    if (loses_unsynced()) server.memory.crash(events_.rng(), io::CrashMode::kTearPages);
     server.disk.clear();
     std::vector<uint64_t> lost;
     for (const auto& [token, origin] : open_) {
@@ -246,6 +255,10 @@ class Simulation {
     }
     for (const uint64_t token : lost) fail(token, Code::kUnavailable);
     events_.after(5 * kPatience, [this, index] { start(index); });
+  }
+
+  bool loses_unsynced() const {
+    return params_.power || params_.canary == NamesClusterParams::Canary::kUnsynced;
   }
 
   // Whether the server is killed here.
@@ -272,7 +285,7 @@ class Simulation {
     for (meta::NameCall& each : calls)
       send({-1, index, server.life, each.tag}, each.to, std::move(each.payload));
     const uint64_t group = server.shard->open_group();
-    if (std::unique_ptr<meta::Work> work = server.shard->next_commit()) write(index, group, std::move(work));
+    if (std::unique_ptr<meta::Work> work = server.next_commit()) write(index, group, std::move(work));
     if (std::unique_ptr<meta::Work> work = server.shard->next_background()) write(index, 0, std::move(work));
   }
 
@@ -301,7 +314,7 @@ class Simulation {
         if (still.life != life || still.core == nullptr) return;
         if (const Status status = still.shard->finish(std::move(*work)); !status.ok())
           return blame(status.to_string());
-        still.core->on_durable(still.shard->durable_group());
+        still.core->on_durable(still.shard->durable_group(), still.shard->synced_group());
         pump(index);
       });
     });
@@ -485,6 +498,8 @@ class Simulation {
     request->mode = static_cast<uint32_t>(rng.below(0777));
     request->set = meta::kMode;
     request->now_ns = events_.now();
+    const bool synced = params_.power || rng.chance(1, 3);
+    request->wait = synced ? meta::AnswerWait::kSynced : meta::AnswerWait::kWritten;
     const uint64_t kind = rng.below(100);
     const auto file = [&] {
       return files_.empty() ? meta::kRootDirectory : files_[rng.below(files_.size())];
@@ -535,7 +550,8 @@ class Simulation {
     const uint64_t node = node_of(index);
     NameRequest request = clients_[index].running.request;
     if (request.op == NameOp::kRelease) {
-      if (!nodes_[node].names->release(request.file)) blame("a file that is held cannot be released");
+      if (!nodes_[node].names->release(request.file, request.wait))
+        blame("a file that is held cannot be released");
       events_.after(kDelay, [this, index] { hear(index, meta::NameAnswer()); });
     } else {
       if (request.op == NameOp::kList) request.file = {clients_[index].running.members.back(), 1};
@@ -657,7 +673,7 @@ class Simulation {
       if (servers_[i]->core->under_way() != 0) return blame("an operation is still under way");
       servers_[i]->core.reset();
       servers_[i]->shard.reset();
-      servers_[i]->memory.crash(events_.rng(), io::CrashMode::kDropAll);
+      if (loses_unsynced()) servers_[i]->memory.crash(events_.rng(), io::CrashMode::kDropAll);
       start(i);
       const meta::NameTable& table = *servers_[i]->table;
       if (!table.locks().empty() || !table.intents().empty())

@@ -8,7 +8,8 @@
 // once more from their logs, equal the model.
 //
 // Faults. A message is lost by lot; its caller hears kDeadlineExceeded later. Some come twice, the second
-// time late. A killed server loses what was not durable. Points at which a server may be killed are counted:
+// time late. A server that is killed as a process loses what it has not written; by a power failure, what was
+// not synced. Points at which a server may be killed are counted:
 // before, in the middle of and after the write of a group, and before and after a message is handled.
 //
 // Threads: one.
@@ -32,9 +33,11 @@ struct NamesClusterParams {
   uint64_t kill_at = 0;     // at this point; 0: at none
   bool directories = true;  // mkdir, rmdir
   bool renames = true;
+  // By a power failure: then all changes wait for their sync. Else some are content when they are written.
+  bool power = true;
   // What must be seen: a restart that finds no intents; one that does not know which ids were drawn; a
-  // removal of which some servers never hear.
-  enum class Canary { kNone, kNoIntents, kReusedId, kUnaskedServer } canary = Canary::kNone;
+  // removal of which some servers never hear; a power failure after answers that did not wait for a sync.
+  enum class Canary { kNone, kNoIntents, kReusedId, kUnaskedServer, kUnsynced } canary = Canary::kNone;
 };
 
 struct NamesClusterOutcome {

@@ -34,6 +34,7 @@ TEST(NamesCluster, AnswersAreThoseOfATreeWithLostAndDoubledMessagesAndKilledServ
     NamesClusterParams params;
     params.seed = seed;
     params.servers = seed % 5 == 0 ? 1 + static_cast<uint32_t>(seed % 3) : 4;
+    params.power = seed % 2 == 0;
     const NamesClusterOutcome outcome = run_names_cluster(params);
     ASSERT_EQ(outcome.problem, "") << "seed " << seed;
     add(outcome, &all);
@@ -69,6 +70,7 @@ KillRuns kill_at_every_point(uint64_t seed_count, NamesClusterParams::Canary can
   params.kills = 0;
   params.canary = canary;
   for (params.seed = 1; params.seed <= seed_count; ++params.seed) {
+    params.power = params.seed % 2 == 0;
     params.kill_at = 0;
     const NamesClusterOutcome whole = run_names_cluster(params);
     add(whole, &all.points);
@@ -113,6 +115,7 @@ uint64_t seen(NamesClusterParams::Canary canary) {
     NamesClusterParams params;
     params.seed = seed;
     params.kills = 10;
+    params.power = canary != NamesClusterParams::Canary::kUnsynced;
     params.canary = canary;
     const std::string problem = run_names_cluster(params).problem;
     if (!problem.empty() && ++seen == 1) std::printf("such as %s\n", problem.c_str());
@@ -121,6 +124,10 @@ uint64_t seen(NamesClusterParams::Canary canary) {
 }
 
 TEST(NamesCluster, CanaryAReusedIdIsSeen) { EXPECT_GT(seen(NamesClusterParams::Canary::kReusedId), 5u); }
+
+TEST(NamesCluster, CanaryAPowerFailureAfterAWrittenAnswerIsSeen) {
+  EXPECT_GT(seen(NamesClusterParams::Canary::kUnsynced), 5u);
+}
 
 TEST(NamesCluster, CanaryARemovalThatDoesNotAskAllServersIsSeen) {
   EXPECT_GT(seen(NamesClusterParams::Canary::kUnaskedServer), 5u);

@@ -35,15 +35,16 @@ Status check_header(Bytes bytes, const std::string& path, const LogIdentity& exp
 struct RecordHead {
   uint64_t bytes = 0;  // of the whole record; 0: there is none
   uint16_t kind = 0;
+  uint16_t later = 0;
   uint64_t sequence = 0;
 };
 
 // What a head says. bytes is 0 if it says nothing that can be.
 RecordHead head_of(Bytes head) {
   const uint64_t payload = get_u32(head.data() + 8);
-  if (get_u32(head.data()) != kRecordMagic || get_u16(head.data() + 14) != 0 || payload > kPayloadBytesMax)
-    return {};
-  return {kRecordHeadBytes + payload, get_u16(head.data() + 12), get_u64(head.data() + 16)};
+  if (get_u32(head.data()) != kRecordMagic || payload > kPayloadBytesMax) return {};
+  return {kRecordHeadBytes + payload, get_u16(head.data() + 12), get_u16(head.data() + 14),
+          get_u64(head.data() + 16)};
 }
 
 // The record at `at`, if it is whole.
@@ -68,23 +69,32 @@ Result<uint64_t> find_record(LogWindow* log, uint64_t from, uint32_t seed) {
 }
 
 // What is wrong with the record at `at`, which is not whole and should have the number `sequence`. OK: it may
-// be the last one, torn.
+// be the last one that a sync has reached, or after it, torn.
 Status check_torn(LogWindow* log, uint64_t at, uint64_t sequence, uint32_t seed, const std::string& path) {
   const auto damaged = [&](const std::string& why) {
     return corruption("{}: the record at offset {} (number {}) is damaged: {}; restore the file from a copy",
                       path, at, sequence, why);
   };
   // Magic and sequence stand on both sides of the length: if they are right, so is the length, wherever a
-  // write was torn. One append writes one record: what stands after its end came later.
+  // write was torn. One append writes one record: what stands after its end came later, and a record that
+  // was synced at once was durable then.
   if (log->size() - at > kRecordHeadBytes) {
     SWALE_ASSIGN_OR_RETURN(const Bytes bytes, log->at(at, kRecordHeadBytes));
     const RecordHead head = head_of(bytes);
-    if (head.bytes != 0 && head.sequence == sequence && head.bytes < log->size() - at)
+    const bool synced = (head.later & kSyncLater) == 0;
+    if (head.bytes != 0 && head.sequence == sequence && synced && head.bytes < log->size() - at)
       return damaged(fmt::format("the log goes on after its end at offset {}", at + head.bytes));
   }
-  SWALE_ASSIGN_OR_RETURN(const uint64_t later, find_record(log, at, seed));
-  if (later == log->size()) return {};
-  return damaged(fmt::format("a whole one follows at offset {}", later));
+  for (uint64_t later = at;;) {
+    SWALE_ASSIGN_OR_RETURN(later, find_record(log, later, seed));
+    if (later == log->size()) return {};
+    SWALE_ASSIGN_OR_RETURN(const Bytes bytes, log->at(later, kRecordHeadBytes));
+    const RecordHead head = head_of(bytes);
+    const uint64_t unsynced = head.later & kUnsyncedMax;
+    if (head.sequence <= unsynced || head.sequence - unsynced > sequence)
+      return damaged(fmt::format("a whole one follows at offset {}", later));
+    later += head.bytes;
+  }
 }
 
 }  // namespace
@@ -102,13 +112,13 @@ std::string log_header(const LogIdentity& log) {
 
 uint32_t record_seed(const LogIdentity& log) { return get_u32(log_header(log).data() + 4); }
 
-void seal_record(uint32_t seed, uint16_t kind, uint64_t sequence, std::string* record) {
+void seal_record(uint32_t seed, uint16_t kind, uint64_t sequence, std::string* record, uint16_t later) {
   assert(record->size() >= kRecordHeadBytes && record->size() - kRecordHeadBytes <= kPayloadBytesMax);
   char* const head = record->data();
   put_u32(head, kRecordMagic);
   put_u32(head + 8, static_cast<uint32_t>(record->size() - kRecordHeadBytes));
   put_u16(head + 12, kind);
-  put_u16(head + 14, 0);
+  put_u16(head + 14, later);
   put_u64(head + 16, sequence);
   put_u32(head + 4, crc32c_extend(seed, Bytes(*record).substr(8)));
 }
@@ -133,23 +143,28 @@ Status RecordLog::create() noexcept {
     if (bytes_ == 0) {
       bool unused = false;  // what a failed sync leaves goes with the file (take_back)
       SWALE_RETURN_IF_ERROR(write(log_header(identity_), true, &unused));
-    } else if (!synced_) {
+    } else if (!synced_ || unsynced_ > 0) {
       *sync_tried = true;
-      return file_->sync();
+      SWALE_RETURN_IF_ERROR(file_->sync());
+      unsynced_ = 0;
     }
     return {};
   });
 }
 
-Status RecordLog::append(uint16_t kind, uint64_t sequence, std::string* record, const Fence& fence) noexcept {
+Status RecordLog::append(uint16_t kind, uint64_t sequence, std::string* record, const Fence& fence,
+                         AppendSync sync) noexcept {
   return change([&](bool* sync_tried) -> Status {
     if (record->size() - kRecordHeadBytes > kPayloadBytesMax) {
       return error(Code::kResourceExhausted, Scope::kOperation, "{}: a record of {} bytes, the limit is {}",
                    path_, record->size(), kPayloadBytesMax);
     }
-    seal_record(seed_, kind, sequence, record);
+    const bool later = synced_ && sync == AppendSync::kLater && bytes_ > 0 && unsynced_ < kUnsyncedMax;
+    seal_record(seed_, kind, sequence, record,
+                static_cast<uint16_t>(later ? kSyncLater | unsynced_ : unsynced_));
     if (bytes_ == 0) record->insert(0, log_header(identity_));
-    SWALE_RETURN_IF_ERROR(write(*record, synced_, sync_tried));
+    SWALE_RETURN_IF_ERROR(write(*record, synced_ && !later, sync_tried));
+    if (later) ++unsynced_;
     return fence ? fence() : ok_status();
   });
 }
@@ -161,7 +176,10 @@ Status RecordLog::write(Bytes bytes, bool sync, bool* sync_tried) {
   }
   SWALE_RETURN_IF_ERROR(file_->pwrite(bytes_, bytes));
   *sync_tried = true;
-  if (sync) SWALE_RETURN_IF_ERROR(file_->sync());
+  if (sync) {
+    SWALE_RETURN_IF_ERROR(file_->sync());
+    unsynced_ = 0;
+  }
   if (fresh) SWALE_RETURN_IF_ERROR(device_.sync_directory(io::parent_directory(path_)));
   bytes_ += bytes.size();
   return {};
@@ -171,7 +189,9 @@ Status RecordLog::write(Bytes bytes, bool sync, bool* sync_tried) {
 Status RecordLog::take_back() {
   if (bytes_ > 0) {
     SWALE_RETURN_IF_ERROR(file_->truncate(bytes_));
-    return file_->sync();
+    SWALE_RETURN_IF_ERROR(file_->sync());
+    unsynced_ = 0;
+    return {};
   }
   file_.reset();
   const Status removed = device_.remove(path_);

@@ -3,15 +3,15 @@
 //
 //   log    := header record*
 //   header := magic u32 | crc u32 | version u16 | kind u16 | part u32 | owner u64 | 0 u64    32 bytes
-//   record := magic u32 | crc u32 | payload_bytes u32 | kind u16 | 0 u16 | sequence u64 | payload      head
-//   of 24
+//   record := magic u32 | crc u32 | payload_bytes u32 | kind u16 | later u16 | sequence u64 | payload
+//   head of 24; later := 1 bit: its sync comes later | 15 bits: of how many records before it, too
 //
 // A record's crc begins with that of its log's header and covers everything after itself, so that bytes of
 // another log never pass for a record. Sequences count on by one.
 //
-// Invariants: (1) a record is written when the one before it is durable, so that only the last record of the
-//   last log can be torn; (2) a failed record is taken back before another one is written, or the log takes
-//   no more.
+// Invariants: (1) a record says which records before it were not durable when it was written: only they, and
+//   the last record, can be torn, and only in the last log; (2) a failed record is taken back before another
+//   one is written, or the log takes no more.
 // Threads: a RecordLog belongs to one thread at a time; the others are free functions.
 // Errors: kCorruption names the log, the offset and the record; kUnsupported the version.
 // Limits: a payload of kPayloadBytesMax; a reader takes the memory of the longest record.
@@ -35,6 +35,8 @@ inline constexpr uint16_t kLogVersion = 1;
 inline constexpr size_t kLogHeaderBytes = 32;
 inline constexpr size_t kRecordHeadBytes = 24;
 inline constexpr size_t kPayloadBytesMax = kGiB;
+inline constexpr uint16_t kSyncLater = 1 << 15;  // of `later`
+inline constexpr uint16_t kUnsyncedMax = kSyncLater - 1;
 
 // What a log is. A reader that expects another identity refuses the file.
 struct LogIdentity {
@@ -47,7 +49,11 @@ std::string log_header(const LogIdentity& log);
 // What the crc of each record of a log begins with.
 uint32_t record_seed(const LogIdentity& log);
 // Fills the head in front of the payload: `record` begins with kRecordHeadBytes bytes of anything.
-void seal_record(uint32_t seed, uint16_t kind, uint64_t sequence, std::string* record);
+void seal_record(uint32_t seed, uint16_t kind, uint64_t sequence, std::string* record, uint16_t later = 0);
+
+// Whether an append is durable when it is done, or after the next sync: then it survives the process, and not
+// the machine.
+enum class AppendSync : uint8_t { kNow, kLater };
 
 // The log that is being written.
 class RecordLog {
@@ -63,14 +69,15 @@ class RecordLog {
         seed_(record_seed(identity)),
         synced_(synced) {}
 
-  // Makes the file, if it is not there yet; its header is durable then, whatever `synced` says. Fails as
+  // Makes the file, if it is not there yet; all that it has is durable then, whatever `synced` says. Fails as
   // append
   // does, but for a sync of the new file that finds no space: the file is removed, and the log usable().
   Status create() noexcept;
   // `record` as of seal_record. OK: the record is durable, and the fence stood after that. After a failure
   // the record counts for nothing; if it failed for want of space or memory before the sync, it is taken
   // back, and the log is usable() again. Refused if the log is not usable(). Does not throw.
-  Status append(uint16_t kind, uint64_t sequence, std::string* record, const Fence& fence) noexcept;
+  Status append(uint16_t kind, uint64_t sequence, std::string* record, const Fence& fence,
+                AppendSync sync = AppendSync::kNow) noexcept;
   bool usable() const { return usable_; }
 
   const std::string& path() const { return path_; }
@@ -88,7 +95,8 @@ class RecordLog {
   const uint32_t seed_;
   const bool synced_;
   std::unique_ptr<io::File> file_;  // none before the first append
-  uint64_t bytes_ = 0;              // durable
+  uint64_t bytes_ = 0;              // written
+  uint16_t unsynced_ = 0;           // records that are not durable
   bool usable_ = true;
 };
 

@@ -24,9 +24,10 @@ const std::string kPath = "/d/log";
 
 std::string record_of(Bytes payload) { return std::string(kRecordHeadBytes, '\0').append(payload); }
 
-Status append(RecordLog* log, uint64_t sequence, Bytes payload, const RecordLog::Fence& fence = {}) {
+Status append(RecordLog* log, uint64_t sequence, Bytes payload, const RecordLog::Fence& fence = {},
+              AppendSync sync = AppendSync::kNow) {
   std::string record = record_of(payload);
-  return log->append(kKind, sequence, &record, fence);
+  return log->append(kKind, sequence, &record, fence, sync);
 }
 
 // The payloads in the log, or why it cannot be read.
@@ -113,6 +114,56 @@ TEST(RecordLog, TakesNoRecordOfAnotherLog) {
   seal_record(record_seed(kLog), kKind, 3, &stranger);  // of this log, but not the next one
   ASSERT_TRUE(io::replace_file(disk.memory, kPath, bytes + stranger).ok());
   EXPECT_THAT(read(disk.memory).status().message(), HasSubstr("expected number 2, found 3"));
+}
+
+// What a sync has not reached may be gone, whole or in part, whatever of the later ones is there. What one has
+// reached may not.
+TEST(RecordLog, OfRecordsThatAreSyncedLaterAnyMayBeTornAndOfOthersNone) {
+  constexpr size_t kRecords = 7, kPayload = 40;
+  for (const bool synced_after : {false, true}) {
+    Disk disk;
+    RecordLog log(disk.device, kPath, kLog);
+    for (size_t i = 1; i <= kRecords; ++i) {  // 3, 4 and 5 are synced with 6
+      const bool later = i >= 3 && i <= 5;
+      if (i == kRecords && !synced_after) break;
+      ASSERT_TRUE(append(&log, i, std::string(kPayload, static_cast<char>('0' + i)), {},
+                         later ? AppendSync::kLater : AppendSync::kNow)
+                      .ok());
+    }
+    const std::string bytes = *io::read_file(disk.memory, kPath, kMiB);
+    for (size_t record = 1; record <= kRecords - 2; ++record) {
+      const size_t at = kLogHeaderBytes + (record - 1) * (kRecordHeadBytes + kPayload);
+      for (const auto& [from, count] : {std::pair<size_t, size_t>{0, kRecordHeadBytes + kPayload},
+                                        {kRecordHeadBytes + 3, kPayload - 3},
+                                        {0, kRecordHeadBytes}}) {
+        std::string torn = bytes;
+        torn.replace(at + from, count, count, '\0');
+        ASSERT_TRUE(io::replace_file(disk.memory, kPath, torn).ok());
+        const auto found = read(disk.memory);
+        EXPECT_EQ(found.ok(), record >= 3 && !synced_after) << record << " " << from << " " << count;
+        if (found.ok()) EXPECT_EQ(found->size(), record - 1);
+        EXPECT_FALSE(read(disk.memory, LogTail::kWhole).ok());
+      }
+    }
+  }
+}
+
+TEST(RecordLog, CreateSyncsWhatIsToBeSyncedLater) {
+  Disk disk;
+  RecordLog log(disk.device, kPath, kLog);
+  ASSERT_TRUE(append(&log, 1, "first").ok());
+  ASSERT_TRUE(append(&log, 2, "second", {}, AppendSync::kLater).ok());
+  Rng rng(1);
+  disk.memory.crash(rng, io::CrashMode::kDropAll);
+  EXPECT_EQ(*read(disk.memory), std::vector<std::string>{"first"});  // as a power failure leaves it
+
+  Disk other;
+  RecordLog synced(other.device, kPath, kLog);
+  ASSERT_TRUE(append(&synced, 1, "first").ok());
+  ASSERT_TRUE(append(&synced, 2, "second", {}, AppendSync::kLater).ok());
+  ASSERT_TRUE(synced.create().ok());
+  other.memory.crash(rng, io::CrashMode::kDropAll);
+  EXPECT_EQ(*read(other.memory), (std::vector<std::string>{"first", "second"}));
 }
 
 // Every bit of a log is flipped: an error, or a torn end without its last record.

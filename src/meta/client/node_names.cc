@@ -286,7 +286,7 @@ void NodeNames::end(const FlowPtr& flow, const Result<NameAnswer>& answer, bool 
 
 // ---- holds
 
-bool NodeNames::release(const FileId& file) {
+bool NodeNames::release(const FileId& file, AnswerWait wait) {
   const auto found = held_.find(file);
   if (found == held_.end()) return false;
   if (--found->second > 0) return true;
@@ -294,6 +294,7 @@ bool NodeNames::release(const FileId& file) {
   releasing_[file];
   const auto flow = std::make_shared<Flow>();
   flow->request.op = NameOp::kRelease;
+  flow->request.wait = wait;
   flow->request.file = file;
   begin(flow);
   return true;
@@ -327,6 +328,7 @@ void NodeNames::hold_anew(const FlowPtr& flow) {
   NameRequest request;
   request.op = NameOp::kHold;
   request.file = file;
+  request.wait = flow->request.wait;
   send_new(flow, std::move(request));
 }
 

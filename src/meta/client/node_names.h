@@ -57,7 +57,7 @@ class NodeNames {
   // `held`, the caller owes a release.
   Id ask(NameRequest request, Nanos until);
   // False: this node does not hold it.
-  bool release(const FileId& file);
+  bool release(const FileId& file, AnswerWait wait = AnswerWait::kWritten);
   void on_completion(uint64_t tag, Result<std::string> response);
   // Who has waited until now is told so.
   void expire(Nanos now);

@@ -43,6 +43,7 @@
 #include "io/device.h"
 #include "meta/index/lattice.h"
 #include "meta/index/types.h"
+#include "store/record_log.h"
 
 namespace swale::meta {
 
@@ -242,11 +243,16 @@ class Shard {
   virtual Status fence() const = 0;            // kAborted: a later job has opened the shard. Any thread
   virtual uint64_t open_group() const = 0;     // what the next put joins
   virtual uint64_t durable_group() const = 0;  // this and all before are durable and visible
-  virtual bool accepts() const = 0;            // false: finish background work before the next put
-  virtual Status health() const = 0;           // OK, or why the shard is read-only
+  // The last group that has survived a power failure: of commits that sync later, durable_group() is only
+  // written, which survives a killed process.
+  virtual uint64_t synced_group() const = 0;
+  virtual bool accepts() const = 0;   // false: finish background work before the next put
+  virtual Status health() const = 0;  // OK, or why the shard is read-only
 
-  // Null: nothing to do, one is under way, or there is no memory for it now.
-  virtual std::unique_ptr<Work> next_commit() = 0;
+  // Null: nothing to do, one is under way, or there is no memory for it now. kLater: the next commit that
+  // syncs makes it durable, too.
+  virtual std::unique_ptr<Work> next_commit(store::AppendSync sync) = 0;
+  std::unique_ptr<Work> next_commit() { return next_commit(store::AppendSync::kNow); }
   virtual std::unique_ptr<Work> next_background() = 0;
   // Background work is overdue: ask for it before the next commit.
   virtual bool background_first() const = 0;

@@ -49,10 +49,12 @@ class ShardCore final : public Shard {
   Status fence() const override { return shared_.fence(); }
   uint64_t open_group() const override { return groups_.open(); }
   uint64_t durable_group() const override { return groups_.durable(); }
+  uint64_t synced_group() const override { return synced_group_; }
   bool accepts() const override { return !layers_.full(); }
   Status health() const override { return health_; }
 
-  std::unique_ptr<Work> next_commit() override;
+  using Shard::next_commit;
+  std::unique_ptr<Work> next_commit(store::AppendSync sync) override;
   std::unique_ptr<Work> next_background() override;
   bool background_first() const override { return records_.overdue() || logs_.overdue(); }
   bool settle() override;
@@ -107,6 +109,7 @@ class ShardCore final : public Shard {
 
   Result<ShardManifest> read_manifest(uint32_t newest_job);
   Status read_files(const ShardManifest& manifest, SnapshotVisitor* replay, Sequence* sequence);
+  Status sync_last_log();
   void remove_unnamed(const ShardManifest& manifest);
 
   Status health_;
@@ -117,6 +120,7 @@ class ShardCore final : public Shard {
   Catalog catalog_{shared_.options};
   ShardLayers layers_{&shared_};
   Groups groups_{&shared_, &catalog_, &layers_};
+  uint64_t synced_group_ = 0;
   ShardLogs logs_{&shared_};
   TableRecords records_;
   Dues dues_;

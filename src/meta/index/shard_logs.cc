@@ -20,7 +20,7 @@ std::shared_ptr<LogFile> ShardLogs::next() const {
   const uint32_t number = log_ ? log_->number() + 1 : first_log_;
   const store::LogIdentity identity{kShardLogKind, options.shard, owner_of(shared_.job(), number)};
   return std::make_shared<LogFile>(number, shared_.device, shared_.path_of(ShardFileKind::kLog, number),
-                                   identity, options.sync_log);
+                                   identity, options.sync_log, log_);
 }
 
 void ShardLogs::go_on_in(std::shared_ptr<LogFile> log, uint64_t group) {
@@ -28,7 +28,7 @@ void ShardLogs::go_on_in(std::shared_ptr<LogFile> log, uint64_t group) {
   replaced_.insert(replaced_.end(), earlier_.begin(), earlier_.end());
   earlier_.clear();
   frozen_group_ = group;
-  if (log != log_) current_bytes_ = 0;
+  if (log != log_) current_bytes_ = durable_bytes_ = 0;
   log_ = std::move(log);
 }
 
@@ -37,7 +37,7 @@ void ShardLogs::fill(ShardManifest* manifest) {
   manifest->job = shared_.job();
   manifest->group = frozen_group_;
   manifest->first_log = log_->number();
-  manifest->first_log_bytes = store::kLogHeaderBytes + (shared_.options.sync_log ? current_bytes_ : 0);
+  manifest->first_log_bytes = store::kLogHeaderBytes + (shared_.options.sync_log ? durable_bytes_ : 0);
   manifest->earlier_logs = earlier_;
   manifest->snapshot = {shared_.job(), take_number()};
 }

@@ -20,21 +20,26 @@
 namespace swale::meta {
 
 // The log that is being written. Shared with the commit and the checkpoint that are under way; of them, the
-// one makes the file that comes first.
+// one makes the file that comes first. What the log `before` it has is durable then: only the last log of a
+// shard may be torn.
 class LogFile {
  public:
   LogFile(uint32_t number, io::Device& device, std::string path, const store::LogIdentity& identity,
-          bool synced)
-      : number_(number), log_(device, std::move(path), identity, synced) {}
+          bool synced, std::shared_ptr<LogFile> before)
+      : number_(number), before_(std::move(before)), log_(device, std::move(path), identity, synced) {}
 
   uint32_t number() const { return number_; }
+  // Whatever it has is durable then.
   Status create() noexcept {
     const MutexLock lock(mutex_);
+    SWALE_RETURN_IF_ERROR(settle_before());
     return log_.create();
   }
-  Status append(uint64_t group, std::string* record, const store::RecordLog::Fence& fence) noexcept {
+  Status append(uint64_t group, std::string* record, const store::RecordLog::Fence& fence,
+                store::AppendSync sync) noexcept {
     const MutexLock lock(mutex_);
-    return log_.append(kGroupRecord, group, record, fence);
+    SWALE_RETURN_IF_ERROR(settle_before());
+    return log_.append(kGroupRecord, group, record, fence, sync);
   }
   bool usable() const {
     const MutexLock lock(mutex_);
@@ -42,8 +47,16 @@ class LogFile {
   }
 
  private:
+  Status settle_before() noexcept REQUIRES(mutex_) {
+    if (before_ == nullptr) return {};
+    SWALE_RETURN_IF_ERROR(before_->create());
+    before_.reset();
+    return {};
+  }
+
   const uint32_t number_;
   mutable Mutex mutex_;
+  std::shared_ptr<LogFile> before_ GUARDED_BY(mutex_);  // until what it has is durable
   store::RecordLog log_ GUARDED_BY(mutex_);
 };
 
@@ -56,7 +69,10 @@ class ShardLogs {
   std::shared_ptr<LogFile> next() const;
   // Groups after `group` go to `log`, and the next checkpoint has what logs of earlier jobs say.
   void go_on_in(std::shared_ptr<LogFile> log, uint64_t group);
-  void wrote(uint64_t bytes) { bytes_ += bytes, current_bytes_ += bytes; }
+  void wrote(uint64_t bytes, bool synced) {
+    bytes_ += bytes, current_bytes_ += bytes;
+    if (synced) durable_bytes_ = current_bytes_;
+  }
 
   uint64_t bytes() const { return bytes_; }  // of all logs that count
   bool too_long() const { return bytes_ > shared_.options.log_bytes_max; }
@@ -87,6 +103,7 @@ class ShardLogs {
   std::shared_ptr<LogFile> log_;
   uint64_t frozen_group_ = 0;  // the first group of the current log is the next one
   uint64_t bytes_ = 0, current_bytes_ = 0;
+  uint64_t durable_bytes_ = 0;  // of the current log's, as far as known
   uint64_t snapshot_bytes_ = 0;
   ManifestFile snapshot_;   // number 0: none
   uint32_t next_file_ = 1;  // for sorted files and snapshots

@@ -273,6 +273,8 @@ Status ShardCore::recover(RecoveryReport* report) {
                                     }));
   report->records = records_.replayed();
   SWALE_RETURN_IF_ERROR(groups_.start());
+  SWALE_RETURN_IF_ERROR(sync_last_log());
+  synced_group_ = groups_.durable();
   // Before the manifest, which promises it: a log that is missing later is known to be missing.
   SWALE_RETURN_IF_ERROR(logs_.start(manifest.group));
 
@@ -287,6 +289,16 @@ Status ShardCore::recover(RecoveryReport* report) {
   SWALE_RETURN_IF_ERROR(fence());  // a job that has taken over meanwhile reads what the older manifest names
   remove_unnamed(manifest);
   return {};
+}
+
+// A killed job may have written groups that it was still to sync. From now on a manifest promises them.
+Status ShardCore::sync_last_log() {
+  if (logs_.earlier().empty()) return {};
+  const ManifestLog& last = logs_.earlier().back();
+  SWALE_ASSIGN_OR_RETURN(const auto file,
+                         shared_.device.open(shared_.path_of(last.job, ShardFileKind::kLog, last.number),
+                                             io::OpenMode::kReadWrite));
+  return file->sync();
 }
 
 // What earlier jobs left and the manifest of this one does not name: nobody will read it again. A survivor of

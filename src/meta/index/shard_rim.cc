@@ -7,11 +7,11 @@
 
 namespace swale::meta {
 
-std::unique_ptr<Work> ShardCore::next_commit() {
+std::unique_ptr<Work> ShardCore::next_commit(store::AppendSync sync) {
   if (groups_.committing() || groups_.empty() || !health_.ok()) return nullptr;
   try {
     auto work =
-        std::make_unique<CommitWork>(*shared_.claim, logs_.current(), groups_.open(), groups_.encode());
+        std::make_unique<CommitWork>(*shared_.claim, logs_.current(), groups_.open(), groups_.encode(), sync);
     records_.begin_commit(groups_.open_records());
     groups_.begin_commit();
     return work;
@@ -196,9 +196,10 @@ Status ShardCore::finish_commit(CommitWork* work) {
   }
   ShardCounters& counters = shared_.counters;
   ++counters.groups;
-  counters.log_syncs += shared_.options.sync_log ? 1 : 0;
+  counters.log_syncs += shared_.options.sync_log && work->synced() ? 1 : 0;
   counters.log_bytes += work->bytes();
-  logs_.wrote(work->bytes());
+  logs_.wrote(work->bytes(), work->synced());
+  if (work->synced()) synced_group_ = group.number;
   groups_.drop_in_flight();
   if (!health_.ok())
     take_back_records();  // background work has failed meanwhile: no commit comes after this one

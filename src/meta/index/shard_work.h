@@ -23,17 +23,21 @@ namespace swale::meta {
 
 class CommitWork final : public Work {
  public:
-  CommitWork(const store::JobClaim& claim, std::shared_ptr<LogFile> log, uint64_t group, std::string record)
+  CommitWork(const store::JobClaim& claim, std::shared_ptr<LogFile> log, uint64_t group, std::string record,
+             store::AppendSync sync)
       : Work(WorkKind::kCommit),
         claim_(claim),
         log_(std::move(log)),
         group_(group),
+        sync_(sync),
         record_(std::move(record)),
         bytes_(record_.size()) {}
 
   void run() noexcept override {
-    status_ = log_->append(group_, &record_, [this] { return claim_.fence(); });
+    status_ = log_->append(
+        group_, &record_, [this] { return claim_.fence(); }, sync_);
   }
+  bool synced() const { return sync_ == store::AppendSync::kNow; }
   uint64_t group() const { return group_; }
   const Status& status() const { return status_; }
   // The failed record is gone from the log: another one may be written.
@@ -44,6 +48,7 @@ class CommitWork final : public Work {
   const store::JobClaim& claim_;
   const std::shared_ptr<LogFile> log_;
   const uint64_t group_;
+  const store::AppendSync sync_;
   std::string record_;
   const uint64_t bytes_;
   Status status_;

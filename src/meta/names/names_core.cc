@@ -61,7 +61,7 @@ Status NamesCore::repeated(const NameRequest& request, uint64_t token, bool* kno
   if (found->second.asked != nullptr) {
     found->second.asked->tokens.push_back(token);
   } else {
-    reply_when_durable(token, found->second.answer);
+    reply_when_durable(token, found->second.answer, request.wait);
   }
   return {};
 }
@@ -172,7 +172,7 @@ Status NamesCore::peer_request(Bytes payload, uint64_t token) {
 // ---- records
 
 // Changes the table; then `done`, when that is durable. An empty record: when all before it is.
-void NamesCore::commit(const NameRecord& record, Done done) {
+void NamesCore::commit(const NameRecord& record, Done done, AnswerWait wait) {
   if (const Status why = health(); !why.ok()) return done(why);
   if (!record.empty()) {
     const size_t before = table_.changes();
@@ -184,36 +184,57 @@ void NamesCore::commit(const NameRecord& record, Done done) {
       throw;
     }
   }
-  when_durable(std::move(done));
+  when_durable(wait, std::move(done));
 }
 
-void NamesCore::when_durable(Done done) {
-  if (last_group_ <= durable_ && waits_.empty()) return done({});
-  waits_.emplace_back(last_group_, std::move(done));
+void NamesCore::when_durable(AnswerWait wait, Done done) {
+  Durable& durable = wait == AnswerWait::kSynced ? synced_ : written_;
+  if (last_group_ <= durable.group && durable.waits.empty()) return done({});
+  durable.waits.push_back({last_group_, std::move(done)});
+  if (wait == AnswerWait::kWritten) return;
+  log_.sync_next();
+  if (last_group_ <= written_.group && health().ok()) sync_written();
 }
 
-void NamesCore::on_durable(uint64_t group) {
+// All that waits for a sync was written before anybody did: a record that says nothing new brings one.
+void NamesCore::sync_written() {
+  const NameRecord record = NameRecord().counters(table_.drawn(), table_.grants());
+  commit(
+      record, [](const Status&) {}, AnswerWait::kWritten);
+  log_.sync_next();
+}
+
+void NamesCore::on_durable(uint64_t written, uint64_t synced) {
   contained([&] {
-    durable_ = group;
-    while (!waits_.empty() && waits_.front().first <= durable_) {
-      const Done done = std::move(waits_.front().second);
-      waits_.pop_front();
-      done({});
+    written_.group = written;
+    synced_.group = synced;
+    for (Durable* const durable : {&written_, &synced_}) {
+      while (!durable->waits.empty() && durable->waits.front().group <= durable->group) {
+        const Done done = std::move(durable->waits.front().done);
+        durable->waits.pop_front();
+        done({});
+      }
     }
+    if (!synced_.waits.empty() && last_group_ <= written_.group && health().ok()) sync_written();
     for (const Transaction& each : std::exchange(ended_, {})) forget_intent(each);
   });
 }
 
 void NamesCore::on_void(const Status& why) {
   contained([&] {
-    const auto waits = std::exchange(waits_, {});
-    last_group_ = durable_;
-    for (const auto& [group, done] : waits) done(why);
+    auto waits = std::exchange(written_.waits, {});
+    last_group_ = written_.group;
+    // Of those that wait for a sync, some are written and wait on.
+    while (!synced_.waits.empty() && (synced_.waits.back().group > written_.group || !health().ok())) {
+      waits.push_back(std::move(synced_.waits.back()));
+      synced_.waits.pop_back();
+    }
+    for (const Wait& each : waits) each.done(why);
   });
 }
 
-void NamesCore::reply_when_durable(uint64_t token, std::string response) {
-  when_durable([this, token, response = std::move(response)](const Status& status) {
+void NamesCore::reply_when_durable(uint64_t token, std::string response, AnswerWait wait) {
+  when_durable(wait, [this, token, response = std::move(response)](const Status& status) {
     status.ok() ? reply(token, response) : reply(token, status);
   });
 }
@@ -222,7 +243,7 @@ void NamesCore::reply_when_durable(uint64_t token, std::string response) {
 
 // Waits for what the answer shows, also if it has changed nothing.
 void NamesCore::answer(const AskedPtr& asked, NameAnswer answer) {
-  when_durable([this, asked, response = encode(answer)](const Status& status) {
+  when_durable(asked->request.wait, [this, asked, response = encode(answer)](const Status& status) {
     if (!status.ok()) return fail(asked, status);
     for (const uint64_t token : asked->tokens) reply(token, response);
     asked->tokens.clear();
@@ -254,9 +275,12 @@ void NamesCore::fail(const AskedPtr& asked, const Status& status) {
 void NamesCore::change(const AskedPtr& asked, const NameRecord& record, const NameAnswer& outcome) {
   NameRecord whole = record;
   whole.answer(asked->request.from, outcome.entry);
-  commit(whole, [this, asked, outcome](const Status& status) {
-    status.ok() ? answer(asked, outcome) : fail(asked, status);
-  });
+  commit(
+      whole,
+      [this, asked, outcome](const Status& status) {
+        status.ok() ? answer(asked, outcome) : fail(asked, status);
+      },
+      asked->request.wait);
 }
 
 // ---- calls

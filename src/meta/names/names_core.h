@@ -16,9 +16,13 @@
 // Intents. What must happen at several servers is a record of the first one, made with the change itself.
 // resume() goes on with what it finds.
 //
-// Invariants: (1) nothing is answered, sent or decided on a record before it is durable; (2) each request
-//   gets one reply, or waits for a server that does not answer; (3) a repeated change is answered as at
-//   first.
+// Until when an answer waits. A client says for its change whether that is to survive a killed process, or
+// the machine (AnswerWait): the record is written, or synced, too. What another server hears is synced: a
+// server that loses what was only written loses nothing that others have built on.
+//
+// Invariants: (1) nothing is answered, sent or decided on a record before it is durable, in that sense; (2)
+//   each request gets one reply, or waits for a server that does not answer; (3) a repeated change is
+//   answered as at first.
 // Memory. What runs out of it in the middle has perhaps taken a lock: the server answers nothing from then on
 // (health()), and the rim opens it anew from its log, as after a kill.
 // Threads: none. Errors: an errno in the answer; a failed reply: nothing was done, repeat it, or the log has
@@ -44,6 +48,8 @@ class NameLog {
   virtual ~NameLog() = default;
   // The group that the record joins; groups ascend, and become durable in order (NamesCore::on_durable).
   virtual uint64_t add(Bytes record) = 0;
+  // Somebody waits for a sync of what was added: the next group is not to sync later.
+  virtual void sync_next() {}
   virtual bool accepts() const = 0;   // false: changes of clients wait for the next commit
   virtual Status health() const = 0;  // not OK: takes no more for good
 };
@@ -60,14 +66,17 @@ struct NameReply {
 
 class NamesCore {
  public:
-  // `job`: the number of the shard's job, from 1, in no two lives of a server the same: its life.
+  // `job`: the number of the shard's job, from 1, in no two lives of a server the same: its life. Ids have
+  // it, so that none is drawn twice, whatever a crash has lost.
   NamesCore(uint32_t server, uint32_t servers, uint32_t job, NameTable* table, NameLog* log)
       : server_(server), servers_(servers), job_(job), table_(*table), log_(*log) {}
 
   void resume();  // once, before the first request
   void on_request(Bytes payload, uint64_t token);
   void on_completion(uint64_t tag, Result<std::string> response);
-  void on_durable(uint64_t group);
+  // Groups until `written` are, and of these those until `synced`, too.
+  void on_durable(uint64_t written, uint64_t synced);
+  void on_durable(uint64_t group) { on_durable(group, group); }
   // The groups that were not durable are void, and the log has undone the table.
   void on_void(const Status& why);
   void take_replies(std::vector<NameReply>* out);
@@ -128,13 +137,16 @@ class NamesCore {
   Status peer_request(Bytes payload, uint64_t token);
   Status repeated(const NameRequest& request, uint64_t token, bool* known);
   void start(const AskedPtr& asked);
-  void commit(const NameRecord& record, Done done);
-  void when_durable(Done done);
+  void commit(const NameRecord& record, Done done, AnswerWait wait = AnswerWait::kSynced);
+  void when_durable(AnswerWait wait, Done done);
+  void sync_written();
   void reply(uint64_t token, Result<std::string> response) {
     replies_.push_back({token, std::move(response)});
   }
-  void reply_when_durable(uint64_t token, std::string response);
-  void reply_peer(uint64_t token, const PeerAnswer& answer) { reply_when_durable(token, encode(answer)); }
+  void reply_when_durable(uint64_t token, std::string response, AnswerWait wait);
+  void reply_peer(uint64_t token, const PeerAnswer& answer) {
+    reply_when_durable(token, encode(answer), AnswerWait::kSynced);
+  }
   // The peer hears that the record is durable, or why it is not.
   void commit_for_peer(const NameRecord& record, uint64_t token) {
     commit(record, [this, token](const Status& status) {
@@ -229,9 +241,17 @@ class NamesCore {
   };
   std::map<std::pair<FileId, std::pair<uint32_t, uint32_t>>, PastRemoval> past_removals_;
 
-  uint64_t durable_ = 0;     // group
+  struct Wait {
+    uint64_t group;
+    Done done;
+  };
+  // Of one kind of AnswerWait: until which group it is so, and who waits, in order.
+  struct Durable {
+    uint64_t group = 0;
+    std::deque<Wait> waits = {};
+  };
+  Durable written_, synced_;
   uint64_t last_group_ = 0;  // that a record has joined
-  std::deque<std::pair<uint64_t, Done>> waits_;
   std::map<uint64_t, std::function<void(Result<std::string>)>> calls_open_;
   std::map<uint32_t, uint32_t> lives_;  // of servers, as far as known
   uint64_t next_tag_ = 1;

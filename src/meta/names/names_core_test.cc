@@ -85,6 +85,8 @@ class Tree {
   static constexpr uint64_t kToken = ~uint64_t{0};
   struct Log final : NameLog {
     uint64_t groups = 0;
+    bool sync = false;
+    void sync_next() override { sync = true; }
     uint64_t add(Bytes) override { return ++groups; }
     bool accepts() const override { return true; }
     Status health() const override { return {}; }
@@ -220,6 +222,29 @@ TEST(NamesCore, ARepeatedChangeIsAnsweredAsAtFirstAndAnOlderOneIsRefused) {
 }
 
 // A change that finds no space has not happened, and its repetition is tried anew.
+TEST(NamesCore, AWrittenAnswerDoesNotWaitForTheSyncAndASyncedOneBringsIt) {
+  Tree tree(1);
+  NameRequest request = tree.at(NameOp::kCreate, kRootDirectory, "f");
+  request.life = Tree::kLife;
+  std::vector<NameReply> replies;
+  for (uint64_t client = 1; client <= 2; ++client) {
+    request.from = {client << 16, 1};
+    request.wait = client == 1 ? AnswerWait::kWritten : AnswerWait::kSynced;
+    request.name += "x";
+    tree.core(0).on_request(encode(request), client);
+  }
+  tree.core(0).on_durable(2, 0);
+  tree.core(0).take_replies(&replies);
+  ASSERT_EQ(replies.size(), 1u);
+  EXPECT_EQ(replies[0].token, 1u);
+  // All is written, and somebody waits for a sync: there is a third group, which is synced.
+  tree.core(0).on_durable(3, 3);
+  tree.core(0).take_replies(&replies);
+  ASSERT_EQ(replies.size(), 2u);
+  EXPECT_EQ(replies[1].token, 2u);
+  EXPECT_EQ(tree.table(0).changes(), 3u);
+}
+
 TEST(NamesCore, AVoidGroupIsAFailureOfItsRequests) {
   Tree tree(1);
   NameRequest request = tree.at(NameOp::kCreate, kRootDirectory, "f");

@@ -23,7 +23,9 @@ void NamesCore::enrol(const FileId& directory, OnError then) {
     const auto waits = std::move(enrolling_[directory]);
     enrolling_.erase(directory);
     // What follows in the log is durable no earlier than this record.
-    if (answer.error == 0) commit(NameRecord().enrolled(directory), [](const Status&) {});
+    if (answer.error == 0)
+      commit(
+          NameRecord().enrolled(directory), [](const Status&) {}, AnswerWait::kWritten);
     for (const OnError& each : waits) each(answer.error);
   });
 }

@@ -70,7 +70,8 @@ void NamesCore::make(const AskedPtr& asked, const EntryKey& key) {
   if (request.value.size() > kTargetBytesMax) return answer_error(asked, ENAMETOOLONG);
   NameAnswer outcome;
   outcome.made = true;
-  outcome.entry.file = {server_, table_.drawn() + 1};
+  constexpr unsigned kLifeShift = 40;  // 2^40 ids of each life
+  outcome.entry.file = {server_, std::max(table_.drawn(), uint64_t{job_} << kLifeShift) + 1};
   TreeNode node;
   node.mode = request.mode;
   node.uid = request.uid;

@@ -201,7 +201,7 @@ void NamesCore::commit_rename(const JobPtr& job) {
   else if (removed_one)
     record.no_intent(job->id);
   record.answer(intent.from, *intent.moved);
-  commit(record, [this, job, others, removed_one](const Status& status) {
+  const auto done = [this, job, others, removed_one](const Status& status) {
     if (!status.ok()) {
       if (removed_one && health().ok()) return ask_to_remove(job);  // it must come to its end
       unlock(job);
@@ -215,7 +215,8 @@ void NamesCore::commit_rename(const JobPtr& job) {
     }
     job->locked = 0;
     finish(job);
-  });
+  };
+  commit(record, done, others || removed_one ? AnswerWait::kSynced : job->asked->request.wait);
 }
 
 // What other servers are told after an intent's record, in any order and any number of times.
@@ -290,9 +291,10 @@ void NamesCore::finish_calls(const JobPtr& job, std::vector<std::pair<uint32_t, 
 
 // Nobody waits for it. If its record finds no space, it is tried again when another one has found some.
 void NamesCore::forget_intent(const Transaction& id) {
-  commit(NameRecord().no_intent(id), [this, id](const Status& status) {
+  const auto kept = [this, id](const Status& status) {
     if (!status.ok()) ended_.push_back(id);
-  });
+  };
+  commit(NameRecord().no_intent(id), kept, AnswerWait::kWritten);
 }
 
 void NamesCore::finished(const JobPtr& job) {

@@ -11,7 +11,7 @@ Result<std::unique_ptr<NamesServer>> NamesServer::open(io::Device& device, const
   SWALE_ASSIGN_OR_RETURN(opened->shard_, Shard::open(device, own));
   opened->core_ = std::make_unique<NamesCore>(server, servers, opened->shard_->job(), &opened->table_,
                                               static_cast<NameLog*>(opened.get()));
-  opened->core_->on_durable(opened->shard_->durable_group());
+  opened->core_->on_durable(opened->shard_->durable_group(), opened->shard_->synced_group());
   return opened;
 }
 
@@ -47,7 +47,10 @@ bool NamesServer::accepts() const {
 std::unique_ptr<Work> NamesServer::next_work() {
   std::unique_ptr<Work> work;
   if (shard_->background_first()) work = shard_->next_background();
-  if (work == nullptr) work = shard_->next_commit();
+  if (work == nullptr) {
+    work = shard_->next_commit(sync_ ? store::AppendSync::kNow : store::AppendSync::kLater);
+    if (work != nullptr) sync_ = false;
+  }
   if (work == nullptr) work = shard_->next_background();
   // There was no memory for a commit, and none will come: nobody else would tell those that wait for it.
   if (work == nullptr && !shard_->health().ok()) core_->on_void(shard_->health());
@@ -58,7 +61,7 @@ void NamesServer::finish(std::unique_ptr<Work> work) {
   const bool commit = work->kind() == WorkKind::kCommit;
   const Status done = shard_->finish(std::move(work));
   if (!commit) return;
-  done.ok() ? core_->on_durable(shard_->durable_group()) : core_->on_void(done);
+  done.ok() ? core_->on_durable(shard_->durable_group(), shard_->synced_group()) : core_->on_void(done);
 }
 
 }  // namespace swale::meta

@@ -42,6 +42,7 @@ class NamesServer final : public ServedCore, private NameLog {
   NamesServer(uint32_t server, uint32_t servers) : server_(server), servers_(servers), table_(server) {}
 
   uint64_t add(Bytes record) override;
+  void sync_next() override { sync_ = true; }
   bool accepts() const override;
   Status health() const override { return shard_->health(); }
 
@@ -51,6 +52,7 @@ class NamesServer final : public ServedCore, private NameLog {
   std::unique_ptr<Shard> shard_;
   std::unique_ptr<NamesCore> core_;
   mutable bool waits_ = false;
+  bool sync_ = false;  // the next commit is not to sync later
   uint64_t requests_ = 0;
   std::vector<NameReply> replies_;  // empty between two calls: for their memory
   std::vector<NameCall> calls_;
