@@ -5,17 +5,17 @@
 
 namespace swale::fs {
 
-Node* NodeTable::enter(io::Descriptor path, const struct stat& attributes, const Node* parent,
-                       std::string_view name) {
+TierNode* NodeTable::enter(io::Descriptor path, const struct stat& attributes, const TierNode* parent,
+                           std::string_view name) {
   assert(path.valid());
   const tier::FileKey key{attributes.st_dev, attributes.st_ino};
   std::string called(name);
-  std::list<Node*> last(1);  // what may lack memory comes before what changes the table
+  std::list<TierNode*> last(1);  // what may lack memory comes before what changes the table
   const MutexLock lock(mutex_);
-  std::unique_ptr<Node>& node = nodes_[key];
+  std::unique_ptr<TierNode>& node = nodes_[key];
   if (!node) {
     try {
-      node = std::make_unique<Node>();
+      node = std::make_unique<TierNode>();
     } catch (...) {
       nodes_.erase(key);
       throw;
@@ -39,8 +39,8 @@ Node* NodeTable::enter(io::Descriptor path, const struct stat& attributes, const
   return node.get();
 }
 
-void NodeTable::forget(Node* node, uint64_t count) {
-  std::unique_ptr<Node> gone;  // closed without the mutex
+void NodeTable::forget(TierNode* node, uint64_t count) {
+  std::unique_ptr<TierNode> gone;  // closed without the mutex
   const MutexLock lock(mutex_);
   assert(node->lookups > 0);
   node->lookups -= std::min(count, node->lookups);
@@ -52,7 +52,7 @@ void NodeTable::forget(Node* node, uint64_t count) {
   nodes_.erase(found);
 }
 
-void NodeTable::renamed(const tier::FileKey& key, const Node* parent, std::string_view name) {
+void NodeTable::renamed(const tier::FileKey& key, const TierNode* parent, std::string_view name) {
   std::string called(name);
   const MutexLock lock(mutex_);
   const auto found = nodes_.find(key);
@@ -78,7 +78,7 @@ std::vector<IdleName> NodeTable::take_idle(size_t count) {
   size_t looks = by_lookup_.size();
   for (auto next = by_lookup_.begin(); looks > 0 && idle.size() < count; --looks) {
     const auto place = next++;
-    Node& node = **place;
+    TierNode& node = **place;
     if (S_ISDIR(node.type) || node.parent == nullptr) continue;
     if (!node.mutex.try_lock()) continue;  // it is in use
     const bool open = node.opens > 0;

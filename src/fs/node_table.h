@@ -9,7 +9,7 @@
 // descriptors. When there are more than idle_above(), whoever serves the kernel is called, and asks it to
 // forget what nobody uses: take_idle() says what that is (src/fuse/idle_nodes.h).
 //
-// Threads: thread-safe. A Node is valid for whoever has a lookup of it, which the kernel holds for each
+// Threads: thread-safe. A node is valid for whoever has a lookup of it, which the kernel holds for each
 // request.
 // Limits: one descriptor a node; the process's limit is the table's (kResourceExhausted would be ENFILE or
 // EMFILE of open).
@@ -26,20 +26,24 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "fs/file_system.h"
 #include "io/descriptor.h"
 #include "tier/store/store.h"
 
 namespace swale::fs {
 
-struct Node {
+struct TierNode final : Node {
+  // The node of a TierFs that the kernel names.
+  static TierNode& of(Node& node) { return static_cast<TierNode&>(node); }
+
   io::Descriptor path;  // O_PATH
   tier::FileKey key;
   mode_t type = 0;       // S_IFMT
   uint64_t lookups = 0;  // the table's, as are
   // by which name the kernel knows it: for the kernel only, since the parent may be gone, and
-  const Node* parent = nullptr;
+  const TierNode* parent = nullptr;
   std::string name;
-  std::list<Node*>::iterator place;  // in the order of lookups
+  std::list<TierNode*>::iterator place;  // in the order of lookups
   // Its ctime: nobody but this mount changes files, and a flush, which moves the backing file's, is no
   // change.
   std::atomic<int64_t> changed_ns = 0;
@@ -54,19 +58,14 @@ struct Node {
   std::optional<tier::Store::Handle> handle GUARDED_BY(mutex);
 };
 
-// A name that the kernel may forget. `parent` may be gone: it is but a number.
-struct IdleName {
-  const Node* parent = nullptr;
-  std::string name;
-};
-
 class NodeTable {
  public:
   // The node of an open O_PATH descriptor, with one lookup more, by the name that was looked up.
-  Node* enter(io::Descriptor path, const struct stat& attributes, const Node* parent, std::string_view name);
-  void forget(Node* node, uint64_t count);
+  TierNode* enter(io::Descriptor path, const struct stat& attributes, const TierNode* parent,
+                  std::string_view name);
+  void forget(TierNode* node, uint64_t count);
   // The node of this key, if there is one, has another name.
-  void renamed(const tier::FileKey& key, const Node* parent, std::string_view name);
+  void renamed(const tier::FileKey& key, const TierNode* parent, std::string_view name);
   size_t size() const;
 
   // `crowded` is called, under the mutex, by each entering that finds more than `nodes` nodes. It may not
@@ -82,8 +81,8 @@ class NodeTable {
     size_t operator()(const tier::FileKey& key) const { return key.inode * 0x9e3779b97f4a7c15 ^ key.device; }
   };
   mutable Mutex mutex_;
-  std::unordered_map<tier::FileKey, std::unique_ptr<Node>, KeyHash> nodes_ GUARDED_BY(mutex_);
-  std::list<Node*> by_lookup_ GUARDED_BY(mutex_);  // the one that was looked up last is the last one
+  std::unordered_map<tier::FileKey, std::unique_ptr<TierNode>, KeyHash> nodes_ GUARDED_BY(mutex_);
+  std::list<TierNode*> by_lookup_ GUARDED_BY(mutex_);  // the one that was looked up last is the last one
   size_t crowd_ GUARDED_BY(mutex_) = 0;
   std::function<void()> crowded_ GUARDED_BY(mutex_);
 };

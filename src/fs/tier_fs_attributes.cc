@@ -69,7 +69,7 @@ int TierFs::attributes_of(int path, struct stat* attributes) {
   return 0;
 }
 
-void TierFs::changed(Node& node) {
+void TierFs::changed(TierNode& node) {
   timespec time = {};
   ::clock_gettime(CLOCK_REALTIME_COARSE, &time);
   node.changed_ns = nanos_of(time);
@@ -78,7 +78,7 @@ void TierFs::changed(Node& node) {
 // A program that runs as its owner must not do so with another content. The kernel leaves this to us
 // (src/fuse/wire.h). As on any file system, changes by root leave the bits, and so do pages that the kernel
 // writes for a mapping, as root.
-int TierFs::content_changes(Node& node, const Caller& caller) const {
+int TierFs::content_changes(TierNode& node, const Caller& caller) const {
   if (caller.user == 0) return 0;
   if (!node.may_be_set_id.load(std::memory_order_acquire)) return 0;
   const MutexLock lock(node.mutex);
@@ -93,11 +93,12 @@ int TierFs::content_changes(Node& node, const Caller& caller) const {
   return 0;
 }
 
-void TierFs::set_change_time(Node& node, struct stat* attributes) {
+void TierFs::set_change_time(TierNode& node, struct stat* attributes) {
   if (S_ISREG(node.type)) attributes->st_ctim = timespec_of(node.changed_ns);
 }
 
-int TierFs::attributes(Node& node, struct stat* attributes) {
+int TierFs::attributes(Node& known, struct stat* attributes) {
+  TierNode& node = TierNode::of(known);
   if (const int failed = attributes_of(node.path.get(), attributes); failed != 0) return failed;
   set_change_time(node, attributes);
   return 0;
@@ -105,7 +106,8 @@ int TierFs::attributes(Node& node, struct stat* attributes) {
 
 // All of it, or nothing: a part that fails takes back those before it. The size comes last, because no other
 // part can bring back what it cuts off; whether the caller may change it is asked first.
-int TierFs::change(Node& node, const Change& change, const Caller& caller, struct stat* attributes) {
+int TierFs::change(Node& known, const Change& change, const Caller& caller, struct stat* attributes) {
+  TierNode& node = TierNode::of(known);
   struct stat before;
   if (const int failed = attributes_of(node.path.get(), &before); failed != 0) return failed;
   if (change.size && !change.size_by_handle) {
@@ -135,7 +137,8 @@ int TierFs::change(Node& node, const Change& change, const Caller& caller, struc
 
 // The store has the file until its time is set, which a truncate makes that of now; then it gives that time
 // to the backing file.
-int TierFs::change_size(Node& node, uint64_t size, std::optional<timespec> modified, const Caller& caller) {
+int TierFs::change_size(TierNode& node, uint64_t size, std::optional<timespec> modified,
+                        const Caller& caller) {
   if (const int failed = hold(node, true); failed != 0) return failed;
   const int failed = truncate(node, size, caller);
   if (failed == 0 && modified && modified->tv_nsec != UTIME_NOW)
@@ -144,7 +147,7 @@ int TierFs::change_size(Node& node, uint64_t size, std::optional<timespec> modif
   return failed;
 }
 
-int TierFs::change_mode(Node& node, mode_t mode, const Caller* caller) {
+int TierFs::change_mode(TierNode& node, mode_t mode, const Caller* caller) {
   const MutexLock lock(node.mutex);
   node.may_be_set_id.store(true, std::memory_order_release);
   std::optional<AsCaller> as;
@@ -152,7 +155,7 @@ int TierFs::change_mode(Node& node, mode_t mode, const Caller* caller) {
   return ::chmod(io::descriptor_path(node.path).c_str(), mode & 07777) == 0 ? 0 : errno;
 }
 
-int TierFs::change_owner(Node& node, std::optional<uid_t> user, std::optional<gid_t> group,
+int TierFs::change_owner(TierNode& node, std::optional<uid_t> user, std::optional<gid_t> group,
                          const Caller* caller) {
   const MutexLock lock(node.mutex);
   std::optional<AsCaller> as;
@@ -164,7 +167,7 @@ int TierFs::change_owner(Node& node, std::optional<uid_t> user, std::optional<gi
 
 // The backing file's, so that its file system decides; then the store's, which will set them again after a
 // flush.
-int TierFs::change_times(Node& node, std::optional<timespec> accessed, std::optional<timespec> modified,
+int TierFs::change_times(TierNode& node, std::optional<timespec> accessed, std::optional<timespec> modified,
                          const Caller* caller) {
   constexpr timespec kOmit = {0, UTIME_OMIT};
   const timespec times[2] = {accessed.value_or(kOmit), modified.value_or(kOmit)};
@@ -179,7 +182,7 @@ int TierFs::change_times(Node& node, std::optional<timespec> accessed, std::opti
 }
 
 int TierFs::statistics(struct statvfs* statistics) {
-  if (::fstatvfs(root_->path.get(), statistics) != 0) return errno;
+  if (::fstatvfs(tier_root_->path.get(), statistics) != 0) return errno;
   // What is in the log will need space.
   const uint64_t dirty = store_.stats().dirty_bytes / std::max<uint64_t>(1, statistics->f_frsize);
   statistics->f_bfree -= std::min<uint64_t>(dirty, statistics->f_bfree);
@@ -187,7 +190,8 @@ int TierFs::statistics(struct statvfs* statistics) {
   return 0;
 }
 
-int TierFs::get_attribute(Node& node, const char* name, const Caller& caller, std::string* value) {
+int TierFs::get_attribute(Node& known, const char* name, const Caller& caller, std::string* value) {
+  TierNode& node = TierNode::of(known);
   if (S_ISLNK(node.type) || is_id(name)) return ENODATA;
   if (&node == root_ && std::strcmp(name, kStatsAttribute) == 0) {
     *value = tier::tier_counters(store_).json();
@@ -210,7 +214,8 @@ int TierFs::get_attribute(Node& node, const char* name, const Caller& caller, st
   return 0;
 }
 
-int TierFs::list_attributes(Node& node, const Caller& caller, std::string* names) {
+int TierFs::list_attributes(Node& known, const Caller& caller, std::string* names) {
+  TierNode& node = TierNode::of(known);
   names->clear();
   if (S_ISLNK(node.type)) return 0;  // no system call takes a symlink by its descriptor
   std::string bytes(kAttributeBytesMax, '\0');
@@ -230,7 +235,8 @@ int TierFs::list_attributes(Node& node, const Caller& caller, std::string* names
   return 0;
 }
 
-int TierFs::set_attribute(Node& node, const char* name, Bytes value, int flags, const Caller& caller) {
+int TierFs::set_attribute(Node& known, const char* name, Bytes value, int flags, const Caller& caller) {
+  TierNode& node = TierNode::of(known);
   if (S_ISLNK(node.type) || is_id(name) || std::strcmp(name, kStatsAttribute) == 0) return EPERM;
   if (is_acl(name) && !acls_) return EOPNOTSUPP;
   {
@@ -244,7 +250,8 @@ int TierFs::set_attribute(Node& node, const char* name, Bytes value, int flags, 
   return 0;
 }
 
-int TierFs::remove_attribute(Node& node, const char* name, const Caller& caller) {
+int TierFs::remove_attribute(Node& known, const char* name, const Caller& caller) {
+  TierNode& node = TierNode::of(known);
   if (S_ISLNK(node.type) || is_id(name)) return ENODATA;
   if (is_acl(name) && !acls_) return EOPNOTSUPP;
   {

@@ -17,7 +17,8 @@
 #include <filesystem>
 #include <functional>
 
-#include "fs/testing/tier_fs_calls.h"
+#include "fs/testing/file_system_calls.h"
+#include "fs/tier_fs.h"
 #include "tier/store/testing/described_fault_device.h"
 
 namespace swale::fs::tier_fs_failures_test {
@@ -142,7 +143,7 @@ class TierFsFailuresTest : public ::testing::Test {
   std::string root_;
   std::unique_ptr<tier::Store> store_;
   std::unique_ptr<TierFs> fs_;
-  std::optional<TierFsCalls> calls_;
+  std::optional<FileSystemCalls> calls_;
 };
 
 TEST_F(TierFsFailuresTest, ACallThatFailsLeavesNamesAndAttributesAsTheyWere) {

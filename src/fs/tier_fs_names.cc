@@ -14,26 +14,27 @@
 
 namespace swale::fs {
 
-bool TierFs::is_private(const Node& parent, std::string_view name) const {
+bool TierFs::is_private(const TierNode& parent, std::string_view name) const {
   return &parent == root_ && name == tier::kPrivateDirectory;
 }
 
 // The node of a name, with its attributes.
-int TierFs::enter(const Node& parent, const char* name, Entry* entry) {
+int TierFs::enter(const TierNode& parent, const char* name, Entry* entry) {
   return enter(io::Descriptor(io::open_beneath(parent.path.get(), name, O_PATH)), parent, name, entry);
 }
 
-int TierFs::enter(io::Descriptor path, const Node& parent, const char* name, Entry* entry) {
+int TierFs::enter(io::Descriptor path, const TierNode& parent, const char* name, Entry* entry) {
   if (!path.valid()) return errno;
   struct stat attributes;
   if (const int failed = attributes_of(path.get(), &attributes); failed != 0) return failed;
-  entry->node = nodes_.enter(std::move(path), attributes, &parent, name);
-  set_change_time(*entry->node, &attributes);
-  entry->attributes = attributes;
+  TierNode* const node = nodes_.enter(std::move(path), attributes, &parent, name);
+  set_change_time(*node, &attributes);
+  *entry = {node, attributes};
   return 0;
 }
 
-int TierFs::lookup(Node& parent, const char* name, Entry* entry) {
+int TierFs::lookup(Node& known_parent, const char* name, Entry* entry) {
+  TierNode& parent = TierNode::of(known_parent);
   if (is_private(parent, name)) return ENOENT;
   return enter(parent, name, entry);
 }
@@ -42,7 +43,7 @@ int TierFs::lookup(Node& parent, const char* name, Entry* entry) {
 // Nothing is set afterwards by the name: whoever may write to the directory can have put a link to another
 // file there.
 template <class Make>
-int TierFs::make(Node& parent, const char* name, mode_t type, const Caller& caller, Entry* entry,
+int TierFs::make(TierNode& parent, const char* name, mode_t type, const Caller& caller, Entry* entry,
                  const Make& make) {
   if (is_private(parent, name)) return EPERM;
   if (!io::is_one_name(name)) return EINVAL;
@@ -53,7 +54,7 @@ int TierFs::make(Node& parent, const char* name, mode_t type, const Caller& call
   }
   Entry there;
   int failed = enter(parent, name, &there);
-  if (failed == 0 && there.node->type != type) {
+  if (failed == 0 && TierNode::of(*there.node).type != type) {
     forget(there.node, 1);
     return ESTALE;  // replaced since
   }
@@ -66,14 +67,17 @@ int TierFs::make(Node& parent, const char* name, mode_t type, const Caller& call
   return failed;
 }
 
-int TierFs::make_node(Node& parent, const char* name, mode_t mode, dev_t device, const Caller& caller,
+int TierFs::make_node(Node& known_parent, const char* name, mode_t mode, dev_t device, const Caller& caller,
                       Entry* entry) {
+  TierNode& parent = TierNode::of(known_parent);
   const mode_t type = (mode & S_IFMT) == 0 ? S_IFREG : mode & S_IFMT;
   return make(parent, name, type, caller, entry,
               [&](int directory) { return ::mknodat(directory, name, mode, device); });
 }
 
-int TierFs::make_directory(Node& parent, const char* name, mode_t mode, const Caller& caller, Entry* entry) {
+int TierFs::make_directory(Node& known_parent, const char* name, mode_t mode, const Caller& caller,
+                           Entry* entry) {
+  TierNode& parent = TierNode::of(known_parent);
   const int failed = make(parent, name, S_IFDIR, caller, entry,
                           [&](int directory) { return ::mkdirat(directory, name, mode); });
   if (failed == 0 && canary_mode_by_name_)
@@ -81,13 +85,15 @@ int TierFs::make_directory(Node& parent, const char* name, mode_t mode, const Ca
   return failed;
 }
 
-int TierFs::make_symlink(Node& parent, const char* name, const char* target, const Caller& caller,
+int TierFs::make_symlink(Node& known_parent, const char* name, const char* target, const Caller& caller,
                          Entry* entry) {
+  TierNode& parent = TierNode::of(known_parent);
   return make(parent, name, S_IFLNK, caller, entry,
               [&](int directory) { return ::symlinkat(target, directory, name); });
 }
 
-int TierFs::read_symlink(Node& node, std::string* target) {
+int TierFs::read_symlink(Node& known, std::string* target) {
+  TierNode& node = TierNode::of(known);
   char text[PATH_MAX];
   const ssize_t length = ::readlinkat(node.path.get(), "", text, sizeof(text));
   if (length < 0) return errno;
@@ -96,7 +102,9 @@ int TierFs::read_symlink(Node& node, std::string* target) {
 }
 
 // The new name is entered by the node, whatever has the name by now.
-int TierFs::link(Node& node, Node& parent, const char* name, const Caller& caller, Entry* entry) {
+int TierFs::link(Node& known, Node& known_parent, const char* name, const Caller& caller, Entry* entry) {
+  TierNode& node = TierNode::of(known);
+  TierNode& parent = TierNode::of(known_parent);
   if (is_private(parent, name)) return EPERM;
   if (!io::is_one_name(name)) return EINVAL;
   {
@@ -127,7 +135,7 @@ void TierFs::removed(const io::Descriptor& path) {
 }
 
 // Removes a name that was made for a call that has failed, if it still leads to that file.
-void TierFs::take_back(Node& parent, const char* name, const io::Descriptor& made, const Caller& caller) {
+void TierFs::take_back(TierNode& parent, const char* name, const io::Descriptor& made, const Caller& caller) {
   struct stat there, ours;
   if (::fstatat(parent.path.get(), name, &there, AT_SYMLINK_NOFOLLOW) != 0 ||
       ::fstat(made.get(), &ours) != 0 || there.st_dev != ours.st_dev || there.st_ino != ours.st_ino)
@@ -139,7 +147,8 @@ void TierFs::take_back(Node& parent, const char* name, const io::Descriptor& mad
   removed(made);
 }
 
-int TierFs::unlink(Node& parent, const char* name, const Caller& caller) {
+int TierFs::unlink(Node& known_parent, const char* name, const Caller& caller) {
+  TierNode& parent = TierNode::of(known_parent);
   if (is_private(parent, name)) return ENOENT;
   if (!io::is_one_name(name)) return EINVAL;
   const io::Descriptor path(io::open_beneath(parent.path.get(), name, O_PATH));
@@ -152,7 +161,8 @@ int TierFs::unlink(Node& parent, const char* name, const Caller& caller) {
   return 0;
 }
 
-int TierFs::remove_directory(Node& parent, const char* name, const Caller& caller) {
+int TierFs::remove_directory(Node& known_parent, const char* name, const Caller& caller) {
+  TierNode& parent = TierNode::of(known_parent);
   if (is_private(parent, name)) return ENOENT;
   if (!io::is_one_name(name)) return EINVAL;
   const AsCaller as(identity_, caller);
@@ -160,8 +170,10 @@ int TierFs::remove_directory(Node& parent, const char* name, const Caller& calle
   return ::unlinkat(parent.path.get(), name, AT_REMOVEDIR) == 0 ? 0 : errno;
 }
 
-int TierFs::rename(Node& parent, const char* name, Node& new_parent, const char* new_name, unsigned flags,
-                   const Caller& caller) {
+int TierFs::rename(Node& known_parent, const char* name, Node& known_new_parent, const char* new_name,
+                   unsigned flags, const Caller& caller) {
+  TierNode& parent = TierNode::of(known_parent);
+  TierNode& new_parent = TierNode::of(known_new_parent);
   if (is_private(parent, name)) return ENOENT;
   if (is_private(new_parent, new_name)) return EPERM;
   if (!io::is_one_name(name) || !io::is_one_name(new_name)) return EINVAL;
@@ -182,14 +194,15 @@ int TierFs::rename(Node& parent, const char* name, Node& new_parent, const char*
 }
 
 // What the kernel knows by this name from now on.
-void TierFs::note_name(const Node& parent, const char* name) {
+void TierFs::note_name(const TierNode& parent, const char* name) {
   struct stat there;
   if (::fstatat(parent.path.get(), name, &there, AT_SYMLINK_NOFOLLOW) == 0)
     nodes_.renamed({there.st_dev, there.st_ino}, &parent, name);
 }
 
 // By the descriptor: to read a directory's names needs no right to search it.
-int TierFs::open_directory(Node& node, const Caller& caller, std::unique_ptr<OpenDirectory>* directory) {
+int TierFs::open_directory(Node& known, const Caller& caller, std::unique_ptr<OpenDirectory>* directory) {
+  TierNode& node = TierNode::of(known);
   if (!S_ISDIR(node.type)) return ENOTDIR;
   int fd = -1;
   {
@@ -204,31 +217,33 @@ int TierFs::open_directory(Node& node, const Caller& caller, std::unique_ptr<Ope
     ::close(fd);
     return failed;
   }
-  *directory = std::make_unique<OpenDirectory>(node, stream);
+  *directory = std::make_unique<TierDirectory>(node, stream);
   return 0;
 }
 
-int TierFs::read_directory(OpenDirectory& directory, off_t from,
+int TierFs::read_directory(OpenDirectory& opened, off_t from,
                            const std::function<bool(const DirectoryEntry&)>& add) {
-  const MutexLock lock(directory.mutex_);
-  if (from != directory.at_) ::seekdir(directory.stream_, from);
-  directory.at_ = from;
+  TierDirectory& directory = TierDirectory::of(opened);
+  const MutexLock lock(directory.mutex);
+  if (from != directory.at) ::seekdir(directory.stream, from);
+  directory.at = from;
   for (;;) {
     errno = 0;
-    const dirent* const found = ::readdir(directory.stream_);
+    const dirent* const found = ::readdir(directory.stream);
     if (found == nullptr) return errno;
-    if (!is_private(directory.node_, found->d_name) &&
+    if (!is_private(directory.node, found->d_name) &&
         !add({found->d_name, found->d_ino, static_cast<mode_t>(DTTOIF(found->d_type)), found->d_off})) {
-      ::seekdir(directory.stream_, directory.at_);
+      ::seekdir(directory.stream, directory.at);
       return 0;
     }
-    directory.at_ = found->d_off;
+    directory.at = found->d_off;
   }
 }
 
-int TierFs::sync_directory(OpenDirectory& directory) {
-  const MutexLock lock(directory.mutex_);
-  return ::fsync(::dirfd(directory.stream_)) == 0 ? 0 : errno;
+int TierFs::sync_directory(OpenDirectory& opened) {
+  TierDirectory& directory = TierDirectory::of(opened);
+  const MutexLock lock(directory.mutex);
+  return ::fsync(::dirfd(directory.stream)) == 0 ? 0 : errno;
 }
 
 }  // namespace swale::fs

@@ -18,8 +18,8 @@
 #include <iterator>
 #include <thread>
 
+#include "fs/testing/file_system_calls.h"
 #include "fs/testing/random_calls.h"
-#include "fs/testing/tier_fs_calls.h"
 #include "io/posix_device.h"
 
 namespace swale::fs::tier_fs_test {
@@ -95,7 +95,7 @@ class TierFsTest : public ::testing::Test {
   std::unique_ptr<tier::TraceWriter> trace_;
   std::unique_ptr<tier::Store> store_;
   std::unique_ptr<TierFs> fs_;
-  std::optional<TierFsCalls> calls_;
+  std::optional<FileSystemCalls> calls_;
 };
 
 // From here on the kernel tells each system call by which this thread would become somebody else, in place of
@@ -126,7 +126,7 @@ TEST_F(TierFsTest, CallsOnAnOpenHandleChangeNoIdentity) {
   ASSERT_TRUE(fs_->switches());
   ASSERT_EQ(::chmod(backing().c_str(), 0777), 0);
   std::thread([this] {
-    TierFsCalls user(*fs_, {.user = 20001, .group = 20001});
+    FileSystemCalls user(*fs_, {.user = 20001, .group = 20001});
     int file = -1;
     ASSERT_EQ(user.open("f", O_RDWR | O_CREAT, 0644, &file), 0);
     changes_of_identity = 0;
@@ -346,7 +346,7 @@ TEST_F(TierFsTest, TheBackingFileSystemDecidesWhatACallerMayDo) {
   ASSERT_EQ(calls_->close(open_file("f", O_CREAT | O_RDWR)), 0);
   ASSERT_EQ(calls_->set_mode("f", 0640), 0);
   ASSERT_EQ(calls_->make_directory("d", 0700), 0);
-  TierFsCalls other(*fs_, {.user = 1234, .group = 1234});
+  FileSystemCalls other(*fs_, {.user = 1234, .group = 1234});
   int handle = -1;
   std::vector<std::string> names;
   for (const int flags : {O_RDONLY, O_WRONLY, O_RDWR, O_RDONLY | O_TRUNC})
@@ -367,7 +367,7 @@ TEST_F(TierFsTest, TheBackingFileSystemDecidesWhatACallerMayDo) {
   EXPECT_EQ(other.list("d", &names), EACCES);
   // The same file by a group, and the thread is root again afterwards.
   ASSERT_EQ(::chown((backing() + "/f").c_str(), 0, 2345), 0);
-  TierFsCalls member(*fs_, {.user = 1234, .group = 2345});
+  FileSystemCalls member(*fs_, {.user = 1234, .group = 2345});
   ASSERT_EQ(member.open("f", O_RDONLY, 0, &handle), 0);
   ASSERT_EQ(member.close(handle), 0);
   EXPECT_EQ(member.open("f", O_WRONLY, 0, &handle), EACCES);
@@ -394,7 +394,7 @@ TEST_F(TierFsTest, ManyThreadsUseManyFilesAtATime) {
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t)
     threads.emplace_back([&, t] {
-      TierFsCalls calls(*fs_);
+      FileSystemCalls calls(*fs_);
       for (int i = 0; i < 60; ++i) {
         const std::string name = "f" + std::to_string((t + i) % 6), mine = "t" + std::to_string(t);
         int shared = -1, own = -1;

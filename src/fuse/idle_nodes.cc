@@ -28,7 +28,7 @@ constexpr int kServeMs = 20;
 size_t nodes_max_of(size_t descriptors) { return std::max<size_t>(descriptors / 2, 16); }
 size_t store_files_max_of(size_t descriptors) { return std::max<size_t>(descriptors / 4, 16); }
 
-IdleNodes::IdleNodes(fs::TierFs* fs, fuse_session* session, size_t nodes_max)
+IdleNodes::IdleNodes(fs::FileSystem* fs, fuse_session* session, size_t nodes_max)
     : fs_(fs), session_(session), nodes_max_(nodes_max) {}
 
 IdleNodes::~IdleNodes() {
@@ -43,7 +43,7 @@ Status IdleNodes::start() {
     run();
     ended_.store(true);
   }));
-  fs_->nodes().call_above(nodes_max_, [this] {
+  fs_->call_above(nodes_max_, [this] {
     if (!crowded_.exchange(true)) ::eventfd_write(doorbell_, 1);
   });
   return {};
@@ -65,9 +65,9 @@ void IdleNodes::run() {
 void IdleNodes::forget_some() {
   const size_t enough = nodes_max_ / 4 * 3;
   while (!stopping_.load()) {
-    const size_t before = fs_->nodes().size();
+    const size_t before = fs_->nodes_known();
     if (before <= enough) return;
-    const auto names = fs_->nodes().take_idle(std::min(before - enough, kNamesAtATime));
+    const auto names = fs_->take_idle(std::min(before - enough, kNamesAtATime));
     for (const fs::IdleName& each : names) {
       if (stopping_.load()) return;
       const auto parent =
@@ -75,7 +75,7 @@ void IdleNodes::forget_some() {
       // ENOENT: the kernel has let it go, or knows it by another name.
       fuse_lowlevel_notify_inval_entry(session_, parent, each.name.c_str(), each.name.size());
     }
-    if (fs_->nodes().size() < before) continue;
+    if (fs_->nodes_known() < before) continue;
     pollfd event{doorbell_, POLLIN, 0};
     ::poll(&event, 1, kPauseMs);  // ended by stop() alone
   }
@@ -83,7 +83,7 @@ void IdleNodes::forget_some() {
 
 void IdleNodes::stop() {
   if (!thread_.joinable()) return;
-  fs_->nodes().call_above(0, nullptr);
+  fs_->call_above(0, nullptr);
   stopping_.store(true);
   ::eventfd_write(doorbell_, 1);
   fuse_buf request = {};

@@ -16,7 +16,7 @@
 #include <thread>
 
 #include "base/status.h"
-#include "fs/tier_fs.h"
+#include "fs/file_system.h"
 
 struct fuse_session;
 
@@ -25,7 +25,7 @@ namespace swale::fuse {
 class IdleNodes {
  public:
   // From `nodes_max` nodes on. The session is mounted, and outlives this, as `fs` does.
-  IdleNodes(fs::TierFs* fs, fuse_session* session, size_t nodes_max);
+  IdleNodes(fs::FileSystem* fs, fuse_session* session, size_t nodes_max);
   ~IdleNodes();
   IdleNodes(const IdleNodes&) = delete;
   IdleNodes& operator=(const IdleNodes&) = delete;
@@ -38,7 +38,7 @@ class IdleNodes {
   void run();
   void forget_some();
 
-  fs::TierFs* const fs_;
+  fs::FileSystem* const fs_;
   fuse_session* const session_;
   const size_t nodes_max_;
   std::thread thread_;

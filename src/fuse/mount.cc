@@ -18,7 +18,7 @@
 #include "fs/tier_fs.h"
 #include "fuse/idle_nodes.h"
 #include "fuse/kept_blocks.h"
-#include "fuse/tier_session.h"
+#include "fuse/session.h"
 #include "fuse/tree_trust.h"
 #include "fuse/wire.h"
 #include "io/posix_device.h"
@@ -153,7 +153,7 @@ Status failed_mount(const MountOptions& options, std::string_view step) {
                options.mountpoint, step, said.empty() ? "libfuse gives no reason" : said);
 }
 
-Status start(const MountOptions& options, fs::TierFs* fs, Session* session) {
+Status start(const MountOptions& options, fs::FileSystem* fs, Session* session) {
   char* text = nullptr;
   const std::string name = "fsname=swale:" + options.store.backing_directory;
   bool made = fuse_opt_add_arg(&session->arguments, "swale") == 0 &&
@@ -164,7 +164,7 @@ Status start(const MountOptions& options, fs::TierFs* fs, Session* session) {
          fuse_opt_add_arg(&session->arguments, text) == 0;
   std::free(text);
   if (!made) return Status::out_of_memory();
-  const fuse_lowlevel_ops& operations = tier_operations();
+  const fuse_lowlevel_ops& operations = session_operations();
   session->session = fuse_session_new(&session->arguments, &operations, sizeof(operations), fs);
   if (session->session == nullptr) return failed_mount(options, "a FUSE session");
   session->handles_signals = fuse_set_signal_handlers(session->session) == 0;

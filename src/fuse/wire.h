@@ -9,7 +9,7 @@
 // read and writev.
 #pragma once
 
-#include "fuse/tier_session.h"
+#include "fuse/session.h"
 
 namespace swale::fuse {
 

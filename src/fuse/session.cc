@@ -1,4 +1,4 @@
-#include "fuse/tier_session.h"
+#include "fuse/session.h"
 
 #include <fcntl.h>
 #include <cassert>
@@ -15,12 +15,12 @@ namespace {
 
 using fs::Change;
 using fs::Entry;
+using fs::FileSystem;
 using fs::Node;
 using fs::OpenDirectory;
 using fs::OpenFile;
-using fs::TierFs;
 
-TierFs& fs_of(fuse_req_t request) { return *static_cast<TierFs*>(fuse_req_userdata(request)); }
+FileSystem& fs_of(fuse_req_t request) { return *static_cast<FileSystem*>(fuse_req_userdata(request)); }
 Node& node_of(fuse_req_t request, fuse_ino_t number) {
   assert(number != 0);  // libfuse's word for a name that is not there
   return number == FUSE_ROOT_ID ? *fs_of(request).root() : *reinterpret_cast<Node*>(number);
@@ -74,7 +74,7 @@ fuse_entry_param entry_param(fuse_req_t request, const Entry& entry) {
 // An answer that does not reach the kernel leaves it without the lookup that it would forget.
 int answer_entry(fuse_req_t request, const Entry& entry) {
   const fuse_entry_param param = entry_param(request, entry);
-  TierFs& fs = fs_of(request);
+  FileSystem& fs = fs_of(request);
   if (fuse_reply_entry(request, &param) != 0) fs.forget(entry.node, 1);
   return kAnswered;
 }
@@ -83,7 +83,7 @@ int answer_entry(fuse_req_t request, const Entry& entry) {
 // that the mount tells it.
 void init(void* data, fuse_conn_info* connection) {
   connection->want |= connection->capable & (FUSE_CAP_DONT_MASK | FUSE_CAP_POSIX_ACL);
-  static_cast<TierFs*>(data)->set_acls((connection->capable & FUSE_CAP_POSIX_ACL) != 0);
+  static_cast<FileSystem*>(data)->set_acls((connection->capable & FUSE_CAP_POSIX_ACL) != 0);
   connection->want &= ~(FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_AUTO_INVAL_DATA | FUSE_CAP_HANDLE_KILLPRIV);
   connection->max_write = std::min(connection->max_write, kRequestBytesMax);
   connection->max_background = 64;
@@ -226,7 +226,7 @@ void open(fuse_req_t request, fuse_ino_t number, fuse_file_info* info) {
         fs_of(request).open_file(node_of(request, number), info->flags, caller_of(request), &file);
     if (failed != 0) return failed;
     describe(std::move(file), info);
-    TierFs& fs = fs_of(request);
+    FileSystem& fs = fs_of(request);
     if (fuse_reply_open(request, info) != 0) fs.release(std::unique_ptr<OpenFile>(&file_of(info)));
     return kAnswered;
   });
@@ -241,7 +241,7 @@ void create(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode
     if (failed != 0) return failed;
     describe(std::move(file), info);
     const fuse_entry_param param = entry_param(request, entry);
-    TierFs& fs = fs_of(request);
+    FileSystem& fs = fs_of(request);
     if (fuse_reply_create(request, &param, info) != 0) {
       fs.release(std::unique_ptr<OpenFile>(&file_of(info)));
       fs.forget(entry.node, 1);
@@ -392,7 +392,7 @@ bool has_lookup(const std::string& name) { return name != "." && name != ".."; }
 
 void readdirplus(fuse_req_t request, fuse_ino_t number, size_t size, off_t offset, fuse_file_info* info) {
   guarded(request, [&] {
-    TierFs& fs = fs_of(request);
+    FileSystem& fs = fs_of(request);
     std::string out(size, '\0');
     size_t used = 0;
     std::vector<Node*> entered;
@@ -481,7 +481,7 @@ void removexattr(fuse_req_t request, fuse_ino_t number, const char* name) {
 
 }  // namespace
 
-const fuse_lowlevel_ops& tier_operations() {
+const fuse_lowlevel_ops& session_operations() {
   static const fuse_lowlevel_ops operations = [] {
     fuse_lowlevel_ops table = {};
     table.init = init;

@@ -1,4 +1,4 @@
-#include "fs/testing/tier_fs_calls.h"
+#include "fs/testing/file_system_calls.h"
 
 #include <unistd.h>
 
@@ -9,7 +9,7 @@
 namespace swale::fs {
 
 template <class Body>
-int TierFsCalls::with(const std::string& path, const Body& body) {
+int FileSystemCalls::with(const std::string& path, const Body& body) {
   Node* node = fs_.root();
   for (size_t at = 0; at < path.size();) {
     const size_t end = std::min(path.find('/', at), path.size());
@@ -26,14 +26,14 @@ int TierFsCalls::with(const std::string& path, const Body& body) {
 }
 
 template <class Body>
-int TierFsCalls::with_parent(const std::string& path, const Body& body) {
+int FileSystemCalls::with_parent(const std::string& path, const Body& body) {
   const size_t slash = path.rfind('/');
   const std::string parent = slash == std::string::npos ? "" : path.substr(0, slash);
   const std::string name = slash == std::string::npos ? path : path.substr(slash + 1);
   return with(parent, [&](Node& node) { return body(node, name.c_str()); });
 }
 
-int TierFsCalls::open(const std::string& path, int flags, mode_t mode, int* handle) {
+int FileSystemCalls::open(const std::string& path, int flags, mode_t mode, int* handle) {
   Opened opened;
   opened.flags = flags;
   Entry entry;
@@ -55,7 +55,7 @@ int TierFsCalls::open(const std::string& path, int flags, mode_t mode, int* hand
   return 0;
 }
 
-int TierFsCalls::close(int handle) {
+int FileSystemCalls::close(int handle) {
   Opened opened = std::move(files_.at(handle));
   files_.erase(handle);
   const int told = fs_.flush(*opened.file);
@@ -64,7 +64,7 @@ int TierFsCalls::close(int handle) {
   return told;
 }
 
-int TierFsCalls::write(int handle, uint64_t offset, Bytes data) {
+int FileSystemCalls::write(int handle, uint64_t offset, Bytes data) {
   const Opened& opened = files_.at(handle);
   if ((opened.flags & O_APPEND) != 0) {
     struct stat now;
@@ -74,7 +74,7 @@ int TierFsCalls::write(int handle, uint64_t offset, Bytes data) {
   return write_at(handle, offset, data);
 }
 
-int TierFsCalls::write_at(int handle, uint64_t offset, Bytes data) {
+int FileSystemCalls::write_at(int handle, uint64_t offset, Bytes data) {
   return fs_.write(*files_.at(handle).file, offset, data.size(), caller_,
                    [&data](MutableBytes out) -> Status {
                      std::memcpy(out.data(), data.data(), out.size());
@@ -83,7 +83,7 @@ int TierFsCalls::write_at(int handle, uint64_t offset, Bytes data) {
                    });
 }
 
-int TierFsCalls::read(int handle, uint64_t offset, size_t size, std::string* out) {
+int FileSystemCalls::read(int handle, uint64_t offset, size_t size, std::string* out) {
   out->resize(size);
   size_t got = 0;
   const int failed = fs_.read(*files_.at(handle).file, offset, *out, &got);
@@ -91,28 +91,28 @@ int TierFsCalls::read(int handle, uint64_t offset, size_t size, std::string* out
   return failed;
 }
 
-int TierFsCalls::resize(int handle, uint64_t size) {
+int FileSystemCalls::resize(int handle, uint64_t size) {
   struct stat state;
   return fs_.change(*files_.at(handle).node, {.size = size, .size_by_handle = true}, caller_, &state);
 }
-int TierFsCalls::truncate(const std::string& path, uint64_t size) {
+int FileSystemCalls::truncate(const std::string& path, uint64_t size) {
   struct stat state;
   return with(path, [&](Node& node) { return fs_.change(node, {.size = size}, caller_, &state); });
 }
-int TierFsCalls::look(const std::string& path, struct stat* state) {
+int FileSystemCalls::look(const std::string& path, struct stat* state) {
   return with(path, [&](Node& node) { return fs_.attributes(node, state); });
 }
-int TierFsCalls::unlink(const std::string& path) {
+int FileSystemCalls::unlink(const std::string& path) {
   return with_parent(path, [&](Node& parent, const char* name) { return fs_.unlink(parent, name, caller_); });
 }
-int TierFsCalls::rename(const std::string& from, const std::string& to, unsigned flags) {
+int FileSystemCalls::rename(const std::string& from, const std::string& to, unsigned flags) {
   return with_parent(from, [&](Node& parent, const char* name) {
     return with_parent(to, [&](Node& new_parent, const char* new_name) {
       return fs_.rename(parent, name, new_parent, new_name, flags, caller_);
     });
   });
 }
-int TierFsCalls::link(const std::string& from, const std::string& to) {
+int FileSystemCalls::link(const std::string& from, const std::string& to) {
   return with(from, [&](Node& node) {
     return with_parent(to, [&](Node& parent, const char* name) {
       Entry entry;
@@ -122,7 +122,7 @@ int TierFsCalls::link(const std::string& from, const std::string& to) {
     });
   });
 }
-int TierFsCalls::make_symlink(const std::string& target, const std::string& path) {
+int FileSystemCalls::make_symlink(const std::string& target, const std::string& path) {
   return with_parent(path, [&](Node& parent, const char* name) {
     Entry entry;
     const int failed = fs_.make_symlink(parent, name, target.c_str(), caller_, &entry);
@@ -130,10 +130,10 @@ int TierFsCalls::make_symlink(const std::string& target, const std::string& path
     return failed;
   });
 }
-int TierFsCalls::read_symlink(const std::string& path, std::string* target) {
+int FileSystemCalls::read_symlink(const std::string& path, std::string* target) {
   return with(path, [&](Node& node) { return fs_.read_symlink(node, target); });
 }
-int TierFsCalls::make_directory(const std::string& path, mode_t mode) {
+int FileSystemCalls::make_directory(const std::string& path, mode_t mode) {
   return with_parent(path, [&](Node& parent, const char* name) {
     Entry entry;
     const int failed = fs_.make_directory(parent, name, mode, caller_, &entry);
@@ -141,13 +141,13 @@ int TierFsCalls::make_directory(const std::string& path, mode_t mode) {
     return failed;
   });
 }
-int TierFsCalls::remove_directory(const std::string& path) {
+int FileSystemCalls::remove_directory(const std::string& path) {
   return with_parent(
       path, [&](Node& parent, const char* name) { return fs_.remove_directory(parent, name, caller_); });
 }
 
 // Some names at a time, as the kernel reads them.
-int TierFsCalls::list(const std::string& path, std::vector<std::string>* names) {
+int FileSystemCalls::list(const std::string& path, std::vector<std::string>* names) {
   constexpr size_t kAtATime = 3;
   names->clear();
   const int failed = with(path, [&](Node& node) {
@@ -171,24 +171,25 @@ int TierFsCalls::list(const std::string& path, std::vector<std::string>* names) 
   return failed;
 }
 
-int TierFsCalls::set_mode(const std::string& path, mode_t mode) {
+int FileSystemCalls::set_mode(const std::string& path, mode_t mode) {
   struct stat state;
   return with(path, [&](Node& node) { return fs_.change(node, {.mode = mode}, caller_, &state); });
 }
-int TierFsCalls::set_time(const std::string& path, int64_t modified_s) {
+int FileSystemCalls::set_time(const std::string& path, int64_t modified_s) {
   struct stat state;
   const timespec time = {modified_s, 0};
   return with(path, [&](Node& node) {
     return fs_.change(node, {.accessed = time, .modified = time}, caller_, &state);
   });
 }
-int TierFsCalls::set_attribute(const std::string& path, const std::string& name, const std::string& value) {
+int FileSystemCalls::set_attribute(const std::string& path, const std::string& name,
+                                   const std::string& value) {
   return with(path, [&](Node& node) { return fs_.set_attribute(node, name.c_str(), value, 0, caller_); });
 }
-int TierFsCalls::get_attribute(const std::string& path, const std::string& name, std::string* value) {
+int FileSystemCalls::get_attribute(const std::string& path, const std::string& name, std::string* value) {
   return with(path, [&](Node& node) { return fs_.get_attribute(node, name.c_str(), caller_, value); });
 }
-int TierFsCalls::list_attributes(const std::string& path, std::vector<std::string>* names) {
+int FileSystemCalls::list_attributes(const std::string& path, std::vector<std::string>* names) {
   std::string text;
   const int failed = with(path, [&](Node& node) { return fs_.list_attributes(node, caller_, &text); });
   *names = attribute_names(text);

@@ -1,17 +1,18 @@
-// TierFsCalls: FileCalls on a TierFs in this process: what the kernel does above it (path walks, O_APPEND),
-// without a kernel.
+// FileSystemCalls: FileCalls on a FileSystem in this process: what the kernel does above it (path walks,
+// O_APPEND), without a kernel.
 // Threads: one.
 #pragma once
 
+#include "fs/file_system.h"
 #include "fs/testing/file_calls.h"
-#include "fs/tier_fs.h"
 
 namespace swale::fs {
 
-class TierFsCalls final : public FileCalls {
+class FileSystemCalls final : public FileCalls {
  public:
   // All calls as `caller`; by default as the thread that makes this.
-  explicit TierFsCalls(TierFs& fs, const Caller& caller = Caller::this_thread()) : fs_(fs), caller_(caller) {}
+  explicit FileSystemCalls(FileSystem& fs, const Caller& caller = Caller::this_thread())
+      : fs_(fs), caller_(caller) {}
 
   int open(const std::string& path, int flags, mode_t mode, int* handle) override;
   int close(int handle) override;
@@ -35,7 +36,7 @@ class TierFsCalls final : public FileCalls {
                     copied);
   }
   int state(int handle, struct stat* state) override {
-    return fs_.attributes(files_.at(handle).file->node(), state);
+    return fs_.attributes(*files_.at(handle).node, state);
   }
   int truncate(const std::string& path, uint64_t size) override;
   int look(const std::string& path, struct stat* state) override;
@@ -67,7 +68,7 @@ class TierFsCalls final : public FileCalls {
   template <class Body>
   int with_parent(const std::string& path, const Body& body);
 
-  TierFs& fs_;
+  FileSystem& fs_;
   const Caller caller_;
   std::map<int, Opened> files_;
   int next_ = 1;
