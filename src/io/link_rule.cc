@@ -69,7 +69,7 @@ class Walk {
     if (!S_ISLNK(is.st_mode)) return {{}, failed};
     if (!follows(is.st_uid)) {
       note(name);
-      return {{}, ELOOP, way_, is.st_uid};
+      return {{}, ELOOP, way_, is.st_uid, links_};
     }
     if (++followed_ > kLinksMax) return {{}, ELOOP};
     std::string target(PATH_MAX, '\0');
@@ -92,6 +92,7 @@ class Walk {
   }
 
   bool follows(uid_t owner) const {
+    if (links_ == LinksOf::kNobody) return false;
     if (owner == ::geteuid() || owner == 0) return true;
     struct stat is;
     return links_ == LinksOf::kUserAndOwner && ::fstat(top_, &is) == 0 && is.st_uid == owner;
@@ -131,6 +132,9 @@ OpenedBelow open_below(int directory, const std::string& rest, int flags, mode_t
 
 Status refused_link(const OpenedBelow& refused, const std::string& path, const std::string& rest) {
   const std::string above = path.size() > rest.size() ? path.substr(0, path.size() - rest.size()) : "";
+  if (refused.links == LinksOf::kNobody)
+    return invalid_argument("{}{}: is a symbolic link; none is followed here; put the file in its place",
+                            above, refused.link);
   return invalid_argument(
       "{}{}: is a symbolic link of user {}, which is not followed: that user could lead these files "
       "elsewhere; remove it, or if you trust that user, make the link yourself",

@@ -24,6 +24,7 @@
 namespace swale::io {
 
 enum class LinksOf {
+  kNobody,        // a directory whose files every program may change: nothing leads out of it
   kUser,          // and root's
   kUserAndOwner,  // and those of the directory's owner
 };
@@ -33,6 +34,7 @@ struct OpenedBelow {
   int failed = 0;         // errno, if there is no fd
   std::string link = {};  // what was refused: the name of the link, from the directory on; failed is ELOOP
   uid_t owner = 0;        // of that link
+  LinksOf links = LinksOf::kUser;  // the rule that refused it
 };
 
 // openat(directory, path, flags, mode) if no name of the path is a link, in one system call. None: one may

@@ -69,6 +69,19 @@ class LinkRuleOfOpening : public LinkRule, public ::testing::WithParamInterface<
 INSTANTIATE_TEST_SUITE_P(Ways, LinkRuleOfOpening, ::testing::Bool(),
                          [](const auto& each) { return each.param ? "OneByOne" : "ByTheKernel"; });
 
+TEST_P(LinkRuleOfOpening, NobodysLinksAreNotEvenTheOwnAndRoots) {
+  link("f", "way");
+  link("f/a", "file");
+  EXPECT_EQ(open("f/a", O_RDONLY, LinksOf::kNobody).failed, 0);
+  for (const char* const name : {"way/a", "file"}) {
+    const OpenedBelow refused = open(name, O_RDONLY, LinksOf::kNobody);
+    EXPECT_EQ(refused.failed, ELOOP) << name;
+    EXPECT_THAT(std::string(refused_link(refused, dir() + "/" + name, name).message()),
+                HasSubstr("none is followed here"));
+    EXPECT_EQ(open(name, O_RDONLY).failed, 0) << "the rule of other devices follows it";
+  }
+}
+
 TEST_P(LinkRuleOfOpening, OpensWhatHasNoLinks) {
   EXPECT_EQ(read("f/a"), "inside");
   EXPECT_EQ(read("f//./a"), "inside");
@@ -224,6 +237,21 @@ TEST_P(LinkRuleOfDevices, AFileKeepsNoMoreDescriptorsThanItsOwn) {
   const auto before = open_now();
   const auto file = device_->open(root_ + "/f/a", OpenMode::kRead).value();
   EXPECT_EQ(open_now(), before + 1);
+}
+
+TEST_F(LinkRule, ADeviceThatFollowsNone) {
+  link("f", "way");
+  link("f/a", "file");
+  const auto device = PosixDevice({.links = PosixOptions::Links::kNone}).anchored(dir()).value();
+  EXPECT_TRUE(device->open(dir() + "/f/a", OpenMode::kReadWrite).ok());
+  EXPECT_FALSE(device->open(dir() + "/file", OpenMode::kRead).ok());
+  EXPECT_FALSE(device->open(dir() + "/way/new", OpenMode::kCreate).ok());
+  EXPECT_FALSE(device->make_directory(dir() + "/way/new").ok());
+  EXPECT_FALSE(device->rename(dir() + "/f/a", dir() + "/way/b").ok());
+  EXPECT_FALSE(device->remove(dir() + "/way/a").ok());
+  EXPECT_FALSE(device->sync_directory(dir() + "/way").ok());
+  EXPECT_FALSE(device->list(dir() + "/way").ok());
+  EXPECT_EQ(content(dir() + "/f/a"), "inside");
 }
 
 }  // namespace

@@ -76,12 +76,9 @@ int open_private(const PosixPath& at, OpenMode mode) {
 }
 
 // Without blocking, whatever kind of file is there.
-OpenedBelow open_any(const PosixPath& at, OpenMode mode) {
+OpenedBelow open_any(const PosixPath& at, OpenMode mode, LinksOf links) {
   const int flags = open_flags(mode) | O_NONBLOCK;
-  if (at.anchor && !is_private(at)) {
-    const LinksOf links = mode == OpenMode::kRead ? LinksOf::kUserAndOwner : LinksOf::kUser;
-    return open_below(directory_of(at), at.rest, flags, 0666, links);
-  }
+  if (at.anchor && !is_private(at)) return open_below(directory_of(at), at.rest, flags, 0666, links);
   Descriptor fd(is_private(at) ? open_private(at, mode) : continued([&] {
     return ::openat(directory_of(at), at.rest.c_str(), flags, 0666);
   }));
@@ -161,7 +158,7 @@ struct PosixDevice::Name {
   int directory() const { return folder.valid() ? folder.get() : directory_of(place); }
 };
 
-Result<PosixDevice::Name> PosixDevice::name_of(const std::string& path, LinksOf links,
+Result<PosixDevice::Name> PosixDevice::name_of(const std::string& path, LinksOf trusted,
                                                const char* doing) const {
   Name name;
   SWALE_ASSIGN_OR_RETURN(name.place, at(path, doing));
@@ -170,8 +167,8 @@ Result<PosixDevice::Name> PosixDevice::name_of(const std::string& path, LinksOf 
   const std::string rest = without_trailing_slashes(name.last);
   const size_t slash = rest.rfind('/');
   if (slash == std::string::npos) return name;
-  OpenedBelow opened =
-      open_below(directory_of(name.place), rest.substr(0, slash), O_PATH | O_DIRECTORY | O_CLOEXEC, 0, links);
+  OpenedBelow opened = open_below(directory_of(name.place), rest.substr(0, slash),
+                                  O_PATH | O_DIRECTORY | O_CLOEXEC, 0, links(trusted));
   if (!opened.link.empty()) return refused_link(opened, path, name.last);
   if (opened.failed != 0) return errno_status(opened.failed, path + doing);
   name.folder = std::move(opened.fd);
@@ -190,7 +187,8 @@ Result<Descriptor> PosixDevice::open_folder(const std::string& path, int flags, 
   }
   SWALE_ASSIGN_OR_RETURN(*place, at(path, doing));
   if (place->anchor) {
-    OpenedBelow opened = open_below(directory_of(*place), place->rest, flags, 0, LinksOf::kUserAndOwner);
+    OpenedBelow opened =
+        open_below(directory_of(*place), place->rest, flags, 0, links(LinksOf::kUserAndOwner));
     if (!opened.link.empty()) return refused_link(opened, path, place->rest);
     if (opened.failed != 0) return errno_status(opened.failed, path + doing);
     return std::move(opened.fd);
@@ -237,7 +235,7 @@ Result<std::unique_ptr<File>> PosixDevice::open(const std::string& path, OpenMod
   if (within) opened = open_linkless(AT_FDCWD, path, open_flags(mode) | O_NONBLOCK, 0666);
   if (!opened) {
     SWALE_ASSIGN_OR_RETURN(place, at(path, ": opening"));
-    opened = open_any(place, mode);
+    opened = open_any(place, mode, links(mode == OpenMode::kRead ? LinksOf::kUserAndOwner : LinksOf::kUser));
   }
   SWALE_ASSIGN_OR_RETURN(Descriptor fd, regular(*std::move(opened), place, path, mode));
   if (within) place = {nullptr, path};  // the file need not keep the directory

@@ -11,7 +11,8 @@
 // the last device or file that needs it.
 //
 // Below an anchor, and below the directory that the constructor names (`within`), other users' symbolic links
-// are not followed (link_rule.h). The directory itself may be reached through any link.
+// are not followed (link_rule.h), or none are (PosixOptions::Links). The directory itself may be reached
+// through any link.
 //
 // Threads: as Device says; its only state are its options, anchors and `within`.
 #pragma once
@@ -51,8 +52,13 @@ struct PosixOptions {
     kNever,   // File::prefer_direct does nothing
     kAlways,  // every file is direct; open fails if the file system cannot do so
   };
+  enum class Links {
+    kTrusted,  // below an anchor, those that link_rule.h trusts
+    kNone,     // below an anchor, none
+  };
   Engine engine = Engine::kAuto;
   Direct direct = Direct::kAuto;
+  Links links = Links::kTrusted;
 
   bool operator==(const PosixOptions&) const = default;
 };
@@ -88,8 +94,11 @@ class PosixDevice : public Device {
   bool is_within(const std::string& path) const;
   // Below `within`: its descriptor for this call, and the rest.
   Result<PosixPath> at(const std::string& path, const char* doing) const;
+  LinksOf links(LinksOf trusted) const {
+    return options_.links == PosixOptions::Links::kNone ? LinksOf::kNobody : trusted;
+  }
   struct Name;
-  Result<Name> name_of(const std::string& path, LinksOf links, const char* doing) const;
+  Result<Name> name_of(const std::string& path, LinksOf trusted, const char* doing) const;
   Result<Descriptor> open_folder(const std::string& path, int flags, PosixPath* place,
                                  const char* doing) const;
 
