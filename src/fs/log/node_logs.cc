@@ -152,6 +152,19 @@ void NodeLogs::refuse(int error_number) noexcept {
   for (auto& [id, log] : logs_) log->refuse(error_number);
 }
 
+bool NodeLogs::starves() const {
+  return std::any_of(logs_.begin(), logs_.end(), [](const auto& log) { return log.second->needs_chunk(); });
+}
+
+uint64_t NodeLogs::oldest_order() const {
+  uint64_t oldest = next_order_;
+  for (const auto& [id, log] : logs_) {
+    for (const auto& [number, chunk] : log->chunks())
+      if (chunk.first_order != 0) oldest = std::min(oldest, chunk.first_order);
+  }
+  return oldest;
+}
+
 std::vector<uint32_t> NodeLogs::logs() const {
   std::vector<uint32_t> ids;
   for (const auto& [id, log] : logs_) ids.push_back(id);

@@ -15,6 +15,7 @@
 // Memory: a byte for each piece, 4 for each block; what is handed out at once.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <span>
@@ -69,6 +70,9 @@ class NodeLogs {
   // before take(). The consumer may have seen all of it.
   Status recover(SegmentConsumer& consumer) noexcept;
 
+  // No write that is taken from now on gets a lower order than this.
+  void count_from(uint64_t order) { next_order_ = std::max(next_order_, order); }
+
   // A log for a process, with its first chunk. kNoSpace: neither memory nor spill has space for it.
   Result<uint32_t> add_log() noexcept;
   Status take(SegmentConsumer& consumer) noexcept;
@@ -83,6 +87,8 @@ class NodeLogs {
   Status serve() noexcept;
   // What writers get that wait for a chunk (ENOSPC, EDQUOT, EIO), until one is granted; 0: they wait.
   void refuse(int error_number) noexcept;
+  // A process waits for a chunk, and serve() had none for it.
+  bool starves() const;
   // Sleeps until a process rings, at most `nanos`. True: one did.
   bool wait(Nanos nanos) noexcept;
 
@@ -90,6 +96,8 @@ class NodeLogs {
   uint64_t memory_bytes() const;   // reserved now
   uint64_t spilled_bytes() const;  // in files now
   uint64_t live_bytes() const;
+  // What was handed out before this order is in no log any more: no successor hands it out again.
+  uint64_t oldest_order() const;
 
  private:
   NodeLogs(io::Device& memory, io::Device& storage, const NodeLogsOptions& options)

@@ -1,0 +1,33 @@
+#include "fs/node/backing.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+namespace swale::fs {
+
+Result<Stamp> stamp_of(io::File& file) {
+  struct stat found;
+  if (::fstat(file.descriptor(), &found) != 0) return errno_status(errno, file.path() + ": its attributes");
+  return Stamp{found.st_dev, found.st_ino, static_cast<uint64_t>(found.st_size),
+               found.st_mtim.tv_sec * 1'000'000'000 + found.st_mtim.tv_nsec};
+}
+
+Status dress_as(io::File& file, io::File* replaced) {
+  if (replaced == nullptr || file.descriptor() < 0 || replaced->descriptor() < 0) return {};
+  struct stat found, own;
+  if (::fstat(replaced->descriptor(), &found) != 0 || ::fstat(file.descriptor(), &own) != 0)
+    return errno_status(errno, replaced->path() + ": its attributes");
+  mode_t mode = found.st_mode & 07777;
+  const bool other = found.st_uid != own.st_uid || found.st_gid != own.st_gid;
+  if (other && ::fchown(file.descriptor(), found.st_uid, found.st_gid) != 0) {
+    if (errno != EPERM) return errno_status(errno, file.path() + ": the owner of the file that it replaces");
+    mode &= 0777;  // nobody's program runs as another user
+  }
+  if (::fchmod(file.descriptor(), mode) != 0)
+    return errno_status(errno, file.path() + ": the mode of the file that it replaces");
+  return {};
+}
+
+}  // namespace swale::fs

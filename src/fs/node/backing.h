@@ -1,0 +1,47 @@
+// Backing: the directory under a job's files, as those who read and drain need it: a Device, and where the
+// file of an id is in it.
+//
+// Threads: one at a time, unless the implementation says more.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "fs/node/files_log.h"
+#include "io/device.h"
+#include "meta/index/types.h"
+
+namespace swale::fs {
+
+// What a file is now: by its descriptor, so that no name can lie.
+Result<Stamp> stamp_of(io::File& file);
+Status dress_as(io::File& file, io::File* replaced);
+
+class Backing {
+ public:
+  // `root`: the directory's path; all paths that are used begin with it. `device`: follows no link below it
+  // (PosixOptions::Links::kNone, anchored at `root`).
+  Backing(io::Device& device, std::string root) : device_(device), root_(std::move(root)) {}
+  virtual ~Backing() = default;
+  Backing(const Backing&) = delete;
+  Backing& operator=(const Backing&) = delete;
+
+  io::Device& device() const { return device_; }
+  const std::string& root() const { return root_; }
+
+  // The path, below the root, of the name that leads to the file; names without "..". kNotFound: none does,
+  // and nobody has the file open. kBusy: none does, and somebody has.
+  virtual Result<std::string> path_of(const meta::FileId& file) = 0;
+  // For devices whose files have no descriptor.
+  virtual Result<Stamp> stamp(io::File& file) { return stamp_of(file); }
+  // Gives a file that is to replace another one (null: none) what that has beside its bytes: mode, and owner
+  // if this process may.
+  virtual Status dress(io::File& file, io::File* replaced) { return dress_as(file, replaced); }
+
+ private:
+  io::Device& device_;
+  const std::string root_;
+};
+
+}  // namespace swale::fs

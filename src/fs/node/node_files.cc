@@ -1,0 +1,412 @@
+#include "fs/node/node_files.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/contain.h"
+#include "base/log.h"
+
+namespace swale::fs {
+namespace {
+
+std::string name_of(const meta::FileId& file) { return fmt::format("file {:x}:{:x}", file.high, file.low); }
+
+}  // namespace
+
+Result<std::unique_ptr<NodeFiles>> NodeFiles::open(io::Device& memory, io::Device& storage,
+                                                   const NodeLogsOptions& options,
+                                                   Backing& backing) noexcept {
+  std::unique_ptr<NodeFiles> files;
+  const Status status = contain([&]() -> Status {
+    if (options.spill_directory.empty())
+      return invalid_argument("the server of a node needs a directory on node-local storage");
+    files.reset(new NodeFiles(backing));
+    SWALE_RETURN_IF_ERROR(io::make_directories(storage, options.spill_directory));
+    // The logs first: their lock keeps a second server away from the rows.
+    SWALE_ASSIGN_OR_RETURN(files->logs_, NodeLogs::open(memory, storage, options));
+    SWALE_ASSIGN_OR_RETURN(files->rows_, FilesLog::open(storage, options.spill_directory));
+    return files->recover();
+  });
+  if (!status.ok()) return status;
+  return files;
+}
+
+// Order 1 is nobody's, so that each write comes behind an order that a row can have.
+Status NodeFiles::recover() {
+  order_ = std::max<uint64_t>(rows_->order_max(), 1);
+  logs_->count_from(order_ + 1);
+  for (const auto& [id, row] : rows_->rows()) {
+    auto file = std::make_unique<File>();
+    file->row = row;
+    file->size = row.size_order != 0 ? row.size : row.backing.size;
+    files_.emplace(id, std::move(file));
+  }
+  recovering_ = true;
+  SWALE_RETURN_IF_ERROR(logs_->recover(*this));
+  SWALE_RETURN_IF_ERROR(take_in());
+  recovering_ = false;
+  for (const meta::FileId& id : undrained()) {
+    const auto path = backing_.path_of(id);
+    if (path.status().code() == Code::kNotFound) SWALE_RETURN_IF_ERROR(remove(id));
+  }
+  return {};
+}
+
+Status NodeFiles::take(std::span<const Segment> segments) {
+  pending_.insert(pending_.end(), segments.begin(), segments.end());
+  return {};
+}
+
+void NodeFiles::damaged(const Status& status) {
+  log_error("{}", status.message());
+  if (damage_.size() < kDamageMax) damage_.push_back(status);
+}
+
+Status NodeFiles::take() noexcept {
+  return contain([&]() -> Status {
+    SWALE_RETURN_IF_ERROR(take_in());
+    SWALE_RETURN_IF_ERROR(logs_->take(*this));
+    return take_in();
+  });
+}
+
+Status NodeFiles::end_log(uint32_t log) noexcept {
+  return contain([&]() -> Status {
+    SWALE_RETURN_IF_ERROR(take_in());
+    SWALE_RETURN_IF_ERROR(logs_->end_log(log, *this));
+    return take_in();
+  });
+}
+
+Status NodeFiles::take_in() {
+  for (; applied_ < pending_.size(); ++applied_, part_ = 0) SWALE_RETURN_IF_ERROR(apply(pending_[applied_]));
+  pending_.clear();
+  applied_ = 0;
+  return {};
+}
+
+// A process can write any id: only those that have a name, or are open, are files.
+Result<NodeFiles::File*> NodeFiles::file_of(const Segment& segment) {
+  const auto at = files_.find(segment.file);
+  if (at != files_.end()) return at->second.get();
+  const Status named = backing_.path_of(segment.file).status();
+  if (named.code() == Code::kNotFound) return static_cast<File*>(nullptr);
+  if (!named.ok() && named.code() != Code::kBusy) return named;
+  return files_.emplace(segment.file, std::make_unique<File>()).first->second.get();
+}
+
+// After a failure it goes on where it was: what was put into the index must not be put there again, which
+// would drop it.
+Status NodeFiles::apply(const Segment& segment) {
+  SWALE_ASSIGN_OR_RETURN(File* const file, file_of(segment));
+  const uint64_t end = file == nullptr ? 0 : file->row.end_of(segment.order);
+  const uint64_t kept = end > segment.offset ? std::min(segment.length, end - segment.offset) : 0;
+  while (part_ < kept) {
+    const uint64_t offset = segment.offset + part_;
+    const meta::Place place(segment.place.log, segment.place.address + part_);
+    const uint64_t length = FileExtents::covered(offset, PlaceTable::covered(place, kept - part_));
+    make_room_to_keep(*file, offset, offset + length);
+    SWALE_ASSIGN_OR_RETURN(const uint64_t address, places_.add(place, length));
+    const Status put = contain([&] {
+      file->extents.put({offset, length, address}, [&](const auto& piece) { keep_or_drop(*file, piece); });
+    });
+    if (!put.ok()) {
+      places_.remove(address, length);
+      return put;
+    }
+    part_ += length;
+  }
+  if (file == nullptr && !recovering_)
+    damaged(corruption("log {}: offset {}: {} bytes at offset {} of {}, which has no name, are dropped",
+                       segment.place.log, segment.place.address, segment.length, segment.offset,
+                       name_of(segment.file)));
+  if (kept < segment.length) {
+    const meta::Place rest(segment.place.log, segment.place.address + kept);
+    if (const Status dropped = logs_->drop(rest, segment.length - kept); !dropped.ok()) damaged(dropped);
+  }
+  order_ = std::max(order_, segment.order);
+  if (kept == 0) return {};
+  if (file->first_order == 0) file->first_order = segment.order;
+  file->size = std::max(file->size, segment.offset + kept);
+  return {};
+}
+
+void NodeFiles::drop(const FileExtents::Piece& piece) noexcept {
+  const Status dropped = logs_->drop(places_.place_of(piece.address), piece.length);
+  if (!dropped.ok()) log_error("{}", dropped.message());
+  places_.remove(piece.address, piece.length);
+}
+
+void NodeFiles::keep_or_drop(File& file, const FileExtents::Piece& piece) noexcept {
+  if (file.fixed && piece.age == FileExtents::Age::kMarked)
+    file.held.push_back(piece);  // has space for it
+  else
+    drop(piece);
+}
+
+void NodeFiles::make_room_to_keep(File& file, uint64_t offset, uint64_t end) {
+  if (!file.fixed) return;
+  const size_t needed = file.held.size() + file.extents.count(offset, end);
+  if (needed > file.held.capacity()) file.held.reserve(std::max(needed, 2 * file.held.capacity()));
+}
+
+// Of a truncate or removal: behind all that was taken, before all that comes.
+uint64_t NodeFiles::next_order() {
+  logs_->count_from(++order_ + 1);
+  return order_;
+}
+
+Result<NodeFiles::File*> NodeFiles::known(const meta::FileId& file) {
+  SWALE_RETURN_IF_ERROR(take());
+  const auto at = files_.find(file);
+  if (at == files_.end())
+    return error(Code::kNotFound, Scope::kFile, "{}: it is not open on this node, and has no bytes here",
+                 name_of(file));
+  return at->second.get();
+}
+
+// What nobody on this node has changed, others may have.
+Status NodeFiles::look_at_backing(const meta::FileId& id, File& file) {
+  SWALE_ASSIGN_OR_RETURN(const std::string path, backing_.path_of(id));
+  auto backing = backing_.device().open(path, io::OpenMode::kRead);
+  if (!backing.ok() && backing.status().code() != Code::kNotFound) return backing.status();
+  FileRow row = file.row;
+  row.backing = {};
+  if (backing.ok()) {
+    SWALE_ASSIGN_OR_RETURN(row.backing, backing_.stamp(**backing));
+    if (row.backing != file.row.backing) SWALE_RETURN_IF_ERROR(rows_->put(id, row, order_));
+    file.backing = std::move(*backing);
+  }
+  file.fresh = !backing.ok();
+  file.size = row.backing.size;
+  file.row = std::move(row);
+  return {};
+}
+
+Status NodeFiles::open_file(const meta::FileId& id) noexcept {
+  return contain([&]() -> Status {
+    SWALE_RETURN_IF_ERROR(take());
+    auto at = files_.find(id);
+    const bool unknown = at == files_.end();
+    if (unknown) at = files_.emplace(id, std::make_unique<File>()).first;
+    File& file = *at->second;
+    if (file.opens == 0 && !file.dirty() && !file.fixed) {
+      const Status looked = contain([&] { return look_at_backing(id, file); });
+      if (!looked.ok()) {
+        if (unknown) files_.erase(at);
+        return looked;
+      }
+    }
+    ++file.opens;
+    return {};
+  });
+}
+
+void NodeFiles::close_file(const meta::FileId& id) noexcept {
+  const auto at = files_.find(id);
+  if (at == files_.end() || at->second->opens == 0) return;
+  if (--at->second->opens == 0) at->second->backing.reset();
+}
+
+Result<uint64_t> NodeFiles::size(const meta::FileId& id) noexcept {
+  uint64_t size = 0;
+  const Status status = contain([&]() -> Status {
+    SWALE_ASSIGN_OR_RETURN(const File* const file, known(id));
+    size = file->size;
+    return {};
+  });
+  if (!status.ok()) return status;
+  return size;
+}
+
+Status NodeFiles::fill_from_backing(const meta::FileId& id, File& file, uint64_t offset, MutableBytes out) {
+  const uint64_t end = file.row.backing_end();
+  size_t got = 0;
+  if (offset < end && !out.empty()) {
+    if (file.backing == nullptr) {
+      SWALE_ASSIGN_OR_RETURN(const std::string path, backing_.path_of(id));
+      SWALE_ASSIGN_OR_RETURN(file.backing, backing_.device().open(path, io::OpenMode::kRead));
+    }
+    const auto part = out.first(std::min<uint64_t>(out.size(), end - offset));
+    SWALE_ASSIGN_OR_RETURN(got, file.backing->pread(offset, part));
+  }
+  if (got < out.size()) std::memset(out.data() + got, 0, out.size() - got);
+  return {};
+}
+
+Result<size_t> NodeFiles::read(const meta::FileId& id, uint64_t offset, MutableBytes out) noexcept {
+  size_t bytes = 0;
+  const Status status = contain([&]() -> Status {
+    SWALE_ASSIGN_OR_RETURN(File* const file, known(id));
+    if (offset >= file->size) return {};
+    const auto wanted = out.first(std::min<uint64_t>(out.size(), file->size - offset));
+    const uint64_t end = offset + wanted.size();
+    const auto part = [&](uint64_t from, uint64_t to) { return wanted.subspan(from - offset, to - from); };
+    uint64_t at = offset;
+    Status first;
+    file->extents.visit(offset, end, [&](const FileExtents::Piece& piece) {
+      if (!first.ok()) return;
+      first = fill_from_backing(id, *file, at, part(at, piece.offset));
+      at = piece.offset + piece.length;
+      if (first.ok()) first = logs_->read(places_.place_of(piece.address), part(piece.offset, at));
+    });
+    if (!first.ok())
+      return first.with_context(fmt::format("{}: bytes from {} to {}", name_of(id), offset, end));
+    SWALE_RETURN_IF_ERROR(fill_from_backing(id, *file, at, part(at, end)));
+    bytes = wanted.size();
+    return {};
+  });
+  if (!status.ok()) return status;
+  return bytes;
+}
+
+Status NodeFiles::truncate(const meta::FileId& id, uint64_t size) noexcept {
+  return contain([&]() -> Status {
+    SWALE_ASSIGN_OR_RETURN(File* const file, known(id));
+    if (size > meta::kOffsetEnd) return errno_status(EFBIG, name_of(id) + ": truncate");
+    if (size == file->size) return {};
+    FileRow row = file->row;
+    row.cut(next_order(), size, size < file->size);
+    if (row.cuts.size() > kCutsMax)
+      return error(Code::kResourceExhausted, Scope::kFile, "{}: cut {} times since it was drained; drain it",
+                   name_of(id), kCutsMax);
+    make_room_to_keep(*file, size, meta::kOffsetEnd);
+    SWALE_RETURN_IF_ERROR(rows_->put(id, row, order_));
+    file->row = std::move(row);
+    file->size = size;
+    file->extents.cut(size, meta::kOffsetEnd, [&](const auto& piece) { keep_or_drop(*file, piece); });
+    return {};
+  });
+}
+
+Status NodeFiles::remove(const meta::FileId& id) noexcept {
+  return contain([&]() -> Status {
+    SWALE_RETURN_IF_ERROR(take());
+    const auto at = files_.find(id);
+    if (at == files_.end()) return {};
+    File& file = *at->second;
+    FileRow row;
+    row.floor = next_order();
+    make_room_to_keep(file, 0, meta::kOffsetEnd);
+    SWALE_RETURN_IF_ERROR(rows_->put(id, row, order_));
+    file.row = std::move(row);
+    file.size = file.first_order = 0;
+    file.fresh = false;
+    file.backing.reset();
+    file.extents.cut(0, meta::kOffsetEnd, [&](const auto& piece) { keep_or_drop(file, piece); });
+    return {};
+  });
+}
+
+Status NodeFiles::serve() noexcept {
+  return contain([&]() -> Status {
+    SWALE_RETURN_IF_ERROR(take());
+    const Status served = logs_->serve();
+    forget_clean();
+    return served;
+  });
+}
+
+// A file that is closed and drained is known by its row until none of its bytes is in a log: a server that
+// comes next would find them.
+void NodeFiles::forget_clean() noexcept {
+  const uint64_t oldest = logs_->oldest_order();
+  if (oldest == oldest_seen_) return;
+  oldest_seen_ = oldest;
+  for (auto at = files_.begin(); at != files_.end();) {
+    const File& file = *at->second;
+    const bool over = file.opens == 0 && !file.fixed && !file.dirty() && file.row.floor < oldest;
+    if (over) rows_->forget(at->first);
+    at = over ? files_.erase(at) : std::next(at);
+  }
+}
+
+std::optional<meta::FileId> NodeFiles::oldest(const std::set<meta::FileId>& but) const {
+  std::optional<meta::FileId> found;
+  uint64_t first = 0;
+  for (const auto& [id, file] : files_) {
+    if (file->fixed || !file->dirty() || but.contains(id)) continue;
+    const uint64_t order = file->extents.empty() ? kOrderMax : file->first_order;
+    if (!found || order < first) found = id, first = order;
+  }
+  return found;
+}
+
+std::vector<meta::FileId> NodeFiles::undrained() const {
+  std::vector<meta::FileId> ids;
+  for (const auto& [id, file] : files_)
+    if (file->dirty()) ids.push_back(id);
+  std::sort(ids.begin(), ids.end());
+  return ids;
+}
+
+Result<NodeFiles::Fixed> NodeFiles::fix(const meta::FileId& id) noexcept {
+  Fixed fixed;
+  const Status status = contain([&]() -> Status {
+    SWALE_ASSIGN_OR_RETURN(File* const file, known(id));
+    if (file->fixed) return error(Code::kBusy, Scope::kFile, "{}: it is being drained", name_of(id));
+    if (!file->dirty())
+      return error(Code::kNotFound, Scope::kFile, "{}: there is nothing to drain", name_of(id));
+    fixed.pieces.reserve(file->extents.count(0, meta::kOffsetEnd));
+    file->extents.visit(0, meta::kOffsetEnd, [&](const auto& piece) { fixed.pieces.push_back(piece); });
+    fixed.order = order_;
+    fixed.size = file->size;
+    fixed.backing_end = file->row.backing_end();
+    fixed.backing = file->row.backing;
+    file->extents.mark();
+    file->fixed = true;
+    return {};
+  });
+  if (!status.ok()) return status;
+  return fixed;
+}
+
+Status NodeFiles::read_piece(const FileExtents::Piece& piece, uint64_t from, MutableBytes out) noexcept {
+  return logs_->read(places_.place_of(piece.address + from), out);
+}
+
+Status NodeFiles::drained(const meta::FileId& id, const Fixed& fixed, const Stamp& now) noexcept {
+  return contain([&]() -> Status {
+    File& file = *files_.at(id);
+    FileRow row = file.row;
+    if (row.floor < fixed.order) row.drained(fixed.order, now);  // else it was removed meanwhile
+    SWALE_RETURN_IF_ERROR(rows_->put(id, row, order_));
+    file.row = std::move(row);
+    file.extents.remove_marked([&](const auto& piece) { drop(piece); });
+    file.fresh = false;
+    file.first_order = file.extents.empty() ? 0 : fixed.order + 1;
+    if (file.row.size_order == 0) {
+      file.size = file.row.backing.size;
+      file.extents.visit(0, meta::kOffsetEnd, [&](const auto& piece) {
+        file.size = std::max(file.size, piece.offset + piece.length);
+      });
+    }
+    give_up(id);
+    reopen_backing(id, file);
+    return {};
+  });
+}
+
+// The name may lead to another file since the drain, and may be gone before the file is closed.
+void NodeFiles::reopen_backing(const meta::FileId& id, File& file) noexcept {
+  file.backing.reset();
+  if (file.opens == 0 || file.row.backing.inode == 0) return;
+  const Status opened = contain([&]() -> Status {
+    SWALE_ASSIGN_OR_RETURN(const std::string path, backing_.path_of(id));
+    SWALE_ASSIGN_OR_RETURN(file.backing, backing_.device().open(path, io::OpenMode::kRead));
+    return {};
+  });
+  if (!opened.ok()) log_debug("{}; tried again by the next read", opened.message());
+}
+
+void NodeFiles::give_up(const meta::FileId& id) noexcept {
+  const auto at = files_.find(id);
+  if (at == files_.end() || !at->second->fixed) return;
+  File& file = *at->second;
+  for (const FileExtents::Piece& piece : file.held) drop(piece);
+  file.held.clear();
+  file.extents.unmark();
+  file.fixed = false;
+}
+
+}  // namespace swale::fs

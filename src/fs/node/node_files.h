@@ -1,0 +1,135 @@
+// NodeFiles: the files of a node whose bytes stand in the logs of its processes: it takes what NodeLogs hands
+// out into an index for each file, reads it in place, and lets a drain take it away
+// (docs/design/node-files.md).
+//
+//   processes ─► NodeLogs ─take()─► FileExtents of each file ─read()─► programs
+//                                          │fix(), drained()
+//                                          └─► Drain (drain.h) ─► backing
+//
+// Holes show the backing file, as far as no truncate has cut it.
+//
+// Threads: one at a time; processes write meanwhile.
+// Invariants: (1) A write that had returned when a call here was made is seen by it; of two writes the one
+// with the later order is seen. (2) Bytes leave a log only when they are overwritten, cut, removed, or when
+// FilesLog durably says that they are drained: no later server shows what they were before. (3) What fix()
+// has given stays readable until drained() or give_up().
+// Errors: damage of logged bytes is kCorruption and names file and offset; what a process wrote wrongly is
+// told (damage(), the log of the program) and missing. A failed call may be repeated.
+// Memory: FileExtents', and a row (FilesLog) for each file that has bytes in logs, or is open.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/status.h"
+#include "fs/log/node_logs.h"
+#include "fs/node/backing.h"
+#include "fs/node/file_extents.h"
+#include "fs/node/files_log.h"
+
+namespace swale::fs {
+
+class NodeFiles final : private SegmentConsumer {
+ public:
+  // Recovers what a server before this one left. All must outlive it. options.spill_directory is needed: what
+  // must survive is there.
+  static Result<std::unique_ptr<NodeFiles>> open(io::Device& memory, io::Device& storage,
+                                                 const NodeLogsOptions& options, Backing& backing) noexcept;
+
+  NodeLogs& logs() { return *logs_; }
+
+  // The file will be written: what its backing file is now must still be when it is drained. Each open has
+  // one close. Writes to a file that was never opened are refused.
+  Status open_file(const meta::FileId& file) noexcept;
+  void close_file(const meta::FileId& file) noexcept;
+
+  // Fewer bytes only at the end of the file.
+  Result<size_t> read(const meta::FileId& file, uint64_t offset, MutableBytes out) noexcept;
+  Result<uint64_t> size(const meta::FileId& file) noexcept;
+  // Durable when it returns. Writes that had returned before are cut, no later ones.
+  Status truncate(const meta::FileId& file, uint64_t size) noexcept;
+  // No name leads to the file, and nobody has it open: its bytes go.
+  Status remove(const meta::FileId& file) noexcept;
+
+  // Takes in what processes have written.
+  Status take() noexcept;
+  Status end_log(uint32_t log) noexcept;
+  // Supplies writers with memory. When starves() afterwards, a drain of oldest() makes space.
+  Status serve() noexcept;
+  // Has bytes or a size that the backing has not; of those that are not in `but`, the one whose bytes wait
+  // longest.
+  std::optional<meta::FileId> oldest(const std::set<meta::FileId>& but = {}) const;
+  std::vector<meta::FileId> undrained() const;
+
+  // A state of a file that is to be drained.
+  struct Fixed {
+    uint64_t order = 0;
+    uint64_t size = 0;
+    uint64_t backing_end = 0;  // of the backing file, these bytes are part of it
+    Stamp backing;             // what the backing file must be
+    std::vector<FileExtents::Piece> pieces;
+  };
+  // kBusy: the file is being drained; kNotFound: there is nothing to drain.
+  Result<Fixed> fix(const meta::FileId& file) noexcept;
+  Status read_piece(const FileExtents::Piece& piece, uint64_t from, MutableBytes out) noexcept;
+  // All of it is on the backing, durably, and the file there is `now`. After a failure it is still fixed.
+  Status drained(const meta::FileId& file, const Fixed& fixed, const Stamp& now) noexcept;
+  void give_up(const meta::FileId& file) noexcept;
+
+  const std::vector<Status>& damage() const { return damage_; }  // the first kDamageMax
+  static constexpr size_t kDamageMax = 32;
+
+ private:
+  struct File {
+    FileRow row;
+    FileExtents extents;
+    uint64_t size = 0;
+    uint64_t first_order = 0;  // of the oldest segment since the last drain; 0: none
+    uint32_t opens = 0;
+    bool fresh = false;  // the backing has no file yet
+    bool fixed = false;
+    std::vector<FileExtents::Piece> held;  // overwritten while the file is fixed
+    std::unique_ptr<io::File> backing;     // for holes
+
+    bool dirty() const { return fresh || !extents.empty() || row.size_order != 0 || !row.cuts.empty(); }
+  };
+  using Files = std::unordered_map<meta::FileId, std::unique_ptr<File>, meta::FileIdHash>;
+
+  explicit NodeFiles(Backing& backing) : backing_(backing) {}
+
+  Status take(std::span<const Segment> segments) override;
+  void damaged(const Status& status) override;
+
+  Status recover();
+  Status take_in();
+  Status apply(const Segment& segment);
+  Result<File*> file_of(const Segment& segment);
+  void drop(const FileExtents::Piece& piece) noexcept;
+  void keep_or_drop(File& file, const FileExtents::Piece& piece) noexcept;
+  static void make_room_to_keep(File& file, uint64_t offset, uint64_t end);
+  uint64_t next_order();
+  Result<File*> known(const meta::FileId& file);
+  Status look_at_backing(const meta::FileId& id, File& file);
+  void reopen_backing(const meta::FileId& id, File& file) noexcept;
+  Status fill_from_backing(const meta::FileId& id, File& file, uint64_t offset, MutableBytes out);
+  void forget_clean() noexcept;
+
+  Backing& backing_;
+  std::unique_ptr<FilesLog> rows_;
+  std::unique_ptr<NodeLogs> logs_;
+  PlaceTable places_;
+  Files files_;
+  std::vector<Segment> pending_;  // handed out, and not yet in the index
+  size_t applied_ = 0;            // of them
+  uint64_t part_ = 0;             // bytes of the next one that are in the index
+  uint64_t order_ = 0;            // the latest that was taken in
+  bool recovering_ = false;
+  uint64_t oldest_seen_ = 0;  // when clean files were forgotten last
+  std::vector<Status> damage_;
+};
+
+}  // namespace swale::fs
