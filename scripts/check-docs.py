@@ -4,7 +4,8 @@
 Between backticks: paths and file names in the tree; types, members, functions, constants and fields in the sources,
 comments set aside; calls of the C interface, options and variables; subcommands of `swale` and targets of make. In code
 blocks: calls, options and variables. Relative links: the file, and the heading after '#'. The CHANGELOG may name what
-is gone. The pages that sources name exist, too. The self-test shows that each kind of fault is noticed.
+is gone. The pages that sources name exist, too. In a table of tasks ("task | begin at | in") the name stands in the first
+file of its row. The self-test shows that each kind of fault is noticed.
 """
 import fnmatch
 import os
@@ -28,6 +29,7 @@ ENGINES = ("job", "net", "io", "write", "dir", "read", "imd", "meta", "tier", "i
 CODE_SPAN = re.compile(r"(?<!`)(`+)(?!`)(?P<text>.+?)(?<!`)\1(?!`)", re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 MADE_TABLE = re.compile(r"<!-- table: .*?<!-- /table -->", re.DOTALL)  # by figures.py, of a run that may be older than the tree
+TASKS_HEAD = re.compile(r"\| task \| begin at \| in \|\s*\n\|[-|]+\|\s*\n")
 FENCE = re.compile(r"^\s*(```|~~~)")
 
 # What a text between backticks may be: the first pattern that matches all of it decides.
@@ -222,10 +224,27 @@ def check_link(tree, page, target):
     return None
 
 
+def check_tasks(tree, text):
+    """(position in text, complaint) of rows of a table of tasks: task, name, files."""
+    for head in TASKS_HEAD.finditer(text):
+        at = head.end()
+        for line in text[at:].splitlines(keepends=True):
+            if not line.startswith("|"):
+                break
+            cells = [cell.strip() for cell in line.strip().strip("|").split(" | ")]
+            name = CODE_SPAN.fullmatch(cells[1]) if len(cells) == 3 else None
+            files = [span["text"] for span in CODE_SPAN.finditer(cells[2])] if name else []
+            if not files or not WORD.fullmatch(name["text"]):
+                yield at, "a task has a name to begin at, and files"
+            elif name["text"] not in tree.words_of.get(files[0], ()):
+                yield at, f"{name['text']}, where a task begins, is not in {files[0]}"
+            at += len(line)
+
+
 def check_page(tree, page):
     text = read(os.path.join(tree.root, page))
     prose, code = split(MADE_TABLE.sub(lambda table: re.sub(r"[^\n]", " ", table[0]), text))
-    found = list(check_names(tree, code))
+    found = list(check_names(tree, code)) + list(check_tasks(tree, prose))
     for span in CODE_SPAN.finditer(prose):
         found += [(span.start() + at, wrong) for at, wrong in check_names(tree, span["text"])]
         wrong = check_span(tree, span["text"], code)
@@ -255,6 +274,7 @@ SCRATCH = {
     "Makefile": "test: ## tests\n",
     "docs/other.md": "# Other\n\n## Some heading: `x`\n",
 }
+TASKS = "| task | begin at | in |\n|---|---|---|\n"
 # A text of docs/page.md and what must be said of it; "" means nothing.
 CANARIES = [
     ("`Reader`, `Reader::refresh`, `Reader::refresh()`, `refresh()`, `block_bytes_`, `kLimit`", ""),
@@ -287,6 +307,11 @@ CANARIES = [
     ("`[a](gone.md)`", ""),
     ("<!-- table: judged -->\n| `gone_key` |\n<!-- /table -->\n`gone_name`", "page.md:4: gone_name is not"),
     ("<!-- table: judged -->\n| `gone_key` |\n<!-- /table -->", ""),
+    (TASKS + "| read | `Reader` | `src/base/reader.h`, `src/base/other.h` |\n", ""),
+    (TASKS + "| read | `Reader` | `src/base/other.h`, `src/base/reader.h` |\n", "page.md:3: Reader, where a task begins, is not"),
+    (TASKS + "| read | `Reader` | `src/base/reader.h` |\n| cut | `kGone` | `src/base/reader.h` |\n", "page.md:4: kGone, where"),
+    (TASKS + "| read | `Reader` | the reader |\n", "a task has a name"),
+    (TASKS + "| read | `src/base/reader.h` |\n", "a task has a name"),
 ]
 # The same of a source.
 SOURCE_CANARIES = [("// See docs/other.md.", ""), ("// See docs/design/gone.md.", "docs/design/gone.md does not exist")]
