@@ -2,10 +2,10 @@
 """ablation.py PROGRAMS RESULTS [--profile full|quick|tiny] [--only PART ...] [--plots] [--scratch DIR]:
 `make bench-imd-ablation`.
 
-Runs the experiments of the papers that one machine can carry, each part with a technique on and off, with the programs of
-bench/ in the folder PROGRAMS. Each part writes RESULTS/PART.csv as soon as it is done; then plots and README.md are made
-from all CSVs that are there (--plots: nothing but that). Exit status: 0, or 2 if an answer was wrong or a program failed.
-docs/design/benchmarks.md tells what is measured and why.
+Runs the experiments of the papers that one machine can carry, each part with a technique on and off, with the
+programs of bench/ in the folder PROGRAMS. Each part writes RESULTS/PART.csv as soon as it is done; then plots
+and README.md are made from all CSVs that are there (--plots: nothing but that). Exit status: 0, or 2 if an
+answer was wrong or a program failed. docs/design/benchmarks.md tells what is measured and why.
 """
 import argparse
 import csv
@@ -45,7 +45,8 @@ class Run:
         return (self.programs / f"bench_{program}").exists()
 
     def command(self, program, **options):
-        words = [word for key, value in options.items() for word in (f"--{key.replace('_', '-')}", str(value))]
+        words = [word for key, value in options.items() for word in (f"--{key.replace('_', '-')}",
+                                                                     str(value))]
         return [str(self.programs / f"bench_{program}"), *words]
 
     def measure(self, program, **options):
@@ -83,7 +84,8 @@ def write_csv(path, rows):
         writer = csv.DictWriter(file, columns, lineterminator="\n")
         writer.writeheader()
         for row in rows:
-            writer.writerow({key: f"{value:.6g}" if isinstance(value, float) else value for key, value in row.items()})
+            writer.writerow({key: f"{value:.6g}" if isinstance(value, float) else value for key,
+                             value in row.items()})
     path.with_suffix(".tmp").rename(path)
 
 
@@ -119,8 +121,10 @@ class Neighbours:
 def note_machine(results, part, about, profile, took_s, others):
     """One row a part in machine.csv: where and when its numbers come from, and who else was there."""
     rows = [row for row in read_csv(results / "machine.csv") if row["part"] != part]
-    rows.append({"part": part, "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M"),
-                 "profile": profile, "took_s": str(round(took_s)), "cores": str(about["cores"]), "cpu": about["cpu"],
+    rows.append({"part": part,
+                 "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M"),
+                 "profile": profile, "took_s": str(round(took_s)), "cores": str(about["cores"]),
+                 "cpu": about["cpu"],
                  "kernel": about["kernel"], "file_system": about["file_system"],
                  "others": f"{others:.3f}"})
     order = list(ablation_parts.PARTS)
@@ -138,11 +142,12 @@ def measure_all(arguments):
             began, about, neighbours = time.monotonic(), machine(scratch), Neighbours()
             rows = run.do(part)
             write_csv(arguments.results / f"{part}.csv", rows)
-            note_machine(arguments.results, part, about, arguments.profile, time.monotonic() - began, neighbours.share())
+            note_machine(arguments.results, part, about, arguments.profile, time.monotonic() - began,
+                         neighbours.share())
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("programs", type=pathlib.Path)
     parser.add_argument("results", type=pathlib.Path)
     parser.add_argument("--profile", choices=ablation_parts.PROFILES, default="full")

@@ -1,27 +1,31 @@
 """The parts of `make bench-imd-ablation`: which programs run with which options, and the rows that they give.
 
-A row is one measurement: what was set, the round, what was measured. Rounds are interleaved; medians are the report's.
-Sizes are chosen so that a frame takes about half a second on storage of the stated speed.
+A row is one measurement: what was set, the round, what was measured. Rounds are interleaved; medians are the
+report's. Sizes are chosen so that a frame takes about half a second on storage of the stated speed.
 """
 RECORD_BYTES = 48
 MIB = 1 << 20
 SMALL_MEMORY = 8 * MIB  # of a rank: LevelDB's own default, as in the 2018 paper's Fig. 8
 
 PROFILES = {
-    "full": dict(drop_all=1, rounds=3, frame_s=0.5, delivery_mb_s=(25, 50, 100), ways_mb_s=(100, 200, 400, 800, 0), ways_s=1.2,
-                 epochs=5, reads_keys=1_000_000, samples=60, level_keys=(250_000, 500_000, 1_000_000, 2_000_000),
-                 level_epochs=3, level_rounds=2, sizes=(50_000, 200_000, 800_000, 3_200_000, 12_800_000), scans=2,
-                 frame_ranks=(1, 2, 4, 8, 16), frame_keys=1_000_000, frame_sizes=(125_000, 500_000, 2_000_000), frames=2,
+    "full": dict(drop_all=1, rounds=3, frame_s=0.5, delivery_mb_s=(25, 50, 100),
+                 ways_mb_s=(100, 200, 400, 800, 0), ways_s=1.2, epochs=5, reads_keys=1_000_000, samples=60,
+                 level_keys=(250_000, 500_000, 1_000_000, 2_000_000), level_epochs=3, level_rounds=2,
+                 sizes=(50_000, 200_000, 800_000, 3_200_000, 12_800_000), scans=2,
+                 frame_ranks=(1, 2, 4, 8, 16), frame_keys=1_000_000,
+                 frame_sizes=(125_000, 500_000, 2_000_000), frames=2,
                  overlap_keys=(250_000, 500_000, 1_000_000, 2_000_000), compute_ms=1000, overlap_epochs=3,
                  overlap_rounds=2, codec_keys=1_000_000, codec_rounds=5),
-    "quick": dict(drop_all=1, rounds=1, frame_s=0.25, delivery_mb_s=(25, 100), ways_mb_s=(100, 400, 0), ways_s=0.5,
-                  epochs=5, reads_keys=250_000, samples=20, level_keys=(125_000, 500_000), level_epochs=3, level_rounds=1,
-                  sizes=(50_000, 400_000, 3_200_000), scans=1, frame_ranks=(1, 2, 4), frame_keys=500_000,
-                  frame_sizes=(125_000, 500_000), frames=1, overlap_keys=(250_000, 1_000_000), compute_ms=500,
-                  overlap_epochs=2, overlap_rounds=1, codec_keys=200_000, codec_rounds=1),
-    "tiny": dict(drop_all=0, rounds=1, frame_s=0.001, delivery_mb_s=(25,), ways_mb_s=(100, 200, 0), ways_s=0.001, epochs=2,
-                 reads_keys=2_000, samples=2, level_keys=(1_000, 2_000), level_epochs=2, level_rounds=1, sizes=(500, 2_000),
-                 scans=1, frame_ranks=(1, 2), frame_keys=1_000, frame_sizes=(500,), frames=1, overlap_keys=(1_000,),
+    "quick": dict(drop_all=1, rounds=1, frame_s=0.25, delivery_mb_s=(25, 100), ways_mb_s=(100, 400, 0),
+                  ways_s=0.5, epochs=5, reads_keys=250_000, samples=20, level_keys=(125_000, 500_000),
+                  level_epochs=3, level_rounds=1, sizes=(50_000, 400_000, 3_200_000), scans=1,
+                  frame_ranks=(1, 2, 4), frame_keys=500_000, frame_sizes=(125_000, 500_000), frames=1,
+                  overlap_keys=(250_000, 1_000_000), compute_ms=500, overlap_epochs=2, overlap_rounds=1,
+                  codec_keys=200_000, codec_rounds=1),
+    "tiny": dict(drop_all=0, rounds=1, frame_s=0.001, delivery_mb_s=(25,), ways_mb_s=(100, 200, 0),
+                 ways_s=0.001, epochs=2, reads_keys=2_000, samples=2, level_keys=(1_000, 2_000),
+                 level_epochs=2, level_rounds=1, sizes=(500, 2_000), scans=1, frame_ranks=(1, 2),
+                 frame_keys=1_000, frame_sizes=(500,), frames=1, overlap_keys=(1_000,),
                  compute_ms=5, overlap_epochs=2, overlap_rounds=1, codec_keys=2_000, codec_rounds=1),
 }  # fmt: skip
 
@@ -41,8 +45,9 @@ def delivery(run):
         for mb_s, first in cases:
             keys = keys_for(run.p["frame_s"], ranks, first)
             for way in ("queue", "wait"):
-                line = run.measure("pipeline", path=path, ranks=ranks, keys=keys, epochs=epochs, memory=SMALL_MEMORY,
-                                   limit=mb_s * 1_000_000, limit_first=first * 1_000_000, delivery=way)
+                line = run.measure("pipeline", path=path, ranks=ranks, keys=keys, epochs=epochs,
+                                   memory=SMALL_MEMORY, limit=mb_s * 1_000_000,
+                                   limit_first=first * 1_000_000, delivery=way)
                 run.row(mb_s=mb_s, first_mb_s=first, delivery=way, round=number,
                         share_of_storage=line["bytes_per_s"] / ranks / (min(mb_s, first) * 1e6),
                         progress_waited_share=line["progress_waited_share"],
@@ -65,7 +70,8 @@ def ways(run):
         for mb_s in run.p["ways_mb_s"]:
             keys = keys_for(run.p["ways_s"], 1, mb_s or fastest)
             for name, options in WAYS:
-                line = run.measure("pipeline", path=path, ranks=1, keys=keys, epochs=1, limit=mb_s * 1_000_000, **options)
+                line = run.measure("pipeline", path=path, ranks=1, keys=keys, epochs=1,
+                                   limit=mb_s * 1_000_000, **options)
                 run.row(mb_s=mb_s, ways=name, round=number, written_mb_s=line["bytes_per_s"] / 1e6,
                         cpu_ns=line["cpu_ns_per_record"])
                 if number == 0:
@@ -73,9 +79,10 @@ def ways(run):
     run.clear(path)
 
 
-# Index kinds by the name of the row: options of the directory. Those that this build does not know are left out.
+# Index kinds by the name of the row: options of the directory. Those that this build does not know are left
+# out.
 INDEXES = (("sketch", ""), ("bloom", "imd.index=bloom"), ("blocked_bloom", "imd.index=blocked_bloom"),
-           ("papers", "imd.index=papers"), ("papers, no filter", "imd.index=papers,imd.bloom_bits=0"))  # fmt: skip
+           ("papers", "imd.index=papers"), ("papers, no filter", "imd.index=papers,imd.bloom_bits=0"))
 
 
 def known_indexes(run):
@@ -101,7 +108,8 @@ def reads(run):
             options = ",".join(filter(None, (f"imd.memory={SMALL_MEMORY}", options)))
             written = run.measure("ingest", store="swale", ranks=2, options=options, **work)
             for in_flight in (1, 64):
-                ask = dict(mode="first", samples=p["samples"], options=f"imd.reads_in_flight={in_flight}", **work)
+                ask = dict(mode="first", samples=p["samples"], options=f"imd.reads_in_flight={in_flight}",
+                           **work)
                 line = run.measure("query", **ask)
                 line["bytes"] = line["asked_bytes"]
                 query_row(run, "swale", name, in_flight, epochs, line, line["objects"]["p50"])
@@ -115,9 +123,9 @@ def reads(run):
         return
     for filter_bits in (0, 10):
         for compaction in ("off", "on"):
-            line = run.measure("shuffled_leveldb", path=path, ranks=2, keys=p["reads_keys"], epochs=p["epochs"],
-                               memory=SMALL_MEMORY, compaction=compaction, filter_bits=filter_bits,
-                               samples=max(2, p["samples"] // 3))
+            line = run.measure("shuffled_leveldb", path=path, ranks=2, keys=p["reads_keys"],
+                               epochs=p["epochs"], memory=SMALL_MEMORY, compaction=compaction,
+                               filter_bits=filter_bits, samples=max(2, p["samples"] // 3))
             store = "leveldb" if compaction == "on" else "leveldb, no compaction"
             for query in line["queries"]:
                 query_row(run, store, "bloom" if filter_bits else "none", 1, query["epochs"], query,
@@ -133,22 +141,26 @@ def leveldb(run):
             work = dict(path=path, keys=keys, epochs=p["level_epochs"])
             line = run.measure("pipeline", ranks=ranks, memory=SMALL_MEMORY, limit=mb_s * 1_000_000, **work)
             query = run.measure("query", mode="first", samples=p["samples"], **work)
-            # I/O time: from when the store is open to the end of the last epoch. Amplification: what the store has written to its
-            # logs or tables and read from them meanwhile (Swale reads nothing back), over the bytes of the records.
+            # I/O time: from when the store is open to the end of the last epoch. Amplification: what the
+            # store has written to its logs or tables and read from them meanwhile (Swale reads nothing back),
+            # over the bytes of the records.
             run.row(store="swale", mb=line["bytes"] / 1e6, round=number, io_s=line["wall_s"],
                     amplification=line["log_bytes_written"] / line["bytes"], cpu_ns=line["cpu_ns_per_record"],
                     query_us=query["us"]["p50"], query_reads=query["reads"]["p50"],
-                    query_bytes=query["asked_bytes"]["p50"], objects=query["objects"]["p50"], files=line["files"])
+                    query_bytes=query["asked_bytes"]["p50"], objects=query["objects"]["p50"],
+                    files=line["files"])
             run.clear(path)
             for compaction in ("on", "off") if run.has("shuffled_leveldb") else ():
-                line = run.measure("shuffled_leveldb", ranks=ranks, memory=SMALL_MEMORY, limit=mb_s * 1_000_000,
-                                   compaction=compaction, samples=max(2, p["samples"] // 4), **work)
+                line = run.measure("shuffled_leveldb", ranks=ranks, memory=SMALL_MEMORY,
+                                   limit=mb_s * 1_000_000, compaction=compaction,
+                                   samples=max(2, p["samples"] // 4), **work)
                 query = line["queries"][-1]
-                run.row(store="leveldb" if compaction == "on" else "leveldb, no compaction", mb=line["bytes"] / 1e6,
-                        round=number, io_s=line["until_last_epoch_s"],
+                run.row(store="leveldb" if compaction == "on" else "leveldb, no compaction",
+                        mb=line["bytes"] / 1e6, round=number, io_s=line["until_last_epoch_s"],
                         amplification=(line["table_bytes_written"] + line["bytes_read"]) / line["bytes"],
-                        cpu_ns=line["cpu_ns_per_record"], query_us=query["us"]["p50"], query_reads=query["reads"]["p50"],
-                        query_bytes=query["bytes"]["p50"], objects=query["objects"]["p50"], files=line["tables"])
+                        cpu_ns=line["cpu_ns_per_record"], query_us=query["us"]["p50"],
+                        query_reads=query["reads"]["p50"], query_bytes=query["bytes"]["p50"],
+                        objects=query["objects"]["p50"], files=line["tables"])
                 run.clear(path)
 
 
@@ -160,20 +172,24 @@ def size(run):
         path = run.scratch / "size"
         written = run.measure("ingest", store="swale", path=path, **work)
         first = run.measure("query", path=path, mode="first", samples=p["samples"], **work)
-        opened = run.measure("query", path=path, mode="open", samples=max(2, p["samples"] // 10), drop_all=p["drop_all"], **work)
+        opened = run.measure("query", path=path, mode="open", samples=max(2, p["samples"] // 10),
+                             drop_all=p["drop_all"], **work)
         run.clear(path)
         run.measure("ingest", store="append", path=path, **work)
         scan = run.measure("scan", path=path, samples=p["scans"], **work)
         run.clear(path)
-        run.row(mb=keys * p["epochs"] * RECORD_BYTES / 1e6, query_us=first["us"]["p50"], query_us_p99=first["us"]["p99"],
-                query_bytes=first["asked_bytes"]["p50"], query_reads=first["reads"]["p50"], depth=first["depth_max"],
-                open_and_query_us=opened["ms"]["p50"] * 1e3, all_caches_dropped=int(opened["all_caches_dropped"]), scan_us=scan["cold_ms"]["p50"] * 1e3,
+        run.row(mb=keys * p["epochs"] * RECORD_BYTES / 1e6, query_us=first["us"]["p50"],
+                query_us_p99=first["us"]["p99"], query_bytes=first["asked_bytes"]["p50"],
+                query_reads=first["reads"]["p50"], depth=first["depth_max"],
+                open_and_query_us=opened["ms"]["p50"] * 1e3,
+                all_caches_dropped=int(opened["all_caches_dropped"]), scan_us=scan["cold_ms"]["p50"] * 1e3,
                 bytes_ratio=written["bytes_ratio"])
 
 
 def frame(run):
-    """A frame as one plain file per process and as a directory, against ranks and against particles per rank. The order of the
-    two changes from frame to frame; in memory plain files are written by write(), into pages that were touched before."""
+    """A frame as one plain file per process and as a directory, against ranks and against particles per rank.
+    The order of the two changes from frame to frame; in memory plain files are written by write(), into pages
+    that were touched before."""
     p = run.p
     cases = [(ranks, p["frame_keys"], 25) for ranks in p["frame_ranks"]]
     cases += [(ranks, p["frame_keys"], 0) for ranks in p["frame_ranks"]]
@@ -195,10 +211,12 @@ def overlap(run):
     for number in range(p["overlap_rounds"]):
         for keys in p["overlap_keys"]:
             for end in ("wait", "next", "begin"):
-                line = run.measure("pipeline", path=path, ranks=ranks, keys=keys * ranks, epochs=p["overlap_epochs"],
-                                   limit=mb_s * 1_000_000, compute_ms=p["compute_ms"], end=end)
+                line = run.measure("pipeline", path=path, ranks=ranks, keys=keys * ranks,
+                                   epochs=p["overlap_epochs"], limit=mb_s * 1_000_000,
+                                   compute_ms=p["compute_ms"], end=end)
                 if number == 0:
-                    run.measure("query", path=path, mode="verify", keys=keys * ranks, epochs=p["overlap_epochs"])
+                    run.measure("query", path=path, mode="verify", keys=keys * ranks,
+                                epochs=p["overlap_epochs"])
                 frames = p["overlap_epochs"]
                 run.row(frame_mb=keys * RECORD_BYTES / 1e6, end=end, round=number,
                         seen_s=(line["append_s"] + line["end_s"]) / frames,
@@ -214,7 +232,8 @@ CODECS = (("none", "sst-uncompressed"), ("lz4", "sst-lz4"), ("zstd", "sst-zstd")
 
 
 def compression(run):
-    """Codecs by kind of values: bytes, processor time of writing, scanning, asking; beside RocksDB's tables."""
+    """Codecs by kind of values: bytes, processor time of writing, scanning, asking; beside RocksDB's tables.
+    """
     p, path = run.p, run.scratch / "compression"
     for number in range(p["codec_rounds"]):
         for values in VALUES:
@@ -222,7 +241,8 @@ def compression(run):
             making = run.measure("ingest", store="nothing", **work)
             for codec, table in CODECS:
                 case = dict(values=values, codec=codec, round=number)
-                wrote = run.measure("ingest", store="swale", options=f"imd.memory=64M,imd.compression={codec}", **work)
+                wrote = run.measure("ingest", store="swale",
+                                    options=f"imd.memory=64M,imd.compression={codec}", **work)
                 if number == 0:
                     run.measure("query", mode="verify", **work)
                 scan = run.measure("query", mode="scan", samples=3, **work)
@@ -231,11 +251,13 @@ def compression(run):
                 run.clear(path)
                 run.row(store="swale", **case, bytes_ratio=wrote["bytes_ratio"],
                         write_ns=wrote["cpu_ns_per_record"] - making["cpu_ns_per_record"],
-                        query_us=warm["us"]["p50"], cold_us=cold["us"]["p50"], scan_ns=scan["cpu_ns_per_record"]["p50"])
+                        query_us=warm["us"]["p50"], cold_us=cold["us"]["p50"],
+                        scan_ns=scan["cpu_ns_per_record"]["p50"])
                 if not run.has("rocksdb"):
                     continue
                 wrote = run.measure("rocksdb", store=table, mode="load", **work)
-                asked = run.measure("rocksdb", store=table, mode="query", samples=p["samples"], drop_all=0, **work)["gets"]
+                asked = run.measure("rocksdb", store=table, mode="query", samples=p["samples"], drop_all=0,
+                                    **work)["gets"]
                 run.clear(path)
                 run.row(store="rocksdb", **case, bytes_ratio=wrote["bytes_ratio"],
                         write_ns=wrote["cpu_ns_per_record"] - making["cpu_ns_per_record"],

@@ -14,9 +14,12 @@ from ablation_table import Refused, Table  # noqa: E402
 INK, FAINT = "#222222", "#7a7a7a"
 OURS, RIVAL, RIVAL_2, OFF = "#1b6f8a", "#c0562b", "#e0a458", "#8a8f98"
 STYLE = {
-    "font.family": "DejaVu Sans", "font.size": 9, "axes.edgecolor": FAINT, "axes.labelcolor": INK, "text.color": INK,
-    "axes.spines.top": False, "axes.spines.right": False, "xtick.color": INK, "ytick.color": INK, "axes.titlesize": 10,
-    "axes.titlelocation": "left", "legend.frameon": False, "legend.fontsize": 8, "lines.marker": "o", "lines.markersize": 4,
+    "font.family": "DejaVu Sans", "font.size": 9, "axes.edgecolor": FAINT, "axes.labelcolor": INK,
+    "text.color": INK,
+    "axes.spines.top": False, "axes.spines.right": False, "xtick.color": INK, "ytick.color": INK,
+    "axes.titlesize": 10,
+    "axes.titlelocation": "left", "legend.frameon": False, "legend.fontsize": 8, "lines.marker": "o",
+    "lines.markersize": 4,
 }  # fmt: skip
 OTHERS_MAX = 0.1  # of the cores' time: more than the kernel's write-back and completions take
 STORES = {"swale": ("Swale", OURS), "leveldb": ("LevelDB + shuffle", RIVAL),
@@ -47,7 +50,8 @@ def finish(ax, title, xlabel, ylabel, zero=True):
 def paired_bars(ax, labels, series):
     """Bars side by side: series is [(name, colour, values)]. Returns the places of each series' bars."""
     width = 0.8 / len(series)
-    places = [[at + (number - (len(series) - 1) / 2) * width for at in range(len(labels))] for number in range(len(series))]
+    places = [[at + (number - (len(series) - 1) / 2) * width for at in range(len(labels))]
+              for number in range(len(series))]
     for at, (name, colour, values) in zip(places, series):
         ax.bar(at, values, width * 0.92, label=name, color=colour)
     ax.set_xticks(range(len(labels)), labels)
@@ -57,9 +61,12 @@ def paired_bars(ax, labels, series):
 def plot_delivery(table, axes):
     cases = list(dict.fromkeys((row["mb_s"], row["first_mb_s"]) for row in table.rows))
     labels = [f"{mb_s}" if mb_s == first else f"{mb_s},\none {first}" for mb_s, first in cases]
-    for ax, column, title, ylabel in ((axes[0], "progress_waited_share", "The network's thread waits for storage", "share of time, %"),
-                                      (axes[1], "share_of_storage", "Throughput", "share of the slowest storage, %")):
-        series = [(name, colour, [100 * table.median(column, mb_s=mb_s, first_mb_s=first, delivery=way) for mb_s, first in cases])
+    for ax, column, title, ylabel in ((axes[0], "progress_waited_share", "The network's thread waits for "
+                                       "storage", "share of time, %"),
+                                      (axes[1], "share_of_storage", "Throughput",
+                                       "share of the slowest storage, %")):
+        series = [(name, colour, [100 * table.median(column, mb_s=mb_s, first_mb_s=first, delivery=way)
+                                  for mb_s, first in cases])
                   for way, name, colour in (("queue", "delivery queue", OURS), ("wait", "none", OFF))]
         paired_bars(ax, labels, series)
         finish(ax, title, "storage of each rank, MB/s", ylabel)
@@ -71,8 +78,9 @@ def plot_ways(table, axes):
     labels = [str(mb_s) for mb_s in limits]
     names = (("turns", "1 way, in turns (paper's)", OFF), ("1 way", "1 way, overlapped", OURS),
              ("2 ways", "2 ways", RIVAL_2), ("4 ways", "4 ways", RIVAL))
-    paired_bars(axes[0], labels, [(name, colour, [100 * table.median("written_mb_s", mb_s=m, ways=way) / m for m in limits])
-                                  for way, name, colour in names])
+    paired_bars(axes[0], labels,
+                [(name, colour, [100 * table.median("written_mb_s", mb_s=m, ways=way) / m for m in limits])
+                 for way, name, colour in names])
     finish(axes[0], "Storage of a given speed", "MB/s", "used, %")
     axes[0].set_ylim(0, 135)
     axes[0].legend(ncols=2, loc="upper center")
@@ -83,19 +91,24 @@ def plot_ways(table, axes):
 
 
 def plot_reads(table, axes):
-    lines = [("swale", kind, 64, FILTER_NAMES.get(kind, kind), "-") for kind in table.cases("filters", store="swale")]
+    lines = [("swale", kind, 64, FILTER_NAMES.get(kind, kind), "-")
+             for kind in table.cases("filters", store="swale")]
     lines.append(("swale", "sketch", 1, "sketch, one read at a time", "--"))
     for kind, name in (("bloom", "LevelDB, no compaction, Bloom"), ("none", "LevelDB, no compaction")):
         if table.has(store="leveldb, no compaction", filters=kind):
             lines.append(("leveldb, no compaction", kind, 1, name, "-"))
     colours = [OURS, "#5aa9a0", "#7d6bb0", "#b08bbf", "#b9b3d4"]
-    for ax, column, title, ylabel in ((axes[0], "us", "Latency, cold", "ms"), (axes[1], "reads", "Reads of a trajectory", "reads")):
+    for ax, column, title, ylabel in ((axes[0], "us", "Latency, cold", "ms"),
+                                      (axes[1], "reads", "Reads of a trajectory", "reads")):
         for number, (store, kind, in_flight, name, style) in enumerate(lines):
-            colour = {"bloom": RIVAL, "none": RIVAL_2}[kind] if store != "swale" else OURS if kind == "sketch" else colours[number]
+            colour = {"bloom": RIVAL,
+                      "none": RIVAL_2}[kind] if store != "swale" else OURS if kind == "sketch" else colours[
+                          number]
             xs, ys = table.line("epochs", column, store=store, filters=kind, in_flight=in_flight)
             if column == "reads" and style == "--":
                 continue
-            ax.plot(xs, [y / 1e3 for y in ys] if column == "us" else ys, linestyle=style, color=colour, label=name)
+            ax.plot(xs, [y / 1e3 for y in ys] if column == "us" else ys, linestyle=style, color=colour,
+                    label=name)
         ax.set_yscale("log")
         ax.set_xticks(sorted(table.cases("epochs")))
         finish(ax, title, "epochs", ylabel, zero=False)
@@ -108,7 +121,8 @@ def plot_reads(table, axes):
 
 def plot_leveldb(table, axes):
     for ax, column, title, ylabel in zip(axes, ("io_s", "amplification", "query_us", "objects"),
-                                         ("I/O time, 2 ranks of 100 MB/s", "I/O amplification", "Query, cold", "Objects touched by a query"),
+                                         ("I/O time, 2 ranks of 100 MB/s", "I/O amplification",
+                                          "Query, cold", "Objects touched by a query"),
                                          ("s", "bytes moved / bytes of data", "ms", "files"), strict=True):
         for store in table.cases("store"):
             name, colour = STORES[store]
@@ -121,7 +135,8 @@ def plot_leveldb(table, axes):
 
 
 def plot_size(table, axes):
-    for column, name, colour in (("scan_us", "scan, all cores", OFF), ("open_and_query_us", "open and query, fresh process", RIVAL_2),
+    for column, name, colour in (("scan_us", "scan, all cores", OFF),
+                                 ("open_and_query_us", "open and query, fresh process", RIVAL_2),
                                  ("query_us", "query, one core", OURS)):
         xs, ys = table.line("mb", column)
         axes[0].plot(xs, [y / 1e3 for y in ys], color=colour, label=name)
@@ -147,10 +162,13 @@ def plot_frame(table, axes):
     finish(axes[0], "Frame time / file-per-process", "ranks (2 cores)", "")
     axes[0].set_xticks(xs, [str(x) for x in xs])
     axes[0].set_ylim(0, 1.25 * axes[0].get_ylim()[1])
-    by_ranks = [(f"{x} rank{'s' if x > 1 else ''}", y) for x, y in zip(*table.line("ranks", "bytes_ratio", mb_s=25, keys_per_rank=keys))]
-    by_size = [(f"{k * 48 / 1e6:.3g} MB", y) for k, y in zip(*table.line("keys_per_rank", "bytes_ratio", mb_s=100))]
+    by_ranks = [(f"{x} rank{'s' if x > 1 else ''}", y) for x,
+                y in zip(*table.line("ranks", "bytes_ratio", mb_s=25, keys_per_rank=keys))]
+    by_size = [(f"{k * 48 / 1e6:.3g} MB", y) for k,
+               y in zip(*table.line("keys_per_rank", "bytes_ratio", mb_s=100))]
     both = by_ranks + by_size
-    axes[1].bar(range(len(both)), [100 * (y - 1) for _, y in both], color=[OURS] * len(by_ranks) + [RIVAL_2] * len(by_size))
+    axes[1].bar(range(len(both)), [100 * (y - 1) for _, y in both], color=[OURS] * len(by_ranks)
+                + [RIVAL_2] * len(by_size))
     axes[1].set_xticks(range(len(both)), [name for name, _ in both], rotation=45, ha="right", fontsize=7)
     axes[1].axhline(8, color=FAINT, linewidth=0.8, linestyle=":", marker="")
     axes[1].text(-0.4, 8.15, "papers: 8 %", color=FAINT, fontsize=7)
@@ -158,15 +176,18 @@ def plot_frame(table, axes):
 
 
 def plot_overlap(table, axes):
-    ends = (("wait", "wait at the end", OFF), ("next", "end at the next frame (2017)", RIVAL_2), ("begin", "begin, wait later", OURS))
+    ends = (("wait", "wait at the end", OFF), ("next", "end at the next frame (2017)", RIVAL_2),
+            ("begin", "begin, wait later", OURS))
     for end, name, colour in ends:
         xs, ys = table.line("frame_mb", "seen_s", end=end)
         axes[0].plot(xs, ys, color=colour, label=name)
-        axes[1].plot(xs, [100 * y for y in table.line("frame_mb", "compute_share", end=end)[1]], color=colour, label=name)
+        axes[1].plot(xs, [100 * y for y in table.line("frame_mb", "compute_share", end=end)[1]],
+                     color=colour, label=name)
     xs, ys = table.line("frame_mb", "storage_s")
     axes[0].plot(xs, ys, linestyle=":", color=INK, marker="", label="storage alone")
     axes[0].legend()
-    finish(axes[0], "Of a frame's writing the application sees", "MB a rank and frame (storage 100 MB/s)", "s")
+    finish(axes[0], "Of a frame's writing the application sees", "MB a rank and frame (storage 100 MB/s)",
+           "s")
     finish(axes[1], "Share of computing", "MB a rank and frame", "%")
 
 
@@ -186,7 +207,8 @@ def plot_compression(table, axes):
         places = paired_bars(ax, kinds, bars)
         if column != "scan_ns" and table.has(store="rocksdb"):
             marks = [value for codec in colours for value in values_of("rocksdb", column, codec)]
-            ax.plot(sum(places, []), marks, linestyle="", marker="_", markersize=11, color=RIVAL, label="RocksDB, same codec")
+            ax.plot(sum(places, []), marks, linestyle="", marker="_", markersize=11, color=RIVAL,
+                    label="RocksDB, same codec")
         finish(ax, title, "", ylabel)
     axes[0].set_ylim(0, 1.75)
     axes[0].legend(ncols=2, loc="upper center")
@@ -194,21 +216,34 @@ def plot_compression(table, axes):
 
 # part: title, plot, number of panels, what is plotted
 PAGE = {
-    "delivery": ("Delivery queue", plot_delivery, 2, "4 ranks on one node, 8 MiB each. *None*: the thread that serves the "
-                 "network waits until the memtables have room. 100, one 25: rank 0's storage is four times slower."),
-    "ways": ("Ways of indexing", plot_ways, 2, "One rank. *In turns*: one output buffer, so that a way sorts or writes."),
-    "reads": ("Filters and parallel reads", plot_reads, 2, "2 ranks with 8 MiB each; the reader is open and has read "
-              "nothing of the partition; LevelDB's has no table open. Files' pages are dropped before every query."),
-    "leveldb": ("LevelDB behind the same shuffle", plot_leveldb, 4, "2 ranks with 8 MiB each, 3 epochs, Bloom filters of 10 "
-                "bits. LevelDB has no log and no compression; without compaction every memtable is a table that stays."),
-    "size": ("Query against data size", plot_size, 2, "One rank, 5 epochs; the scan reads plain appends with all cores."),
-    "frame": ("Output size and frame time against scale", plot_frame, 2, "File-per-process and directory through the same "
+    "delivery": ("Delivery queue", plot_delivery, 2, "4 ranks on one node, 8 MiB each. *None*: the thread "
+                 "that serves the "
+                 "network waits until the memtables have room. 100, one 25: rank 0's storage is four times "
+                 "slower."),
+    "ways": ("Ways of indexing", plot_ways, 2, "One rank. *In turns*: one output buffer, so that a way "
+             "sorts or writes."),
+    "reads": ("Filters and parallel reads", plot_reads, 2, "2 ranks with 8 MiB each; the reader is open and "
+              "has read "
+              "nothing of the partition; LevelDB's has no table open. Files' pages are dropped before every "
+              "query."),
+    "leveldb": ("LevelDB behind the same shuffle", plot_leveldb, 4, "2 ranks with 8 MiB each, 3 epochs, "
+                "Bloom filters of 10 "
+                "bits. LevelDB has no log and no compression; without compaction every memtable is a table "
+                "that stays."),
+    "size": ("Query against data size", plot_size, 2, "One rank, 5 epochs; the scan reads plain appends "
+             "with all cores."),
+    "frame": ("Output size and frame time against scale", plot_frame, 2, "File-per-process and directory "
+              "through the same "
               "device of 25 MB/s (orange sizes: 100 MB/s) a rank, generating and fsync in both."),
-    "overlap": ("Overlap of flushing with computing", plot_overlap, 2, "2 ranks of 64 MiB on 2 cores, which compute between "
+    "overlap": ("Overlap of flushing with computing", plot_overlap, 2, "2 ranks of 64 MiB on 2 cores, which "
+                "compute between "
                 "frames."),
-    "compression": ("Compression", plot_compression, 4, "One rank, 2 epochs. Values of 40 bytes: five random words, five "
-                    "doubles or ten floats from 0 to 100, or a particle (position and velocity as floats, a type, an image). "
-                    "RocksDB: tables by SstFileWriter, blocks of its default 4 KiB; its cache holds all of them unpacked."),
+    "compression": ("Compression", plot_compression, 4, "One rank, 2 epochs. Values of 40 bytes: five "
+                    "random words, five "
+                    "doubles or ten floats from 0 to 100, or a particle (position and velocity as floats, a "
+                    "type, an image). "
+                    "RocksDB: tables by SstFileWriter, blocks of its default 4 KiB; its cache holds all of "
+                    "them unpacked."),
 }  # fmt: skip
 
 
@@ -216,7 +251,8 @@ def draw(results, part, table):
     _, plot, panels, _ = PAGE[part]
     with plt.rc_context(STYLE):
         rows, columns = (panels + 1) // 2, 2
-        figure, axes = plt.subplots(rows, columns, figsize=(8, 2.9 * rows + (part == "reads")), layout="constrained")
+        figure, axes = plt.subplots(rows, columns, figsize=(8, 2.9 * rows + (part == "reads")),
+                                    layout="constrained")
         plot(table, axes.flat)
         figure.savefig(results / f"{part}.png", dpi=110, metadata={"Software": None})
         plt.close(figure)
@@ -225,21 +261,29 @@ def draw(results, part, table):
 def page(parts, machine):
     yield "# Ablations: the papers' experiments on one machine"
     yield ""
-    yield ("Made by `make bench-imd-ablation` (`docs/design/benchmarks.md` tells what is measured and what was predicted); "
-           "this page and the plots are made from the CSVs beside it, by `bench/ablation.py --plots`. 2017 is "
-           "deltafs-imd-2017, 2018 deltafs-scaling-2018, 2020 deltafs-streaming-2020. The papers' values are those printed "
-           "in their text. They ran on up to 4,096 nodes of Trinity with burst buffers and Lustre: it is shapes that can "
+    yield ("Made by `make bench-imd-ablation` (`docs/design/benchmarks.md` tells what is measured and what "
+           "was predicted); "
+           "this page and the plots are made from the CSVs beside it, by `bench/ablation.py --plots`. 2017 "
+           "is "
+           "deltafs-imd-2017, 2018 deltafs-scaling-2018, 2020 deltafs-streaming-2020. The papers' values "
+           "are those printed "
+           "in their text. They ran on up to 4,096 nodes of Trinity with burst buffers and Lustre: it is "
+           "shapes that can "
            "agree, not numbers.")
     yield ""
-    yield "| part | measured (UTC) | profile | machine | file system | other processes and the kernel's own threads |"
+    yield ("| part | measured (UTC) | profile | machine | file system "
+           "| other processes and the kernel's own threads |")
     yield "|---|---|---|---|---|---|"
     for row in machine.rows:
-        yield (f"| {row['part']} | {row['date']} | {row['profile']}, {row['took_s']} s | {row['cores']} cores, {row['cpu']}, "
-               f"Linux {row['kernel']} | {row['file_system']} | {100 * row['others']:.1f} % of the cores' time |")
+        yield (f"| {row['part']} | {row['date']} | {row['profile']}, {row['took_s']} s | {row['cores']} "
+               f"cores, {row['cpu']}, "
+               f"Linux {row['kernel']} | {row['file_system']} | {100 * row['others']:.1f} % of the cores' "
+               f"time |")
     loaded = [row["part"] for row in machine.rows if row["others"] > OTHERS_MAX]
     if loaded:
         yield ""
-        yield (f"**Other programs ran beside {', '.join(loaded)}**: of these parts, bytes, reads, objects and tables count; "
+        yield (f"**Other programs ran beside {', '.join(loaded)}**: of these parts, bytes, reads, objects "
+               f"and tables count; "
                "times and shares of time are noise until they are measured again on a quiet machine.")
     for part, table in parts.items():
         title, _, _, about = PAGE[part]
@@ -262,7 +306,8 @@ def make(results):
     parts = {part: Table(results / f"{part}.csv") for part in PAGE if (results / f"{part}.csv").exists()}
     if not parts:
         raise Refused(f"{results}: no CSV of any part")
-    text = "\n".join(page(parts, Table(results / "machine.csv"))) + "\n"  # before anything is written: it may refuse
+    # before anything is written: it may refuse
+    text = "\n".join(page(parts, Table(results / "machine.csv"))) + "\n"
     for part, table in parts.items():
         draw(results, part, table)
     (pathlib.Path(results) / "README.md").write_text(text, encoding="utf-8")

@@ -1,8 +1,8 @@
-"""ablation_smoke_test.py PROGRAMS: the ablations on a few records: they run, their answers are checked, the page is made, and
-each of these notices when something is wrong.
+"""ablation_smoke_test.py PROGRAMS: the ablations on a few records: they run, their answers are checked, the
+page is made, and each of these notices when something is wrong.
 
-Asserts answers, columns and claims, never times. LevelDB is left out where it is not built, plots where there is no
-matplotlib.
+Asserts answers, columns and claims, never times. LevelDB is left out where it is not built, plots where there
+is no matplotlib.
 """
 import contextlib
 import io
@@ -36,7 +36,8 @@ PLOTTER = next((python for python in (sys.executable, "/usr/bin/python3") if has
 
 def run(program, **options):
     words = [word for key, value in options.items() for word in (f"--{key.replace('_', '-')}", str(value))]
-    return subprocess.run([PROGRAMS / f"bench_{program}", *words], capture_output=True, text=True, timeout=100)
+    return subprocess.run([PROGRAMS / f"bench_{program}", *words], capture_output=True, text=True,
+                          timeout=100)
 
 
 def call_main(*words):
@@ -69,7 +70,8 @@ class WholeAblation(unittest.TestCase):
             self.assertTrue(claims or not LEVELDB, part)
             for claim in claims:
                 self.assertTrue(claim.place and claim.paper and claim.ours and claim.why, claim)
-        self.assertEqual({row["part"] for row in ablation.read_csv(self.results / "machine.csv")}, set(ablation_parts.PARTS))
+        self.assertEqual({row["part"] for row in ablation.read_csv(self.results / "machine.csv")},
+                         set(ablation_parts.PARTS))
 
     def test_bytes_are_those_of_the_data_and_little_more(self):
         # What does not depend on time: the directory is never smaller than the data.
@@ -78,7 +80,8 @@ class WholeAblation(unittest.TestCase):
         waited = Table(self.results / "delivery.csv").samples("progress_waited_share", delivery="queue")
         self.assertEqual(set(waited), {0})
         reads = Table(self.results / "reads.csv")
-        self.assertEqual(reads.samples("reads", store="swale", filters="sketch", epochs=2), [5, 5])  # a footer, 2 x (slice, block)
+        # a footer, 2 x (slice, block)
+        self.assertEqual(reads.samples("reads", store="swale", filters="sketch", epochs=2), [5, 5])
 
     def test_what_compresses_is_smaller(self):
         table = Table(self.results / "compression.csv")
@@ -92,10 +95,13 @@ class WholeAblation(unittest.TestCase):
         self.assertLess(ratio("particles", "zstd"), ratio("particles", "lz4"))
 
     # What tells cases apart; everything else in a CSV was measured.
-    CASES = {"mb", "epochs", "round", "ranks", "keys_per_rank", "mb_s", "first_mb_s", "in_flight", "frame_mb", "all_caches_dropped"}
+    CASES = {"mb", "epochs", "round", "ranks", "keys_per_rank", "mb_s", "first_mb_s", "in_flight",
+             "frame_mb", "all_caches_dropped"}
 
     def distorted(self, table, rng):
-        """The table with other figures in some cases: all of a column near one value, or anything, or shares by lot."""
+        """The table with other figures in some cases: all of a column near one value, or anything, or shares
+        by lot.
+        """
         other = Table.__new__(Table)
         other.name, other.rows, touched, base = table.name, [], {}, {}
         spread = rng.choice((1.02, 1.5, 30, 300))
@@ -108,7 +114,8 @@ class WholeAblation(unittest.TestCase):
                 if column not in base:
                     base[column] = value * 10 ** rng.uniform(-2, 2)
                 if touched.setdefault((case, column), rng.random() < 0.6):
-                    new[column] = rng.random() if "share" in column else base[column] * spread ** rng.uniform(-1, 1)
+                    new[column] = rng.random() if "share" in column else base[column] * spread ** rng.uniform(
+                        -1, 1)
             other.rows.append(new)
         return other
 
@@ -124,8 +131,8 @@ class WholeAblation(unittest.TestCase):
 
     @unittest.skipUnless(PLOTTER, "no matplotlib")
     def test_page_and_plots_come_from_the_csvs_alone(self):
-        done = subprocess.run([PLOTTER, HERE / "ablation.py", "/nowhere", self.results, "--plots"], capture_output=True, text=True,
-                              timeout=200)
+        done = subprocess.run([PLOTTER, HERE / "ablation.py", "/nowhere", self.results, "--plots"],
+                              capture_output=True, text=True, timeout=200)
         self.assertEqual(done.returncode, 0, done.stderr)
         page = (self.results / "README.md").read_text(encoding="utf-8")
         for part in ablation_parts.PARTS:
@@ -134,7 +141,8 @@ class WholeAblation(unittest.TestCase):
 
     def test_one_part_again_leaves_the_others_alone(self):
         before = (self.results / "size.csv").read_bytes()
-        status, stderr = call_main(PROGRAMS, self.results, "--profile", "tiny", "--no-plots", "--only", "ways")
+        status, stderr = call_main(PROGRAMS, self.results, "--profile", "tiny", "--no-plots", "--only",
+                                   "ways")
         self.assertEqual(status, 0, stderr)
         self.assertEqual((self.results / "size.csv").read_bytes(), before)
 
@@ -163,7 +171,8 @@ class ItCanFail(unittest.TestCase):
                     other = "floats" if kind != "floats" else "words"
                     self.expect_wrong(run("query", mode="verify", values=other, **work))
                     self.expect_wrong(run("query", mode="warm", samples=2, values=other, **work))
-                    self.assertEqual(run("ingest", store="swale", values=kind, canary=1, **work).returncode, 0)
+                    self.assertEqual(run("ingest", store="swale", values=kind, canary=1, **work).returncode,
+                                     0)
                     self.expect_wrong(run("query", mode="verify", values=kind, **work))
             self.assertIn("choose from words", run("ingest", store="swale", values="text", **work).stderr)
 
@@ -217,7 +226,8 @@ class ItCanFail(unittest.TestCase):
 
     def test_claims_follow_the_numbers(self):
         def agrees(turns):
-            rows = [dict(mb_s=mb_s, ways=ways, round=0, written_mb_s=mb_s * (turns if ways == "turns" else 0.98) or 1500)
+            rows = [dict(mb_s=mb_s, ways=ways, round=0,
+                         written_mb_s=mb_s * (turns if ways == "turns" else 0.98) or 1500)
                     for mb_s in (100, 0) for ways in ("turns", "1 way", "2 ways", "4 ways")]
             with tempfile.TemporaryDirectory(prefix="swale-test-") as out:
                 path = pathlib.Path(out) / "ways.csv"

@@ -1,10 +1,11 @@
 """How fast the machine was in a round, as factors: 1.0 is the hour in which the bounds on times were set.
 
-A bound on a time is judged on the time divided by the factor of its own round; a ratio to a rival of the same round needs
-none. The factors:
+A bound on a time is judged on the time divided by the factor of its own round; a ratio to a rival of the same
+round needs none. The factors:
   cpu   the geometric mean of a sort, copies, a checksum and dependent reads from memory (bench_calibrate)
-  cold  of work that waits for storage and computes: the geometric mean of cpu and of random reads from storage
-  wait  of work that computes on all cores and is timed by the clock: how much longer others on the machine make it
+  cold  of work that waits for storage and computes: the geometric mean of cpu and of random reads from
+  storage wait  of work that computes on all cores and is timed by the clock: how much longer others on the
+  machine make it
 docs/design/benchmarks.md ("Calibration") tells where the reference comes from.
 """
 import math
@@ -25,7 +26,8 @@ def geometric_mean(values):
 
 
 def factors(calibrations):
-    """{"cpu": ..., "storage": ..., "wait": ..., "cold": ...} of what bench_calibrate reported in one round."""
+    """{"cpu": ..., "storage": ..., "wait": ..., "cold": ...} of what bench_calibrate reported in one round.
+    """
     if not calibrations:
         raise Missing("a round has no calibration")
     found = {name: geometric_mean(line[part] / REFERENCE[part] for line in calibrations for part in parts)

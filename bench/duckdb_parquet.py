@@ -1,7 +1,9 @@
-"""duckdb_parquet.py APPENDS OUT KEYS EPOCHS: what one would do after the run: DuckDB over Parquet sorted by key.
+"""duckdb_parquet.py APPENDS OUT KEYS EPOCHS: what one would do after the run: DuckDB over Parquet sorted by
+key.
 
-Reads the plain appends of bench_ingest (a file per epoch), writes one sorted Parquet file, asks for trajectories and
-checks the answers. Prints one line of JSON. Cold: pages dropped, a fresh connection; its opening is included.
+Reads the plain appends of bench_ingest (a file per epoch), writes one sorted Parquet file, asks for
+trajectories and checks the answers. Prints one line of JSON. Cold: pages dropped, a fresh connection; its
+opening is included.
 """
 import json
 import os
@@ -35,8 +37,9 @@ def rotate(x, by):
 
 def value_of(key, epoch):
     seed = mix((key * 0x9E3779B97F4A7C15 + epoch + 1) & WORDS)
-    return ((seed >> 12) | (1023 << 52), seed * 0xD6E8FEB86659FD93 & WORDS, rotate(seed, 23) * 0xA0761D6478BD642F & WORDS,
-            rotate(seed, 41) * 0xE7037ED1A0B428DB & WORDS, seed ^ 0x8EBC6AF09C88C6E3)
+    return ((seed >> 12) | (1023 << 52), seed * 0xD6E8FEB86659FD93 & WORDS,
+            rotate(seed, 23) * 0xA0761D6478BD642F & WORDS, rotate(seed, 41) * 0xE7037ED1A0B428DB & WORDS,
+            seed ^ 0x8EBC6AF09C88C6E3)
 
 
 def sort(appends, parquet, epochs):
@@ -46,10 +49,12 @@ def sort(appends, parquet, epochs):
         columns["epoch"].append(numpy.full(len(records), epoch, numpy.uint32))
         for name in RECORD.names:
             columns[name].append(numpy.ascontiguousarray(records[name]))
-    records = {name: numpy.concatenate(parts) for name, parts in columns.items()}  # DuckDB finds it by its name
+    # DuckDB finds it by its name
+    records = {name: numpy.concatenate(parts) for name, parts in columns.items()}
     assert records
     duckdb.connect().execute(
-        f"COPY (SELECT * FROM records ORDER BY key, epoch) TO '{parquet}' (FORMAT parquet, COMPRESSION uncompressed)"
+        f"COPY (SELECT * FROM records ORDER BY key, epoch) TO '{parquet}' (FORMAT parquet, COMPRESSION "
+        f"uncompressed)"
     )
     descriptor = os.open(parquet, os.O_RDONLY)
     os.fsync(descriptor)
@@ -74,7 +79,8 @@ def evict(path):
 
 
 def main():
-    appends, out, keys, epochs = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
+    appends, out, keys, epochs = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), int(sys.argv[3]), int(
+        sys.argv[4])
     out.mkdir(parents=True, exist_ok=True)
     parquet = out / "sorted.parquet"
     wall, cpu = time.perf_counter(), cpu_s()
@@ -91,7 +97,8 @@ def main():
         warm.append(query(connection, parquet, mix(1000 + n) % keys, epochs))
     print(json.dumps({
         "program": "duckdb", "records": records, "cpu_ns_per_record": cpu / records * 1e9,
-        "wall_s_per_20M": wall / records * 20e6, "bytes_ratio": parquet.stat().st_size / (records * RECORD.itemsize),
+        "wall_s_per_20M": wall / records * 20e6,
+        "bytes_ratio": parquet.stat().st_size / (records * RECORD.itemsize),
         "cold_us_p50": statistics.median(cold) * 1e6, "warm_us_p50": statistics.median(warm) * 1e6,
         "open_and_query_ms": statistics.median(cold) * 1e3,
     }))  # fmt: skip

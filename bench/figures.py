@@ -1,7 +1,7 @@
 """From the lines that the benchmark programs report to the figures that are judged.
 
-Every sample belongs to a round: what is divided or subtracted was measured in the same round, and a time is normalised by
-the calibration of its round. A figure is the median of its samples, and keeps them all.
+Every sample belongs to a round: what is divided or subtracted was measured in the same round, and a time is
+normalised by the calibration of its round. A figure is the median of its samples, and keeps them all.
 """
 import statistics
 
@@ -35,17 +35,21 @@ class Lines:
 
     def of_round(self, number, name, *path):
         """The mean over the lines of a round: what was measured before and after the subject."""
-        return statistics.fmean(at(line, path) for round_of, line in self._by_name[name] if round_of == number)
+        return statistics.fmean(at(line, path) for round_of, line in self._by_name[name]
+                                if round_of == number)
 
     def combine(self, names, function):
-        """(round, function(mean of the first, mean of the second, ...)) for each round that has all the names."""
+        """(round, function(mean of the first, mean of the second, ...)) for each round that has all the
+        names.
+        """
         common = set.intersection(*(set(self.rounds(name)) for name, _ in names)) if names else set()
         return [(number, function(*(self.of_round(number, name, *path) for name, path in names)))
                 for number in sorted(common)]
 
     def factors(self, number):
         """The calibration's factors in a round."""
-        return calibration.factors([line for round_of, line in self._by_name.get("calibrate", []) if round_of == number])
+        return calibration.factors([line for round_of, line in self._by_name.get("calibrate", [])
+                                    if round_of == number])
 
 
 def at(line, path):
@@ -88,7 +92,8 @@ def query_samples(lines, key, name):
     return {
         f"{key}_us_p50": lines.dated(name, "us", "p50"),
         f"{key}_us_p99": lines.dated(name, "us", "p99"),
-        f"{key}_bytes_p50": larger(lines.dated(name, "asked_bytes", "p50"), lines.dated(name, "fetched_bytes", "p50")),
+        f"{key}_bytes_p50": larger(lines.dated(name, "asked_bytes", "p50"),
+                                   lines.dated(name, "fetched_bytes", "p50")),
     }
 
 
@@ -100,13 +105,17 @@ def judged_samples(lines):
         "index_wall_over_raw_append": lines.combine([("swale", ("wall_s",)), ("raw", ("wall_s",))], divided),
         "index_wall_plain_over_raw_append": lines.combine([("swale_plain_ends", ("wall_s",)),
                                                            ("raw_sync_each_epoch", ("wall_s",))], divided),
-        "pipeline_cpu_ns_per_record": net_cpu(lines, "ranks_swale", "ranks_generate", "cpu_between_ns_per_record"),
+        "pipeline_cpu_ns_per_record": net_cpu(lines, "ranks_swale", "ranks_generate",
+                                              "cpu_between_ns_per_record"),
         "bytes_ratio": lines.dated("swale", "bytes_ratio"),
-        "slowdown_storage_bound": [(n, x) for n, ratios in lines.dated("slowdown_storage", "ratio") for x in ratios],
-        "slowdown_memory_speed": [(n, x) for n, ratios in lines.dated("slowdown_memory", "ratio") for x in ratios],
+        "slowdown_storage_bound": [(n, x) for n, ratios in lines.dated("slowdown_storage", "ratio")
+                                   for x in ratios],
+        "slowdown_memory_speed": [(n, x) for n, ratios in lines.dated("slowdown_memory", "ratio")
+                                  for x in ratios],
         **query_samples(lines, "query_first", "query_first"),
         **query_samples(lines, "query_footer_resident", "query_footer_resident"),
-        "query_depth_max": maximum(lines.dated("query_footer_resident", "depth_max") + lines.dated("query_first", "depth_max")),
+        "query_depth_max": maximum(lines.dated("query_footer_resident", "depth_max")
+                                   + lines.dated("query_first", "depth_max")),
         "open_and_query_cold_ms_p50": lines.dated("query_open", "ms", "p50"),
         "query_warm_us_p50": lines.dated("query_warm", "us", "p50"),
         "query_warm_mapped_us_p50": lines.dated("query_warm_mapped", "us", "p50"),
@@ -121,13 +130,16 @@ def judged_samples(lines):
     }
     for key, rival in CPU_RATIOS.items():
         if swale_net:
-            found[key] = lines.combine([(rival + ".load", ("cpu_ns_per_record",)), ("generate", ("cpu_ns_per_record",)),
+            found[key] = lines.combine([(rival + ".load", ("cpu_ns_per_record",)),
+                                        ("generate", ("cpu_ns_per_record",)),
                                         ("swale", ("cpu_ns_per_record",))], lambda a, b, c: (a - b) / (c - b))
     return found
 
 
 def cold_problem(lines, epochs):
-    """Why the cold queries were not cold, or None: each epoch's block is at least one page that only storage has."""
+    """Why the cold queries were not cold, or None: each epoch's block is at least one page that only storage
+    has.
+    """
     for name in ("query_footer_resident", "query_first"):
         for fetched in lines.samples(name, "fetched_bytes", "min"):
             if fetched < epochs * 4096:
@@ -139,8 +151,9 @@ COLD = ("query_first", "query_footer", "open_and_query_cold", "query_depth")
 
 
 def judge(lines, epochs):
-    """{key: figure with must, aim, met, aim_met}; a key that was not measured is not met. What is judged, the figure's value, is
-    normalised; `raw` is the median as it was measured, and `factor` the median of the factors."""
+    """{key: figure with must, aim, met, aim_met}; a key that was not measured is not met. What is judged, the
+    figure's value, is normalised; `raw` is the median as it was measured, and `factor` the median of the
+    factors."""
     found = judged_samples(lines)
     not_cold = cold_problem(lines, epochs)
     results = {}
@@ -160,7 +173,9 @@ WAYS = ("gets", "parallel_gets", "range")
 
 
 def quickest_ways(lines, query, measure):
-    """A range, gets one after the other or gets by a thread each: whichever is fastest for the rival, by the median."""
+    """A range, gets one after the other or gets by a thread each: whichever is fastest for the rival, by the
+    median.
+    """
     for ways in zip(*(lines.samples(query, way) for way in WAYS)):
         yield min(ways, key=lambda way: way[measure]["p50"])
 
@@ -177,10 +192,12 @@ def stores(lines):
                         *((rival, rival + ".load") for rival in RIVALS)):
         put(store, "cpu_ns_per_record", [value for _, value in net_cpu(lines, load)], "ns")
         put(store, "wall_s_per_20M", [wall / records * 20e6 for wall, records in
-                                      zip(lines.samples(load, "wall_s"), lines.samples(load, "records"))], "s")
+                                      zip(lines.samples(load, "wall_s"), lines.samples(load, "records"))],
+            "s")
         put(store, "bytes_ratio", lines.samples(load, "bytes_ratio"), "")
         put(store, "records", lines.samples(load, "records"), "")
-    # A rival has its tables open, and their indexes and filters in memory, when it is asked; so Swale has its footer.
+    # A rival has its tables open, and their indexes and filters in memory, when it is asked; so Swale has its
+    # footer.
     put("swale", "cold_us_p50", lines.samples("query_footer_resident", "us", "p50"), "us")
     put("swale", "cold_us_p99", lines.samples("query_footer_resident", "us", "p99"), "us")
     put("swale", "open_and_query_ms", lines.samples("query_open", "ms", "p50"), "ms")
@@ -196,7 +213,8 @@ def stores(lines):
         put(rival, "open_and_query_ms", lines.samples(query, "open_and_query_ms", "p50"), "ms")
     put("append", "cold_us_p50", [x * 1e3 for x in lines.samples("scan", "cold_ms", "p50")], "us")
     put("append", "warm_us_p50", [x * 1e3 for x in lines.samples("scan", "warm_ms", "p50")], "us")
-    for name, unit in (("cpu_ns_per_record", "ns"), ("wall_s_per_20M", "s"), ("bytes_ratio", ""), ("cold_us_p50", "us"),
+    for name, unit in (("cpu_ns_per_record", "ns"), ("wall_s_per_20M", "s"), ("bytes_ratio", ""),
+                       ("cold_us_p50", "us"),
                        ("warm_us_p50", "us"), ("open_and_query_ms", "ms"), ("records", "")):
         put("duckdb", name, lines.samples("duckdb", name), unit)
     return table

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """imd.py PROGRAMS OUT [--profile full|quick|tiny] [--scratch DIR]: `make bench-imd`.
 
-Runs the programs of bench/ that are in the folder PROGRAMS, each as a process of its own, in rounds, so that Swale,
-the raw device and the rivals meet the same moods of the machine; writes OUT/imd.json and prints what was measured
-beside what must be. Exit status: 0 if every "must" is met, 1 if one is not, 2 if an answer was wrong or a program
-failed. Progress goes to stderr. docs/design/benchmarks.md tells what is measured and how.
+Runs the programs of bench/ that are in the folder PROGRAMS, each as a process of its own, in rounds, so that
+Swale, the raw device and the rivals meet the same moods of the machine; writes OUT/imd.json and prints what
+was measured beside what must be. Exit status: 0 if every "must" is met, 1 if one is not, 2 if an answer was
+wrong or a program failed. Progress goes to stderr. docs/design/benchmarks.md tells what is measured and how.
 """
 import datetime
 import os
@@ -23,16 +23,17 @@ import judge  # noqa: E402
 import report  # noqa: E402
 
 PROFILES = {
-    # how long it takes on 2 quiet cores; keys in each epoch; the rivals' keys; rounds that measure rivals, and the slow ones without compression too; samples
-    # of queries in each round; pairs of loads with and without an indexed field
-    "full": dict(expected_s=1000, keys=4_000_000, epochs=5, rounds=5, rival_keys=4_000_000, rival_rounds=(1, 3), uncompressed_rounds=(1,),
-                 samples=300, opens=25, warm=10_000, batches=3, top_loads=3,
-                 slow_keys=32_000_000, slow_rounds=5, slow_limit=100_000_000),
-    "quick": dict(expected_s=330, keys=4_000_000, epochs=5, rounds=5, rival_keys=400_000, rival_rounds=(1, 3), uncompressed_rounds=(1, 3),
-                  samples=200, opens=10, warm=5_000, batches=2, top_loads=2,
-                  slow_keys=32_000_000, slow_rounds=2, slow_limit=100_000_000),
-    "tiny": dict(expected_s=20, keys=3_000, epochs=3, rounds=1, rival_keys=1_000, rival_rounds=(0,), uncompressed_rounds=(0,),
-                 samples=5, opens=2, warm=50, batches=1, top_loads=1,
+    # how long it takes on 2 quiet cores; keys in each epoch; the rivals' keys; rounds that measure rivals,
+    # and the slow ones without compression too; samples of queries in each round; pairs of loads with and
+    # without an indexed field
+    "full": dict(expected_s=1000, keys=4_000_000, epochs=5, rounds=5, rival_keys=4_000_000,
+                 rival_rounds=(1, 3), uncompressed_rounds=(1,), samples=300, opens=25, warm=10_000,
+                 batches=3, top_loads=3, slow_keys=32_000_000, slow_rounds=5, slow_limit=100_000_000),
+    "quick": dict(expected_s=330, keys=4_000_000, epochs=5, rounds=5, rival_keys=400_000,
+                  rival_rounds=(1, 3), uncompressed_rounds=(1, 3), samples=200, opens=10, warm=5_000,
+                  batches=2, top_loads=2, slow_keys=32_000_000, slow_rounds=2, slow_limit=100_000_000),
+    "tiny": dict(expected_s=20, keys=3_000, epochs=3, rounds=1, rival_keys=1_000, rival_rounds=(0,),
+                 uncompressed_rounds=(0,), samples=5, opens=2, warm=50, batches=1, top_loads=1,
                  slow_keys=8_000, slow_rounds=1, slow_limit=100_000_000,
                  quick_calibration=1, drop_all=0),  # the caches of the machine are not a test's to drop
 }
@@ -56,7 +57,8 @@ class Bench(judge.Runner):
 
     def calibrate(self):
         """Several times a round: what this machine is worth at this moment."""
-        self.run("calibrate", "calibrate", path=self.scratch / "calibrate", quick=self.p.get("quick_calibration", 0))
+        self.run("calibrate", "calibrate", path=self.scratch / "calibrate",
+                 quick=self.p.get("quick_calibration", 0))
 
     def write_alone(self):
         raw = dict(path=self.scratch / "raw", bytes=self.p["keys"] * self.p["epochs"] * 48)
@@ -86,7 +88,8 @@ class Bench(judge.Runner):
         if self.round >= self.p["slow_rounds"]:
             return
         slow = dict(ranks=RANKS, keys=self.p["slow_keys"], first=("plain", "swale")[self.round % 2])
-        self.run("slowdown_storage", "slowdown", path=self.scratch / "slow", frames=1, limit=self.p["slow_limit"], **slow)
+        self.run("slowdown_storage", "slowdown", path=self.scratch / "slow", frames=1,
+                 limit=self.p["slow_limit"], **slow)
         shutil.rmtree(self.scratch / "slow")
         frames = 2
         needs = self.p["slow_keys"] * 48 * (frames + 2)
@@ -106,7 +109,8 @@ class Bench(judge.Runner):
         self.run("query_first", "query", mode="first", samples=self.p["samples"], **ask)
         self.run("query_open", "query", mode="open", samples=self.p["opens"], **ask)
         self.run("query_warm", "query", mode="warm", samples=self.p["warm"], **ask)
-        self.run("query_warm_mapped", "query", mode="warm", samples=self.p["warm"], options="imd.map=auto", **ask)
+        self.run("query_warm_mapped", "query", mode="warm", samples=self.p["warm"], options="imd.map=auto",
+                 **ask)
         self.run("query_miss", "query", mode="miss", samples=self.p["warm"], **ask)
         self.run("query_batch", "query", mode="batch", samples=self.p["batches"], **ask)
         top = self.scratch / "topk"
@@ -121,16 +125,21 @@ class Bench(judge.Runner):
         work = self.rival_work(store)
         samples = max(2, self.p["samples"] // 2)
         load = self.run(store + ".load", program, mode="load", **work)
-        self.run(store + ".query", program, mode="query", samples=samples, first=self.round * 1_000_000, **work)
+        self.run(store + ".query", program, mode="query", samples=samples, first=self.round * 1_000_000,
+                 **work)
         if compact:
             more = self.run(store + ".compact", program, mode="compact", **work)
-            both = {key: load[key] + more[key] for key in ("wall_s", "cpu_user_s", "cpu_system_s", "cpu_ns_per_record")}
-            self.lines.append({"round": self.round, "name": store + "-compacted.load", "line": {**more, **both}})
-            self.run(store + "-compacted.query", program, mode="query", samples=samples, first=self.round * 1_000_000, **work)
+            both = {key: load[key] + more[key] for key in ("wall_s", "cpu_user_s", "cpu_system_s",
+                                                           "cpu_ns_per_record")}
+            self.lines.append({"round": self.round, "name": store + "-compacted.load",
+                               "line": {**more, **both}})
+            self.run(store + "-compacted.query", program, mode="query", samples=samples,
+                     first=self.round * 1_000_000, **work)
         shutil.rmtree(path)
 
     def rival_work(self, store):
-        return {"store": store, "path": self.scratch / store, "keys": self.p["rival_keys"], "epochs": self.p["epochs"],
+        return {"store": store, "path": self.scratch / store, "keys": self.p["rival_keys"],
+                "epochs": self.p["epochs"],
                 "drop-all": self.p.get("drop_all", 1)}
 
     def rival_uncompressed(self, program, store):
@@ -151,12 +160,14 @@ class Bench(judge.Runner):
         self.rival("leveldb", "leveldb-64m")
         self.run("scan", "scan", path=self.scratch / "append", samples=3, **self.work())
         if self.python_has_duckdb():
-            self.keep("duckdb", [sys.executable, str(HERE / "duckdb_parquet.py"), str(self.scratch / "append"),
-                                 str(self.scratch / "parquet"), str(self.p["keys"]), str(self.p["epochs"])])
+            self.keep("duckdb", [sys.executable, str(HERE / "duckdb_parquet.py"),
+                                 str(self.scratch / "append"), str(self.scratch / "parquet"),
+                                 str(self.p["keys"]), str(self.p["epochs"])])
 
     @staticmethod
     def python_has_duckdb():
-        return subprocess.run([sys.executable, "-c", "import duckdb, numpy"], capture_output=True).returncode == 0
+        return subprocess.run([sys.executable, "-c", "import duckdb, numpy"],
+                              capture_output=True).returncode == 0
 
     def run_all(self):
         for self.round in range(self.p["rounds"]):
@@ -207,7 +218,8 @@ def measure(arguments, scratch):
     return {
         "machine": about,
         "profile": arguments.profile,
-        "parameters": {**bench.p, "key_bytes": 8, "value_bytes": 40, "ranks": RANKS, "memory_budget_bytes": 64 << 20},
+        "parameters": {**bench.p, "key_bytes": 8, "value_bytes": 40, "ranks": RANKS,
+                       "memory_budget_bytes": 64 << 20},
         "results": figures.judge(lines, bench.p["epochs"]),
         "stores": figures.stores(lines),
         "took_s": round(time.monotonic() - began, 1),

@@ -1,6 +1,8 @@
-"""What the scripts behind `make bench-...` have in common: they run programs in rounds, judge figures, and say what was missed.
+"""What the scripts behind `make bench-...` have in common: they run programs in rounds, judge figures, and
+say what was missed.
 
-A script's exit status: 0 if every "must" is met, 1 if one is not, 2 if an answer was wrong or a program failed.
+A script's exit status: 0 if every "must" is met, 1 if one is not, 2 if an answer was wrong or a program
+failed.
 """
 import argparse
 import json
@@ -19,8 +21,8 @@ class Failed(Exception):
 
 
 class Progress:
-    """Says on stderr which measurement runs and how long all of them take: on a terminal in one line, elsewhere in a line every
-    few seconds."""
+    """Says on stderr which measurement runs and how long all of them take: on a terminal in one line,
+    elsewhere in a line every few seconds."""
 
     INTERVAL_S = 5
 
@@ -60,7 +62,8 @@ class Runner:
         if done.returncode != 0:
             raise Failed(f"{' '.join(command)}\n{done.stderr.strip()}")
         line = json.loads(done.stdout)
-        self.lines.append({"round": self.round, "name": name, "took_s": round(time.monotonic() - began, 2), "line": line})
+        self.lines.append({"round": self.round, "name": name, "took_s": round(time.monotonic() - began, 2),
+                           "line": line})
         return line
 
 
@@ -79,8 +82,10 @@ def rows_of(keys, found):
         values = found[key.name]
         normalised = statistics.median(key.normalised(value, factors) for value, factors in values)
         raw = [value for value, _ in values]
-        rows.append({"key": key.name, "what": key.what, "unit": key.unit, "raw": statistics.median(raw), "values": raw,
-                     "normalised": normalised, "must": key.must, "aim": key.aim, "met": key.meets(normalised, key.must),
+        rows.append({"key": key.name, "what": key.what, "unit": key.unit, "raw": statistics.median(raw),
+                     "values": raw,
+                     "normalised": normalised, "must": key.must, "aim": key.aim,
+                     "met": key.meets(normalised, key.must),
                      "aim_met": key.meets(normalised, key.aim)})
     return rows
 
@@ -91,20 +96,22 @@ def words(options):
 
 
 def judged(key, dated, factors_of):
-    """One figure from [(round, sample)]: the median of its samples, a time normalised by its round's factors, and whether it is
-    good enough. One that was not measured is not."""
+    """One figure from [(round, sample)]: the median of its samples, a time normalised by its round's factors,
+    and whether it is good enough. One that was not measured is not."""
     about = {"what": key.what, "unit": key.unit, "must": key.must, "aim": key.aim, "normalised_by": key.by,
              "less_is_better": key.less_is_better}
     if not dated:
         met, aim_met = (None if bound is None else False for bound in (key.must, key.aim))
         return {"value": None, "note": "not available", **about, "met": met, "aim_met": aim_met}
     samples = [key.normalised(value, factors_of(number) if key.by else None) for number, value in dated]
-    entry = {"value": statistics.median(samples), "min": min(samples), "max": max(samples), "samples": samples, **about}
+    entry = {"value": statistics.median(samples), "min": min(samples), "max": max(samples),
+             "samples": samples, **about}
     if key.by:
         raw = [value for _, value in dated]
         entry.update(raw=statistics.median(raw), raw_min=min(raw), raw_max=max(raw),
                      factor=statistics.median(factors_of(number)[key.by] for number, _ in dated))
-    return {**entry, "met": key.meets(entry["value"], key.must), "aim_met": key.meets(entry["value"], key.aim)}
+    return {**entry, "met": key.meets(entry["value"], key.must),
+            "aim_met": key.meets(entry["value"], key.aim)}
 
 
 def finish(result, target, text):
@@ -113,14 +120,15 @@ def finish(result, target, text):
     target.with_suffix(".tmp").rename(target)
     missed = [name for name, entry in result["results"].items() if entry["met"] is False]
     print(text)
-    print(f"{target}; {len(missed)} of {len(result['results'])} missed{': ' + ', '.join(missed) if missed else ''}")
+    print(f"{target}; {len(missed)} of {len(result['results'])} "
+          f"missed{': ' + ', '.join(missed) if missed else ''}")
     return 1 if missed else 0
 
 
 def main(doc, name, profiles, measure, text, more=None):
-    """The script NAME.py: measure(arguments, scratch) answers what goes to OUT/NAME.json, with its "results"; text(result) is
-    printed. more(parser) adds arguments."""
-    parser = argparse.ArgumentParser(description=doc.splitlines()[0])
+    """The script NAME.py: measure(arguments, scratch) answers what goes to OUT/NAME.json, with its "results";
+    text(result) is printed. more(parser) adds arguments."""
+    parser = argparse.ArgumentParser(description=doc.split("\n\n")[0])
     parser.add_argument("programs", type=pathlib.Path)
     parser.add_argument("out", type=pathlib.Path)
     parser.add_argument("--profile", choices=profiles, default="full")
@@ -130,7 +138,8 @@ def main(doc, name, profiles, measure, text, more=None):
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     try:
-        with tempfile.TemporaryDirectory(prefix="scratch-", dir=arguments.scratch or arguments.out) as scratch:
+        with tempfile.TemporaryDirectory(prefix="scratch-", dir=arguments.scratch
+                                         or arguments.out) as scratch:
             result = measure(arguments, pathlib.Path(scratch))
     except (Failed, subprocess.TimeoutExpired) as failure:
         print(f"\n{name}.py: {failure}", file=sys.stderr)

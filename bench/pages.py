@@ -23,7 +23,8 @@ def judged(results):
     yield "| key | value | unit | must | aim | met |"
     yield "|---|---|---|---|---|---|"
     for name, entry in results.items():
-        verdict = {True: "yes", False: "**no**", None: "–"}[entry["met"]] + (", aim too" if entry["aim_met"] else "")
+        verdict = {True: "yes", False: "**no**",
+                   None: "–"}[entry["met"]] + (", aim too" if entry["aim_met"] else "")
         cells = ["–" if entry[key] is None else show(entry[key]) for key in ("must", "aim")]
         yield f"| `{name}` | {show(entry['value'])} | {entry['unit']} | {cells[0]} | {cells[1]} | {verdict} |"
 
@@ -36,7 +37,8 @@ def write_csv(rows, path):
         for figure, all_rows in rows.items():
             for number, row in enumerate(all_rows):
                 for field, value in row.items():
-                    writer.writerow([figure, number, field, value if isinstance(value, str) else f"{value:.6g}"])
+                    writer.writerow([figure, number, field, value if isinstance(value, str)
+                                     else f"{value:.6g}"])
 
 
 def read_csv(path):

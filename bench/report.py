@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""report.py IMD_JSON [--keep FILE]: the results of `make bench-imd` as Markdown, for README, guide and docs/design.
+"""report.py IMD_JSON [--keep FILE]: the results of `make bench-imd` as Markdown, for README, guide and
+docs/design.
 
 --keep writes what the tables need, without single measurements, to a small file: that of the one kept run is
 docs/results/imd.json.
@@ -8,11 +9,14 @@ import json
 import sys
 
 STORE_NAMES = {
-    "swale": "**Swale**", "swale-plain-ends": "Swale, each epoch's end waited for", "swale-mapped": "Swale, `imd.map=auto`",
+    "swale": "**Swale**", "swale-plain-ends": "Swale, each epoch's end waited for",
+    "swale-mapped": "Swale, `imd.map=auto`",
     "append": "plain appends, then a scan by all cores", "leveldb-4m": "LevelDB, 4 MiB buffer",
-    "leveldb-4m-uncompressed": "LevelDB, 4 MiB buffer, no compression", "leveldb-64m": "LevelDB, 64 MiB buffer",
+    "leveldb-4m-uncompressed": "LevelDB, 4 MiB buffer, no compression", "leveldb-64m": "LevelDB, 64 MiB "
+    "buffer",
     "rocksdb": "RocksDB, bulk load", "rocksdb-uncompressed": "RocksDB, bulk load, no compression",
-    "rocksdb-compacted": "RocksDB, bulk load, compacted", "sst": "RocksDB SstFileWriter, sorted by the caller",
+    "rocksdb-compacted": "RocksDB, bulk load, compacted", "sst": "RocksDB SstFileWriter, sorted by the "
+    "caller",
     "sst-uncompressed": "RocksDB SstFileWriter, no compression", "duckdb": "DuckDB, Parquet sorted by key",
 }  # fmt: skip
 
@@ -42,14 +46,16 @@ def bounds(entry):
 
 
 def spread(entry):
-    return f"{number(entry['min'])}–{number(entry['max'])}" if entry["value"] is not None else entry.get("note", "")
+    return f"{number(entry['min'])}–{number(entry['max'])}" if entry["value"] is not None else entry.get(
+        "note", "")
 
 
 def raw(entry):
     """As it was measured, and by which factor the figure is less."""
     if "raw" not in entry:
         return ""
-    return f"{number(entry['raw'])} ({number(entry['raw_min'])}–{number(entry['raw_max'])}) at {entry['factor']:.2f}"
+    return (f"{number(entry['raw'])} ({number(entry['raw_min'])}–{number(entry['raw_max'])}) at "
+            f"{entry['factor']:.2f}")
 
 
 def text(result):
@@ -57,9 +63,11 @@ def text(result):
     rows = [("key", "median", "unit", "spread", "must", "aim", "", "as measured, at the factor")]
     for name, entry in result["results"].items():
         must, aim = bounds(entry)
-        rows.append((name, number(entry["value"]), entry["unit"], spread(entry), must, aim, verdict(entry), raw(entry)))
+        rows.append((name, number(entry["value"]), entry["unit"], spread(entry), must, aim, verdict(entry),
+                     raw(entry)))
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows)
+    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip()
+                     for row in rows)
 
 
 def row(cells):
@@ -67,12 +75,14 @@ def row(cells):
 
 
 def judged_table(result):
-    yield row(["key", "what", "must", "aim", "median (min–max), times normalised", "as measured, at the factor", ""])
+    yield row(["key", "what", "must", "aim", "median (min–max), times normalised",
+               "as measured, at the factor", ""])
     yield row(["---"] * 7)
     for name, entry in result["results"].items():
         unit = " " + entry["unit"] if entry["unit"] else ""
         must, aim = bounds(entry)
-        yield row([f"`{name}`", entry["what"], must, aim, f"{number(entry['value'])}{unit} ({spread(entry)})", raw(entry),
+        yield row([f"`{name}`", entry["what"], must, aim, f"{number(entry['value'])}{unit} "
+                   f"({spread(entry)})", raw(entry),
                    verdict(entry)])
 
 
@@ -85,8 +95,8 @@ def time_text(microseconds):
 
 
 def stores_table(result):
-    yield row(["", "records", "CPU per record", "wall, 20 M records", "bytes out / in", "trajectory cold p50 / p99", "warm p50",
-               "open + query"])
+    yield row(["", "records", "CPU per record", "wall, 20 M records", "bytes out / in",
+               "trajectory cold p50 / p99", "warm p50", "open + query"])
     yield row(["---"] * 8)
     for store, name in STORE_NAMES.items():
         entries = result["stores"].get(store)
@@ -101,24 +111,31 @@ def stores_table(result):
         if value("cold_us_p99") is not None:
             cold += " / " + time_text(value("cold_us_p99"))
         opened = value("open_and_query_ms")
-        yield row([name, "–" if records is None else f"{records / 1e6:g} M", "–" if cpu is None else f"{number(cpu)} ns",
-                   "–" if wall is None else f"{wall:.2f} s", number(value("bytes_ratio")), cold,
-                   time_text(value("warm_us_p50")), time_text(None if opened is None else opened * 1e3)])
+        yield row([name, "–" if records is None else f"{records / 1e6:g} M", "–" if cpu is None
+                   else f"{number(cpu)} ns", "–" if wall is None else f"{wall:.2f} s",
+                   number(value("bytes_ratio")), cold, time_text(value("warm_us_p50")),
+                   time_text(None if opened is None else opened * 1e3)])
 
 
 def markdown(result):
     machine, parameters = result["machine"], result["parameters"]
-    yield (f"{machine['cores']} cores ({machine['cpu']}), Linux {machine['kernel']}, {machine['file_system']}; "
+    yield (f"{machine['cores']} cores ({machine['cpu']}), Linux {machine['kernel']}, "
+           f"{machine['file_system']}; "
            f"{parameters['keys'] * parameters['epochs'] / 1e6:g} M records of {parameters['key_bytes']} + "
-           f"{parameters['value_bytes']} bytes in {parameters['epochs']} epochs, {parameters['rounds']} rounds, profile "
-           f"{result['profile']}; load average at the start {machine['load_average'][0]:.1f}. A time is judged divided by its "
+           f"{parameters['value_bytes']} bytes in {parameters['epochs']} epochs, {parameters['rounds']} "
+           f"rounds, profile "
+           f"{result['profile']}; load average at the start {machine['load_average'][0]:.1f}. A time is "
+           f"judged divided by its "
            "round's factor; factor 1 is the hour in which the bounds were set.")
     yield ""
     yield from judged_table(result)
     yield ""
-    yield ("As measured, not normalised. CPU is net of generating; DuckDB's is that of sorting the plain appends, on top of them. LevelDB and RocksDB: "
-           "their default compression (Snappy) unless the row says otherwise, the quickest of a range, gets one after the other "
-           "and gets by a thread each. Cold: tables and directory open, indexes, filters and Swale's footer in memory.")
+    yield ("As measured, not normalised. CPU is net of generating; DuckDB's is that of sorting the plain "
+           "appends, on top of them. LevelDB and RocksDB: "
+           "their default compression (Snappy) unless the row says otherwise, the quickest of a range, gets "
+           "one after the other "
+           "and gets by a thread each. Cold: tables and directory open, indexes, filters and Swale's footer "
+           "in memory.")
     yield ""
     yield from stores_table(result)
 

@@ -1,4 +1,5 @@
-"""smoke_test.py PROGRAMS: the benchmark on a few records: it runs, its answers are right, and it notices when they are not.
+"""smoke_test.py PROGRAMS: the benchmark on a few records: it runs, its answers are right, and it notices when
+they are not.
 
 Asserts answers and judgements, never times.
 """
@@ -34,7 +35,8 @@ ROCKSDB = built("rocksdb")
 
 def run(program, **options):
     words = [word for key, value in options.items() for word in (f"--{key.replace('_', '-')}", str(value))]
-    return subprocess.run([PROGRAMS / f"bench_{program}", *words], capture_output=True, text=True, timeout=100)
+    return subprocess.run([PROGRAMS / f"bench_{program}", *words], capture_output=True, text=True,
+                          timeout=100)
 
 
 class WholeBench(unittest.TestCase):
@@ -47,12 +49,14 @@ class WholeBench(unittest.TestCase):
                 result = json.load(file)
         missing = {name for name, entry in result["results"].items() if entry["value"] is None}
         self.assertLessEqual(missing, set(figures.CPU_RATIOS))
-        self.assertEqual(done.returncode, 1 if any(e["met"] is False for e in result["results"].values()) else 0)
+        self.assertEqual(done.returncode, 1 if any(e["met"] is False for e in result["results"].values())
+                         else 0)
         self.assertEqual(set(result["results"]), {key.name for key in KEYS})
         tables = "\n".join(report.markdown(result))
         self.assertLess(len(json.dumps(report.kept(result))), 60_000)
         self.assertEqual(list(report.markdown(report.kept(result))), list(report.markdown(result)))
-        for start in ("| **Swale** |", "| Swale, each epoch's end waited for |", "| `topk_bytes_read` |", "| plain appends", *(["| RocksDB"] if ROCKSDB else [])):
+        for start in ("| **Swale** |", "| Swale, each epoch's end waited for |", "| `topk_bytes_read` |",
+                      "| plain appends", *(["| RocksDB"] if ROCKSDB else [])):
             self.assertIn(start, tables)
 
 
@@ -122,7 +126,8 @@ class FiguresAreJudged(unittest.TestCase):
         cold = {"us": {"p50": 100, "p99": 200}, "asked_bytes": {"p50": 100},
                 "fetched_bytes": {"p50": fetched, "min": fetched}, "depth_max": 2}
         reported = {
-            "raw": cpu(1), "generate": cpu(4.0), "ranks_generate": cpu(4.0), "query_first": cold, "query_footer_resident": cold,
+            "raw": cpu(1), "generate": cpu(4.0), "ranks_generate": cpu(4.0), "query_first": cold,
+            "query_footer_resident": cold,
             "swale": cpu(swale_ns, bytes_ratio=1.0, rank_memory_bytes_max=1),
             "ranks_swale": cpu(60.0, rank_memory_bytes_max=70 << 20),
             "leveldb-4m.load": cpu(2004.0), "sst.load": cpu(204.0), "sst-uncompressed.load": cpu(144.0),
@@ -134,7 +139,8 @@ class FiguresAreJudged(unittest.TestCase):
         results = figures.judge(self.lines(24.0, 50_000), epochs=5)
         self.assertEqual(results["index_cpu_ns_per_record"]["value"], 20)
         met = {name: entry["met"] for name, entry in results.items()}
-        self.assertTrue(met["index_cpu_ns_per_record"] and met["pipeline_cpu_ns_per_record"] and met["query_first_us_p50"])
+        self.assertTrue(met["index_cpu_ns_per_record"] and met["pipeline_cpu_ns_per_record"]
+                        and met["query_first_us_p50"])
         self.assertEqual(results["leveldb_cpu_over_swale"]["value"], 100)
         self.assertTrue(met["leveldb_cpu_over_swale"] and results["leveldb_cpu_over_swale"]["aim_met"])
         self.assertFalse(met["rank_memory_bytes_max"], "one byte above the budget is too much")
@@ -165,11 +171,13 @@ class FiguresAreJudged(unittest.TestCase):
         self.assertAlmostEqual(index["factor"], 1.5)
         self.assertAlmostEqual(index["value"], 40)
         self.assertFalse(figures.judge(self.lines(64.0, 50_000), epochs=5)["index_cpu_ns_per_record"]["met"])
-        self.assertFalse(figures.judge(self.lines(44.0, 50_000, slower=0.9), epochs=5)["index_cpu_ns_per_record"]["met"])
+        self.assertFalse(figures.judge(self.lines(44.0, 50_000, slower=0.9),
+                                       epochs=5)["index_cpu_ns_per_record"]["met"])
         self.assertAlmostEqual(slow["sst_cpu_over_swale"]["value"], 140 / 60)
         self.assertNotIn("raw", slow["sst_cpu_over_swale"])
         wall = slow["index_wall_over_raw_append"]
-        self.assertEqual((wall["raw"], wall["factor"]), (1.0, 1.5))  # one computes and waits for others, the other does not
+        # one computes and waits for others, the other does not
+        self.assertEqual((wall["raw"], wall["factor"]), (1.0, 1.5))
         self.assertAlmostEqual(wall["value"], 1 / 1.5)
         rate = next(key for key in KEYS if key.name == "batch_get_keys_per_s")
         self.assertEqual(rate.normalised(400_000, {"cpu": 2.0}), 800_000)

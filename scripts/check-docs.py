@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """check-docs.py [TREE] [--self-test]: what the pages (*.md) name exists.
 
-Between backticks: paths and file names in the tree; types, members, functions, constants and fields in the sources,
-comments set aside; calls of the C interface, options and variables; subcommands of `swale` and targets of make. In code
-blocks: calls, options and variables. Relative links: the file, and the heading after '#'. The CHANGELOG may name what
-is gone. The pages that sources name exist, too. In a table of tasks ("task | begin at | in") the name stands in the first
-file of its row. The self-test shows that each kind of fault is noticed.
+Between backticks: paths and file names in the tree; types, members, functions, constants and fields in the
+sources, comments set aside; calls of the C interface, options and variables; subcommands of `swale` and
+targets of make. In code blocks: calls, options and variables. Relative links: the file, and the heading after
+'#'. The CHANGELOG may name what is gone. The pages that sources name exist, too. In a table of tasks ("task |
+begin at | in") the name stands in the first file of its row. The self-test shows that each kind of fault is
+noticed.
 """
 import fnmatch
 import os
@@ -17,18 +18,22 @@ import checker
 
 SKIPPED_FOLDERS = {"build", ".git", ".cache", "corpus", "__pycache__"}
 SKIPPED_PAGES = {"CHANGELOG.md"}
-SOURCE = re.compile(r"\.(h|hpp|c|cc|f90|py|sh|cmake|map)$|(^|/)(CMakeLists\.txt|Makefile|CMakePresets\.json)$")
+SOURCE = re.compile(
+    r"\.(h|hpp|c|cc|f90|py|sh|cmake|map)$|(^|/)(CMakeLists\.txt|Makefile|CMakePresets\.json)$")
 C_LIKE = re.compile(r"\.(h|hpp|c|cc|map)$")
 COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 PAGE_NAMED = re.compile(r"\bdocs/[a-z/-]+\.md\b")
 WORD = re.compile(r"[A-Za-z_]\w*")
-TOPS = ("src", "include", "docs", "bench", "tests", "tools", "sim", "fuzz", "examples", "scripts", "packaging", "cmake", "python")
-LAYERS = ("base", "io", "net", "run", "source", "store", "tier", "meta", "imd", "query", "fs", "capi", "posix", "fuse")
+TOPS = ("src", "include", "docs", "bench", "tests", "tools", "sim", "fuzz", "examples", "scripts",
+        "packaging", "cmake", "python")
+LAYERS = ("base", "io", "net", "run", "source", "store", "tier", "meta", "imd", "query", "fs", "capi",
+          "posix", "fuse")
 ENGINES = ("job", "net", "io", "write", "dir", "read", "imd", "meta", "tier", "iond")
 
 CODE_SPAN = re.compile(r"(?<!`)(`+)(?!`)(?P<text>.+?)(?<!`)\1(?!`)", re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)\)")
-MADE_TABLE = re.compile(r"<!-- table: .*?<!-- /table -->", re.DOTALL)  # by figures.py, of a run that may be older than the tree
+# by figures.py, of a run that may be older than the tree
+MADE_TABLE = re.compile(r"<!-- table: .*?<!-- /table -->", re.DOTALL)
 TASKS_HEAD = re.compile(r"\| task \| begin at \| in \|\s*\n\|[-|]+\|\s*\n")
 FENCE = re.compile(r"^\s*(```|~~~)")
 
@@ -46,10 +51,11 @@ VARIABLE = re.compile(r"\bSWALE_[A-Z0-9_]+\*?")
 
 # Names of other programs' things that look like ours: UCX, Python, C, Linux, MPI, launchers, formats.
 FOREIGN = {
-    "O_DIRECT", "O_PATH", "O_NONBLOCK", "O_APPEND", "POSIX_FADV_WILLNEED", "STATX_DIOALIGN", "RWF_NOWAIT", "RLIMIT_MEMLOCK",
-    "IOSQE_ASYNC", "EAGAIN", "KEEP_SIZE", "SEEK_DATA", "iso_c_binding", "sync_file_range", "drop_caches",
-    "ucp_request_send_state_ff", "ucp_worker_arm", "MPI_Comm_f2c", "cpu_user_s", "LD_LIBRARY_PATH", "SLURM_NODEID",
-    "MM_ERROR_HANDLING", "MM_SEG_SIZE", "KEEPALIVE_INTERVAL", "TCP_CONN_NB", "UCX_TLS", "clear_page",
+    "O_DIRECT", "O_PATH", "O_NONBLOCK", "O_APPEND", "POSIX_FADV_WILLNEED", "STATX_DIOALIGN", "RWF_NOWAIT",
+    "RLIMIT_MEMLOCK", "IOSQE_ASYNC", "EAGAIN", "KEEP_SIZE", "SEEK_DATA", "iso_c_binding", "sync_file_range",
+    "drop_caches", "ucp_request_send_state_ff", "ucp_worker_arm", "MPI_Comm_f2c", "cpu_user_s",
+    "LD_LIBRARY_PATH", "SLURM_NODEID", "MM_ERROR_HANDLING", "MM_SEG_SIZE", "KEEPALIVE_INTERVAL",
+    "TCP_CONN_NB", "UCX_TLS", "clear_page",
 }  # fmt: skip
 
 
@@ -107,8 +113,10 @@ class Tree:
             choices, _, tail = rest.partition("}")
             return all(self.has_path(head + choice + tail) for choice in choices.split(","))
         if "*" in path:
-            return any(fnmatch.fnmatch(file, path) or fnmatch.fnmatch(file, path + ".*") for file in self.files)
-        if path in self.files or path in self.folders or any(path + end in self.files for end in (".cc", ".c")):
+            return any(fnmatch.fnmatch(file, path) or fnmatch.fnmatch(file, path + ".*")
+                       for file in self.files)
+        if path in self.files or path in self.folders or any(path + end in self.files
+                                                             for end in (".cc", ".c")):
             return True
         top, _, name = path.rpartition("/")
         return top in self.folders and "." not in name and self.has_part(top, name)
@@ -116,21 +124,25 @@ class Tree:
     def has_part(self, folder, name):
         """folder/Type: declared somewhere below; folder/stem: a header of this name."""
         headers = [path for path in self.files if path.startswith(folder + "/") and path.endswith(".h")]
-        return any(name in self.words_of[path] if name[0].isupper() else path.endswith(f"/{name}.h") for path in headers)
+        return any(name in self.words_of[path] if name[0].isupper() else path.endswith(f"/{name}.h")
+                   for path in headers)
 
     def has_file_name(self, name):
         if "{" in name:
             head, _, rest = name.partition("{")
             choices, _, tail = rest.partition("}")
             return all(self.has_file_name(head + choice + tail) for choice in choices.split(","))
-        return name in self.names or ("*" in name and any(fnmatch.fnmatch(known, name) for known in self.names))
+        return name in self.names or ("*" in name and any(fnmatch.fnmatch(known, name)
+                                                          for known in self.names))
 
     def has_member(self, owner, member):
         """Some header or source names both: the owner as what it declares, or both in one file beside it."""
-        declares = re.compile(rf"\b(?:class|struct|enum|union|namespace|using)\b[^;{{}}=]*\b{owner}\b|\b{owner}::")
+        declares = re.compile(
+            rf"\b(?:class|struct|enum|union|namespace|using)\b[^;{{}}=]*\b{owner}\b|\b{owner}::")
         stems = {os.path.splitext(path)[0] for path, text in self.texts.items()
                  if owner in self.words_of[path] and declares.search(text)}
-        return any(member in words for path, words in self.words_of.items() if os.path.splitext(path)[0] in stems)
+        return any(member in words for path, words in self.words_of.items()
+                   if os.path.splitext(path)[0] in stems)
 
     def variable_of_option(self, variable):
         return any(variable == "SWALE_" + option.replace(".", "_").upper() for option in self.options)
@@ -145,7 +157,8 @@ class Tree:
         if variable.endswith(("_", "*")):
             start = variable.rstrip("*")
             return (any(word.startswith(start) for word in self.words)
-                    or any(("SWALE_" + option.replace(".", "_").upper()).startswith(start) for option in self.options))
+                    or any(("SWALE_" + option.replace(".", "_").upper()).startswith(start)
+                           for option in self.options))
         return variable in self.words or self.variable_of_option(variable)
 
 
@@ -180,7 +193,8 @@ def split(text):
 def check_names(tree, text):
     """(position in text, complaint) of calls, options and variables anywhere in it."""
     for found in CALL.finditer(text):
-        if found[0] not in tree.words and not found[0].endswith("_") and not tree.has_file_name(found[0] + ".*"):
+        if found[0] not in tree.words and not found[0].endswith("_") and not tree.has_file_name(
+            found[0] + ".*"):
             yield found.start(), f"{found[0]} is not in the sources"
     for found in OPTION.finditer(text):
         if found["name"] not in tree.options and found["name"] not in tree.literals:
@@ -191,7 +205,9 @@ def check_names(tree, text):
 
 
 def check_span(tree, span, code):
-    """What is wrong with the text between two backticks, as one line, or None. code: the code blocks of the page."""
+    """What is wrong with the text between two backticks, as one line, or None. code: the code blocks of the
+    page.
+    """
     span = " ".join(span.split())
     if PATH.fullmatch(span):
         return None if tree.has_path(span) else f"{span} does not exist"
@@ -202,7 +218,8 @@ def check_span(tree, span, code):
         return None if tree.has_member(member["type"], member["member"]) else f"{span} is not in the sources"
     subcommand = SUBCOMMAND.fullmatch(span)
     if subcommand:
-        return None if subcommand["name"] in tree.subcommands else f"swale has no subcommand {subcommand['name']}"
+        return None if subcommand[
+            "name"] in tree.subcommands else f"swale has no subcommand {subcommand['name']}"
     target = TARGET.fullmatch(span)
     if target:
         return None if target["name"] in tree.targets else f"make has no target {target['name']}"
@@ -261,11 +278,13 @@ def check_tree(root):
     tree = Tree(root)
     lost = [f"{source}:{line}: {page} does not exist" for source, line, page in sorted(tree.pages_named)
             if page not in tree.files]
-    return lost + [line for page in sorted(tree.pages) if page not in SKIPPED_PAGES for line in check_page(tree, page)]
+    return lost + [line for page in sorted(tree.pages) if page not in SKIPPED_PAGES
+                   for line in check_page(tree, page)]
 
 
 SCRATCH = {
-    "src/base/reader.h": "// Gone, and swale_gone, and kGone.\nclass Reader {\n  void refresh();\n  int block_bytes_;\n};\n"
+    "src/base/reader.h": "// Gone, and swale_gone, and kGone.\nclass Reader {\n  void refresh();\n  int "
+    "block_bytes_;\n};\n"
                          'OptionRow{.name = "imd.memory"}; const char* k = "write.time";\n',
     "src/base/other.h": "struct Other { int elsewhere; };\nconstexpr int kLimit = 1;\n",
     "include/swale/swale.h": "void swale_open(void);\n#define SWALE_OK 0\n",
@@ -283,14 +302,16 @@ CANARIES = [
     ("`Reader::elsewhere`", "Reader::elsewhere is not"),
     ("`gone()`", "gone is not in the sources"),
     ("`block_gone`", "block_gone is not"),
-    ("`swale_open`, `swale_open(1)`, `SWALE_OK`, `imd.memory=1`, `write.time`, `SWALE_IMD_MEMORY`, `SWALE_IMD_*`", ""),
+    ("`swale_open`, `swale_open(1)`, `SWALE_OK`, `imd.memory=1`, `write.time`, `SWALE_IMD_MEMORY`, "
+     "`SWALE_IMD_*`", ""),
     ("`swale_gone`", "swale_gone is not"),
     ("```c\nswale_shut(1);\n```", "swale_shut is not"),
     ("`imd.gone=1`", "no option or counter is called imd.gone"),
     ("```console\n$ SWALE_IMD_GONE=1 ./a\n```", "SWALE_IMD_GONE is no variable"),
     ("`SWALE_GONE_*`", "SWALE_GONE_* is no variable"),
     ("`src/base/reader.h`, `src/base`, `src/base/*.h`, `src/base/{reader,other}.h`, `reader.h`", ""),
-    ("`base/reader.h`, `base/Reader`, `base/reader`, `bench_scan`, `made.c`\n\n```console\n$ cc made.c\n```", ""),
+    ("`base/reader.h`, `base/Reader`, `base/reader`, `bench_scan`, `made.c`\n\n```console\n$ cc made.c\n```",
+     ""),
     ("`src/base/gone.h`", "src/base/gone.h does not exist"),
     ("`base/gone.h`", "base/gone.h does not exist"),
     ("`base/Gone`", "base/Gone does not exist"),
@@ -308,18 +329,22 @@ CANARIES = [
     ("<!-- table: judged -->\n| `gone_key` |\n<!-- /table -->\n`gone_name`", "page.md:4: gone_name is not"),
     ("<!-- table: judged -->\n| `gone_key` |\n<!-- /table -->", ""),
     (TASKS + "| read | `Reader` | `src/base/reader.h`, `src/base/other.h` |\n", ""),
-    (TASKS + "| read | `Reader` | `src/base/other.h`, `src/base/reader.h` |\n", "page.md:3: Reader, where a task begins, is not"),
-    (TASKS + "| read | `Reader` | `src/base/reader.h` |\n| cut | `kGone` | `src/base/reader.h` |\n", "page.md:4: kGone, where"),
+    (TASKS + "| read | `Reader` | `src/base/other.h`, `src/base/reader.h` |\n", "page.md:3: Reader, where a "
+     "task begins, is not"),
+    (TASKS + "| read | `Reader` | `src/base/reader.h` |\n| cut | `kGone` | `src/base/reader.h` |\n",
+     "page.md:4: kGone, where"),
     (TASKS + "| read | `Reader` | the reader |\n", "a task has a name"),
     (TASKS + "| read | `src/base/reader.h` |\n", "a task has a name"),
 ]
 # The same of a source.
-SOURCE_CANARIES = [("// See docs/other.md.", ""), ("// See docs/design/gone.md.", "docs/design/gone.md does not exist")]
+SOURCE_CANARIES = [("// See docs/other.md.", ""),
+                   ("// See docs/design/gone.md.", "docs/design/gone.md does not exist")]
 
 
 def self_test():
     failures = []
-    canaries = [("docs/page.md", *canary) for canary in CANARIES] + [("src/base/page.h", *canary) for canary in SOURCE_CANARIES]
+    canaries = [("docs/page.md", *canary) for canary in CANARIES] + [("src/base/page.h", *canary)
+                                                                     for canary in SOURCE_CANARIES]
     for page, text, expected in canaries:
         with tempfile.TemporaryDirectory(prefix="swale-docs-") as root:
             for path, content in {**SCRATCH, page: text + "\n"}.items():
@@ -329,7 +354,8 @@ def self_test():
             found = check_tree(root)
         if expected and not any(expected in line for line in found) or not expected and found:
             failures.append(f"{text!r}: expected {expected or 'nothing'!r}, found {found}")
-    return checker.canaries_noticed("check-docs.py", failures, f"docs: the check notices all {sum(bool(expected) for _, _, expected in canaries)} canaries")
+    return checker.canaries_noticed("check-docs.py", failures, f"docs: the check notices all "
+                                    f"{sum(bool(expected) for _, _, expected in canaries)} canaries")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """check-layers.py [TREE] [--self-test]: which file may include what (docs/architecture.md tells why).
 
-An #include in src/ points to a lower layer or stays in its folder; each third-party API is named by the sources of
-one place; nobody but tests and benchmarks sees the simulator. The self-test breaks each rule once in a scratch tree
-and expects to be told so.
+An #include in src/ points to a lower layer or stays in its folder; each third-party API is named by the
+sources of one place; nobody but tests and benchmarks sees the simulator. The self-test breaks each rule once
+in a scratch tree and expects to be told so.
 """
 import os
 import re
@@ -35,7 +35,8 @@ ROOM_LAYERS = {
 RIGS = "testing"
 
 # Folders beside src/, and whether they may drive the simulator. They may include anything else of ours.
-BESIDE = {"tools": False, "examples": False, "python": False, "sim": True, "tests": True, "bench": True, "fuzz": True}
+BESIDE = {"tools": False, "examples": False, "python": False, "sim": True, "tests": True, "bench": True,
+          "fuzz": True}
 
 # Third-party headers: what they are called, and where alone they may be named (prefixes of paths).
 THIRD_PARTY = [
@@ -85,7 +86,9 @@ def check_ours(path, target, quoted):
 
 
 def room(path):
-    """(folder, room) of a path from src/, e.g. ("net", "rpc"); None where the folder has no rooms or the path no room."""
+    """(folder, room) of a path from src/, e.g. ("net", "rpc"); None where the folder has no rooms or the path
+    no room.
+    """
     folder, *rest = path.split("/")
     return (folder, rest[0]) if len(rest) > 1 and rest[0] in ROOM_LAYERS.get(folder, {}) else None
 
@@ -115,7 +118,8 @@ def check_third_party(path, target):
             continue
         if re.match(pattern, target) and not any(path.startswith(place) for place in places):
             return f"only named in {', '.join(places)}"
-    if TEST_LIBRARY.match(target) and not is_test(path) and "test" not in os.path.basename(path) and not path.startswith("tests/"):
+    if TEST_LIBRARY.match(target) and not is_test(path) and "test" not in os.path.basename(
+        path) and not path.startswith("tests/"):
         return "only tests name the test library"
     return None
 
@@ -199,7 +203,8 @@ CANARIES = [
     ("src/stray.cc", "", "into a layer's folder"),
 ]
 ALLOWED = [
-    ("src/imd/a.cc", '#include "imd/a.h"\n#include "run/run.h"\n#include "base/status.h"\n#include <fmt/format.h>'),
+    ("src/imd/a.cc", '#include "imd/a.h"\n#include "run/run.h"\n#include "base/status.h"\n#include '
+     '<fmt/format.h>'),
     ("src/imd/check/b.cc", '#include "imd/read/reader.h"\n#include "imd/format/manifest.h"'),
     ("src/imd/read/b_test.cc", '#include "imd/write/writer.h"'),
     ("src/net/rpc/a.cc", '#include "net/fabric/transport.h"'),
@@ -230,7 +235,8 @@ def self_test():
         found = check_scratch([(path, text)])
         if not any(expected in line for line in found):
             failures.append(f"{path} with {text!r} went unnoticed (expected '{expected}', found {found})")
-    return checker.canaries_noticed("check-layers.py", failures, f"layers: the check notices all {len(CANARIES)} canaries")
+    return checker.canaries_noticed("check-layers.py", failures, f"layers: the check notices all "
+                                    f"{len(CANARIES)} canaries")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""check-locks.py [--self-test]: clang's thread-safety analysis over the sources of src/ that see something that a mutex guards:
-what is GUARDED_BY a mutex is touched with it locked. Only syntax is checked, nothing is built: some minutes.
+"""check-locks.py [--self-test]: clang's thread-safety analysis over the sources of src/ that see something
+that a mutex guards: what is GUARDED_BY a mutex is touched with it locked. Only syntax is checked, nothing is
+built: some minutes.
 
-Every mutex of src/ is a swale::Mutex: a std::mutex is a failure, but in tests and for those that MAY_NAME_STD lists. The
-self-test breaks the rule and expects to be told so.
+Every mutex of src/ is a swale::Mutex: a std::mutex is a failure, but in tests and for those that MAY_NAME_STD
+lists. The self-test breaks the rule and expects to be told so.
 """
 import concurrent.futures
 import os
@@ -18,7 +19,8 @@ CLANG = os.environ.get("SWALE_CLANG") or next(
     (name for name in ("clang++-16", "clang++-19") if shutil.which(name)), "clang++")
 # The mutex itself, and one that is more than a std::mutex.
 MAY_NAME_STD = {"src/base/mutex.h", "src/base/biased_mutex.h", "src/base/biased_mutex.cc"}
-STD_LOCK = re.compile(r"std::(\w*mutex|lock_guard|unique_lock|scoped_lock|shared_lock|condition_variable\w*)\b")
+STD_LOCK = re.compile(
+    r"std::(\w*mutex|lock_guard|unique_lock|scoped_lock|shared_lock|condition_variable\w*)\b")
 FLAGS = ["-std=c++20", "-DFMT_SHARED", '-DSWALE_VERSION="0"', '-DSWALE_LIBRARIES_FROM_PROGRAMS=""',
          "-DSPDLOG_FMT_EXTERNAL", "-Werror=thread-safety", "-fsyntax-only"]
 
@@ -47,8 +49,8 @@ def guards(path):
 
 
 def uses_mutex(path):
-    """Whether the source, or a header that it includes, has something that a mutex guards: a class may have its functions in
-    many sources."""
+    """Whether the source, or a header that it includes, has something that a mutex guards: a class may have
+    its functions in many sources."""
     if guards(path):
         return True
     with open(path, encoding="utf-8") as file:
@@ -88,7 +90,8 @@ def self_test():
             print("check-locks.py: an access without the lock went unnoticed", file=sys.stderr)
             return 1
         with open(path, "w", encoding="utf-8") as file:
-            file.write(CANARY.replace("return count_;", "const swale::MutexLock lock(mutex_); return count_;"))
+            file.write(CANARY.replace("return count_;", "const swale::MutexLock lock(mutex_); return "
+                                      "count_;"))
         if said := analyse(path):
             print(f"check-locks.py: a locked access is refused: {said}", file=sys.stderr)
             return 1

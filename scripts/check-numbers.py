@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""check-numbers.py [TREE] [--self-test]: no header of src/ declares a function that takes two bare integers side by side of
-which one is the number, or the count, of a rank, a partition, an epoch or a block: a caller that swaps them compiles.
+"""check-numbers.py [TREE] [--self-test]: no header of src/ declares a function that takes two bare integers
+side by side of which one is the number, or the count, of a rank, a partition, an epoch or a block: a caller
+that swaps them compiles.
 
 What to do instead: a type of base/numbers.h, or a struct whose members are named. EXCEPTIONS
 lists the functions that keep two integers, and why. The self-test swaps some and expects to be told so.
@@ -21,16 +22,22 @@ LIST = re.compile(r"(?P<function>[~\w]*)(?P<list>\([^()]*\))")
 EXCEPTIONS = {
     # A rank is an int32_t (net::Rank), and stands beside the size of its job, or beside an offset.
     ("src/imd/write/epoch_protocol.h", "EpochProtocol"), ("src/imd/write/parting.h", "Parting"),
-    ("src/net/meeting/bootstrap.h", "take"), ("src/net/meeting/exchange.h", "Exchange"), ("src/net/meeting/exchange.h", "ExchangeTree"),
-    ("src/net/fabric/fabric_module.h", ""), ("src/net/fabric/rank_table.h", "place_of"), ("src/net/fabric/rank_table.h", "put"),
-    ("src/net/fabric/tls_fabric.h", "make_tls"), ("src/net/fabric/tls_internal.h", "Tls"), ("src/net/fabric/tls_transport.h", "tls_transport"),
-    ("src/net/fabric/ucx_fabric.h", "make_ucx"), ("src/net/fabric/ucx_internal.h", "Ucx"), ("src/net/fabric/ucx_transport.h", "ucx_transport"),
-    # As in the C interface: int64_t is the number of an epoch, or kAllEpochs; a user's function gets bytes and partitions.
+    ("src/net/meeting/bootstrap.h", "take"), ("src/net/meeting/exchange.h", "Exchange"),
+    ("src/net/meeting/exchange.h", "ExchangeTree"),
+    ("src/net/fabric/fabric_module.h", ""), ("src/net/fabric/rank_table.h", "place_of"),
+    ("src/net/fabric/rank_table.h", "put"),
+    ("src/net/fabric/tls_fabric.h", "make_tls"), ("src/net/fabric/tls_internal.h", "Tls"),
+    ("src/net/fabric/tls_transport.h", "tls_transport"),
+    ("src/net/fabric/ucx_fabric.h", "make_ucx"), ("src/net/fabric/ucx_internal.h", "Ucx"),
+    ("src/net/fabric/ucx_transport.h", "ucx_transport"),
+    # As in the C interface: int64_t is the number of an epoch, or kAllEpochs; a user's function gets bytes
+    # and partitions.
     ("src/imd/format/partitioner.h", ""),
     ("src/imd/read/reader.h", "sample"), ("src/imd/read/reader.h", "scan_part"),
     ("src/imd/read/reader_view.h", "sample"), ("src/imd/read/reader_view.h", "scan_part"),
     # Two counts in a formula.
-    ("src/imd/read/reader_scan.h", "share_of"), ("src/meta/index/cluster.h", "ClusterQueue"), ("src/meta/index/cluster.h", "local_enough"),
+    ("src/imd/read/reader_scan.h", "share_of"), ("src/meta/index/cluster.h", "ClusterQueue"),
+    ("src/meta/index/cluster.h", "local_enough"),
     ("src/net/talk/frame_pool.h", "FramePool"), ("src/net/talk/frame_pool.h", "create"),
     ("src/run/extrema.h", "memory_bytes"), ("src/run/sketch.h", "sketch_memory_bytes"),
     # A file's index in its set, and a block's in the file: both index vectors.
@@ -39,12 +46,16 @@ EXCEPTIONS = {
 
 
 def parameters(text):
-    """(line, function, parameters) of each list in parentheses, innermost first: lists within them are blanked out."""
+    """(line, function, parameters) of each list in parentheses, innermost first: lists within them are
+    blanked out.
+    """
     text = re.sub(r"//[^\n]*", "", text)
     while LIST.search(text):
         for found in LIST.finditer(text):
             words = re.sub(r"\s+", " ", found["list"][1:-1])
-            yield text.count("\n", 0, found.start()) + 1, found["function"], [word.strip() for word in words.split(",")]
+            yield text.count("\n", 0,
+                             found.start()) + 1, found["function"], [word.strip()
+                                                                     for word in words.split(",")]
         text = LIST.sub(lambda found: "\n" * found["list"].count("\n"), text)
 
 
@@ -57,7 +68,8 @@ def check_header(root, path):
             if not first or not second or not (WATCHED.search(first) or WATCHED.search(second)):
                 continue
             if (path, function) not in EXCEPTIONS:
-                yield (f"{path}:{line}: {function} takes `{first}` and `{second}`, two bare integers that a caller can "
+                yield (f"{path}:{line}: {function} takes `{first}` and `{second}`, two bare integers that a "
+                       f"caller can "
                        "swap; use a type of base/numbers.h, or a struct")
             break
 
@@ -77,7 +89,8 @@ def check_tree(root):
 CANARIES = [
     ("void f(uint32_t epoch, uint32_t partition);", "`epoch` and `partition`"),
     ("void f(uint64_t epoch_id, uint32_t next_epoch);", "`epoch_id` and `next_epoch`"),
-    ("Status verify(Bytes block, uint32_t seed,\n              uint64_t block_number);", "`seed` and `block_number`"),
+    ("Status verify(Bytes block, uint32_t seed,\n              uint64_t block_number);",
+     "`seed` and `block_number`"),
     ("explicit F(net::Rank rank, int32_t size = 1);", "`rank` and `size`"),
     ("void f(int32_t ranks, size_t bytes);", "`ranks` and `bytes`"),
     ("using Fn = std::function<void(size_t key, uint32_t epoch)>;", "`key` and `epoch`"),
@@ -101,7 +114,8 @@ def check_scratch(text):
 
 
 def self_test():
-    failures = [f"not allowed, though it should be: {found}" for text in ALLOWED for found in check_scratch(text)]
+    failures = [f"not allowed, though it should be: {found}" for text in ALLOWED
+                for found in check_scratch(text)]
     for text, expected in CANARIES:
         found = check_scratch(text)
         if not any(expected in line for line in found):
@@ -111,4 +125,5 @@ def self_test():
 
 
 if __name__ == "__main__":
-    sys.exit(checker.main(self_test, check_tree, "numbers: no header takes two of them that could be swapped"))
+    sys.exit(checker.main(self_test, check_tree, "numbers: no header takes two of them that could be "
+                          "swapped"))

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""check-prints.py [TREE] [--self-test]: what the command and the library print for people passes through plain_text
-(src/base/plain_text.h), which escapes what a terminal would obey: names, keys, the content of locks, error texts.
+"""check-prints.py [TREE] [--self-test]: what the command and the library print for people passes through
+plain_text (src/base/plain_text.h), which escapes what a terminal would obey: names, keys, the content of
+locks, error texts.
 
-In src/ and tools/ nothing writes to stdout or stderr but the few functions of ALLOWED. The self-test writes some prints into a
-tree and expects to be told so.
+In src/ and tools/ nothing writes to stdout or stderr but the few functions of ALLOWED. The self-test writes
+some prints into a tree and expects to be told so.
 """
 import os
 import re
@@ -25,7 +26,8 @@ PRINT = re.compile(r"""
 ALLOWED = {
     ("src/base/log.cc", "stderr_sink_st"): "the log's own sink; Log gets plain text",
     ("tools/options.cc", "plain_text("): "complain",
-    ("tools/options.cc", "fwrite(bytes.data()"): "print_bytes: raw output, and the end of print and print_json_text",
+    ("tools/options.cc", "fwrite(bytes.data()"): "print_bytes: raw output, and the end of print and "
+    "print_json_text",
     ("tools/main.cc", "plain_text("): "a complaint of several lines",
     ("tools/main.cc", '"swale: '): "words of our own, when nothing can be allocated",
     ("tools/main.cc", "fputc('"): "the same",
@@ -39,7 +41,8 @@ ALLOWED = {
 def without_comments(text):
     """Comments and texts' contents stay as long as they are; comments become blanks."""
     pattern = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
-    return pattern.sub(lambda found: found[0] if found[0].startswith('"') else re.sub(r"[^\n]", " ", found[0]), text)
+    return pattern.sub(lambda found: found[0] if found[0].startswith('"')
+                       else re.sub(r"[^\n]", " ", found[0]), text)
 
 
 def check_file(root, path):
@@ -50,7 +53,8 @@ def check_file(root, path):
         statement = text[text.rfind("\n", 0, found.start()) + 1:end if end != -1 else len(text)]
         if any(path == where and word in statement for where, word in ALLOWED):
             continue
-        yield (f"{path}:{text.count(chr(10), 0, found.start()) + 1}: prints by itself; use print, print_line, print_json or "
+        yield (f"{path}:{text.count(chr(10), 0, found.start()) + 1}: prints by itself; use print, "
+               f"print_line, print_json or "
                "complain of tools/options.h, or the log: they escape what a terminal would obey")
 
 
@@ -98,10 +102,13 @@ def check_scratch(text, path="tools/a.cc"):
 
 
 def self_test():
-    failures = [f"not allowed, though it should be: {found}" for text in HARMLESS for found in check_scratch(text)]
+    failures = [f"not allowed, though it should be: {found}" for text in HARMLESS
+                for found in check_scratch(text)]
     failures += [f"{text!r} went unnoticed" for text in CANARIES if not check_scratch(text)]
-    failures += [f"{text!r} went unnoticed in src" for text in CANARIES if not check_scratch(text, "src/io/b.h")]
-    return checker.canaries_noticed("check-prints.py", failures, f"prints: the check notices all {len(CANARIES)} canaries")
+    failures += [f"{text!r} went unnoticed in src" for text in CANARIES
+                 if not check_scratch(text, "src/io/b.h")]
+    return checker.canaries_noticed("check-prints.py", failures, f"prints: the check notices all "
+                                    f"{len(CANARIES)} canaries")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,14 @@
-"""What the checks of the tree (check-docs.py, check-layers.py) have in common: their command line and what they say."""
+"""What the checks of the tree (check-docs.py, check-layers.py) have in common: their command line and what
+they say.
+"""
 import os
 import sys
 
 
 def canaries_noticed(check, failures, noticed):
-    """Says which canaries went unnoticed, or `noticed`. Returns the exit status; `check` is the name of the script."""
+    """Says which canaries went unnoticed, or `noticed`. Returns the exit status; `check` is the name of the
+    script.
+    """
     for failure in failures:
         print(f"{check}: {failure}", file=sys.stderr)
     if not failures:
@@ -13,7 +17,9 @@ def canaries_noticed(check, failures, noticed):
 
 
 def main(self_test, check_tree, all_well):
-    """SCRIPT [TREE] [--self-test]: prints what is wrong with the tree, or `all_well`. Returns the exit status."""
+    """SCRIPT [TREE] [--self-test]: prints what is wrong with the tree, or `all_well`. Returns the exit
+    status.
+    """
     if "--self-test" in sys.argv[1:]:
         return self_test()
     root = sys.argv[1] if len(sys.argv) > 1 else os.path.dirname(os.path.dirname(os.path.abspath(__file__)))

@@ -1,22 +1,24 @@
 #!/usr/bin/env python3
 """figures.py keep IMD_JSON | write | check | --self-test: every measured figure of the pages has one source.
 
-keep   makes docs/results/imd.json of a finished run of `make bench-imd`, without the lines of the single programs.
-write  writes the tables and the marked numbers of README.md, docs/guide, docs/design and docs/results/imd.md anew.
-check  says which table or number differs from its source, and which measured figure names no source.
+keep   makes docs/results/imd.json of a finished run of `make bench-imd`, without the lines of the single
+programs. write  writes the tables and the marked numbers of README.md, docs/guide, docs/design and
+docs/results/imd.md anew. check  says which table or number differs from its source, and which measured figure
+names no source.
 
-Marks are HTML comments, which no page shows. A number is followed by its mark, with up to 60 characters but no digit
-between them; `write` keeps the unit and the number of digits:
+Marks are HTML comments, which no page shows. A number is followed by its mark, with up to 60 characters but
+no digit between them; `write` keeps the unit and the number of digits:
 
-    31.7 ns a record<!-- figure: index_cpu_ns_per_record -->     a judged key of imd.json (KEY:raw: not normalised)
-    0.08 ms<!-- figure: rocksdb-compacted/cold_us_p50 -->         a figure of one store of imd.json
-    181 µs a query<!-- from: history.md#reading -->               stands in that section of docs/results/history.md
-    2.6 µs<!-- from: compression.csv -->                          is a median of that file in docs/results
-    20 ns a record<!-- arithmetic -->                             computed or assumed on this page, not measured
+    31.7 ns a record<!-- figure: index_cpu_ns_per_record -->     a judged key of imd.json (KEY:raw: not
+    normalised) 0.08 ms<!-- figure: rocksdb-compacted/cold_us_p50 -->         a figure of one store of
+    imd.json 181 µs a query<!-- from: history.md#reading -->               stands in that section of
+    docs/results/history.md 2.6 µs<!-- from: compression.csv -->                          is a median of that
+    file in docs/results 20 ns a record<!-- arithmetic -->                             computed or assumed on
+    this page, not measured
 
-A mark alone in its line holds for the paragraph or table after it. `<!-- table: NAME -->` to `<!-- /table -->` is made
-by `write`. What stands below a heading with "arithmetic", "prediction" or "predicted", or in a paragraph that begins
-with *Arithmetic*, needs no marks.
+A mark alone in its line holds for the paragraph or table after it. `<!-- table: NAME -->` to `<!-- /table
+-->` is made by `write`. What stands below a heading with "arithmetic", "prediction" or "predicted", or in a
+paragraph that begins with *Arithmetic*, needs no marks.
 """
 import csv
 import importlib.util
@@ -37,7 +39,8 @@ PAGES = ("README.md", RESULTS + "/imd.md")
 ABOUT_MEASURING = ("docs/design/benchmarks.md",)
 
 # In nanoseconds, or bytes.
-UNITS = {"ns": 1, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9, "B": 1, "bytes": 1, "KB": 1e3, "KiB": 1024, "MB": 1e6,
+UNITS = {"ns": 1, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9, "B": 1, "bytes": 1, "KB": 1e3, "KiB": 1024,
+         "MB": 1e6,
          "MiB": 1 << 20, "GB": 1e9}  # fmt: skip
 NUMBER = r"(?P<number>(?:(?<=\s)-)?\d[\d,]*(?:\.\d+)?)"  # a difference may be below zero
 MARK = re.compile(NUMBER + r"(?P<words>[^\d<|]{0,60})<!-- (?P<kind>figure|from): (?P<source>\S+) -->")
@@ -70,7 +73,8 @@ def read(path):
 
 def short_table(result, report, stores):
     """Few rows for the README: the names and the numbers are those of the whole table."""
-    yield report.row(["", "CPU to write, per record", "bytes out / in", "one trajectory, cold", "opening and one trajectory"])
+    yield report.row(["", "CPU to write, per record", "bytes out / in", "one trajectory, cold",
+                      "opening and one trajectory"])
     yield report.row(["---"] * 5)
     for store in stores:
         entries = result["stores"].get(store, {})
@@ -87,8 +91,10 @@ def short_table(result, report, stores):
 def machine_text(result):
     machine, work = result["machine"], result["parameters"]
     yield (f"{machine['date'][:10]}, {machine['cores']} cores ({machine['cpu']}), Linux {machine['kernel']}, "
-           f"{machine['file_system']}; {work['keys'] * work['epochs'] / 1e6:g} M records of {work['key_bytes']} + "
-           f"{work['value_bytes']} bytes in {work['epochs']} epochs; profile {result['profile']}, {work['rounds']} rounds, "
+           f"{machine['file_system']}; {work['keys'] * work['epochs'] / 1e6:g} M records of "
+           f"{work['key_bytes']} + "
+           f"{work['value_bytes']} bytes in {work['epochs']} epochs; profile {result['profile']}, "
+           f"{work['rounds']} rounds, "
            f"load average at the start {machine['load_average'][0]:.1f}.")
 
 
@@ -96,7 +102,8 @@ def tables(result):
     """{name: text} of what `write` puts between marks."""
     report = load("report")
     few = ("swale", "append", "leveldb-4m", "rocksdb-compacted", "duckdb")
-    made = {"machine": machine_text(result), "judged": report.judged_table(result), "stores": report.stores_table(result),
+    made = {"machine": machine_text(result), "judged": report.judged_table(result),
+            "stores": report.stores_table(result),
             "stores-short": short_table(result, report, few)}
     return {name: "\n".join(lines) + "\n" for name, lines in made.items()}
 
@@ -119,7 +126,9 @@ class Sources:
         return (entry.get("raw", entry["value"]) if raw else entry["value"]), entry["unit"]
 
     def numbers(self, source):
-        """The texts (of a page) or values (of a .csv) that a `from` may repeat; None if there is no such source."""
+        """The texts (of a page) or values (of a .csv) that a `from` may repeat; None if there is no such
+        source.
+        """
         name, _, section = source.partition("#")
         path = os.path.join(self.root, RESULTS, name)
         if not os.path.isfile(path):
@@ -137,7 +146,9 @@ class Sources:
 
 
 def medians(path):
-    """All medians over the rounds of a .csv: rows that differ only in numbers and in `round` are samples of one thing."""
+    """All medians over the rounds of a .csv: rows that differ only in numbers and in `round` are samples of
+    one thing.
+    """
     groups = {}
     with open(path, encoding="utf-8") as file:
         for row in csv.DictReader(file):
@@ -158,7 +169,9 @@ def parse(number):
 
 
 def half_step(number):
-    """Half of the last significant digit that a number shows; of 1,800 that is 50, of 300 it is 5: two digits at least."""
+    """Half of the last significant digit that a number shows; of 1,800 that is 50, of 300 it is 5: two digits
+    at least.
+    """
     decimals = len(number.partition(".")[2])
     if decimals:
         return 0.5 * 10**-decimals
@@ -205,7 +218,8 @@ def check_marks(text, sources):
         else:
             value = in_unit(*figure, found["words"])
             if not agrees(value, number):
-                yield found.start(), f"{number} is {written(value, number)} in {KEPT} ({source}); 'figures.py write' mends"
+                yield found.start(), (f"{number} is {written(value, number)} in {KEPT} ({source}); "
+                                      "'figures.py write' mends")
 
 
 def check_tables(text, made):
@@ -213,13 +227,16 @@ def check_tables(text, made):
         if found["name"] not in made:
             yield found.start(), f"no table is called {found['name']}: {', '.join(made)}"
         elif found["text"] != made[found["name"]]:
-            yield found.start(), f"the table {found['name']} is not the one of {KEPT}; 'figures.py write' mends"
+            yield found.start(), (f"the table {found['name']} is not the one of {KEPT}; "
+                                  "'figures.py write' mends")
 
 
 def blocks(text):
-    """(start, block, mark, headings) of each paragraph, list item and table row outside of code and made tables.
+    """(start, block, mark, headings) of each paragraph, list item and table row outside of code and made
+    tables.
 
-    mark is that of the line before the block, headings those above it; a table row is preceded by its table's head.
+    mark is that of the line before the block, headings those above it; a table row is preceded by its table's
+    head.
     """
     headings, mark, head, fenced, made = {}, None, "", False, False
     start, lines = 0, []
@@ -238,7 +255,8 @@ def blocks(text):
             fenced = not fenced
         made = made and not bare.startswith("<!-- /table") or bare.startswith("<!-- table:")
         row = bare.startswith("|")
-        if fence or fenced or made or not bare or bare.startswith(("#", "- ", "* ")) or BLOCK_MARK.match(bare) or row:
+        if fence or fenced or made or not bare or bare.startswith(("#", "- ",
+                                                                   "* ")) or BLOCK_MARK.match(bare) or row:
             yield from done()
         if not row:
             head = ""
@@ -275,13 +293,16 @@ class Mark:
 
 
 def check_unmarked(text, sources):
-    """Figures of a measured kind that name no source; and those below a mark of a block that its source has not."""
+    """Figures of a measured kind that name no source; and those below a mark of a block that its source has
+    not.
+    """
     for start, block, mark, headings in blocks(text):
         row = block.partition("\n")[2] if block.startswith("|") else ""
         offset = len(block) - len(row) if row else 0
         for pattern, subject in MEASURED:
             for found in pattern.finditer(block, offset):
-                if FOLLOWED.match(block, found.end()) or EXEMPT_HEADING.search(headings) or EXEMPT_BLOCK.match(block):
+                if FOLLOWED.match(block, found.end()) or EXEMPT_HEADING.search(
+                    headings) or EXEMPT_BLOCK.match(block):
                     continue
                 if not subject.search(block if row else sentence(block, found.start())):
                     continue
@@ -306,7 +327,8 @@ def pages(root):
         if os.path.isfile(os.path.join(root, page)):
             yield page
     for folder in FOLDERS:
-        for name in sorted(os.listdir(os.path.join(root, folder))) if os.path.isdir(os.path.join(root, folder)) else []:
+        for name in sorted(os.listdir(os.path.join(root, folder))) if os.path.isdir(
+            os.path.join(root, folder)) else []:
             if name.endswith(".md"):
                 yield f"{folder}/{name}"
 
@@ -320,7 +342,8 @@ def check(root):
         wrong = [*check_marks(text, sources), *check_tables(text, made)]
         if page not in ABOUT_MEASURING:
             wrong += check_unmarked(text, sources)
-        found += [f"{page}:{text.count(chr(10), 0, position) + 1}: {complaint}" for position, complaint in sorted(wrong)]
+        found += [f"{page}:{text.count(chr(10), 0, position) + 1}: {complaint}" for position,
+                  complaint in sorted(wrong)]
     return found
 
 
@@ -340,7 +363,8 @@ def write(root):
     for page in pages(root):
         path = os.path.join(root, page)
         before = read(path)
-        after = TABLE.sub(lambda found: f"<!-- table: {found['name']} -->\n{made.get(found['name'], found['text'])}"
+        after = TABLE.sub(lambda found: f"<!-- table: {found['name']} "
+                          f"-->\n{made.get(found['name'], found['text'])}"
                                         "<!-- /table -->", before)
         after = MARK.sub(number, after)
         if after != before:
@@ -385,21 +409,28 @@ CANARIES = [
     ("docs/design/a.md", "A query takes 182 µs<!-- from: history.md#reading-fast -->.", "does not stand in"),
     ("docs/design/a.md", "A query takes 181 µs<!-- from: history.md#writing -->.", "does not exist"),
     ("docs/guide/a.md", "<!-- from: a.csv -->\n\n| | a record |\n|---|---|\n| lz4 | 20 ns |", ""),
-    ("docs/guide/a.md", "<!-- from: a.csv -->\n\n| | a record |\n|---|---|\n| lz4 | 40 ns |", "does not stand in"),
-    ("docs/guide/a.md", "<!-- from: a.csv -->\n\nA record takes 20 ns.\n\nAnd a record 30 ns.", "names no source"),
+    ("docs/guide/a.md", "<!-- from: a.csv -->\n\n| | a record |\n|---|---|\n| lz4 | 40 ns |",
+     "does not stand in"),
+    ("docs/guide/a.md", "<!-- from: a.csv -->\n\nA record takes 20 ns.\n\nAnd a record 30 ns.",
+     "names no source"),
     ("README.md", "<!-- table: judged -->\nold\n<!-- /table -->", "is not the one of"),
     ("README.md", "<!-- table: other -->\nold\n<!-- /table -->", "no table is called"),
 ]  # fmt: skip
-FIGURE = {"value": 31.74, "raw": 40.0, "raw_min": 38.0, "raw_max": 44.0, "factor": 1.26, "unit": "ns", "met": True, "aim_met": False,
-          "must": 40, "aim": 26, "less_is_better": True, "what": "w", "min": 31, "max": 32, "samples": [31.74]}  # fmt: skip
+FIGURE = {"value": 31.74, "raw": 40.0, "raw_min": 38.0, "raw_max": 44.0, "factor": 1.26, "unit": "ns",
+          "met": True, "aim_met": False,
+          "must": 40, "aim": 26, "less_is_better": True, "what": "w", "min": 31, "max": 32,
+          "samples": [31.74]}
 SCRATCH = {
     KEPT: json.dumps({
-        "machine": {"date": "2026-01-01T", "cores": 2, "cpu": "x", "kernel": "6", "file_system": "y", "load_average": [0.1]},
+        "machine": {"date": "2026-01-01T", "cores": 2, "cpu": "x", "kernel": "6", "file_system": "y",
+                    "load_average": [0.1]},
         "profile": "full",
         "parameters": {"keys": 4, "epochs": 5, "key_bytes": 8, "value_bytes": 40, "rounds": 1},
-        "results": {"a_ns": FIGURE, "b_ns": {**FIGURE, "value": -0.433, "must": None, "aim": None, "met": None, "aim_met": None}},
+        "results": {"a_ns": FIGURE, "b_ns": {**FIGURE, "value": -0.433, "must": None, "aim": None,
+                                             "met": None, "aim_met": None}},
         "stores": {"swale": {name: {"value": value, "unit": unit} for name, value, unit in (
-            ("cold_us", 260.3, "us"), ("cpu_ns_per_record", 31.7, "ns"), ("records", 2e7, ""), ("bytes_ratio", 1.03, ""))}},
+            ("cold_us", 260.3, "us"), ("cpu_ns_per_record", 31.7, "ns"), ("records", 2e7, ""),
+            ("bytes_ratio", 1.03, ""))}},
     }),
     RESULTS + "/history.md": "# History\n\n## Reading fast\n\nIt took 181 µs.\n",
     RESULTS + "/a.csv": "codec,round,write_ns\nlz4,0,10.1\nlz4,1,20.2\nlz4,2,30.3\n",

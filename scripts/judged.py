@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""judged.py keep NAME JSON | write | check | --self-test: what the judged benchmarks printed when they were run last.
+"""judged.py keep NAME JSON | write | check | --self-test: what the judged benchmarks printed when they were
+run last.
 
 keep   makes docs/results/judged/NAME.json of a benchmark's result: its judged figures, the machine, the day.
 write  makes docs/results/judged.md of all that is kept.
 check  says whether the page is what the kept files give.
 
-Kept by hand after a run on a quiet machine, missed figures too: `scripts/judged.py keep tls build/bench/tls.json`. The pages
-of imd and of the tiered buffer have files of their own (scripts/figures.py, bench/tier/tier.py).
+Kept by hand after a run on a quiet machine, missed figures too: `scripts/judged.py keep tls
+build/bench/tls.json`. The pages of imd and of the tiered buffer have files of their own (scripts/figures.py,
+bench/tier/tier.py).
 """
 import datetime
 import json
@@ -20,12 +22,15 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 KEPT = "docs/results/judged"
 PAGE = "docs/results/judged.md"
-MADE_BY = {"meta": "make bench-meta", "tls": "make bench-rpc", "rpc": "make bench-rpc", "shuffle": "make bench-shuffle",
-           "source": "make bench-source", "sim-shuffle": "make sim-shuffle", "python": "make bench-python", "fs": "make bench-fs"}  # fmt: skip
+MADE_BY = {"meta": "make bench-meta", "tls": "make bench-rpc", "rpc": "make bench-rpc",
+           "shuffle": "make bench-shuffle",
+           "source": "make bench-source", "sim-shuffle": "make sim-shuffle", "python": "make bench-python",
+           "fs": "make bench-fs"}
 
 
 def cpu():
-    found = re.search(r"^model name\s*: (.*)$", pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.M)
+    found = re.search(r"^model name\s*: (.*)$", pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8"),
+                      re.M)
     return f"{os.cpu_count()} cores, {found[1] if found else platform.machine()}, Linux {platform.release()}"
 
 
@@ -37,7 +42,8 @@ def rows_of(result):
     rows = []
     for row in found:
         if "ratio" in row:  # of Rpc: a fabric, a size, so many in flight
-            row = {"key": f"rpc_{row['fabric']}_{row['size']}_{row['depth']}", "value": row["ratio"], "must": row["must"],
+            row = {"key": f"rpc_{row['fabric']}_{row['size']}_{row['depth']}", "value": row["ratio"],
+                   "must": row["must"],
                    "at_least": row["depth"] != 1, "what": f"over UCX alone, {row['unit']}"}  # fmt: skip
         value, must, aim = row.get("normalised", row.get("value")), row.get("must"), row.get("aim")
         if must is None and aim is None:
@@ -48,7 +54,8 @@ def rows_of(result):
             less = not row["at_least"]
         else:
             less = must is None or aim is None or aim <= must
-        rows.append({"key": row["key"], "what": row.get("what", ""), "unit": row.get("unit", ""), "value": value, "must": must,
+        rows.append({"key": row["key"], "what": row.get("what", ""), "unit": row.get("unit", ""),
+                     "value": value, "must": must,
                      "aim": aim, "less_is_better": less})  # fmt: skip
     return rows
 
@@ -64,11 +71,13 @@ def keep(root, name, path):
     if name not in MADE_BY:
         sys.exit(f"judged.py: {name}: expected one of {', '.join(MADE_BY)}")
     result = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
-    kept = {"profile": result.get("profile", "full"), "machine": cpu(), "day": datetime.date.today().isoformat(),
+    kept = {"profile": result.get("profile", "full"), "machine": cpu(),
+            "day": datetime.date.today().isoformat(),
             "load_average": result.get("load_average"), "rows": rows_of(result)}  # fmt: skip
     folder = root / KEPT
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{name}.json").write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    (folder / f"{name}.json").write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n",
+                                         encoding="utf-8")
 
 
 def number(value):
@@ -77,9 +86,11 @@ def number(value):
 
 def page(root):
     lines = ["# What is judged, and what it was", "",
-             "Made by `scripts/judged.py write` of the files in [judged](judged), each the judged part of one run. Ratios are of one run, "
-             "against rivals at their best; absolute figures are normalised by a calibration of the same round. "
-             "[How we measure](../design/benchmarks.md). Missed figures stand here as they came.", ""]  # fmt: skip
+             "Made by `scripts/judged.py write` of the files in [judged](judged), each the judged part of "
+             "one run. Ratios are of one run, "
+             "against rivals at their best; absolute figures are normalised by a calibration of the same "
+             "round. "
+             "[How we measure](../design/benchmarks.md). Missed figures stand here as they came.", ""]
     for name in sorted(MADE_BY):
         path = root / KEPT / f"{name}.json"
         if not path.exists():
@@ -89,13 +100,14 @@ def page(root):
         lines += [f"## {name}", "",
                   f"`{MADE_BY[name]}`, profile {kept['profile']}, {kept['day']}, {kept['machine']}"
                   + (f", load {load[0]:.1f} at its end" if load else "") + ".", "",
-                  "| figure | value | must | met | aim | met | |", "|---|---|---|---|---|---|---|"]  # fmt: skip
+                  "| figure | value | must | met | aim | met | |", "|---|---|---|---|---|---|---|"]
         for row in kept["rows"]:
             sign = "≤" if row["less_is_better"] else "≥"
             value = f"{number(row['value'])} {row['unit']}".strip()
             must = "–" if row["must"] is None else f"{sign} {number(row['must'])}"
             aim = "–" if row["aim"] is None else f"{sign} {number(row['aim'])}"
-            lines.append(f"| `{row['key']}` | {value} | {must} | {met(row, 'must')} | {aim} | {met(row, 'aim')} | {row['what']} |")
+            lines.append(f"| `{row['key']}` | {value} | {must} | {met(row, 'must')} | {aim} | "
+                         f"{met(row, 'aim')} | {row['what']} |")
         lines.append("")
     return "\n".join(lines)
 
@@ -111,7 +123,7 @@ def self_test():
         result = root / "tls.json"
         result.write_text(json.dumps({"rows": [
             {"key": "fast", "value": 2.0, "must": 1.0, "aim": 3.0, "at_least": True},
-            {"key": "small", "value": 2.0, "must": 1.0, "aim": 0.5, "at_least": False}]}), encoding="utf-8")  # fmt: skip
+            {"key": "small", "value": 2.0, "must": 1.0, "aim": 0.5, "at_least": False}]}), encoding="utf-8")
         keep(root, "tls", result)
         text = page(root)
         (root / PAGE).write_text(text, encoding="utf-8")

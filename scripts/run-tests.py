@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""run-tests.py TEST_PRESET [CTEST_ARGUMENT...]: runs ctest and refuses a green run that tested less than it should.
+"""run-tests.py TEST_PRESET [CTEST_ARGUMENT...]: runs ctest and refuses a green run that tested less than it
+should.
 
-ctest alone calls a run good when a test program ran no case, when a test was disabled, or when a test file was never
-added to the build. Here each of these fails the run. Skipped cases of every runner (GoogleTest, unittest, ctest's own) are
-counted and listed, with their reasons where the runner says them. With CI in the environment any of them fails the run,
-except for cases that the machine's kernel or container does not allow (MACHINE_LACKS): no package can bring that.
-ctest's own closing line is printed last. With --self-test it shows that it notices.
+ctest alone calls a run good when a test program ran no case, when a test was disabled, or when a test file
+was never added to the build. Here each of these fails the run. Skipped cases of every runner (GoogleTest,
+unittest, ctest's own) are counted and listed, with their reasons where the runner says them. With CI in the
+environment any of them fails the run, except for cases that the machine's kernel or container does not allow
+(MACHINE_LACKS): no package can bring that. ctest's own closing line is printed last. With --self-test it
+shows that it notices.
 
-Root's tests start servers and neighbours as other users, who must get into the checkout. Where a folder above it lets nobody
-in (/root), all is run in a namespace of its own, in which that folder is open.
+Root's tests start servers and neighbours as other users, who must get into the checkout. Where a folder above
+it lets nobody in (/root), all is run in a namespace of its own, in which that folder is open.
 """
 import json
 import os
@@ -27,7 +29,8 @@ SKIP = re.compile(r"^[^\n]*: Skipped\n(?P<reason>[^\n]*)\n+\[  SKIPPED \] (?P<ca
 SKIPPED_CASES = re.compile(r"^\[  SKIPPED \] (\d+) tests?, listed below", re.MULTILINE)
 UNITTEST_CASES = re.compile(r"^Ran (\d+) tests? in ", re.MULTILINE)
 UNITTEST_SKIPS = re.compile(r"^(?:OK|FAILED) \([^)\n]*skipped=(\d+)", re.MULTILINE)
-UNITTEST_REASON = re.compile(r"^(?P<case>\S+) \([^\n]*\.\.\. skipped ['\"](?P<reason>[^\n]*)['\"]$", re.MULTILINE)
+UNITTEST_REASON = re.compile(r"^(?P<case>\S+) \([^\n]*\.\.\. skipped ['\"](?P<reason>[^\n]*)['\"]$",
+                             re.MULTILINE)
 OWN_REASON = re.compile(r"^SKIPPED: (.*)$", re.MULTILINE)
 # Tests say so only after they have tried it.
 MACHINE_LACKS = re.compile(r": no (FUSE mounts|namespaces of hosts|Slurm) here: ")
@@ -48,7 +51,9 @@ umount -l "$away"; rmdir "$away"; cd "$PWD"; shift; exec "$@"
 
 
 def open_way():
-    """Starts this program again where other users get in, if they do not here. Returns if they do, or cannot be helped."""
+    """Starts this program again where other users get in, if they do not here. Returns if they do, or cannot
+    be helped.
+    """
     above, closed = os.path.dirname(ROOT), ""
     while above != "/":
         closed = closed if os.stat(above).st_mode & 0o001 else above
@@ -56,16 +61,21 @@ def open_way():
     if os.geteuid() != 0 or not closed or os.environ.get("SWALE_TESTS_WAY") == closed:
         return
     unshare = next((words for words in own_mounts()
-                    if subprocess.run([*words, "true"], stderr=subprocess.DEVNULL, check=False).returncode == 0), None)
+                    if subprocess.run([*words, "true"], stderr=subprocess.DEVNULL,
+                                      check=False).returncode == 0), None)
     if not unshare:
         return
-    print(f"run-tests.py: {closed} lets no other user in: the tests run in a namespace in which it does", flush=True)
+    print(f"run-tests.py: {closed} lets no other user in: the tests run in a namespace in which it does",
+          flush=True)
     os.environ["SWALE_TESTS_WAY"] = closed
-    os.execvp("unshare", [*unshare, "bash", "-c", OPEN_WAY, "bash", closed, sys.executable, os.path.abspath(__file__), *sys.argv[1:]])
+    os.execvp("unshare", [*unshare, "bash", "-c", OPEN_WAY, "bash", closed, sys.executable,
+                          os.path.abspath(__file__), *sys.argv[1:]])
 
 
 def own_mounts():
-    """Commands that give the words after them mounts of their own. Below chroot no mount can be made private; it may be so."""
+    """Commands that give the words after them mounts of their own. Below chroot no mount can be made private;
+    it may be so.
+    """
     yield ["unshare", "--mount"]
     with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as mounts:
         if " shared:" not in mounts.read():
@@ -81,7 +91,8 @@ def build_folder(test_preset):
 
 
 def run_ctest(arguments):
-    """Runs ctest, passing its output on except for the closing line. Returns (status, closing line, lines)."""
+    """Runs ctest, passing its output on except for the closing line. Returns (status, closing line, lines).
+    """
     closing, lines = "", []
     with subprocess.Popen(["ctest", *arguments], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           text=True, errors="replace") as process:
@@ -146,7 +157,9 @@ def skips(name, text):
 
 
 def judge(log, lines, unbuilt, in_ci):
-    """Returns (remarks, problems) of a run: its log, what ctest printed, and the test files that are in no program."""
+    """Returns (remarks, problems) of a run: its log, what ctest printed, and the test files that are in no
+    program.
+    """
     remarks, problems, cases, skipped = [], [], 0, []
     ran = outputs(log)
     for name, text in ran.items():
@@ -172,28 +185,38 @@ def judge(log, lines, unbuilt, in_ci):
 
 
 def self_test():
-    log = ("1/5 Testing: full\n[==========] Running 3 tests from 1 test suite.\nfull_test.cc:7: Skipped\nneeds root\n\n"
+    log = ("1/5 Testing: full\n[==========] Running 3 tests from 1 test suite.\nfull_test.cc:7: "
+           "Skipped\nneeds root\n\n"
            "[  SKIPPED ] Full.Mount (0 ms)\n[  SKIPPED ] 1 test, listed below:\n"
            "2/5 Testing: empty\n[==========] Running 0 tests from 0 test suites.\n"
            "3/5 Testing: python\n.s.\nRan 3 tests in 0.1s\n\nOK (skipped=1)\n"
-           "4/5 Testing: verbose\ntest_man (m.T.test_man) ... skipped 'no man'\nRan 1 test in 0.1s\n\nOK (skipped=1)\n"
+           "4/5 Testing: verbose\ntest_man (m.T.test_man) ... skipped 'no man'\nRan 1 test in 0.1s\n\nOK "
+           "(skipped=1)\n"
            "5/5 Testing: install\nSKIPPED: it needs cmake\n")
     no_mounts = "1/1 Testing: mount\n[==========] Running 1 test from 1 test suite.\n" \
-                "m.cc:7: Skipped\nno FUSE mounts here: EPERM\n\n[  SKIPPED ] M.A (0 ms)\n[  SKIPPED ] 1 test, listed below:\n"
-    lines = ["3/3 Test #3: off ....***Not Run (Disabled)   0.00 sec\n", " 4/4 Test #4: install ....***Skipped   0.01 sec\n"]
-    remarks, problems = judge(log, lines, ["src/io/lost_test.cc", "examples/lammps/lost_test.cc"], in_ci=False)
+                "m.cc:7: Skipped\nno FUSE mounts here: EPERM\n\n[  SKIPPED ] M.A (0 ms)\n" \
+                "[  SKIPPED ] 1 test, listed below:\n"
+    lines = ["3/3 Test #3: off ....***Not Run (Disabled)   0.00 sec\n",
+             " 4/4 Test #4: install ....***Skipped   0.01 sec\n"]
+    remarks, problems = judge(log, lines, ["src/io/lost_test.cc", "examples/lammps/lost_test.cc"],
+                              in_ci=False)
     expected_remarks = ["not built here: examples/lammps/lost_test.cc",
-                        "5 test programs ran 7 cases; 4 cases were skipped", "  skipped Full.Mount: needs root",
+                        "5 test programs ran 7 cases; 4 cases were skipped", "  skipped Full.Mount: needs "
+                        "root",
                         "  skipped a case of python, which does not say why", "  skipped test_man: no man",
                         "  skipped install: it needs cmake"]
-    seen = [any(word in problem for problem in problems) for word in ("empty ran no", "disabled: ", "src/io/lost")]
+    seen = [any(word in problem for problem in problems) for word in ("empty ran no", "disabled: ",
+                                                                      "src/io/lost")]
     in_ci = judge(log, lines, [], in_ci=True)[1]
     lacks = judge(no_mounts, [], [], in_ci=True)
-    if remarks != expected_remarks or len(problems) != 3 or not all(seen) or "4 cases were skipped" not in in_ci[-1] \
-            or lacks != (["1 test programs ran 1 cases; 1 cases were skipped", "  skipped M.A: no FUSE mounts here: EPERM"], []):
+    if remarks != expected_remarks or len(problems) != 3 or not all(
+        seen) or "4 cases were skipped" not in in_ci[-1] \
+            or lacks != (["1 test programs ran 1 cases; 1 cases were skipped",
+                          "  skipped M.A: no FUSE mounts here: EPERM"], []):
         print(f"run-tests.py: self-test failed: {remarks} {problems} {in_ci} {lacks}", file=sys.stderr)
         return 1
-    print("run-tests.py: notices empty programs, disabled tests, skipped cases and test files outside the build")
+    print("run-tests.py: notices empty programs, disabled tests, skipped cases and test files outside the "
+          "build")
     return 0
 
 

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""fs.py PROGRAMS OUT [--profile full|quick|tiny] [--memory DIR]: `make bench-fs`: the node-local logs of the job's file system.
+"""fs.py PROGRAMS OUT [--profile full|quick|tiny] [--memory DIR]: `make bench-fs`: the node-local logs of the
+job's file system.
 
-PROGRAMS is build/*/bench. Each round runs the calibration, then each measurement; inside a measurement a log and tmpfs take
-turns, batch by batch, so a ratio divides figures of one moment. Writes OUT/fs.json. Exit status: 0 if every "must" is met, 1 if
-one is not, 2 if an answer was wrong or a program failed. docs/design/file-logs.md has the predictions.
+PROGRAMS is build/*/bench. Each round runs the calibration, then each measurement; inside a measurement a log
+and tmpfs take turns, batch by batch, so a ratio divides figures of one moment. Writes OUT/fs.json. Exit
+status: 0 if every "must" is met, 1 if one is not, 2 if an answer was wrong or a program failed.
+docs/design/file-logs.md has the predictions.
 """
 import pathlib
 import sys
@@ -21,14 +23,19 @@ RECORD = 47_008  # bytes of a strided record of the file-per-process comparison
 SMALL = 64  # a write that is nearly only its segment
 # Key and where its figure stands: (measurement, field).
 KEYS = (
-    (Key("write_4k_over_tmpfs", "pwrite of 4 KiB to tmpfs, pages there, over a write to the log; the server works between batches",
+    (Key("write_4k_over_tmpfs", "pwrite of 4 KiB to tmpfs, pages there, over a write to the log; the server "
+         "works between batches",
          "", 1.3, 2.5, less_is_better=False), ("write_4k", "ratio")),
-    (Key("write_record_over_tmpfs", "the same with records of 47,008 bytes", "", None, None, less_is_better=False),
+    (Key("write_record_over_tmpfs", "the same with records of 47,008 bytes", "", None, None,
+         less_is_better=False),
      ("write_record", "ratio")),
-    (Key("segment_ns", "a write of 64 bytes: reservation, stamp, entry", "ns", None, 150, by="cpu"), ("segment", "log_ns")),
-    (Key("segment_server_ns", "the server's part of it: checks, order, checksum, drop", "ns", None, None, by="cpu"),
+    (Key("segment_ns", "a write of 64 bytes: reservation, stamp, entry", "ns", None, 150, by="cpu"),
+     ("segment", "log_ns")),
+    (Key("segment_server_ns", "the server's part of it: checks, order, checksum, drop", "ns", None, None,
+         by="cpu"),
      ("segment", "server_ns_per_piece")),
-    (Key("recovery_seconds_per_gib", "logs of a server that is gone, in 4 KiB writes: found, checked, handed out", "s", 1, 0.5,
+    (Key("recovery_seconds_per_gib", "logs of a server that is gone, in 4 KiB writes: found, checked, "
+         "handed out", "s", 1, 0.5,
          by="cpu"), ("recovery", "s_per_gib")),
 )
 
@@ -51,10 +58,12 @@ def measure(arguments, scratch):
     runner = judge.Runner(profile)
     with tempfile.TemporaryDirectory(prefix="swale-bench-", dir=arguments.memory) as memory:
         def run(name, **options):
-            runner.keep(name, [str(arguments.programs / "fs/bench_fs"), *judge.words({**options, "memory": memory})])
+            runner.keep(name, [str(arguments.programs / "fs/bench_fs"),
+                               *judge.words({**options, "memory": memory})])
         for runner.round in range(profile["rounds"]):
-            runner.keep("calibrate", [str(arguments.programs / "bench_calibrate"), "--path", str(scratch / "calibrate"),
-                                      "--quick", "1" if arguments.profile == "tiny" else "0"])
+            runner.keep("calibrate", [str(arguments.programs / "bench_calibrate"), "--path",
+                                      str(scratch / "calibrate"), "--quick",
+                                      "1" if arguments.profile == "tiny" else "0"])
             run("write_4k", mode="write", bytes=4096, batches=profile["batches"])
             run("write_record", mode="write", bytes=RECORD, batches=profile["batches"])
             run("segment", mode="write", bytes=SMALL, batches=max(2, profile["batches"] // 20))
@@ -68,13 +77,15 @@ def text(result):
     words = {True: "yes", False: "MISSED", None: "–"}
     for name, entry in result["results"].items():
         value = "–" if entry["value"] is None else f"{entry['value']:.3g} {entry['unit']}".strip()
-        lines.append(f"| {name} | {value} | {entry['must'] or '–'} | {entry['aim'] or '–'} | {words[entry['met']]} |")
+        lines.append(f"| {name} | {value} | {entry['must'] or '–'} | {entry['aim'] or '–'} | "
+                     f"{words[entry['met']]} |")
     return "\n".join(lines)
 
 
 def main():
     return judge.main(__doc__, "fs", PROFILES, measure, text,
-                      lambda parser: parser.add_argument("--memory", default="/dev/shm", help="a folder of a memory file system"))
+                      lambda parser: parser.add_argument("--memory", default="/dev/shm",
+                                                         help="a folder of a memory file system"))
 
 
 if __name__ == "__main__":

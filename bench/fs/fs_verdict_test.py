@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""The verdicts of fs.py say "no" when they must, and a tiny run goes through (fs_verdict_test.py BENCH_FS BENCH_CALIBRATE)."""
+"""The verdicts of fs.py say "no" when they must, and a tiny run goes through (fs_verdict_test.py BENCH_FS
+BENCH_CALIBRATE).
+"""
 import contextlib
 import io
 import json
@@ -14,7 +16,8 @@ CALIBRATION = dict(fs.calibration.REFERENCE)
 
 
 def lines(ratio, recovery, slow=1.0):
-    made = [{"round": 0, "name": "calibrate", "line": {name: value * slow for name, value in CALIBRATION.items()}}]
+    made = [{"round": 0, "name": "calibrate", "line": {name: value * slow for name,
+                                                       value in CALIBRATION.items()}}]
     write = {"ratio": ratio, "log_ns": 100.0, "server_ns_per_piece": 100.0}
     made += [{"round": 0, "name": name, "line": write} for name in ("write_4k", "write_record", "segment")]
     return made + [{"round": 0, "name": "recovery", "line": {"s_per_gib": recovery}}]
@@ -29,7 +32,8 @@ def main():
     assert missed(lines(1.29, 0.99)) == ["write_4k_over_tmpfs"]
     assert missed(lines(1.31, 1.01)) == ["recovery_seconds_per_gib"]
     assert missed(lines(1.31, 1.01, slow=1.5)) == []  # a slow hour
-    assert missed([entry for entry in lines(1.31, 0.99) if entry["name"] != "write_4k"]) == ["write_4k_over_tmpfs"]
+    assert missed([entry for entry in lines(1.31, 0.99)
+                   if entry["name"] != "write_4k"]) == ["write_4k_over_tmpfs"]
     programs = pathlib.Path(sys.argv[2]).parent
     assert programs / "fs" == pathlib.Path(sys.argv[1]).parent
     with tempfile.TemporaryDirectory(prefix="swale-test-") as out, contextlib.redirect_stdout(io.StringIO()):

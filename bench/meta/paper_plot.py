@@ -6,7 +6,8 @@ import matplotlib.pyplot as plt  # noqa: E402
 
 STYLES = {"swale": ("Swale", "#1b6f8a", "o"), "leveldb-4m": ("LevelDB", "#8a8f98", "s"),
           "leveldb-mdhim": ("LevelDB, get before put (MDHIM)", "#c0562b", "^")}
-RING_STYLES = {"paper_plain": ("plain (MDHIM)", "#c0562b", "^"), "paper_direct": ("the paper's direct", "#8a8f98", "s"),
+RING_STYLES = {"paper_plain": ("plain (MDHIM)", "#c0562b", "^"),
+               "paper_direct": ("the paper's direct", "#8a8f98", "s"),
                "paper_ring": ("the paper's ring", "#222222", "d"), "ring": ("our ring", "#1b6f8a", "o")}
 
 
@@ -35,8 +36,8 @@ def fig8(panel, rows):
     stores = [row["store"] for row in rows["fig8"] if row["pattern"] == "random"]
     for offset, what, colour in ((-0.2, "put", "#1b6f8a"), (0.2, "get", "#c0562b")):
         panel.bar([i + offset for i in range(len(stores))],
-                  [row[f"{what}_per_s"] for row in rows["fig8"] if row["pattern"] == "random"], width=0.4, color=colour,
-                  label=what)
+                  [row[f"{what}_per_s"] for row in rows["fig8"] if row["pattern"] == "random"], width=0.4,
+                  color=colour, label=what)
     panel.set_xticks(range(len(stores)), stores, rotation=30, ha="right", fontsize=7)
     panel.set(title="Fig. 8: random segments, operations/s", yscale="log")
     panel.legend(frameon=False, fontsize=7)
@@ -58,15 +59,17 @@ def fig11(panel, rows, what):
 
 def fig12(panel, rows):
     for field, (label, colour, marker) in RING_STYLES.items():
-        panel.plot([row["servers"] for row in rows["fig12"]], [row[field] for row in rows["fig12"]], marker=marker,
-                   color=colour, label=label)
-    panel.set(title="Fig. 12 (model): last of 1,024, µs", xscale="log", yscale="log", xlabel="servers on 64 nodes")
+        panel.plot([row["servers"] for row in rows["fig12"]], [row[field] for row in rows["fig12"]],
+                   marker=marker, color=colour, label=label)
+    panel.set(title="Fig. 12 (model): last of 1,024, µs", xscale="log", yscale="log",
+              xlabel="servers on 64 nodes")
     panel.legend(frameon=False, fontsize=7)
 
 
 def scaling(panel, rows):
     for name, (label, colour, marker) in (("swale", STYLES["swale"]), ("mdhim", STYLES["leveldb-mdhim"])):
-        panel.plot([row["servers"] for row in rows["scaling_strong"]], [row[f"{name}_put_ms"] for row in rows["scaling_strong"]],
+        panel.plot([row["servers"] for row in rows["scaling_strong"]],
+                   [row[f"{name}_put_ms"] for row in rows["scaling_strong"]],
                    marker=marker, color=colour, label=label)
     panel.set(title="64 M puts on 1 to 64 servers (model), ms", xscale="log", yscale="log", xlabel="servers")
 

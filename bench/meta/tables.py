@@ -27,7 +27,9 @@ def of_index(lines):
 
 
 def of_clients(lines):
-    """Every store behind requests: CPU nanoseconds of client and server a put and a get, and of the server alone."""
+    """Every store behind requests: CPU nanoseconds of client and server a put and a get, and of the server
+    alone.
+    """
     names = ("put_cpu_ns", "put_server_cpu_ns", "get_cpu_ns", "get_server_cpu_ns")
     rows = {}
     for entry in lines:

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """rpc.py PROGRAM OUT [--profile full|quick|tiny]: net::Rpc beside UCX alone.
 
-PROGRAM is bench_rpc. Each round runs, for each fabric, size and number of requests in flight, the bare pair before and after
-net::Rpc (or the other way round in every second round), so that both meet the same mood of the machine; a ratio divides
-means of one round. Writes OUT/rpc.json and prints the table with its verdicts. Exit status: 0 if every "must" is met, 1 if
-one is not, 2 if a program failed.
+PROGRAM is bench_rpc. Each round runs, for each fabric, size and number of requests in flight, the bare pair
+before and after net::Rpc (or the other way round in every second round), so that both meet the same mood of
+the machine; a ratio divides means of one round. Writes OUT/rpc.json and prints the table with its verdicts.
+Exit status: 0 if every "must" is met, 1 if one is not, 2 if a program failed.
 """
 import argparse
 import json
@@ -23,7 +23,8 @@ PROFILES = {"full": dict(rounds=5, hundredths=30), "quick": dict(rounds=2, hundr
             "tiny": dict(rounds=1, hundredths=2)}
 # What is judged, and what is shown beside it.
 OURS, RIVAL = "rpc", "bare"
-ORDERS = ([RIVAL, OURS, "rpc_thread", "bare_poll", OURS, RIVAL], [OURS, RIVAL, "bare_poll", "rpc_thread", RIVAL, OURS])
+ORDERS = ([RIVAL, OURS, "rpc_thread", "bare_poll", OURS, RIVAL], [OURS, RIVAL, "bare_poll", "rpc_thread",
+                                                                  RIVAL, OURS])
 
 
 class Failed(Exception):
@@ -49,9 +50,10 @@ def measure(program, profile):
                 for depth in DEPTHS:
                     for name in ORDERS[number % 2]:
                         kind = {"rpc_thread": ("rpc", "thread")}.get(name, (name, "inline"))
-                        line = run(program, fabric, **{"with": kind[0], "service": kind[1]}, size=size, depth=depth,
-                                   seconds=profile["hundredths"])
-                        lines.append({"round": number, "fabric": fabric, "size": size, "depth": depth, "name": name,
+                        line = run(program, fabric, **{"with": kind[0], "service": kind[1]}, size=size,
+                                   depth=depth, seconds=profile["hundredths"])
+                        lines.append({"round": number, "fabric": fabric, "size": size, "depth": depth,
+                                      "name": name,
                                       "line": line})
             print(f"round {number + 1} of {profile['rounds']}: {fabric} done", file=sys.stderr, flush=True)
     return lines
@@ -73,7 +75,8 @@ def judge(lines):
                     if (entry.get("fabric"), entry.get("size"), entry.get("depth")) == (fabric, size, depth):
                         rounds.setdefault(entry["round"], {}).setdefault(entry["name"], []).append(
                             value_of(entry["line"], depth))
-                means = [{name: statistics.fmean(values) for name, values in each.items()} for each in rounds.values()]
+                means = [{name: statistics.fmean(values) for name, values in each.items()}
+                         for each in rounds.values()]
                 ratios = [each[OURS] / each[RIVAL] for each in means]
                 ratio = statistics.median(ratios)
                 must = ROUND_TRIP_MUST if depth == 1 else THROUGHPUT_MUST
@@ -91,7 +94,8 @@ def table(rows):
     for row in rows:
         digits = 1 if row["depth"] == 1 else 0
         spread = f"{min(row['ratios']):.2f}–{max(row['ratios']):.2f}"
-        text.append(f"| {row['fabric']} | {row['size']} | {row['depth']} | {row['unit']} | {row[RIVAL]:,.{digits}f} | "
+        text.append(f"| {row['fabric']} | {row['size']} | {row['depth']} | {row['unit']} | "
+                    f"{row[RIVAL]:,.{digits}f} | "
                     f"{row[OURS]:,.{digits}f} | {row['ratio']:.2f} ({spread}) | "
                     f"{'≤' if row['depth'] == 1 else '≥'} {row['must']} | {'yes' if row['met'] else 'NO'} | "
                     f"{row['rpc_thread']:,.{digits}f} | {row['bare_poll']:,.{digits}f} |")
@@ -99,7 +103,7 @@ def table(rows):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("program", type=pathlib.Path)
     parser.add_argument("out", type=pathlib.Path)
     parser.add_argument("--profile", choices=PROFILES, default="full")

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""The verdicts of rpc.py say "no" when they must, and a tiny run goes through (rpc_verdict_test.py PROGRAM OUT)."""
+"""The verdicts of rpc.py say "no" when they must, and a tiny run goes through (rpc_verdict_test.py PROGRAM
+OUT).
+"""
 import pathlib
 import sys
 import tempfile

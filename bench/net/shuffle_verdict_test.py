@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""The verdicts of shuffle.py say "no" when they must, and a tiny run goes through (shuffle_verdict_test.py FOLDER)."""
+"""The verdicts of shuffle.py say "no" when they must, and a tiny run goes through (shuffle_verdict_test.py
+FOLDER).
+"""
 import json
 import pathlib
 import sys
@@ -9,14 +11,15 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import shuffle  # noqa: E402
 
 
-def found(cpu=(190.0, 310.0), wall=(1.0, 1.75), buffers=16 << 20, messages=64, opening=8 << 20, factor=1.0, ratio=3.3,
-          one_node=(1.0, 1.0)):
+def found(cpu=(190.0, 310.0), wall=(1.0, 1.75), buffers=16 << 20, messages=64, opening=8 << 20, factor=1.0,
+          ratio=3.3, one_node=(1.0, 1.0)):
     lines = {}
     for shape in shuffle.SHAPES:
         for i, route in enumerate(shuffle.ROUTES):
             lines[f"{shape}, {route}"] = {"shuffle_cpu_ns_per_record": cpu[i], "wall_s": wall[i]}
     nodes = [{"listening": listening, "line": {"wall_s": one_node[listening]}} for listening in (0, 1, 1, 0)]
-    return {"rounds": [{"factors": {"cpu": factor, "storage": 1.0, "cold": 1.0}, "lines": lines, "one_node": nodes}],
+    return {"rounds": [{"factors": {"cpu": factor, "storage": 1.0, "cold": 1.0}, "lines": lines,
+                        "one_node": nodes}],
             "large": {"131072": {"hop_buffer_bytes": buffers, "epoch_end_messages_most": messages,
                                  "job_open_bytes": opening}},
             "lossy_slowdown_ratio": ratio}

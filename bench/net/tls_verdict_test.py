@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The verdicts of tls.py say "no" when they must, and a tiny run goes through (tls_verdict_test.py FOLDER)."""
+"""The verdicts of tls.py say "no" when they must, and a tiny run goes through (tls_verdict_test.py FOLDER).
+"""
 import pathlib
 import sys
 import tempfile

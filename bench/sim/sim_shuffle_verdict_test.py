@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The verdict of sim_shuffle.py says "no" when it must, a wrong constant is noticed, and a tiny run goes through
-(sim_shuffle_verdict_test.py FOLDER-OF-BENCH)."""
+"""The verdict of sim_shuffle.py says "no" when it must, a wrong constant is noticed, and a tiny run goes
+through (sim_shuffle_verdict_test.py FOLDER-OF-BENCH)."""
 import json
 import pathlib
 import sys
@@ -11,8 +11,9 @@ import sim_shuffle  # noqa: E402
 
 
 def figures(base=0.3, lossy=0.06):
-    rows = [{"method": "base", "slowdown": base, "papers_slowdown": 0.278}, {"method": "lossy", "slowdown": lossy,
-                                                                             "papers_slowdown": 0.084}]
+    rows = [{"method": "base", "slowdown": base, "papers_slowdown": 0.278},
+            {"method": "lossy", "slowdown": lossy,
+             "papers_slowdown": 0.084}]
     return {"formats": rows, "simulated": [{"machine": "second", "ranks": 8, **row} for row in rows]}
 
 
@@ -23,8 +24,8 @@ def verdicts(**changes):
 
 def run(programs, out, *more):
     sys.argv = ["sim_shuffle.py", programs, out, "--profile", "tiny", *more]
-    return sim_shuffle.judge.main(sim_shuffle.__doc__, "sim-shuffle", sim_shuffle.PROFILES, sim_shuffle.measure, sim_shuffle.text,
-                                  sim_shuffle.options)
+    return sim_shuffle.judge.main(sim_shuffle.__doc__, "sim-shuffle", sim_shuffle.PROFILES,
+                                  sim_shuffle.measure, sim_shuffle.text, sim_shuffle.options)
 
 
 def main():
@@ -35,7 +36,8 @@ def main():
     with tempfile.TemporaryDirectory() as out:
         assert run(programs, out, "--spoil", "1") == 2  # the canary: the papers' numbers are missed
         assert not (pathlib.Path(out) / "sim-shuffle.json").exists()
-        assert run(programs, out, "--results", out + "/results") in (0, 1)  # the figures of a tiny run mean nothing
+        # the figures of a tiny run mean nothing
+        assert run(programs, out, "--results", out + "/results") in (0, 1)
         written = json.loads((pathlib.Path(out) / "sim-shuffle.json").read_text())
         assert set(written["results"]) == {key.name for key in sim_shuffle.KEYS}
         assert all(value["hit"] for value in written["figures"]["printed"])

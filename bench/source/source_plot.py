@@ -1,4 +1,6 @@
-"""draw(CSV, PNG): bits a key and partitions probed, ours beside the 2020 paper's table and its printed values."""
+"""draw(CSV, PNG): bits a key and partitions probed, ours beside the 2020 paper's table and its printed
+values.
+"""
 import csv
 
 import matplotlib.pyplot as plt
@@ -8,7 +10,8 @@ STYLES = {"ribbon": ("bumped ribbon (ours)", "#1b6f8a", "o"), "maplet": ("sorted
           "cuckoo": ("partial-key cuckoo (the paper's)", "#c0562b", "^")}
 # Section 4.2: 32 billion keys of 4,096 processes, "roughly 18 MB each", "about 1.88 partitions per query".
 PAPER = {"bits_per_key": 18e6 * 8 / (32e9 / 4096), "probes_per_existing_key": 1.88}
-PANELS = (("bits_per_key", "bits per key"), ("probes_per_existing_key", "partitions named per key that is there"),
+PANELS = (("bits_per_key", "bits per key"), ("probes_per_existing_key", "partitions named per key that is "
+                                             "there"),
           ("cold_bytes", "bytes read by a cold query"))
 
 

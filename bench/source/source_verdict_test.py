@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The verdicts of source.py say "no" when they must, and a tiny run goes through (source_verdict_test.py BENCH_SOURCE
-BENCH_CALIBRATE)."""
+"""The verdicts of source.py say "no" when they must, and a tiny run goes through (source_verdict_test.py
+BENCH_SOURCE BENCH_CALIBRATE)."""
 import copy
 import json
 import pathlib
@@ -27,11 +27,14 @@ def rounds_of(changes):
 def main():
     assert all(row["met"] for row in source.judge(rounds_of([])))
     for field, value in BAD.items():
-        changes = [(f"ribbon, {p} ranks, {ranks}", field, value) for p in source.SIZES for ranks in source.RANKS]
+        changes = [(f"ribbon, {p} ranks, {ranks}", field, value) for p in source.SIZES
+                   for ranks in source.RANKS]
         missed = [row["key"] for row in source.judge(rounds_of(changes)) if not row["met"]]
         assert missed, field
-    for field, value, key in (("cold_table_bytes", 48_001, "lossy_cold_bytes"), ("bytes_ratio", 1.091, "lossy_bytes_ratio")):
-        missed = [row["key"] for row in source.judge(rounds_of([(source.DIRECTORY, field, value)])) if not row["met"]]
+    for field, value, key in (("cold_table_bytes", 48_001, "lossy_cold_bytes"),
+                              ("bytes_ratio", 1.091, "lossy_bytes_ratio")):
+        missed = [row["key"] for row in source.judge(rounds_of([(source.DIRECTORY, field, value)]))
+                  if not row["met"]]
         assert missed == [key], missed
     slow = rounds_of([(source.OURS, "build_keys_per_cpu_second", 5e6)])
     slow[0]["factors"]["cpu"] = 1.5  # a slow hour

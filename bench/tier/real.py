@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""real.py SWALE OUT [--rounds N] [--cases fsync,osync,end_fsync]: programs that sync, on a real disk that takes 150 writes a second.
+"""real.py SWALE OUT [--rounds N] [--cases fsync,osync,end_fsync]: programs that sync, on a real disk that
+takes 150 writes a second.
 
-Eight processes write 4 to 64 KiB at random places of a file each, on ext4 on a loop device that the kernel limits (throttle.py). Sides, in
-turn: the file system itself; `swale tier mount` with its defaults; with --policy ssdup+; with --policy ssd. The SSD is the folder OUT.
-Each run has a mount and a log of its own, on files that have all their bytes. The clock runs until the last process has ended; `drained_s` goes
-on until all bytes are on the limited device, synced (--on-unmount drain).
+Eight processes write 4 to 64 KiB at random places of a file each, on ext4 on a loop device that the kernel
+limits (throttle.py). Sides, in turn: the file system itself; `swale tier mount` with its defaults; with
+--policy ssdup+; with --policy ssd. The SSD is the folder OUT. Each run has a mount and a log of its own, on
+files that have all their bytes. The clock runs until the last process has ended; `drained_s` goes on until
+all bytes are on the limited device, synced (--on-unmount drain).
 """
 import argparse
 import json
@@ -29,7 +31,8 @@ SYNC_EVERY = 8
 DEVICE_MIB = 2 * 1024
 SIDES = {"plain": None, "swale": (), "ssdup+": ("--policy", "ssdup+"), "ssd": ("--policy", "ssd")}
 # Writes of each process.
-CASES = {"fsync": {"full": 192, "quick": 96}, "osync": {"full": 128, "quick": 80}, "end_fsync": {"full": 128, "quick": 64}}
+CASES = {"fsync": {"full": 192, "quick": 96}, "osync": {"full": 128, "quick": 80},
+         "end_fsync": {"full": 128, "quick": 64}}
 
 
 def make_files(folder):
@@ -103,7 +106,8 @@ class Side:
         make_files(self.files)
 
     def command(self, *words):
-        done = subprocess.run([str(self.swale), *map(str, words)], capture_output=True, text=True, timeout=280)
+        done = subprocess.run([str(self.swale), *map(str, words)], capture_output=True, text=True,
+                              timeout=280)
         if done.returncode != 0:
             raise RuntimeError(f"swale {' '.join(map(str, words))}: {done.stderr.strip()}")
         return done.stdout
@@ -120,7 +124,8 @@ class Side:
             return self.measure(case, writes, seed)
         finally:
             self.device.limit(None)
-            subprocess.run(["fusermount3", "-q", "-u", str(self.mountpoint)], check=False, capture_output=True)
+            subprocess.run(["fusermount3", "-q", "-u", str(self.mountpoint)], check=False,
+                           capture_output=True)
 
     def measure(self, case, writes, seed):
         begin = time.monotonic()
@@ -136,12 +141,14 @@ class Side:
             file = os.open(self.files / str(number), os.O_WRONLY)
             os.fsync(file)
             os.close(file)
-        return {"bytes": written, "seconds": took, "mb_per_s": written / 1e6 / took, "ssd_bytes": ssd, "ssdup_plus_bytes": budget,
+        return {"bytes": written, "seconds": took, "mb_per_s": written / 1e6 / took, "ssd_bytes": ssd,
+                "ssdup_plus_bytes": budget,
                 "drained_s": time.monotonic() - begin - 0.2}
 
     def mount(self):
         self.mountpoint.mkdir(exist_ok=True)
-        words = (str(self.swale), "tier", "mount", "--foreground", "--on-unmount", "drain", "--ssd", str(self.ssd), "--backing", str(self.files),
+        words = (str(self.swale), "tier", "mount", "--foreground", "--on-unmount", "drain", "--ssd",
+                 str(self.ssd), "--backing", str(self.files),
                  *self.options, str(self.mountpoint))
         self.server = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         while not os.path.ismount(self.mountpoint):
@@ -158,7 +165,9 @@ class Side:
 
 
 def measure(swale, out, profile, rounds, cases=tuple(CASES), sides=tuple(SIDES)):
-    """{"cases": {case: {side: [run of each round]}}}; raises throttle.Unavailable where there is no such device."""
+    """{"cases": {case: {side: [run of each round]}}}; raises throttle.Unavailable where there is no such
+    device.
+    """
     out.mkdir(parents=True, exist_ok=True)
     with throttle.Device(out, DEVICE_MIB) as device:
         device.check(WRITES_PER_SECOND)
@@ -171,8 +180,10 @@ def measure(swale, out, profile, rounds, cases=tuple(CASES), sides=tuple(SIDES))
                     side = made[(i + number) % len(made)]
                     run = side.run(case, CASES[case][profile], number + 1)
                     found[case][side.name].append(run)
-                    print(f"real.py: round {number + 1} of {rounds}, {case}, {side.name}: {run['mb_per_s']:.2f} MB/s, "
-                          f"{run['ssd_bytes'] / run['bytes']:.1%} to the SSD, drained after {run['drained_s']:.1f} s", file=sys.stderr,
+                    print(f"real.py: round {number + 1} of {rounds}, {case}, {side.name}: "
+                          f"{run['mb_per_s']:.2f} MB/s, "
+                          f"{run['ssd_bytes'] / run['bytes']:.1%} to the SSD, drained after "
+                          f"{run['drained_s']:.1f} s", file=sys.stderr,
                           flush=True)
     return {"writes_per_second": WRITES_PER_SECOND, "processes": PROCESSES, "cases": found}
 
@@ -180,11 +191,14 @@ def measure(swale, out, profile, rounds, cases=tuple(CASES), sides=tuple(SIDES))
 def ratios(found, case, name, rival, of="mb_per_s"):
     """Round by round: ours over the rival's, of runs that followed each other."""
     pairs = zip(found["cases"][case][name], found["cases"][case][rival])
-    return [ours[of] / theirs[of] if theirs[of] else (1.0 if ours[of] == 0 else float("inf")) for ours, theirs in pairs]
+    return [ours[of] / theirs[of] if theirs[of] else (1.0 if ours[of] == 0 else float("inf")) for ours,
+            theirs in pairs]
 
 
 def keys(found):
-    """{key: (value, samples)}: medians of the rounds; bytes and draining of the worst case; bytes on the same requests of the worst run."""
+    """{key: (value, samples)}: medians of the rounds; bytes and draining of the worst case; bytes on the same
+    requests of the worst run.
+    """
     def median(*words):
         samples = ratios(found, *words)
         return statistics.median(samples), samples
@@ -194,11 +208,13 @@ def keys(found):
         return max(statistics.median(values) for values in samples.values()), samples
 
     def same_requests():
-        samples = {case: [run["ssd_bytes"] / run["ssdup_plus_bytes"] if run["ssdup_plus_bytes"] else (1.0 if not run["ssd_bytes"] else float("inf"))
+        samples = {case: [run["ssd_bytes"] / run["ssdup_plus_bytes"] if run["ssdup_plus_bytes"]
+                          else (1.0 if not run["ssd_bytes"] else float("inf"))
                           for run in runs["swale"]] for case, runs in found["cases"].items()}
         return max(max(values) for values in samples.values()), samples
 
-    counted = all("ssdup_plus_bytes" in run for runs in found["cases"].values() for run in runs["swale"])  # not by older builds
+    # not by older builds
+    counted = all("ssdup_plus_bytes" in run for runs in found["cases"].values() for run in runs["swale"])
     return {"real_fsync_over_plain": median("fsync", "swale", "plain"),
             "real_osync_over_plain": median("osync", "swale", "plain"),
             "real_fsync_over_ssdupplus": median("fsync", "swale", "ssdup+"),
@@ -209,18 +225,21 @@ def keys(found):
 
 def text(found):
     sides = list(next(iter(found["cases"].values())))
-    lines = ["| case | " + " | ".join(sides) + " | (MB/s; share to the SSD; s until drained: medians) |", "|---|" + "---|" * (len(sides) + 1)]
+    lines = ["| case | " + " | ".join(sides) + " | (MB/s; share to the SSD; s until drained: medians) |",
+             "|---|" + "---|" * (len(sides) + 1)]
     for case, runs in found["cases"].items():
         cells = []
         for side in sides:
-            mid = {of: statistics.median(run[of] for run in runs[side]) for of in ("mb_per_s", "ssd_bytes", "bytes", "drained_s")}
-            cells.append(f"{mid['mb_per_s']:.2f}; {mid['ssd_bytes'] / mid['bytes']:.1%}; {mid['drained_s']:.1f}")
+            mid = {of: statistics.median(run[of] for run in runs[side])
+                   for of in ("mb_per_s", "ssd_bytes", "bytes", "drained_s")}
+            cells.append(f"{mid['mb_per_s']:.2f}; {mid['ssd_bytes'] / mid['bytes']:.1%}; "
+                         f"{mid['drained_s']:.1f}")
         lines.append(f"| {case} | " + " | ".join(cells) + " | |")
     return "\n".join(lines)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("swale", type=pathlib.Path)
     parser.add_argument("out", type=pathlib.Path)
     parser.add_argument("--profile", choices=("full", "quick"), default="full")
@@ -229,8 +248,8 @@ def main():
     parser.add_argument("--sides", default=",".join(SIDES))
     arguments = parser.parse_args()
     try:
-        found = measure(arguments.swale.absolute(), arguments.out.absolute(), arguments.profile, arguments.rounds,
-                        arguments.cases.split(","), arguments.sides.split(","))
+        found = measure(arguments.swale.absolute(), arguments.out.absolute(), arguments.profile,
+                        arguments.rounds, arguments.cases.split(","), arguments.sides.split(","))
     except throttle.Unavailable as why:
         print(f"real.py: not measured: {why}", file=sys.stderr)
         return 77

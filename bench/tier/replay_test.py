@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """replay_test.py BENCH_TIER TREE: traces and presets that bench_tier takes, and what it refuses.
 
-The trace is written here, by its specification (docs/formats/tier-trace.md): a second implementation of the format.
+The trace is written here, by its specification (docs/formats/tier-trace.md): a second implementation of the
+format.
 """
 import json
 import os
@@ -56,7 +57,9 @@ def trace(requests):
 
 
 def mixed():
-    """Two files: one in order, one at random with reads; then one is cut and removed, its inode used again, all synced."""
+    """Two files: one in order, one at random with reads; then one is cut and removed, its inode used again,
+    all synced.
+    """
     chance = random.Random(3)
     requests = []
     for i in range(3000):
@@ -64,7 +67,8 @@ def mixed():
         requests.append((WRITE, 100_000, 12, chance.randrange(4000) * 65536, 65536))
         if i % 20 == 0:
             requests.append((READ, 0, 12, chance.randrange(4000) * 65536, 300_000))
-    requests += [(RENAME, 5, 12), (TRUNCATE, 5, 12, 1000), (SYNC, 5, 11), (UNLINK, 5, 12, 1), (UNLINK, 5, 12, 0),
+    requests += [(RENAME, 5, 12), (TRUNCATE, 5, 12, 1000), (SYNC, 5, 11), (UNLINK, 5, 12, 1),
+                 (UNLINK, 5, 12, 0),
                  (WRITE, 5, 12, 0, 1_000_000), (SYNC, 0, 12)]
     return requests
 
@@ -83,7 +87,8 @@ class Replay(unittest.TestCase):
             file.write(content)
 
     def run_bench(self, *words, status=0):
-        done = subprocess.run([BENCH_TIER, "--trace", self.path, *words], capture_output=True, text=True, timeout=200)
+        done = subprocess.run([BENCH_TIER, "--trace", self.path, *words], capture_output=True, text=True,
+                              timeout=200)
         self.assertEqual(done.returncode, status, done.stderr)
         return [json.loads(line) for line in done.stdout.splitlines()], done.stderr
 

@@ -1,7 +1,9 @@
-"""A real block device that the kernel limits: a loop device on a file, with ext4, and a limit on the writes a second by a control group.
+"""A real block device that the kernel limits: a loop device on a file, with ext4, and a limit on the writes a
+second by a control group.
 
-Version 1 of control groups limits the device for everybody; version 2 limits the processes of a group that this module makes, and moves the
-caller into. Whether the limit holds is measured before anything else is: a kernel may take the number and do nothing.
+Version 1 of control groups limits the device for everybody; version 2 limits the processes of a group that
+this module makes, and moves the caller into. Whether the limit holds is measured before anything else is: a
+kernel may take the number and do nothing.
 """
 import os
 import pathlib
@@ -19,7 +21,8 @@ class Unavailable(Exception):
 
 
 def run(*words, check=True):
-    return subprocess.run([str(word) for word in words], check=check, capture_output=True, text=True, timeout=120)
+    return subprocess.run([str(word) for word in words], check=check, capture_output=True, text=True,
+                          timeout=120)
 
 
 def mounted(kind, option):
@@ -47,7 +50,8 @@ class Limit:
         elif new and "io" in (new / "cgroup.controllers").read_text(encoding="utf-8").split():
             self._make_group(new)
         else:
-            raise Unavailable("no control group of this kernel limits block devices (blkio of version 1, io of version 2)")
+            raise Unavailable("no control group of this kernel limits block devices (blkio of version 1, io "
+                              "of version 2)")
 
     def _make_group(self, root):
         self.root = root
@@ -62,7 +66,8 @@ class Limit:
         self.words = ("{} wiops={}", "max")
 
     def set(self, writes_per_second):
-        self.control.write_text(self.words[0].format(self.device, writes_per_second or self.words[1]), encoding="utf-8")
+        self.control.write_text(self.words[0].format(self.device, writes_per_second or self.words[1]),
+                                encoding="utf-8")
 
     def release(self):
         if self.control and self.control.exists():
@@ -73,7 +78,9 @@ class Limit:
 
 
 class Device:
-    """with Device(scratch, mib) as device: device.root is the file system, device.limit(n) the writes a second (None: no limit)."""
+    """with Device(scratch, mib) as device: device.root is the file system, device.limit(n) the writes a
+    second (None: no limit).
+    """
 
     def __init__(self, scratch, mib):
         self.scratch = pathlib.Path(scratch)
@@ -96,7 +103,8 @@ class Device:
     def _make(self):
         if os.geteuid() != 0:
             raise Unavailable("only root makes loop devices and limits them")
-        missing = [name for name in ("losetup", "mkfs.ext4", "mount", "umount", "fusermount3") if not shutil.which(name)]
+        missing = [name for name in ("losetup", "mkfs.ext4", "mount", "umount", "fusermount3")
+                   if not shutil.which(name)]
         if missing:
             raise Unavailable(f"no {', '.join(missing)}")
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="swale-real-", dir=self.scratch))
@@ -132,7 +140,8 @@ class Device:
             os.close(file)
             os.unlink(path)
         if PROBE_WRITES / took > writes_per_second * PROBE_SLACK:
-            raise Unavailable(f"the kernel takes the limit of {writes_per_second} writes a second, and lets {PROBE_WRITES / took:.0f} pass")
+            raise Unavailable(f"the kernel takes the limit of {writes_per_second} writes a second, and lets "
+                              f"{PROBE_WRITES / took:.0f} pass")
 
     def __exit__(self, *_):
         if self.limiter:

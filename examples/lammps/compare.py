@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Swale beside a scan of plain dumps and beside DuckDB on sorted Parquet: the measured costs, and how they would grow.
+"""Swale beside a scan of plain dumps and beside DuckDB on sorted Parquet: the measured costs, and how they
+would grow.
 
 Reads OUT/run.json and OUT/cost-*.json; cost-parquet.json may be missing. Needs nothing but Python.
 """
@@ -16,7 +17,8 @@ PATIENCE_S = 10  # how long one gladly waits for an answer
 def size(count_bytes):
     for unit, scale in (("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
         if count_bytes >= scale:
-            return f"{count_bytes / scale:.3g} {unit}" if count_bytes < 1000 * scale else f"{count_bytes / scale:,.0f} {unit}"
+            few = count_bytes < 1000 * scale
+            return f"{count_bytes / scale:.3g} {unit}" if few else f"{count_bytes / scale:,.0f} {unit}"
     return f"{count_bytes:.0f} B"
 
 
@@ -49,20 +51,25 @@ def print_costs(run, costs, swale_bytes):
         cells = []
         for which in ("one", "ten"):
             c = cost["costs"][which]
-            cells.append(f"{size(c['bytes']):>10}{c['reads']:>8}{duration(c['cold_s']):>10}{duration(c['warm_s']):>10}")
+            cells.append(
+                f"{size(c['bytes']):>10}{c['reads']:>8}{duration(c['cold_s']):>10}"
+                f"{duration(c['warm_s']):>10}")
         print(f"  {label:24}{'   '.join(cells)}")
     swale_s, dump_s = run["append_s"] + run["epoch_end_s"], run["dump_s"]
     dump_bytes = run["records"] * DUMP_RECORD_BYTES
-    print(f"\n  To make this possible: Swale took {duration(swale_s)} while the run wrote, and {size(swale_bytes)} on disk; "
+    print(f"\n  To make this possible: Swale took {duration(swale_s)} while the run wrote, and "
+          f"{size(swale_bytes)} on disk; "
           f"the plain dumps {duration(dump_s)} and {size(dump_bytes)};")  # fmt: skip
     for label, cost in costs:
         if "sort_s" in cost:
-            print(f"  DuckDB those dumps, then {duration(cost['convert_s'])} to convert and {duration(cost['sort_s'])} to sort "
+            print(f"  DuckDB those dumps, then {duration(cost['convert_s'])} to convert and "
+                  f"{duration(cost['sort_s'])} to sort "
                   f"them after the run, and {size(cost['bytes'])} (compressed).")  # fmt: skip
 
 
 def growth(run, costs):
-    """One cold trajectory with f * N atoms: a row of (label, seconds as a function of f, the model in words)."""
+    """One cold trajectory with f * N atoms: a row of (label, seconds as a function of f, the model in words).
+    """
     by_label = dict(costs)
     frames = run["frames"]
     one = by_label["Swale"]["costs"]["one"]
@@ -81,7 +88,8 @@ def growth(run, costs):
         ready_s = parquet["convert_s"] + parquet["sort_s"]
         rows += [
             ("DuckDB: a query", lambda f: cold_s + (f - 1) * footer / bandwidth,
-             ("a row group or two, and the footer of", f"{footer / parquet['row_groups']:.0f} bytes per {parquet['row_group_rows']:,} rows;",
+             ("a row group or two, and the footer of", f"{footer / parquet['row_groups']:.0f} bytes per "
+              f"{parquet['row_group_rows']:,} rows;",
               "parsing it not counted: at least this")),
             ("DuckDB: converting", lambda f: f * ready_s,
              ("once before the first query, linear in N;", "sorting is a little more: at least this")),
@@ -90,7 +98,8 @@ def growth(run, costs):
 
 
 def print_growth(run, rows):
-    print(f"\n  One trajectory, cold, with more atoms. Measured for N = {run['atoms']:,}; the rest is arithmetic, not measured.")
+    print(f"\n  One trajectory, cold, with more atoms. Measured for N = {run['atoms']:,}; the rest is "
+          f"arithmetic, not measured.")
     print(f"  {'':22}{'N':>10}{'10 N':>10}{'1000 N':>10}   because it takes")
     for label, at, why in rows:
         times = "".join(f"{duration(at(factor)):>10}" for factor in (1, 10, 1000))
@@ -107,17 +116,20 @@ def print_verdict(run, costs, bandwidth):
     atoms = PATIENCE_S * bandwidth / (DUMP_RECORD_BYTES * run["frames"])
     print()
     if scan["cold_s"] < PATIENCE_S:
-        print(f"  For a run this small a scan is good enough: {duration(scan['cold_s'])} cold, {duration(scan['warm_s'])} warm, "
+        print(f"  For a run this small a scan is good enough: {duration(scan['cold_s'])} cold, "
+              f"{duration(scan['warm_s'])} warm, "
               "however many atoms one asks for.")  # fmt: skip
     if saved_s <= 0:
         print("  Here it is even the faster of the two.")
     elif extra_s > 0:
-        print(f"  Swale's {duration(extra_s)} of extra writing are repaid by {math.ceil(extra_s / saved_s)} cold questions of one atom.")
-    print(f"  The same scan takes {PATIENCE_S} s from about {atoms / 1e6:.1f} million atoms on, and again for every question.")
+        print(f"  Swale's {duration(extra_s)} of extra writing are repaid by {math.ceil(extra_s / saved_s)} "
+              f"cold questions of one atom.")
+    print(f"  The same scan takes {PATIENCE_S} s from about {atoms / 1e6:.1f} million atoms on, and again "
+          f"for every question.")
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("out", type=pathlib.Path, help="the directory that impact wrote")
     out = parser.parse_args().out
     run, costs = load(out, "run.json"), methods(out)

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""The same trajectories as impact-query, by DuckDB over Parquet sorted by atom: what one would do after the run.
+"""The same trajectories as impact-query, by DuckDB over Parquet sorted by atom: what one would do after the
+run.
 
-Reads OUT/dump.*.bin and OUT/fastest.json; writes OUT/atoms.parquet, OUT/answer-parquet.csv and OUT/cost-parquet.json.
-Cold and warm mean the same as in measure.h. Needs numpy and duckdb.
+Reads OUT/dump.*.bin and OUT/fastest.json; writes OUT/atoms.parquet, OUT/answer-parquet.csv and
+OUT/cost-parquet.json. Cold and warm mean the same as in measure.h. Needs numpy and duckdb.
 """
 
 import argparse
@@ -48,7 +49,8 @@ def sort(unsorted, parquet):
 
 
 def trajectories(connection, parquet, ids):
-    query = f"SELECT {', '.join(COLUMNS)} FROM '{parquet}' WHERE atom IN ({', '.join(map(str, ids))}) ORDER BY atom, step"
+    query = (f"SELECT {', '.join(COLUMNS)} FROM '{parquet}' WHERE atom IN ({', '.join(map(str, ids))}) "
+             "ORDER BY atom, step")
     return connection.execute(query).fetchnumpy()
 
 
@@ -102,7 +104,7 @@ def write_answer(path, answer):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("out", type=pathlib.Path, help="the directory that impact wrote")
     out = parser.parse_args().out
     ids = json.loads((out / "fastest.json").read_text())["ids"]
@@ -112,7 +114,8 @@ def main():
     sort_s, _ = seconds(lambda: sort(unsorted, parquet))
     unsorted.unlink()
     write_answer(out / "answer-parquet.csv", trajectories(duckdb.connect(), parquet, ids))
-    groups = duckdb.sql(f"SELECT max(row_group_id) + 1, max(row_group_num_rows) FROM parquet_metadata('{parquet}')")
+    groups = duckdb.sql(f"SELECT max(row_group_id) + 1, max(row_group_num_rows) FROM "
+                        f"parquet_metadata('{parquet}')")
     group_count, group_rows = groups.fetchall()[0]
     cost = {
         "convert_s": convert_s,
@@ -124,7 +127,8 @@ def main():
         "costs": {"one": measure(parquet, ids[:1]), "ten": measure(parquet, ids)},
     }
     (out / "cost-parquet.json").write_text(json.dumps(cost, indent=2) + "\n")
-    print(f"  converted in {convert_s:.2f} s, sorted in {sort_s:.2f} s; {cost['bytes'] / 1e6:.0f} MB of Parquet")
+    print(f"  converted in {convert_s:.2f} s, sorted in {sort_s:.2f} s; {cost['bytes'] / 1e6:.0f} MB of "
+          f"Parquet")
 
 
 if __name__ == "__main__":

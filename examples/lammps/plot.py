@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Draws OUT/impact.png: the paths and energies of the fastest target atoms, and what finding them cost.
 
-Reads what impact, impact-query, impact-scan, impact-growth and (if it was run) parquet.py left in OUT. Needs numpy and matplotlib.
+Reads what impact, impact-query, impact-scan, impact-growth and (if it was run) parquet.py left in OUT. Needs
+numpy and matplotlib.
 """
 
 import argparse
@@ -19,9 +20,11 @@ from matplotlib.ticker import FuncFormatter, LogLocator  # noqa: E402
 INK, FAINT, TARGET, BALL = "#222222", "#7a7a7a", "#c3ccd4", "#e0a458"
 FRAME = numpy.dtype([("atom", "<i8"), ("position", "<f4", 3), ("velocity", "<f4", 3), ("energy", "<f4"),
                      ("type", "<i4"), ("step", "<i8")])  # fmt: skip  # impact::DumpRecord
-METHODS = (("Swale", "cost-swale.json"), ("scan of dumps", "cost-scan.json"), ("DuckDB, sorted*", "cost-parquet.json"))
+METHODS = (("Swale", "cost-swale.json"), ("scan of dumps", "cost-scan.json"),
+           ("DuckDB, sorted*", "cost-parquet.json"))
 STYLE = {
-    "font.family": "DejaVu Sans", "font.size": 10, "axes.edgecolor": FAINT, "axes.labelcolor": INK, "text.color": INK,
+    "font.family": "DejaVu Sans", "font.size": 10, "axes.edgecolor": FAINT, "axes.labelcolor": INK,
+    "text.color": INK,
     "axes.spines.top": False, "axes.spines.right": False, "xtick.color": INK, "ytick.color": INK,
     "axes.titlesize": 11, "axes.titleweight": "bold", "axes.titlelocation": "left",
 }  # fmt: skip
@@ -39,7 +42,8 @@ def load_paths(out):
             by_atom.setdefault(int(row["atom"]), []).append(row)
     names = ("step", "x", "z", "energy")
     ids = load_json(out / "fastest.json")["ids"]
-    return [{name: numpy.array([float(row[name]) for row in by_atom[atom]]) for name in names} for atom in ids]
+    return [{name: numpy.array([float(row[name]) for row in by_atom[atom]]) for name in names}
+            for atom in ids]
 
 
 def colours(count):
@@ -56,24 +60,28 @@ def draw_paths(axes, run, paths, frame):
     axes.axhline(surface, color=FAINT, linewidth=0.8, linestyle=(0, (6, 4)), zorder=2)
     for path, colour in zip(paths, colours(len(paths))):
         axes.plot(path["x"], path["z"], color=colour, linewidth=1.6, zorder=4)
-        axes.plot(path["x"][0], path["z"][0], "o", color="white", markeredgecolor=colour, markersize=5, zorder=5)
+        axes.plot(path["x"][0], path["z"][0], "o", color="white", markeredgecolor=colour, markersize=5,
+                  zorder=5)
         axes.plot(path["x"][-1], path["z"][-1], "o", color=colour, markersize=4, zorder=5)
 
     top = max(surface + 2 * radius + 6, max(path["z"].max() for path in paths) + 2)
     bottom = min(-3, min(path["z"].min() for path in paths) - 2)
-    ball = plt.Circle((centre - 1, surface + radius + 2), radius, fill=False, color=BALL, linewidth=1.4, linestyle="--")
+    ball = plt.Circle((centre - 1, surface + radius + 2), radius, fill=False, color=BALL, linewidth=1.4,
+                      linestyle="--")
     axes.add_patch(ball)
     start = numpy.array([centre - 1, surface + radius + 2])
     axes.annotate("", start + numpy.array([4, -24]) * 0.3, start, zorder=6,
                   arrowprops={"arrowstyle": "-|>", "color": INK, "linewidth": 1.4})  # fmt: skip
     axes.text(start[0], start[1] + radius + 0.8, "projectile, 24 σ/τ", ha="center", fontsize=9)
     left, right = axes.get_xlim()[0], max(path["x"].max() for path in paths) + 4
-    axes.text(right, surface - 0.5, "surface before\nthe impact", color=FAINT, fontsize=9, ha="right", va="top",
-              bbox={"boxstyle": "round,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.85})  # fmt: skip
+    axes.text(right, surface - 0.5, "surface before\nthe impact", color=FAINT, fontsize=9, ha="right",
+              va="top", bbox={"boxstyle": "round,pad=0.1", "facecolor": "white", "edgecolor": "none",
+                              "alpha": 0.85})
     rim = numpy.array([(path["x"][0], path["z"][0]) for path in paths])
     # Right below the circles, in the empty crater: no line has to lead there.
-    axes.text(rim[:, 0].max() + 1, surface - 0.9, "where the fastest came from", fontsize=9, ha="right", va="top", zorder=6,
-              bbox={"boxstyle": "round,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.85})  # fmt: skip
+    axes.text(rim[:, 0].max() + 1, surface - 0.9, "where the fastest came from", fontsize=9, ha="right",
+              va="top", zorder=6, bbox={"boxstyle": "round,pad=0.1", "facecolor": "white",
+                                        "edgecolor": "none", "alpha": 0.85})
     axes.set_xlim(min(left, 0), right)
     axes.set_ylim(bottom, top)
     axes.set_aspect("equal", anchor="NW")
@@ -87,7 +95,8 @@ def draw_energies(axes, run, paths):
         axes.plot(path["step"] * run["step_time"], path["energy"], color=colour, linewidth=1.4)
     end = paths[0]["step"][-1] * run["step_time"]
     axes.set_yscale("log")
-    axes.text(end, paths[0]["energy"][-1] * 1.25, "dark: the fastest", color=colours(1)[0], fontsize=9, ha="right")
+    axes.text(end, paths[0]["energy"][-1] * 1.25, "dark: the fastest", color=colours(1)[0], fontsize=9,
+              ha="right")
     axes.text(end, paths[-1]["energy"][-1] / 1.5, f"light: the {len(paths)}th", color=colours(len(paths))[-1],
               fontsize=9, ha="right", va="top")  # fmt: skip
     axes.set_xlim(0, end)
@@ -137,8 +146,9 @@ def draw_growth(axes, growth):
     for which, label, colour, side in (("scan", "scan", FAINT, 1), ("swale", "Swale", colours(1)[0], -1)):
         read = [point[which]["bytes"] for point in points]
         axes.plot(frames, read, "o-", color=colour, markersize=4, linewidth=1.4)
-        axes.annotate(f"{label} {short(read[-1], BYTES)}", (frames[-1], read[-1]), (2, 6 if side > 0 else -38), fontsize=9,
-                      color=colour, textcoords="offset points", ha="right", va="bottom")  # fmt: skip
+        axes.annotate(f"{label} {short(read[-1], BYTES)}", (frames[-1], read[-1]),
+                      (2, 6 if side > 0 else -38), fontsize=9, color=colour, textcoords="offset points",
+                      ha="right", va="bottom")
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_ylim(points[0]["swale"]["bytes"] / 3, points[-1]["scan"]["bytes"] * 9)
@@ -154,7 +164,7 @@ def draw_growth(axes, growth):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("out", type=pathlib.Path, help="the directory that impact wrote")
     out = parser.parse_args().out
     run, paths = load_json(out / "run.json"), load_paths(out)
@@ -170,13 +180,16 @@ def main():
     draw_cost(figure.add_subplot(right_bottom[0]), costs, len(paths))
     draw_growth(figure.add_subplot(right_bottom[1]), load_json(out / "growth.json"))
     figure.text(0.655, 0.355, "What a path costs, with cold caches", fontsize=11, fontweight="bold")
-    figure.suptitle("A hypervelocity impact, one “file” per atom", x=0.05, ha="left", fontsize=15, fontweight="bold")
-    figure.text(0.05, 0.895, f"LAMMPS on {run['ranks']} ranks, {run['atoms']:,} atoms, {run['frames']} frames; Lennard-Jones "
-                "units. Dots: a slice of the last frame, target grey, projectile orange.", color=FAINT)  # fmt: skip
+    figure.suptitle("A hypervelocity impact, one “file” per atom", x=0.05, ha="left", fontsize=15,
+                    fontweight="bold")
+    figure.text(0.05, 0.895, f"LAMMPS on {run['ranks']} ranks, {run['atoms']:,} atoms, {run['frames']} "
+                f"frames; Lennard-Jones "
+                "units. Dots: a slice of the last frame, target grey, projectile orange.", color=FAINT)
     parquet = dict(costs).get("DuckDB, sorted*")
     if parquet:
         ready_s = parquet["convert_s"] + parquet["sort_s"]
-        figure.text(0.655, 0.015, f"* after {ready_s:.1f} s of conversion and sorting", fontsize=9, color=FAINT)
+        figure.text(0.655, 0.015, f"* after {ready_s:.1f} s of conversion and sorting", fontsize=9,
+                    color=FAINT)
     figure.savefig(out / "impact.png")
 
 

@@ -6,8 +6,8 @@ from spack.package import *
 
 
 class Swale(CMakePackage):
-    """A burst-buffer file system that lives inside a parallel job: indexed massive directories, written by all ranks
-    and queried by one process."""
+    """A burst-buffer file system that lives inside a parallel job: indexed massive directories, written by
+    all ranks and queried by one process."""
 
     # To build this tree, from its root:
     #   spack repo create ~/my-recipes mine

@@ -1,4 +1,5 @@
-"""What the tests of the `swale` command share: a directory of known content (make_directory.c), and how to ask.
+"""What the tests of the `swale` command share: a directory of known content (make_directory.c), and how to
+ask.
 
 The programs' paths are the first two arguments: SWALE MAKE_DIRECTORY.
 """
@@ -13,7 +14,8 @@ import unittest
 SWALE, MAKE_DIRECTORY = sys.argv[1:3]
 # Of the job that wrote the directory.
 DATA, INDEX = (os.path.join("p000", "part-000000.j0001." + kind) for kind in ("data", "index"))
-DOCUMENT, EPOCHS, STATS = (os.path.join("jobs", "0001", name) for name in ("manifest.json", "epochs", "stats.jsonl"))
+DOCUMENT, EPOCHS, STATS = (os.path.join("jobs", "0001", name)
+                           for name in ("manifest.json", "epochs", "stats.jsonl"))
 SLOT = 256  # bytes of an epoch in the epoch log, two copies of its record
 
 

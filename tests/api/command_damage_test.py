@@ -1,4 +1,6 @@
-"""command_damage_test.py SWALE MAKE_DIRECTORY: the `swale` command over damaged, lost, locked and foreign files."""
+"""command_damage_test.py SWALE MAKE_DIRECTORY: the `swale` command over damaged, lost, locked and foreign
+files.
+"""
 import json
 import os
 import subprocess
@@ -23,11 +25,13 @@ class CommandOnDamage(CommandCase):
     def test_directories_of_other_engines_and_newer_ones_are_told_from_damage(self):
         path = self.copy()
         self.seal(os.path.join(path, "swale.json"), b'"swale-imd"', b'"swale-later"')
-        commands = [["info"], ["verify"], ["stats"], ["dump"], ["repair"], ["ls"], ["get", "name"], ["scan"], ["keys"],
+        commands = [["info"], ["verify"], ["stats"], ["dump"], ["repair"], ["ls"], ["get", "name"], ["scan"],
+                    ["keys"],
                     ["top", "number"]]
         for command in commands:
             _, errors = self.run_swale(*command, path=path, expect=3)
-            self.assertIn('swale.json: has the format "swale-later", which this swale does not know', errors, command)
+            self.assertIn('swale.json: has the format "swale-later", which this swale does not know', errors,
+                          command)
         _, errors = self.run_swale("dump", path=os.path.join(path, DOCUMENT), expect=3)
         self.assertIn("swale-later", errors)
         path = self.copy()
@@ -36,7 +40,8 @@ class CommandOnDamage(CommandCase):
         for command in commands:
             if command != ["dump"]:  # it shows what it cannot judge
                 _, errors = self.run_swale(*command, path=path, expect=3)
-                self.assertIn("format version 2, this build knows up to 1; read it with a newer swale", errors, command)
+                self.assertIn("format version 2, this build knows up to 1; read it with a newer swale",
+                              errors, command)
         text, _ = self.run_swale("dump", path=os.path.join(path, "swale.json"), expect=1)
         self.assertIn("format version 2", text)
 
@@ -76,7 +81,8 @@ class CommandOnDamage(CommandCase):
         self.run_swale("get", "name", expect=3, path=path)
         self.run_swale("get", "name", "-e", "0", expect=3, path=path)
         out, _ = self.run_swale("get", "name", "-e", "1:", path=path)
-        self.assertEqual(out.splitlines(), [f"name\t{epoch}\t{word} {epoch}" for epoch in (1, 2) for word in ("first", "second")])
+        self.assertEqual(out.splitlines(), [f"name\t{epoch}\t{word} {epoch}" for epoch in (1, 2)
+                                            for word in ("first", "second")])
 
     def test_dump(self):
         things = self.objects("dump")
@@ -95,11 +101,13 @@ class CommandOnDamage(CommandCase):
         epochs = self.objects("dump", path=os.path.join(self.path, EPOCHS))
         self.assertEqual([(thing["what"], thing["offset"]) for thing in epochs],
                          [("header", 0), ("epoch", SLOT), ("epoch", 2 * SLOT), ("epoch", 3 * SLOT)])
-        self.assertEqual([(thing["epoch"], thing["job"], thing["step"], thing["records"]) for thing in epochs[1:]],
+        self.assertEqual([(thing["epoch"], thing["job"], thing["step"], thing["records"])
+                          for thing in epochs[1:]],
                          [(0, 1, 0, 22), (1, 1, 10, 23), (2, 1, 20, 22)])
         stats = self.objects("dump", path=os.path.join(self.path, STATS))
         self.assertEqual([thing["content"]["epoch"] for thing in stats], [0, 1, 2])
-        self.assertEqual([thing["content"]["epoch_id"] for thing in stats], [thing["epoch_id"] for thing in epochs[1:]])
+        self.assertEqual([thing["content"]["epoch_id"] for thing in stats],
+                         [thing["epoch_id"] for thing in epochs[1:]])
 
     def test_dump_of_a_damaged_epoch_log(self):
         path = self.damage(EPOCHS, 2 * SLOT + 130)  # the second copy
@@ -116,8 +124,10 @@ class CommandOnDamage(CommandCase):
             log.write(b"torn")
         things = self.objects("dump", expect=1, path=os.path.join(path, EPOCHS))
         self.assertEqual([(thing["what"], thing["offset"]) for thing in things],
-                         [("header", 0), ("epoch", SLOT), ("DAMAGE", 2 * SLOT), ("epoch", 3 * SLOT), ("torn", 4 * SLOT)])
-        self.assertIn("epochs: offset 512: the record of epoch 1 is damaged", self.run_swale("scan", expect=3, path=path)[1])
+                         [("header", 0), ("epoch", SLOT), ("DAMAGE", 2 * SLOT), ("epoch", 3 * SLOT),
+                          ("torn", 4 * SLOT)])
+        self.assertIn("epochs: offset 512: the record of epoch 1 is damaged",
+                      self.run_swale("scan", expect=3, path=path)[1])
 
     def test_dump_of_damaged_statistics(self):
         path = self.damage(STATS, 60)
@@ -137,14 +147,16 @@ class CommandOnDamage(CommandCase):
             file.write(summary + damaged + bytes(3 << 20) + summary + summary[:50])
         things = self.objects("dump", expect=1, path=path)
         size = len(summary)
-        self.assertEqual([(thing["what"], thing["offset"]) for thing in things if thing["what"] in ("summary", "DAMAGE")],
+        self.assertEqual([(thing["what"], thing["offset"]) for thing in things
+                          if thing["what"] in ("summary", "DAMAGE")],
                          [("summary", 0), ("DAMAGE", size), ("summary", 2 * size + (3 << 20)),
                           ("DAMAGE", 3 * size + (3 << 20))])
 
     def test_dump_goes_on_behind_damage(self):
         segments = self.objects("dump", path=os.path.join(self.path, INDEX))
         extrema = next(thing["offset"] for thing in segments if thing["what"] == "extrema")
-        for name, offset in ((DATA, 200), (INDEX, 20), (INDEX, extrema + 4), ("swale.json", 30), (DOCUMENT, 30),
+        for name, offset in ((DATA, 200), (INDEX, 20), (INDEX, extrema + 4), ("swale.json", 30),
+                             (DOCUMENT, 30),
                              (STATS, 60), (EPOCHS, 300)):
             path = self.damage(name, offset)
             things = self.objects("dump", expect=1, path=path)
@@ -162,7 +174,8 @@ class CommandOnDamage(CommandCase):
 
     def lock(self, path, **members):
         """Leaves the lock of a process of another machine."""
-        lock = {"counter": "%020d" % 3, "nonce": "0123456789abcdef", "lease_s": 60.0, "host": "n17", "boot": "b17",
+        lock = {"counter": "%020d" % 3, "nonce": "0123456789abcdef", "lease_s": 60.0, "host": "n17",
+                "boot": "b17",
                 "pid_namespace": "pid:[1]", "pid": 17, "start_time": "4711", "allocation": "slurm-70123",
                 "job": "00000000000000ab", "since": "2026-11-22T01:02:03Z", **members}
         with open(os.path.join(path, "swale.lock"), "w", encoding="utf-8") as file:
@@ -178,7 +191,8 @@ class CommandOnDamage(CommandCase):
         path = self.copy()
         self.lock(path)
         out, _ = self.run_swale("unlock", "--watch", "0.2", "--dry-run", path=path)
-        for text in ("process 17 on host n17 (slurm-70123)", "since 2026-11-22T01:02:03Z", "lease 60 s", "silent: ", "would be"):
+        for text in ("process 17 on host n17 (slurm-70123)", "since 2026-11-22T01:02:03Z", "lease 60 s",
+                     "silent: ", "would be"):
             self.assertIn(text, out)
         self.assertEqual(self.left_over(path), ["swale.lock"])
         (found,) = self.objects("unlock", "--watch", "0.2", path=path)
@@ -229,7 +243,8 @@ class CommandOnDamage(CommandCase):
         (thing,) = self.objects("dump", path=name)
         self.assertEqual((thing["what"], thing["host"], thing["lease_s"]), ("lock", "n17", 60))
         self.assertNotIn("DAMAGE", self.run_swale("dump", path=name)[0])
-        for content, what in (("no json at all", "no lock"), ('{"version":9}', "other"), ("[" * 4000, "no lock")):
+        for content, what in (("no json at all", "no lock"), ('{"version":9}', "other"),
+                              ("[" * 4000, "no lock")):
             with open(name, "w", encoding="utf-8") as file:
                 file.write(content)
             things = self.objects("dump", path=name, expect=1)
@@ -291,8 +306,10 @@ class CommandOnDamage(CommandCase):
             name = copies[index]
             os.remove(name)
             os.mkfifo(name)
-            for subcommand, *rest in (("scan",), ("verify",), ("dump",), ("repair", "--dry-run"), ("info",), ("stats",)):
-                done = subprocess.run([SWALE, subcommand, path, *rest], capture_output=True, text=True, timeout=60)
+            for subcommand, *rest in (("scan",), ("verify",), ("dump",), ("repair", "--dry-run"), ("info",),
+                                      ("stats",)):
+                done = subprocess.run([SWALE, subcommand, path, *rest], capture_output=True, text=True,
+                                      timeout=60)
                 self.assertIn(done.returncode, (0, 1, 3), (name, subcommand, done.stderr))
 
     def test_json_that_is_nested_deeply_is_damage(self):
@@ -301,7 +318,8 @@ class CommandOnDamage(CommandCase):
         for text in ("[" * 200_000 + "]" * 200_000, '{"a":' * 200_000 + "0" + "}" * 200_000, "[" * 200_000):
             with open(name, "w") as file:
                 file.write(text)
-            for subcommand, *rest in (("info",), ("verify",), ("dump", "--json"), ("dump",), ("repair", "--dry-run")):
+            for subcommand, *rest in (("info",), ("verify",), ("dump", "--json"), ("dump",),
+                                      ("repair", "--dry-run")):
                 done = subprocess.run([SWALE, subcommand, path, *rest], capture_output=True, timeout=60)
                 self.assertIn(done.returncode, (0, 1, 3), (subcommand, done.stderr))
 
@@ -310,12 +328,17 @@ class CommandOnDamage(CommandCase):
         os.remove(os.path.join(path, EPOCHS))  # with it the steps of all epochs
         self.run_swale("repair", path=path, expect=1)
         subprocess.run([MAKE_DIRECTORY, path, "3", "1"], check=True, timeout=60)
-        for arguments in (("--step", ":100"), ("--step", ":"), ("--where", "step <= 30"), ("--where", "step == step")):
-            self.assertEqual({line.split("\t")[0] for line in self.lines("scan", *arguments, path=path)}, {"3"}, arguments)
-        self.assertIn("no step 7: it has 4", self.run_swale("get", "name", "--step", "7", path=path, expect=2)[1])
-        self.assertEqual([line for line in self.lines("get", "name", "-e", "2:3", "-f", "step,epoch", path=path)],
+        for arguments in (("--step", ":100"), ("--step", ":"), ("--where", "step <= 30"),
+                          ("--where", "step == step")):
+            self.assertEqual({line.split("\t")[0] for line in self.lines("scan", *arguments, path=path)},
+                             {"3"}, arguments)
+        self.assertIn("no step 7: it has 4", self.run_swale("get", "name", "--step", "7", path=path,
+                                                            expect=2)[1])
+        self.assertEqual([line for line in self.lines("get", "name", "-e", "2:3", "-f", "step,epoch",
+                                                      path=path)],
                          ["\t2", "\t2", "30\t3", "30\t3"])
-        self.assertEqual(self.objects("get", "u64:7", "-e", "2:", "-f", "step", path=path), [{"step": None}, {"step": 30}])
+        self.assertEqual(self.objects("get", "u64:7", "-e", "2:", "-f", "step", path=path),
+                         [{"step": None}, {"step": 30}])
         for found in (self.objects("info", path=path)[0]["epochs"], self.objects("stats", path=path)):
             self.assertEqual([epoch["step"] for epoch in found], [None, None, None, 30])
         self.assertIn("epoch 1, step unknown,", self.run_swale("stats", "-e", "1", path=path)[0])

@@ -1,5 +1,6 @@
-"""command_escapes_test.py SWALE MAKE_DIRECTORY: names, keys, lock contents, formats and notes that would move a terminal's
-cursor, set its title or turn its text round: none of it reaches stdout, stderr or the log as it is, and JSON stays JSON.
+"""command_escapes_test.py SWALE MAKE_DIRECTORY: names, keys, lock contents, formats and notes that would move
+a terminal's cursor, set its title or turn its text round: none of it reaches stdout, stderr or the log as it
+is, and JSON stays JSON.
 """
 import json
 import os
@@ -30,7 +31,8 @@ class CommandEscapes(CommandCase):
         return done
 
     def commands(self):
-        return (["info"], ["verify"], ["stats"], ["dump"], ["repair"], ["ls"], ["get", "name"], ["get", HOSTILE.decode("latin-1")],
+        return (["info"], ["verify"], ["stats"], ["dump"], ["repair"], ["ls"], ["get", "name"],
+                ["get", HOSTILE.decode("latin-1")],
                 ["scan"], ["scan", "--keep-going"], ["keys"], ["top", "number"], ["unlock", "--dry-run"])
 
     def hostile_copy(self):
@@ -53,8 +55,8 @@ class CommandEscapes(CommandCase):
 
     def test_damage_below_a_hostile_path(self):
         folder = self.hostile_copy()
-        for name in (b"jobs/0001/stats.jsonl", b"jobs/0001/epochs", b"p000/part-000000.j0001.index", b"p000/part-000000.j0001.data",
-                     b"swale.json"):
+        for name in (b"jobs/0001/stats.jsonl", b"jobs/0001/epochs", b"p000/part-000000.j0001.index",
+                     b"p000/part-000000.j0001.data", b"swale.json"):
             with open(os.path.join(folder, name), "r+b") as file:
                 file.seek(100)
                 file.write(b"\x1b" * 400)
@@ -69,18 +71,22 @@ class CommandEscapes(CommandCase):
     def test_what_a_lock_says(self):
         path = self.copy()
         names = ("host", "boot", "pid_namespace", "start_time", "allocation", "job", "since")
-        lock = {"counter": "0" * 20, "nonce": "0" * 16, "pid": 1, "lease_s": 10, **{name: name + IN_JSON for name in names}}
+        lock = {"counter": "0" * 20, "nonce": "0" * 16, "pid": 1, "lease_s": 10,
+                **{name: name + IN_JSON for name in names}}
         for content in (json.dumps(lock, separators=(",", ":")).encode(), HOSTILE, b"{" + HOSTILE):
             with open(os.path.join(path, "swale.lock"), "wb") as file:
                 file.write(content + b"\n")
-            for arguments in (["unlock", "--dry-run"], ["unlock", "--dry-run", "--json"], ["dump"], ["dump", "--json"], ["verify"]):
+            for arguments in (["unlock", "--dry-run"], ["unlock", "--dry-run", "--json"], ["dump"],
+                              ["dump", "--json"], ["verify"]):
                 self.check(*arguments, path=path)
             if content.startswith(b'{"'):
                 self.assertIn(rb"host\x1b[31m", self.check("unlock", "--dry-run", path=path).stdout)
 
     def test_what_manifests_say(self):
-        for old, new in ((b'"swale-imd"', b'"' + IN_JSON.encode() + b'"'), (b'"hash"', b'"' + IN_JSON.encode() + b'"'),
-                         (b'"number"', b'"' + IN_JSON.encode() + b'"'), (b'"u8"', b'"' + IN_JSON.encode() + b'"'),
+        for old, new in ((b'"swale-imd"', b'"' + IN_JSON.encode() + b'"'),
+                         (b'"hash"', b'"' + IN_JSON.encode() + b'"'),
+                         (b'"number"', b'"' + IN_JSON.encode() + b'"'),
+                         (b'"u8"', b'"' + IN_JSON.encode() + b'"'),
                          (b'"apples"', b'"' + IN_JSON.encode() + b'"')):
             path = self.copy()
             for name in ("swale.json", "jobs/0001/manifest.json"):
@@ -92,7 +98,8 @@ class CommandEscapes(CommandCase):
                 self.check(*command, "--json", path=path)
 
     def test_arguments(self):
-        for arguments in (["--format", HOSTILE], ["--fields", HOSTILE], ["--where", HOSTILE], ["-e", HOSTILE], [HOSTILE]):
+        for arguments in (["--format", HOSTILE], ["--fields", HOSTILE], ["--where", HOSTILE],
+                          ["-e", HOSTILE], [HOSTILE]):
             for command in ("scan", "get", "top", "dump"):
                 self.check(command, *arguments)
         done = subprocess.run([SWALE, HOSTILE], capture_output=True, timeout=60, check=False)

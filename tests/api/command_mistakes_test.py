@@ -1,4 +1,5 @@
-"""command_mistakes_test.py SWALE MAKE_DIRECTORY: what the `swale` command says to people who mistype, and to shells that do.
+"""command_mistakes_test.py SWALE MAKE_DIRECTORY: what the `swale` command says to people who mistype, and to
+shells that do.
 
 What cannot be meant is refused before anything is printed, and the message names it.
 """
@@ -20,11 +21,16 @@ class Mistakes(CommandCase):
 
     def test_an_empty_value_of_an_option_is_not_taken_for_none(self):
         # As --epoch "$last" where the shell knows no such variable: all epochs would be another answer.
-        for command, *rest in (("get", "name", "--epoch", ""), ("get", "name", "--step", ""), ("get", "name", "--time", ""),
-                               ("get", "name", "--fields", ""), ("get", "name", "--keys", ""), ("get", "name", ""),
-                               ("scan", "--where", ""), ("scan", "-w", ""), ("scan", "--limit", ""), ("scan", "-j", ""),
-                               ("scan", "--format", ""), ("keys", "--epoch", ""), ("keys", "--seed", ""), ("ls", "-e", ""),
-                               ("ls", ""), ("top", "number", "-k", ""), ("top", "number", "-e", ""), ("top", ""),
+        for command, *rest in (("get", "name", "--epoch", ""), ("get", "name", "--step", ""),
+                               ("get", "name", "--time", ""),
+                               ("get", "name", "--fields", ""), ("get", "name", "--keys", ""),
+                               ("get", "name", ""),
+                               ("scan", "--where", ""), ("scan", "-w", ""), ("scan", "--limit", ""),
+                               ("scan", "-j", ""),
+                               ("scan", "--format", ""), ("keys", "--epoch", ""), ("keys", "--seed", ""),
+                               ("ls", "-e", ""),
+                               ("ls", ""), ("top", "number", "-k", ""), ("top", "number", "-e", ""),
+                               ("top", ""),
                                ("stats", "-e", ""), ("verify", "--problems", ""), ("dump", "-n", "")):
             self.assertIn("empty", self.refusal(command, *rest), (command, rest))
         done = subprocess.run([SWALE, "info", ""], capture_output=True, text=True, timeout=60)
@@ -33,8 +39,10 @@ class Mistakes(CommandCase):
         self.assertEqual(self.run_config("--check", "")[0], "fine\n", "a program may give no options")
 
     def test_every_complaint_says_which_program_complains(self):
-        for words in ((), ("get",), ("scan", self.path, "--loud"), ("ls", self.path, "-e", "x"), ("ls", self.path, "-e", "1", "-e", "2"),
-                      ("get", self.path, "name", "--hex", "--u64"), ("top", self.path, "number", "-k", "0"), ("sing",),
+        for words in ((), ("get",), ("scan", self.path, "--loud"), ("ls", self.path, "-e", "x"),
+                      ("ls", self.path, "-e", "1", "-e", "2"),
+                      ("get", self.path, "name", "--hex", "--u64"), ("top", self.path, "number", "-k", "0"),
+                      ("sing",),
                       ("completion", "tcsh"), ("tier", "make", "x", "y", "--size", "1")):
             done = subprocess.run([SWALE, *words], capture_output=True, text=True, timeout=60)
             self.assertEqual((done.returncode, done.stdout), (2, ""), words)
@@ -44,15 +52,17 @@ class Mistakes(CommandCase):
         for command, *rest in (("get", "name", "--raw", "--json"), ("scan", "--format", "csv", "--json"),
                                ("top", "number", "--raw", "--format", "json")):
             self.assertIn("one format", self.refusal(command, *rest), (command, rest))
-        self.assertEqual(self.run_swale("get", "name", "--json", "--format", "json"), self.run_swale("get", "name", "--json"))
-        self.assertEqual(self.run_swale("get", "name", "--raw", "--format", "raw"), self.run_swale("get", "name", "--raw"))
+        self.assertEqual(self.run_swale("get", "name", "--json", "--format", "json"),
+                         self.run_swale("get", "name", "--json"))
+        self.assertEqual(self.run_swale("get", "name", "--raw", "--format", "raw"),
+                         self.run_swale("get", "name", "--raw"))
 
     def test_every_line_of_json_is_json_whatever_the_columns_are_called(self):
         for column in ("number\n+ 1", "number\t+ 1", '"\\" '):
             (first, *_) = self.objects("scan", "-n", "2", "--fields", column)
             self.assertEqual(list(first), [column.strip(" ")])
-        done = subprocess.run([SWALE, "scan", self.path, "-n", "1", "--json", "--fields", b"'\xff'"], capture_output=True,
-                              timeout=60, check=True)
+        done = subprocess.run([SWALE, "scan", self.path, "-n", "1", "--json", "--fields", b"'\xff'"],
+                              capture_output=True, timeout=60, check=True)
         self.assertEqual(len(json.loads(done.stdout.decode("utf-8"))), 1, "bytes that are no text")
 
     def test_a_directory_may_be_called_as_a_command_is(self):
@@ -60,8 +70,10 @@ class Mistakes(CommandCase):
             shutil.copytree(self.path, os.path.join(self.scratch, name))
 
         def here(*words):
-            return subprocess.run([SWALE, *words], capture_output=True, text=True, timeout=60, cwd=self.scratch)
-        self.assertEqual(here("get", "tier", "stats").stderr.split(";")[0], "swale: stats: not found in any epoch")
+            return subprocess.run([SWALE, *words], capture_output=True, text=True, timeout=60,
+                                  cwd=self.scratch)
+        self.assertEqual(here("get", "tier", "stats").stderr.split(";")[0], "swale: stats: not found in any "
+                         "epoch")
         self.assertEqual(here("ls", "tier", "mount").returncode, 1, "a pattern that nothing matches")
         self.assertEqual(here("get", "meta", "name").returncode, 0)
         self.assertEqual(here("meta", "info", "tier").returncode, 0)
@@ -73,7 +85,8 @@ class Mistakes(CommandCase):
         subprocess.run([MAKE_DIRECTORY, path, "20000001", "1"], check=True, timeout=60)
         self.assertIn(" 10000000.5 ", self.run_swale("info", path=path)[0])
         self.assertEqual(len(self.lines("get", "name", "--time", "10000000.5", path=path)), 2)
-        self.assertIn("the nearest is 10000000.5, of epoch 0", self.refusal("get", "name", "--time", "1e7", path=path))
+        self.assertIn("the nearest is 10000000.5, of epoch 0",
+                      self.refusal("get", "name", "--time", "1e7", path=path))
 
     def test_what_is_not_there_or_no_directory_is_said_so(self):
         nowhere, file = os.path.join(self.scratch, "nowhere"), os.path.join(self.scratch, "file")

@@ -25,8 +25,10 @@ class Command(CommandCase):
         self.assertEqual(len(set(drawn)), 5)
         self.assertLessEqual(set(drawn), set(keys))
         self.assertEqual(drawn, self.lines("keys", "--epoch", "1", "--u64", "--sample", "5", "--seed", "3"))
-        self.assertEqual(sorted(self.lines("keys", "--epoch", "1", "--u64", "--sample", "1000")), sorted(keys))
-        self.assertEqual(len({tuple(self.lines("keys", "--sample", "5", "--seed", str(seed))) for seed in range(9)}), 9)
+        self.assertEqual(sorted(self.lines("keys", "--epoch", "1", "--u64", "--sample", "1000")),
+                         sorted(keys))
+        self.assertEqual(len({tuple(self.lines("keys", "--sample", "5", "--seed", str(seed)))
+                              for seed in range(9)}), 9)
 
     def test_stats(self):
         epochs = self.objects("stats")
@@ -53,10 +55,12 @@ class Command(CommandCase):
 
     def plot(self, text, output):
         script = os.path.join(os.path.dirname(__file__), "..", "..", "tools", "swale-stats-plot")
-        return subprocess.run(["/usr/bin/python3", script, output], input=text.encode(), capture_output=True, timeout=110)
+        return subprocess.run(["/usr/bin/python3", script, output], input=text.encode(), capture_output=True,
+                              timeout=110)
 
     def test_stats_as_a_picture(self):
-        if subprocess.run(["/usr/bin/python3", "-c", "import matplotlib"], capture_output=True, check=False).returncode:
+        if subprocess.run(["/usr/bin/python3", "-c", "import matplotlib"], capture_output=True,
+                          check=False).returncode:
             self.skipTest("/usr/bin/python3 has no matplotlib")
         output = os.path.join(self.scratch, "epochs.svg")
         done = self.plot(self.run_swale("stats", "--json")[0], output)
@@ -95,7 +99,8 @@ class Command(CommandCase):
         with open(os.path.join(path, INDEX), "r+b") as index:
             index.truncate(100)
         disk = self.objects("info", path=path)[0]["disk"]
-        self.assertEqual((disk["unreadable_logs"], disk["data_bytes"], disk["uncommitted_bytes"]), (1, 0, 3 * 4096 + 100))
+        self.assertEqual((disk["unreadable_logs"], disk["data_bytes"], disk["uncommitted_bytes"]),
+                         (1, 0, 3 * 4096 + 100))
         self.assertIn("1 index logs cannot be read", self.run_swale("info", path=path)[0])
 
     def test_info_says_that_the_last_job_did_not_close(self):
@@ -108,21 +113,25 @@ class Command(CommandCase):
         for name in ("swale.json", os.path.join("jobs", "0002", "manifest.json")):
             self.seal(os.path.join(path, name), b'"closed":true', b'"closed":false')
         self.assertFalse(self.objects("info", path=path)[0]["closed"])
-        self.assertIn("generation 2: its job has not closed the directory", self.run_swale("info", path=path)[0])
+        self.assertIn("generation 2: its job has not closed the directory",
+                      self.run_swale("info", path=path)[0])
 
     def test_get(self):
         self.assertEqual(
-            self.lines("get", "name"), [f"name\t{epoch}\t{word} {epoch}" for epoch in range(3) for word in ("first", "second")]
+            self.lines("get", "name"), [f"name\t{epoch}\t{word} {epoch}" for epoch in range(3)
+                                        for word in ("first", "second")]
         )
         self.assertEqual(self.lines("get", "name", "-e", "2"), ["name\t2\tfirst 2", "name\t2\tsecond 2"])
-        self.assertEqual(self.lines("get", "u64:7", "--u64"), [f"u64:7\t{e}\t0x{e * 100 + 7:02x}00000000000000" for e in range(3)],
+        self.assertEqual(self.lines("get", "u64:7", "--u64"),
+                         [f"u64:7\t{e}\t0x{e * 100 + 7:02x}00000000000000" for e in range(3)],
                          "--u64 is of keys")
         self.assertEqual(self.lines("get", "0x0700000000000000", "--hex", "-e", "1"),
                          ["0x0700000000000000\t1\t0x6b00000000000000"])
         self.assertEqual(self.lines("get", "empty"), ["empty\t1\t"])
         raw, _ = self.run_swale("get", "u64:7", "--raw")
         self.assertEqual(struct.unpack("<3Q", raw.encode("latin-1")), (7, 107, 207))
-        self.assertEqual(self.objects("get", "empty"), [{"key": "empty", "epoch": 1, "bytes": 0, "value": ""}])
+        self.assertEqual(self.objects("get", "empty"),
+                         [{"key": "empty", "epoch": 1, "bytes": 0, "value": ""}])
 
     def test_get_says_what_is_missing_and_still_answers_the_rest(self):
         out, err = self.run_swale("get", "absent", "u64:1", "u64:20", "--u64", "-e", "0", expect=1)
@@ -138,10 +147,12 @@ class Command(CommandCase):
         self.assertEqual(len(self.lines("scan", "--epoch", "1")), 23)
         self.assertEqual(len(self.lines("scan", "-n", "5")), 5)
         records = self.objects("scan", "--epoch", "0")
-        self.assertEqual(sum(record["bytes"] for record in records), 20 * 8 + len("first 0") + len("second 0"))
+        self.assertEqual(sum(record["bytes"] for record in records), 20 * 8 + len("first 0")
+                         + len("second 0"))
 
     def test_keys(self):
-        self.assertEqual(sorted(self.lines("keys", "--u64")), sorted(["name"] + [f"u64:{n}" for n in range(20)]))
+        self.assertEqual(sorted(self.lines("keys", "--u64")),
+                         sorted(["name"] + [f"u64:{n}" for n in range(20)]))
         self.assertIn("empty", self.lines("keys", "--epoch", "1"))
         self.assertIn({"key": "name"}, self.objects("keys"))
 
@@ -162,23 +173,29 @@ class Command(CommandCase):
         self.run_swale("ls", "--epoch", "3", expect=2)
 
     def test_scan_with_conditions_and_columns(self):
-        self.assertEqual(self.lines("scan", "--where", "number == 119", "--u64"), ["1\tu64:19\t0x7700000000000000"])
+        self.assertEqual(self.lines("scan", "--where", "number == 119", "--u64"),
+                         ["1\tu64:19\t0x7700000000000000"])
         wanted = [f"{10 * e},{n},{100 * e + n}" for e in range(3) for n in range(20) if n > 15]
-        lines = self.lines("scan", "-w", "u64(key) > 15 && number < 300", "-f", "step,u64(key),number", "--format", "csv")
+        lines = self.lines("scan", "-w", "u64(key) > 15 && number < 300", "-f", "step,u64(key),number",
+                           "--format", "csv")
         self.assertEqual((lines[0], sorted(lines[1:])), ("step,u64(key),number", sorted(wanted)))
         self.assertEqual(self.lines("scan", "-w", "bytes == 0", "--format", "csv"),
                          ["epoch,key,number", "1,empty,"], "CSV has the schema's fields by itself")
-        self.assertEqual(self.objects("scan", "-w", "bytes < 8 and epoch == 1", "-f", "key,number,number + 1,has(number)"),
+        self.assertEqual(self.objects("scan", "-w", "bytes < 8 and epoch == 1", "-f",
+                                      "key,number,number + 1,has(number)"),
                          [{"key": key, "number": None, "number + 1": None, "has(number)": False}
-                          for key in [line.split("\t")[1] for line in self.lines("scan", "-w", "bytes < 8 && epoch == 1")]])
+                          for key in [line.split("\t")[1]
+                                      for line in self.lines("scan", "-w", "bytes < 8 && epoch == 1")]])
         self.assertEqual(self.objects("scan", "-w", "number == 219", "--typed")[0]["value"], {"number": 219})
-        self.assertEqual(self.lines("scan", "-w", "number == 219", "--typed", "--u64"), ["2\tu64:19\tnumber=219"])
+        self.assertEqual(self.lines("scan", "-w", "number == 219", "--typed", "--u64"),
+                         ["2\tu64:19\tnumber=219"])
         raw, err = self.run_swale("scan", "-e", "0", "-f", "number", "--raw")
         numbers = sorted(struct.unpack(f"<{len(raw) // 8}Q", raw.encode("latin-1")))
         self.assertEqual(numbers[:20], list(range(20)))
         self.assertEqual((len(numbers), "1 records were left out" in err), (21, True), "second 0 has 8 bytes")
         for arguments, part in ((("--where", "weight > 1"), "no field"), (("--where", "number"), "condition"),
-                                (("--fields", "number,,key"), "column 1"), (("--fields", "number+1", "--raw"), "raw output has"),
+                                (("--fields", "number,,key"), "column 1"),
+                                (("--fields", "number+1", "--raw"), "raw output has"),
                                 (("--format", "xml"), "xml"), (("--jobs", "0"), "jobs")):
             out, err = self.run_swale("scan", *arguments, expect=2)
             self.assertEqual(out, "")
@@ -191,7 +208,8 @@ class Command(CommandCase):
             one = self.run_swale("scan", "-j", "1", "--format", layout, path=path)
             for jobs in ("2", "7"):
                 self.assertEqual(self.run_swale("scan", "-j", jobs, "--format", layout, path=path), one)
-        self.assertEqual(self.lines("scan", "-j", "5", "-n", "100", path=path), self.lines("scan", "-j", "1", path=path)[:100])
+        self.assertEqual(self.lines("scan", "-j", "5", "-n", "100", path=path),
+                         self.lines("scan", "-j", "1", path=path)[:100])
 
     def test_get_typed(self):
         self.assertEqual(self.lines("get", "u64:7", "--typed", "--u64", "-e", "1"), ["u64:7\t1\tnumber=107"])
@@ -206,40 +224,54 @@ class Command(CommandCase):
                          [f"{200 + n}\tu64:{n}\t0x{200 + n:02x}00000000000000" for n in range(3)])
         out, err = self.run_swale("top", "number", "-k", "2", "-e", "1")
         second = struct.unpack("<Q", b"second 1")[0]
-        self.assertEqual(out.splitlines(), [f"{second}\tname\tsecond 1", "119\t0x1300000000000000\t0x7700000000000000"])
+        self.assertEqual(out.splitlines(),
+                         [f"{second}\tname\tsecond 1", "119\t0x1300000000000000\t0x7700000000000000"])
         self.assertIn("2 whose value is too short", err)
         records = self.objects("top", "number", "-e", "0", "--u64")
         self.assertEqual(len(records), 10)
-        self.assertEqual(records[1], {"key": "u64:19", "number": 19, "epoch": 0, "bytes": 8, "value": "0x1300000000000000"})
-        self.assertEqual(self.lines("top", "number", "--epochs", "0:1", "-k", "3", "-f", "epoch,number", "--format", "csv")[:1],
+        self.assertEqual(records[1], {"key": "u64:19", "number": 19, "epoch": 0, "bytes": 8,
+                                      "value": "0x1300000000000000"})
+        self.assertEqual(self.lines("top", "number", "--epochs", "0:1", "-k", "3", "-f", "epoch,number",
+                                    "--format", "csv")[:1],
                          ["epoch,number"])
         best = self.objects("top", "number", "--epochs", ":", "-k", "7", "--smallest", "-f", "epoch,number")
         self.assertEqual(best, [{"epoch": 0, "number": n} for n in range(7)])
-        self.assertEqual(self.lines("top", "number", "--step", "10", "-k", "1", "--smallest", "--format", "csv", "--u64"),
+        self.assertEqual(self.lines("top", "number", "--step", "10", "-k", "1", "--smallest", "--format",
+                                    "csv", "--u64"),
                          ["number,key,number", "100,u64:0,100"])
         raw, _ = self.run_swale("top", "number", "--time", "0.5", "-k", "2", "--smallest", "--raw", "-f",
                                 "epoch,step,time,key,number")
-        self.assertEqual(list(struct.iter_unpack("<IqdQQ", raw.encode("latin-1"))), [(1, 10, 0.5, n, 100 + n) for n in range(2)])
+        self.assertEqual(list(struct.iter_unpack("<IqdQQ", raw.encode("latin-1"))),
+                         [(1, 10, 0.5, n, 100 + n) for n in range(2)])
         _, err = self.run_swale("top", "weight", expect=2)
         self.assertIn("the schema has number", err)
 
     def test_get_by_step_time_and_range(self):
         def of(*arguments, expect=0):
-            return [int(line.split("\t")[1]) for line in self.lines("get", "u64:7", *arguments, expect=expect)]
-        for arguments, epochs in ((("--step", "10"), [1]), (("--step", "10:20"), [1, 2]), (("--step", ":10"), [0, 1]),
-                                  (("--step=-5:"), [0, 1, 2]), (("--time", "0.5"), [1]), (("--time", "0.25:0.75"), [1]),
-                                  (("--epochs", "1:"), [1, 2]), (("-e", ":"), [0, 1, 2]), (("--time", ":"), [0, 1, 2])):
-            self.assertEqual(of(*([arguments] if isinstance(arguments, str) else arguments)), epochs, arguments)
-        for arguments, part in ((("--step", "11:19"), "no steps 11:19"), (("--step", "5"), "no step 5: it has 3 committed"),
+            return [int(line.split("\t")[1]) for line in self.lines("get", "u64:7", *arguments,
+                                                                    expect=expect)]
+        for arguments, epochs in ((("--step", "10"), [1]), (("--step", "10:20"), [1, 2]),
+                                  (("--step", ":10"), [0, 1]),
+                                  (("--step=-5:"), [0, 1, 2]), (("--time", "0.5"), [1]),
+                                  (("--time", "0.25:0.75"), [1]),
+                                  (("--epochs", "1:"), [1, 2]), (("-e", ":"), [0, 1, 2]),
+                                  (("--time", ":"), [0, 1, 2])):
+            self.assertEqual(of(*([arguments] if isinstance(arguments, str) else arguments)), epochs,
+                             arguments)
+        for arguments, part in ((("--step", "11:19"), "no steps 11:19"),
+                                (("--step", "5"), "no step 5: it has 3 committed"),
                                 (("--time", "1.5:"), "no times 1.5:"), (("--epoch", "3"), "no epoch 3"),
-                                (("--step", "x"), "expected a number, or a range"), (("--step", "2:1"), "before it begins"),
+                                (("--step", "x"), "expected a number, or a range"),
+                                (("--step", "2:1"), "before it begins"),
                                 (("--time", "0:1:2"), "expected a number, or a range")):
             self.assertIn(part, self.run_swale("get", "u64:7", *arguments, expect=2)[1])
         self.run_swale("get", "u64:7", "--step", "0", "--time", "0", expect=2)
-        self.assertEqual([line.split("\t")[0] for line in self.lines("scan", "--step", "10:20", "-w", "u64(key) == 3")],
+        self.assertEqual([line.split("\t")[0] for line in self.lines("scan", "--step", "10:20", "-w",
+                                                                     "u64(key) == 3")],
                          ["1", "2"])
         raw, _ = self.run_swale("get", "u64:7", "--raw", "--step", "10:", "-f", "step,time,number")
-        self.assertEqual(list(struct.iter_unpack("<qdQ", raw.encode("latin-1"))), [(10, 0.5, 107), (20, 1.0, 207)])
+        self.assertEqual(list(struct.iter_unpack("<qdQ", raw.encode("latin-1"))),
+                         [(10, 0.5, 107), (20, 1.0, 207)])
 
     def test_a_restart_that_does_not_go_back_is_told(self):
         path = self.copy()
@@ -250,7 +282,8 @@ class Command(CommandCase):
         self.assertEqual(len(self.objects("info", path=path)[0]["epochs"]), 3)
         for variable, value, steps in (("SWALE_IMD_STEPS", "any", [0, 10, 20, 10, 20]),
                                        ("SWALE_IMD_RESUME_AFTER", "0", [0, 10, 20])):
-            subprocess.run([MAKE_DIRECTORY, path, "1", "2"], check=True, timeout=60, env=dict(os.environ, **{variable: value}))
+            subprocess.run([MAKE_DIRECTORY, path, "1", "2"], check=True, timeout=60,
+                           env=dict(os.environ, **{variable: value}))
             self.assertEqual([epoch["step"] for epoch in self.objects("info", path=path)[0]["epochs"]], steps)
 
     def test_get_takes_keys_from_a_file(self):
@@ -260,22 +293,25 @@ class Command(CommandCase):
         asked = self.lines("get", "u64:7", "name", "-e", "1")
         self.assertEqual(self.lines("get", "--keys", path, "-e", "1"), asked)
         self.assertEqual(self.lines("get", "u64:7", "--keys", path, "-e", "1"), asked[:1] + asked)
-        done = subprocess.run([SWALE, "get", self.path, "--keys", "-", "-e", "1"], input=b"u64:7\nname", capture_output=True,
-                              timeout=60, check=True)
+        done = subprocess.run([SWALE, "get", self.path, "--keys", "-", "-e", "1"], input=b"u64:7\nname",
+                              capture_output=True, timeout=60, check=True)
         self.assertEqual(done.stdout.decode().splitlines(), asked)
         self.assertIn("keys", self.run_swale("get", expect=2)[1])
         self.assertIn("cannot be read", self.run_swale("get", "--keys", path + "-none", expect=3)[1])
 
     def test_keys_that_are_numbers(self):
         path = os.path.join(self.scratch, "numbers")
-        subprocess.run([MAKE_DIRECTORY, path], check=True, timeout=60, env=dict(os.environ, SWALE_IMD_KEY="u64"))
+        subprocess.run([MAKE_DIRECTORY, path], check=True, timeout=60,
+                       env=dict(os.environ, SWALE_IMD_KEY="u64"))
         (info,) = self.objects("info", path=path)
         self.assertEqual(info["key"], "u64")
         self.assertIn("keys: u64", self.run_swale("info", path=path)[0])
         self.assertEqual(self.objects("get", "7", "-e", "1", path=path),
                          [{"key": 7, "epoch": 1, "bytes": 8, "value": "0x6b00000000000000"}])
-        self.assertEqual(self.lines("get", "7", "u64:8", "-e", "0", "-f", "key,number", path=path), ["7\t7", "8\t8"])
-        self.assertEqual(self.lines("scan", "-w", "key == 13 && step == 10", path=path), ["1\t13\t0x7100000000000000"])
+        self.assertEqual(self.lines("get", "7", "u64:8", "-e", "0", "-f", "key,number", path=path),
+                         ["7\t7", "8\t8"])
+        self.assertEqual(self.lines("scan", "-w", "key == 13 && step == 10", path=path),
+                         ["1\t13\t0x7100000000000000"])
         self.assertEqual(self.objects("scan", "-w", "key >= 18", "-e", "0", "-f", "key,key+1", path=path),
                          [{"key": 18, "key+1": 19}, {"key": 19, "key+1": 20}] if self.lines(
                              "scan", "-w", "key >= 18", "-e", "0", "-f", "key", path=path)[0] == "18" else
@@ -286,10 +322,11 @@ class Command(CommandCase):
         self.assertEqual(self.objects("ls", "1?", "-e", "0", "-n", "1", path=path)[0]["key"] // 10, 1)
         self.assertEqual(self.objects("top", "number", "-k", "1", "--smallest", path=path)[0]["key"], 0)
         self.assertIn("expected a number from 0", self.run_swale("get", "name", path=path, expect=2)[1])
-        self.assertIn("keys are numbers here", self.run_swale("scan", "-w", "key == '13'", path=path, expect=2)[1])
+        self.assertIn("keys are numbers here", self.run_swale("scan", "-w", "key == '13'", path=path,
+                                                              expect=2)[1])
         self.assertNotIn("keys here have", self.run_swale("get", "99", path=path, expect=1)[1])
-        other = subprocess.run([MAKE_DIRECTORY, path], env=dict(os.environ, SWALE_IMD_KEY="text"), capture_output=True,
-                               text=True, timeout=60)
+        other = subprocess.run([MAKE_DIRECTORY, path], env=dict(os.environ, SWALE_IMD_KEY="text"),
+                               capture_output=True, text=True, timeout=60)
         self.assertIn("made with imd.key=u64, which cannot be changed", other.stderr)
 
     def test_scan_passes_damage_if_it_is_told_to(self):
@@ -300,29 +337,35 @@ class Command(CommandCase):
         self.run_swale("scan", path=path, expect=3)
         out, err = self.run_swale("scan", "--keep-going", path=path, expect=3)
         kept = out.splitlines()
-        self.assertEqual([line for line in kept if not line.startswith("0\t")], [line for line in whole if not line.startswith("0\t")])
+        self.assertEqual([line for line in kept if not line.startswith("0\t")],
+                         [line for line in whole if not line.startswith("0\t")])
         self.assertLess(set(kept), set(whole))
         self.assertIn("part-000000.j0001.data", err)
         _, problems = self.run_swale("verify", path=path, expect=1)
         self.assertIn("part-000000.j0001.data", problems)
         self.assertNotIn("swale verify", problems, "nobody is told to do what he has just done")
-        self.assertRegex(err, rf"1 damaged place was skipped, and at least {len(whole) - len(kept)} records were not read")
+        self.assertRegex(err, rf"1 damaged place was skipped, and at least {len(whole) - len(kept)} records "
+                         rf"were not read")
         turn_bit(log, 3)  # the run's header
         out, err = self.run_swale("scan", "--keep-going", path=path, expect=3)
-        self.assertEqual(out.splitlines(), [line for line in whole if not line.startswith("0\t")], "the first epoch's run")
-        self.assertRegex(err, rf"and at least {sum(line.startswith('0') for line in whole)} records were not read")
+        self.assertEqual(out.splitlines(), [line for line in whole if not line.startswith("0\t")],
+                         "the first epoch's run")
+        self.assertRegex(err, rf"and at least {sum(line.startswith('0') for line in whole)} records were "
+                         rf"not read")
         self.assertEqual(self.run_swale("scan", "--keep-going"), self.run_swale("scan"), "nothing is damaged")
 
     def test_info_shows_the_schema(self):
         text, _ = self.run_swale("info")
         self.assertIn("values: number:u8:apples", text)
         (info,) = self.objects("info")
-        self.assertEqual(info["schema"], [{"name": "number", "type": "u8", "count": 1, "unit": "apples", "offset": 0}])
+        self.assertEqual(info["schema"],
+                         [{"name": "number", "type": "u8", "count": 1, "unit": "apples", "offset": 0}])
         self.assertEqual(info["extrema"], ["number"])
 
     def test_three_processes_write_the_same_content_as_one(self):
         path = os.path.join(self.scratch, "of-three")
-        environment = dict(os.environ, SWALE_JOB_SIZE="3", SWALE_JOB_ID="three", SWALE_JOB_JOIN_DEADLINE_S="50",
+        environment = dict(os.environ, SWALE_JOB_SIZE="3", SWALE_JOB_ID="three",
+                           SWALE_JOB_JOIN_DEADLINE_S="50",
                            SWALE_JOB_RENDEZVOUS=os.path.join(self.scratch, "rendezvous"))
         ranks = [
             subprocess.Popen([MAKE_DIRECTORY, path], env=dict(environment, SWALE_JOB_RANK=str(rank)))
@@ -348,14 +391,16 @@ class Command(CommandCase):
         self.assertEqual(len(self.lines("get", "--epoch", "1", *keys)), 23)
 
     def test_config(self):
-        rows = {row["name"]: row for row in map(json.loads, self.run_config("--json", SWALE_IMD_WAYS="3")[0].splitlines())}
+        rows = {row["name"]: row
+                for row in map(json.loads, self.run_config("--json", SWALE_IMD_WAYS="3")[0].splitlines())}
         sections = collections.Counter(name.split(".")[0] for name in rows)
         # A buffer's limits are all options, because devices differ.
         tier = sections.pop("tier")
         self.assertLessEqual(tier, 24, f"at most 24 options of a tiered write buffer: {tier}")
         self.assertLessEqual(max(sections.values()), 20, f"at most 20 options of one engine: {sections}")
         self.assertEqual((rows["imd.ways"]["value"], rows["imd.ways"]["origin"]), ("3", "environment"))
-        self.assertEqual((rows["imd.ways"]["default"], rows["imd.ways"]["min"], rows["imd.ways"]["max"]), ("1", 1, 64))
+        self.assertEqual((rows["imd.ways"]["default"], rows["imd.ways"]["min"], rows["imd.ways"]["max"]),
+                         ("1", 1, 64))
         self.assertEqual(rows["io.engine"]["choices"], ["auto", "uring", "threads"])
         self.assertEqual(rows["io.engine"]["calls"], ["write", "read", "meta"])
         for name, row in rows.items():
@@ -376,11 +421,13 @@ class Command(CommandCase):
         print(f"{len(rows)} options")
 
     def test_config_checks(self):
-        for text in ("", "imd.ways=2", "io.direct=never,imd.map=never job.id=x", "imd.schema=id:u8,imd.extrema=id"):
+        for text in ("", "imd.ways=2", "io.direct=never,imd.map=never job.id=x",
+                     "imd.schema=id:u8,imd.extrema=id"):
             self.assertEqual(self.run_config("--check", text)[0], "fine\n", text)
         for text, part in (("write.wayz=2", "the nearest is imd.ways"), ("imd.ways=65", "from 1 to 64"),
                            ("imd.ways", "expected name=value"), ("imd.extrema=energy", "schema"),
-                           ("net.heartbeat_interval_s=20", "half of"), ("imd.scan_chunk=5K,io.engine=steam", "io.engine")):
+                           ("net.heartbeat_interval_s=20", "half of"),
+                           ("imd.scan_chunk=5K,io.engine=steam", "io.engine")):
             out, err = self.run_config("--check", text, expect=2)
             self.assertEqual(out, "")
             self.assertIn(part, err)
@@ -398,7 +445,8 @@ class Command(CommandCase):
 
     def test_usage(self):
         for arguments in (("get",), ("get", "u64:x"), ("get", "0x1"), ("get", "name", "--epoch", "3"),
-                          ("get", "name", "--epoch", "-1"), ("scan", "--hex", "--raw"), ("sing",), ("scan", "--loud")):
+                          ("get", "name", "--epoch", "-1"), ("scan", "--hex", "--raw"), ("sing",),
+                          ("scan", "--loud")):
             out, err = self.run_swale(*arguments, expect=2)
             self.assertEqual(out, "", arguments)
             self.assertNotEqual(err, "", arguments)
@@ -420,13 +468,15 @@ class Command(CommandCase):
             self.assertIn("the nearest is SWALE_IO_ENGINE", done.stderr)
 
     def test_storage_options_of_the_environment_are_heeded_by_every_command(self):
-        for subcommand, *rest in (("scan",), ("verify",), ("dump",), ("repair", "--dry-run"), ("info",), ("stats",)):
-            done = subprocess.run([SWALE, subcommand, self.path, *rest], capture_output=True, text=True, timeout=60,
-                                  env=dict(os.environ, SWALE_IO_ENGINE="steam"))
+        for subcommand, *rest in (("scan",), ("verify",), ("dump",), ("repair", "--dry-run"), ("info",),
+                                  ("stats",)):
+            done = subprocess.run([SWALE, subcommand, self.path, *rest], capture_output=True, text=True,
+                                  timeout=60, env=dict(os.environ, SWALE_IO_ENGINE="steam"))
             self.assertEqual(done.returncode, 2, (subcommand, done.stderr))
             self.assertIn("SWALE_IO_ENGINE", done.stderr)
-            done = subprocess.run([SWALE, subcommand, self.path, *rest], capture_output=True, text=True, timeout=60,
-                                  env=dict(os.environ, SWALE_IO_ENGINE="threads", SWALE_IO_DIRECT="never"))
+            done = subprocess.run([SWALE, subcommand, self.path, *rest], capture_output=True, text=True,
+                                  timeout=60, env=dict(os.environ, SWALE_IO_ENGINE="threads",
+                                                       SWALE_IO_DIRECT="never"))
             self.assertEqual(done.returncode, 0, (subcommand, done.stderr))
 
     @unittest.skipUnless(os.path.exists("/dev/full"), "needs /dev/full")
@@ -437,19 +487,22 @@ class Command(CommandCase):
         self.assertIn(b"No space left on device", done.stderr)
 
     def test_messages_name_limits_and_the_nearest_word(self):
-        self.assertIn("expected at least 1, found 0", self.run_swale("verify", "--problems", "0", expect=2)[1])
+        self.assertIn("expected at least 1, found 0", self.run_swale("verify", "--problems", "0",
+                                                                     expect=2)[1])
         self.assertIn("expected at least 0, found -1", self.run_swale("ls", "--epoch=-1", expect=2)[1])
         self.assertIn("expected at least 0, found -1", self.run_swale("dump", "--limit=-1", "x", expect=2)[1])
         self.assertIn('no command "gett"; the nearest is get', self.run_swale("gett", expect=2)[1])
         self.assertIn("most keys here have 8 bytes: u64:4711?", self.run_swale("get", "4711", expect=1)[1])
-        self.assertIn("most keys here have 8 bytes, this one has 6", self.run_swale("get", "absent", expect=1)[1])
+        self.assertIn("most keys here have 8 bytes, this one has 6",
+                      self.run_swale("get", "absent", expect=1)[1])
         self.assertTrue(self.run_swale("get", "u64:4711", expect=1)[1].endswith("not found in any epoch\n"))
         helps = [subprocess.run([SWALE, *words], capture_output=True, text=True, timeout=60)
                  for words in (("help", "get"), ("get", "--help"), ("help",), ("--help",))]
         self.assertEqual([done.returncode for done in helps], [0] * 4)
         self.assertEqual(helps[0].stdout, helps[1].stdout)
         self.assertEqual(helps[2].stdout, helps[3].stdout)
-        self.assertIn("no command", subprocess.run([SWALE, "help", "gett"], capture_output=True, text=True).stderr)
+        self.assertIn("no command", subprocess.run([SWALE, "help", "gett"], capture_output=True,
+                                                   text=True).stderr)
 
 
 unittest.main(argv=sys.argv[:1])

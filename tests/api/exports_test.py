@@ -1,4 +1,5 @@
-"""exports_test.py LIBRARY HEADER...: the shared library exports what the headers declare, and nothing else."""
+"""exports_test.py LIBRARY HEADER...: the shared library exports what the headers declare, and nothing else.
+"""
 import re
 import subprocess
 import sys
@@ -11,7 +12,8 @@ def declared(header):
 
 
 def exported(library):
-    lines = subprocess.run(["nm", "-D", "--defined-only", library], check=True, capture_output=True, text=True).stdout
+    lines = subprocess.run(["nm", "-D", "--defined-only", library], check=True, capture_output=True,
+                           text=True).stdout
     symbols = [line.split()[-1] for line in lines.splitlines() if not line.split()[-1].startswith("SWALE_")]
     unversioned = [symbol for symbol in symbols if not symbol.endswith("@@SWALE_0.1")]
     assert unversioned == [], f"without the version of the interface: {unversioned}"
@@ -21,7 +23,8 @@ def exported(library):
 def main():
     library, *headers = sys.argv[1:]
     wanted, found = set().union(*map(declared, headers)), exported(library)
-    assert "swale_dir_append" in wanted and len(wanted) > 25, f"the header was not understood: {sorted(wanted)}"
+    assert "swale_dir_append" in wanted and len(
+        wanted) > 25, f"the header was not understood: {sorted(wanted)}"
     assert found - wanted == set(), f"exported and not declared: {sorted(found - wanted)}"
     assert wanted - found == set(), f"declared and not exported: {sorted(wanted - found)}"
     dynamic = subprocess.run(["readelf", "-d", library], check=True, capture_output=True, text=True).stdout

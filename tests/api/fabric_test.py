@@ -1,4 +1,6 @@
-"""fabric_test.py PROGRAM LIBRARY MODULE SWALE: a fabric is loaded by jobs of several ranks alone, and leaves no trace."""
+"""fabric_test.py PROGRAM LIBRARY MODULE SWALE: a fabric is loaded by jobs of several ranks alone, and leaves
+no trace.
+"""
 import os
 import shutil
 import subprocess
@@ -22,8 +24,8 @@ class Fabric(unittest.TestCase):
     def run_ranks(self, size, library=os.path.dirname(LIBRARY), **variables):
         """What `size` ranks of the program end with: a list of (status, standard error)."""
         environment = dict(self.environment, SWALE_JOB_SIZE=str(size), SWALE_JOB_ID=f"fabric-{os.getpid()}",
-                           SWALE_JOB_RENDEZVOUS=os.path.join(self.scratch, "meet"), SWALE_JOB_JOIN_DEADLINE_S="30",
-                           LD_LIBRARY_PATH=library, **variables)
+                           SWALE_JOB_RENDEZVOUS=os.path.join(self.scratch, "meet"),
+                           SWALE_JOB_JOIN_DEADLINE_S="30", LD_LIBRARY_PATH=library, **variables)
         ranks = [subprocess.Popen([PROGRAM, self.path], env=dict(environment, SWALE_JOB_RANK=str(rank)),
                                   stderr=subprocess.PIPE, text=True) for rank in range(size)]
         ends = [rank.communicate(timeout=100) for rank in ranks]
@@ -77,7 +79,8 @@ class Fabric(unittest.TestCase):
 
     def test_neither_library_nor_command_is_linked_with_ucx(self):
         for file in (LIBRARY, SWALE):
-            needed = subprocess.run(["readelf", "-d", file], check=True, capture_output=True, text=True).stdout
+            needed = subprocess.run(["readelf", "-d", file], check=True, capture_output=True,
+                                    text=True).stdout
             self.assertNotIn("libuc", needed)
         symbols = subprocess.run(["nm", "-D", "--defined-only", MODULE], check=True, capture_output=True,
                                  text=True).stdout

@@ -1,6 +1,6 @@
-"""forked_child_test.py SWALE LIBSWALE: a child made by fork has its parent's handles, and none of the threads that serve them.
-Every call on a handle of a job, a directory, a store or I/O servers is refused at once in the child, instead of waiting for
-ever; the parent goes on.
+"""forked_child_test.py SWALE LIBSWALE: a child made by fork has its parent's handles, and none of the threads
+that serve them. Every call on a handle of a job, a directory, a store or I/O servers is refused at once in
+the child, instead of waiting for ever; the parent goes on.
 """
 import ctypes
 import os
@@ -72,11 +72,15 @@ def calls_of_servers():
     attributes = (ctypes.c_uint64 * 6)(48)  # swale_attributes
     got, space, other = ctypes.c_size_t(), ctypes.create_string_buffer(8), ctypes.c_void_p()
     wrong = refused_in_child([
-        ("iond_write", file, size(0), b"xxxxx", size(5)), ("iond_read", file, size(0), space, size(5), ctypes.byref(got)),
-        ("iond_truncate", file, size(0)), ("iond_file_stat", file, ctypes.byref(attributes)), ("iond_stat", iond, b"a", ctypes.byref(attributes)),
+        ("iond_write", file, size(0), b"xxxxx", size(5)), ("iond_read", file, size(0), space, size(5),
+                                                           ctypes.byref(got)),
+        ("iond_truncate", file, size(0)), ("iond_file_stat", file, ctypes.byref(attributes)),
+        ("iond_stat", iond, b"a", ctypes.byref(attributes)),
         ("iond_stats", iond, ctypes.byref(other)), ("iond_sync", file),
-        ("iond_file_open", iond, b"b", 1, 0o644, ctypes.byref(other)), ("iond_remove", iond, b"a"), ("iond_rename", iond, b"a", b"b"),
-        ("iond_drain", iond), ("iond_file_close", file), ("iond_open", job, 0, None, ctypes.byref(other)), ("iond_close", iond),
+        ("iond_file_open", iond, b"b", 1, 0o644, ctypes.byref(other)), ("iond_remove", iond, b"a"),
+        ("iond_rename", iond, b"a", b"b"),
+        ("iond_drain", iond), ("iond_file_close", file), ("iond_open", job, 0, None, ctypes.byref(other)),
+        ("iond_close", iond),
         ("job_close", job)])
     must("iond_read", file, size(0), space, size(5), ctypes.byref(got))
     assert space.raw[:got.value] == b"12345", space.raw
@@ -101,18 +105,24 @@ class ForkedChild(unittest.TestCase):
             other = ctypes.c_void_p()
             each = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(lambda *_: 0)
             wrong = refused_in_child([
-                ("dir_append", folder, b"k", size(1), b"w", size(1)), ("dir_append", folder, b"12345678", size(8), b"w", size(1)),
-                ("dir_epoch_end", folder, size(0), ctypes.c_double(0)), ("dir_epoch_end_begin", folder, size(0), ctypes.c_double(0)),
-                ("dir_epoch_end_wait", folder), ("dir_pause", folder), ("dir_resume", folder), ("subfile_write", name, b"x", size(1)),
-                ("subfile_open_write", folder, b"other", ctypes.byref(other)), ("dir_stats", folder, ctypes.byref(other)),
+                ("dir_append", folder, b"k", size(1), b"w", size(1)),
+                ("dir_append", folder, b"12345678", size(8), b"w", size(1)),
+                ("dir_epoch_end", folder, size(0), ctypes.c_double(0)),
+                ("dir_epoch_end_begin", folder, size(0), ctypes.c_double(0)),
+                ("dir_epoch_end_wait", folder), ("dir_pause", folder), ("dir_resume", folder),
+                ("subfile_write", name, b"x", size(1)),
+                ("subfile_open_write", folder, b"other", ctypes.byref(other)),
+                ("dir_stats", folder, ctypes.byref(other)),
                 ("meta_put", file, segment, size(1)), ("meta_get", file, span, size(1), ctypes.byref(other)),
-                ("meta_scan", file, size(0), each, None), ("meta_truncate", file, size(0)), ("meta_seal", file),
+                ("meta_scan", file, size(0), each, None), ("meta_truncate", file, size(0)),
+                ("meta_seal", file),
                 ("meta_file_open", store, b"a", 0, 0, ctypes.byref(other)),
                 ("meta_remove", store, b"a"), ("meta_relocate", store, 1, size(0), size(1), 2, size(0)),
                 ("meta_stats", store, ctypes.byref(other)), ("meta_file_close", file), ("meta_close", store),
                 ("dir_close", folder), ("dir_make", job, f"{scratch}/more".encode(), None),
                 ("dir_open", job, f"{scratch}/dir".encode(), 1, None, ctypes.byref(other)),
-                ("meta_open", job, f"{scratch}/meta".encode(), 1, None, ctypes.byref(other)), ("job_close", job)])
+                ("meta_open", job, f"{scratch}/meta".encode(), 1, None, ctypes.byref(other)),
+                ("job_close", job)])
             self.assertEqual(wrong, "")
             must("dir_append", folder, b"k", size(1), b"w", size(1))
             must("dir_epoch_end", folder, size(0), ctypes.c_double(0))
@@ -122,7 +132,8 @@ class ForkedChild(unittest.TestCase):
             must("subfile_close", name)
             must("dir_close", folder)
             must("job_close", job)
-            done = subprocess.run([SWALE, "verify", f"{scratch}/dir"], capture_output=True, text=True, timeout=60, check=False)
+            done = subprocess.run([SWALE, "verify", f"{scratch}/dir"], capture_output=True, text=True,
+                                  timeout=60, check=False)
             self.assertIn("2 records", done.stdout, "the parent's records, and none of the child's")
 
     def test_servers(self):
@@ -131,11 +142,15 @@ class ForkedChild(unittest.TestCase):
             os.mkdir(f"{scratch}/meet", 0o700)
             ordinary_user.give(scratch)  # an I/O server refuses to run as root
             started = []
-            for rank, words in ((0, [SWALE, "iond", "--ssd", f"{scratch}/ssd", "--backing", f"{scratch}/disk", "--size", "16M"]),
-                                (1, [ordinary_user.python(), os.path.abspath(__file__), SWALE, LIBRARY, "--client"])):
-                environment = dict(os.environ, SWALE_JOB_RANK=str(rank), SWALE_JOB_SIZE="2", SWALE_JOB_ID=f"fork{os.getpid()}",
-                                   SWALE_JOB_RENDEZVOUS=f"{scratch}/meet", LD_LIBRARY_PATH=os.path.dirname(LIBRARY))
-                started.append(subprocess.Popen(ordinary_user.words(*words), env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+            for rank, words in ((0, [SWALE, "iond", "--ssd", f"{scratch}/ssd", "--backing",
+                                     f"{scratch}/disk", "--size", "16M"]),
+                                (1, [ordinary_user.python(), os.path.abspath(__file__), SWALE, LIBRARY,
+                                     "--client"])):
+                environment = dict(os.environ, SWALE_JOB_RANK=str(rank), SWALE_JOB_SIZE="2",
+                                   SWALE_JOB_ID=f"fork{os.getpid()}", SWALE_JOB_RENDEZVOUS=f"{scratch}/meet",
+                                   LD_LIBRARY_PATH=os.path.dirname(LIBRARY))
+                started.append(subprocess.Popen(ordinary_user.words(*words), env=environment,
+                                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
             try:
                 out, err = started[1].communicate(timeout=120)
                 self.assertEqual((out.strip(), started[1].returncode), ("", 0), err)

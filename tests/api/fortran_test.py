@@ -1,21 +1,26 @@
-"""fortran_test.py HEADER... MODULE: the Fortran module has every function, constant and structure of the C headers.
+"""fortran_test.py HEADER... MODULE: the Fortran module has every function, constant and structure of the C
+headers.
 
-Arguments are compared by name and number, structures by their members' names and types; what they do when called is
-tested by programs (tests/install). With the header or the module altered, the comparison notices.
+Arguments are compared by name and number, structures by their members' names and types; what they do when
+called is tested by programs (tests/install). With the header or the module altered, the comparison notices.
 """
 import re
 import sys
 
 HEADERS, MODULE = sys.argv[1:-1], sys.argv[-1]
 C_TYPES = {"int": "integer(c_int)", "int64_t": "integer(c_int64_t)", "uint64_t": "integer(c_int64_t)",
-           "size_t": "integer(c_size_t)", "uint32_t": "integer(c_int32_t)", "double": "real(c_double)", "const void*": "type(c_ptr)", "const char*": "type(c_ptr)",
+           "size_t": "integer(c_size_t)", "uint32_t": "integer(c_int32_t)", "double": "real(c_double)",
+           "const void*": "type(c_ptr)", "const char*": "type(c_ptr)",
            "void*": "type(c_ptr)", "function": "type(c_funptr)"}
 
 
 def header_contents(text):
-    """(functions: name -> number of arguments, constants: name -> value, structures: name -> [(member, type)])."""
+    """(functions: name -> number of arguments, constants: name -> value, structures: name -> [(member,
+    type)]).
+    """
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
-    constants = {name: int(value) for name, value in re.findall(r"^#define (SWALE_\w+) \(?(-?\d+)\)?\s*$", text, re.M)
+    constants = {name: int(value) for name, value in re.findall(r"^#define (SWALE_\w+) \(?(-?\d+)\)?\s*$",
+                                                                text, re.M)
                  if not name.startswith("SWALE_VERSION")}
     text = re.sub(r"^\s*#.*$", "", text, flags=re.M)
     for body in re.findall(r"enum \w+ \{(.*?)\}", text, re.S):
@@ -24,8 +29,10 @@ def header_contents(text):
     for name, body in re.findall(r"typedef struct (\w+) \{(.*?)\}", text, re.S):
         structures[name] = [
             (pointer, "function") if pointer else (member, kind.strip())
-            for _, pointer, kind, member in re.findall(r"(\w+ \(\*(\w+)\)\([^;]*\)|([\w ]+\*?) (\w+)(?:\[\w+\])?);", body)]
-    text = re.sub(r"\{.*?\}", "", text, flags=re.S) if 'extern "C" {' not in text else text.replace('extern "C" {', "")
+            for _, pointer, kind, member in re.findall(r"(\w+ \(\*(\w+)\)\([^;]*\)|([\w ]+\*?) "
+                                                       r"(\w+)(?:\[\w+\])?);", body)]
+    text = re.sub(r"\{.*?\}", "", text,
+                  flags=re.S) if 'extern "C" {' not in text else text.replace('extern "C" {', "")
     functions = {}
     for name, arguments in re.findall(r"\b(swale_\w+)\s*\(([^()]*)\)\s*;", text):
         functions[name] = 0 if arguments.strip() in ("", "void") else arguments.count(",") + 1
@@ -35,13 +42,15 @@ def header_contents(text):
 def module_contents(text):
     text = re.sub(r"&\s*\n\s*", "", re.sub(r"!.*$", "", text, flags=re.M))
     functions = {}
-    for arguments, name in re.findall(r"(?:function|subroutine) \w+\(([^)]*)\)\s*bind\(C, name=\"(swale_\w+)\"\)", text):
+    for arguments, name in re.findall(r"(?:function|subroutine) \w+\(([^)]*)\)\s*bind\(C, "
+                                      r"name=\"(swale_\w+)\"\)", text):
         functions[name] = len([argument for argument in arguments.split(",") if argument.strip()])
     constants = {name: int(value) for name, value in
                  re.findall(r"parameter, public :: (SWALE_\w+) = (-?\d+)(?:_c_\w+)?$", text, re.M)}
     structures = {}
     for name, body in re.findall(r"type, bind\(C\), public :: (\w+)\n(.*?)end type", text, re.S):
-        structures[name] = [(member, kind) for kind, member in re.findall(r"^\s*(\S+) :: (\w+)(?:\(\w+\))? =", body, re.M)]
+        structures[name] = [(member, kind) for kind,
+                            member in re.findall(r"^\s*(\S+) :: (\w+)(?:\(\w+\))? =", body, re.M)]
     public = set(re.findall(r"\bswale_\w+", " ".join(re.findall(r"public :: ([^\n]*)", text))))
     return functions, constants, structures, public
 
@@ -53,7 +62,8 @@ def sizes(text):
         said = re.search(r":: struct_bytes = (\d+)", body)
         members = re.findall(r"^\s*(\S+) :: \w+ =", body, re.M)
         if said:  # no structure has a gap: each has an even number of 4-byte members, side by side
-            found[name] = (int(said.group(1)), sum(4 if kind in ("integer(c_int)", "integer(c_int32_t)") else 8 for kind in members))
+            found[name] = (int(said.group(1)), sum(4 if kind in ("integer(c_int)", "integer(c_int32_t)")
+                                                   else 8 for kind in members))
     return found
 
 
@@ -62,7 +72,8 @@ def differences(header, module):
     bound, values, types, public = module_contents(module)
     handles = {name for name, members in types.items() if members == [("handle", "type(c_ptr)")]}
     found = [f"{name}: in {side} alone" for one, two, side in
-             ((functions, bound, "the headers"), (bound, functions, "swale.f90"), (constants, values, "the headers"),
+             ((functions, bound, "the headers"), (bound, functions, "swale.f90"),
+              (constants, values, "the headers"),
               (values, constants, "swale.f90"), (structures, types, "the headers"))
              for name in sorted(set(one) - set(two))]
     found += [f"{name}: in swale.f90 alone" for name in sorted(set(types) - set(structures) - handles)]
@@ -92,17 +103,22 @@ def main():
     found, counts = differences(header, module)
     assert counts[0] > 85 and counts[1] > 25 and counts[2] > 9, f"the header was not understood: {counts}"
     if found:
-        sys.exit("include/swale/swale.f90 is not what the headers say; change it too:\n  " + "\n  ".join(found))
+        sys.exit("include/swale/swale.f90 is not what the headers say; change it too:\n  "
+                 + "\n  ".join(found))
     canaries = [
         (header.replace("int swale_dir_close(swale_dir* dir);", ""), module, "swale_dir_close"),
         (header, module.replace('name="swale_top_free"', 'name="swale_top_gone"'), "swale_top_free"),
         (header.replace("SWALE_BUSY = 10", "SWALE_BUSY = 20"), module, "SWALE_BUSY"),
-        (header, module.replace("integer(c_int64_t) :: nans = 0", "integer(c_int) :: nans = 0"), "swale_top_stats"),
-        (header.replace("int swale_dir_pause(swale_dir* dir)", "int swale_dir_pause(swale_dir* dir, int how)"), module,
+        (header, module.replace("integer(c_int64_t) :: nans = 0", "integer(c_int) :: nans = 0"),
+         "swale_top_stats"),
+        (header.replace("int swale_dir_pause(swale_dir* dir)", "int swale_dir_pause(swale_dir* dir, int "
+                        "how)"), module,
          "swale_dir_pause"),
-        (header, module.replace("swale_top_free, swale_subfile_close", "swale_top_free"), "swale_subfile_close"),
+        (header, module.replace("swale_top_free, swale_subfile_close", "swale_top_free"),
+         "swale_subfile_close"),
         (header, module.replace('name="swale_tier_sync"', 'name="swale_tier_sink"'), "swale_tier_sync"),
-        (header.replace("swale_meta_seal(swale_meta_file* file)", "swale_meta_seal(swale_meta_file* file, int how)"), module, "swale_meta_seal"),
+        (header.replace("swale_meta_seal(swale_meta_file* file)", "swale_meta_seal(swale_meta_file* file, "
+                        "int how)"), module, "swale_meta_seal"),
         (header, module.replace("struct_bytes = 56", "struct_bytes = 48"), "swale_top_stats"),
     ]
     for altered_header, altered_module, name in canaries:

@@ -1,11 +1,12 @@
 """golden_test.py SWALE MAKE_DIRECTORY GOLDEN: every released version of a directory is read by this build.
 
 GOLDEN/dir-v1 was written by `make_directory PATH 0 1` as two ranks, then by `make_directory PATH 1 1` as one;
-GOLDEN/large-v1 and attributes-v1 likewise, with the word `large` or `attributes`, and GOLDEN/indirect-v1 and lossy-v1 also with SWALE_IMD_FORMAT=indirect and lossy; GOLDEN/keys-v1 by `make_directory PATH 0 1` as one,
-with SWALE_IMD_KEY=u64; GOLDEN/layout-v1/COMPRESSION-INDEX by `make_directory PATH 0 1 400` as
-one, with SWALE_IMD_COMPRESSION and SWALE_IMD_INDEX set (for `papers0` SWALE_IMD_BLOOM_BITS=0, too). All of it by
-`tests/golden/make_golden.py build/checked/tests/api/make_directory`. Folders of a released version are never written
-again: a new version of a format adds a folder.
+GOLDEN/large-v1 and attributes-v1 likewise, with the word `large` or `attributes`, and GOLDEN/indirect-v1 and
+lossy-v1 also with SWALE_IMD_FORMAT=indirect and lossy; GOLDEN/keys-v1 by `make_directory PATH 0 1` as one,
+with SWALE_IMD_KEY=u64; GOLDEN/layout-v1/COMPRESSION-INDEX by `make_directory PATH 0 1 400` as one, with
+SWALE_IMD_COMPRESSION and SWALE_IMD_INDEX set (for `papers0` SWALE_IMD_BLOOM_BITS=0, too). All of it by
+`tests/golden/make_golden.py build/checked/tests/api/make_directory`. Folders of a released version are never
+written again: a new version of a format adds a folder.
 """
 import contextlib
 import json
@@ -60,7 +61,8 @@ class Golden(unittest.TestCase):
         lines = self.run_swale("scan", path, "--u64").splitlines()
         self.assertLessEqual(set(expected_records()), set(lines))
         self.assertEqual(len(lines), 22 + 23 + 22 * (epochs - 2))
-        self.assertEqual(self.run_swale("get", path, "u64:7", "--u64", "-e", "1"), f"u64:7\t1\t{shown(107)}\n")
+        self.assertEqual(self.run_swale("get", path, "u64:7", "--u64", "-e", "1"),
+                         f"u64:7\t1\t{shown(107)}\n")
         self.assertEqual(self.run_swale("top", path, "number", "-k", "1", "--smallest", "--u64", "-e", "0"),
                          f"0\tu64:0\t{shown(0)}\n")
         self.assertIn(f"all good ({epochs} epochs, 2 partitions", self.run_swale("verify", path))
@@ -97,7 +99,8 @@ class Golden(unittest.TestCase):
         with copy_of("attributes-v1") as copy:
             subprocess.run([MAKE_DIRECTORY, copy, "2", "1", "attributes"], check=True, timeout=60)
             info = json.loads(self.run_swale("info", copy, "--json"))
-            self.assertEqual((info["attributes"], info["epochs"][2]["attributes"]), ({"units": "lj"}, {"box": [2, 1, 1]}))
+            self.assertEqual((info["attributes"], info["epochs"][2]["attributes"]),
+                             ({"units": "lj"}, {"box": [2, 1, 1]}))
             file = os.path.join(copy, "jobs", "0001", "attributes.jsonl")
             with open(file, "r+b") as lines:
                 lines.seek(60)
@@ -130,7 +133,8 @@ class Golden(unittest.TestCase):
             values = [line.split("\t")[2] for line in lines]
             self.assertEqual([value.removeprefix("0x") for value in values],
                              [self.large_value(epoch, rank).hex(), b"after".hex()])
-        least = self.run_swale("top", path, "number", "-k", "2", "--smallest", "--json", "-e", "0").splitlines()
+        least = self.run_swale("top", path, "number", "-k", "2", "--smallest", "--json", "-e",
+                               "0").splitlines()
         self.assertEqual(json.loads(least[1])["key"], "large 0")
         self.assertIn(f"all good ({epochs} epochs, 2 partitions", self.run_swale("verify", path))
 
@@ -169,7 +173,8 @@ class Golden(unittest.TestCase):
         path = os.path.join(GOLDEN, "lossy-v1")
         self.check_large(path, 2)
         for key in range(20):
-            self.assertEqual(self.run_swale("get", path, f"u64:{key}", "--u64", "-e", "0"), f"u64:{key}\t0\t{shown(key)}\n")
+            self.assertEqual(self.run_swale("get", path, f"u64:{key}", "--u64", "-e", "0"),
+                             f"u64:{key}\t0\t{shown(key)}\n")
         with open(os.path.join(path, "swale.json")) as file:
             self.assertEqual(json.load(file)["shuffle"], "lossy")
         things = [json.loads(line) for line in self.run_swale("dump", path, "--json").splitlines()]

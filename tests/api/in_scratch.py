@@ -1,4 +1,5 @@
-"""in_scratch.py [--here] PROGRAM [ARGUMENT...]: runs the program with a fresh directory as its last argument, removed afterwards.
+"""in_scratch.py [--here] PROGRAM [ARGUMENT...]: runs the program with a fresh directory as its last argument,
+removed afterwards.
 
 --here: in the current directory, because /tmp may be without extended attributes.
 """

@@ -1,7 +1,8 @@
 """manual_test.py SWALE SWALE_MANUAL MAKE_PARTICLES DOCS: what is made of the commands' descriptions.
 
-Man pages pass the checks of groff and mandoc, completions complete in bash, zsh and fish, and every example of every
-manual is run in a directory of its own. Checks whose program is not installed are counted and named, not passed over.
+Man pages pass the checks of groff and mandoc, completions complete in bash, zsh and fish, and every example
+of every manual is run in a directory of its own. Checks whose program is not installed are counted and named,
+not passed over.
 """
 import json
 import os
@@ -19,34 +20,38 @@ import probe  # noqa: E402
 
 SWALE, SWALE_MANUAL, MAKE_PARTICLES, DOCS = (os.path.abspath(path) for path in sys.argv[1:5])
 # Each public header, and the page that lists its pages.
-HEADERS = {os.path.join(DOCS, f"../include/swale/{name}.h"): "swale.3" if name == "swale" else name.replace("_", "-") + "-calls.3"
+HEADERS = {os.path.join(DOCS, f"../include/swale/{name}.h"): "swale.3" if name == "swale"
+           else name.replace("_", "-") + "-calls.3"
            for name in ("swale", "swale_meta", "swale_iond", "swale_tier")}
 
 
 def commands():
     """The names in `swale --help`."""
     text = subprocess.run([SWALE, "--help"], check=True, capture_output=True, text=True, timeout=60).stdout
-    return re.findall(r"^  ([a-z-]+) {2,}\S", text.split("Subcommands:")[1].split("Exit status")[0], re.MULTILINE)
+    return re.findall(r"^  ([a-z-]+) {2,}\S", text.split("Subcommands:")[1].split("Exit status")[0],
+                      re.MULTILINE)
 
 
 def help_of(command):
-    return subprocess.run([SWALE, command, "--help"], check=True, capture_output=True, text=True, timeout=60).stdout
+    return subprocess.run([SWALE, command, "--help"], check=True, capture_output=True, text=True,
+                          timeout=60).stdout
 
 
 def examples_of(text):
     """The commands under "Examples:" of a help text: lines that are indented by two blanks."""
-    return re.findall(r"^  (\S.*)$", text.split("\nExamples:\n")[1], re.MULTILINE) if "\nExamples:\n" in text else []
+    return re.findall(r"^  (\S.*)$", text.split("\nExamples:\n")[1],
+                      re.MULTILINE) if "\nExamples:\n" in text else []
 
 
 def complaints_of_groff(text):
-    done = subprocess.run(["groff", "-K", "utf8", "-man", "-ww", "-z", "-T", "utf8"], input=text, capture_output=True,
-                          text=True, timeout=60)
+    done = subprocess.run(["groff", "-K", "utf8", "-man", "-ww", "-z", "-T", "utf8"], input=text,
+                          capture_output=True, text=True, timeout=60)
     return done.stderr
 
 
 def complaints_of_mandoc(text):
-    done = subprocess.run(["mandoc", "-T", "lint", "-W", "warning"], input=text, capture_output=True, text=True,
-                          timeout=60)
+    done = subprocess.run(["mandoc", "-T", "lint", "-W", "warning"], input=text, capture_output=True,
+                          text=True, timeout=60)
     # It looks for the pages that are named, on this machine.
     return "\n".join(line for line in done.stdout.splitlines() if "referenced manual not found" not in line)
 
@@ -71,7 +76,8 @@ class Manual(unittest.TestCase):
             with open(path, encoding="utf-8") as file:
                 header = re.sub(r"/\*.*?\*/", "", file.read(), flags=re.S)
             functions = set(re.findall(r"^[a-z][\w ]*[ *](swale_\w+)\(", header, re.M))
-            types = set(re.findall(r"^typedef struct (swale_\w+)", header, re.M)) | set(re.findall(r"^enum (swale_\w+)", header, re.M))
+            types = set(re.findall(r"^typedef struct (swale_\w+)", header,
+                                   re.M)) | set(re.findall(r"^enum (swale_\w+)", header, re.M))
             self.assertGreater(len(functions), 10, path)
             self.assertEqual((functions | types) - pages, set())
             self.check_header(functions | types, own_page, os.path.basename(path))
@@ -102,7 +108,8 @@ class Manual(unittest.TestCase):
     def test_every_command_has_a_page_and_help_with_examples(self):
         names = commands()
         self.assertGreater(len(names), 9)
-        self.assertEqual({name for name in self.pages if not name.endswith(".3")}, {"swale.1", "swale-options.7", "swale-directory.5"} |
+        self.assertEqual({name for name in self.pages if not name.endswith(".3")},
+                         {"swale.1", "swale-options.7", "swale-directory.5"} |
                          {f"swale-{name}.1" for name in names})
         for name in names:
             text = help_of(name)
@@ -140,11 +147,14 @@ class Manual(unittest.TestCase):
         self.assertIn("swale get out/particles u64:17 --raw > trajectory.bin", text)
 
     def test_options_of_the_documentation_are_those_of_the_table(self):
-        made = subprocess.run([SWALE_MANUAL, "--options"], check=True, capture_output=True, text=True, timeout=60).stdout
+        made = subprocess.run([SWALE_MANUAL, "--options"], check=True, capture_output=True, text=True,
+                              timeout=60).stdout
         with open(os.path.join(DOCS, "options.md"), encoding="utf-8") as file:
-            self.assertEqual(file.read(), made, "docs/options.md is old: run swale_manual --options > docs/options.md")
+            self.assertEqual(file.read(), made, "docs/options.md is old: run swale_manual --options > "
+                             "docs/options.md")
         rows = [json.loads(line) for line in
-                subprocess.run([SWALE, "config", "--json"], check=True, capture_output=True, text=True).stdout.splitlines()]
+                subprocess.run([SWALE, "config", "--json"], check=True, capture_output=True,
+                               text=True).stdout.splitlines()]
         self.assertEqual(len(rows), len(re.findall(r"^\| `", made, re.MULTILINE)))
         for row in rows:
             self.assertIn(row["name"].replace("-", "\\-"), self.pages["swale-options.7"])
@@ -163,11 +173,13 @@ class Manual(unittest.TestCase):
         return sorted(done.stdout.split())
 
     def test_bash_completes(self):
-        self.assertEqual([word for word in self.bash_completes("") if not word.startswith("-")], sorted(commands()))
+        self.assertEqual([word for word in self.bash_completes("") if not word.startswith("-")],
+                         sorted(commands()))
         self.assertEqual(self.bash_completes("ver"), ["verify"])
         self.assertEqual(self.bash_completes("get", "--ep"), ["--epoch", "--epochs"])
         self.assertEqual(self.bash_completes("completion", ""), ["bash", "fish", "zsh"])
-        self.assertEqual(self.bash_completes("config", "--for", ""), ["iond", "job", "meta", "read", "tier", "write"])
+        self.assertEqual(self.bash_completes("config", "--for", ""), ["iond", "job", "meta", "read", "tier",
+                                                                      "write"])
         self.assertEqual(self.bash_completes("get", "comp"), ["completion"], "a folder of the current one")
         self.assertEqual(self.bash_completes("get", "--epoch", ""), [])
         for name in commands():
@@ -176,13 +188,15 @@ class Manual(unittest.TestCase):
                 self.assertIn(option, offered, name)
         for shell, name in (("bash", "swale.bash"), ("zsh", "_swale"), ("fish", "swale.fish")):
             with open(os.path.join(self.scratch, "completion", name), encoding="ascii") as file:
-                self.assertEqual(file.read(), subprocess.run([SWALE, "completion", shell], check=True, text=True,
-                                                             capture_output=True, timeout=60).stdout)
+                self.assertEqual(file.read(), subprocess.run([SWALE, "completion", shell], check=True,
+                                                             text=True, capture_output=True,
+                                                             timeout=60).stdout)
 
     @unittest.skipUnless(shutil.which("fish"), "fish is not installed")
     def test_fish_completes(self):
         def fish_completes(line):
-            done = subprocess.run(["fish", "--no-config", "-c", f"source completion/swale.fish; complete -C '{line}'"],
+            done = subprocess.run(["fish", "--no-config", "-c", f"source completion/swale.fish; complete -C "
+                                   f"'{line}'"],
                                   capture_output=True, text=True, timeout=60, cwd=self.scratch,
                                   env=dict(os.environ, HOME=self.scratch))
             self.assertEqual((done.returncode, done.stderr), (0, ""), line)
@@ -191,7 +205,8 @@ class Manual(unittest.TestCase):
             return sorted(offer for offer in offers if offer.startswith(line.split(" ")[-1]))
         self.assertEqual(fish_completes("swale "), sorted(commands()))
         self.assertEqual(fish_completes("swale get --ep"), ["--epoch", "--epochs"])
-        self.assertEqual(fish_completes("swale config --for "), ["iond", "job", "meta", "read", "tier", "write"])
+        self.assertEqual(fish_completes("swale config --for "), ["iond", "job", "meta", "read", "tier",
+                                                                 "write"])
         self.assertEqual(fish_completes("swale completion "), ["bash", "fish", "zsh"])
         self.assertIn("completion/", fish_completes("swale get c"))
 
@@ -201,14 +216,16 @@ class Manual(unittest.TestCase):
         script = """
             zmodload zsh/zpty; zpty shell 'zsh -f -i'
             send() { zpty -w shell "$1" }
-            send 'PS1=; PROMPT_EOL_MARK=; autoload -Uz compinit; compinit -D; source completion/_swale; echo re""ady'
+            send 'PS1=; PROMPT_EOL_MARK=; autoload -Uz compinit; compinit -D'
+            send 'source completion/_swale; echo re""ady'
             zpty -r -m shell out '*ready*'
             zpty -n -w shell "$2"$'\\t\\t'
             zpty -r -m shell out "*$3*" && print -r -- "$out" """
         for line, offered in (("swale ver", "swale verify"), ("swale get --ep", "swale get --epoch"),
                               ("swale config --for w", "write")):
-            done = subprocess.run(["zsh", "-f", "-c", script, "zsh", line, line, offered], capture_output=True, text=True,
-                                  timeout=60, cwd=self.scratch, env=dict(os.environ, TERM="vt100", HOME=self.scratch))
+            done = subprocess.run(["zsh", "-f", "-c", script, "zsh", line, line, offered],
+                                  capture_output=True, text=True, timeout=60, cwd=self.scratch,
+                                  env=dict(os.environ, TERM="vt100", HOME=self.scratch))
             self.assertIn(offered, done.stdout, (line, done.stderr))
 
     def test_the_examples_work(self):
@@ -236,7 +253,8 @@ class Manual(unittest.TestCase):
                 done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True,
                                       timeout=60)
                 self.assertEqual(done.returncode, 0, (example, done.stderr))
-                self.assertEqual(re.sub("swale: (left out|.* has no extrema|the program has ended without its I/O servers):? .*\n", "", done.stderr), "", example)
+                self.assertEqual(re.sub("swale: (left out|.* has no extrema|the program has ended without "
+                                        "its I/O servers):? .*\n", "", done.stderr), "", example)
                 if ">" not in example and "select(.origin" not in example and "source" not in example:
                     self.assertTrue(done.stdout.strip() or "problems" in example, example)
                 ran += 1

@@ -1,6 +1,8 @@
-"""meta_command_test.py META_API_TEST SWALE: the metadata store from C (meta_api_test.c), then what `swale` says of it.
+"""meta_command_test.py META_API_TEST SWALE: the metadata store from C (meta_api_test.c), then what `swale`
+says of it.
 
-After a file was removed, cut or changed `swale verify` names the file and no subcommand answers as if nothing were wrong; `swale repair` refuses.
+After a file was removed, cut or changed `swale verify` names the file and no subcommand answers as if nothing
+were wrong; `swale repair` refuses.
 """
 import json
 import os
@@ -58,7 +60,8 @@ class MetaCommand(unittest.TestCase):
         status, out, error = swale("meta", "stats", self.path, "--json")
         self.assertEqual(status, 0, error)
         found = json.loads(out)
-        self.assertEqual((found["server"], found["ranks"], found["stats"]["attribute.files"]["sum"]), (0, 1, 2))
+        self.assertEqual((found["server"], found["ranks"], found["stats"]["attribute.files"]["sum"]),
+                         (0, 1, 2))
         self.assertGreater(found["stats"]["index.extents"]["sum"] + found["stats"]["index.runs"]["sum"], 0)
 
     def files(self):

@@ -1,7 +1,8 @@
-"""options_test.py PROGRAM LIBRARY SWALE DOCS: ranks that differ in a variable, through the C interface and real processes.
+"""options_test.py PROGRAM LIBRARY SWALE DOCS: ranks that differ in a variable, through the C interface and
+real processes.
 
-Each option of writers that docs/options.md has: all ranks are refused with one message that names option and ranks, or
-what they wrote is read back. PROGRAM is fabric_test.
+Each option of writers that docs/options.md has: all ranks are refused with one message that names option and
+ranks, or what they wrote is read back. PROGRAM is fabric_test.
 """
 import os
 import re
@@ -20,7 +21,8 @@ def write_rows():
     """(name, variable, what a value has to be) of each option that writers have."""
     with open(os.path.join(DOCS, "options.md"), encoding="utf-8") as file:
         sections = file.read().split("\n## ")[1:]  # each begins with the calls that take its options
-    lines = [line for section in sections if "swale_dir_open" in section.partition("\n")[0] for line in section.splitlines()]
+    lines = [line for section in sections if "swale_dir_open" in section.partition("\n")[0]
+             for line in section.splitlines()]
     found = [match.groups() for match in map(ROW.match, lines) if match]
     return [(name, "SWALE_" + name.replace(".", "_").upper(), kind) for name, kind in found]
 
@@ -50,9 +52,10 @@ class Options(unittest.TestCase):
         """What the ranks, each with its variables, end with: (status, standard error)."""
         self.count += 1
         environment = {name: text for name, text in os.environ.items() if not name.startswith("SWALE_")}
-        environment.update(SWALE_JOB_SIZE=str(len(variables)), SWALE_JOB_ID=f"options-{os.getpid()}-{self.count}",
-                           SWALE_JOB_RENDEZVOUS=os.path.join(self.scratch, "meet"), SWALE_JOB_JOIN_DEADLINE_S="30",
-                           LD_LIBRARY_PATH=os.path.dirname(LIBRARY))
+        environment.update(SWALE_JOB_SIZE=str(len(variables)),
+                           SWALE_JOB_ID=f"options-{os.getpid()}-{self.count}",
+                           SWALE_JOB_RENDEZVOUS=os.path.join(self.scratch, "meet"),
+                           SWALE_JOB_JOIN_DEADLINE_S="30", LD_LIBRARY_PATH=os.path.dirname(LIBRARY))
         ranks = [subprocess.Popen([PROGRAM, path], env=dict(environment, SWALE_JOB_RANK=str(rank), **own),
                                   stderr=subprocess.PIPE, text=True) for rank, own in enumerate(variables)]
         ends = [rank.communicate(timeout=100) for rank in ranks]

@@ -1,4 +1,6 @@
-"""outside_commands_test.py SWALE MAKE_DIRECTORY: `swale NAME` runs swale-NAME, and `swale top --plot` hands keys to swale-plot."""
+"""outside_commands_test.py SWALE MAKE_DIRECTORY: `swale NAME` runs swale-NAME, and `swale top --plot` hands
+keys to swale-plot.
+"""
 import os
 import shutil
 import subprocess
@@ -37,7 +39,8 @@ class OutsideCommands(CommandCase):
     def test_what_is_no_program_is_not_run(self):
         self.program("swale-sing", mode=0o644)
         self.program("swale-up")
-        for words, path in ((("sing",), None), (("../up",), None), (("Up",), None), (("up",), "."), (("up",), "")):
+        for words, path in ((("sing",), None), (("../up",), None), (("Up",), None), (("up",), "."),
+                            (("up",), "")):
             code, out, err = self.run_words(*words, path=path, cwd=self.folder)
             self.assertEqual((code, out), (2, ""), words)
             self.assertIn("no command", err)
@@ -51,7 +54,8 @@ class OutsideCommands(CommandCase):
         self.assertEqual(self.run_words("plot", program=os.path.join(beside, "swale"))[:2], (0, "beside\n"))
 
     def test_without_the_package_it_is_named(self):
-        for words in (("plot", self.path, "x"), ("example", "d"), ("histogram",), ("top", self.path, "number", "--plot", "a.png")):
+        for words in (("plot", self.path, "x"), ("example", "d"), ("histogram",),
+                      ("top", self.path, "number", "--plot", "a.png")):
             code, out, err = self.run_words(*words)
             self.assertEqual((code, out), (3, ""), words)
             self.assertIn("Python package swale-io, which is not installed", err)
@@ -76,11 +80,15 @@ class OutsideCommands(CommandCase):
     def test_top_prints_trajectories(self):
         lines = self.lines("top", "number", "-k", "2", "--smallest", "--trajectories", "--u64")
         self.assertEqual([line.split("\t")[:3] for line in lines],
-                         [[f"u64:{n}", str(epoch), str(100 * epoch + n)] for n in range(2) for epoch in range(3)])
+                         [[f"u64:{n}", str(epoch), str(100 * epoch + n)] for n in range(2)
+                          for epoch in range(3)])
         # A key that is among the best of several epochs has one trajectory.
-        found = self.objects("top", "number", "--epochs", ":", "-k", "3", "--smallest", "--trajectories", "-f", "epoch,number")
-        self.assertEqual(found, [{"epoch": epoch, "number": 100 * epoch + n} for n in range(3) for epoch in range(3)])
-        table = self.lines("top", "number", "-k", "1", "--smallest", "--trajectories", "--fields", "step,number", "--format", "csv")
+        found = self.objects("top", "number", "--epochs", ":", "-k", "3", "--smallest", "--trajectories",
+                             "-f", "epoch,number")
+        self.assertEqual(found, [{"epoch": epoch, "number": 100 * epoch + n} for n in range(3)
+                                 for epoch in range(3)])
+        table = self.lines("top", "number", "-k", "1", "--smallest", "--trajectories", "--fields",
+                           "step,number", "--format", "csv")
         self.assertEqual(table, ["step,number", "0,0", "10,100", "20,200"])
 
 

@@ -1,5 +1,5 @@
-"""tier_command_test.py SWALE: `swale info`, `verify`, `stats`, `dump` and `repair` on the directories of a tiered write buffer, and
-`swale tier measure`.
+"""tier_command_test.py SWALE: `swale info`, `verify`, `stats`, `dump` and `repair` on the directories of a
+tiered write buffer, and `swale tier measure`.
 
 Each command knows them, answers or says where the answer is, and its exit status means something.
 """
@@ -22,13 +22,15 @@ OK, PROBLEMS, USAGE, FAILURE = range(4)
 
 
 def swale(*words, **variables):
-    done = subprocess.run([SWALE, *words], capture_output=True, text=True, timeout=100, env=dict(os.environ, **variables))
+    done = subprocess.run([SWALE, *words], capture_output=True, text=True, timeout=100,
+                          env=dict(os.environ, **variables))
     return done.returncode, done.stdout, done.stderr
 
 
 class TierCommand(unittest.TestCase):
     def setUp(self):
-        self.root = tempfile.mkdtemp(prefix="swale-test-", dir=os.getcwd())  # /tmp may be without extended attributes
+        # /tmp may be without extended attributes
+        self.root = tempfile.mkdtemp(prefix="swale-test-", dir=os.getcwd())
         self.ssd, self.backing = (os.path.join(self.root, name) for name in ("ssd", "slow"))
         os.mkdir(self.backing)
         self.assertEqual(swale("tier", "make", self.ssd, self.backing, "--size", "16M")[0], OK)
@@ -56,7 +58,8 @@ class TierCommand(unittest.TestCase):
         self.assertIn("swale tier drain", swale("info", self.backing)[1])
 
     def test_an_ssd_directory_is_known_by_its_seal_or_its_log(self):
-        log, seals = os.path.join(self.ssd, "log"), [os.path.join(self.ssd, name) for name in ("seal", "seal.copy")]
+        log, seals = os.path.join(self.ssd, "log"), [os.path.join(self.ssd, name)
+                                                     for name in ("seal", "seal.copy")]
         kept = {path: open(path, "rb").read() for path in (log, *seals)}
 
         def said(*damaged):
@@ -116,8 +119,10 @@ class TierCommand(unittest.TestCase):
         self.assertEqual(self.made("--size", "16M", "--options", "tier.segments=2"), (2, 8 << 20))
         self.assertEqual(self.made("--options", "tier.size=32M"), (16, 2 << 20))
         self.assertEqual(self.made(SWALE_TIER_SIZE="16M", SWALE_TIER_SEGMENTS="4"), (4, 4 << 20))
-        self.assertEqual(self.made("--size", "16M", "--options", "tier.size=32M", SWALE_TIER_SIZE="64M"), (16, 1 << 20), "a flag wins")
-        for words, said in (("tier.segments=0", "tier.segments"), ("tier.segment=2", "tier.segments"), ("imd.ways=1", "swale_dir_open"),
+        self.assertEqual(self.made("--size", "16M", "--options", "tier.size=32M", SWALE_TIER_SIZE="64M"),
+                         (16, 1 << 20), "a flag wins")
+        for words, said in (("tier.segments=0", "tier.segments"), ("tier.segment=2", "tier.segments"),
+                            ("imd.ways=1", "swale_dir_open"),
                             ("tier.segments=1", "at least 2 segments"), ("tier.preset=/nowhere", "/nowhere")):
             self.assertIn(said, self.made("--size", "16M", "--options", words))
         self.assertIn("SWALE_TIER_SIZ", self.made(SWALE_TIER_SIZ="16M"))
@@ -127,8 +132,9 @@ class TierCommand(unittest.TestCase):
         mounted, ssd = os.path.join(self.root, "mnt"), os.path.join(self.root, "two")
         backing = tempfile.mkdtemp(dir=self.root)
         os.mkdir(mounted)
-        status, _, error = swale("tier", "mount", "--ssd", ssd, "--backing", backing, "--size", "16M", "--policy", "ssdup+", "--options",
-                                 "tier.segments=2,tier.dirty_age_s=1", mounted)
+        status, _, error = swale("tier", "mount", "--ssd", ssd, "--backing", backing, "--size", "16M",
+                                 "--policy", "ssdup+", "--options", "tier.segments=2,tier.dirty_age_s=1",
+                                 mounted)
         self.assertEqual((status, error), (OK, ""))
         stats = json.loads(swale("tier", "stats", mounted, "--json")[1])["stats"]
         subprocess.run(["fusermount3", "-u", mounted], check=True, timeout=60)
@@ -174,7 +180,8 @@ class TierCommand(unittest.TestCase):
     def test_unlock_shows_who_has_it_open_and_removes_the_lock_of_the_dead(self):
         mounted = os.path.join(self.root, "mnt")
         os.mkdir(mounted)
-        process = subprocess.Popen([SWALE, "tier", "mount", "--foreground", "--ssd", self.ssd, "--backing", self.backing, mounted],
+        process = subprocess.Popen([SWALE, "tier", "mount", "--foreground", "--ssd", self.ssd, "--backing",
+                                    self.backing, mounted],
                                    stdout=subprocess.PIPE, text=True)
         try:
             self.assertIn("in front", process.stdout.readline())
@@ -184,7 +191,8 @@ class TierCommand(unittest.TestCase):
             for path in (self.ssd, self.backing, os.path.join(self.backing, ".swale-tier")):
                 status, out, _ = swale("unlock", path, "--json")
                 found = json.loads(out)
-                self.assertEqual((status, found["state"], found["pid"]), (PROBLEMS, "alive", process.pid), path)
+                self.assertEqual((status, found["state"], found["pid"]), (PROBLEMS, "alive", process.pid),
+                                 path)
         finally:
             process.kill()
             process.wait(timeout=100)
@@ -209,8 +217,9 @@ class TierCommand(unittest.TestCase):
     def test_a_mount_answers_for_itself_and_guards_its_log(self):
         mounted, trace = os.path.join(self.root, "mnt"), os.path.join(self.root, "t.trace")
         os.mkdir(mounted)
-        process = subprocess.Popen([SWALE, "tier", "mount", "--foreground", "--ssd", self.ssd, "--backing", self.backing, "--policy",
-                                    "ssd", "--trace", trace, "--preset", PRESET, mounted], stdout=subprocess.PIPE, text=True)
+        process = subprocess.Popen([SWALE, "tier", "mount", "--foreground", "--ssd", self.ssd, "--backing",
+                                    self.backing, "--policy", "ssd", "--trace", trace, "--preset", PRESET,
+                                    mounted], stdout=subprocess.PIPE, text=True)
         self.assertIn(f"in front, costs from {PRESET}", process.stdout.readline())
         try:
             name = os.path.join(mounted, "f")
@@ -251,7 +260,8 @@ class TierCommand(unittest.TestCase):
         status, _, error = swale("tier", "trace", os.path.join(self.ssd, "log"))
         self.assertEqual(status, FAILURE)
         self.assertIn("is no trace", error)
-        status, _, error = swale("tier", "mount", "--ssd", self.ssd, "--backing", self.backing, "--preset", trace, mounted)
+        status, _, error = swale("tier", "mount", "--ssd", self.ssd, "--backing", self.backing, "--preset",
+                                 trace, mounted)
         self.assertEqual(status, FAILURE)
         self.assertIn("t.trace", error)
 
@@ -259,8 +269,9 @@ class TierCommand(unittest.TestCase):
     def test_bytes_of_a_file_that_is_not_found_are_kept_and_named(self):
         mounted = os.path.join(self.root, "mnt")
         os.mkdir(mounted)
-        process = subprocess.Popen([SWALE, "tier", "mount", "--foreground", "--ssd", self.ssd, "--backing", self.backing, "--policy",
-                                    "ssd", mounted], stdout=subprocess.PIPE, text=True)
+        process = subprocess.Popen([SWALE, "tier", "mount", "--foreground", "--ssd", self.ssd, "--backing",
+                                    self.backing, "--policy", "ssd", mounted], stdout=subprocess.PIPE,
+                                   text=True)
         process.stdout.readline()
         os.mkdir(os.path.join(mounted, "folder"))
         for name in ("folder/.swale-tier", "vanished", "removed"):
@@ -282,8 +293,10 @@ class TierCommand(unittest.TestCase):
             records = [line for line in lines if line.get("what") in ("write", "queued")]
             self.assertGreater(len(records), 0, lines)
             for line in records:
-                self.assertEqual((line["length"] > 0, len(line["id"]), line["in"].partition(".")[0] in ("log", "queue")), (True, 16, True))
-            self.assertEqual({line["file"] for line in records if "file" in line}, {self.ssd} if command == ("dump",) else set())
+                self.assertEqual((line["length"] > 0, len(line["id"]),
+                                  line["in"].partition(".")[0] in ("log", "queue")), (True, 16, True))
+            self.assertEqual({line["file"] for line in records if "file" in line}, {self.ssd}
+                             if command == ("dump",) else set())
         status, out, _ = swale("tier", "drain", self.ssd, self.backing)
         self.assertEqual(status, PROBLEMS, out)
         self.assertIn("vanished: 5000 acknowledged bytes", out)
@@ -306,8 +319,8 @@ class TierCommand(unittest.TestCase):
     def test_a_mountpoint_may_have_a_name_that_is_no_text(self):
         mounted = os.path.join(os.fsencode(self.root), b"mnt-\xff")
         os.mkdir(mounted)
-        process = subprocess.Popen([SWALE, "tier", "mount", "--foreground", "--json", "--ssd", self.ssd, "--backing", self.backing,
-                                    mounted], stdout=subprocess.PIPE)
+        process = subprocess.Popen([SWALE, "tier", "mount", "--foreground", "--json", "--ssd", self.ssd,
+                                    "--backing", self.backing, mounted], stdout=subprocess.PIPE)
         line = process.stdout.readline().decode()
         subprocess.run(["fusermount3", "-u", mounted], check=bool(line), timeout=60)
         process.stdout.close()
@@ -317,8 +330,8 @@ class TierCommand(unittest.TestCase):
     def test_measure_leaves_nothing_but_its_preset(self):
         preset = os.path.join(self.root, "disk.preset")
         before = sorted(os.listdir(self.backing))
-        status, out, error = swale("tier", "measure", self.backing, "--ssd", self.ssd, "--size", "8M", "--seconds", "1", "--json",
-                                   "--preset", preset, "--name", "here")
+        status, out, error = swale("tier", "measure", self.backing, "--ssd", self.ssd, "--size", "8M",
+                                   "--seconds", "1", "--json", "--preset", preset, "--name", "here")
         self.assertEqual((status, error), (OK, ""))
         found = json.loads(out)
         self.assertEqual((found["name"], found["disk"]["file_bytes"] <= 8 * 2**20), ("here", True))
@@ -327,7 +340,8 @@ class TierCommand(unittest.TestCase):
         self.assertEqual(sorted(os.listdir(self.backing)), before)
         with open(preset, encoding="ascii") as file:
             self.assertEqual(json.load(file)["format"], "swale-disk-preset")
-        status, _, error = swale("tier", "measure", self.backing, "--size", "8M", "--seconds", "1", "--preset", preset)
+        status, _, error = swale("tier", "measure", self.backing, "--size", "8M", "--seconds", "1",
+                                 "--preset", preset)
         self.assertEqual(status, FAILURE)
         self.assertIn("is there already; nothing was measured", error)
 

@@ -1,5 +1,6 @@
-"""collective_calls_test.py PROGRAM: ranks that make different collective calls, through the C interface and in real
-processes. Each rank is told which ranks make which calls, and none waits for a deadline of a minute."""
+"""collective_calls_test.py PROGRAM: ranks that make different collective calls, through the C interface and
+in real processes. Each rank is told which ranks make which calls, and none waits for a deadline of a
+minute."""
 import os
 import shutil
 import subprocess
@@ -33,18 +34,24 @@ class CollectiveCalls(unittest.TestCase):
         shutil.rmtree(self.scratch)
 
     def run_ranks(self, scripts, number):
-        environment = dict(os.environ, SWALE_JOB_SIZE=str(len(scripts)), SWALE_JOB_ID=f"calls-{os.getpid()}-{number}",
-                           SWALE_JOB_RENDEZVOUS=os.path.join(self.scratch, "meet"), SWALE_JOB_JOIN_DEADLINE_S="50")
+        environment = dict(os.environ, SWALE_JOB_SIZE=str(len(scripts)),
+                           SWALE_JOB_ID=f"calls-{os.getpid()}-{number}",
+                           SWALE_JOB_RENDEZVOUS=os.path.join(self.scratch, "meet"),
+                           SWALE_JOB_JOIN_DEADLINE_S="50")
         path = os.path.join(self.scratch, f"run{number}")
         began = time.monotonic()
-        # Each rank lives until both have said how their calls ended: a process that exits is another test's matter.
-        ranks = [subprocess.Popen([PROGRAM, path, *script.split(), "wait"], env=dict(environment, SWALE_JOB_RANK=str(rank)),
-                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        # Each rank lives until both have said how their calls ended: a process that exits is another test's
+        # matter.
+        ranks = [subprocess.Popen([PROGRAM, path, *script.split(), "wait"],
+                                  env=dict(environment, SWALE_JOB_RANK=str(rank)),
+                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                                  text=True)
                  for rank, script in enumerate(scripts)]
         alarm = threading.Timer(DEADLINE_S, lambda: [rank.kill() for rank in ranks])
         alarm.start()
         try:
-            said = ["".join(rank.stdout.readline() for _ in script.split()) for rank, script in zip(ranks, scripts)]
+            said = ["".join(rank.stdout.readline() for _ in script.split()) for rank,
+                    script in zip(ranks, scripts)]
             took = time.monotonic() - began
             for rank in ranks:
                 rank.communicate("x")
@@ -64,7 +71,8 @@ class CollectiveCalls(unittest.TestCase):
                 codes, said = self.run_ranks(scripts, points)
                 points += 1
                 if swapped:
-                    words = [word.translate(str.maketrans("01", "10")) if word.startswith("rank") else word for word in words]
+                    words = [word.translate(str.maketrans("01", "10")) if word.startswith("rank") else word
+                             for word in words]
                 for code, text in zip(codes, said):
                     self.assertNotEqual(code, 0, (scripts, said))
                 told = "".join(said)

@@ -1,8 +1,9 @@
 """load_time_test.py FOLDER (build/.../src): nothing of ours runs when the library is loaded or unloaded.
 
-The compiler puts the address of what runs at load time into .init_array (older: .ctors) of an object file. None of the
-object files of which the library, libswale-tls.so and libswale-ucx.so are built may have one, nor .fini_array, nor a call of sigaction or
-signal. (UCX itself, which that one is linked with, has constructors; what they do to signals is tested by fabric_test.py.)
+The compiler puts the address of what runs at load time into .init_array (older: .ctors) of an object file.
+None of the object files of which the library, libswale-tls.so and libswale-ucx.so are built may have one, nor
+.fini_array, nor a call of sigaction or signal. (UCX itself, which that one is linked with, has constructors;
+what they do to signals is tested by fabric_test.py.)
 """
 import glob
 import os
@@ -22,7 +23,8 @@ def output(*command):
 def objections(path):
     sections = {match[0] for match in LOAD_TIME.finditer(output("readelf", "-SW", path))}
     calls = {match[1] for match in SIGNAL_CALL.finditer(output("nm", path))}
-    return [f"{path}: has {name}" for name in sorted(sections)] + [f"{path}: calls {name}" for name in sorted(calls)]
+    return [f"{path}: has {name}" for name in sorted(sections)] + [f"{path}: calls {name}"
+                                                                   for name in sorted(calls)]
 
 
 def shows_that_it_can_fail():

@@ -1,8 +1,10 @@
-"""make_golden.py MAKE_DIRECTORY [GOLDEN]: writes the golden directories of the version that is being developed anew.
+"""make_golden.py MAKE_DIRECTORY [GOLDEN]: writes the golden directories of the version that is being
+developed anew.
 
-GOLDEN (by default this folder) gets dir-v1, indirect-v1, attributes-v1, keys-v1, large-v1, layout-v1 and lossy-v1, whose making golden_test.py describes; what is there of
-these is removed. Only until version 1 is released: after that they are read for ever, and never written again.
-MAKE_DIRECTORY is tests/api/make_directory of a build folder.
+GOLDEN (by default this folder) gets dir-v1, indirect-v1, attributes-v1, keys-v1, large-v1, layout-v1 and
+lossy-v1, whose making golden_test.py describes; what is there of these is removed. Only until version 1 is
+released: after that they are read for ever, and never written again. MAKE_DIRECTORY is
+tests/api/make_directory of a build folder.
 """
 import os
 import shutil
@@ -37,7 +39,8 @@ def make(ranks, *arguments, **variables):
 
 
 def main():
-    for name, words, variables in (("dir-v1", [], {}), ("large-v1", ["large"], {}), ("attributes-v1", ["attributes"], {}),
+    for name, words, variables in (("dir-v1", [], {}), ("large-v1", ["large"], {}),
+                                   ("attributes-v1", ["attributes"], {}),
                                    ("indirect-v1", ["large"], {"SWALE_IMD_FORMAT": "indirect"}),
                                    ("lossy-v1", ["large"], {"SWALE_IMD_FORMAT": "lossy"})):
         path = os.path.join(GOLDEN, name)
@@ -51,7 +54,8 @@ def main():
     for name, (compression, index, more) in LAYOUTS.items():
         make(1, os.path.join(GOLDEN, "layout-v1", name), "0", "1", "400", SWALE_IMD_COMPRESSION=compression,
              SWALE_IMD_INDEX=index, **more)
-    total = sum(os.path.getsize(os.path.join(folder, file)) for folder, _, files in os.walk(GOLDEN) for file in files)
+    total = sum(os.path.getsize(os.path.join(folder, file)) for folder, _, files in os.walk(GOLDEN)
+                for file in files)
     print(f"{total} bytes in {GOLDEN}")
 
 

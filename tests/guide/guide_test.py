@@ -1,16 +1,19 @@
-"""guide_test.py BUILD SOURCE: everything in docs/guide that can be run is run, as a reader would who starts with the
-first page; or --self-test.
+"""guide_test.py BUILD SOURCE: everything in docs/guide that can be run is run, as a reader would who starts
+with the first page; or --self-test.
 
-The pages are read in the order of docs/guide/README.md, in one shell, with a new folder as HOME and the source tree as
-the working folder. What stands between fences:
-  console           a line that begins with "$ " is a command (lines that begin with "> " continue it), and the lines
-                    below are what it prints, if any are given: "..." stands for any text in a line, and alone in a
-                    line for any lines. Every command ends with status 0.
+The pages are read in the order of docs/guide/README.md, in one shell, with a new folder as HOME and the
+source tree as the working folder. What stands between fences:
+  console           a line that begins with "$ " is a command (lines that begin with "> " continue it), and
+  the lines
+                    below are what it prints, if any are given: "..." stands for any text in a line, and alone
+                    in a line for any lines. Every command ends with status 0.
   console fails     the same, but the last command fails.
   LANGUAGE title="FILE"   becomes FILE in the working folder; some later command must use it.
   pycon, shell      are left to python/tests/test_guide.py: they need the Python package.
-  text              is not run. Code of a language without a title is an error, so nothing stays unrun by accident.
-`make install` takes BUILD, which is finished, instead of building (SWALE_BUILD); with - in place of BUILD it builds.
+  text              is not run. Code of a language without a title is an error, so nothing stays unrun by
+  accident.
+`make install` takes BUILD, which is finished, instead of building (SWALE_BUILD); with - in place of BUILD it
+builds.
 """
 import os
 import re
@@ -62,9 +65,11 @@ def commands(lines, place):
 
 
 def as_expected(expected, printed):
-    pattern = "".join(r"(?:.*\n)*?" if line == "..." else ".*".join(map(re.escape, line.split("..."))) + r"[ \t]*\n"
+    pattern = "".join(r"(?:.*\n)*?" if line == "..." else ".*".join(map(re.escape, line.split("...")))
+                      + r"[ \t]*\n"
                       for line in expected)
-    return re.fullmatch(pattern, printed if printed.endswith("\n") or not printed else printed + "\n") is not None
+    return re.fullmatch(pattern, printed if printed.endswith("\n") or not printed
+                        else printed + "\n") is not None
 
 
 class Shell:
@@ -75,8 +80,9 @@ class Shell:
             "SWALE_", "OMPI_", "CMAKE_", "PKG_CONFIG", "LD_LIBRARY", "MAKE", "MFLAGS", "DESTDIR", "PREFIX"))}
         # In some virtual machines Open MPI 5 complains of its network; docs/guide/faq.md tells the reader.
         environment.update(variables, HOME=home, OMPI_MCA_btl_tcp_if_include="lo")
-        self.process = subprocess.Popen(["bash", "--norc", "--noprofile"], cwd=folder, env=environment, text=True,
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.process = subprocess.Popen(["bash", "--norc", "--noprofile"], cwd=folder, env=environment,
+                                        text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=subprocess.STDOUT)
 
     def run(self, command):
         """(status, what it printed)."""
@@ -128,7 +134,8 @@ class Walk:
             elif language in ("pycon", "shell") and not rest:
                 continue  # python/tests/test_guide.py runs it, where the package is installed
             elif language != "text" or rest:
-                raise Wrong(f"{place}: ```{language} {rest}: is nothing that could be run, and not text either")
+                raise Wrong(f"{place}: ```{language} {rest}: is nothing that could be run, and not text "
+                            f"either")
         for title, place in unused.items():
             raise Wrong(f"{place}: no command uses {title}")
 
@@ -151,7 +158,8 @@ class Walk:
                 self.counts["outputs"] += 1
                 if not as_expected(expected, printed):
                     wanted = "\n".join(expected)
-                    raise Wrong(f"{place}: $ {command}\nshould have printed\n{wanted}\nand printed\n{printed}")
+                    raise Wrong(f"{place}: $ {command}\nshould have printed\n{wanted}\nand "
+                                f"printed\n{printed}")
 
 
 CANARIES = [
@@ -208,7 +216,8 @@ def self_test():
             else:
                 sys.exit(f"guide_test.py: this canary went unnoticed:\n{text}")
     options = {"imd.memory"}
-    assert dead_references("`imd.memory`, [a](guide_test.py), io.h", os.path.dirname(__file__) or ".", options) == []
+    assert dead_references("`imd.memory`, [a](guide_test.py), io.h", os.path.dirname(__file__) or ".",
+                           options) == []
     assert len(dead_references("`write.memori`, [a](gone.md)", ".", options)) == 2
     print(f"the guide's test notices all {len(CANARIES) + 2} canaries")
 
@@ -240,7 +249,8 @@ def dead_references(text, folder, options):
 
 
 def options_of(source):
-    with open(os.path.join(source, "docs/options.md"), encoding="utf-8") as file:  # another test compares it with the code
+    # another test compares it with the code
+    with open(os.path.join(source, "docs/options.md"), encoding="utf-8") as file:
         options = set(OPTION_ROW.findall(file.read()))
     assert {"imd.memory", "imd.schema", "imd.map"} <= options, options
     return options
@@ -253,7 +263,8 @@ def main():
     build, source = sys.argv[1:3]
     source = os.path.realpath(source)
     finished = {} if build == "-" else {"SWALE_BUILD": os.path.realpath(build)}
-    missing = [tool for tool in ("cc", "gfortran", "mpicc", "mpirun", "make", "cmake", "pkg-config") if not shutil.which(tool)]
+    missing = [tool for tool in ("cc", "gfortran", "mpicc", "mpirun", "make", "cmake", "pkg-config")
+               if not shutil.which(tool)]
     if missing and "CI" not in os.environ:
         print(f"SKIPPED: the guide needs {', '.join(missing)}")
         sys.exit(77)

@@ -1,7 +1,7 @@
 """install_test.py BUILD SOURCE: Swale is installed into a scratch folder, moved, and used from there alone.
 
-Programs in C, C++ and Fortran are built against the moved tree by pkg-config and by find_package, and run, one rank and
-several. The canaries take single files out of the tree and expect the same steps to fail.
+Programs in C, C++ and Fortran are built against the moved tree by pkg-config and by find_package, and run,
+one rank and several. The canaries take single files out of the tree and expect the same steps to fail.
 """
 import glob
 import os
@@ -21,19 +21,23 @@ PARTICLES = {"particles.c": "examples/mpi/particles.c", "particles.f90": "exampl
 MPI = {"openmpi": ("mpirun.openmpi", "mpicc.openmpi", "mpif90.openmpi"),
        "mpich": ("mpiexec.mpich", "mpicc.mpich", "mpif90.mpich")}
 # Each with the kind of program that does not build without it.
-HEADERS = {"swale.h": "c", "swale.hpp": "c++", "swale_mpi.h": "openmpi c", "swale.f90": "fortran", "swale_mpi.f90": "openmpi fortran",
+HEADERS = {"swale.h": "c", "swale.hpp": "c++", "swale_mpi.h": "openmpi c", "swale.f90": "fortran",
+           "swale_mpi.f90": "openmpi fortran",
            "swale_mpi_f08.f90": "openmpi fortran f08",
            "swale_arrow.h": "c++ engines",
-           **dict.fromkeys([f"swale_{engine}.{ending}" for engine in ("meta", "iond", "tier") for ending in ("h", "hpp")], "c++ engines")}
+           **dict.fromkeys([f"swale_{engine}.{ending}" for engine in ("meta", "iond", "tier")
+                            for ending in ("h", "hpp")], "c++ engines")}
 
 
 def environment(tree=None, libraries=False):
     """Of a user who knows the tree (or nothing of it), and nothing of the build."""
     result = {name: text for name, text in os.environ.items()
-              if not name.startswith(("SWALE_", "CMAKE_", "PKG_CONFIG", "LD_LIBRARY", "CPATH", "LIBRARY_PATH"))}
+              if not name.startswith(("SWALE_", "CMAKE_", "PKG_CONFIG", "LD_LIBRARY", "CPATH",
+                                      "LIBRARY_PATH"))}
     result.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
-                  OMPI_MCA_rmaps_base_oversubscribe="1", PRTE_MCA_rmaps_default_mapping_policy=":oversubscribe",  # Open MPI 4, 5
-                  OMPI_MCA_mpi_yield_when_idle="1")
+                  # Open MPI 4, 5
+                  OMPI_MCA_rmaps_base_oversubscribe="1",
+                  PRTE_MCA_rmaps_default_mapping_policy=":oversubscribe", OMPI_MCA_mpi_yield_when_idle="1")
     if tree:
         result["PKG_CONFIG_PATH"] = os.path.join(tree, "lib/pkgconfig")
         result["PATH"] = os.path.join(tree, "bin") + ":" + result["PATH"]
@@ -61,7 +65,8 @@ class Scratch(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.scratch = tempfile.mkdtemp(prefix="swale-test-")
-        staged = subprocess.run(["cmake", "--install", BUILD, "--prefix", "/opt/of the user/swale"], timeout=100,
+        staged = subprocess.run(["cmake", "--install", BUILD, "--prefix", "/opt/of the user/swale"],
+                                timeout=100,
                                 env=dict(environment(), DESTDIR=os.path.join(cls.scratch, "stage")),
                                 capture_output=True, text=True)
         assert staged.returncode == 0, staged.stderr
@@ -108,9 +113,11 @@ def build_by_hand(tree, sources, out, kind):
         "fortran": ["gfortran", "-std=f2018", "-Wall", *fortran, "reads.f90"],
         "fortran engines": ["gfortran", "-std=f2018", "-Wall", *fortran, "engines.f90"],
         **{f"{name} c": [compilers[1], "particles.c"] for name, compilers in MPI.items()},
-        **{f"{name} fortran": [compilers[2], *fortran, os.path.join(modules, "swale_mpi.f90"), "particles.f90"]
+        **{f"{name} fortran": [compilers[2], *fortran, os.path.join(modules, "swale_mpi.f90"),
+                               "particles.f90"]
            for name, compilers in MPI.items()},
-        **{f"{name} fortran f08": [compilers[2], *fortran, os.path.join(modules, "swale_mpi_f08.f90"), "particles_f08.f90"]
+        **{f"{name} fortran f08": [compilers[2], *fortran, os.path.join(modules, "swale_mpi_f08.f90"),
+                                   "particles_f08.f90"]
            for name, compilers in MPI.items()},
     }[kind]
     if "fortran" in kind:
@@ -122,7 +129,8 @@ def build_by_hand(tree, sources, out, kind):
 def build_by_cmake(tree, sources, out):
     """Everything, by find_package; the folder of the programs."""
     run("cmake", "-G", "Ninja", "-S", sources, "-B", out, f"-DCMAKE_PREFIX_PATH={tree}",
-        f"-DMPI_C_COMPILER={shutil.which(MPI['openmpi'][1])}", f"-DMPI_Fortran_COMPILER={shutil.which(MPI['openmpi'][2])}")
+        f"-DMPI_C_COMPILER={shutil.which(MPI['openmpi'][1])}",
+        f"-DMPI_Fortran_COMPILER={shutil.which(MPI['openmpi'][2])}")
     run("cmake", "--build", out, "-j2")
     return out
 
@@ -133,13 +141,17 @@ class Installed(Scratch):
                  for folder, _, names in os.walk(self.tree) for name in names}
         version = re.search(r"libswale\.so\.(\d+\.\d+\.\d+)", " ".join(found))[1]
         expected = {f"include/swale/{name}" for name in HEADERS} | {
-            "bin/swale", "bin/swale-stats-plot", "lib/libswale.so", "lib/libswale.so.0", f"lib/libswale.so.{version}",
-            f"lib/swale-{version}/libswale-ucx.so", f"lib/swale-{version}/libswale-tls.so", "lib/pkgconfig/swale.pc", "lib/cmake/swale/swaleConfig.cmake",
-            "lib/cmake/swale/swaleConfigVersion.cmake", "lib/cmake/swale/swaleTargets.cmake"}
+            "bin/swale", "bin/swale-stats-plot", "lib/libswale.so", "lib/libswale.so.0",
+            f"lib/libswale.so.{version}", f"lib/swale-{version}/libswale-ucx.so",
+            f"lib/swale-{version}/libswale-tls.so", "lib/pkgconfig/swale.pc",
+            "lib/cmake/swale/swaleConfig.cmake", "lib/cmake/swale/swaleConfigVersion.cmake",
+            "lib/cmake/swale/swaleTargets.cmake"}
         self.assertEqual(expected - found, set())
-        others = {path for path in found - expected if not path.startswith(("share/", "lib/cmake/swale/swaleTargets-"))}
+        others = {path for path in found - expected
+                  if not path.startswith(("share/", "lib/cmake/swale/swaleTargets-"))}
         self.assertEqual(others, set())
-        for path in ("LICENSE", "docs/guide/README.md", "examples/mpi/particles.c", "examples/guide/blocks.c", "docs/results/size.csv"):
+        for path in ("LICENSE", "docs/guide/README.md", "examples/mpi/particles.c",
+                     "examples/guide/blocks.c", "docs/results/size.csv"):
             self.assertIn("share/doc/swale/" + path, found)
         if glob.glob(os.path.join(BUILD, "man", "*.1")):  # made by the target swale_man
             self.assertIn("share/man/man1/swale.1", found)
@@ -150,8 +162,8 @@ class Installed(Scratch):
                     text = file.read()
                 for place in (BUILD, SOURCE, "/opt/of the user"):
                     self.assertNotIn(place, text, path)
-        for path in ("lib/libswale.so", f"lib/swale-{version}/libswale-ucx.so", f"lib/swale-{version}/libswale-tls.so",
-                     "bin/swale"):
+        for path in ("lib/libswale.so", f"lib/swale-{version}/libswale-ucx.so",
+                     f"lib/swale-{version}/libswale-tls.so", "bin/swale"):
             self.assertNotRegex(run("readelf", "-d", os.path.join(self.tree, path)), "RPATH|RUNPATH")
 
     def test_no_link_of_an_installed_page_is_dead(self):
@@ -163,21 +175,24 @@ class Installed(Scratch):
             for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", prose):
                 if "://" not in target:
                     links += 1
-                    self.assertTrue(os.path.exists(os.path.join(os.path.dirname(page), target)), f"{page}: {target}")
+                    self.assertTrue(os.path.exists(os.path.join(os.path.dirname(page), target)),
+                                    f"{page}: {target}")
         self.assertGreater(links, 100)
         with open(os.path.join(folder, "README.md"), encoding="utf-8") as file:
             self.assertNotIn("](include/", file.read(), "a link to what is not there becomes its text")
 
     def test_by_hand(self):
         out = self.fresh("by-hand")
-        programs = {kind: build_by_hand(self.tree, self.sources, out, kind) for kind in ("c", "c++", "fortran")}
+        programs = {kind: build_by_hand(self.tree, self.sources, out, kind)
+                    for kind in ("c", "c++", "fortran")}
         for program in programs.values():
             self.assert_only_the_tree(program)
         path = self.fresh("squares")
         loaded = run(programs["c"], path, tree=self.tree, libraries=True)
         self.assertRegex(loaded, rf"^loaded {self.tree}/lib/libswale\.so\.[0-9.]+\n$")
         for kind in ("c++", "fortran"):
-            self.assertIn(": 100 right, 200 records", run(programs[kind], path, tree=self.tree, libraries=True))
+            self.assertIn(": 100 right, 200 records", run(programs[kind], path, tree=self.tree,
+                                                          libraries=True))
         self.assertIn("2 epochs, 200 records", run("swale", "info", path, tree=self.tree))
         self.assertIn("all good", run("swale", "verify", path, tree=self.tree))
 
@@ -196,13 +211,15 @@ class Installed(Scratch):
             for language in ("c", "fortran", "fortran f08"):
                 program = build_by_hand(self.tree, self.sources, self.fresh("by-hand"), f"{name} {language}")
                 self.assert_only_the_tree(program)
-                said = run(launcher, "-n", "2", program, self.fresh("particles"), tree=self.tree, libraries=True)
+                said = run(launcher, "-n", "2", program, self.fresh("particles"), tree=self.tree,
+                           libraries=True)
                 self.assertRegex(said, r"(\d+) of \1 trajectories are right")
 
     def test_by_cmake(self):
         out = build_by_cmake(self.tree, self.sources, self.fresh("by-cmake"))
         path = self.fresh("squares")
-        for name in ("writes_c", "reads_cxx", "reads_fortran", "particles_c", "particles_fortran", "particles_f08"):
+        for name in ("writes_c", "reads_cxx", "reads_fortran", "particles_c", "particles_fortran",
+                     "particles_f08"):
             self.assertNotIn(BUILD, run("ldd", os.path.join(out, name)))
             self.assertIn(self.tree, run("readelf", "-d", os.path.join(out, name)))
         run(os.path.join(out, "writes_c"), path)
@@ -225,11 +242,15 @@ class Installed(Scratch):
         self.assertIn("2 ranks", run(MPI["openmpi"][0], "-n", "2", os.path.join(out, "ranks")))
 
     def test_all_engines_from_cxx_and_fortran(self):
-        """The buffer and the store in one process; then files behind an I/O server, which `swale run` starts beside the program."""
-        os.chmod(self.scratch, 0o755)  # an I/O server refuses to run as root, and what it starts is found by another user
+        """The buffer and the store in one process; then files behind an I/O server, which `swale run` starts
+        beside the program.
+        """
+        # an I/O server refuses to run as root, and what it starts is found by another user
+        os.chmod(self.scratch, 0o755)
         out = self.fresh("by-hand")
         os.chmod(os.path.dirname(out), 0o755)
-        for kind, said in (("c++ engines", "all engines from C++"), ("fortran engines", "all engines from Fortran")):
+        for kind, said in (("c++ engines", "all engines from C++"),
+                           ("fortran engines", "all engines from Fortran")):
             program = build_by_hand(self.tree, self.sources, out, kind)
             # Not in /tmp, which may be without extended attributes.
             with tempfile.TemporaryDirectory(prefix="swale-engines-", dir=os.getcwd()) as place:
@@ -238,8 +259,10 @@ class Installed(Scratch):
             with tempfile.TemporaryDirectory(prefix="swale-engines-", dir=os.getcwd()) as place:
                 os.mkdir(os.path.join(place, "slow"))
                 ordinary_user.give(place)
-                command = ["swale", "run", "--ssd", f"{place}/ssd", "--backing", f"{place}/slow", "--size", "16M", "--", program, "--servers"]
-                self.assertIn(said, run("env", f"TMPDIR={place}", *ordinary_user.words(*command), tree=self.tree, libraries=True))
+                command = ["swale", "run", "--ssd", f"{place}/ssd", "--backing", f"{place}/slow", "--size",
+                           "16M", "--", program, "--servers"]
+                self.assertIn(said, run("env", f"TMPDIR={place}", *ordinary_user.words(*command),
+                                        tree=self.tree, libraries=True))
 
     def test_another_major_version_is_refused(self):
         sources = self.fresh("sources")

@@ -30,7 +30,8 @@ def debian_differences(control, rows):
     listed = re.search(r"^Build-Depends:(.*(?:\n .*)*)", control, re.M)[1]
     declared = {entry.split()[0] for entry in listed.replace("\n", " ").split(",")}
     wanted = {row[0] for row in rows} | {"debhelper-compat"}
-    return [f"packaging/debian/control: {name} is in Build-Depends alone" for name in sorted(declared - wanted)] + [
+    return [f"packaging/debian/control: {name} is in Build-Depends alone"
+            for name in sorted(declared - wanted)] + [
         f"packaging/debian/control: Build-Depends lack {name}" for name in sorted(wanted - declared)]
 
 
@@ -67,8 +68,10 @@ def load_recipe(text):
 def spack_differences(recipe, rows, options):
     dependencies, given = load_recipe(recipe)
     declared, wanted = set(dependencies) - {"c", "cxx"}, {row[1] for row in rows}
-    return [f"packaging/spack/package.py: depends_on(\"{name}\") is not in install-deps.sh" for name in sorted(declared - wanted)] + [
-        f"packaging/spack/package.py: depends_on(\"{name}\") is missing" for name in sorted(wanted - declared)] + [
+    return [f"packaging/spack/package.py: depends_on(\"{name}\") is not in install-deps.sh"
+            for name in sorted(declared - wanted)] + [
+        f"packaging/spack/package.py: depends_on(\"{name}\") is missing"
+        for name in sorted(wanted - declared)] + [
         f"packaging/spack/package.py: no CMake option {name}" for name in given if name not in options]
 
 

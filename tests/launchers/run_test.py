@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""run_test.py SWALE LIBSWALE PROGRAM LAUNCHER...: `swale run` under a launcher of MPI: I/O servers beside a program that MPI knows nothing of.
+"""run_test.py SWALE LIBSWALE PROGRAM LAUNCHER...: `swale run` under a launcher of MPI: I/O servers beside a
+program that MPI knows nothing of.
 
-PROGRAM is run_program.c, built for the launcher's MPI. An I/O server refuses to run as root, so all of this is an ordinary user's.
+PROGRAM is run_program.c, built for the launcher's MPI. An I/O server refuses to run as root, so all of this
+is an ordinary user's.
 """
 import os
 import signal
@@ -32,19 +34,22 @@ class Run(unittest.TestCase):
         self.scratch.cleanup()
 
     def environment(self, servers):
-        more = dict(SERVERS=str(servers), SWALE_NET_SILENCE_DEADLINE_S="5", SWALE_IOND_WATCH_S="0.3", TMPDIR=self.root,
-                    LD_LIBRARY_PATH=os.path.dirname(LIBRARY),  # of libswale-ucx.so
-                    OMPI_MCA_rmaps_base_oversubscribe="1", PRTE_MCA_rmaps_default_mapping_policy=":oversubscribe",
-                    OMPI_MCA_mpi_yield_when_idle="1", OMPI_MCA_btl_tcp_if_include="lo")
+        more = dict(SERVERS=str(servers), SWALE_NET_SILENCE_DEADLINE_S="5", SWALE_IOND_WATCH_S="0.3",
+                    TMPDIR=self.root, LD_LIBRARY_PATH=os.path.dirname(LIBRARY),  # of libswale-ucx.so
+                    OMPI_MCA_rmaps_base_oversubscribe="1",
+                    PRTE_MCA_rmaps_default_mapping_policy=":oversubscribe", OMPI_MCA_mpi_yield_when_idle="1",
+                    OMPI_MCA_btl_tcp_if_include="lo")
         return {**os.environ, **more}
 
     def words(self, servers, program):
-        return [SWALE, "run", "--servers", str(servers), "--ssd", f"{self.root}/ssd%s", "--backing", f"{self.root}/disk%s",
-                "--size", "16M", "--at-end", "drain", "--options", "iond.stripe=65536", "--", *program]
+        return [SWALE, "run", "--servers", str(servers), "--ssd", f"{self.root}/ssd%s", "--backing",
+                f"{self.root}/disk%s", "--size", "16M", "--at-end", "drain", "--options",
+                "iond.stripe=65536", "--", *program]
 
     def start(self, launcher, servers, *program):
-        return subprocess.Popen([*launcher, *self.words(servers, program)], env=self.environment(servers), cwd=self.root,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+        return subprocess.Popen([*launcher, *self.words(servers, program)], env=self.environment(servers),
+                                cwd=self.root, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                start_new_session=True)
 
     def run_all(self, launcher, servers, *program):
         begun = time.monotonic()
@@ -90,7 +95,8 @@ class Run(unittest.TestCase):
                 self.assertTrue(os.path.exists(f"{self.root}/disk0/field"))
                 if servers == 1:  # a plain file, drained
                     with open(f"{self.root}/disk0/field", "rb") as field:
-                        self.assertEqual(field.read(), b"".join(bytes([97 + rank]) * BLOCK for rank in range(ranks)))
+                        self.assertEqual(field.read(),
+                                         b"".join(bytes([97 + rank]) * BLOCK for rank in range(ranks)))
                 self.expect_no_process()
 
     def test_a_rank_that_fails_ends_the_job_and_the_server_ends_by_itself(self):
@@ -99,7 +105,8 @@ class Run(unittest.TestCase):
         self.assertLess(took, PATIENCE_S)
         self.expect_no_process()
         # What was acknowledged is there, drained by the server or in its log.
-        subprocess.run([SWALE, "tier", "drain", f"{self.root}/ssd0", f"{self.root}/disk0"], check=False, capture_output=True)
+        subprocess.run([SWALE, "tier", "drain", f"{self.root}/ssd0", f"{self.root}/disk0"], check=False,
+                       capture_output=True)
         with open(f"{self.root}/disk0/field", "rb") as field:
             content = field.read()
         for rank in range(3):
@@ -116,7 +123,8 @@ class Run(unittest.TestCase):
     def test_words_reach_the_program_as_they_are(self):
         words = ["--ssd", "[1,2]", "", "a b", "--", "-n", "*"]
         status, out, err, _ = self.run_all([*LAUNCHER, "-n", "1"], 1, PROGRAM, "words", *words)
-        self.assertEqual([line for line in out.split("\n") if line.startswith("<")], [f"<{word}>" for word in words], err)
+        self.assertEqual([line for line in out.split("\n") if line.startswith("<")],
+                         [f"<{word}>" for word in words], err)
         self.assertEqual(status, 0, err)
 
     def test_status_and_signals_without_a_launcher(self):
@@ -138,14 +146,18 @@ class Run(unittest.TestCase):
         self.expect_no_process()
 
     def test_another_form_with_a_colon_serves_a_program_without_mpi(self):
-        version = subprocess.run([*LAUNCHER, "--version"], capture_output=True, text=True, env=self.environment(1)).stdout
+        version = subprocess.run([*LAUNCHER, "--version"], capture_output=True, text=True,
+                                 env=self.environment(1)).stdout
         if "Open MPI) 5" in version or "mpirun (Open MPI) 5" in version:
             self.skipTest("this mpirun crashes on every command with a colon (open-mpi/ompi#13303)")
         os.chmod(self.root, 0o700)
-        serve = [SWALE, "iond", "--ssd", f"{self.root}/ssd", "--backing", f"{self.root}/disk0", "--size", "16M"]
-        client = [SWALE, "iond", "--ssd", f"{self.root}/ssd1", "--backing", f"{self.root}/disk1", "--size", "16M"]
-        done = subprocess.run([*LAUNCHER, "-n", "1", *serve, ":", "-n", "1", *client], env=self.environment(1), cwd=self.root,
-                              capture_output=True, text=True, timeout=PATIENCE_S)
+        serve = [SWALE, "iond", "--ssd", f"{self.root}/ssd", "--backing", f"{self.root}/disk0", "--size",
+                 "16M"]
+        client = [SWALE, "iond", "--ssd", f"{self.root}/ssd1", "--backing", f"{self.root}/disk1", "--size",
+                  "16M"]
+        done = subprocess.run([*LAUNCHER, "-n", "1", *serve, ":", "-n", "1", *client],
+                              env=self.environment(1), cwd=self.root, capture_output=True, text=True,
+                              timeout=PATIENCE_S)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(done.stdout.count("took"), 2, done.stdout)
 

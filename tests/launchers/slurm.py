@@ -1,6 +1,8 @@
-"""Slurm on one machine: a controller, some "nodes", all with this machine's name, and munge, for the time of a test.
+"""Slurm on one machine: a controller, some "nodes", all with this machine's name, and munge, for the time of
+a test.
 
-Needs the Debian packages slurmctld, slurmd, slurm-client and munge; no service of theirs has to run, and none is touched.
+Needs the Debian packages slurmctld, slurmd, slurm-client and munge; no service of theirs has to run, and none
+is touched.
 """
 import ctypes
 import getpass
@@ -38,7 +40,8 @@ ReturnToService=2
 MpiDefault=none
 SlurmctldPort={controller_port}
 SlurmdParameters=config_overrides
-NodeName=n[0-{last}] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{first_port}-{last_port}] CPUs={cpus} RealMemory=1000 State=UNKNOWN
+NodeName=n[0-{last}] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{first_port}-{last_port}] \
+CPUs={cpus} RealMemory=1000 State=UNKNOWN
 PartitionName=p Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=FORCE:4
 """
 
@@ -80,7 +83,9 @@ def die_with_parent():
 
 
 class Slurm:
-    """with Slurm(FOLDER, NODES) as slurm: slurm.srun(...). FOLDER is fresh, and all users may enter the folders above it."""
+    """with Slurm(FOLDER, NODES) as slurm: slurm.srun(...). FOLDER is fresh, and all users may enter the
+    folders above it.
+    """
 
     def __init__(self, folder, nodes):
         self.folder, self.nodes, self.daemons = pathlib.Path(folder), nodes, []
@@ -110,11 +115,13 @@ class Slurm:
         key.chmod(0o600)
         first = free_ports(self.nodes + 1)
         self.configuration.write_text(CONFIGURATION.format(
-            host=socket.gethostname().split(".")[0], user=getpass.getuser(), folder=self.folder, controller_port=first,
-            first_port=first + 1, last_port=first + self.nodes, last=self.nodes - 1, cpus=CPUS), encoding="ascii")
+            host=socket.gethostname().split(".")[0], user=getpass.getuser(), folder=self.folder,
+            controller_port=first, first_port=first + 1, last_port=first + self.nodes, last=self.nodes - 1,
+            cpus=CPUS), encoding="ascii")
         # Named, so that a node does not look for a mounted hierarchy first; nothing here uses one.
         (self.folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n", encoding="ascii")
-        self.daemon("munged", "--foreground", "--force", *(f"--{what}-file={munge / what}" for what in ("key", "pid", "log", "seed")),
+        self.daemon("munged", "--foreground", "--force",
+                    *(f"--{what}-file={munge / what}" for what in ("key", "pid", "log", "seed")),
                     f"--socket={munge / 'socket'}")
         self.wait_until("munged listens", (munge / "socket").exists)
         self.daemon("slurmctld", "-D", "-c", "-f", self.configuration)
@@ -125,11 +132,14 @@ class Slurm:
 
     def daemon(self, name, *words):
         with open(self.folder / f"{name}.out", "ab") as out:
-            self.daemons.append(subprocess.Popen([program(name), *map(str, words)], stdin=subprocess.DEVNULL, stdout=out, stderr=out,
-                                                 preexec_fn=die_with_parent, env=self.environment()))
+            self.daemons.append(subprocess.Popen([program(name), *map(str, words)], stdin=subprocess.DEVNULL,
+                                                 stdout=out, stderr=out, preexec_fn=die_with_parent,
+                                                 env=self.environment()))
 
     def try_step(self):
-        """A step that does nothing: whether ranks can be started here at all (names that do not resolve, ports that are shut)."""
+        """A step that does nothing: whether ranks can be started here at all (names that do not resolve,
+        ports that are shut).
+        """
         step = self.start_step(self.nodes, ["true"])
         try:
             out = step.communicate(timeout=READY_S)[0]
@@ -140,8 +150,9 @@ class Slurm:
             raise CannotRun(f"srun true: {' '.join(out.split())}; {self.first_errors()}")
 
     def all_idle(self):
-        asked = subprocess.run([program("sinfo"), "--noheader", "--Node", "--format=%T"], capture_output=True, text=True,
-                               env=self.environment(), timeout=READY_S, check=False)
+        asked = subprocess.run([program("sinfo"), "--noheader", "--Node", "--format=%T"],
+                               capture_output=True, text=True, env=self.environment(), timeout=READY_S,
+                               check=False)
         return asked.stdout.split() == ["idle"] * self.nodes
 
     def wait_until(self, what, is_so):
@@ -157,21 +168,23 @@ class Slurm:
         lines = []
         for path in sorted(self.folder.glob("*.log")):
             errors = [line for line in path.read_text(encoding="utf-8", errors="replace").splitlines()
-                      if re.search("error: (?!NOTE|Configured MailProg|Could not open .* state file)|fatal", line)]
+                      if re.search("error: (?!NOTE|Configured MailProg|Could not open .* state file)|fatal",
+                                   line)]
             lines += [f"{path.name}: {line}" for line in errors[-1:]]
         return "; ".join(lines)
 
     def start_step(self, ranks, words, nodes=None, **environment):
         """srun of `words` as a process; its output, of all ranks, line by line with the rank before it."""
         return subprocess.Popen(
-            [program("srun"), "--label", "--unbuffered", f"--nodes={nodes or self.nodes}", f"--ntasks={ranks}", *map(str, words)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, preexec_fn=die_with_parent,
-            env=self.environment(**environment))
+            [program("srun"), "--label", "--unbuffered", f"--nodes={nodes or self.nodes}",
+             f"--ntasks={ranks}", *map(str, words)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            preexec_fn=die_with_parent, env=self.environment(**environment))
 
     def stop(self):
         if any(daemon.poll() is None for daemon in self.daemons[1:2]):
-            subprocess.run([program("scancel"), "--full", "--signal=KILL", f"--user={getpass.getuser()}"], env=self.environment(),
-                           capture_output=True, timeout=READY_S, check=False)
+            subprocess.run([program("scancel"), "--full", "--signal=KILL", f"--user={getpass.getuser()}"],
+                           env=self.environment(), capture_output=True, timeout=READY_S, check=False)
         for daemon in reversed(self.daemons):
             daemon.terminate()
         for daemon in self.daemons:

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""slurm_test.py FAULT_WRITER SWALE [MPI_PROGRAM]: jobs that a real Slurm has started, on four nodes that are one machine.
+"""slurm_test.py FAULT_WRITER SWALE [MPI_PROGRAM]: jobs that a real Slurm has started, on four nodes that are
+one machine.
 
-Slurm's environment alone tells the ranks who they are and which node they are on. MPI_PROGRAM was built with MPICH, and asks
-Slurm by PMI-2.
+Slurm's environment alone tells the ranks who they are and which node they are on. MPI_PROGRAM was built with
+MPICH, and asks Slurm by PMI-2.
 """
 import json
 import os
@@ -21,7 +22,8 @@ MPI_PROGRAM = sys.argv[3] if len(sys.argv) > 3 else None
 NODES, RANKS, EPOCHS, RECORDS = 4, 8, 2, 2_000
 PATIENCE_S = 180
 # A peer is given up early enough for a test.
-QUICK = {"SWALE_NET_SILENCE_DEADLINE_S": "10", "SWALE_NET_HEARTBEAT_INTERVAL_S": "0.5", "SWALE_NET_CLOSE_DEADLINE_S": "10"}
+QUICK = {"SWALE_NET_SILENCE_DEADLINE_S": "10", "SWALE_NET_HEARTBEAT_INTERVAL_S": "0.5",
+         "SWALE_NET_CLOSE_DEADLINE_S": "10"}
 
 
 def lines_by_rank(text):
@@ -37,7 +39,8 @@ def tasks(scratch):
     found = {}
     for entry in pathlib.Path("/proc").iterdir():
         try:
-            if entry.name.isdigit() and scratch in (entry / "cmdline").read_text() and os.path.basename(os.readlink(entry / "exe")) == \
+            if entry.name.isdigit() and scratch in (entry / "cmdline").read_text() and os.path.basename(
+                os.readlink(entry / "exe")) == \
                     os.path.basename(WRITER):
                 rank = re.search(r"\0SLURM_PROCID=(\d+)\0", (entry / "environ").read_text())
                 found[int(rank.group(1))] = int(entry.name)
@@ -69,7 +72,8 @@ class Jobs(unittest.TestCase):
 
     def step(self, directory, hold="none", records=RECORDS, ranks=RANKS, **environment):
         environment.setdefault("SWALE_JOB_RENDEZVOUS", self.scratch)
-        return self.slurm.start_step(ranks, [WRITER, directory, EPOCHS, records, hold], **QUICK, **environment)
+        return self.slurm.start_step(ranks, [WRITER, directory, EPOCHS, records, hold], **QUICK,
+                                     **environment)
 
     def end_of(self, step):
         try:
@@ -79,11 +83,13 @@ class Jobs(unittest.TestCase):
             self.fail(f"a rank waits for ever\n{step.communicate()[0]}")
 
     def check(self, directory, ranks, records=RECORDS, epochs=EPOCHS):
-        verified = subprocess.run([SWALE, "verify", directory], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+        verified = subprocess.run([SWALE, "verify", directory], capture_output=True, text=True,
+                                  timeout=PATIENCE_S, check=False)
         self.assertEqual(verified.returncode, 0, verified.stdout + verified.stderr)
-        info = json.loads(subprocess.run([SWALE, "info", directory, "--json"], capture_output=True, text=True, timeout=PATIENCE_S,
-                                         check=True).stdout)
-        self.assertEqual([(epoch["step"], epoch["records"]) for epoch in info["epochs"]], [(ranks, ranks * records)] * epochs)
+        info = json.loads(subprocess.run([SWALE, "info", directory, "--json"], capture_output=True,
+                                         text=True, timeout=PATIENCE_S, check=True).stdout)
+        self.assertEqual([(epoch["step"], epoch["records"]) for epoch in info["epochs"]],
+                         [(ranks, ranks * records)] * epochs)
         return info
 
     def test_ranks_on_four_nodes_write_by_both_routes(self):
@@ -110,7 +116,8 @@ class Jobs(unittest.TestCase):
         out = self.end_of(step)
         self.assertNotEqual(step.returncode, 0, out)
         for rank in range(RANKS):
-            self.assertTrue(any("slurm" in line and "job.rendezvous" in line for line in lines_by_rank(out).get(rank, [])), out)
+            self.assertTrue(any("slurm" in line and "job.rendezvous" in line
+                                for line in lines_by_rank(out).get(rank, [])), out)
 
     def test_a_killed_rank_is_named_by_all_others(self):
         step = self.step(self.directory, hold="ended 0")
@@ -122,7 +129,8 @@ class Jobs(unittest.TestCase):
         os.kill(tasks(self.scratch)[3], signal.SIGKILL)
         out = seen + step.communicate("x" * RANKS, timeout=PATIENCE_S)[0]
         self.assertNotEqual(step.returncode, 0, out)
-        failures = {rank: " ".join(line for line in lines if line.startswith("failed")) for rank, lines in lines_by_rank(out).items()}
+        failures = {rank: " ".join(line for line in lines if line.startswith("failed")) for rank,
+                    lines in lines_by_rank(out).items()}
         for rank in set(range(RANKS)) - {3}:
             self.assertIn("rank 3", failures[rank], out)
         self.check(self.directory, RANKS, epochs=1)

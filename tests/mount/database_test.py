@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """database_test.py SWALE: PostgreSQL on a mount of the tiered write buffer, which is killed under it.
 
-Every transaction that the server has acknowledged is there after a new mount; its own tools find nothing wrong with tables, indexes and
-pages; and what the backing directory has after a drain is the same database. Takes minutes: `make test-long` runs it.
+Every transaction that the server has acknowledged is there after a new mount; its own tools find nothing
+wrong with tables, indexes and pages; and what the backing directory has after a drain is the same database.
+Takes minutes: `make test-long` runs it.
 """
 import glob
 import os
@@ -66,10 +67,12 @@ class Database(Mounted):
     def start(self, root):
         """The server of the database in `root`, when it answers."""
         self.server = subprocess.Popen(
-            [os.path.join(PROGRAMS, "postgres"), "-D", os.path.join(root, "db"), "-k", self.sockets, "-c", "listen_addresses="],
+            [os.path.join(PROGRAMS, "postgres"), "-D", os.path.join(root, "db"), "-k", self.sockets, "-c",
+             "listen_addresses="],
             cwd=self.sockets, stderr=subprocess.DEVNULL, **self.as_user)
         end = time.monotonic() + PATIENCE_S
-        while subprocess.run([os.path.join(PROGRAMS, "pg_isready"), "-qh", self.sockets], check=False).returncode != 0:
+        while subprocess.run([os.path.join(PROGRAMS, "pg_isready"), "-qh", self.sockets],
+                             check=False).returncode != 0:
             self.assertIsNone(self.server.poll(), "the server has ended")
             self.assertLess(time.monotonic(), end, "the server does not answer")
             time.sleep(0.1)
@@ -90,13 +93,16 @@ class Database(Mounted):
 
     def dump(self):
         lines = self.client("pg_dump").splitlines()
-        return [line for line in lines if not line.startswith(("\\restrict", "\\unrestrict"))]  # which have random words
+        # which have random words
+        return [line for line in lines if not line.startswith(("\\restrict", "\\unrestrict"))]
 
     def kill_the_mount_under_the_server(self):
         acknowledged = []
         inserting = threading.Thread(target=self.insert, args=(acknowledged,))
-        bench = subprocess.Popen([os.path.join(PROGRAMS, "pgbench"), "-h", self.sockets, "-U", "postgres", "-n", "-c", "4", "-T", "600"],
-                                 cwd=self.sockets, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **self.as_user)
+        bench = subprocess.Popen([os.path.join(PROGRAMS, "pgbench"), "-h", self.sockets, "-U", "postgres",
+                                  "-n", "-c", "4", "-T", "600"],
+                                 cwd=self.sockets, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                 **self.as_user)
         inserting.start()
         end = time.monotonic() + PATIENCE_S
         while len(acknowledged) < ACKNOWLEDGED and time.monotonic() < end:
@@ -113,7 +119,8 @@ class Database(Mounted):
         return acknowledged
 
     def test_postgresql_keeps_what_it_has_acknowledged_when_the_mount_is_killed(self):
-        self.tool("initdb", "-D", os.path.join(self.mounted, "db"), "--data-checksums", "-A", "trust", "-U", "postgres", "--no-instructions")
+        self.tool("initdb", "-D", os.path.join(self.mounted, "db"), "--data-checksums", "-A", "trust", "-U",
+                  "postgres", "--no-instructions")
         self.start(self.mounted)
         self.client("pgbench", "-i", "-q", "-s", "2", "postgres")
         self.rows("create extension amcheck; create table acknowledged (n int primary key)")
@@ -121,7 +128,8 @@ class Database(Mounted):
             self.rows("truncate acknowledged")
             acknowledged = self.kill_the_mount_under_the_server()
             self.mount()
-            self.assertRegex(self.said, "; [1-9][0-9]* bytes were not on ")  # else nothing was put to the test
+            # else nothing was put to the test
+            self.assertRegex(self.said, "; [1-9][0-9]* bytes were not on ")
             os.remove(os.path.join(self.mounted, "db", "postmaster.pid"))
             self.start(self.mounted)
             found = [int(row) for row in self.rows("select n from acknowledged order by n")]
@@ -129,7 +137,8 @@ class Database(Mounted):
             self.assertEqual(found[:len(acknowledged)], acknowledged)
             self.assertLessEqual(len(found), len(acknowledged) + 1)
             self.client("pg_amcheck", "--heapallindexed", "postgres")
-            balances, history = self.rows("select sum(tbalance) from pgbench_tellers; select sum(delta) from pgbench_history")
+            balances, history = self.rows("select sum(tbalance) from pgbench_tellers; select sum(delta) "
+                                          "from pgbench_history")
             self.assertEqual(balances, history)
         expected = self.dump()
         self.stop(signal.SIGINT)  # a fast shutdown

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""iond_test.py SWALE LIBSWALE [--long]: I/O servers and clients as processes: `swale iond`, and programs that use swale/swale_iond.h.
+"""iond_test.py SWALE LIBSWALE [--long]: I/O servers and clients as processes: `swale iond`, and programs that
+use swale/swale_iond.h.
 
-Clients stripe files over two servers; one is killed in a write; a server is killed and started again: nothing that it had
-acknowledged is missing.
+Clients stripe files over two servers; one is killed in a write; a server is killed and started again: nothing
+that it had acknowledged is missing.
 """
 import ctypes
 import json
@@ -43,7 +44,8 @@ class Client:
 
     def open(self):
         self.call("job_open", None, b"net.close_deadline_s=1", ctypes.byref(self.job))
-        self.call("iond_open", self.job, 0, f"iond.stripe={STRIPE},iond.deadline_s=20".encode(), ctypes.byref(self.iond))
+        self.call("iond_open", self.job, 0, f"iond.stripe={STRIPE},iond.deadline_s=20".encode(),
+                  ctypes.byref(self.iond))
 
     def file(self, name, flags=1):
         file = ctypes.c_void_p()
@@ -70,7 +72,8 @@ class Client:
 
 class Attributes(ctypes.Structure):
     """swale_attributes"""
-    _fields_ = [("struct_bytes", ctypes.c_size_t), ("size", ctypes.c_uint64), ("generation", ctypes.c_uint64), ("mode", ctypes.c_uint32),
+    _fields_ = [("struct_bytes", ctypes.c_size_t), ("size", ctypes.c_uint64),
+                ("generation", ctypes.c_uint64), ("mode", ctypes.c_uint32),
                 ("sealed", ctypes.c_uint32), ("created_ns", ctypes.c_int64), ("modified_ns", ctypes.c_int64)]
 
 
@@ -91,7 +94,8 @@ def client(what, name, count):
         file = mine.file(name)
         for i in range(count):
             if what == "check":
-                assert mine.read(file, i * BLOCK, BLOCK) == block(name, i), f"{name}: block {i} is another one"
+                assert mine.read(file, i * BLOCK,
+                                 BLOCK) == block(name, i), f"{name}: block {i} is another one"
             else:
                 mine.write(file, i * BLOCK, block(name, i))
             done = i + 1
@@ -99,7 +103,8 @@ def client(what, name, count):
                 tell(done=done)
         if what == "names":
             mine.call("iond_rename", mine.iond, name.encode(), b"other")
-            for found in (mine.attributes("iond_file_stat", file), mine.attributes("iond_stat", mine.iond, b"other")):
+            for found in (mine.attributes("iond_file_stat", file),
+                          mine.attributes("iond_stat", mine.iond, b"other")):
                 assert found.size == count * BLOCK, found.size
                 assert found.mode & 0o740 == 0o600 | found.mode & 0o40 and found.sealed == 0, oct(found.mode)
                 assert abs(found.modified_ns / 1e9 - time.time()) < 100, found.modified_ns
@@ -140,24 +145,29 @@ class IondTest(unittest.TestCase):
         shutil.rmtree(self.meet)
 
     def start(self, *clients, durability="page-cache", tcp=False):
-        """Two servers and these clients (what, name, count), as one job. tcp: for a case that kills a rank. A rank that dies in the
-        middle of a send through shared memory leaves its receiver deaf (docs/design/transport.md, "Limits")."""
+        """Two servers and these clients (what, name, count), as one job. tcp: for a case that kills a rank. A
+        rank that dies in the middle of a send through shared memory leaves its receiver deaf
+        (docs/design/transport.md, "Limits")."""
         self.jobs += 1
         started = []
         for rank in range(2 + len(clients)):
             environment = dict(os.environ, SWALE_JOB_RANK=str(rank), SWALE_JOB_SIZE=str(2 + len(clients)),
                                SWALE_JOB_ID=f"iond{os.getpid()}.{self.jobs}", SWALE_JOB_RENDEZVOUS=self.meet,
-                               SWALE_NET_CLOSE_DEADLINE_S="1", SWALE_NET_SILENCE_DEADLINE_S="30" if LONG else "5",
-                               LD_LIBRARY_PATH=os.path.dirname(LIBRARY))  # of libswale-ucx.so
+                               SWALE_NET_CLOSE_DEADLINE_S="1", SWALE_NET_SILENCE_DEADLINE_S="30" if LONG
+                               else "5", LD_LIBRARY_PATH=os.path.dirname(LIBRARY))  # of libswale-ucx.so
             if tcp:
-                environment.update(UCX_TLS="tcp,self", SWALE_JOB_NODE=f"node{rank % 2}")  # one node has no TCP
+                # one node has no TCP
+                environment.update(UCX_TLS="tcp,self", SWALE_JOB_NODE=f"node{rank % 2}")
             if rank < 2:
-                words = [SWALE, "iond", "--ssd", f"{self.root}/ssd%r", "--backing", f"{self.root}/disk%r", "--size", "16M",
-                         "--durability", durability, "--options", f"iond.stripe={STRIPE},iond.watch_s=0.2"]
+                words = [SWALE, "iond", "--ssd", f"{self.root}/ssd%r", "--backing", f"{self.root}/disk%r",
+                         "--size", "16M", "--durability", durability, "--options",
+                         f"iond.stripe={STRIPE},iond.watch_s=0.2"]
             else:
                 what, name, count = clients[rank - 2]
-                words = [ordinary_user.python(), os.path.abspath(__file__), SWALE, LIBRARY, "--client", what, name, str(count)]
-            started.append(subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+                words = [ordinary_user.python(), os.path.abspath(__file__), SWALE, LIBRARY, "--client", what,
+                         name, str(count)]
+            started.append(subprocess.Popen(words, env=environment, stdout=subprocess.PIPE,
+                                            stderr=subprocess.PIPE, text=True))
         self.processes += started
         return started
 
@@ -211,7 +221,8 @@ class IondTest(unittest.TestCase):
             self.assertEqual((words.get("ended"), status), (True, 0), words)
 
     def stats(self, server, *words):
-        return subprocess.run([SWALE, "tier", "stats", f"{self.root}/ssd{server}", *words], capture_output=True, text=True, timeout=100)
+        return subprocess.run([SWALE, "tier", "stats", f"{self.root}/ssd{server}", *words],
+                              capture_output=True, text=True, timeout=100)
 
     def test_a_server_that_runs_says_how_it_stands(self):
         first, _, writer = self.start(("slow", "a", 100_000))
@@ -224,24 +235,28 @@ class IondTest(unittest.TestCase):
             self.assertEqual(told.returncode, 0, told.stderr)
             found = json.loads(told.stdout)
             found = found["stats"]
-            self.assertEqual((found["clients"]["min_rank"], found["clients"]["sum"], found["files.open"]["sum"]), (server, 1, 1))
+            self.assertEqual((found["clients"]["min_rank"], found["clients"]["sum"],
+                              found["files.open"]["sum"]), (server, 1, 1))
             self.assertGreater(found["write.bytes"]["sum"], 4 * BLOCK)
             self.assertGreater(found["log.capacity"]["sum"], 15 * 2**20)
-            for name in ("ssd.bytes", "random.now", "random.threshold", "flush.active", "flush.paused", "requests.waiting"):
+            for name in ("ssd.bytes", "random.now", "random.threshold", "flush.active", "flush.paused",
+                         "requests.waiting"):
                 self.assertIn(name, found)
         text = self.stats(0).stdout
         self.assertIn("random percentage", text)
         self.assertIn("1 ranks with 1 open files", text)
         lines = self.stats(1, "--live", "--every", "0.05", "--rounds", "3").stdout.splitlines()
         self.assertEqual([line.startswith("SSD [") for line in lines], [True] * 3, lines)
-        info = subprocess.run([SWALE, "info", f"{self.root}/ssd0"], capture_output=True, text=True, timeout=100)
+        info = subprocess.run([SWALE, "info", f"{self.root}/ssd0"], capture_output=True, text=True,
+                              timeout=100)
         self.assertIn(f"swale tier stats {self.root}/ssd0", info.stdout)
         first.send_signal(signal.SIGKILL)
         first.wait(timeout=60)
         told = self.stats(0)
         self.assertNotEqual(told.returncode, 0)
         self.assertIn("was killed", told.stderr)
-        told = subprocess.run([SWALE, "tier", "stats", f"{self.root}/disk0"], capture_output=True, text=True, timeout=100)
+        told = subprocess.run([SWALE, "tier", "stats", f"{self.root}/disk0"], capture_output=True, text=True,
+                              timeout=100)
         self.assertEqual(told.returncode, 2)
         self.assertIn("nor the SSD directory", told.stderr)
 
@@ -257,4 +272,6 @@ if __name__ == "__main__":
     if sys.argv[3:4] == ["--client"]:
         client(sys.argv[4], sys.argv[5], int(sys.argv[6]))
     else:  # all of it as an ordinary user
-        sys.exit(ordinary_user.run(lambda: unittest.main(argv=sys.argv[:1] + [word for word in sys.argv[3:] if word != "--long"])))
+        sys.exit(ordinary_user.run(lambda: unittest.main(argv=sys.argv[:1]
+                                                         + [word for word in sys.argv[3:]
+                                                            if word != "--long"])))

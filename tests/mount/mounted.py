@@ -1,4 +1,5 @@
-"""A test case with a mount of the tiered write buffer: plain directory, mountpoint and backing directory in a folder of its own.
+"""A test case with a mount of the tiered write buffer: plain directory, mountpoint and backing directory in a
+folder of its own.
 
 The first argument of the test program is the swale command.
 """
@@ -24,7 +25,9 @@ def run(*words, **options):
 
 
 def listing(root):
-    """Each name below root with what it is: a directory, the target of a symlink, or the mode and hash of a file."""
+    """Each name below root with what it is: a directory, the target of a symlink, or the mode and hash of a
+    file.
+    """
     found = {}
     for folder, folders, names in os.walk(root):
         if ".swale-tier" in folders:
@@ -49,8 +52,10 @@ class Mounted(unittest.TestCase):
 
     def setUp(self):
         if NO_MOUNTS:
-            self.skipTest(f"no FUSE mounts here: {NO_MOUNTS}; in a container, add --device /dev/fuse --cap-add SYS_ADMIN")
-        self.scratch = tempfile.mkdtemp(prefix="swale-mount-", dir=os.getcwd())  # /tmp may be without extended attributes
+            self.skipTest(f"no FUSE mounts here: {NO_MOUNTS}; in a container, add --device /dev/fuse "
+                          f"--cap-add SYS_ADMIN")
+        # /tmp may be without extended attributes
+        self.scratch = tempfile.mkdtemp(prefix="swale-mount-", dir=os.getcwd())
         for name in ("plain", "mnt", "backing"):
             os.mkdir(os.path.join(self.scratch, name))
         self.plain = os.path.join(self.scratch, "plain")
@@ -67,8 +72,9 @@ class Mounted(unittest.TestCase):
 
     def mount(self):
         self.process = subprocess.Popen(
-            [SWALE, "tier", "mount", "--foreground", "--ssd", os.path.join(self.scratch, "ssd"), "--backing", self.backing,
-             "--size", "16M", "--policy", self.policy, "--on-unmount", "drain", *self.mount_options, self.mounted],
+            [SWALE, "tier", "mount", "--foreground", "--ssd", os.path.join(self.scratch, "ssd"), "--backing",
+             self.backing, "--size", "16M", "--policy", self.policy, "--on-unmount", "drain",
+             *self.mount_options, self.mounted],
             stdout=subprocess.PIPE, text=True)
         self.said = self.process.stdout.readline()
         self.assertIn("in front", self.said)

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""mpi_io_test.py SWALE PROGRAMS [--long]: MPI programs write and read shared files on a mount of the tiered write buffer, by MPI-IO.
+"""mpi_io_test.py SWALE PROGRAMS [--long]: MPI programs write and read shared files on a mount of the tiered
+write buffer, by MPI-IO.
 
-PROGRAMS is the folder of mpi_io-IMPLEMENTATION and others (CMakeLists.txt). Open MPI with its own MPI-IO (OMPIO) and
-with ROMIO, and MPICH (ROMIO): independent and collective calls, views with vectors, tiles and holes, preallocation, shared pointers,
-atomic mode; also with what they do otherwise: sieving, which needs locks, and shared pointers in locked files. What they leave is what
-they leave in a plain directory, byte for byte, also in the backing directory after a drain. So does parallel HDF5. Then the mount is
-killed under them.
+PROGRAMS is the folder of mpi_io-IMPLEMENTATION and others (CMakeLists.txt). Open MPI with its own MPI-IO
+(OMPIO) and with ROMIO, and MPICH (ROMIO): independent and collective calls, views with vectors, tiles and
+holes, preallocation, shared pointers, atomic mode; also with what they do otherwise: sieving, which needs
+locks, and shared pointers in locked files. What they leave is what they leave in a plain directory, byte for
+byte, also in the backing directory after a drain. So does parallel HDF5. Then the mount is killed under them.
 --long: larger files, more settings.
 """
 import os
@@ -23,17 +24,20 @@ RANKS = 4  # MPICH's ranks spin: more than cores take minutes
 BLOCK, COUNT = ("16384", "24") if LONG else ("4096", "12")
 HAMMERED = 3000 if LONG else 200  # blocks of each rank before the mount is killed
 PATIENCE_S = 600
-CASES = ["segments-alone", "segments-together", "interleaved-alone", "interleaved-together", "tiles", "regions-alone", "regions-together",
-         "overwrite", "sizes", "visible-after-sync", "nonblocking", "shared-in-order", "shared"]
+CASES = ["segments-alone", "segments-together", "interleaved-alone", "interleaved-together", "tiles",
+         "regions-alone", "regions-together", "overwrite", "sizes", "visible-after-sync", "nonblocking",
+         "shared-in-order", "shared"]
 OMPIO = ["openmpi", "--mca", "io", "ompio"]
 ROMIO = ["openmpi", "--mca", "io", "^ompio"]
 MPICH = ["mpich"]
-SIEVING = ["unordered", "romio_cb_write=disable", "romio_cb_read=disable", "romio_ds_write=enable", "romio_ds_read=enable"]
+SIEVING = ["unordered", "romio_cb_write=disable", "romio_cb_read=disable", "romio_ds_write=enable",
+           "romio_ds_read=enable"]
 SMALL_BUFFERS = ["romio_cb_write=enable", "romio_cb_read=enable", "cb_buffer_size=20000"]
 LAUNCHERS = {"openmpi": "mpirun.openmpi", "mpich": "mpiexec.mpich"}
 ENVIRONMENT = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
-                   OMPI_MCA_rmaps_base_oversubscribe="1", PRTE_MCA_rmaps_default_mapping_policy=":oversubscribe",  # Open MPI 4, 5
-                   OMPI_MCA_mpi_yield_when_idle="1")
+                   # Open MPI 4, 5
+                   OMPI_MCA_rmaps_base_oversubscribe="1",
+                   PRTE_MCA_rmaps_default_mapping_policy=":oversubscribe", OMPI_MCA_mpi_yield_when_idle="1")
 
 
 class MpiIo(Mounted):
@@ -46,8 +50,8 @@ class MpiIo(Mounted):
         return [LAUNCHERS[name], *options, "-n", str(RANKS), path, *words]
 
     def start(self, program, implementation, *words):
-        return subprocess.Popen(self.command(program, implementation, *words), env=ENVIRONMENT, stdout=subprocess.PIPE,
-                                stderr=subprocess.STDOUT, text=True)
+        return subprocess.Popen(self.command(program, implementation, *words), env=ENVIRONMENT,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     def run_mpi(self, program, implementation, *words):
         process = self.start(program, implementation, *words)
@@ -65,14 +69,15 @@ class MpiIo(Mounted):
         expected += ["atomic"] * ("atomic" in words)
         status, out = self.run_mpi("mpi_io", implementation, folder, BLOCK, COUNT, *words)
         self.assertEqual(status, 0, out)
-        self.assertEqual([line for line in out.splitlines() if line in expected + ["names"]], expected + ["names"], out)
+        self.assertEqual([line for line in out.splitlines() if line in expected + ["names"]],
+                         expected + ["names"], out)
         found = listing(folder)
         self.assertEqual(sorted(found), sorted(expected))
         return found
 
     def cases(self, *variants):
-        """(folder, implementation, words of mpi_io): the first one is run in a plain directory, too, and with --long each; whatever
-        an implementation does, what it leaves is the same."""
+        """(folder, implementation, words of mpi_io): the first one is run in a plain directory, too, and with
+        --long each; whatever an implementation does, what it leaves is the same."""
         expected, plain = {}, {}
         for folder, implementation, words in variants:
             if LONG or not plain:
@@ -99,7 +104,8 @@ class MpiIo(Mounted):
         for folder, implementation in (("ompio", OMPIO), ("romio", ROMIO)):
             for root in (self.plain, self.mounted):
                 os.mkdir(os.path.join(root, folder))
-                status, out = self.run_mpi("mpi_hdf5", implementation, os.path.join(root, folder), rows, columns)
+                status, out = self.run_mpi("mpi_hdf5", implementation, os.path.join(root, folder), rows,
+                                           columns)
                 self.assertEqual(status, 0, out)
                 self.assertIn("field.h5\n", out)
         found = listing(self.plain)
@@ -114,7 +120,9 @@ class MpiIo(Mounted):
         return found if len(found) == RANKS else [0]
 
     def hammer(self, implementation):
-        """Ranks write; the mount is killed under them; another mount must have all that they were answered for."""
+        """Ranks write; the mount is killed under them; another mount must have all that they were answered
+        for.
+        """
         acks = os.path.join(self.scratch, "acks")
         os.mkdir(acks)
         ranks = self.start("mpi_hammer", implementation, self.mounted, acks, "1000000")

@@ -5,7 +5,9 @@ import tempfile
 
 
 def no_mounts():
-    """Why this machine allows no FUSE mount; "" if it does. As root it is tried: a container may have /dev/fuse alone."""
+    """Why this machine allows no FUSE mount; "" if it does. As root it is tried: a container may have
+    /dev/fuse alone.
+    """
     try:
         device = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
     except OSError as error:

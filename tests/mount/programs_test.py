@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""programs_test.py SWALE [--long]: programs that know nothing of Swale, on a mount of the tiered write buffer.
+"""programs_test.py SWALE [--long]: programs that know nothing of Swale, on a mount of the tiered write
+buffer.
 
-What they leave must be what they leave in a plain directory, byte for byte, seen through the mount and, after an unmount that
-drains, in the backing directory: tar, git, SQLite with both journals, fio with four engines; and locks. --long: 10,000 files, more of all,
-and stress-ng.
+What they leave must be what they leave in a plain directory, byte for byte, seen through the mount and, after
+an unmount that drains, in the backing directory: tar, git, SQLite with both journals, fio with four engines;
+and locks. --long: 10,000 files, more of all, and stress-ng.
 """
 import fcntl
 import filecmp
@@ -23,7 +24,8 @@ FILES = 10_000 if LONG else 300
 COMMITS = 60 if LONG else 8
 ROWS = 20_000 if LONG else 1_000
 FIO_MIB = 64 if LONG else 4
-GIT = {"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@b",
+GIT = {"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_COMMITTER_NAME": "a",
+       "GIT_COMMITTER_EMAIL": "a@b",
        "GIT_AUTHOR_DATE": "2026-01-01T00:00:00Z", "GIT_COMMITTER_DATE": "2026-01-01T00:00:00Z",
        "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null"}
 
@@ -43,7 +45,8 @@ def make_tree(root, files):
         file.write(chance.randbytes(5_000_000))
 
 
-# What a process finds that another one has locked: byte ranges of fcntl (of the process, and of the open file), flock.
+# What a process finds that another one has locked: byte ranges of fcntl (of the process, and of the open
+# file), flock.
 LOCKER = """
 import fcntl, os, struct, sys
 file = os.open(sys.argv[1], os.O_RDWR)
@@ -54,7 +57,8 @@ for start in (50, 99, 100):
             print(start, "locked")
         except OSError as refused:
             print(start, refused.errno)
-found = struct.unpack("hhqqi4x", fcntl.fcntl(file, fcntl.F_GETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 0, 0, 0)))
+asked = struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 0, 0, 0)
+found = struct.unpack("hhqqi4x", fcntl.fcntl(file, fcntl.F_GETLK, asked))
 print("held", found[0] == fcntl.F_WRLCK, found[2:4], found[4] == os.getppid())
 try:
     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -79,7 +83,8 @@ class Programs(Mounted):
         self.assertTrue(filecmp.cmp(archive, again, shallow=False))
         self.same(listing(self.plain))
         run("tar", "-C", self.backing, "--sort=name", "--exclude=./.swale-tier", "-cf", again, ".")
-        names = run("tar", "-tvf", archive).splitlines()[1:]  # without ".", which the store's own folder has changed
+        # without ".", which the store's own folder has changed
+        names = run("tar", "-tvf", archive).splitlines()[1:]
         self.assertEqual(run("tar", "-tvf", again).splitlines()[1:], names)
 
     def test_copies_of_a_sparse_file_are_sparse(self):
@@ -153,7 +158,8 @@ class Programs(Mounted):
                 database.execute("create table t (a integer primary key, b text)")
                 chance = random.Random(2)
                 for i in range(ROWS):
-                    database.execute("insert or replace into t values (?, ?)", (chance.randrange(ROWS), "x" * chance.randrange(200)))
+                    database.execute("insert or replace into t values (?, ?)",
+                                     (chance.randrange(ROWS), "x" * chance.randrange(200)))
                     if i % 100 == 0:
                         database.commit()
                     if i % 333 == 0:
@@ -174,7 +180,8 @@ class Programs(Mounted):
                 file.write(b"x" * 1000)
                 fcntl.lockf(file, fcntl.LOCK_EX, 100, 0)
                 fcntl.flock(file, fcntl.LOCK_EX)
-                other = subprocess.Popen([sys.executable, "-c", LOCKER, path], stdout=subprocess.PIPE, text=True)
+                other = subprocess.Popen([sys.executable, "-c", LOCKER, path], stdout=subprocess.PIPE,
+                                         text=True)
                 lines = list(iter(other.stdout.readline, "asked\n"))
                 self.assertIsNone(other.poll())
             rest, _ = other.communicate(timeout=60)  # the close has unlocked
@@ -189,9 +196,9 @@ class Programs(Mounted):
         self.needs("fio")
         for name in ("seq", "random"):
             rw = "write" if name == "seq" else "randrw"
-            run("fio", f"--name={name}", f"--directory={self.mounted}", f"--ioengine={engine}", f"--rw={rw}", "--bs=4k-128k",
-                f"--size={FIO_MIB}M", "--verify=crc32c", "--do_verify=1", "--iodepth=8", "--fallocate=none", "--end_fsync=1",
-                "--output-format=terse", *more, cwd=self.scratch)
+            run("fio", f"--name={name}", f"--directory={self.mounted}", f"--ioengine={engine}", f"--rw={rw}",
+                "--bs=4k-128k", f"--size={FIO_MIB}M", "--verify=crc32c", "--do_verify=1", "--iodepth=8",
+                "--fallocate=none", "--end_fsync=1", "--output-format=terse", *more, cwd=self.scratch)
         seen = listing(self.mounted)
         self.assertEqual(len(seen), 2)
         self.unmount()
@@ -213,8 +220,8 @@ class Programs(Mounted):
         def test_stress_ng(self):
             """All its stressors of file systems, which verify what they read."""
             self.needs("stress-ng")
-            run("stress-ng", "--class", "filesystem", "--sequential", "2", "--timeout", "3s", "--verify", "--exclude", "binderfs",
-                "--temp-path", self.mounted)
+            run("stress-ng", "--class", "filesystem", "--sequential", "2", "--timeout", "3s", "--verify",
+                "--exclude", "binderfs", "--temp-path", self.mounted)
             self.assertEqual(listing(self.mounted), {})
 
     def test_stats_of_the_mount(self):
@@ -228,9 +235,11 @@ class Programs(Mounted):
         text = run(SWALE, "tier", "stats", self.mounted)
         self.assertIn("100.0 % of it to the SSD", text)
         self.assertIn("threshold", text)
-        lines = run(SWALE, "tier", "stats", self.mounted, "--live", "--every", "0.05", "--rounds", "3").splitlines()
+        lines = run(SWALE, "tier", "stats", self.mounted, "--live", "--every", "0.05", "--rounds",
+                    "3").splitlines()
         self.assertEqual([line.startswith("SSD [") for line in lines], [True] * 3, lines)
-        plain = subprocess.run([SWALE, "tier", "stats", self.plain], capture_output=True, text=True, timeout=60)
+        plain = subprocess.run([SWALE, "tier", "stats", self.plain], capture_output=True, text=True,
+                               timeout=60)
         self.assertEqual(plain.returncode, 2)
         self.assertIn("is not the mountpoint", plain.stderr)
 

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""attributes_told_test.py SWALE: a file system on which the tier cannot keep its ids where only root writes, or not at all.
+"""attributes_told_test.py SWALE: a file system on which the tier cannot keep its ids where only root writes,
+or not at all.
 
-The command says what is lost and what to do. As root: without CAP_SYS_ADMIN, and on ramfs, which has no attributes.
+The command says what is lost and what to do. As root: without CAP_SYS_ADMIN, and on ramfs, which has no
+attributes.
 """
 import os
 import subprocess
@@ -23,13 +25,15 @@ class AttributesTold(unittest.TestCase):
         os.mkdir(f"{self.root}/slow")
 
     def make(self, *before, backing="slow"):
-        words = [*before, SWALE, "tier", "make", f"{self.root}/ssd", f"{self.root}/{backing}", "--size", "16M"]
+        words = [*before, SWALE, "tier", "make", f"{self.root}/ssd", f"{self.root}/{backing}", "--size",
+                 "16M"]
         return subprocess.run(words, capture_output=True, text=True, timeout=100)
 
     def test_root_who_may_not_write_trusted_attributes_is_told(self):
         done = self.make("setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin")
         self.assertEqual(done.returncode, 0, done.stderr)
-        for words in (f"{self.root}/slow", "trusted.swale.tier is refused", "two files with one id will be set apart",
+        for words in (f"{self.root}/slow", "trusted.swale.tier is refused", "two files with one id will be "
+                      "set apart",
                       "run with CAP_SYS_ADMIN"):
             self.assertIn(words, done.stderr)
 

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""iond_root_test.py SWALE: an I/O server refuses to run as root, before it joins a job or makes a file; as an ordinary user it runs."""
+"""iond_root_test.py SWALE: an I/O server refuses to run as root, before it joins a job or makes a file; as an
+ordinary user it runs.
+"""
 import os
 import subprocess
 import sys
@@ -22,7 +24,8 @@ class IondRoot(unittest.TestCase):
 
     def serve(self, *before):
         environment = dict(os.environ, SWALE_JOB_RANK="0", SWALE_JOB_SIZE="1")
-        words = [*before, SWALE, "iond", "--ssd", f"{self.root}/ssd", "--backing", f"{self.root}/disk", "--size", "16M"]
+        words = [*before, SWALE, "iond", "--ssd", f"{self.root}/ssd", "--backing", f"{self.root}/disk",
+                 "--size", "16M"]
         return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=100)
 
     def test_root_is_refused_and_told_what_to_do(self):

@@ -1,5 +1,5 @@
-"""What a process has open to its neighbours: ports, and shared memory that others may map. Read from /proc, as an
-administrator would."""
+"""What a process has open to its neighbours: ports, and shared memory that others may map. Read from /proc,
+as an administrator would."""
 import os
 import re
 import stat
@@ -61,7 +61,9 @@ def listeners(pid):
 
 
 def bells(pid):
-    """The names of its unix datagram sockets that have one: UCX's wake-ups for shared memory. Any user may write to them."""
+    """The names of its unix datagram sockets that have one: UCX's wake-ups for shared memory. Any user may
+    write to them.
+    """
     mine = own_inodes(pid)
     with open(f"/proc/{pid}/net/unix") as table:
         rows = [row.split() for row in table.read().splitlines()[1:]]

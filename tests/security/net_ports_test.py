@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""net_ports_test.py FAULT_WRITER META_RANKS SWALE [LIBSWALE]: a job on one node opens nothing that a neighbour could reach,
-one on several nodes nothing but ports of TLS.
+"""net_ports_test.py FAULT_WRITER META_RANKS SWALE [LIBSWALE]: a job on one node opens nothing that a
+neighbour could reach, one on several nodes nothing but ports of TLS.
 
-Massive directories, the metadata store and I/O servers, as jobs of several processes on this machine. While they work,
-/proc is read: no port, no System V segment, no shared memory with another mode than 0600.
+Massive directories, the metadata store and I/O servers, as jobs of several processes on this machine. While
+they work, /proc is read: no port, no System V segment, no shared memory with another mode than 0600.
 """
 import os
 import shutil
@@ -42,7 +42,9 @@ class Ports(unittest.TestCase):
         shutil.rmtree(self.root)
 
     def start(self, programs, node=None, **variables):
-        """A job with a rank for each of the programs. `node`: of a rank, for jobs that are to believe in several nodes."""
+        """A job with a rank for each of the programs. `node`: of a rank, for jobs that are to believe in
+        several nodes.
+        """
         for rank, words in enumerate(programs):
             environment = dict(os.environ, SWALE_JOB_RANK=str(rank), SWALE_JOB_SIZE=str(len(programs)),
                                SWALE_JOB_ID=f"ports{os.getpid()}", SWALE_JOB_RENDEZVOUS=f"{self.root}/meet",
@@ -52,12 +54,15 @@ class Ports(unittest.TestCase):
             if node:
                 environment["SWALE_JOB_NODE"] = node(rank)
             with open(f"{self.root}/stderr{rank}", "w") as errors:
-                self.processes.append(subprocess.Popen(words, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                                       stderr=errors, text=True))
+                self.processes.append(subprocess.Popen(words, env=environment, stdin=subprocess.PIPE,
+                                                       stdout=subprocess.PIPE, stderr=errors, text=True))
 
     def start_writers(self, **more):
-        """Ranks that write a massive directory. When this returns, all have met all others, and the last one waits."""
-        self.start([[FAULT_WRITER, f"{self.root}/directory", "3", "2000", "end 1" if rank == RANKS - 1 else "none"]
+        """Ranks that write a massive directory. When this returns, all have met all others, and the last one
+        waits.
+        """
+        self.start([[FAULT_WRITER, f"{self.root}/directory", "3", "2000", "end 1" if rank == RANKS - 1
+                     else "none"]
                     for rank in range(RANKS)], **more)
         for line in self.processes[-1].stdout:
             if line.strip() == "end 1":
@@ -95,7 +100,8 @@ class Ports(unittest.TestCase):
         return wrong, files
 
     def expect_none_while(self, running):
-        """Looks again and again as long as `running` says; all ranks must have been seen with shared memory."""
+        """Looks again and again as long as `running` says; all ranks must have been seen with shared memory.
+        """
         most, looks = 0, 0
         until = time.monotonic() + PATIENCE_S
         while running():
@@ -104,7 +110,8 @@ class Ports(unittest.TestCase):
             self.assertEqual(wrong, set())
             most, looks = max(most, files), looks + 1
             time.sleep(0.02)
-        self.assertGreaterEqual(most, len(self.processes), f"{looks} looks have seen no shared memory: {self.logged()}")
+        self.assertGreaterEqual(most, len(self.processes), f"{looks} looks have seen no shared memory: "
+                                f"{self.logged()}")
 
     def test_a_massive_directory_on_one_node(self):
         self.start_writers()
@@ -121,12 +128,14 @@ class Ports(unittest.TestCase):
         self.assertEqual(self.logged().count("UCX_TLS=tcp,sysv,self is not used"), 1, self.logged())
 
     def test_a_node_without_memory_for_the_job_gets_an_error_and_no_port(self):
-        small = subprocess.run(["unshare", "--mount", "sh", "-c", "mount -t tmpfs -o size=1M none /dev/shm && df /dev/shm"],
+        small = subprocess.run(["unshare", "--mount", "sh", "-c", "mount -t tmpfs -o size=1M none /dev/shm "
+                                "&& df /dev/shm"],
                                capture_output=True, text=True)
         if small.returncode != 0:
             self.skipTest(f"no mounts of one's own here: {small.stderr}")
         before = "mount -t tmpfs -o size=1M none /dev/shm && exec"
-        self.start([["unshare", "--mount", "sh", "-c", f"{before} {FAULT_WRITER} {self.root}/directory 1 10 none"]] * 2,
+        self.start([["unshare", "--mount", "sh", "-c", f"{before} {FAULT_WRITER} {self.root}/directory 1 10 "
+                     f"none"]] * 2,
                    node=lambda rank: "here")
         for process in self.processes:
             out, _ = process.communicate(timeout=PATIENCE_S)
@@ -139,7 +148,8 @@ class Ports(unittest.TestCase):
         self.assertEqual(self.logged(), "")
 
     def test_a_metadata_store_on_one_node(self):
-        self.start([[META_RANKS, f"{self.root}/store", "2", "ring", "200", "50", "none"]] * RANKS, node=lambda rank: "here")
+        self.start([[META_RANKS, f"{self.root}/store", "2", "ring", "200", "50", "none"]] * RANKS,
+                   node=lambda rank: "here")
         self.expect_none_while(lambda: any(process.poll() is None for process in self.processes))
         for process in self.processes:
             self.assertEqual(process.wait(), 0, self.logged())
@@ -149,8 +159,8 @@ class Ports(unittest.TestCase):
         for server in (0, 1):
             os.mkdir(f"{self.root}/disk{server}")
         ordinary_user.give(self.root)  # an I/O server refuses to run as root
-        server = [SWALE, "iond", "--ssd", f"{self.root}/ssd%r", "--backing", f"{self.root}/disk%r", "--size", "16M",
-                  "--options", "iond.stripe=65536"]
+        server = [SWALE, "iond", "--ssd", f"{self.root}/ssd%r", "--backing", f"{self.root}/disk%r", "--size",
+                  "16M", "--options", "iond.stripe=65536"]
         client = [ordinary_user.python(), IOND_CLIENT, SWALE, LIBRARY, "--client", "write", "file", "200"]
         self.start([ordinary_user.words(*words) for words in (server, server, client)])
         self.expect_none_while(lambda: self.processes[2].poll() is None)
@@ -207,7 +217,8 @@ class Ports(unittest.TestCase):
                 self.assertIn(protocol, ("tcp", "tcp6"), listener)
                 words, port = place.split(":")
                 # The kernel prints the words of an address as numbers of this machine's byte order.
-                packed = b"".join(struct.pack("=I", int(words[at:at + 8], 16)) for at in range(0, len(words), 8))
+                packed = b"".join(struct.pack("=I", int(words[at:at + 8], 16))
+                                  for at in range(0, len(words), 8))
                 family = socket.AF_INET if protocol == "tcp" else socket.AF_INET6
                 found.add((family, socket.inet_ntop(family, packed), int(port, 16)))
         return found
@@ -223,7 +234,8 @@ class Ports(unittest.TestCase):
             self.assertNotIn(address, ("127.0.0.1", "::1", "0.0.0.0", "::"), "loopback, or every interface")
             with socket.socket(family) as stranger:
                 stranger.connect((address, port))
-                with self.assertRaises(ssl.SSLError) as refused:  # by an alert of TLS, not by a protocol of ours
+                # by an alert of TLS, not by a protocol of ours
+                with self.assertRaises(ssl.SSLError) as refused:
                     context.wrap_socket(stranger)
                 self.assertIn("ALERT", str(refused.exception).upper())
             with socket.socket(family) as stranger:
@@ -241,8 +253,8 @@ class Ports(unittest.TestCase):
         self.assertEqual(checked.returncode, 0, checked.stdout + checked.stderr)
 
     def test_ucx_without_rdma_and_without_trust_is_refused(self):
-        self.start([[FAULT_WRITER, f"{self.root}/directory", "1", "10", "none"]] * 2, node=lambda rank: f"node{rank}",
-                   SWALE_JOB_TRANSPORT="ucx")
+        self.start([[FAULT_WRITER, f"{self.root}/directory", "1", "10", "none"]] * 2,
+                   node=lambda rank: f"node{rank}", SWALE_JOB_TRANSPORT="ucx")
         for process in self.processes:
             out, _ = process.communicate(timeout=PATIENCE_S)
             self.assertNotEqual(process.returncode, 0, out)
@@ -260,11 +272,13 @@ class Ports(unittest.TestCase):
     def test_canary_listeners_of_every_kind_are_seen(self):
         me = os.getpid()
         self.assertEqual(net_openings.listeners(me), set())
-        sockets = [socket.socket(socket.AF_INET, socket.SOCK_STREAM), socket.socket(socket.AF_INET6, socket.SOCK_STREAM),
-                   socket.socket(socket.AF_INET, socket.SOCK_DGRAM), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM),
+        sockets = [socket.socket(socket.AF_INET, socket.SOCK_STREAM),
+                   socket.socket(socket.AF_INET6, socket.SOCK_STREAM),
+                   socket.socket(socket.AF_INET, socket.SOCK_DGRAM),
+                   socket.socket(socket.AF_UNIX, socket.SOCK_STREAM),
                    socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)]
-        for each, where in zip(sockets, [("127.0.0.1", 0), ("::1", 0), ("127.0.0.1", 0), f"\0swale-canary-{me}",
-                                         f"{self.root}/open"]):
+        for each, where in zip(sockets, [("127.0.0.1", 0), ("::1", 0), ("127.0.0.1", 0),
+                                         f"\0swale-canary-{me}", f"{self.root}/open"]):
             each.bind(where)
             if each.type == socket.SOCK_STREAM:
                 each.listen()
@@ -281,7 +295,8 @@ class Ports(unittest.TestCase):
         self.start_writers(node=lambda rank: f"node{rank % 2}")
         wrong, _ = self.openings()
         self.assertTrue(any(each.startswith("tcp ") for each in wrong), wrong)
-        self.assertFalse(any("segment" in each or "SYSV" in each for each in wrong), "System V is used nowhere")
+        self.assertFalse(any("segment" in each or "SYSV" in each for each in wrong),
+                         "System V is used nowhere")
         self.finish()
 
     def test_canary_shared_memory_with_another_mode_is_seen(self):

@@ -1,6 +1,8 @@
-"""Other users for tests that root runs: an I/O server refuses to run as root, and a neighbour is somebody else.
+"""Other users for tests that root runs: an I/O server refuses to run as root, and a neighbour is somebody
+else.
 
-The users need no entry in /etc/passwd. Without root there is one user only, and tests of neighbours say that they are skipped.
+The users need no entry in /etc/passwd. Without root there is one user only, and tests of neighbours say that
+they are skipped.
 """
 import os
 import shutil
@@ -39,7 +41,9 @@ def words(*command, user=OWNER):
 
 def python():
     """An interpreter that this user may run: root's own may lie where nobody else gets in."""
-    return sys.executable if os.access(sys.executable, os.X_OK) else shutil.which("python3", path="/usr/local/bin:/usr/bin:/bin")
+    return sys.executable if os.access(sys.executable,
+                                       os.X_OK) else shutil.which("python3",
+                                                                  path="/usr/local/bin:/usr/bin:/bin")
 
 
 def run(body):
