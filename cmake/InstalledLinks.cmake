@@ -1,5 +1,5 @@
-# cmake -DFOLDER=... -P InstalledLinks.cmake: the links of installed pages. A page is written for the source tree, of
-# which not everything is installed: a link to what is missing becomes its text.
+# cmake -DFOLDER=... -P InstalledLinks.cmake: the links of installed pages. A page is written for the source
+# tree, of which not everything is installed: a link to what is missing becomes its text.
 file(GLOB_RECURSE pages "${FOLDER}/*.md")
 foreach(page IN LISTS pages)
   file(READ "${page}" text)

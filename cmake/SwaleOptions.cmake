@@ -20,10 +20,12 @@ target_compile_options(swale_build_flags INTERFACE
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # Kilobytes before gcc begins to collect garbage: a tenth of its time, for some 200 MB.
   target_compile_options(swale_build_flags INTERFACE "SHELL:--param ggc-min-heapsize=524288")
-  # A source of more than so many instructions may grow by 40 % only by inlining. With gcc's 10,000 the calls that go last are
-  # those of a record's hot path, when sources compile together: 3 % more instructions a record.
+  # A source of more than so many instructions may grow by 40 % only by inlining. With gcc's 10,000 the calls
+  # that go last are those of a record's hot path, when sources compile together: 3 % more instructions a
+  # record.
   target_compile_options(swale_build_flags INTERFACE $<$<CONFIG:Release>:--param=large-unit-insns=1000000>)
-  # gcc 12 warns of overlapping copies in its own std::string where CLI11 is inlined (gcc's bug 105651): 150 lines in a build.
+  # gcc 12 warns of overlapping copies in its own std::string where CLI11 is inlined (gcc's bug 105651): 150
+  # lines in a build.
   target_compile_options(swale_build_flags INTERFACE $<$<CONFIG:Release>:-Wno-restrict>)
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")

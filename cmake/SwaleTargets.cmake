@@ -1,8 +1,9 @@
-# In the preset "checked": for all but the layers and the simulator, which the tests keep busy. A third less to compile.
-# (Half-optimised, gcc warns of variables that it has not seen to be set.)
+# In the preset "checked": for all but the layers and the simulator, which the tests keep busy. A third less
+# to compile. (Half-optimised, gcc warns of variables that it has not seen to be set.)
 set(SWALE_QUICK_TO_COMPILE)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  set(SWALE_QUICK_TO_COMPILE $<$<CONFIG:RelWithDebInfo>:-O1> $<$<CONFIG:RelWithDebInfo>:-Wno-maybe-uninitialized>)
+  set(SWALE_QUICK_TO_COMPILE $<$<CONFIG:RelWithDebInfo>:-O1>
+    $<$<CONFIG:RelWithDebInfo>:-Wno-maybe-uninitialized>)
 endif()
 
 # swale_layer(NAME SOURCES... [DEPS targets...]): one folder of src/ as an object library swale_NAME.
@@ -17,8 +18,9 @@ function(swale_layer name)
   endif()
 endfunction()
 
-# swale_test(NAME SOURCES... DEPS... [LABEL fast|slow|long] [TIMEOUT seconds] [COST seconds]): a GoogleTest program run by
-# ctest as one test. With a cost it starts among the first, so that no long one runs alone at the end.
+# swale_test(NAME SOURCES... DEPS... [LABEL fast|slow|long] [TIMEOUT seconds] [COST seconds]): a GoogleTest
+# program run by ctest as one test. With a cost it starts among the first, so that no long one runs alone at
+# the end.
 function(swale_test name)
   cmake_parse_arguments(ARG "" "LABEL;TIMEOUT;COST" "SOURCES;DEPS;ARGS" ${ARGN})
   if(NOT ARG_LABEL)

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# build-deb.sh [FOLDER]: Debian packages of this tree, from packaging/debian, into FOLDER (build/deb). They are built in
-# a copy, as a build server would, from the files that git knows (or, outside git, from all but build/).
+# build-deb.sh [FOLDER]: Debian packages of this tree, from packaging/debian, into FOLDER (build/deb). They
+# are built in a copy, as a build server would, from the files that git knows (or, outside git, from all but
+# build/).
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/step.sh"
 cd "$swale_root"
@@ -20,18 +21,21 @@ else
   tar -c --exclude=./build . | tar -x -C "$tree"
 fi
 cp -r packaging/debian "$tree/debian"
-# The maintainer of a package is who builds it: DEBFULLNAME and DEBEMAIL, as for all Debian tools, or what git knows.
+# The maintainer of a package is who builds it: DEBFULLNAME and DEBEMAIL, as for all Debian tools, or what git
+# knows.
 name=${DEBFULLNAME:-$(git config user.name || true)}
 address=${DEBEMAIL:-$(git config user.email || true)}
 if [ -n "$name" ] && [ -n "$address" ]; then
-  maintainer="$name <$address>" awk '/^Maintainer:/ { print "Maintainer: " ENVIRON["maintainer"]; next } { print }' \
+  maintainer="$name <$address>" awk \
+    '/^Maintainer:/ { print "Maintainer: " ENVIRON["maintainer"]; next } { print }' \
     packaging/debian/control > "$tree/debian/control"
 else
   say "the packages name no real maintainer: set DEBFULLNAME and DEBEMAIL"
 fi
 
 # debhelper gives the build a home of its own; the compiler's cache stays where it is.
-export CCACHE_DIR=${CCACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/ccache} CCACHE_BASEDIR=$swale_root CCACHE_NOHASHDIR=1
+export CCACHE_DIR=${CCACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/ccache} CCACHE_BASEDIR=$swale_root \
+  CCACHE_NOHASHDIR=1
 build() (cd "$tree" && dpkg-buildpackage -b -us -uc -j"$(nproc)")
 step deb "Building the Debian packages of version $version" build
 for package in "$out"/*.deb; do say "$package"; done

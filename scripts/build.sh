@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # build.sh PRESET [TARGET...]: configures and builds a preset of CMakePresets.json into build/PRESET.
-# On a terminal ninja shows its progress; elsewhere a line every few seconds does (progress.sh), beside what goes wrong.
+# On a terminal ninja shows its progress; elsewhere a line every few seconds does (progress.sh), beside what
+# goes wrong.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/step.sh"
 cd "$swale_root"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# clang-tool.sh NAME: prints the path of NAME (clang++, clang-tidy, ...) of a version that is tested: 16 as in Debian 12,
-# else 19 as in Debian 13, else the one without a number. clang-format is always 16: every version writes some of our
-# files in its own way. Where the release has no clang-format-16, PyPI's is put into build/clang-format.
+# clang-tool.sh NAME: prints the path of NAME (clang++, clang-tidy, ...) of a version that is tested: 16 as in
+# Debian 12, else 19 as in Debian 13, else the one without a number. clang-format is always 16: every version
+# writes some of our files in its own way. Where the release has no clang-format-16, PyPI's is put into
+# build/clang-format.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/step.sh"
 

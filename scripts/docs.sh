@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# docs.sh: the reference of include/swale, by doxygen, as build/docs/html/index.html. Anything public that is not
-# documented fails it.
+# docs.sh: the reference of include/swale, by doxygen, as build/docs/html/index.html. Anything public that is
+# not documented fails it.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/step.sh"
 cd "$swale_root"
 mkdir -p build/docs
 
-# The headers carry plain comments, for people who read headers. For doxygen the first one is about the file, a comment
-# that opens a line belongs to what follows, and one after a declaration to what stands before it.
+# The headers carry plain comments, for people who read headers. For doxygen the first one is about the file,
+# a comment that opens a line belongs to what follows, and one after a declaration to what stands before it.
 cat > build/docs/filter.sed << 'END'
 1s,^/\* ,/** \\file\n * ,
 1s,^// ,/// \\file\n/// ,

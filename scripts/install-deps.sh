@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
-# install-deps.sh GROUP...: installs what Swale needs, for the groups build, test, long, demo, bench, deb, check and docs.
+# install-deps.sh GROUP...: installs what Swale needs, for the groups build, test, long, demo, bench, deb,
+# check and docs.
 #
-# On Debian 12 and 13, Ubuntu 24.04 and later: installs what is missing, as root or through sudo, in one transaction; when
-# nothing is missing it does nothing and needs no privilege. On other systems it prints the names to install. With
-# SWALE_DEPS=skip it trusts you to have installed everything.
+# On Debian 12 and 13, Ubuntu 24.04 and later: installs what is missing, as root or through sudo, in one
+# transaction; when nothing is missing it does nothing and needs no privilege. On other systems it prints the
+# names to install. With SWALE_DEPS=skip it trusts you to have installed everything.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/step.sh"
 
-# One row a package: the groups that need it; its names in Debian, Fedora (RHEL with EPEL), Arch and Spack ("-": part
-# of another row or not packaged there; aur:NAME: in Arch's user repository; A|B: the first that the release has).
+# One row a package: the groups that need it; its names in Debian, Fedora (RHEL with EPEL), Arch and Spack
+# ("-": part of another row or not packaged there; aur:NAME: in Arch's user repository; A|B: the first that
+# the release has).
 packages='
 build,test,demo  cmake               cmake               cmake          cmake
 build,test,demo  ninja-build         ninja-build         ninja          ninja
@@ -85,7 +87,10 @@ names() {
   shift
   awk -v column="$column" -v wanted="$*" '
     BEGIN { n = split(wanted, group, " ") }
-    NF { for (i = 1; i <= n; i++) if (index("," $1 ",", "," group[i] ",") && $column != "-") { print $column; break } }
+    NF {
+      for (i = 1; i <= n; i++)
+        if (index("," $1 ",", "," group[i] ",") && $column != "-") { print $column; break }
+    }
   ' <<< "$packages" | sort -u
 }
 
@@ -100,18 +105,21 @@ done
 
 if ! command -v apt-get > /dev/null || ! command -v dpkg-query > /dev/null; then
   cat >&2 << END
-install-deps.sh installs packages on Debian and Ubuntu only. Here, please install for '$*' what your system calls:
+install-deps.sh installs packages on Debian and Ubuntu only. Here, please install for '$*' what your system
+calls:
   Fedora, RHEL:  $(names 3 "$@" | paste -sd ' ')
   Arch:          $(names 4 "$@" | paste -sd ' ')
   Spack:         $(names 5 "$@" | paste -sd ' ')
-(Fedora keeps MPI behind 'module load mpi/openmpi-x86_64'.) Then run the same command again with SWALE_DEPS=skip.
+(Fedora keeps MPI behind 'module load mpi/openmpi-x86_64'.) Then run the same command again with
+SWALE_DEPS=skip.
 END
   exit 1
 fi
 
 mapfile -t wanted < <(names 2 "$@")
 mapfile -t spellings < <(printf '%s\n' "${wanted[@]}" | tr '|' '\n')
-installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' "${spellings[@]}" 2> /dev/null | sed -n 's/^installed //p' || true)
+installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' "${spellings[@]}" 2> /dev/null |
+  sed -n 's/^installed //p' || true)
 missing=()
 for package in "${wanted[@]}"; do
   for name in ${package//|/ }; do
@@ -147,4 +155,5 @@ apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::L
 
 step deps-update "Updating the package lists" "${apt[@]}" update
 choose_names  # apt may know more now
-step deps-install "Installing ${#chosen[@]} packages for: $*" "${apt[@]}" install --no-install-recommends "${chosen[@]}"
+step deps-install "Installing ${#chosen[@]} packages for: $*" "${apt[@]}" install --no-install-recommends \
+  "${chosen[@]}"

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# progress.sh WHAT COMMAND...: runs a build by ninja and says every few seconds how far it is, for output that is a file or a
-# pipe (on a terminal ninja shows that by itself). Lines that are no progress (warnings, errors) are passed on.
-# progress.sh --self-test shows that it does so.
+# progress.sh WHAT COMMAND...: runs a build by ninja and says every few seconds how far it is, for output that
+# is a file or a pipe (on a terminal ninja shows that by itself). Lines that are no progress (warnings,
+# errors) are passed on. progress.sh --self-test shows that it does so.
 set -euo pipefail
 
 interval_s=5
 
-# report WHAT: reads ninja's output. Ninja may be silent for longer than the interval; then the last step is said again.
+# report WHAT: reads ninja's output. Ninja may be silent for longer than the interval; then the last step is
+# said again.
 report() {
   local what=$1 began=$SECONDS said=$SECONDS part='' line='' done_steps=0 steps='?' status
   while :; do

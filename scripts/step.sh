@@ -9,8 +9,9 @@ die() {
   exit 1
 }
 
-# step LOG WHAT COMMAND...: runs COMMAND with its output in build/logs/LOG.log. On a terminal a clock runs beside
-# WHAT; elsewhere one line is printed. When COMMAND fails, the end of the log is shown and its status returned.
+# step LOG WHAT COMMAND...: runs COMMAND with its output in build/logs/LOG.log. On a terminal a clock runs
+# beside WHAT; elsewhere one line is printed. When COMMAND fails, the end of the log is shown and its status
+# returned.
 step() {
   local name=$1 what=$2 log=$swale_root/build/logs/$1.log began=$SECONDS status=0
   shift 2

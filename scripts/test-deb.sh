@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# test-deb.sh [FOLDER]: the packages of FOLDER (build/deb, made by build-deb.sh) are installed in a bare Debian root,
-# used there by a C, a C++ and a Fortran program and by two ranks, removed again, and judged by lintian. Needs root and
-# a mirror; elsewhere it says that it was skipped. The base system is kept in FOLDER/base.tar for the next time.
+# test-deb.sh [FOLDER]: the packages of FOLDER (build/deb, made by build-deb.sh) are installed in a bare
+# Debian root, used there by a C, a C++ and a Fortran program and by two ranks, removed again, and judged by
+# lintian. Needs root and a mirror; elsewhere it says that it was skipped. The base system is kept in
+# FOLDER/base.tar for the next time.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/step.sh"
 cd "$swale_root"
@@ -41,7 +42,8 @@ in_root() {
     mount --rbind /dev '$root/dev'; mount -t proc proc '$root/proc'; mount -t sysfs sysfs '$root/sys'
     exec chroot '$root' env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 \
       DEBIAN_FRONTEND=noninteractive OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
-      OMPI_MCA_rmaps_base_oversubscribe=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe bash -euxc \"\$1\"" in_root "$1"
+      OMPI_MCA_rmaps_base_oversubscribe=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe bash -euxc \
+      \"\$1\"" in_root "$1"
 }
 apt='apt-get -q -y -o Dpkg::Use-Pty=0 -o Acquire::Retries=3 --no-install-recommends'
 
@@ -51,7 +53,8 @@ step deb-install "Installing the command in a bare root" in_root "
   $apt install /debs/libswale0_*.deb /debs/swale_*.deb
   swale --version
   test ! -e /usr/include/swale
-  for file in man/man1/swale.1.gz man/man1/swale-scan.1.gz man/man1/swale-stats-plot.1.gz man/man7/swale-options.7.gz \
+  for file in man/man1/swale.1.gz man/man1/swale-scan.1.gz man/man1/swale-stats-plot.1.gz \
+    man/man7/swale-options.7.gz \
     bash-completion/completions/swale zsh/vendor-completions/_swale fish/vendor_completions.d/swale.fish; do
     test -s /usr/share/\$file
   done
@@ -60,7 +63,8 @@ step deb-install "Installing the command in a bare root" in_root "
   grep python3-matplotlib said"
 
 step deb-use "Building and running programs against libswale-dev" in_root "
-  $apt install /debs/libswale-dev_*.deb gcc g++ gfortran pkg-config cmake make libc6-dev openmpi-bin libopenmpi-dev \
+  $apt install /debs/libswale-dev_*.deb gcc g++ gfortran pkg-config cmake make libc6-dev openmpi-bin \
+    libopenmpi-dev \
     python3-matplotlib
   cd /user
   flags=\$(pkg-config --cflags --libs swale)
@@ -88,10 +92,12 @@ step deb-use "Building and running programs against libswale-dev" in_root "
 step deb-remove "Removing the packages" in_root "
   apt-get -q -y purge swale libswale0 libswale-dev
   if /user/reads /user/squares; then exit 1; fi
-  test -z \"\$(find / -xdev -path /user -prune -o -path /debs -prune -o -path /proc -prune -o -name '*swale*' -print)\""
+  test -z \"\$(find / -xdev -path /user -prune -o -path /debs -prune -o -path /proc -prune -o -name \
+    '*swale*' -print)\""
 
 # Who uploads the package to Debian gives it an address and a bug number; before that there are none.
 step deb-lintian "Asking lintian" lintian --allow-root --fail-on error,warning --tag-display-limit 0 \
-  --suppress-tags bogus-mail-host,bogus-mail-host-in-debian-changelog,initial-upload-closes-no-bugs "$debs"/*.changes
+  --suppress-tags bogus-mail-host,bogus-mail-host-in-debian-changelog,initial-upload-closes-no-bugs \
+  "$debs"/*.changes
 rm -rf --one-file-system "$root"
 say "the packages install, work, and leave nothing behind"

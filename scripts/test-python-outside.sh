@@ -1,19 +1,22 @@
 #!/usr/bin/env bash
-# test-python-outside.sh PRESET: files of `swale export`, opened by the large programs of the field (MDAnalysis, OVITO, vtk,
-# openPMD-api), and tables as xarray and Dask have them, in an environment of their own (build/python-outside-venv, 1 GB). For the long run.
+# test-python-outside.sh PRESET: files of `swale export`, opened by the large programs of the field
+# (MDAnalysis, OVITO, vtk, openPMD-api), and tables as xarray and Dask have them, in an environment of their
+# own (build/python-outside-venv, 1 GB). For the long run.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/step.sh"
 cd "$swale_root"
 preset=${1:-checked}
 venv=$swale_root/build/python-outside-venv
-[ -f "build/$preset/src/capi/libswale.so.0" ] || die "build/$preset has no libswale: run scripts/build.sh $preset swale"
+[ -f "build/$preset/src/capi/libswale.so.0" ] ||
+  die "build/$preset has no libswale: run scripts/build.sh $preset swale"
 bundle=/etc/ssl/certs/ca-certificates.crt
 if [ -z "${PIP_CERT:-}" ] && [ -f "$bundle" ]; then export PIP_CERT=$bundle; fi
 
 make_venv() {
   rm -rf "$venv" &&
     "${PYTHON:-/usr/bin/python3}" -m venv "$venv" &&
-    "$venv/bin/pip" install --disable-pip-version-check --only-binary :all: -r scripts/requirements-python.txt \
+    "$venv/bin/pip" install --disable-pip-version-check --only-binary :all: -r \
+      scripts/requirements-python.txt \
       -r scripts/requirements-python-outside.txt
 }
 install_package() {

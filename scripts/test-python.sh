@@ -1,16 +1,20 @@
 #!/usr/bin/env bash
-# test-python.sh PRESET [--install-only | what pytest takes]: the tests of the Python package, with the library of build/PRESET, in an environment of their own
-# (build/python-venv): NumPy and what reads tables, pinned. Then mypy. With CI set, a skipped test fails.
+# test-python.sh PRESET [--install-only | what pytest takes]: the tests of the Python package, with the
+# library of build/PRESET, in an environment of their own (build/python-venv): NumPy and what reads tables,
+# pinned. Then mypy. With CI set, a skipped test fails.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/step.sh"
 cd "$swale_root"
 preset=${1:-checked}
 venv=$swale_root/build/python-venv
 requirements=$swale_root/scripts/requirements-python.txt
-[ -f "build/$preset/src/capi/libswale.so.0" ] || die "build/$preset has no libswale: run scripts/build.sh $preset swale"
-[ -x "build/$preset/tools/swale" ] || die "build/$preset has no command: run scripts/build.sh $preset swale_cli"
+[ -f "build/$preset/src/capi/libswale.so.0" ] ||
+  die "build/$preset has no libswale: run scripts/build.sh $preset swale"
+[ -x "build/$preset/tools/swale" ] ||
+  die "build/$preset has no command: run scripts/build.sh $preset swale_cli"
 
-# Where the site adds its own certificates to the system's bundle, pip should trust them as everything else does.
+# Where the site adds its own certificates to the system's bundle, pip should trust them as everything else
+# does.
 bundle=/etc/ssl/certs/ca-certificates.crt
 if [ -z "${PIP_CERT:-}" ] && [ -f "$bundle" ]; then export PIP_CERT=$bundle; fi
 
@@ -36,6 +40,7 @@ say "Testing the Python package"
 cd python
 strict=()
 if [ -n "${CI:-}" ]; then strict=(--no-skips); fi
-env HYPOTHESIS_STORAGE_DIRECTORY="$swale_root/build/hypothesis" SWALE_COMMANDS="$swale_root/build/$preset/tools" \
+env HYPOTHESIS_STORAGE_DIRECTORY="$swale_root/build/hypothesis" \
+  SWALE_COMMANDS="$swale_root/build/$preset/tools" \
   "$venv/bin/python" -m pytest -q -p no:cacheprovider "${strict[@]}" "${@:2}"
 "$venv/bin/mypy" --cache-dir "$swale_root/build/mypy" --strict -p swale

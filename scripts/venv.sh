@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# venv.sh [DIRECTORY]: the Python of the demo and the benchmarks: Debian's numpy and matplotlib, and from PyPI only what
-# Debian lacks (DuckDB, pinned in requirements-demo.txt). Made once; made anew when the requirements change. Prints
-# nothing when all is there.
+# venv.sh [DIRECTORY]: the Python of the demo and the benchmarks: Debian's numpy and matplotlib, and from PyPI
+# only what Debian lacks (DuckDB, pinned in requirements-demo.txt). Made once; made anew when the requirements
+# change. Prints nothing when all is there.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/step.sh"
 
@@ -13,9 +13,11 @@ cmp -s "$requirements" "$stamp" && exit 0
 # The system's interpreter, not whichever comes first in PATH: only that one sees the system's numpy.
 python=${PYTHON:-/usr/bin/python3}
 "$python" -c 'import numpy, matplotlib' 2> /dev/null ||
-  die "$python has no numpy or matplotlib; run scripts/install-deps.sh demo, or name another interpreter in PYTHON"
+  die "$python has no numpy or matplotlib; run scripts/install-deps.sh demo," \
+      "or name another interpreter in PYTHON"
 
-# Where the site adds its own certificates to the system's bundle, pip should trust them as everything else does.
+# Where the site adds its own certificates to the system's bundle, pip should trust them as everything else
+# does.
 bundle=/etc/ssl/certs/ca-certificates.crt
 if [ -z "${PIP_CERT:-}" ] && [ -f "$bundle" ]; then export PIP_CERT=$bundle; fi
 

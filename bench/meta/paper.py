@@ -226,7 +226,8 @@ def ring_against_plain(rows):
     won = [ranks for ranks in measured if p50["ring", ranks] < p50["plain", ranks]]
     sizes = ", ".join(str(ranks) for ranks in measured)
     if not won:
-        return (f"With {sizes} of them plain was faster than the ring: where the ring begins to win is known from "
+        return (f"With {sizes} of them plain was faster than the ring: where the ring begins to win is "
+                f"known from "
                 "the model alone.")
     return f"Of {sizes} of them the ring was faster than plain with {', '.join(str(ranks) for ranks in won)}."
 

@@ -363,7 +363,8 @@ def of_a_preset(bench, path, out, profile):
     named = {key: runs[0][key] for key in ("preset", "preset_source")}
     result = dict(named, profile=profile, runs=runs, took_s=round(time.monotonic() - bench.began, 1))
     (out / "tier-preset.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    return (f"{named['preset']}: {named['preset_source']}\n\n{text}\n\n{out / 'tier-preset.json'}; no bound is "
+    return (f"{named['preset']}: {named['preset_source']}\n\n{text}\n\n{out / 'tier-preset.json'}; no bound "
+            f"is "
             "judged on this preset")
 
 

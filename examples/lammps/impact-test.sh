@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# impact-test.sh PROGRAM_DIR OUT_DIR RANKS DRIFT: a short, small impact on RANKS ranks (1: without mpirun). Every record
-# must be found again, the check must notice a flipped bit, and the scan of the dumps must give Swale's answer. With a
-# DRIFT other than 0, nearly every atom must have changed its rank.
+# impact-test.sh PROGRAM_DIR OUT_DIR RANKS DRIFT: a short, small impact on RANKS ranks (1: without mpirun).
+# Every record must be found again, the check must notice a flipped bit, and the scan of the dumps must give
+# Swale's answer. With a DRIFT other than 0, nearly every atom must have changed its rank.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 source "$here/mpi-env.sh"
@@ -35,5 +35,6 @@ status=0
 "$programs/impact-scan" "$out"
 cmp "$out/answer-swale.csv" "$out/answer-scan.csv" || die "the scan gives another answer"
 "$programs/impact-growth" "$out" --atoms 500 --frames 30 || die "the series of longer runs failed"
-[ "$(wc -l < "$out/answer-swale.csv")" -eq $((10 * (280 / 13 + 1) + 1)) ] || die "the answer is not ten full trajectories"
+[ "$(wc -l < "$out/answer-swale.csv")" -eq $((10 * (280 / 13 + 1) + 1)) ] ||
+  die "the answer is not ten full trajectories"
 rm -rf "$out"

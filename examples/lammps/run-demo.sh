@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# run-demo.sh BUILD_DIR OUT_DIR: the demo, from the simulation to the picture; README.md beside this tells the story.
-# Environment: DEMO=ci a third of the atoms; DEMO_DRIFT=1 the whole system drifts, so that atoms change ranks;
-# DEMO_RANKS (4); ROUTE=three-hop or direct: how records travel (net.route), by three hops as if each two ranks were a node;
-# SWALE_PYTHON an interpreter with numpy, matplotlib and duckdb (build/venv, made by scripts/venv.sh).
+# run-demo.sh BUILD_DIR OUT_DIR: the demo, from the simulation to the picture; README.md beside this tells the
+# story. Environment: DEMO=ci a third of the atoms; DEMO_DRIFT=1 the whole system drifts, so that atoms change
+# ranks; DEMO_RANKS (4); ROUTE=three-hop or direct: how records travel (net.route), by three hops as if each
+# two ranks were a node; SWALE_PYTHON an interpreter with numpy, matplotlib and duckdb (build/venv, made by
+# scripts/venv.sh).
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 source "$here/mpi-env.sh"
@@ -20,7 +21,8 @@ if [ ! -x "$programs/impact" ]; then
 fi
 
 mkdir -p "$out"
-rm -rf "$out"/atoms.swale "$out"/dump.*.bin "$out"/*.json "$out"/*.csv "$out"/*.parquet "$out"/last-frame.bin \
+rm -rf "$out"/atoms.swale "$out"/dump.*.bin "$out"/*.json "$out"/*.csv "$out"/*.parquet \
+  "$out"/last-frame.bin \
   "$out"/impact.png "$out"/lammps.log "$out"/growth
 # The drift carries everything across more than half of the box, the width of a rank's part.
 size=() drift=25
@@ -39,7 +41,8 @@ same_answer() {
   exit 1
 }
 
-heading "LAMMPS simulates a hypervelocity impact; each rank writes every atom, every frame, under the atom's id"
+heading "LAMMPS simulates a hypervelocity impact; each rank writes every atom, every frame," \
+  "under the atom's id"
 place=()
 if [ -n "${ROUTE:-}" ]; then
   export SWALE_NET_ROUTE=$ROUTE
@@ -47,7 +50,8 @@ if [ -n "${ROUTE:-}" ]; then
   place=(sh -c 'export SWALE_JOB_NODE="node-$((OMPI_COMM_WORLD_RANK / 2))"; exec "$@"' sh)
   echo "  net.route=$ROUTE, and each two ranks are told that they are a node"
 fi
-mpirun.openmpi -n "${DEMO_RANKS:-4}" "${place[@]}" "$programs/impact" --input "$here/in.impact" --out "$out" --drift "$drift" \
+mpirun.openmpi -n "${DEMO_RANKS:-4}" "${place[@]}" "$programs/impact" --input "$here/in.impact" --out "$out" \
+  --drift "$drift" \
   "${size[@]}" || {
   status=$?
   grep -h '^ERROR' "$out/lammps.log" >&2 || true
@@ -55,7 +59,8 @@ mpirun.openmpi -n "${DEMO_RANKS:-4}" "${place[@]}" "$programs/impact" --input "$
   exit "$status"
 }
 
-heading "Which target atoms ended with the highest energy, and where did they come from? One process asks Swale"
+heading "Which target atoms ended with the highest energy, and where did they come from?" \
+  "One process asks Swale"
 "$programs/impact-query" "$out"
 
 heading "The same answer from the plain dumps of the same run, by reading all of them"
@@ -70,13 +75,15 @@ else
   echo "  skipped: $python lacks duckdb or numpy; scripts/venv.sh installs them"
 fi
 
-heading "Side by side (cold: the files' pages dropped from the page cache and everything opened anew; warm: median)"
+heading "Side by side (cold: the files' pages dropped from the page cache and everything opened anew;" \
+  "warm: median)"
 python3 "$here/compare.py" "$out"
 
 heading "Is every record that was written found again, byte for byte, and nothing else?"
 "$programs/impact-verify" "$out"
 
-heading "And if the run were longer? Atoms of the last frame fly on, and one path is asked for, cold, again and again"
+heading "And if the run were longer? Atoms of the last frame fly on, and one path is asked for, cold," \
+  "again and again"
 "$programs/impact-growth" "$out" --frames "$([ "${DEMO:-full}" = ci ] && echo 100 || echo 1000)"
 
 heading "The picture"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# particles-test.sh OUT_DIR RANKS COMMAND...: runs COMMAND OUT_DIR, with a fresh OUT_DIR; particles checks itself, and
-# here it is checked that its RANKS knew of each other.
+# particles-test.sh OUT_DIR RANKS COMMAND...: runs COMMAND OUT_DIR, with a fresh OUT_DIR; particles checks
+# itself, and here it is checked that its RANKS knew of each other.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../lammps/mpi-env.sh"
 out=$1 ranks=$2

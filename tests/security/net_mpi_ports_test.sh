@@ -1,5 +1,6 @@
 #!/bin/sh
-# net_mpi_ports_test.sh PROGRAM LAUNCHER...: runs net_mpi_ports under an MPI: nothing more is open, and its canary fails.
+# net_mpi_ports_test.sh PROGRAM LAUNCHER...: runs net_mpi_ports under an MPI: nothing more is open, and its
+# canary fails.
 set -eu
 program=$1
 shift
