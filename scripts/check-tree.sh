@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# check-tree.sh [--without-format] [--self-test]: what must not be committed (files above 1 MiB, paths of somebody's machine,
-# lines of C and C++ above 110 columns, sources that clang-format would change), and what deserves a look (sources above 500
-# lines; only named). --without-format: where clang-format is not installed, as in CI. The self-test breaks each rule once in
-# a scratch repository.
+# check-tree.sh [--without-format] [--self-test]: what must not be committed (files above 1 MiB, paths of
+# somebody's machine, lines of C, C++, Python, shell and CMake above 110 columns, sources that clang-format
+# would change), and what deserves a look (sources above 500 lines; only named). --without-format: where
+# clang-format is not installed, as in CI. The self-test breaks each rule once in a scratch repository.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/step.sh"
 
@@ -37,10 +37,11 @@ check_tree() {
 
   mapfile -t sources < <(files | grep -E '\.(h|hpp|c|cc)$')
   # In characters, whatever the locale: a byte that continues a character is none.
-  if [ ${#sources[@]} -gt 0 ] && ! found=$(LC_ALL=C awk -v max=$columns_max '
+  mapfile -t written < <(files | grep -E '(\.(h|hpp|c|cc|py|sh|cmake)|(^|/)CMakeLists\.txt)$')
+  if [ ${#written[@]} -gt 0 ] && ! found=$(LC_ALL=C awk -v max=$columns_max '
       { line = $0; gsub(/[\200-\277]/, "", line) }
       length(line) > max { printf "%s:%d: %d columns\n", FILENAME, FNR, length(line); bad = 1 }
-      END { exit bad }' "${sources[@]}"); then
+      END { exit bad }' "${written[@]}"); then
     echo "lines above $columns_max columns:"
     echo "$found"
     wrong=1
@@ -62,7 +63,7 @@ check_tree() {
 }
 
 self_test() {
-  local scratch expected
+  local scratch expected file
   scratch=$(mktemp -d)
   trap "rm -rf '$scratch'" EXIT
   cp "$swale_root/.clang-format" "$scratch"
@@ -76,13 +77,20 @@ self_test() {
   printf 'int  main( ){return 0;}\n' > ugly.cc
   seq -f '// %.0f' $((source_lines_max + 1)) > long.cc
   printf '// %0*d\n// %0*d\n' $((columns_max - 3)) 0 $((columns_max - 2)) 0 > wide.cc
+  for file in wide.py wide.sh wide.cmake CMakeLists.txt; do
+    printf '# %0*d\n# %0*d\n' $((columns_max - 2)) 0 $((columns_max - 1)) 0 > "$file"
+  done
   if check_tree > report; then die "the self-test's dirty tree is found clean"; fi
-  local canaries=('big.bin: larger' 'path.md:1:' 'look: long.cc' 'wide.cc:2: 111 columns')
+  local canaries=('big.bin: larger' 'path.md:1:' 'look: long.cc' 'wide.cc:2: 111 columns'
+    'wide.py:2: 111 columns' 'wide.sh:2: 111 columns' 'wide.cmake:2: 111 columns'
+    'CMakeLists.txt:2: 111 columns')
   [ $with_format = no ] || canaries+=('  ugly.cc')
   for expected in "${canaries[@]}"; do
     grep -qF -e "$expected" report || die "the self-test's violation went unnoticed: $expected"
   done
-  if grep -q 'wide.cc:1:' report; then die "a line of $columns_max columns is found too long"; fi
+  if grep -qE '(wide\..*|CMakeLists.txt):1:' report; then
+    die "a line of $columns_max columns is found too long"
+  fi
   echo "tree: the check notices all ${#canaries[@]} canaries"
 }
 
