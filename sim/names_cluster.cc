@@ -59,8 +59,8 @@ const char* name_of(NameOp op) {
 }
 
 const char* name_of(PeerOp op) {
-  constexpr const char* kNamesOf[] = {"enrol",  "leave",   "remove", "drop",      "lock",
-                                      "decide", "inquire", "parent", "set parent"};
+  constexpr const char* kNamesOf[] = {"enrol",  "leave",   "remove", "drop",       "lock",
+                                      "decide", "inquire", "parent", "set parent", "uncache"};
   return kNamesOf[static_cast<size_t>(op) - static_cast<size_t>(PeerOp::kEnrol)];
 }
 
@@ -172,6 +172,7 @@ struct Asked {
 };
 
 struct NodeState {
+  std::unique_ptr<meta::EntryCache> cache;  // none if no server is on the node
   std::unique_ptr<meta::NodeNames> names;
   std::map<meta::NodeNames::Id, uint32_t> clients;  // of what is asked
 };
@@ -184,6 +185,12 @@ class Simulation {
   }
 
   NamesClusterOutcome run() {
+    for (uint64_t node = 0; node < params_.nodes; ++node) {
+      NodeState& made = nodes_.emplace_back();
+      if (node < params_.servers) made.cache = std::make_unique<meta::EntryCache>();
+      made.names = std::make_unique<meta::NodeNames>(meta::NodeNamesOptions{
+          .servers = params_.servers, .node = node + 1, .gone_for_good = false, .cache = made.cache.get()});
+    }
     for (uint32_t i = 0; i < params_.servers; ++i) {
       servers_[i] = std::make_unique<Server>();
       if (!servers_[i]->memory.make_directory("names").ok() || !servers_[i]->memory.sync_directory("/").ok())
@@ -191,10 +198,6 @@ class Simulation {
       start(i);
     }
     clients_.resize(params_.nodes * params_.slots);
-    for (uint64_t node = 0; node < params_.nodes; ++node) {
-      nodes_.emplace_back().names = std::make_unique<meta::NodeNames>(
-          meta::NodeNamesOptions{.servers = params_.servers, .node = node + 1, .gone_for_good = false});
-    }
     for (uint32_t i = 0; i < clients_.size(); ++i) events_.after(kDelay, [this, i] { next(i); });
     for (uint32_t i = 0; i < params_.kills; ++i)
       events_.after(20 * kPatience,
@@ -231,8 +234,9 @@ class Simulation {
     if (!shard.ok()) return blame(shard.status().to_string());
     server.shard = *std::move(shard);
     const bool reuses = params_.canary == NamesClusterParams::Canary::kReusedId;
-    server.core = std::make_unique<meta::NamesCore>(index, params_.servers, reuses ? 1 : server.shard->job(),
-                                                    server.table.get(), &server);
+    server.core = std::make_unique<meta::NamesCore>(
+        index, params_.servers, reuses ? 1 : server.shard->job(), server.table.get(), &server,
+        index < nodes_.size() ? nodes_[index].cache.get() : nullptr);
     server.core->on_durable(server.shard->durable_group(), server.shard->synced_group());
     server.core->resume();
     pump(index);
@@ -247,6 +251,7 @@ class Simulation {
     server.records.clear();
     ++server.life;
     server.sync = false;
+    if (index < nodes_.size()) nodes_[index].cache->clear();
     if (loses_unsynced()) server.memory.crash(events_.rng(), io::CrashMode::kTearPages);
     server.disk.clear();
     std::vector<uint64_t> lost;
@@ -369,6 +374,10 @@ class Simulation {
     const bool peer = meta::from_peer(payload);
     if (peer && params_.canary == NamesClusterParams::Canary::kUnaskedServer &&
         static_cast<PeerOp>(payload[0]) == PeerOp::kLeave && to % 2 == 1) {
+      return events_.after(kDelay, [this, token] { complete(token, encode(meta::PeerAnswer())); });
+    }
+    if (peer && params_.canary == NamesClusterParams::Canary::kUntold &&
+        static_cast<PeerOp>(payload[0]) == PeerOp::kUncache) {
       return events_.after(kDelay, [this, token] { complete(token, encode(meta::PeerAnswer())); });
     }
     const char* const what =
@@ -523,9 +532,9 @@ class Simulation {
       request->target_name = name();
       const uint64_t how = rng.below(6);
       request->flags = how == 0 ? meta::kNoReplace : how == 1 ? meta::kExchange : 0;
-    } else if (kind < 78) {
+    } else if (kind < 76) {
       request->op = NameOp::kOpen;
-    } else if (kind < 88) {
+    } else if (kind < 84) {
       constexpr NameOp kByFile[] = {NameOp::kSetNode, NameOp::kHold, NameOp::kRelease, NameOp::kRelease,
                                     NameOp::kStat};
       request->op = kByFile[rng.below(5)];
@@ -536,11 +545,12 @@ class Simulation {
         request->file = held.back();
         held.pop_back();
       }
-    } else if (kind < 94) {
+    } else if (kind < 88) {
       request->op = NameOp::kMembers;
       request->file = directory();
     } else {
       request->op = NameOp::kLookUp;
+      if (rng.chance(3, 4)) request->flags = meta::kEntryOnly;
     }
   }
 

@@ -36,8 +36,16 @@ struct NamesClusterParams {
   // By a power failure: then all changes wait for their sync. Else some are content when they are written.
   bool power = true;
   // What must be seen: a restart that finds no intents; one that does not know which ids were drawn; a
-  // removal of which some servers never hear; a power failure after answers that did not wait for a sync.
-  enum class Canary { kNone, kNoIntents, kReusedId, kUnaskedServer, kUnsynced } canary = Canary::kNone;
+  // removal of which some servers never hear; a power failure after answers that did not wait for a sync;
+  // directories that are renamed and removed before some nodes' caches have heard of it.
+  enum class Canary {
+    kNone,
+    kNoIntents,
+    kReusedId,
+    kUnaskedServer,
+    kUnsynced,
+    kUntold
+  } canary = Canary::kNone;
 };
 
 struct NamesClusterOutcome {

@@ -117,6 +117,8 @@ uint64_t seen(NamesClusterParams::Canary canary) {
     params.kills = 10;
     params.power = canary != NamesClusterParams::Canary::kUnsynced;
     params.canary = canary;
+    // Somebody must look up just what another node is renaming.
+    if (canary == NamesClusterParams::Canary::kUntold) params.operations = 200;
     const std::string problem = run_names_cluster(params).problem;
     if (!problem.empty() && ++seen == 1) std::printf("such as %s\n", problem.c_str());
   }
@@ -124,6 +126,10 @@ uint64_t seen(NamesClusterParams::Canary canary) {
 }
 
 TEST(NamesCluster, CanaryAReusedIdIsSeen) { EXPECT_GT(seen(NamesClusterParams::Canary::kReusedId), 5u); }
+
+TEST(NamesCluster, CanaryADirectoryThatSomeNodesStillRememberIsSeen) {
+  EXPECT_GT(seen(NamesClusterParams::Canary::kUntold), 5u);
+}
 
 TEST(NamesCluster, CanaryAPowerFailureAfterAWrittenAnswerIsSeen) {
   EXPECT_GT(seen(NamesClusterParams::Canary::kUnsynced), 5u);

@@ -116,7 +116,7 @@ TEST(RecordLog, TakesNoRecordOfAnotherLog) {
   EXPECT_THAT(read(disk.memory).status().message(), HasSubstr("expected number 2, found 3"));
 }
 
-// What a sync has not reached may be gone, whole or in part, whatever of the later ones is there. What one has
+// What a sync has not reached may be gone, whole or in part, whatever of later ones is there. What one has
 // reached may not.
 TEST(RecordLog, OfRecordsThatAreSyncedLaterAnyMayBeTornAndOfOthersNone) {
   constexpr size_t kRecords = 7, kPayload = 40;

@@ -182,7 +182,9 @@ Result<Named> NamesClient::look_up(const FileId& directory, std::string_view nam
 }
 
 Result<DirEntry> NamesClient::find(const FileId& directory, std::string_view name) {
-  SWALE_ASSIGN_OR_RETURN(const NameAnswer answer, ask(in(NameOp::kLookUp, directory, name)));
+  NameRequest request = in(NameOp::kLookUp, directory, name);
+  request.flags = kEntryOnly;
+  SWALE_ASSIGN_OR_RETURN(const NameAnswer answer, ask(std::move(request)));
   return answer.entry;
 }
 

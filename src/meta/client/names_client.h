@@ -52,8 +52,9 @@ class NamesClient {
               Nanos deadline);
 
   Result<Named> look_up(const FileId& directory, std::string_view name);
-  Result<DirEntry> find(const FileId& directory, std::string_view name);  // the entry alone
-  Result<DirEntry> walk(std::string_view path);                           // from the top: a/b/c
+  // The entry alone: of a directory as the node remembers it.
+  Result<DirEntry> find(const FileId& directory, std::string_view name);
+  Result<DirEntry> walk(std::string_view path);  // from the top: a/b/c
   // Only files are held. kOpen of others answers what they are.
   Result<Opened> open(const FileId& directory, std::string_view name);
   Result<Opened> create(const FileId& directory, std::string_view name, const NewNode& node, bool exclusive,

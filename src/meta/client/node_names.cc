@@ -102,6 +102,7 @@ NodeNames::Id NodeNames::ask(NameRequest request, Nanos until) {
     finish(id, std::move(absent));
     return id;
   }
+  if (remembered(request, id)) return id;
   const bool combines = may_combine(request);
   request.from = {};
   std::string key;
@@ -151,6 +152,7 @@ void NodeNames::send_new(const FlowPtr& flow, NameRequest request) {
   request.from = {options_.node << 16 | flow->slot, flow->slot == 0 ? 0 : ++numbers_[flow->slot - 1]};
   flow->sent = std::move(request);
   flow->began = events_;
+  flow->asked = options_.cache != nullptr ? options_.cache->now() : 0;
   send(flow);
 }
 
@@ -250,7 +252,26 @@ void NodeNames::on_failure(const FlowPtr& flow, const Status& why) {
   end(flow, why.with_context(describe(flow->request)), nothing_was_done);
 }
 
+bool NodeNames::remembered(const NameRequest& request, Id id) {
+  if (options_.cache == nullptr || request.op != NameOp::kLookUp || (request.flags & kEntryOnly) == 0)
+    return false;
+  const auto entry = options_.cache->find(EntryKey(request.directory, request.name));
+  if (!entry) return false;
+  NameAnswer answer;
+  answer.entry = *entry;
+  finish(id, std::move(answer));
+  return true;
+}
+
+void NodeNames::remember(const Flow& flow, const NameAnswer& answer) {
+  const NameOp op = flow.request.op;
+  if (options_.cache == nullptr || answer.error != 0 || answer.entry.type != NodeType::kDirectory) return;
+  if (op != NameOp::kLookUp && op != NameOp::kMakeDirectory) return;
+  options_.cache->note(EntryKey(flow.request.directory, flow.request.name), answer.entry.file, flow.asked);
+}
+
 void NodeNames::on_answer(const FlowPtr& flow, NameAnswer answer) {
+  remember(*flow, answer);
   if (!answer.held || !may_hold(flow->request)) return end(flow, answer, true);
   const FileId file = answer.entry.file;
   if (!crossed(*flow, file)) {
@@ -263,7 +284,10 @@ void NodeNames::on_answer(const FlowPtr& flow, NameAnswer answer) {
 
 void NodeNames::end(const FlowPtr& flow, const Result<NameAnswer>& answer, bool slot_is_free) {
   if (may_hold(flow->request)) --holding_;
-  if (holding_ == 0) released_.clear();
+  if (holding_ == 0) {
+    released_.clear();
+    for (const auto& [file, wait] : std::exchange(idle_, {})) send_release(file, wait);
+  }
   for (const Asker& each : flow->askers) finish(each.id, answer);
   flow->askers.clear();
   if (flow->slot != 0 && slot_is_free) free_slots_.push_back(flow->slot);
@@ -291,16 +315,25 @@ bool NodeNames::release(const FileId& file, AnswerWait wait) {
   if (found == held_.end()) return false;
   if (--found->second > 0) return true;
   held_.erase(found);
+  if (holding_ > 0 && idle_.size() < kIdleMax) {
+    idle_[file] = wait;
+  } else {
+    send_release(file, wait);
+  }
+  return true;
+}
+
+void NodeNames::send_release(const FileId& file, AnswerWait wait) {
   releasing_[file];
   const auto flow = std::make_shared<Flow>();
   flow->request.op = NameOp::kRelease;
   flow->request.wait = wait;
   flow->request.file = file;
   begin(flow);
-  return true;
 }
 
 void NodeNames::note_held(const FileId& file, size_t askers) {
+  idle_.erase(file);
   held_[file] += askers + 1;
   release(file);  // the one too many: nobody may wait for the answer any more
 }

@@ -8,13 +8,15 @@
 // Equal requests are combined: reads and opens that ask the same leave as one. One of a kind is under way;
 // what comes meanwhile leaves together when it is answered. So nobody is answered by a request that left
 // before he came, and a storm of a node's processes costs a server two requests.
-// Holds. Nodes hold files, not processes: the first open tells the server, and so does the last release. A
-// release leaves at once and nobody waits for it. An open whose answer crosses a release of the same file
-// does not know which of them the server has seen first: it holds anew.
+// What the node remembers of directories (EntryCache) answers kLookUp with kEntryOnly.
+// Holds. Nodes hold files, not processes: the first open tells the server, and so does the last release.
+// Nobody waits for a release. It leaves when no open is under way, which may be of the same file; so a storm
+// costs one. An open whose answer crosses a release of the same file does not know which of them the server
+// has seen first: it holds anew.
 //
 // Threads: none; the owner serialises calls. Errors: kDeadlineExceeded and kUnavailable name the server and
 // the request; a server's errno is in its answer.
-// Limits: slots_max changes at a time; others wait.
+// Limits: slots_max changes at a time, others wait; kIdleMax releases that wait for opens, others leave.
 #pragma once
 
 #include <deque>
@@ -25,6 +27,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "meta/names/entry_cache.h"
 #include "meta/names/name_messages.h"
 
 namespace swale::meta {
@@ -40,12 +43,14 @@ struct NodeNamesOptions {
   uint32_t servers = 1;
   uint64_t node = 0;  // 1 to 2^48 - 1; of no other node, in no other job
   size_t slots_max = 4096;
-  bool gone_for_good = true;  // kUnavailable: the server does not come back in this job
+  bool gone_for_good = true;    // kUnavailable: the server does not come back in this job
+  EntryCache* cache = nullptr;  // of this node, which its server knows
 };
 
 class NodeNames {
  public:
   using Id = uint64_t;
+  static constexpr size_t kIdleMax = 64;
   struct Finished {
     Id id = 0;
     Result<NameAnswer> answer{NameAnswer()};
@@ -84,6 +89,7 @@ class NodeNames {
     std::vector<Asker> askers;
     uint64_t slot = 0;               // 0: none
     uint64_t began = 0;              // events_ when `sent` left first
+    uint64_t asked = 0;              // EntryCache::now() then
     std::optional<NameAnswer> held;  // what the askers get once the file is held anew
   };
   using FlowPtr = std::shared_ptr<Flow>;
@@ -100,6 +106,9 @@ class NodeNames {
   void hold_anew(const FlowPtr& flow);
   void held_anew(const FlowPtr& flow, NameAnswer answer);
   void end(const FlowPtr& flow, const Result<NameAnswer>& answer, bool slot_is_free);
+  void send_release(const FileId& file, AnswerWait wait);
+  bool remembered(const NameRequest& request, Id id);
+  void remember(const Flow& flow, const NameAnswer& answer);
   void note_held(const FileId& file, size_t askers);
   void released(const FileId& file);
 
@@ -119,6 +128,7 @@ class NodeNames {
   uint64_t events_ = 0;
   size_t holding_ = 0;                                // flows that may hold a file when they are answered
   std::map<FileId, size_t> held_;                     // by how many
+  std::map<FileId, AnswerWait> idle_;                 // let go by all, and not yet at the server
   std::map<FileId, std::vector<FlowPtr>> releasing_;  // and who holds the file anew when that has ended
   std::map<FileId, uint64_t> released_;               // when, while an earlier open may be under way
 };

@@ -99,18 +99,34 @@ TEST(NodeNames, AChangeWaitsForASlotAndOneWithoutAnAnswerKeepsIt) {
   EXPECT_EQ(third[0].from.number, 2u);
 }
 
+TEST(NodeNames, AReleaseWaitsForAnOpenThatMayBeOfTheSameFile) {
+  Node node;
+  node.open("f");
+  node.leave();
+  node.answer(node.tags[0], held());
+  node.open("f");
+  node.leave();
+  const uint64_t open = node.tags[0];
+  EXPECT_TRUE(node.names.release(kFile));
+  EXPECT_TRUE(node.leave().empty());
+  node.answer(open, held());
+  EXPECT_TRUE(node.leave().empty());  // it is held again
+  EXPECT_TRUE(node.names.release(kFile));
+  EXPECT_EQ(node.leave().at(0).op, NameOp::kRelease);
+}
+
 // The server has perhaps seen the release after the open.
 TEST(NodeNames, AnOpenThatCrossesAReleaseHoldsAnew) {
   Node node;
   node.open("f");
   node.leave();
   node.answer(node.tags[0], held());
-  node.open("g");  // another name of the same file, after a rename
-  node.leave();
-  const uint64_t open = node.tags[0];
   node.names.release(kFile);
   node.leave();
   const uint64_t release = node.tags[0];
+  node.open("g");  // another name of the same file, after a rename
+  node.leave();
+  const uint64_t open = node.tags[0];
   node.finished();
   node.answer(open, held());
   EXPECT_EQ(node.finished(), 0u);
@@ -129,12 +145,13 @@ TEST(NodeNames, AnOpenWhoseFileWasRemovedMeanwhileOpensTheNameAnew) {
   node.open("f");
   node.leave();
   node.answer(node.tags[0], held());
+  node.names.release(kFile);
+  node.leave();
+  const uint64_t release = node.tags[0];
   node.open("f");
   node.leave();
   const uint64_t open = node.tags[0];
-  node.names.release(kFile);
-  node.leave();
-  node.answer(node.tags[0], {});
+  node.answer(release, {});
   node.answer(open, held());
   ASSERT_EQ(node.leave().size(), 1u);
   node.answer(node.tags[0], {.error = ENOENT});

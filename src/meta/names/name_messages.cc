@@ -168,8 +168,9 @@ Result<PeerRequest> decode_peer_request(Bytes payload) {
   const bool entry = read_optional(&in, &request.entry);
   request.grant = in.u64();
   SWALE_RETURN_IF_ERROR(in.finish("a request of a server of the tree"));
-  const bool keyed = request.op == PeerOp::kLock || request.op == PeerOp::kDecide;
-  if (request.op < PeerOp::kEnrol || request.op > PeerOp::kSetParent || !entry ||
+  const bool keyed =
+      request.op == PeerOp::kLock || request.op == PeerOp::kDecide || request.op == PeerOp::kUncache;
+  if (request.op < PeerOp::kEnrol || request.op > PeerOp::kUncache || !entry ||
       (keyed && request.key != moves_key() &&
        (request.key.directory.none() || !valid_name(request.key.name)))) {
     return invalid_argument("a request of a server of the tree: operation {} on what cannot be",

@@ -67,6 +67,7 @@ enum NameFlag : uint8_t {
   kAndHold = 2,      // kCreate: as kOpen
   kReplaceOnly = 4,  // kSetUser: ENODATA if there is none (XATTR_REPLACE)
   kCreateOnly = 8,   // kSetUser: EEXIST if there is one (XATTR_CREATE)
+  kEntryOnly = 16,   // kLookUp: what the node remembers is enough
 };
 enum NodeField : uint8_t { kMode = 1, kUid = 2, kGid = 4, kAccessed = 8, kModified = 16 };
 
@@ -122,6 +123,7 @@ enum class PeerOp : uint8_t {
   kInquire,     // transaction: answered when it has ended
   kParent,      // directory -> entry.file
   kSetParent,   // directory, other: the parent, grant
+  kUncache,     // key: to each node, which forgets the entry
 };
 
 struct PeerRequest {

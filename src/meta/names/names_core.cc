@@ -151,6 +151,10 @@ Status NamesCore::peer_request(Bytes payload, uint64_t token) {
         reply_peer(token, {.entry = DirEntry{node->parent, NodeType::kDirectory}});
       }
       break;
+    case PeerOp::kUncache:
+      if (cache_ != nullptr) cache_->forget(request.key);
+      reply(token, encode(PeerAnswer()));
+      break;
     case PeerOp::kDrop:
     case PeerOp::kSetParent: {
       NameRecord record;

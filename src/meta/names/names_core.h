@@ -13,6 +13,9 @@
 // Locks. A rename, and the removal of a directory, lock their entries; whoever asks for a locked entry waits.
 // A rename locks in one order of keys (moves_key first), so none waits for another one in a ring. A lock at
 // another server than the rename's own is a record; its server asks the rename's server what became of it.
+// Caches. Nodes remember entries of directories (EntryCache). Who renames or removes such an entry has each
+// node forget it, while it is locked: nobody can learn it anew before it has changed. A node that is gone
+// remembers nothing.
 // Intents. What must happen at several servers is a record of the first one, made with the change itself.
 // resume() goes on with what it finds.
 //
@@ -37,6 +40,7 @@
 #include <string>
 #include <vector>
 
+#include "meta/names/entry_cache.h"
 #include "meta/names/name_messages.h"
 #include "meta/names/name_table.h"
 
@@ -68,8 +72,10 @@ class NamesCore {
  public:
   // `job`: the number of the shard's job, from 1, in no two lives of a server the same: its life. Ids have
   // it, so that none is drawn twice, whatever a crash has lost.
-  NamesCore(uint32_t server, uint32_t servers, uint32_t job, NameTable* table, NameLog* log)
-      : server_(server), servers_(servers), job_(job), table_(*table), log_(*log) {}
+  // `cache`: of the node that this server is on; null: it has none.
+  NamesCore(uint32_t server, uint32_t servers, uint32_t job, NameTable* table, NameLog* log,
+            EntryCache* cache = nullptr)
+      : server_(server), servers_(servers), job_(job), table_(*table), log_(*log), cache_(cache) {}
 
   void resume();  // once, before the first request
   void on_request(Bytes payload, uint64_t token);
@@ -200,6 +206,10 @@ class NamesCore {
   void on_decide(const PeerRequest& request, uint64_t token);
   void inquire(const EntryKey& key, const Transaction& id);
 
+  void begin_removal(const JobPtr& job);
+  void uncache(const JobPtr& job, Act then);
+  void uncache_at(uint32_t node, const EntryKey& key, Act then);
+
   // names_rename.cc
   JobPtr begin(const AskedPtr& asked, IntentKind kind);
   void end(const JobPtr& job);
@@ -224,6 +234,7 @@ class NamesCore {
   const uint32_t job_;
   NameTable& table_;
   NameLog& log_;
+  EntryCache* const cache_;
   Status broken_;
 
   std::map<uint64_t, Slot> slots_;  // by client

@@ -133,13 +133,17 @@ void NamesCore::remove_directory(const AskedPtr& asked) {
     if (entry == nullptr) return abort(job, ENOENT);
     if (entry->type != NodeType::kDirectory) return abort(job, ENOTDIR);
     job->intent.moved = *entry;
-    job->logged = true;
-    commit(NameRecord().intent(job->id, job->intent), [this, job](const Status& status) {
-      if (status.ok()) return ask_to_remove(job);
-      unlock(job);
-      end(job);
-      fail(job->asked, status);
-    });
+    uncache(job, [this, job] { begin_removal(job); });
+  });
+}
+
+void NamesCore::begin_removal(const JobPtr& job) {
+  job->logged = true;
+  commit(NameRecord().intent(job->id, job->intent), [this, job](const Status& status) {
+    if (status.ok()) return ask_to_remove(job);
+    unlock(job);
+    end(job);
+    fail(job->asked, status);
   });
 }
 
@@ -173,6 +177,37 @@ void NamesCore::end_rmdir(const JobPtr& job) {
     if (!status.ok()) return health().ok() ? ask_to_remove(job) : fail(job->asked, status);
     unlock(job);
     finished(job);
+  });
+}
+
+// ---- caches
+
+// The entries of directories that the job locks and changes leave all caches; then `then`.
+void NamesCore::uncache(const JobPtr& job, Act then) {
+  const auto is_directory = [](const std::optional<DirEntry>& entry) {
+    return entry && entry->type == NodeType::kDirectory;
+  };
+  std::vector<EntryKey> keys;
+  if (is_directory(job->intent.moved)) keys.push_back(job->intent.source);
+  if (is_directory(job->intent.replaced)) keys.push_back(job->intent.target);
+  if (keys.empty()) return then();
+  job->open_calls = keys.size() * servers_;
+  for (const EntryKey& key : keys) {
+    for (uint32_t node = 0; node < servers_; ++node) {
+      uncache_at(node, key, [job, then] {
+        if (--job->open_calls == 0) then();
+      });
+    }
+  }
+}
+
+void NamesCore::uncache_at(uint32_t node, const EntryKey& key, Act then) {
+  PeerRequest request;
+  request.op = PeerOp::kUncache;
+  request.key = key;
+  call(node, request, [this, node, key, then = std::move(then)](const Result<PeerAnswer>& answer) {
+    if (answer.ok() || answer.status().code() == Code::kUnavailable) return then();
+    if (health().ok()) uncache_at(node, key, then);
   });
 }
 

@@ -166,17 +166,12 @@ void NamesCore::walk(const FileId& from, const FileId& stop, uint32_t steps,
 void NamesCore::check_types(const JobPtr& job) {
   Intent& intent = job->intent;
   const bool exchange = (intent.flags & kExchange) != 0;
-  if (exchange || !intent.replaced) return commit_rename(job);
+  const auto commit_now = [this, job] { commit_rename(job); };
+  if (exchange || !intent.replaced) return uncache(job, commit_now);
   if (is_directory(intent.moved) && !is_directory(intent.replaced)) return abort(job, ENOTDIR);
   if (!is_directory(intent.moved) && is_directory(intent.replaced)) return abort(job, EISDIR);
-  if (!is_directory(intent.replaced)) return commit_rename(job);
-  job->logged = true;
-  commit(NameRecord().intent(job->id, intent), [this, job](const Status& status) {
-    if (status.ok()) return ask_to_remove(job);
-    unlock(job);
-    end(job);
-    fail(job->asked, status);
-  });
+  if (!is_directory(intent.replaced)) return uncache(job, commit_now);
+  uncache(job, [this, job] { begin_removal(job); });
 }
 
 // The moment at which the rename happens: the record of this server. What others must do stands in it.

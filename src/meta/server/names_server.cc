@@ -3,14 +3,14 @@
 namespace swale::meta {
 
 Result<std::unique_ptr<NamesServer>> NamesServer::open(io::Device& device, const ShardOptions& options,
-                                                       uint32_t server, uint32_t servers) {
+                                                       uint32_t server, uint32_t servers, EntryCache* cache) {
   std::unique_ptr<NamesServer> opened(new NamesServer(server, servers));
   ShardOptions own = options;
   own.shard = server;
   own.table = &opened->table_;
   SWALE_ASSIGN_OR_RETURN(opened->shard_, Shard::open(device, own));
   opened->core_ = std::make_unique<NamesCore>(server, servers, opened->shard_->job(), &opened->table_,
-                                              static_cast<NameLog*>(opened.get()));
+                                              static_cast<NameLog*>(opened.get()), cache);
   opened->core_->on_durable(opened->shard_->durable_group(), opened->shard_->synced_group());
   return opened;
 }

@@ -14,9 +14,10 @@ namespace swale::meta {
 
 class NamesServer final : public ServedCore, private NameLog {
  public:
-  // `options`: of the shard, without its table and number. The device outlives the server.
+  // `options`: of the shard, without its table and number. `cache`: of this node; null: none. The device and
+  // the cache outlive the server.
   static Result<std::unique_ptr<NamesServer>> open(io::Device& device, const ShardOptions& options,
-                                                   uint32_t server, uint32_t servers);
+                                                   uint32_t server, uint32_t servers, EntryCache* cache);
 
   void resume() override { core_->resume(); }
   bool follows_up() const override { return core_->under_way() != 0; }

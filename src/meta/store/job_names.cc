@@ -153,8 +153,8 @@ Status JobNames::begin(io::Device& device, const std::string& directory) {
   const Status stands = contain([&]() -> Status {
     if (own_ < 0) return {};
     options_.shard.directory = directory;
-    SWALE_ASSIGN_OR_RETURN(server,
-                           NamesServer::open(device, options_.shard, static_cast<uint32_t>(own_), servers()));
+    SWALE_ASSIGN_OR_RETURN(
+        server, NamesServer::open(device, options_.shard, static_cast<uint32_t>(own_), servers(), &cache_));
     return {};
   });
   SWALE_RETURN_IF_ERROR(net::agree(job_, stands));
@@ -167,6 +167,8 @@ Status JobNames::begin(io::Device& device, const std::string& directory) {
   SWALE_RETURN_IF_ERROR(net::agree(job_, service_->resume(options_.deadline)));
   NodeNamesOptions node;
   node.servers = servers();
+  // Each server has its node forget. A rank without one remembers nothing.
+  node.cache = own_ >= 0 ? &cache_ : nullptr;
   node.node = (std::stoull(opening.text, nullptr, 16) & ((1u << kOpeningBits) - 1)) << kRankBits |
               static_cast<uint64_t>(job_.rank() + 1);
   client_ = std::make_unique<NamesClient>(rpc_.get(), &hosts_, node, options_.deadline);

@@ -67,6 +67,7 @@ class JobNames {
   uint64_t tree_ = 0;             // its id
   int64_t own_ = -1;              // the server of this rank; -1: none
   std::vector<net::Rank> hosts_;  // of each server
+  EntryCache cache_;              // what this node remembers
   std::unique_ptr<StoreMemory> memory_;
   std::unique_ptr<Service> service_;
   std::unique_ptr<RankService> requests_;
