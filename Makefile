@@ -78,10 +78,10 @@ bench-python: ## the Python package beside the C calls, DuckDB and pyarrow; resu
 	@scripts/test-python.sh release --install-only
 	@build/python-venv/bin/python bench/python/python.py build/release/bench/python build/bench --profile "$${BENCH:-full}"
 
-bench-tier: ## the tiered write buffer's policies on the model of the paper's testbed; results in build/bench/tier.json (BENCH=quick: 3 min)
+bench-tier: ## the tiered write buffer's policies on the model of the paper's testbed; results in build/bench/tier.json (BENCH=quick: 3 min; PARTS="virtual real": the others as kept there)
 	@scripts/install-deps.sh build bench
 	@scripts/build.sh release bench_tier bench_mount bench_calibrate swale_cli
-	@$${PYTHON:-/usr/bin/python3} bench/tier/tier.py build/release/bench/tier build/bench --profile "$${BENCH:-full}"
+	@$${PYTHON:-/usr/bin/python3} bench/tier/tier.py build/release/bench/tier build/bench --profile "$${BENCH:-full}" $${PARTS:+--only $$PARTS}
 
 bench-imd-ablation: ## the papers' experiments, techniques on and off; results in docs/results (BENCH=quick: 3 min; PARTS="reads size")
 	@scripts/install-deps.sh build bench

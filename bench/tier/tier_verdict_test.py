@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
 """The verdicts of tier.py: a bound that is missed is reported as missed, whatever the others are; one that is met is not."""
-import argparse
 import json
 import pathlib
 import sys
@@ -9,6 +8,7 @@ import unittest.mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import paper  # noqa: E402
+import parts  # noqa: E402
 import real  # noqa: E402
 import tier  # noqa: E402
 from tier_keys import KEYS  # noqa: E402
@@ -54,6 +54,7 @@ def main():
     assert tier.ssd_bytes_over(Fake({"swale": (1.0, 1), "ssdup+": (1.0, 0)}), "W", "A") == float("inf")
     measured_preset()
     real_device()
+    joined_parts()
     kept_page()
     counting()
     print(f"{len(JUDGED)} bounds, each missed once")
@@ -116,14 +117,52 @@ def answer(*words):
             "values": {name: float(value) for name, value in values.items()}}
 
 
+def programs(folder):
+    """Files where the programs would be."""
+    for name in parts.PROGRAMS.values():
+        path = (folder / "build" / "bench" / "tier" / name).resolve()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name, encoding="utf-8")
+    return folder / "build" / "bench" / "tier"
+
+
+def joined_parts():
+    """Each part comes from its last run; one that is missing, or of another build or profile, is named."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = pathlib.Path(folder)
+        of = programs(out)
+
+        def refused(profile="tiny"):
+            try:
+                {part: parts.load(out, part, of, profile) for part in parts.PARTS}
+            except parts.Missing as what:
+                return str(what)
+            return None
+
+        found = {"machine": {"timed": {"a": [1]}, "factors": [{"cpu": 1}]}, "mount": {"timed": {"b": [2]}, "rates": {"c": 3}}, "real": {"cases": {}},
+                 "virtual": {"runs": [], "calls": {}}}
+        for part, one in found.items():
+            assert f"--only {part}" in refused(), refused()
+            parts.keep(out, part, of, "tiny", one)
+        assert refused() is None
+        joined = parts.join({part: parts.load(out, part, of, "tiny") for part in parts.PARTS})
+        assert (joined["timed"], joined["mount"], joined["device"]) == ({"a": [1], "b": [2]}, {"c": 3}, {"cases": {}}), joined
+        assert joined["model_only"] is False, joined
+        alone = parts.join({"virtual": parts.load(out, "virtual", of, "tiny")})
+        assert alone["model_only"] is True and alone["device"] == {"not_measured": "--model"}, alone
+        assert "another build or profile" in refused("full")
+        (of / parts.PROGRAMS["mount"]).write_text("built again", encoding="utf-8")
+        assert "tier.py --only mount" in refused(), refused()
+
+
 def kept_page():
     """The page is what its kept file gives, and one that was changed by hand is found."""
     bench = tier.Bench(None, "tiny")
     bench.call = answer
-    bench.programs = pathlib.Path("bench", "tier")
     with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.object(real, "measure", lambda *_: rounds_of_a_device()):
         out = pathlib.Path(folder)
-        measured = json.loads(json.dumps(tier.measure_all(bench, argparse.Namespace(profile="tiny", model=True, real=True, out=out))))
+        bench.programs = programs(out)
+        measured = parts.join(tier.measure_all(bench, out, "tiny", ("real", "virtual"), True))
         tier.report(bench, measured, out, [])
         text = tier.keep(bench, measured)
         (out / "tiered-buffer.json").write_text(text, encoding="utf-8")
