@@ -189,7 +189,7 @@ def ratios(found, case, name, rival, of="mb_per_s"):
 
 
 def awaited_mb_per_s(run):
-    """Bytes that SSDUP+ would have left to the device, of this run's very writes, a second: does not depend on how many they are."""
+    """Bytes that SSDUP+ would have left to the device, of this run's very writes, a second: hardly depends on how many they are."""
     return (run["bytes"] - run["ssdup_plus_bytes"]) / 1e6 / run["seconds"]
 
 

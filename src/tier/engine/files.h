@@ -28,8 +28,8 @@ struct SyncHabit {
   double direct_ns = 0;       // what a sync took for which the backing device had to write, smoothed
   Nanos measured = 0;         // when that was found last
   bool direct = false;        // a write has gone to the backing device since the last sync
-  bool to_log = false;        // what is written until the next sync goes to the log
-  bool small_to_log = false;  // of that, what is short
+  bool sooner = false;        // the log answers the next sync sooner
+  bool to_log = false;        // there is budget for all that is written until then
 };
 
 struct FileState {

@@ -57,16 +57,16 @@ bool Redirector::wants_log(const Op& op) {
 }
 
 // The page cache takes writes at once, and a sync pays for them. Before the first one of a file the disk
-// model says what its writes cost: those that need a seek each go where SSDUP+ sends them, but for long ones,
-// because a disk takes as long for a short write as for a long one, and the budget counts bytes. Later its
-// syncs say it.
+// model says what its writes cost: those that need a seek each go where SSDUP+ sends them. Bytes that were
+// saved are not for long ones, because a disk takes as long for a short write as for a long one, and the
+// budget counts bytes. Later its syncs say it.
 bool Redirector::hidden_wants_log(const Op& op) const {
   const FileState& file = shared_.files[op.file];
-  if (file.habit.bytes > 0 || budget_left() < op.length) return false;
+  if (file.habit.bytes > 0 || budget_left(Whose::kWaiters) < op.length) return false;
   const Options& options = shared_.options;
   if (file.modelled_cost * options.backing.write_bytes_per_s < options.swale.cheap_ratio * 1e9) return false;
-  return static_cast<double>(op.length) * file.habit.since_writes <=
-         kLong * static_cast<double>(file.habit.since_bytes);
+  return op.stream_to_ssd || static_cast<double>(op.length) * file.habit.since_writes <=
+                                 kLong * static_cast<double>(file.habit.since_bytes);
 }
 
 // Files that need few seeks. Only while the queue is more than half full since it was full: what is served in
@@ -114,12 +114,10 @@ bool Redirector::costly_wants_log(const Op& op) const {
   return !is_cheap(shared_.files[op.file]) && budget_left() >= op.length;
 }
 
-// What may still be sent to the log: the shadow's bytes, less what it may have counted too many. It is SSDUP+
-// itself while one file is written; with several it sees their writes in another order than SSDUP+ would.
-double Redirector::budget_left() const {
+double Redirector::budget_left(Whose whose) const {
   const SwaleOptions& own = shared_.options.swale;
   if (own.byte_budget_random <= 0) return 1e300;
-  const double ordered = several_files_ ? own.byte_budget_several : 1;
+  const double ordered = several_files_ && whose == Whose::kAll ? own.byte_budget_several : 1;
   const double random = traffic_.percentage_mean();
   return (ordered + (own.byte_budget_random - ordered) * random * random) *
              static_cast<double>(traffic_.ssd_bytes() + shared_.stats.forced_bytes) -
@@ -144,7 +142,7 @@ bool Redirector::is_cheap(const FileState& file) const {
 bool Redirector::waits_when_full(const Op& op) const {
   if (shared_.options.policy == Policy::kSsdOverflowing) return false;
   const double cost = shared_.files[op.file].direct_cost;
-  if (shared_.files[op.file].habit.to_log || shared_.files[op.file].habit.small_to_log)
+  if (shared_.files[op.file].habit.sooner)
     return false;  // a segment takes longer than the sync that is to be spared
   if (shared_.swale() && cost > 0 && cost < shared_.options.swale.overflow_ratio * costs_.flush())
     return false;

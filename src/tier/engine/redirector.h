@@ -32,8 +32,11 @@ class Redirector {
   bool waits_when_full(const Op& op) const;
   // The log has taken so many bytes.
   void appended(uint32_t length) { wear_bytes_ += length; }
-  // What may still be sent to the log.
-  double budget_left() const;
+  // What may still be sent to the log: the shadow's bytes, less what it may have counted too many. It is
+  // SSDUP+ itself while one file is written; with several it sees their writes in another order than SSDUP+
+  // would. Not by so much that it would be worth the time of somebody who waits.
+  enum class Whose : uint8_t { kAll, kWaiters };
+  double budget_left(Whose whose = Whose::kAll) const;
 
   // What a sync waits for.
   struct Awaited {

@@ -21,9 +21,8 @@ constexpr double kReserve = 3;
 
 }  // namespace
 
-// A write to the file begins. Between two syncs all writes go to one device: the first one that the backing
-// device gets makes the sync pay for that. Where there is no budget for all of them, the short ones go to the
-// log: a device that needs a seek for each write costs as much for a short one, and the budget counts bytes.
+// A write to the file begins: the first one after a sync says whether the log answers the next one sooner, and
+// whether there is budget for all that is written until then.
 void Redirector::expect_sync(FileState* file, uint32_t length) {
   if (!shared_.swale()) return;
   SyncHabit& habit = file->habit;
@@ -33,34 +32,34 @@ void Redirector::expect_sync(FileState* file, uint32_t length) {
     habit.since_bytes = habit.since_writes = 0;
   }
   if (habit.since_bytes == 0) {
-    habit.to_log = habit.small_to_log = false;
-    if (habit.bytes > 0 && !shared_.log.exhausted() && log_answers_sooner(*file)) {
-      const double left = budget_left();
-      const double each = habit.bytes / habit.writes;
-      // Of writes that are synced one by one, long ones leave a part of the budget to the short ones that
-      // will come.
-      const double wanted =
-          kReserve * (habit.writes < 1.5 ? static_cast<double>(length) * length / each : habit.bytes);
-      // While SSDUP+ sends a stream to the SSD, each write of it brings its own bytes into the budget.
-      habit.to_log = left >= length && (traffic_.to_ssd() || left >= wanted);
-      habit.small_to_log = !habit.to_log && habit.writes >= 1.5;
-    }
+    habit.sooner = habit.bytes > 0 && !shared_.log.exhausted() && log_answers_sooner(*file);
+    const double each = habit.bytes / habit.writes;
+    // Of writes that are synced one by one, long ones leave a part of the budget to the short ones that will
+    // come.
+    const double wanted =
+        kReserve * (habit.writes < 1.5 ? static_cast<double>(length) * length / each : habit.bytes);
+    habit.to_log = habit.sooner && budget_left(Whose::kWaiters) >= wanted;
   } else if (static_cast<double>(habit.since_bytes) > kHabitMax * habit.bytes) {
-    habit.to_log = habit.small_to_log = false;
+    habit.sooner = habit.to_log = false;
   }
   habit.since_bytes += length;
   ++habit.since_writes;
 }
 
-// Whether a write goes to the log because a sync will wait for it.
+// Whether a write goes to the log because a sync will wait for it. What SSDUP+ sends to the SSD brings its own
+// bytes into the budget. Bytes that were saved are for whole groups, because the first write of a group that
+// the backing device gets makes the sync wait for the device's cache, too. Where they do not suffice for
+// that, the short writes get them: a device that needs a seek for each write takes as long for a short one,
+// and the budget counts bytes.
 bool Redirector::syncs_want_log(const Op& op) {
   SyncHabit& habit = shared_.files[op.file].habit;
-  if (!habit.to_log && !habit.small_to_log) return false;
-  if (shared_.log.exhausted() || budget_left() < op.length) {
-    habit.small_to_log |= std::exchange(habit.to_log, false);
+  if (!habit.sooner) return false;
+  if (shared_.log.exhausted() || budget_left(Whose::kWaiters) < op.length) {
+    habit.to_log = false;
     return false;
   }
-  return habit.to_log || op.length * habit.writes < kShort * habit.bytes;
+  return op.stream_to_ssd || habit.to_log ||
+         (habit.writes >= 1.5 && op.length * habit.writes < kShort * habit.bytes);
 }
 
 // A device that has become quick is found out: one group in a while goes there.
