@@ -107,9 +107,18 @@ class MountRig : public ::testing::Test {
     child_ = 0;
     return WIFEXITED(state) ? WEXITSTATUS(state) : -1;
   }
+  // A mount is busy while any process of the machine looks at all mounts (df, fuser): then it tries again.
   int unmount() {
-    EXPECT_EQ(std::system(("fusermount3 -u " + mountpoint()).c_str()), 0);
-    return wait_for_mount();
+    constexpr int kTriesMax = 500;
+    int failed = 1;
+    for (int tries = 0; failed != 0 && tries < kTriesMax; ++tries) {
+      if (tries > 0) ::usleep(20'000);
+      failed = std::system(("fusermount3 -u " + mountpoint()).c_str());
+    }
+    EXPECT_EQ(failed, 0) << mountpoint() << " stays busy";
+    if (failed == 0) return wait_for_mount();
+    kill_mount();
+    return -1;
   }
   void kill_mount() {
     ::kill(child_, SIGKILL);
