@@ -141,7 +141,9 @@ TEST(RecordLog, OfRecordsThatAreSyncedLaterAnyMayBeTornAndOfOthersNone) {
         ASSERT_TRUE(io::replace_file(disk.memory, kPath, torn).ok());
         const auto found = read(disk.memory);
         EXPECT_EQ(found.ok(), record >= 3 && !synced_after) << record << " " << from << " " << count;
-        if (found.ok()) EXPECT_EQ(found->size(), record - 1);
+        if (found.ok()) {
+          EXPECT_EQ(found->size(), record - 1);
+        }
         EXPECT_FALSE(read(disk.memory, LogTail::kWhole).ok());
       }
     }
