@@ -21,8 +21,8 @@ constexpr double kReserve = 3;
 
 }  // namespace
 
-// A write to the file begins: the first one after a sync says whether the log answers the next one sooner, and
-// whether there is budget for all that is written until then.
+// A write to the file begins: the first one after a sync says whether the log answers the next one sooner,
+// and whether there is budget for all that is written until then.
 void Redirector::expect_sync(FileState* file, uint32_t length) {
   if (!shared_.swale()) return;
   SyncHabit& habit = file->habit;
@@ -46,11 +46,11 @@ void Redirector::expect_sync(FileState* file, uint32_t length) {
   ++habit.since_writes;
 }
 
-// Whether a write goes to the log because a sync will wait for it. What SSDUP+ sends to the SSD brings its own
-// bytes into the budget. Bytes that were saved are for whole groups, because the first write of a group that
-// the backing device gets makes the sync wait for the device's cache, too. Where they do not suffice for
-// that, the short writes get them: a device that needs a seek for each write takes as long for a short one,
-// and the budget counts bytes.
+// Whether a write goes to the log because a sync will wait for it. What SSDUP+ sends to the SSD brings its
+// own bytes into the budget. Saved bytes are for whole groups, because the first write of a group that the
+// backing device gets makes the sync wait for the device's cache, too. Where they do not suffice for that,
+// the short writes get them: a device that needs a seek for each write takes as long for a short one, and
+// the budget counts bytes.
 bool Redirector::syncs_want_log(const Op& op) {
   SyncHabit& habit = shared_.files[op.file].habit;
   if (!habit.sooner) return false;
