@@ -51,6 +51,34 @@ Status inspect_files(io::Device& device, const std::string& ssd_directory, uint6
   return {};
 }
 
+// What is left in the queues, and whether it is all that a clean end has sealed.
+Status inspect_queues(io::Device& device, const std::string& ssd_directory,
+                      const std::optional<LogSeal>& known, LogReport* report,
+                      const std::function<void(const LogRecord&)>& visit) {
+  uint64_t queued_damaged = 0;
+  SWALE_ASSIGN_OR_RETURN(const auto names, device.list(ssd_directory));
+  for (const std::string& name : names) {
+    if (!name.starts_with("queue.")) continue;
+    SWALE_ASSIGN_OR_RETURN(const auto file, device.open(ssd_directory + "/" + name, io::OpenMode::kRead));
+    std::vector<DamagedRecord> damaged;
+    SWALE_ASSIGN_OR_RETURN(const auto left, SharedQueue::left_in(*file, report->log_id, &damaged));
+    for (const DamagedRecord& record : damaged) report->problems.push_back(words_of(file->path(), record));
+    queued_damaged += damaged.size();
+    for (const RecordHeader& record : left) {
+      ++report->queued;
+      if (visit) visit(shown(record, name));
+    }
+  }
+  uint64_t sealed = 0;
+  if (report->closed)
+    for (const QueueSeal& queue : known->queues) sealed += queue.records;
+  if (report->queued + queued_damaged < sealed)
+    report->problems.push_back(
+        corruption("{}: {} of the {} writes in queues that the clean end has sealed are not there",
+                   ssd_directory, sealed - report->queued - queued_damaged, sealed));
+  return {};
+}
+
 }  // namespace
 
 std::string KnownFile::text() const {
@@ -116,27 +144,7 @@ Result<LogReport> Store::inspect(io::Device& device, const std::string& ssd_dire
     }
   }
   SWALE_RETURN_IF_ERROR(inspect_files(device, ssd_directory, geometry.log_id, &report, visit_file));
-  SWALE_ASSIGN_OR_RETURN(const auto names, device.list(ssd_directory));
-  uint64_t queued_damaged = 0;
-  for (const std::string& name : names) {
-    if (!name.starts_with("queue.")) continue;
-    SWALE_ASSIGN_OR_RETURN(const auto file, device.open(ssd_directory + "/" + name, io::OpenMode::kRead));
-    std::vector<DamagedRecord> damaged;
-    SWALE_ASSIGN_OR_RETURN(const auto left, SharedQueue::left_in(*file, geometry.log_id, &damaged));
-    for (const DamagedRecord& record : damaged) report.problems.push_back(words_of(file->path(), record));
-    queued_damaged += damaged.size();
-    for (const RecordHeader& record : left) {
-      ++report.queued;
-      if (visit) visit(shown(record, name));
-    }
-  }
-  uint64_t sealed = 0;
-  if (report.closed)
-    for (const QueueSeal& queue : known->queues) sealed += queue.records;
-  if (report.queued + queued_damaged < sealed)
-    report.problems.push_back(
-        corruption("{}: {} of the {} writes in queues that the clean end has sealed are not there",
-                   ssd_directory, sealed - report.queued - queued_damaged, sealed));
+  SWALE_RETURN_IF_ERROR(inspect_queues(device, ssd_directory, known, &report, visit));
   return report;
 }
 
