@@ -93,16 +93,10 @@ std::string encode_found(const Found& found, size_t first, size_t count, size_t 
   return out;
 }
 
-}  // namespace
-
-std::vector<std::string> method_names() { return {std::begin(kNames), std::end(kNames)}; }
-std::string_view method_name(Method method) { return kNames[static_cast<size_t>(method)]; }
-
-Server server_of_message(Bytes message) { return message.size() < 4 ? ~0u : get_u32(message.data()); }
-
+// Unlike in logs (meta/index/log.h), of fixed sizes: so few bytes of a message never ask for much memory.
 // u64 offset | u64 length | u64 address | u32 log | u8 levels | levels x (u64 count | u64 stride | u64
 // address stride)
-void append_run(std::string* out, const Run& run) {
+void append_wire_run(const Run& run, std::string* out) {
   append_extent(out, {run.offset, run.length, run.place});
   append_u8(out, static_cast<uint8_t>(run.levels));
   for (uint32_t i = 0; i < run.levels; ++i) {
@@ -112,7 +106,8 @@ void append_run(std::string* out, const Run& run) {
   }
 }
 
-Run read_run(Decoder* in) {
+// It may be invalid.
+Run read_wire_run(Decoder* in) {
   Run run;
   const Bytes bytes = in->bytes(kExtentWireBytes);
   if (!in->ok()) return run;
@@ -129,6 +124,13 @@ Run read_run(Decoder* in) {
   return run;
 }
 
+}  // namespace
+
+std::vector<std::string> method_names() { return {std::begin(kNames), std::end(kNames)}; }
+std::string_view method_name(Method method) { return kNames[static_cast<size_t>(method)]; }
+
+Server server_of_message(Bytes message) { return message.size() < 4 ? ~0u : get_u32(message.data()); }
+
 std::string encode_put(Server to, const FileId& file, const RequestName& from, const DetectedBatch& items) {
   std::string out;
   out.reserve(64 + items.extents.size() * kExtentWireBytes + items.runs.size() * 110);
@@ -141,7 +143,7 @@ std::string encode_put(Server to, const FileId& file, const RequestName& from, c
   append_extents(&out, items.extents);
   for (size_t i = 0; i < items.runs.size(); ++i) {
     append_u32(&out, static_cast<uint32_t>(items.run_at[i]));
-    append_run(&out, items.runs[i]);
+    append_wire_run(items.runs[i], &out);
   }
   return out;
 }
@@ -165,7 +167,7 @@ Result<PutMessage> decode_put(Bytes message) {
   uint32_t before = 0;
   for (uint32_t i = 0; i < runs && in.ok(); ++i) {
     const uint32_t at = in.u32();
-    const Run run = read_run(&in);
+    const Run run = read_wire_run(&in);
     if (!in.ok()) break;
     if (at < before || at > extents) return corruption("a put: run {} stands at {} of {}", i, at, extents);
     if (!valid(run) || run.place.log == kHoleLog) {
@@ -275,7 +277,7 @@ Result<Found> decode_found(Bytes bytes, size_t ranges) {
 std::string encode_runs(std::span<const Run> runs) {
   std::string out;
   append_u32(&out, static_cast<uint32_t>(runs.size()));
-  for (const Run& run : runs) append_run(&out, run);
+  for (const Run& run : runs) append_wire_run(run, &out);
   return out;
 }
 
@@ -286,7 +288,7 @@ Result<std::vector<Run>> decode_runs(Bytes bytes) {
   std::vector<Run> runs;
   runs.reserve(count);
   for (uint32_t i = 0; i < count && in.ok(); ++i) {
-    runs.push_back(read_run(&in));
+    runs.push_back(read_wire_run(&in));
     if (in.ok() && !valid(runs.back())) {
       return invalid_argument("run {} at offset {} overlaps itself or ends beyond 2^63", i,
                               runs.back().offset);

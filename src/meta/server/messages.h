@@ -152,7 +152,4 @@ struct Collected {
 std::string encode_collected(const Collected& collected);
 Result<Collected> decode_collected(Bytes bytes);
 
-void append_run(std::string* out, const Run& run);
-Run read_run(Decoder* in);  // may be invalid
-
 }  // namespace swale::meta
