@@ -141,9 +141,8 @@ Status Iond::run(IondMethod method, const std::string& what, std::vector<Part>* 
       ++open;
     }
     done.clear();
-    // each call has a deadline
-    const Nanos look = open == 0 ? system_clock().now() + milliseconds(1) : kForever;
-    open -= client.wait(&done, look);
+    // Each call has a deadline; without one, capacity is waited for.
+    open -= client.wait(&done, open == 0 ? refuse_until : kForever);
     for (net::RpcCompletion& each : done) {
       if (!each.response.ok()) {
         if (status.ok()) status = each.response.status();

@@ -63,11 +63,8 @@ Status Client::run(std::span<const OperationId> ids, std::span<Finished> finishe
     }
     if (open == 0) return status;
     done_.clear();
-    // Others of this rank may have all calls that there may be: then this thread looks again, at most until
-    // its deadline.
-    const Nanos now = system_clock().now();
-    const Nanos look = calls_.empty() ? until : std::min(until, now + milliseconds(1));
-    if (rpc_.wait(&done_, look) == 0 && system_clock().now() >= until) {
+    // Others of this rank may have all calls that there may be: then the wait is for what they leave, too.
+    if (rpc_.wait(&done_, until) == 0 && system_clock().now() >= until) {
       return error(Code::kDeadlineExceeded, Scope::kOperation,
                    "the metadata servers have not answered within {:.3f} s", to_seconds(deadline_));
     }

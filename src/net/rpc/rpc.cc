@@ -188,6 +188,19 @@ void Rpc::hand_out() {
     client->done_.push_back(std::move(each));
     if (std::exchange(last, client) != client) wake(client);
   });
+  // What is taken no longer counts.
+  if (!std::exchange(any_refused_, false)) return;
+  for (RpcClient* const each : clients_) {
+    if (each == nullptr || !each->refused_) continue;
+    each->freed_ = true;
+    wake(each);
+  }
+}
+
+void Rpc::refuse(RpcClient* client, const Status& why) {
+  if (why.code() != Code::kResourceExhausted) return;
+  client->refused_ = any_refused_ = true;
+  client->freed_ = false;
 }
 
 void Rpc::wake(RpcClient* client) {
@@ -277,7 +290,7 @@ Result<CallId> Rpc::call(RpcClient* client, RpcCall&& call, RpcClient::Leave lea
     const Result<CallId> made = core_->call(std::move(call), recent_time());
     if (!made.ok()) {
       refused = made.status();
-      return;
+      return refuse(client, refused);
     }
     id = *made;
     keep_deadline(client);
@@ -298,7 +311,7 @@ Result<std::vector<CallId>> Rpc::call_many(RpcClient* client, std::span<const Ra
     Result<std::vector<CallId>> made = core_->call_many(ranks, call, system_clock().now());
     if (!made.ok()) {
       refused = made.status();
-      return;
+      return refuse(client, refused);
     }
     ids = *std::move(made);
     keep_deadline(client);
@@ -334,16 +347,18 @@ size_t Rpc::wait(RpcClient* client, std::vector<RpcCompletion>* out, Nanos until
     std::move(client->done_.begin(), client->done_.end(), std::back_inserter(*out));
     client->done_.clear();
   }
+  client->refused_ = client->freed_ = false;
   client->ready_.store(false);
   return count;
 }
 
-// Until the client has a completion.
+// Until the client has a completion, or capacity that it lacked.
 void Rpc::wait_for_one(RpcClient* client, Nanos until) {
   if (job_.posts_directly()) changed();
   for (;;) {
-    client->ready_.store(!client->done_.empty());
-    if (!client->done_.empty()) return;
+    const bool ready = !client->done_.empty() || client->freed_;
+    client->ready_.store(ready);
+    if (ready) return;
     const Nanos now = system_clock().now();
     if (now >= core_->next_deadline()) {
       core_->tick(now);

@@ -78,8 +78,9 @@ class RpcClient {
   // To many ranks, all or none.
   Result<std::vector<CallId>> call_many(std::span<const Rank> ranks, RpcCall call);
   bool cancel(CallId id);
-  // Waits until a call of this client is complete, or until `until`. Appends all completions that there are;
-  // 0: none.
+  // Waits until a call of this client is complete, or until `until`; if a call of this client found no
+  // capacity since the last wait, also until other calls have left some: try again then. Appends all
+  // completions that there are; 0: none.
   size_t wait(std::vector<RpcCompletion>* out, Nanos until = kForever);
   // Calls and waits for the answer. Requires that no other call of this client is open.
   Result<std::string> ask(RpcCall call);
@@ -91,8 +92,11 @@ class RpcClient {
   Rpc* const rpc_;
   uint64_t owner_ = 0;               // index in Rpc::clients_
   std::vector<RpcCompletion> done_;  // guarded by Rpc::mutex_
-  std::atomic<bool> ready_{false};   // done_ is not empty, or its thread is to look at the deadlines again
+  // done_ is not empty, or freed_, or its thread is to look at the deadlines again
+  std::atomic<bool> ready_{false};
   // Guarded by Rpc::mutex_.
+  bool refused_ = false;  // a call, for want of capacity
+  bool freed_ = false;    // some has been left since
   bool waiting_ = false;  // for wake_
   Nanos wake_at_ = 0;     // its thread sleeps until then at most; 0: it does not wait
   CondVar wake_;
@@ -149,6 +153,7 @@ class Rpc final : private ConversationDriver, private Participant {
   void dispatch() REQUIRES(mutex_);
   void changed(RpcClient::Leave leave = RpcClient::Leave::kNow) REQUIRES(mutex_);
   void hand_out() REQUIRES(mutex_);
+  void refuse(RpcClient* client, const Status& why) REQUIRES(mutex_);
   void wake(RpcClient* client) REQUIRES(mutex_);
   void keep_deadline(RpcClient* client) REQUIRES(mutex_);
   void add(RpcClient* client);
@@ -160,6 +165,7 @@ class Rpc final : private ConversationDriver, private Participant {
   std::unique_ptr<Conversation> conversation_ GUARDED_BY(mutex_);
   std::unique_ptr<RpcCore> core_ GUARDED_BY(mutex_);
   std::vector<RpcClient*> clients_ GUARDED_BY(mutex_);  // by owner; nullptr: free
+  bool any_refused_ GUARDED_BY(mutex_) = false;         // since capacity was left
   RpcClient* driver_ GUARDED_BY(mutex_) = nullptr;      // does the job's progress, if any
   std::thread::id driver_thread_ GUARDED_BY(mutex_);
   // In on_requests, called by an event: what it replies leaves after the event.

@@ -128,7 +128,7 @@ class Keeper final : public RpcService {
 };
 
 // Runs `body` on rank 0 of two. Rank 1 only comes and leaves.
-void run(const std::function<void(Rpc&, Keeper&)>& body) {
+void run(const std::function<void(Rpc&, Keeper&)>& body, size_t calls_max = 100) {
   static constexpr FabricModule module{.name = "ucx", .make = make_sleeper};
   register_fabric(&module);
   the_fabric = LoopbackFabric::create(2);
@@ -145,6 +145,7 @@ void run(const std::function<void(Rpc&, Keeper&)>& body) {
         Keeper keeper;
         RpcOptions options;
         options.methods = {"later"};
+        options.calls_max = calls_max;
         const auto rpc = Rpc::open(**job, options, &keeper);
         ASSERT_TRUE(rpc.ok()) << rpc.status().to_string();
         if (rank == 0) body(**rpc, keeper);
@@ -219,6 +220,38 @@ TEST(RpcWait, ADeadlineOfAnotherThreadsCallIsKept) {
     EXPECT_EQ(done[0].response.status().code(), Code::kDeadlineExceeded);
     EXPECT_LE(the_sleeper->earliest(), deadline);
   });
+}
+
+// The thread that drives, and one that does not.
+TEST(RpcWait, ACallThatHasFoundNoCapacityIsMadeWhenAnotherClientLeavesSome) {
+  run(
+      [](Rpc& rpc, Keeper& keeper) {
+        RpcClient holder(&rpc);
+        ASSERT_TRUE(holder.call({.to = 0, .method = kLater}).ok());
+        std::vector<std::thread> threads;
+        std::atomic<int> refused{0};
+        for (int i = 0; i < 2; ++i) {
+          threads.emplace_back([&] {
+            RpcClient client(&rpc);
+            const Nanos until = system_clock().now() + kPatience;
+            EXPECT_EQ(client.call({.to = 0, .method = kLater}).status().code(), Code::kResourceExhausted);
+            ++refused;
+            std::vector<RpcCompletion> done;
+            do {
+              EXPECT_EQ(client.wait(&done, until), 0u);
+            } while (!client.call({.to = 0, .method = kLater}).ok() && system_clock().now() < until);
+            EXPECT_EQ(client.wait(&done, until), 1u);
+          });
+        }
+        while (refused < 2) std::this_thread::yield();
+        the_sleeper->asleep_until();
+        for (int i = 0; i < 3; ++i) EXPECT_TRUE(rpc.reply(keeper.take().token, RpcPayload("here")));
+        for (std::thread& each : threads) each.join();
+        std::vector<RpcCompletion> done;
+        EXPECT_EQ(holder.wait(&done), 1u);
+        EXPECT_EQ(the_sleeper->overslept(), 0u);
+      },
+      1);
 }
 
 // As in a job of one rank, and where a thread of another Rpc drives.
