@@ -85,14 +85,20 @@ Status NodeFiles::take_in() {
   return {};
 }
 
-// A process can write any id: only those that have a name, or are open, are files.
+// A process can write any id: only those that have a name, or are open, are files. One that this server does
+// not know was opened at a server before it, and had no bytes in logs.
+// A file that cannot be looked at must not stop the others: it counts as new, and if it is not, the drain
+// keeps the one that is there.
 Result<NodeFiles::File*> NodeFiles::file_of(const Segment& segment) {
   const auto at = files_.find(segment.file);
   if (at != files_.end()) return at->second.get();
-  const Status named = backing_.path_of(segment.file).status();
-  if (named.code() == Code::kNotFound) return static_cast<File*>(nullptr);
-  if (!named.ok() && named.code() != Code::kBusy) return named;
-  return files_.emplace(segment.file, std::make_unique<File>()).first->second.get();
+  auto file = std::make_unique<File>();
+  Status looked = backing_.path_of(segment.file).status();
+  if (looked.code() == Code::kNotFound) return static_cast<File*>(nullptr);
+  if (looked.ok() && !recovering_) looked = look_at_backing(segment.file, *file);
+  if (looked.code() == Code::kResourceExhausted) return looked;
+  if (!looked.ok() && looked.code() != Code::kBusy) log_error("{}", looked.message());
+  return files_.emplace(segment.file, std::move(file)).first->second.get();
 }
 
 // After a failure it goes on where it was: what was put into the index must not be put there again, which

@@ -43,7 +43,8 @@ class NodeFiles final : private SegmentConsumer {
   NodeLogs& logs() { return *logs_; }
 
   // The file will be written: what its backing file is now must still be when it is drained. Each open has
-  // one close. Writes to a file that was never opened are refused.
+  // one close. The first write to a file that has a name opens it, too; of others, writes are dropped, and
+  // told.
   Status open_file(const meta::FileId& file) noexcept;
   void close_file(const meta::FileId& file) noexcept;
 

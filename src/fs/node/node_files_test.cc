@@ -72,6 +72,19 @@ TEST_F(NodeFilesTest, WritesToFilesThatAreNoneHarmNobodyElse) {
   EXPECT_EQ(node_->logs().live_bytes(), 4u);
 }
 
+// The process has the file open since a server before this one, which had drained it.
+TEST_F(NodeFilesTest, AWriteAfterAKillFindsItsFileAgain) {
+  restart();
+  start_writer();
+  put_file(disk_, "/b/file", "0123456789");
+  write(kFile, 3, "abc");
+  EXPECT_EQ(read(kFile), "012abc6789");
+  const auto fixed = node_->fix(kFile);
+  ASSERT_TRUE(fixed.ok());
+  EXPECT_EQ(fixed->backing_end, 10u);
+  EXPECT_EQ(fixed->backing.size, 10u);
+}
+
 TEST_F(NodeFilesTest, ARemovedFileStaysRemovedAndGivesItsMemoryBack) {
   restart();
   start_writer();
