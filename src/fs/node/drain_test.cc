@@ -1,0 +1,351 @@
+// Drain: what is on the backing afterwards, on a real file system, with others that change it meanwhile.
+#include "fs/node/drain.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include <atomic>
+#include <filesystem>
+#include <thread>
+
+#include "fs/node/testing/node_rig.h"
+
+namespace swale::fs::drain_test {
+namespace {
+
+using Outcome = Drain::Outcome;
+
+class DrainTest : public NodeRig {
+ protected:
+  DrainTest() : folder_(testing::TempDir()), root_(folder_.path()) {
+    auto anchored = io::PosixDevice({.links = io::PosixOptions::Links::kNone}).anchored(root_);
+    EXPECT_TRUE(anchored.ok());
+    strict_ = std::move(*anchored);
+    there_ = std::make_unique<NamedBacking>(*strict_, root_);
+    there_->names = backing_.names;
+  }
+  // The server and its drain.
+  void start() {
+    drain_.reset();
+    node_.reset();
+    auto node = NodeFiles::open(device_, device_, options_, *there_);
+    ASSERT_TRUE(node.ok()) << node.status().to_string();
+    node_ = std::move(*node);
+    auto drain = Drain::open(*node_, *there_, {.job = "job7"});
+    ASSERT_TRUE(drain.ok()) << drain.status().to_string();
+    drain_ = std::move(*drain);
+  }
+  std::string at(const std::string& name) const { return root_ + "/" + name; }
+  std::string on_backing(const std::string& name) { return content_of(device_, at(name)); }
+  void expect_done(const meta::FileId& id, Outcome outcome = Outcome::kDone) {
+    const auto done = drain_->file(id);
+    ASSERT_TRUE(done.ok()) << done.status().to_string();
+    EXPECT_EQ(*done, outcome);
+  }
+  // Nothing of ours is left beside the files.
+  void expect_clean() { EXPECT_TRUE(device_.list(at(".swale"))->empty()); }
+
+  Folder folder_;
+  const std::string root_;
+  std::unique_ptr<io::Device> strict_;
+  std::unique_ptr<NamedBacking> there_;
+  std::unique_ptr<Drain> drain_;
+  std::atomic<bool> done_{false};
+};
+
+TEST_F(DrainTest, NewFilesAppearWholeAndEmptyOnesToo) {
+  start();
+  start_writer();
+  ASSERT_TRUE(node_->open_file(kFile).ok());
+  ASSERT_TRUE(node_->open_file(kOther).ok());
+  write(kFile, 3, pattern(1, 3'000'000));
+  EXPECT_FALSE(std::filesystem::exists(at("file")));
+  ASSERT_TRUE(drain_->all().ok());
+  EXPECT_EQ(on_backing("file"), std::string(3, '\0') + pattern(1, 3'000'000));
+  EXPECT_EQ(on_backing("other"), "");
+  EXPECT_EQ(read(kFile), on_backing("file"));
+  EXPECT_EQ(node_->logs().live_bytes(), 0u);
+  EXPECT_TRUE(node_->undrained().empty());
+  expect_done(kFile, Outcome::kNothing);
+  expect_clean();
+  struct stat folder;
+  ASSERT_EQ(::stat(at(".swale").c_str(), &folder), 0);
+  EXPECT_EQ(folder.st_mode & 07777, 0700u);
+}
+
+TEST_F(DrainTest, AReplacedFileKeepsItsModeAndAChangedOneItsInode) {
+  put_file(device_, at("file"), "0123456789");
+  put_file(device_, at("other"), "replaced");
+  ASSERT_EQ(::chmod(at("other").c_str(), 0640), 0);
+  struct stat before, after;
+  ASSERT_EQ(::stat(at("file").c_str(), &before), 0);
+  start();
+  start_writer();
+  ASSERT_TRUE(node_->open_file(kFile).ok());
+  ASSERT_TRUE(node_->open_file(kOther).ok());
+  write(kFile, 8, "abcd");
+  ASSERT_TRUE(node_->truncate(kOther, 0).ok());
+  write(kOther, 0, "new");
+  ASSERT_TRUE(drain_->all().ok());
+  EXPECT_EQ(on_backing("file"), "01234567abcd");
+  EXPECT_EQ(on_backing("other"), "new");
+  ASSERT_EQ(::stat(at("file").c_str(), &after), 0);
+  EXPECT_EQ(after.st_ino, before.st_ino);
+  ASSERT_EQ(::stat(at("other").c_str(), &after), 0);
+  EXPECT_EQ(after.st_mode & 07777, 0640u);
+  // And again: what we have changed ourselves is no change of others.
+  write(kFile, 0, "X");
+  ASSERT_TRUE(node_->truncate(kFile, 5).ok());
+  ASSERT_TRUE(node_->truncate(kFile, 7).ok());
+  expect_done(kFile);
+  EXPECT_EQ(on_backing("file"), std::string("X1234\0\0", 7));
+  start();
+  write(kFile, 1, "Y");
+  expect_done(kFile);
+  EXPECT_EQ(on_backing("file"), std::string("XY234\0\0", 7));
+  expect_clean();
+}
+
+TEST_F(DrainTest, AFileThatOthersHaveChangedIsKept) {
+  put_file(device_, at("file"), "0123456789");
+  start();
+  start_writer();
+  ASSERT_TRUE(node_->open_file(kFile).ok());
+  ASSERT_TRUE(node_->open_file(kOther).ok());
+  write(kFile, 2, "ours");
+  write(kOther, 0, "also ours");
+  put_file(device_, at("file"), "theirs, and longer");
+  put_file(device_, at("other"), "theirs");
+  expect_done(kFile, Outcome::kKeptAside);
+  expect_done(kOther, Outcome::kKeptAside);
+  EXPECT_EQ(on_backing("file"), "theirs, and longer");
+  EXPECT_EQ(on_backing("other"), "theirs");
+  EXPECT_EQ(on_backing("file.swale-job7"), "thours, an");
+  EXPECT_EQ(on_backing("other.swale-job7"), "also ours");
+  ASSERT_EQ(drain_->aside().size(), 2u);
+  EXPECT_EQ(drain_->aside()[1], at("other.swale-job7"));
+  EXPECT_EQ(read(kFile), "theirs, and longer") << "from now on the file is theirs";
+  // A second time takes another name.
+  write(kOther, 0, "once more");
+  put_file(device_, at("other"), "changed again");
+  expect_done(kOther, Outcome::kKeptAside);
+  EXPECT_EQ(on_backing("other.swale-job7-2"), "once more");
+  // Removed by others: nothing to keep, but our bytes alone are not the file.
+  write(kFile, 0, "T");
+  std::filesystem::remove(at("file"));
+  expect_done(kFile, Outcome::kKeptAside);
+  EXPECT_FALSE(std::filesystem::exists(at("file")));
+  EXPECT_EQ(on_backing("file.swale-job7-2").substr(0, 2), std::string("T\0", 2));
+  expect_clean();
+}
+
+// A file that appears or changes between the steps of a drain.
+TEST_F(DrainTest, AFileThatOthersMakeDuringADrainIsKept) {
+  start();
+  start_writer();
+  ASSERT_TRUE(node_->open_file(kFile).ok());
+  write(kFile, 0, "ours");
+  const auto begun = drain_->begin(kFile);
+  ASSERT_TRUE(begun.ok() && *begun);
+  put_file(device_, at("file"), "theirs");
+  ASSERT_TRUE(drain_->write_some().ok());
+  const auto outcome = drain_->finish();
+  ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+  EXPECT_EQ(*outcome, Outcome::kKeptAside);
+  EXPECT_EQ(on_backing("file"), "theirs");
+  EXPECT_EQ(on_backing("file.swale-job7"), "ours");
+}
+
+TEST_F(DrainTest, WritesAndTruncatesDuringADrainComeAfterIt) {
+  start();
+  start_writer();
+  ASSERT_TRUE(node_->open_file(kFile).ok());
+  write(kFile, 0, pattern(1, 100'000));
+  ASSERT_TRUE(*drain_->begin(kFile));
+  write(kFile, 50'000, "during");
+  ASSERT_TRUE(node_->truncate(kFile, 60'000).ok());
+  ASSERT_TRUE(drain_->write_some().ok());
+  std::string expected = pattern(1, 100'000).substr(0, 60'000);
+  expected.replace(50'000, 6, "during");
+  EXPECT_EQ(read(kFile), expected);
+  ASSERT_TRUE(drain_->finish().ok());
+  EXPECT_EQ(on_backing("file"), pattern(1, 100'000)) << "the state with which the drain began";
+  EXPECT_EQ(read(kFile), expected);
+  expect_done(kFile);
+  EXPECT_EQ(on_backing("file"), expected);
+}
+
+// A removal during a drain: nothing of the file appears.
+TEST_F(DrainTest, AFileThatIsRemovedDuringADrainDoesNotAppear) {
+  start();
+  start_writer();
+  ASSERT_TRUE(node_->open_file(kFile).ok());
+  write(kFile, 0, "gone");
+  ASSERT_TRUE(*drain_->begin(kFile));
+  ASSERT_TRUE(drain_->write_some().ok());
+  there_->names.erase(kFile);
+  ASSERT_TRUE(node_->remove(kFile).ok());
+  const auto outcome = drain_->finish();
+  ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+  EXPECT_EQ(*outcome, Outcome::kNothing);
+  EXPECT_FALSE(std::filesystem::exists(at("file")));
+  EXPECT_EQ(node_->logs().live_bytes(), 0u);
+  expect_clean();
+}
+
+TEST_F(DrainTest, NoLinkIsFollowedAndNoPathLeavesTheRoot) {
+  Folder outside(testing::TempDir());
+  std::filesystem::create_directory(outside.path() + "/d");
+  put_file(device_, outside.path() + "/d/file", "outside");
+  std::filesystem::create_directory_symlink(outside.path() + "/d", at("way"));
+  std::filesystem::create_symlink(outside.path() + "/d/file", at("link"));
+  start();
+  start_writer();
+  for (const std::string name : {"link", "way/file", "way/new", "../x", ".swale/x", "a//b", "."}) {
+    there_->names[kFile] = name;
+    const meta::FileId id = kFile;
+    const Status opened = node_->open_file(id);
+    write(id, 0, "evil");
+    const auto drained = drain_->file(id);
+    EXPECT_FALSE(drained.ok()) << name;
+    if (opened.ok()) node_->close_file(id);
+    EXPECT_EQ(read(id), "evil") << "programs of the node see it, and all else goes on";
+    ASSERT_TRUE(node_->remove(id).ok());
+  }
+  EXPECT_EQ(content_of(device_, outside.path() + "/d/file"), "outside");
+  EXPECT_FALSE(std::filesystem::exists(outside.path() + "/d/new"));
+  EXPECT_EQ(drain_->file(kOther).status().code(), Code::kOk);
+}
+
+// Three processes write one file in strides; one of them is killed; the file is drained again and again
+// meanwhile. What had returned is there.
+TEST_F(DrainTest, ProcessesShareAFileThatIsDrainedMeanwhile) {
+  small_chunks(64 * 1024, 12);
+  start();
+  ASSERT_TRUE(node_->open_file(kFile).ok());
+  constexpr uint64_t kProcesses = 3, kRecords = 300, kBytes = 4700;
+  void* const shared = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(shared, MAP_FAILED);
+  auto* const written = static_cast<std::atomic<uint64_t>*>(shared);
+  std::vector<pid_t> children;
+  std::vector<uint32_t> logs;
+  for (uint64_t process = 0; process < kProcesses; ++process) {
+    const auto log = node_->logs().add_log();
+    ASSERT_TRUE(log.ok()) << log.status().to_string();
+    logs.push_back(*log);
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      LogWriter writer;
+      if (writer.attach(options_.memory_directory.c_str(), *log) != 0) ::_exit(1);
+      for (uint64_t i = 0; i < kRecords; ++i) {
+        const uint64_t record = i * kProcesses + process;
+        const std::string bytes = pattern(record, kBytes);
+        if (writer.write(kFile, record * kBytes, bytes.data(), kBytes) != kBytes) ::_exit(2);
+        written[process].store(i + 1);
+      }
+      while (process == 2) ::pause();  // it is to be killed, at the latest now
+      ::_exit(0);
+    }
+    children.push_back(child);
+  }
+  for (size_t left = kProcesses; left > 0;) {
+    const Status served = drain_->make_space();
+    ASSERT_TRUE(served.ok()) << served.to_string();
+    ASSERT_TRUE(drain_->all().ok());
+    static_cast<void>(node_->logs().wait(1'000'000));
+    if (children[2] > 0 && written[2].load() >= 50) ::kill(children[2], SIGKILL);
+    for (size_t i = 0; i < kProcesses; ++i) {
+      int status = 0;
+      if (children[i] == 0 || ::waitpid(children[i], &status, WNOHANG) != children[i]) continue;
+      EXPECT_TRUE(i == 2 ? WIFSIGNALED(status) : WIFEXITED(status) && WEXITSTATUS(status) == 0);
+      ASSERT_TRUE(node_->end_log(logs[i]).ok());
+      children[i] = 0;
+      --left;
+    }
+  }
+  ASSERT_TRUE(drain_->all().ok());
+  const std::string file = on_backing("file");
+  EXPECT_EQ(read(kFile), file);
+  for (uint64_t process = 0; process < kProcesses; ++process) {
+    EXPECT_GE(written[process].load(), process == 2 ? 50u : kRecords);
+    for (uint64_t i = 0; i < written[process].load(); ++i) {
+      const uint64_t record = i * kProcesses + process;
+      ASSERT_EQ(file.substr(record * kBytes, kBytes), pattern(record, kBytes)) << record;
+    }
+  }
+  ::munmap(shared, 4096);
+  EXPECT_EQ(node_->logs().live_bytes(), 0u);
+  EXPECT_TRUE(node_->damage().empty());
+}
+
+// The backing is full: writers wait for the drain, and get its errno only when it has failed; afterwards all
+// goes on.
+TEST_F(DrainTest, AFullBackingIsToldToWritersAndOnlyThen) {
+  small_chunks(64 * 1024, 2);
+  options_.shape.wait_ns = 60'000'000'000;
+  // No space to spill: the node-local storage is full from now on.
+  io::FaultDevice storage(device_);
+  io::FaultDevice full(*strict_);
+  NamedBacking backing(full, root_);
+  backing.names = there_->names;
+  auto node = NodeFiles::open(device_, storage, options_, backing);
+  ASSERT_TRUE(node.ok()) << node.status().to_string();
+  node_ = std::move(*node);
+  auto drain = Drain::open(*node_, backing, {.job = "job7"});
+  ASSERT_TRUE(drain.ok());
+  drain_ = std::move(*drain);
+  start_writer();
+  ASSERT_TRUE(node_->open_file(kFile).ok());
+  storage.inject({.kind = io::CallKind::kWrite,
+                  .path_part = kSpillPrefix,
+                  .from_then_on = true,
+                  .status = errno_status(ENOSPC, "spill")});
+  const auto write_all = [&](uint64_t n, int* error) {
+    std::thread writer([&] {
+      for (uint64_t i = 0; i < 20 && *error == 0; ++i) {
+        const std::string bytes = pattern(i, 30'000);
+        const int64_t wrote = writer_.write(kFile, (n + i) * 30'000, bytes.data(), bytes.size());
+        if (wrote < 0) *error = static_cast<int>(-wrote);
+      }
+      done_.store(true);
+    });
+    while (!done_.load()) {
+      static_cast<void>(drain_->make_space());
+      static_cast<void>(node_->logs().wait(1'000'000));
+    }
+    writer.join();
+    done_.store(false);
+  };
+  int error = 0;
+  write_all(0, &error);
+  EXPECT_EQ(error, 0) << "while the backing has space, nobody fails";
+  for (const int failure : {ENOSPC, EDQUOT}) {
+    full.inject({.kind = io::CallKind::kWrite,
+                 .path_part = "new-",
+                 .from_then_on = true,
+                 .status = errno_status(failure, "backing")});
+    full.inject({.kind = io::CallKind::kWrite,
+                 .path_part = "/file",
+                 .from_then_on = true,
+                 .status = errno_status(failure, "backing")});
+    write_all(20, &error);
+    EXPECT_EQ(error, failure);
+    error = 0;
+    full.clear();
+    ASSERT_TRUE(drain_->make_space().ok()) << "a writer that waits again gets what is free now";
+  }
+  write_all(40, &error);
+  EXPECT_EQ(error, 0) << "there is space again";
+  ASSERT_TRUE(drain_->all().ok());
+  EXPECT_EQ(on_backing("file").substr(40 * 30'000), read(kFile, 40 * 30'000));
+  EXPECT_EQ(on_backing("file").substr(59 * 30'000), pattern(19, 30'000));
+  drain_.reset();
+  node_.reset();
+}
+
+}  // namespace
+}  // namespace swale::fs::drain_test
