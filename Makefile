@@ -5,7 +5,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := build
 MAKEFLAGS += --no-print-directory
-.PHONY: help build install demo bench-fs bench-imd bench-imd-ablation bench-meta bench-python bench-rpc bench-shuffle bench-source bench-threehop bench-tier sim-shuffle test test-python test-long test-asan test-tsan deb test-deb check format docs clean
+.PHONY: help build install demo bench-fs bench-imd bench-imd-ablation bench-meta bench-python bench-rpc bench-shuffle bench-source bench-threehop bench-tier sim-shuffle test test-python test-long test-asan test-tsan deb test-deb wheel check format docs clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -76,7 +76,7 @@ bench-python: ## the Python package beside the C calls, DuckDB and pyarrow; resu
 	@scripts/install-deps.sh build test bench
 	@scripts/build.sh release swale swale_cli bench_python_c_calls
 	@scripts/test-python.sh release --install-only
-	@build/python-venv/bin/python bench/python/python.py build/release/bench/python build/bench --profile "$${BENCH:-full}"
+	@SWALE_WHEELS=build/wheel-release build/python-venv/bin/python bench/python/python.py build/release/bench/python build/bench --profile "$${BENCH:-full}"
 
 bench-tier: ## the tiered write buffer's policies on the model of the paper's testbed; results in build/bench/tier.json (BENCH=quick: 3 min; PARTS="virtual real": the others as kept there)
 	@scripts/install-deps.sh build bench
@@ -130,6 +130,12 @@ test-deb: ## make deb, then install the packages in a bare Debian root and use t
 	@scripts/install-deps.sh build deb
 	@scripts/build-deb.sh
 	@scripts/test-deb.sh
+
+wheel: ## the Python package as a wheel that runs where nothing else is installed, into build/wheel
+	@scripts/install-deps.sh build wheel
+	@scripts/build.sh release swale
+	@scripts/build-wheel.sh release build/wheel
+	@ls -l build/wheel/*.whl
 
 check: ## before a commit: format, layers, tree, numbers, prints, locks, pages, fast tests, clang-tidy on what changed
 	@scripts/install-deps.sh test check

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# install-deps.sh GROUP...: installs what Swale needs, for the groups build, test, long, demo, bench, deb,
-# check and docs.
+# install-deps.sh GROUP...: installs what Swale needs, for the groups build, test, long, demo, bench, wheel,
+# deb, check and docs.
 #
 # On Debian 12 and 13, Ubuntu 24.04 and later: installs what is missing, as root or through sudo, in one
 # transaction; when nothing is missing it does nothing and needs no privilege. On other systems it prints the
@@ -58,8 +58,8 @@ test             man-db              man-db              man-db         man-db
 test             zsh                 zsh                 zsh            zsh
 test             fish                fish                fish           fish
 test             jq                  jq                  jq             jq
-test             python3-dev         python3-devel       -              -
-test,demo,bench  python3-venv        -                   -              -
+test,wheel       python3-dev         python3-devel       -              -
+test,demo,bench,wheel python3-venv   -                   -              -
 test,demo,bench  python3-numpy       python3-numpy       python-numpy   py-numpy
 test,demo,bench  python3-matplotlib  python3-matplotlib  python-matplotlib  py-matplotlib
 test,bench       libleveldb-dev      leveldb-devel       leveldb        leveldb
@@ -97,8 +97,9 @@ names() {
 [ $# -gt 0 ] || set -- build
 for group in "$@"; do
   case $group in
-    build | test | long | demo | bench | deb | check | docs) ;;
-    *) die "unknown group '$group'; the groups are build, test, long, demo, bench, deb, check and docs" ;;
+    build | test | long | demo | bench | wheel | deb | check | docs) ;;
+    *) die "unknown group '$group';" \
+      "the groups are build, test, long, demo, bench, wheel, deb, check and docs" ;;
   esac
 done
 [ "${SWALE_DEPS:-}" != skip ] || exit 0

@@ -7,8 +7,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/step.sh"
 cd "$swale_root"
 preset=${1:-checked}
 venv=$swale_root/build/python-outside-venv
-[ -f "build/$preset/src/capi/libswale.so.0" ] ||
-  die "build/$preset has no libswale: run scripts/build.sh $preset swale"
+wheels=$swale_root/build/wheel-$preset
 bundle=/etc/ssl/certs/ca-certificates.crt
 if [ -z "${PIP_CERT:-}" ] && [ -f "$bundle" ]; then export PIP_CERT=$bundle; fi
 
@@ -20,13 +19,12 @@ make_venv() {
       -r scripts/requirements-python-outside.txt
 }
 install_package() {
-  "$venv/bin/pip" install --disable-pip-version-check --no-build-isolation --no-deps --force-reinstall \
-    --config-settings=build-dir="$swale_root/build/python-$preset" \
-    --config-settings=cmake.define.SWALE_BUILD="$swale_root/build/$preset" ./python
+  "$venv/bin/pip" install --disable-pip-version-check --no-index --no-deps --force-reinstall "$wheels"/*.whl
 }
 
 step python-outside-venv "Preparing an environment with programs of the field" make_venv
-step python-outside-package "Building the Python package" install_package
+scripts/build-wheel.sh "$preset" "$wheels"
+step python-outside-package "Installing the wheel" install_package
 say "Opening exported files with programs of the field"
 cd python
 QT_QPA_PLATFORM=offscreen "$venv/bin/python" -m pytest -q -p no:cacheprovider -W default tests_outside

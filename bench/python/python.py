@@ -21,9 +21,10 @@ import numpy as np
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import judge  # noqa: E402
 
-PROFILES = {"full": dict(keys=4_000_000, epochs=5, gets=2_000, many=100_000, rounds=5, sql=15, mib=512),
-            "quick": dict(keys=400_000, epochs=5, gets=1_000, many=50_000, rounds=3, sql=7, mib=256),
-            "tiny": dict(keys=2_000, epochs=3, gets=50, many=500, rounds=2, sql=2, mib=8)}
+# `alone`: the environment of the first picture has nothing but wheels; else it shares this one's libraries.
+PROFILES = {"full": dict(keys=4_000_000, epochs=5, gets=2_000, many=100_000, rounds=5, sql=15, mib=512, alone=True),
+            "quick": dict(keys=400_000, epochs=5, gets=1_000, many=50_000, rounds=3, sql=7, mib=256, alone=True),
+            "tiny": dict(keys=2_000, epochs=3, gets=50, many=500, rounds=2, sql=2, mib=8, alone=False)}
 # Name, must, aim, whether less is better, what it is.
 KEYS = [
     ("get_over_c", 1.4, 1.2, True, "d[key], warm, over swale_reader_get"),
@@ -37,6 +38,8 @@ KEYS = [
     ("export_parquet_over_pyarrow", 1.6, 1.2, True, "wall time over pyarrow writing the same table from memory"),
     ("import_over_numpy", 0.5, 0.2, True, "import swale over import numpy"),
     ("scan_memory_bytes", 256 << 20, 128 << 20, True, "peak above the baseline of a stream with two threads"),
+    ("wheel_bytes", 8_000_000, 4_000_000, True, "the wheel's size"),
+    ("first_picture_seconds", 60, 30, True, "a fresh environment, wheels at hand, to a PNG of the example"),
 ]
 VALUE = np.dtype([("x", "f8"), ("y", "f8"), ("z", "f8"), ("w", "f8"), ("energy", "f8")])
 OPTIONS = "imd.key=u64,imd.schema=x:f8;y:f8;z:f8;w:f8;energy:f8,imd.extrema=energy"
@@ -232,7 +235,47 @@ class Bench:
         self.expect(found["records"] == self.records, "the stream has all records")
         return found["bytes"]
 
+    def wheel_bytes(self, number):
+        return self.wheel().stat().st_size
+
+    def first_picture_seconds(self, number):
+        fresh, picture, wheels = (self.scratch / name for name in ("fresh", "first.png", "wheels"))
+        python = fresh / "bin" / "python"
+        pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+        wants = [str(self.wheel()) + "[plots]"] if self.p["alone"] else ["--no-deps", str(self.wheel())]
+        if self.p["alone"] and not wheels.exists():
+            self.command(*pip, "download", "--only-binary", ":all:", "--dest", wheels, *wants)
+        for path in (fresh, self.scratch / "example"):
+            shutil.rmtree(path, ignore_errors=True)
+        picture.unlink(missing_ok=True)
+
+        def body():
+            self.command(sys.executable, "-m", "venv", "--without-pip", fresh)
+            if not self.p["alone"]:
+                [packages] = fresh.glob("lib/python*/site-packages")
+                (packages / "here.pth").write_text(f"{pathlib.Path(np.__file__).parents[1]}\n")
+            self.command(*pip, "--python", python, "install", "--no-index", "--find-links", wheels, *wants)
+            self.command(python, "-m", "swale", "example", self.scratch / "example")
+            self.command(python, "-m", "swale", "plot", self.scratch / "example", "--top", "energy", "-o", picture)
+
+        took, _ = timed(body)
+        self.expect(picture.read_bytes().startswith(b"\x89PNG"), "the picture is a PNG")
+        return took
+
     # ----
+
+    @staticmethod
+    def wheel():
+        found = list(pathlib.Path(os.environ.get("SWALE_WHEELS", "nowhere")).glob("*.whl"))
+        if len(found) != 1:
+            raise judge.Failed("SWALE_WHEELS names no folder with the wheel: scripts/build-wheel.sh makes it")
+        return found[0].resolve()
+
+    @staticmethod
+    def command(*words):
+        done = subprocess.run([*map(str, words)], capture_output=True, text=True, timeout=900)
+        if done.returncode != 0:
+            raise judge.Failed(f"{' '.join(map(str, words))}: {done.stderr.strip()}")
 
     @staticmethod
     def in_turn(number, theirs, ours):
