@@ -67,6 +67,7 @@ test,bench       librocksdb-dev      rocksdb-devel       rocksdb        rocksdb
 test,bench       libsqlite3-dev      sqlite-devel        sqlite         sqlite
 test,bench       libsnappy-dev       snappy-devel        snappy         snappy
 long             postgresql          postgresql-contrib  postgresql     postgresql
+long             chromium            chromium            chromium       -
 long             stress-ng           stress-ng           stress-ng      stress-ng
 deb              build-essential     -                   -              -
 deb              debhelper           -                   -              -

@@ -12,9 +12,8 @@ void add_commands(CLI::App& app, Run* run) {
   app.require_subcommand(1);
   app.set_version_flag("--version", "swale " + swale_version_text());
   app.footer(fmt::format(
-      "Exit status: {}\nWith the Python package: example, plot, histogram, export, import. `swale COMMAND "
-      "--help` has "
-      "examples; so have the man pages.",
+      "Exit status: {}\nWith the Python package: example, plot, histogram, export, import, report. "
+      "`swale COMMAND --help` has examples; so have the man pages.",
       kExitStatusText));
   add_info(app, run);
   add_ls(app, run);

@@ -16,7 +16,8 @@ namespace swale::tools {
 namespace {
 
 // The package's pyproject.toml has the same; python/tests/test_commands.py compares.
-constexpr std::string_view kPackageCommands[] = {"example", "plot", "histogram", "export", "import"};
+constexpr std::string_view kPackageCommands[] = {"example", "plot",   "histogram",
+                                                 "export",  "import", "report"};
 
 bool is_plain_name(std::string_view name) {
   return !name.empty() && name.front() != '-' && std::all_of(name.begin(), name.end(), [](char c) {

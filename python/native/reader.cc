@@ -41,6 +41,11 @@ struct FreeValues {
 };
 using Values = std::unique_ptr<swale_values, FreeValues>;
 
+struct FreeCounters {
+  void operator()(swale_stats* stats) const { swale_stats_free(stats); }
+};
+using Counters = std::unique_ptr<swale_stats, FreeCounters>;
+
 // Keys that a callback gathers.
 struct Keys {
   Signals signals;
@@ -237,37 +242,31 @@ class Reader {
 
   nb::dict stats() {
     const auto reader = handle();
-    nb::dict stats;
-    for_each_stat([&](swale_stats** found) { return swale_reader_stats(reader.get(), found); },
-                  [&](const swale_stat& stat) { stats[stat.name] = stat.sum; });
-    return stats;
-  }
-
-  nb::list epoch_stats(int64_t epoch) {
-    const auto reader = handle();
-    nb::list stats;
-    for_each_stat([&](swale_stats** found) { return swale_reader_epoch_stats(reader.get(), epoch, found); },
-                  [&](const swale_stat& stat) {
-                    stats.append(nb::make_tuple(stat.name, stat.unit, stat.sum, stat.min, stat.max));
-                  });
-    return stats;
-  }
-
- private:
-  // ask(&stats) fills a handle; visit(stat) gets each of its counters, with the interpreter locked.
-  template <class Ask, class Visit>
-  void for_each_stat(const Ask& ask, const Visit& visit) {
     swale_stats* found = nullptr;
-    call([&] { return ask(&found); });
-    const std::unique_ptr<swale_stats, void (*)(swale_stats*)> owner(found, &swale_stats_free);
+    call([&] { return swale_reader_stats(reader.get(), &found); });
+    const Counters owner(found);
+    nb::dict stats;
     for (size_t i = 0; i < swale_stats_count(found); ++i) {
       swale_stat stat = {};
       stat.struct_bytes = sizeof stat;
       check(swale_stats_at(found, i, &stat));
-      visit(stat);
+      stats[stat.name] = stat.sum;
     }
+    return stats;
   }
 
+  // JSON, as swale_stats_json describes it.
+  std::string epoch_stats(int64_t epoch) {
+    const auto reader = handle();
+    swale_stats* found = nullptr;
+    call([&] { return swale_reader_epoch_stats(reader.get(), epoch, &found); });
+    const Counters owner(found);
+    const char* const json = swale_stats_json(found);
+    if (json == nullptr) throw std::bad_alloc();
+    return json;
+  }
+
+ private:
   static void check(int code) {
     if (code != SWALE_OK) Failure::of_this_thread().raise();
   }

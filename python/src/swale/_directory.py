@@ -389,6 +389,36 @@ class Directory:
 
     # ---- Pictures ----
 
+    def report(self, path: str | os.PathLike[str], *, keys: Any = None, fields: Iterable[str] | None = None,
+               progress: Callable[[int, int], None] | None = None) -> int:
+        """Writes a report on the run: one HTML file that needs nothing else.
+
+        It shows what the job wrote epoch by epoch, where the time went, the balance over ranks, what a look-up in
+        the index costs, and trajectories, which people choose among in the page.
+
+        Parameters
+        ----------
+        keys : iterable or numpy.ndarray, optional
+            Whose trajectories, up to 1,000; of some at random if not given.
+        fields : iterable of str, optional
+            The numbers that these have, up to 12: fields, or elements of arrays (``"v[0]"``).
+        progress : callable, optional
+            Called with the epochs that were read, and those that there are.
+
+        Returns
+        -------
+        int
+            The bytes of the file, at most 2 MB.
+
+        Raises
+        ------
+        KeyError
+            If a key has no value in any epoch that is shown.
+        """
+        from . import _report
+
+        return _report.write(self, path, keys=keys, fields=fields, progress=progress)
+
     def plot(self, keys: Any, *, fields: Iterable[str] | None = None, path: Sequence[str] | str | None = "auto",
              epochs: Epochs = None, background: bool = True) -> Any:
         """Draws the trajectories of keys: their path in a plane, and fields against time.
@@ -459,9 +489,9 @@ class Directory:
         return self._reader.stats()
 
     def epoch_stats(self, epoch: int = -1) -> dict[str, dict[str, Any]]:
-        """What an epoch cost its writers, by the counter's name: its unit, and the sum, least and most of a rank."""
-        return {name: {"unit": unit, "sum": total, "min": least, "max": most}
-                for name, unit, total, least, most in self._reader.epoch_stats(self._epoch(epoch))}
+        """What an epoch cost its writers, by the counter's name: its unit, the sum over ranks, the least and the
+        most of a rank, and which rank that was (``min_rank``, ``max_rank``)."""
+        return dict(json.loads(self._reader.epoch_stats(self._epoch(epoch)))["stats"])
 
     def refresh(self) -> bool:
         """Makes epochs visible that were committed since. Whether anything has changed."""

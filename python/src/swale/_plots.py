@@ -86,8 +86,12 @@ def _described(directory: Directory) -> Described:
 
 def with_unit(name: str, unit: str) -> str:
     """A name and its unit, for an axis."""
-    unit = _EXPONENT.sub(lambda found: found[1].translate(_RAISED), unit)
-    return plain(f"{name} ({unit})" if unit else name)
+    return plain(f"{name} ({raised(unit)})" if unit else name)
+
+
+def raised(unit: str) -> str:
+    """A unit with its exponents as people write them: m² for m^2."""
+    return _EXPONENT.sub(lambda found: found[1].translate(_RAISED), unit)
 
 
 def plain(text: str, most: int = TEXT_MAX) -> str:

@@ -94,6 +94,29 @@ def parse_key(text: str, key_type: str) -> int | str | bytes:
     return int.from_bytes(raw, "little", signed=key_type == "i64")
 
 
+def add_keys(parser: argparse.ArgumentParser) -> None:
+    """Keys, and the options that find some."""
+    parser.add_argument("keys", metavar="KEY", nargs="*", help="as `swale get` takes them")
+    parser.add_argument("--top", metavar="FIELD", help="also the keys with the largest numbers in a field")
+    parser.add_argument("-k", type=int, default=10, metavar="K",
+                        help="how many --top finds (default %(default)s)")
+    parser.add_argument("--smallest", action="store_true", help="the smallest instead of the largest")
+    parser.add_argument("--top-epoch", type=int, default=-1, metavar="N",
+                        help="where --top looks (default: the last)")
+    parser.add_argument("--sample", type=int, metavar="N", help="also N random keys of the last epoch")
+
+
+def chosen_keys(given: Any, directory: swale.Directory) -> list[Any]:
+    """The keys that the command names, and those that --top and --sample find."""
+    keys: list[Any] = [parse_key(text, directory.key_type) for text in given.keys]
+    if given.top is not None:
+        best = directory.top(given.top, given.k, epoch=given.top_epoch, smallest=given.smallest)
+        keys += best["key"].tolist()
+    if given.sample is not None:
+        keys += list(directory.sample(given.sample))
+    return keys
+
+
 def add_epochs(parser: argparse.ArgumentParser, default: str) -> None:
     """The option --epochs."""
     parser.add_argument("-e", "--epoch", "--epochs", dest="epochs", metavar="RANGE",

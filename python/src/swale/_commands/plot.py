@@ -10,22 +10,12 @@ from .. import _plots
 from . import common
 
 
-def keys_of(given: Any, directory: swale.Directory) -> list[Any]:
-    """The keys that the command names, and those that --top and --sample find."""
-    keys: list[Any] = [common.parse_key(text, directory.key_type) for text in given.keys]
-    if given.top is not None:
-        keys += directory.top(given.top, given.k, epoch=given.top_epoch, smallest=given.smallest)["key"].tolist()
-    if given.sample is not None:
-        keys += list(directory.sample(given.sample))
-    if not keys:
-        raise ValueError("no key: name some, or choose them with --top FIELD or --sample N")
-    return keys
-
-
 def work(given: Any) -> None:
     _plots.expect_ending(given.output)
     with swale.open(given.dir) as directory:
-        keys = keys_of(given, directory)
+        keys = common.chosen_keys(given, directory)
+        if not keys:
+            raise ValueError("no key: name some, or choose them with --top FIELD or --sample N")
         epochs = common.parse_epochs(given.epochs, len(directory.epochs))
         path = None if given.path == "none" else given.path
         try:
@@ -47,18 +37,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
          ("swale plot run 17 --fields energy,vz --path x,z", "other fields, and another plane"),
          ("swale plot run --sample 100 --path none --fields x -o x.svg", "a hundred random ones, without a plane")])
     parser.add_argument("dir", metavar="DIR", help="a massive directory")
-    parser.add_argument("keys", metavar="KEY", nargs="*", help="as `swale get` takes them")
     parser.add_argument("-o", "--output", default="swale-plot.png", metavar="FILE",
                         help="the picture: .png, .pdf or .svg (default %(default)s)")
     parser.add_argument("-f", "--fields", metavar="A,B", help="fields, or elements (v[0]), to draw against time")
     parser.add_argument("--path", default="auto", metavar="X,Y",
                         help="the two fields of the plane; none: no plane (default: x,y if there are such)")
     parser.add_argument("--no-background", action="store_true", help="no grey dots for other keys in the plane")
-    parser.add_argument("--top", metavar="FIELD", help="also the keys with the largest numbers in a field")
-    parser.add_argument("-k", type=int, default=10, metavar="K", help="how many --top finds (default %(default)s)")
-    parser.add_argument("--smallest", action="store_true", help="the smallest instead of the largest")
-    parser.add_argument("--top-epoch", type=int, default=-1, metavar="N", help="where --top looks (default: the last)")
-    parser.add_argument("--sample", type=int, metavar="N", help="also N random keys of the last epoch")
+    common.add_keys(parser)
     common.add_epochs(parser, "all")
     return common.run(parser, work, arguments)
 
