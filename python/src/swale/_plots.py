@@ -6,6 +6,8 @@ so that a grey print can be read.
 """
 from __future__ import annotations
 
+import functools
+import io
 import os
 import re
 import warnings
@@ -209,9 +211,9 @@ def _abscissa(np: Any, directory: Directory, table: Any) -> tuple[Any, str]:
 def _layout(matplotlib: Any, plane: bool, panels: int) -> tuple[Any, Any, list[Any]]:
     """A figure: the path at the left, the panels in a column at its right, or alone."""
     if not plane:
-        figure = matplotlib.figure.Figure(figsize=(7.2, 1.2 + 1.9 * panels), layout="constrained")
+        figure = _figure_class()(figsize=(7.2, 1.2 + 1.9 * panels), layout="constrained")
         return figure, None, list(figure.subplots(panels, 1, sharex=True, squeeze=False)[:, 0])
-    figure = matplotlib.figure.Figure(figsize=(9.6 if panels else 5.6, 4.9), layout="constrained")
+    figure = _figure_class()(figsize=(9.6 if panels else 5.6, 4.9), layout="constrained")
     if not panels:
         return figure, figure.subplots(), []
     grid = figure.add_gridspec(panels, 2, width_ratios=(1.1, 1))
@@ -293,7 +295,7 @@ def histogram(directory: Directory, field: str, *, epochs: Epochs = -1, bins: in
     edges = _edges(directory, quantity, numbers, bins, where)
     counted = [_counts(directory, quantity, number, edges, where) for number in numbers]
     with matplotlib.rc_context(_STYLE):
-        figure = matplotlib.figure.Figure(figsize=(7.2, 4.2), layout="constrained")
+        figure = _figure_class()(figsize=(7.2, 4.2), layout="constrained")
         axes = figure.subplots()
         for i, (number, (counts, _)) in enumerate(zip(numbers, counted)):
             style = {"color": COLOURS[i % len(COLOURS)], "label": _epoch_label(directory, number)}
@@ -359,6 +361,19 @@ def _histogram_title(directory: Directory, numbers: list[int], counted: list[tup
     if left_out:
         parts.append(f"{left_out:,} left out (NaN, infinite, missing)")
     return "; ".join(parts)
+
+
+@functools.cache
+def _figure_class() -> Any:
+    """A Figure that notebooks show: Jupyter does so by itself only for figures of pyplot."""
+    def _repr_png_(figure: Any) -> bytes:
+        picture = io.BytesIO()
+        with _matplotlib().rc_context({**_STYLE, "savefig.dpi": 100}):
+            figure.savefig(picture, format="png")
+        return picture.getvalue()
+
+    base = _lazy.load("matplotlib.figure", "a picture").Figure
+    return type("Figure", (base,), {"_repr_png_": _repr_png_, "__module__": base.__module__})
 
 
 def _matplotlib() -> Any:
