@@ -1,8 +1,9 @@
-"""Parquet, Arrow and CSV files as a massive directory. Batch by batch; an epoch is committed when its last row is read.
+"""Files as a massive directory. Batch by batch; an epoch is committed when its last row is read.
 
-The file's rows are in the order of their epochs, as `swale export` writes them. Columns: ``epoch`` or ``step`` divides the
-rows into epochs (without both there is one), ``time`` is the epoch's, ``key`` or another that is named, and the rest are
-fields. ``v[0]``, ``v[1]``, … are the elements of an array.
+The rows of Parquet, Arrow and CSV are in the order of their epochs, as `swale export` writes them. Columns:
+``epoch`` or ``step`` divides the rows into epochs (without both there is one), ``time`` is the epoch's, ``key`` or
+another that is named, and the rest are fields. ``v[0]``, ``v[1]``, … are the elements of an array. Files of frames
+(`_import_frames.py`) are made into such rows.
 """
 from __future__ import annotations
 
@@ -11,11 +12,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from . import _lazy
+from . import _import_frames, _lazy
 from ._directory import open as open_directory
-from ._schema import Schema
+from ._schema import Field, Schema
 from ._writer import Writer, create
 
 _BATCH_ROWS = 1 << 16
@@ -40,11 +41,12 @@ def import_file(source: str | os.PathLike[str], path: str | os.PathLike[str], *,
     Parameters
     ----------
     source : str or path-like
-        A file that ends in .parquet, .arrow or .csv.
+        A file that ends in .parquet, .arrow or .csv; or, with an epoch for each frame, .lammpstrj or .dump (LAMMPS),
+        .h5, .hdf5 or .h5part (H5Part, openPMD).
     path : str or path-like
         The directory to make.
     key : str
-        The column of the keys.
+        The column of the keys; in files of frames ``id``, if it is there.
     key_type : {"u64", "i64", "text", "bytes"}, optional
         As the file says, or as the column's type suggests.
     schema : str, optional
@@ -55,8 +57,10 @@ def import_file(source: str | os.PathLike[str], path: str | os.PathLike[str], *,
         Goes on with a directory whose import was interrupted: its epochs are passed over.
     """
     pyarrow = _lazy.load("pyarrow", "an import")
-    file_schema, batches = _open(pyarrow, Path(os.fspath(source)), schema, {key: key_type} if key_type else {})
-    plan = _Plan(pyarrow, file_schema, key, key_type, schema)
+    file = _open(pyarrow, Path(os.fspath(source)), schema, {key: key_type} if key_type else {})
+    if file.frames is not None and key == "key" and "id" in file.schema.names:
+        key = "id"
+    plan = _Plan(pyarrow, file.schema, key, key_type, schema)
     np = _lazy.numpy()
     dtype = None if plan.schema is None else plan.schema.dtype
     all_units = {**plan.units, **(units or {})}
@@ -70,18 +74,32 @@ def import_file(source: str | os.PathLike[str], path: str | os.PathLike[str], *,
     else:
         out = create(path, schema=dtype, key=plan.key_type, extrema=extrema, units=all_units, options=options)
     with out:
-        return _Import(np, plan, out, done, progress).run(batches)
+        return _Import(np, plan, out, done, progress, file).run()
 
 
-def _open(pyarrow: Any, source: Path, schema: str | None, key_types: dict[str, str]) -> tuple[Any, Iterator[Any]]:
-    """The file's schema and its batches. CSV has no types but those that the caller tells."""
+class _File(NamedTuple):
+    """A file that was opened; `frames` and `document` as of `_import_frames.Source`."""
+
+    schema: Any
+    batches: Iterator[Any]
+    frames: dict[int, _import_frames.Frame] | None = None
+    document: Mapping[str, Any] = {}
+
+
+def _open(pyarrow: Any, source: Path, schema: str | None, key_types: dict[str, str]) -> _File:
+    """The file's schema and its batches. Texts have no types but those that the caller tells."""
     ending = source.suffix.lower()
+    if ending in _import_frames.ENDINGS:
+        own = {"u64": "u8", "i64": "i8"}
+        told = {name: kind for field in Schema(schema or "").values() for name, kind in _flat(field)}
+        told.update({"id" if name == "key" else name: own.get(kind, kind) for name, kind in key_types.items()})
+        return _File(*_import_frames.open_source(pyarrow, source, told))
     if ending in (".parquet", ".pq"):
         parquet = _lazy.load("pyarrow.parquet", "an import of Parquet").ParquetFile(source)
-        return parquet.schema_arrow, parquet.iter_batches(batch_size=_BATCH_ROWS)
+        return _File(parquet.schema_arrow, parquet.iter_batches(batch_size=_BATCH_ROWS))
     if ending in (".arrow", ".feather", ".ipc"):
         file = _lazy.load("pyarrow.ipc", "an import of Arrow").open_file(source)
-        return file.schema, (file.get_batch(i) for i in range(file.num_record_batches))
+        return _File(file.schema, (file.get_batch(i) for i in range(file.num_record_batches)))
     if ending == ".csv":
         csv = _lazy.load("pyarrow.csv", "an import of CSV")
         own = {"u64": pyarrow.uint64(), "i64": pyarrow.int64(), "text": pyarrow.string(), "bytes": pyarrow.binary()}
@@ -90,17 +108,20 @@ def _open(pyarrow: Any, source: Path, schema: str | None, key_types: dict[str, s
         # Nothing at all is a missing number; "nan" is a number here.
         reader = csv.open_csv(source, convert_options=csv.ConvertOptions(column_types=types, null_values=[""],
                                                                          strings_can_be_null=False))
-        return reader.schema, reader
-    raise ValueError(f"{source}: expected a file that ends in .parquet, .arrow or .csv")
+        return _File(reader.schema, reader)
+    endings = (".parquet", ".arrow", ".csv", *_import_frames.ENDINGS)
+    raise ValueError(f"{source}: expected a file that ends in {', '.join(endings[:-1])} or {endings[-1]}")
+
+
+def _flat(field: Field) -> list[tuple[str, str]]:
+    """The columns that make a field in a file without arrays, with their type."""
+    names = [field.name] if field.count == 1 else [f"{field.name}[{i}]" for i in range(field.count)]
+    return [(name, field.type) for name in names]
 
 
 def _csv_types(pyarrow: Any, schema: str | None) -> dict[str, Any]:
-    types: dict[str, Any] = {}
-    for field in Schema(schema or "").values():
-        kind = pyarrow.from_numpy_dtype(field.type)
-        names = [field.name] if field.count == 1 else [f"{field.name}[{i}]" for i in range(field.count)]
-        types.update(dict.fromkeys(names, kind))
-    return types
+    return {name: pyarrow.from_numpy_dtype(kind) for field in Schema(schema or "").values()
+            for name, kind in _flat(field)}
 
 
 class _Plan:
@@ -172,16 +193,22 @@ class _Import:
     """An import on its way."""
 
     def __init__(self, np: Any, plan: _Plan, out: Writer, done: list[int | None],
-                 progress: Callable[[int], None] | None) -> None:
+                 progress: Callable[[int], None] | None, file: _File) -> None:
         self._np, self._plan, self._out, self._done, self._progress = np, plan, out, done, progress
+        self._file = file
         self._open: tuple[int, int, float] | None = None  # number, step and time of the epoch that is being written
         self._ended = 0
         self._records = self._rows = 0
 
-    def run(self, batches: Iterable[Any]) -> Imported:
-        for batch in batches:
+    def run(self) -> Imported:
+        for number, batch in enumerate(self._file.batches):
             if batch.num_rows:
                 self._take(batch)
+            elif self._file.frames is not None:
+                frame = self._file.frames[number]
+                self._begin(number, frame.step, frame.time, self._rows)
+            if self._file.frames is not None:
+                self._end()  # a frame is an epoch
             self._rows += batch.num_rows
             if self._progress is not None:
                 self._progress(self._rows)
@@ -212,6 +239,12 @@ class _Import:
             raise ValueError(f"epoch {self._ended} of the directory has step {self._done[self._ended]}, and that of the file "
                              f"{step}: it is of another import")
         self._open = number, step, time
+        if self._ended < len(self._done):
+            return
+        if self._ended == 0 and self._file.document:
+            self._out.set_attributes(self._file.document)
+        if self._file.frames is not None and self._file.frames[number].attributes:
+            self._out.set_attributes(self._file.frames[number].attributes, epoch=True)
 
     def _end(self) -> None:
         if self._open is None:
