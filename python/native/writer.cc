@@ -9,6 +9,7 @@
 #include <string>
 
 #include "bindings.h"
+#include "comm.h"
 #include "failure.h"
 #include "key.h"
 
@@ -45,13 +46,13 @@ class Memory {
 class Writer {
  public:
   Writer(nb::bytes path_bytes, const std::string& options, const std::string& key_type, bool create,
-         bool exclusive)
-      : key_type_(key_type_named(key_type)) {
+         bool exclusive, nb::object allgather, int rank, int size)
+      : key_type_(key_type_named(key_type)), comm_(std::move(allgather), rank, size) {
     const std::string path(path_bytes.c_str(), path_bytes.size());
     const int flags = (create ? SWALE_CREATE : 0) | (exclusive ? SWALE_EXCLUSIVE : 0);
-    call([&] { return swale_job_open(nullptr, nullptr, &job_); });
+    collective([&] { return swale_job_open(comm_.get(), nullptr, &job_); });
     try {
-      call([&] { return swale_dir_open(job_, path.c_str(), flags, options.c_str(), &dir_); });
+      collective([&] { return swale_dir_open(job_, path.c_str(), flags, options.c_str(), &dir_); });
     } catch (...) {
       const nb::gil_scoped_release without;
       swale_job_close(job_);
@@ -98,12 +99,12 @@ class Writer {
   void set_attributes(bool of_epoch, const std::string& json) {
     const User user(this);
     const int what = of_epoch ? SWALE_DESCRIBED_EPOCH : SWALE_DESCRIBED_DIRECTORY;
-    call([&] { return swale_dir_set_attributes(dir_, what, json.c_str()); });
+    collective([&] { return swale_dir_set_attributes(dir_, what, json.c_str()); });
   }
 
   void epoch_end(int64_t step, double time) {
     const User user(this);
-    call([&] { return swale_dir_epoch_end(dir_, step, time); });
+    collective([&] { return swale_dir_epoch_end(dir_, step, time); });
   }
 
   void close() {
@@ -119,6 +120,7 @@ class Writer {
       const int left = swale_job_close(job);
       if (left != SWALE_OK && !failure) failure = Failure::of_this_thread();
     }
+    comm_.raise_if_raised();
     if (failure) failure->raise();
   }
   bool closed() const { return dir_ == nullptr; }
@@ -139,7 +141,19 @@ class Writer {
     Writer* writer_;
   };
 
+  // A call in which the library may ask the communicator.
+  template <class Body>
+  void collective(Body&& body) {
+    try {
+      call(std::forward<Body>(body));
+    } catch (const nb::python_error&) {
+      comm_.raise_if_raised();  // why the call failed
+      throw;
+    }
+  }
+
   const KeyType key_type_;
+  Comm comm_;
   swale_job* job_ = nullptr;
   swale_dir* dir_ = nullptr;
   int users_ = 0;
@@ -149,7 +163,8 @@ class Writer {
 
 void bind_writer(nb::module_& module) {
   nb::class_<Writer>(module, "Writer")
-      .def(nb::init<nb::bytes, const std::string&, const std::string&, bool, bool>())
+      .def(nb::init<nb::bytes, const std::string&, const std::string&, bool, bool, nb::object, int, int>(),
+           nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg().none(), nb::arg(), nb::arg())
       .def("append", &Writer::append)
       .def("append_many", &Writer::append_many)
       .def("set_attributes", &Writer::set_attributes)

@@ -1,5 +1,5 @@
 """The compiled part (python/native). tests/test_types.py compares these names with what is there."""
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, final
 
 from typing_extensions import Buffer as _Buffer
@@ -62,7 +62,18 @@ class Reader:
 
 @final
 class Writer:
-    def __init__(self, path: bytes, options: str, key_type: str, create: bool, exclusive: bool, /) -> None: ...
+    def __init__(
+        self,
+        path: bytes,
+        options: str,
+        key_type: str,
+        create: bool,
+        exclusive: bool,
+        allgather: Callable[[memoryview, memoryview], object] | None,
+        rank: int,
+        size: int,
+        /,
+    ) -> None: ...
     def append(self, key: object, value: bytes, /) -> None: ...
     def append_many(self, keys: object, array: object, /) -> None: ...
     def set_attributes(self, of_epoch: bool, json: str, /) -> None: ...

@@ -1,4 +1,4 @@
-"""A massive directory, open for writing by this process."""
+"""A massive directory, open for writing, by this process or by the ranks of a job."""
 from __future__ import annotations
 
 import json
@@ -15,7 +15,7 @@ _KEY_DTYPES = {"u64": "<u8", "i64": "<i8"}
 
 
 def create(path: str | os.PathLike[str], *, schema: Any = None, key: str = "bytes", extrema: Iterable[str] = (),
-           units: Mapping[str, str] | None = None, options: str = "") -> Writer:
+           units: Mapping[str, str] | None = None, options: str = "", comm: Any = None) -> Writer:
     """Makes a massive directory and opens it for writing.
 
     Parameters
@@ -32,6 +32,10 @@ def create(path: str | os.PathLike[str], *, schema: Any = None, key: str = "byte
         Units of fields, by name.
     options : str
         More options, as ``"imd.compression=zstd"``; ``swale config`` lists them.
+    comm : mpi4py.MPI.Comm, optional
+        The ranks that write together; all of them call this function, `Writer.set_attributes`,
+        `Writer.epoch_end` and `Writer.close`, each with the same arguments. Only its Get_rank, Get_size and
+        Allgather are called, so any MPI does.
 
     Returns
     -------
@@ -64,7 +68,7 @@ def create(path: str | os.PathLike[str], *, schema: Any = None, key: str = "byte
         parts.append(f"imd.extrema={';'.join(extrema)}")
     if options:
         parts.append(options)
-    return Writer(path, ",".join(parts), key, dtype, create=True)
+    return Writer(path, ",".join(parts), key, dtype, create=True, comm=comm)
 
 
 class Writer:
@@ -73,11 +77,13 @@ class Writer:
     Records are visible and durable when `epoch_end` has returned. Several threads may append at once.
     """
 
-    def __init__(self, path: str | os.PathLike[str], options: str, key: str, dtype: Any, *, create: bool) -> None:
+    def __init__(self, path: str | os.PathLike[str], options: str, key: str, dtype: Any, *, create: bool,
+                 comm: Any = None) -> None:
         self._path = os.fsdecode(os.fspath(path))
         self._key = key
         self._dtype = dtype
-        self._writer = _native.Writer(path_bytes(path), options, key, create, create)
+        job = (None, 0, 1) if comm is None else (comm.Allgather, comm.Get_rank(), comm.Get_size())
+        self._writer = _native.Writer(path_bytes(path), options, key, create, create, *job)
 
     def append(self, key: Any, value: Any) -> None:
         """Appends a value to a key.
