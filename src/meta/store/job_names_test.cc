@@ -176,7 +176,9 @@ TEST(JobNames, ManyThreadsOfManyNodesInOneTreeAndALaterOpeningFindsIt) {
             case 0: {
               const auto made = rank.client.create(d->file, from, {}, true);
               EXPECT_EQ(errno_of(made), there ? EEXIST : 0);
-              if (made.ok()) EXPECT_TRUE(rank.client.release(made->file).ok());
+              if (made.ok()) {
+                EXPECT_TRUE(rank.client.release(made->file).ok());
+              }
               mine.insert(from);
               break;
             }
@@ -216,7 +218,9 @@ TEST(JobNames, ManyThreadsOfManyNodesInOneTreeAndALaterOpeningFindsIt) {
 TEST(JobNames, AServerThatIsNowhereFailsTheOpeningByName) {
   io::MemoryDevice device;
   run_nodes(3, device, [](RankOf& rank) {
-    if (rank.job.rank() == 0) EXPECT_TRUE(rank.client.make_directory(kRootDirectory, "d", {}).ok());
+    if (rank.job.rank() == 0) {
+      EXPECT_TRUE(rank.client.make_directory(kRootDirectory, "d", {}).ok());
+    }
   });
   const auto group = std::make_shared<net::LocalGroup>(2);
   std::vector<std::thread> threads;
