@@ -51,17 +51,19 @@ Result<std::unique_ptr<Drain>> Drain::open(NodeFiles& files, Backing& backing,
 }
 
 Status Drain::prepare() {
-  const std::string folder = backing_.root() + "/" + kSwaleDirectory;
-  SWALE_RETURN_IF_ERROR(io::make_directories(backing_.device(), folder));
-  SWALE_ASSIGN_OR_RETURN(private_, backing_.device().anchored_private(folder));
+  const std::string top = backing_.root() + "/" + kSwaleDirectory;
+  SWALE_RETURN_IF_ERROR(io::make_directories(backing_.device(), top));
+  SWALE_ASSIGN_OR_RETURN(const auto outer, backing_.device().anchored_private(top));
+  folder_ = top + "/" + options_.job;
+  SWALE_RETURN_IF_ERROR(io::make_directories(*outer, folder_));
+  SWALE_ASSIGN_OR_RETURN(private_, outer->anchored_private(folder_));
   SWALE_ASSIGN_OR_RETURN(buffer_, Buffer::allocate(kBufferBytes));
   return {};
 }
 
 // Files whose drain cannot be finished now stay marked, and are drained later as others are.
 Status Drain::resume() {
-  const std::string folder = backing_.root() + "/" + kSwaleDirectory;
-  SWALE_ASSIGN_OR_RETURN(const auto names, private_->list(folder));
+  SWALE_ASSIGN_OR_RETURN(const auto names, private_->list(folder_));
   for (const std::string& name : names) {
     const auto marked = marked_file(kMarkPrefix, name);
     if (!marked) continue;
@@ -71,14 +73,14 @@ Status Drain::resume() {
   for (const std::string& name : names) {
     const bool ours = name.starts_with(kNewPrefix) || name.starts_with(kMarkPrefix);
     if (!ours || marked_file(kMarkPrefix, name)) continue;
-    const Status removed = private_->remove(folder + "/" + name);
+    const Status removed = private_->remove(folder_ + "/" + name);
     if (!removed.ok() && removed.code() != Code::kNotFound) return removed;
   }
   return {};
 }
 
 std::string Drain::own_path(const char* prefix, const meta::FileId& file) const {
-  return backing_.root() + "/" + kSwaleDirectory + "/" + marked_name(prefix, file);
+  return folder_ + "/" + marked_name(prefix, file);
 }
 
 Result<std::unique_ptr<io::File>> Drain::open_if_there(const std::string& path, io::OpenMode mode) {
@@ -106,7 +108,7 @@ Status Drain::remove_mark(const meta::FileId& file) {
   const Status removed = private_->remove(own_path(kMarkPrefix, file));
   if (removed.code() == Code::kNotFound) return {};
   SWALE_RETURN_IF_ERROR(removed);
-  return private_->sync_directory(backing_.root() + "/" + kSwaleDirectory);
+  return private_->sync_directory(folder_);
 }
 
 Status Drain::unmark(const meta::FileId& file) {

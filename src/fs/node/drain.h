@@ -117,7 +117,8 @@ class Drain {
   NodeFiles& files_;
   Backing& backing_;
   const DrainOptions options_;
-  std::unique_ptr<io::Device> private_;  // of .swale
+  std::string folder_;                   // .swale/JOB
+  std::unique_ptr<io::Device> private_;  // of it
   Buffer buffer_;
   std::unique_ptr<Work> work_;  // or null
   std::vector<std::string> aside_;

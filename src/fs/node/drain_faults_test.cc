@@ -40,9 +40,9 @@ class DrainFaultsTest : public NodeRig {
     options_.memory_directory = memory_.path() + "/node" + std::to_string(run);
     options_.spill_directory = storage_.path() + "/spill" + std::to_string(run);
     for (const char* const name : kNames) static_cast<void>(disk_.remove(std::string("/b/") + name));
-    const auto old = disk_.list("/b/.swale");
+    const auto old = disk_.list("/b/.swale/j");
     for (size_t i = 0; old.ok() && i < old->size(); ++i)
-      static_cast<void>(disk_.remove("/b/.swale/" + (*old)[i]));
+      static_cast<void>(disk_.remove("/b/.swale/j/" + (*old)[i]));
     World world{{"-", pattern(run, 9000), pattern(run + 1, 20'000)}, {}};
     for (int i = 1; i < 3; ++i) put_file(disk_, std::string("/b/") + kNames[i], world.before[i]);
     EXPECT_TRUE(disk_.sync_directory("/b").ok());
@@ -71,7 +71,7 @@ class DrainFaultsTest : public NodeRig {
   }
   bool marked(int i) {
     const auto there =
-        disk_.exists("/b/.swale/" + marked_name(kMarkPrefix, {7, 11 + static_cast<uint64_t>(i)}));
+        disk_.exists("/b/.swale/j/" + marked_name(kMarkPrefix, {7, 11 + static_cast<uint64_t>(i)}));
     return there.ok() && *there;
   }
   // What is wrong on the backing in the middle of a drain.
@@ -93,8 +93,8 @@ class DrainFaultsTest : public NodeRig {
     const auto names = disk_.list("/b");
     for (const std::string& name : *names)
       if (name.find(".swale-") != std::string::npos) return name + " was put aside, and nobody changed it";
-    const auto left = disk_.list("/b/.swale");
-    return left.ok() && left->empty() ? "" : "something is left in .swale";
+    const auto left = disk_.list("/b/.swale/j");
+    return left.ok() && left->empty() ? "" : "something is left in .swale/j";
   }
 
   // Drains with a kill at call n; then, after a restart, to the end. "" or the first thing that is wrong.

@@ -1,8 +1,9 @@
-// A mark in the backing's `.swale/`: a file whose drain has begun to change what others see. While it is
+// A mark in the backing's `.swale/JOB/`: a file whose drain has begun to change what others see. While it is
 // there, the file may be half old and half new (kInPlace), or the drain's own (kWhole, kAside): a drain that
 // was killed finds by it that nobody else has changed the file.
 //
-//   .swale (0700)  := drain-HIGH-LOW* new-HIGH-LOW*       HIGH, LOW: the file's id, 16 hex digits each
+//   .swale (0700)  := JOB*                           ids are of a job: no other job's marks are looked at
+//   JOB (0700)     := drain-HIGH-LOW* new-HIGH-LOW*  HIGH, LOW: the file's id, 16 hex digits each
 //   drain-HIGH-LOW := sealed document "swale-drain" 1: how, path (below the backing), stamp
 //   new-HIGH-LOW   := the file, not yet whole
 //

@@ -46,7 +46,7 @@ class DrainTest : public NodeRig {
     EXPECT_EQ(*done, outcome);
   }
   // Nothing of ours is left beside the files.
-  void expect_clean() { EXPECT_TRUE(device_.list(at(".swale"))->empty()); }
+  void expect_clean() { EXPECT_TRUE(device_.list(at(".swale/job7"))->empty()); }
 
   Folder folder_;
   const std::string root_;
@@ -71,9 +71,11 @@ TEST_F(DrainTest, NewFilesAppearWholeAndEmptyOnesToo) {
   EXPECT_TRUE(node_->undrained().empty());
   expect_done(kFile, Outcome::kNothing);
   expect_clean();
-  struct stat folder;
-  ASSERT_EQ(::stat(at(".swale").c_str(), &folder), 0);
-  EXPECT_EQ(folder.st_mode & 07777, 0700u);
+  for (const char* const name : {".swale", ".swale/job7"}) {
+    struct stat folder;
+    ASSERT_EQ(::stat(at(name).c_str(), &folder), 0);
+    EXPECT_EQ(folder.st_mode & 07777, 0700u);
+  }
 }
 
 TEST_F(DrainTest, AReplacedFileKeepsItsModeAndAChangedOneItsInode) {
@@ -176,6 +178,24 @@ TEST_F(DrainTest, WritesAndTruncatesDuringADrainComeAfterIt) {
   EXPECT_EQ(read(kFile), expected);
   expect_done(kFile);
   EXPECT_EQ(on_backing("file"), expected);
+}
+
+// Another job's ids are not ours.
+TEST_F(DrainTest, MarksOfOtherJobsAreLeftAlone) {
+  put_file(device_, at("file"), "theirs");
+  auto file = device_.open(at("file"), io::OpenMode::kRead);
+  const DrainMark mark{DrainMark::How::kInPlace, "file", *stamp_of(**file)};
+  const std::string path = at(".swale/dead/") + marked_name(kMarkPrefix, kFile);
+  ASSERT_TRUE(io::make_directories(device_, at(".swale/dead")).ok());
+  put_file(device_, path, encode_mark(mark));
+  ASSERT_EQ(::chmod(at(".swale").c_str(), 0700), 0);
+  start();
+  start_writer();
+  ASSERT_TRUE(node_->open_file(kFile).ok());
+  write(kFile, 0, "ours");
+  put_file(device_, at("file"), "theirs, changed");
+  expect_done(kFile, Outcome::kKeptAside);
+  EXPECT_EQ(content_of(device_, path), encode_mark(mark));
 }
 
 // A removal during a drain: nothing of the file appears.
