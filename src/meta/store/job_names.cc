@@ -1,6 +1,7 @@
 #include "meta/store/job_names.h"
 
 #include <algorithm>
+#include <set>
 
 #include "base/coding.h"
 #include "base/contain.h"
@@ -18,6 +19,25 @@ constexpr unsigned kRankBits = 20;     // of a node's number
 constexpr unsigned kOpeningBits = 28;  // those above them: which opening it is
 
 std::string path_in(const std::string& directory) { return directory + "/tree.json"; }
+
+// Before a client of this job asks: who holds something is of an earlier job. Looks at the whole table.
+void let_go_of_the_past(NamesServer* server) {
+  std::set<uint64_t> holders;
+  server->table().for_each_record([&](Bytes record) {
+    static_cast<void>(visit_record(record, [&](NameStep&& step) {
+      if (step.kind == StepKind::kHolder) holders.insert(step.other);
+      return ok_status();
+    }));
+  });
+  constexpr uint64_t kNobody = ~uint64_t{0};  // a token that no call has
+  for (const uint64_t holder : holders) {
+    NameRequest request;
+    request.op = NameOp::kForget;
+    request.life = server->shard().job();
+    request.from = {holder << 16, 1};  // slot 0, which nodes do not use for changes
+    server->on_request(Method::kNames, encode(request), kNobody);
+  }
+}
 
 }  // namespace
 
@@ -163,7 +183,9 @@ Status JobNames::begin(io::Device& device, const std::string& directory) {
   requests_ = std::make_unique<RankService>(service_.get());
   SWALE_ASSIGN_OR_RETURN(rpc_, net::Rpc::open(job_, talk, requests_.get()));
   requests_->start(rpc_.get());
-  SWALE_RETURN_IF_ERROR(net::agree(job_, service_->start(rpc_.get())));
+  const Status started = service_->start(rpc_.get());
+  if (started.ok()) service_->with_names([](NamesServer& each) { let_go_of_the_past(&each); });
+  SWALE_RETURN_IF_ERROR(net::agree(job_, started));
   SWALE_RETURN_IF_ERROR(net::agree(job_, service_->resume(options_.deadline)));
   NodeNamesOptions node;
   node.servers = servers();

@@ -215,6 +215,20 @@ TEST(JobNames, ManyThreadsOfManyNodesInOneTreeAndALaterOpeningFindsIt) {
             {2, 0, 1});
 }
 
+TEST(JobNames, WhatNodesOfAnEarlierJobHaveHeldIsLetGo) {
+  io::MemoryDevice device;
+  FileId held;
+  run_nodes(2, device, [&](RankOf& rank) {
+    if (rank.job.rank() != 0) return;
+    const auto made = rank.client.create(kRootDirectory, "f", {}, true);
+    ASSERT_TRUE(made.ok());
+    held = made->file;
+    EXPECT_TRUE(rank.client.unlink(kRootDirectory, "f", 1).ok());
+    EXPECT_TRUE(rank.client.stat(held).ok());
+  });
+  run_nodes(2, device, [&](RankOf& rank) { EXPECT_EQ(errno_of(rank.client.stat(held)), ENOENT); });
+}
+
 TEST(JobNames, AServerThatIsNowhereFailsTheOpeningByName) {
   io::MemoryDevice device;
   run_nodes(3, device, [](RankOf& rank) {
