@@ -22,17 +22,17 @@ constexpr Nanos kDelayMin = 11'750, kDelayMore = 23'500;
 constexpr Nanos kWrite = 10'000;  // of a group
 
 // Groups are durable a moment after their record.
-struct Log final : meta::NameLog {
+struct StormLog final : meta::NameLog {
   uint64_t groups = 0, durable = 0;
   uint64_t add(Bytes) override { return ++groups; }
   bool accepts() const override { return true; }
   Status health() const override { return {}; }
 };
 
-struct Server {
-  explicit Server(uint32_t index) : table(index) {}
+struct StormServer {
+  explicit StormServer(uint32_t index) : table(index) {}
   meta::NameTable table;
-  Log log;
+  StormLog log;
   std::unique_ptr<meta::NamesCore> core;
 };
 
@@ -40,8 +40,8 @@ class Storm {
  public:
   explicit Storm(const NamesStormParams& params) : params_(params), events_(params.seed) {
     for (uint32_t i = 0; i < params.nodes; ++i) {
-      servers_.push_back(std::make_unique<Server>(i));
-      Server& made = *servers_[i];
+      servers_.push_back(std::make_unique<StormServer>(i));
+      StormServer& made = *servers_[i];
       made.core = std::make_unique<meta::NamesCore>(i, params.nodes, 1, &made.table, &made.log);
     }
     const uint32_t askers = params.combines ? params.nodes : params.nodes * params.processes;
@@ -122,7 +122,7 @@ class Storm {
   }
 
   void pump_server(uint32_t index) {
-    Server& server = *servers_[index];
+    StormServer& server = *servers_[index];
     std::vector<meta::NameReply> replies;
     std::vector<meta::NameCall> calls;
     server.core->take_replies(&replies);
@@ -165,7 +165,7 @@ class Storm {
 
   const NamesStormParams params_;
   EventQueue events_;
-  std::vector<std::unique_ptr<Server>> servers_;
+  std::vector<std::unique_ptr<StormServer>> servers_;
   std::vector<std::unique_ptr<meta::NodeNames>> nodes_;
   std::map<std::pair<size_t, meta::NodeNames::Id>, Done> waits_;
   std::map<uint64_t, Origin> origins_;
