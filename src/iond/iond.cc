@@ -93,7 +93,8 @@ Status Iond::begin(const std::optional<IondServing>& serving, const Status& mine
   if (serving)
     service_ = std::make_unique<IondService>(job_, std::move(files), options_.threads, options_.watch);
   SWALE_ASSIGN_OR_RETURN(rpc_, net::Rpc::open(job_, talk, service_.get()));
-  SWALE_RETURN_IF_ERROR(net::agree(job_, service_ ? service_->start(rpc_.get()) : ok_status()));
+  SWALE_RETURN_IF_ERROR(
+      net::agree(job_, service_ ? service_->start(rpc_.get(), memory_.bytes()) : ok_status()));
   const MutexLock lock(loaded_mutex_);
   loaded_ = service_.get();
   return {};
@@ -101,10 +102,7 @@ Status Iond::begin(const std::optional<IondServing>& serving, const Status& mine
 
 IondLoad Iond::load() const {
   const MutexLock lock(loaded_mutex_);
-  if (loaded_ == nullptr) return {};
-  IondLoad load = loaded_->load();
-  load.reserved_bytes = memory_.bytes();
-  return load;
+  return loaded_ == nullptr ? IondLoad() : loaded_->load();
 }
 
 // Asks, a few requests at a time at each server, and returns when all are answered: the first failure.

@@ -15,9 +15,10 @@ IondService::IondService(const net::Job& job, std::unique_ptr<IondFiles> files, 
 
 IondService::~IondService() { stop(); }
 
-Status IondService::start(net::Rpc* rpc) {
+Status IondService::start(net::Rpc* rpc, uint64_t reserved_bytes) {
   assert(rpc_ == nullptr && rpc != nullptr && threads_.empty());
   rpc_ = rpc;
+  reserved_bytes_ = reserved_bytes;
   for (uint32_t i = 0; i < thread_count_; ++i) {
     std::thread thread;
     SWALE_RETURN_IF_ERROR(start_thread(&thread, "a thread that answers I/O requests", [this] { work(); }));
@@ -41,7 +42,7 @@ void IondService::on_requests(std::span<net::RpcRequest> requests) {
 IondLoad IondService::load() const {
   const size_t open_files = files_->open_files();
   const MutexLock lock(mutex_);
-  return {rpc_->rank(), clients_.size(), open_files, queue_.size(), job_.refused_frames()};
+  return {rpc_->rank(), clients_.size(), open_files, queue_.size(), job_.refused_frames(), reserved_bytes_};
 }
 
 void IondService::work() {

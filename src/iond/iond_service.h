@@ -23,7 +23,9 @@ class IondService final : public net::RpcService {
   IondService(const net::Job& job, std::unique_ptr<IondFiles> files, uint32_t threads, Nanos watch);
   ~IondService() override;
 
-  Status start(net::Rpc* rpc);  // kResourceExhausted if a thread cannot be started
+  // `reserved_bytes`: of memory, for the requests of this rank. kResourceExhausted if a thread cannot be
+  // started.
+  Status start(net::Rpc* rpc, uint64_t reserved_bytes);
   void on_requests(std::span<net::RpcRequest> requests) override;
   // Returns when each rank of the job has said goodbye, or is gone: those. A failure: no goodbye can come any
   // more, because the requests between ranks have failed.
@@ -42,6 +44,7 @@ class IondService final : public net::RpcService {
   const uint32_t thread_count_;
   const Nanos watch_;
   net::Rpc* rpc_ = nullptr;
+  uint64_t reserved_bytes_ = 0;
   std::vector<std::thread> threads_;
   mutable Mutex mutex_;
   CondVar work_;
