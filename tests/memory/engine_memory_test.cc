@@ -1,6 +1,7 @@
 // Each engine under a load that fills its buffers: what the process holds at the peak, above what it held
 // before the engine was opened, is at most what the engine has reserved of the process's memory. Every
-// allocation counts. The canaries hold more than they have reserved, and must be found.
+// allocation counts. The canaries hold more than they have reserved, and must be found. What each engine's
+// counters say of it is right.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <malloc.h>
@@ -109,6 +110,7 @@ class EngineMemory : public ::testing::Test {
 void EngineMemory::write_directory(uint64_t memory, uint64_t hoard) {
   run_job(1, 0, [&](net::Job& job) {
     const uint64_t rounds = 2;
+    bool told = false;
     imd::WriterOptions options;
     options.memory_bytes = memory;
     start_here();
@@ -122,6 +124,12 @@ void EngineMemory::write_directory(uint64_t memory, uint64_t hoard) {
       ASSERT_TRUE((*writer)->epoch_end(static_cast<int64_t>(epoch), 0.5).ok());
     }
     note_reserved();
+    for (const Metric& metric : (*writer)->metrics()) {
+      if (metric.name != "memory.reserved") continue;
+      EXPECT_EQ(metric.value, reserved_now());
+      told = true;
+    }
+    EXPECT_TRUE(told);
     EXPECT_TRUE((*writer)->close().ok());
   });
 }
@@ -188,6 +196,10 @@ void EngineMemory::use_store(uint64_t memory, uint64_t hoard) {
     }
     for (std::thread& thread : threads) thread.join();
     note_reserved();
+    const auto counters = (*store)->client()->stats();
+    ASSERT_TRUE(counters.ok()) << counters.status().to_string();
+    EXPECT_GT(counters->sum("memory.reserved"), 0u);
+    EXPECT_LE(counters->sum("memory.reserved"), reserved_now());  // which has its requests and content, too
     EXPECT_TRUE((*store)->close().ok());
   });
 }
@@ -383,6 +395,10 @@ void EngineMemory::use_servers(uint64_t memory, uint64_t hoard) {
     }
     for (std::thread& thread : threads) thread.join();
     if (job.rank() == 0) note_reserved();
+    const auto counters = (*servers)->stats();
+    ASSERT_TRUE(counters.ok()) << counters.status().to_string();
+    EXPECT_EQ(counters->sum("memory.requests"), (*servers)->memory_bytes());  // of the one server
+    EXPECT_GT(counters->sum("memory.reserved"), 0u);                          // its store's
     EXPECT_TRUE((*servers)->close().ok());
     if (store) {
       EXPECT_TRUE(store->close(tier::Store::AtClose::kKeep).ok());

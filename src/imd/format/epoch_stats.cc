@@ -40,6 +40,8 @@ constexpr std::array kRows = {
     StatRow{{"commit.time", "ns", "for replacing swale.json, on rank 0"}, Stat::kCommitNanos},
     StatRow{{"network.refused", "", "frames and messages dropped because they are not of this job"},
             Stat::kNetworkRefused},
+    StatRow{{"memory.reserved", "bytes", "of the process's memory, while it was written", true},
+            Stat::kMemoryReserved},
 };
 
 constexpr bool rows_are_in_order() {

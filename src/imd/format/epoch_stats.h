@@ -49,8 +49,9 @@ enum class Stat : uint16_t {
   kEpochFlushNanos = 24,
   kCommitNanos = 25,
   kNetworkRefused = 26,
+  kMemoryReserved = 27,
 };
-inline constexpr size_t kStatCount = 27;
+inline constexpr size_t kStatCount = 28;
 
 struct StatRow : CounterRow {
   Stat stat;

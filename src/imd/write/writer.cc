@@ -37,6 +37,7 @@ Status Writer::start(io::Device& device, const MemoryPlan& memory, uint32_t ways
                              const net::CallStamp& stamp) {
     job_.heard_call(from, channel(), kind, epoch, stamp);
   };
+  params.reserved_bytes = budget_.limit();
   params.refused_frames = [this, before = job_.refused_frames()] { return job_.refused_frames() - before; };
   SWALE_ASSIGN_OR_RETURN(reservations_, reserve(budget_, memory));
   SWALE_ASSIGN_OR_RETURN(core_, WriterCore::create(params));

@@ -367,6 +367,7 @@ EpochStats WriterCore::close_stats() {
   RankStats& stats = stats_of(params_.first_epoch + epochs_committed_);
   stats.add(Stat::kEpochFlushNanos, since(stage_began_));
   stats.add(Stat::kIndexedRecords, partition_->tally().records);
+  stats.raise(Stat::kMemoryReserved, params_.reserved_bytes);
   stats.raise(Stat::kNetworkFramesMax, conversation_.take_frames_lent_max());
   stats.add(Stat::kNetworkCreditWaits, conversation_.waits_for_credit() - credit_waits_reported_);
   credit_waits_reported_ = conversation_.waits_for_credit();

@@ -64,6 +64,7 @@ struct WriterCoreParams {
   std::function<void(net::Rank, net::CallKind, EpochNumber epoch, const net::CallStamp&)> heard_call = {};
   // As Job::refused_frames, for statistics alone; empty: nothing is refused.
   std::function<uint64_t()> refused_frames = {};
+  uint64_t reserved_bytes = 0;  // of the process's memory, for statistics alone
 };
 
 class WriterCore final : public net::Participant, private net::MessageSink {
