@@ -1,5 +1,5 @@
-// The records that come to a partition, the end of an epoch, and what it asks of storage; what its ways work on:
-// partition_work.cc.
+// The records that come to a partition, the end of an epoch, and what it asks of storage. What its ways work
+// on: partition_work.cc.
 #include "imd/write/partition.h"
 
 #include <algorithm>
