@@ -33,17 +33,18 @@ Result<std::vector<uint32_t>> list_jobs(io::Device& device, const ClaimNames& na
 Result<JobClaim> JobClaim::next(io::Device& device, const ClaimNames& names) {
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     SWALE_ASSIGN_OR_RETURN(const std::vector<uint32_t> jobs, list_jobs(device, names));
-    if (!jobs.empty() && jobs.back() >= names.number_max) {
+    const uint64_t number = std::max(names.number_min, jobs.empty() ? 0 : uint64_t{jobs.back()} + 1);
+    if (number > names.number_max) {
       return error(Code::kResourceExhausted, Scope::kFile,
                    "{}: {} jobs have opened it for writing, the limit; write to a new directory",
                    names.directory, names.number_max);
     }
-    const uint32_t number = std::max(names.number_min, jobs.empty() ? 0 : jobs.back() + 1);
-    const Status made = make_claim(device, names, number);
+    const auto claimed = static_cast<uint32_t>(number);
+    const Status made = make_claim(device, names, claimed);
     if (made.code() == Code::kAlreadyExists) continue;
     SWALE_RETURN_IF_ERROR(made);
     SWALE_RETURN_IF_ERROR(device.sync_directory(names.folder));
-    return JobClaim(device, names, number);
+    return JobClaim(device, names, claimed);
   }
   return error(Code::kBusy, Scope::kFile, "{}: other jobs are opening it for writing; try again",
                names.directory);

@@ -31,7 +31,7 @@ struct ClaimNames {
   // The number of the job that a name in the folder belongs to, claim or not; none: no job's.
   std::function<std::optional<uint32_t>(std::string_view)> number;
   enum class Kind { kFile, kFolder } kind = Kind::kFile;
-  uint32_t number_min = 1;  // no earlier job has had this number or a higher one, if its claim is lost
+  uint64_t number_min = 1;  // no earlier job has had this number or a higher one, if its claim is lost
   uint32_t number_max = UINT32_MAX - 1;
 };
 

@@ -57,6 +57,12 @@ TEST(JobClaim, IsTheNumberAfterAllThatAnyFileHas) {
 TEST(JobClaim, EndsAtTheLastNumber) {
   Disk disk;
   disk.touch("/d/data-5");
+  Disk empty;  // but for what the caller knows
+  for (const uint64_t min : {uint64_t{6}, uint64_t{UINT32_MAX} + 1}) {
+    ClaimNames after = names();
+    after.number_min = min;
+    EXPECT_EQ(JobClaim::next(empty.memory, after).status().code(), Code::kResourceExhausted);
+  }
   const Status full = JobClaim::next(disk.memory, names()).status();
   EXPECT_EQ(full.code(), Code::kResourceExhausted);
   EXPECT_THAT(full.message(), HasSubstr("5 jobs have opened it for writing"));

@@ -16,7 +16,9 @@ enum RecordKind : uint8_t {
   kNumber = 4,  // what a client has asked for last, and the counter of generations
 };
 
-constexpr uint64_t kFilesDrawnMax = uint64_t{1} << 62;  // a server would need a century
+// A server would need a century. Counting on from more would begin at 0 again.
+constexpr uint64_t kFilesDrawnMax = uint64_t{1} << 62;
+constexpr uint64_t kGenerationMax = uint64_t{1} << 62;
 
 enum EntryFlag : uint8_t { kTrimDue = 1, kRemoved = 2, kSealDue = 4 };
 
@@ -100,6 +102,10 @@ Status AttributeTable::replay(Bytes record) {
         return corruption("a record of attributes of {}: no id of a file: {:016x}{:016x}",
                           entry.attributes.name, entry.attributes.file.high, entry.attributes.file.low);
       }
+      if (entry.attributes.generation > kGenerationMax) {
+        return corruption("a record of attributes of {}: generation {}: expected at most 2^62",
+                          entry.attributes.name, entry.attributes.generation);
+      }
       if (from.number != 0) note(from);
       put(std::move(entry));
       break;
@@ -134,8 +140,10 @@ Status AttributeTable::replay(Bytes record) {
                         record.empty() ? 0 : static_cast<unsigned char>(record[0]));
   }
   undo_.clear();
-  if (files_drawn_ > kFilesDrawnMax)
-    return corruption("a record of attributes: {} ids were drawn: expected at most 2^62", files_drawn_);
+  if (files_drawn_ > kFilesDrawnMax || generation_ > kGenerationMax) {
+    return corruption("a record of attributes: {} ids were drawn, generation {}: expected at most 2^62",
+                      files_drawn_, generation_);
+  }
   return {};
 }
 

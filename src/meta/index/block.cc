@@ -229,6 +229,8 @@ Status BlockView::check_rows(std::string_view where) const {
     if (from >= kOffsetEnd || length == 0 || length > kOffsetEnd - from ||
         (files_ > 1 && columns_[0][i] >= files_) || columns_[3][i] > ~LogId{0})
       return corruption("{}: row {}: offset {}, length {} are not an extent", where, i, from, length);
+    if (const Sequence sequence = columns_[5][i]; sequence > kSequenceMax)
+      return corruption("{}: row {}: sequence {} is out of range", where, i, sequence);
   }
   return {};
 }

@@ -101,7 +101,7 @@ Status visit_payload(Bytes payload, const std::string& where, LogVisitor* visito
         const FileId file = read_file_id(&decoder);
         const Sequence sequence = decoder.varint64();
         Run run;
-        if (!read_run(&decoder, &run)) return malformed();
+        if (!read_run(&decoder, &run) || sequence > kSequenceMax) return malformed();
         SWALE_RETURN_IF_ERROR(visitor->run(file, sequence, run));
         break;
       }
@@ -111,7 +111,7 @@ Status visit_payload(Bytes payload, const std::string& where, LogVisitor* visito
         const Sequence sequence = decoder.varint64();
         const uint64_t size = decoder.varint64();
         const uint64_t generation = decoder.varint64();
-        if (!decoder.ok() || size > kOffsetEnd) return malformed();
+        if (!decoder.ok() || sequence > kSequenceMax || size > kOffsetEnd) return malformed();
         SWALE_RETURN_IF_ERROR(
             visitor->truncate(file, sequence, size, generation, operation == LogOperation::kRemove));
         break;
@@ -119,7 +119,7 @@ Status visit_payload(Bytes payload, const std::string& where, LogVisitor* visito
       case LogOperation::kRelocate: {
         const Sequence sequence = decoder.varint64();
         const Relocation relocation = read_relocation(&decoder);
-        if (!decoder.ok() || relocation.begin > relocation.end) return malformed();
+        if (!decoder.ok() || sequence > kSequenceMax || relocation.begin > relocation.end) return malformed();
         SWALE_RETURN_IF_ERROR(visitor->relocate(sequence, relocation));
         break;
       }

@@ -104,6 +104,19 @@ TEST(Block, OfAnUnknownCodecIsRefused) {
   }
 }
 
+TEST(Block, OfASequenceThatNoShardReachesIsRefused) {
+  FileTable files;
+  files.index_of(kFile);
+  for (const uint64_t more : {0, 1}) {
+    const std::vector<Entry> rows = {{0, 1024, 0, kSequenceMax + more, 1, 0}};
+    std::string block;
+    ASSERT_EQ((*BlockEncoder::create(BlockCodec::kFrame))->encode(rows, files, kBlockBytes, &block), 1u);
+    const size_t size = block.size();
+    block.append(kColumnSlackBytes, '\0');
+    EXPECT_EQ(BlockView::parse(Bytes(block).substr(0, size), "test").ok(), more == 0);
+  }
+}
+
 TEST(Block, RandomSegmentsTakeThreeBytes) {
   FileTable files;
   files.index_of(kFile);
@@ -125,10 +138,13 @@ TEST(Block, RandomSegmentsTakeThreeBytes) {
 // Counting on from such numbers would begin at 0 again.
 TEST(ShardManifest, OfNumbersThatNoShardReachesIsRefused) {
   for (const uint64_t more : {0, 1}) {
-    for (const bool of_group : {false, true}) {
+    for (int which = 0; which < 3; ++which) {
       ShardManifest manifest;
       manifest.job = manifest.first_log = 1;
-      (of_group ? manifest.group : manifest.sequence) = kSequenceMax + more;
+      manifest.tables.resize(1);
+      (which == 0   ? manifest.group
+       : which == 1 ? manifest.sequence
+                    : manifest.tables[0].sequence_max) = kSequenceMax + more;
       const auto read = ShardManifest::decode(manifest.encode(), "the manifest");
       EXPECT_EQ(read.ok(), more == 0) << read.status().to_string();
     }

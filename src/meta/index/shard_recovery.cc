@@ -225,7 +225,7 @@ Status ShardCore::recover(RecoveryReport* report) {
   const ShardOptions& options = shared_.options;
   // Claims may have been lost with a copy of the store: its files have numbers, too.
   SWALE_ASSIGN_OR_RETURN(const Listing before, meta::list_files(shared_.device, options));
-  const store::ClaimNames claims = claims_of(options.directory, options.shard, before.last_job + 1);
+  const store::ClaimNames claims = claims_of(options.directory, options.shard, uint64_t{before.last_job} + 1);
   SWALE_RETURN_IF_ERROR(io::make_directories(shared_.device, claims.folder));
   // From here on no earlier job acknowledges anything. So what is read after this is all that was
   // acknowledged.

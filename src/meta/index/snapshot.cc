@@ -97,7 +97,7 @@ Status read_file_item(Decoder* decoder, const std::string& path, SnapshotFile* f
   for (uint64_t i = 0; i < runs; ++i) {
     StoredRun stored;
     stored.sequence = decoder->varint64();
-    if (!read_run(decoder, &stored.run))
+    if (!read_run(decoder, &stored.run) || stored.sequence > kSequenceMax)
       return corruption("{}: the run before byte {} is malformed", path, decoder->offset());
     file->runs.push_back(stored);
   }
@@ -118,6 +118,7 @@ Result<Sequence> visit_snapshot(Bytes bytes, const std::string& path, uint32_t s
     return corruption("{}: expected the snapshot {:016x} of shard {}, found {:016x} of shard {}", path, owner,
                       shard, get_u64(bytes.data() + 16), get_u32(bytes.data() + 12));
   const Sequence sequence = get_u64(bytes.data() + 24);
+  if (sequence > kSequenceMax) return corruption("{}: sequence {} is out of range", path, sequence);
   Decoder decoder(bytes.substr(kSnapshotHeaderBytes));
   SnapshotFile file;
   for (;;) {
@@ -132,7 +133,7 @@ Result<Sequence> visit_snapshot(Bytes bytes, const std::string& path, uint32_t s
       SequencedRelocation relocation;
       relocation.sequence = decoder.varint64();
       relocation.rule = read_relocation(&decoder);
-      if (!decoder.ok() || relocation.rule.begin > relocation.rule.end)
+      if (!decoder.ok() || relocation.sequence > kSequenceMax || relocation.rule.begin > relocation.rule.end)
         return corruption("{}: the relocation before byte {} is malformed", path, decoder.offset());
       SWALE_RETURN_IF_ERROR(visitor->relocation(relocation));
     } else if (item == Item::kClient) {
@@ -197,7 +198,7 @@ bool parse_shard_file_name(const std::string& name, uint32_t shard, uint32_t* jo
   return false;
 }
 
-store::ClaimNames claims_of(const std::string& directory, uint32_t shard, uint32_t number_min) {
+store::ClaimNames claims_of(const std::string& directory, uint32_t shard, uint64_t number_min) {
   const std::string folder = fmt::format("{}/shard-{:06}.claims", directory, shard);
   return {.folder = folder,
           .directory = directory,
@@ -248,6 +249,7 @@ Result<ManifestTable> read_table(const DocumentObject& object) {
   ManifestTable table;
   SWALE_ASSIGN_OR_RETURN(table.sequence_min, object.hex("sequence_min"));
   SWALE_ASSIGN_OR_RETURN(table.sequence_max, object.hex("sequence_max"));
+  if (table.sequence_max > kSequenceMax) return object.problem("sequence_max", "2^62 at most");
   SWALE_ASSIGN_OR_RETURN(table.entries, object.hex("entries"));
   SWALE_ASSIGN_OR_RETURN(const JsonValue files, object.array("files"));
   for (const JsonValue file : files) {

@@ -102,7 +102,7 @@ bool parse_shard_file_name(const std::string& name, uint32_t shard, uint32_t* jo
                            uint32_t* number);
 // How the jobs that open a shard claim their numbers: in a folder of the shard, so that nobody else lists
 // what stays for ever. `number_min`: above those of all jobs that have left files.
-store::ClaimNames claims_of(const std::string& directory, uint32_t shard, uint32_t number_min);
+store::ClaimNames claims_of(const std::string& directory, uint32_t shard, uint64_t number_min);
 // What stands inside of the file as its owner.
 inline uint64_t owner_of(uint32_t job, uint32_t number) { return uint64_t{job} << 32 | number; }
 

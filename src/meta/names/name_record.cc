@@ -1,5 +1,7 @@
 #include "meta/names/name_record.h"
 
+#include <algorithm>
+
 #include "meta/index/log.h"
 
 namespace swale::meta {
@@ -80,7 +82,7 @@ const char* wrong(const NameStep& step) {
     case StepKind::kNoIntent:
       return nullptr;
     case StepKind::kCounters:
-      return step.drawn <= kDrawnMax ? nullptr : "more ids than a server can have drawn";
+      return std::max(step.drawn, step.grants) <= kDrawnMax ? nullptr : "more than a server can have counted";
     case StepKind::kAnswer:
       return step.from.client != 0 ? nullptr : "an answer to nobody";
     default:

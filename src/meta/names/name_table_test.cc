@@ -133,6 +133,17 @@ TEST(NameTable, TheRootDirectoryIsThereFromTheStartAndItsIdIsNotDrawnAgain) {
   EXPECT_EQ(NameTable(0).drawn(), kRootDirectory.low);
 }
 
+TEST(NameTable, ACounterThatNoServerReachesIsDamage) {
+  constexpr uint64_t kMost = uint64_t{1} << 62;
+  for (const auto& [drawn, grants] :
+       std::vector<std::pair<uint64_t, uint64_t>>{{kMost, kMost}, {kMost + 1, 1}, {1, kMost + 1}}) {
+    NameTable table(1);
+    const bool possible = drawn <= kMost && grants <= kMost;
+    EXPECT_EQ(table.replay(NameRecord().counters(drawn, grants).bytes()).code(),
+              possible ? Code::kOk : Code::kCorruption);
+  }
+}
+
 TEST(NameTable, ARemovedNodeTakesItsAttributesHoldersAndMembersWithIt) {
   NameTable table(1);
   TreeNode node;

@@ -6,7 +6,8 @@
 namespace swale::meta {
 namespace {
 constexpr DocumentFormat kManifestFormat{.name = kFormatName, .version = 5, .version_min = 5};
-constexpr size_t kManifestBytesMax = 32 * kMiB;  // 65,536 servers
+constexpr size_t kManifestBytesMax = 32 * kMiB;       // 65,536 servers
+constexpr uint64_t kOpeningsMax = uint64_t{1} << 62;  // counting on from more would begin at 0, a new store
 }  // namespace
 
 std::string encode_manifest(const Manifest& manifest) {
@@ -44,6 +45,7 @@ Result<Manifest> decode_manifest(Bytes text, const std::string& path) {
   SWALE_ASSIGN_OR_RETURN(manifest.store, root.hex("store"));
   SWALE_ASSIGN_OR_RETURN(manifest.generation, root.hex("generation"));
   SWALE_ASSIGN_OR_RETURN(manifest.opened, root.hex("opened"));
+  if (manifest.generation > kOpeningsMax) return root.problem("generation", "2^62 at most");
   if (manifest.opened > manifest.generation) return root.problem("opened", "the generation at most");
   SWALE_ASSIGN_OR_RETURN(manifest.closed, root.flag("closed"));
   SWALE_ASSIGN_OR_RETURN(const JsonValue closings, root.array("closings"));

@@ -177,5 +177,15 @@ TEST(MetadataFormats, TheBytesAreThoseOfVersion1) {
   EXPECT_EQ(again->places, manifest.places);
 }
 
+// The next opening would count on to 0, which is a new store's generation.
+TEST(StoreManifest, AGenerationThatNoStoreReachesIsRefused) {
+  for (const uint64_t more : {0, 1}) {
+    const uint64_t generation = (uint64_t{1} << 62) + more;
+    const Manifest manifest{1, 64 << 20, 0x77, generation, false, {{0x99, "node17", "/local/store", 12}}};
+    const Result<Manifest> read = decode_manifest(encode_manifest(manifest), "manifest");
+    EXPECT_EQ(read.ok(), more == 0) << read.status().to_string();
+  }
+}
+
 }  // namespace
 }  // namespace swale::meta::run_table_test
