@@ -52,6 +52,11 @@ enum class RecordType : uint8_t {
   kTruncateCancelled = 8,  // the truncate of sequence `offset` has failed: the backing file was not cut
 };
 
+// No log gets so far; counting on from more would begin at 0 again, and new records would look old.
+inline constexpr uint64_t kSequenceMax = uint64_t{1} << 62;
+inline constexpr uint32_t kErasuresMax = uint32_t{1} << 31;
+inline constexpr uint64_t kOpeningsMax = uint64_t{1} << 62;
+
 struct SegmentHeader {
   uint32_t index = 0;
   uint32_t generation = 0;  // counts erasures; records of other generations are remains

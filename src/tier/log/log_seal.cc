@@ -20,7 +20,7 @@ Status damaged(const std::string& path, size_t offset, std::string_view what) {
 bool read_segment(Decoder* in, SegmentSeal* segment) {
   const uint64_t generation = in->varint64();
   const uint64_t count = in->varint64();
-  if (!in->ok() || generation > UINT32_MAX || count > in->remaining())
+  if (!in->ok() || generation > kErasuresMax || count > in->remaining())
     return false;  // a byte a record, at least
   segment->generation = static_cast<uint32_t>(generation);
   segment->records.reserve(count);
@@ -78,6 +78,8 @@ Result<LogSeal> decode_log_seal(Bytes bytes, const std::string& path) {
   const uint32_t segments = in.u32();
   seal.log_id = in.u64();
   seal.generation = in.u64();
+  if (seal.generation > kOpeningsMax)
+    return damaged(path, 24, fmt::format("generation {} is out of range", seal.generation));
   const auto here = [&] { return bytes.size() - in.remaining(); };
   for (uint32_t i = 0; i < segments; ++i) {
     SegmentSeal segment;

@@ -5,6 +5,7 @@
 
 #include "base/json_writer.h"
 #include "base/sealed_document.h"
+#include "tier/log/log_format.h"
 #include "tier/policy/options.h"
 
 namespace swale::tier {
@@ -32,6 +33,7 @@ Result<LostRange> decode_range(const DocumentObject& object) {
   SWALE_ASSIGN_OR_RETURN(range.offset, object.number("offset", 0, uint64_t{1} << 48));
   SWALE_ASSIGN_OR_RETURN(range.length, object.number("length", 1, kWriteBytesMax));
   SWALE_ASSIGN_OR_RETURN(range.sequence, object.hex("sequence"));
+  if (range.sequence > kSequenceMax) return object.problem("sequence", "2^62 at most");
   SWALE_ASSIGN_OR_RETURN(range.address, object.hex("address"));
   SWALE_ASSIGN_OR_RETURN(range.reason, parse_reason(object));
   SWALE_ASSIGN_OR_RETURN(range.accepted, object.flag("accepted"));

@@ -105,6 +105,7 @@ bool decode_marker(const std::string& text, Marker* marker) {
   if (std::string_view(at).starts_with(kGeneration)) {
     at += kGeneration.size();
     if (!take_number(&at, 10, &marker->generation) || *at++ != '\n') return false;
+    if (marker->generation > kOpeningsMax) return false;
   }
   constexpr std::string_view kQueues = "queues";
   if (std::string_view(at).starts_with(kQueues)) {
@@ -477,6 +478,7 @@ Status open_contents(io::Device& device, OpenedStore* opened) {
   SWALE_RETURN_IF_ERROR(use_log(device, opened));
   SWALE_RETURN_IF_ERROR(use_queues(device, opened));
   SWALE_RETURN_IF_ERROR(read_losses(device, opened));
+  SWALE_RETURN_IF_ERROR(check_counters(*opened));
   SWALE_RETURN_IF_ERROR(check_sealed_queues(opened));
   SWALE_RETURN_IF_ERROR(find_files(opened));
   // Last: an opening that fails leaves a clean end sealed, and no claim of a new log.

@@ -137,6 +137,30 @@ Status check_sealed_queues(OpenedStore* opened) {
   return {};
 }
 
+Status check_counters(const OpenedStore& opened) {
+  const auto check = [&](const RecordHeader& record) -> Status {
+    if (record.sequence <= kSequenceMax) return {};
+    return refused(
+        opened, fmt::format("log or queue: the record at address {} has sequence {}, which is out of range",
+                            record.address, record.sequence));
+  };
+  const auto check_all = [&](const std::vector<RecordHeader>& records,
+                             const std::vector<DamagedRecord>& damaged) -> Status {
+    for (const RecordHeader& record : records) SWALE_RETURN_IF_ERROR(check(record));
+    for (const DamagedRecord& record : damaged) SWALE_RETURN_IF_ERROR(check(record.header));
+    return {};
+  };
+  for (const SegmentScan& scan : opened.found.segments) {
+    const SegmentHeader& header = scan.header;
+    if (header.sequence > kSequenceMax || header.generation > kErasuresMax)
+      return refused(opened,
+                     fmt::format("log: segment {} has sequence {} and generation {}, which is out of range",
+                                 header.index, header.sequence, header.generation));
+    SWALE_RETURN_IF_ERROR(check_all(scan.records, scan.damaged));
+  }
+  return check_all(opened.found.queued, opened.found.queued_damaged);
+}
+
 Status raise_generation(io::Device& device, OpenedStore* opened) {
   LogSeal seal;
   seal.log_id = opened->options.engine.log_id;

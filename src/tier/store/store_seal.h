@@ -31,6 +31,8 @@ std::optional<KnownGeneration> known_generation(const std::optional<LogSeal>& se
 // That everything is there which the clean end has sealed. With accept_loss it only tells.
 Status check_sealed_records(const io::File& log, OpenedStore* opened);
 Status check_sealed_queues(OpenedStore* opened);
+// That what is counted on from here is within its range.
+Status check_counters(const OpenedStore& opened);
 // The next generation: no older copy of either directory passes for the newest from now on, and the backing
 // directory belongs to the log.
 Status raise_generation(io::Device& device, OpenedStore* opened);
