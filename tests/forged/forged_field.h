@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <string>
@@ -77,12 +76,6 @@ inline std::vector<uint64_t> forged_numbers(const ForgedField& field) {
     if (number != field.now && !known) numbers.push_back(number);
   }
   return numbers;
-}
-
-// SWALE_FORGED_ONLY=TEXT: only the numbers whose description has this text, all of them; to repeat a finding.
-inline bool is_left_out(const std::string& description, uint64_t number, uint64_t share) {
-  const char* const only = std::getenv("SWALE_FORGED_ONLY");
-  return only == nullptr ? number % share != 0 : description.find(only) == std::string::npos;
 }
 
 }  // namespace swale::forged

@@ -1,19 +1,14 @@
 // Every number of a massive directory's files, set to the ends of its range and to the neighbours of what is
 // right, with checksums that fit. Whatever is asked then gives an answer or an error: no crash, no byte
-// beyond a buffer (run it under AddressSanitizer), no long wait, no memory that a number in a file chose.
+// beyond a buffer (run it under AddressSanitizer), no long work, no memory that a number in a file chose.
 // Checksums find accidents; such a directory is one that somebody made.
 //
 // The directories lie on both sides of what a scan reads at a time: its chunk is smaller than the data log,
-// as long, and longer.
-//
-// SWALE_FORGED_SHARE=N: only each N-th number (default 5, another one each time; 1: all).
+// as long, and longer. Variables of the environment: forged_trials.h.
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
-#include <chrono>
-#include <cstdlib>
 #include <map>
 
 #include "base/coding.h"
@@ -24,6 +19,7 @@
 #include "imd/testing/test_repair.h"
 #include "imd/write/writer.h"
 #include "io/memory_device.h"
+#include "tests/forged/forged_trials.h"
 #include "tests/forged/imd_fields.h"
 #include "tools/engine.h"
 
@@ -35,8 +31,6 @@ using imd::test::Image;
 using imd::test::kRepairDir;
 
 constexpr int32_t kRanks = 2;
-constexpr double kSecondsMax = 30;             // of one forged number, on a loaded machine
-constexpr long kMemoryKilobytesMax = 600'000;  // more than before; sanitizers keep what was freed
 
 struct Shape {
   const char* name;
@@ -158,25 +152,12 @@ class Questions {
   uint64_t answers_ = 0;
 };
 
-long memory_kilobytes() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return usage.ru_maxrss;
-}
-
-uint64_t share() {
-  const char* const wanted = std::getenv("SWALE_FORGED_SHARE");
-  return wanted == nullptr ? 5 : std::max(1, std::atoi(wanted));
-}
-
 class Forged : public testing::TestWithParam<Shape> {};
 
 TEST_P(Forged, EveryNumberGivesAnAnswerOrAnError) {
   const Image image = make(GetParam());
   ASSERT_FALSE(HasFailure());
-  const long memory_before = memory_kilobytes();
-  const uint64_t each = share();
-  uint64_t numbers = static_cast<uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
+  ForgedTrials trials(5);  // all take five minutes
   uint64_t errors = 0;
   uint64_t answers = 0;
   for (const auto& [path, bytes] : image) {
@@ -187,24 +168,21 @@ TEST_P(Forged, EveryNumberGivesAnAnswerOrAnError) {
     uint64_t forged_here = 0;
     for (const ForgedField& field : fields) {
       for (const uint64_t number : forged_numbers(field)) {
-        if (++numbers % each != 0) continue;
         const std::string what = fmt::format("{}: {}: {} instead of {}", path, field.name, number, field.now);
-        SCOPED_TRACE(what);
-        if (getenv("SWALE_FORGED_SHOW") != nullptr) fmt::print(stderr, "{}\n", what);
+        if (!trials.takes(what)) continue;
+        SCOPED_TRACE(ForgedTrials::trace(what));
         io::MemoryDevice device;
         Image forged = image;
         forged[path] = field.forge(number);
         imd::test::put_back(forged, device);
-        const auto begin = std::chrono::steady_clock::now();
+        trials.begin();
         // A chunk of one block, as long as the log, one less, one more, and the usual one.
         const size_t chunks[] = {1, blocks, blocks - 1, blocks + 1, 1'024};
         Questions questions(device, chunks[forged_here++ % std::size(chunks)] * run::kBlockBytes);
         questions.ask();
         errors += questions.errors();
         answers += questions.answers();
-        const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-        EXPECT_LT(took.count(), kSecondsMax);
-        ASSERT_LT(memory_kilobytes() - memory_before, kMemoryKilobytesMax);
+        trials.end();
         ASSERT_FALSE(HasFailure());
       }
     }

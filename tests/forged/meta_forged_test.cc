@@ -1,15 +1,9 @@
 // Every number of a metadata store's files, set to the ends of its range and to the neighbours of what is
 // right, with checksums that fit; also those that a closed store has of its files. Whatever is asked then
 // gives an answer, or an error that names a file: no crash, no byte beyond a buffer (run it under
-// AddressSanitizer), no long wait, no memory that a number in a file chose.
-//
-// SWALE_FORGED_SHARE=N: only each N-th number (default 5, another one each time; 1: all).
+// AddressSanitizer), no long work, no memory that a number in a file chose. Variables of the environment:
+// forged_trials.h.
 #include <gtest/gtest.h>
-#include <sys/resource.h>
-
-#include <algorithm>
-#include <chrono>
-#include <cstdlib>
 
 #include "base/crc32c.h"
 #include "imd/testing/test_repair.h"
@@ -18,6 +12,7 @@
 #include "meta/store/closing.h"
 #include "meta/store/reading.h"
 #include "meta/store/testing/test_store_ranks.h"
+#include "tests/forged/forged_trials.h"
 #include "tests/forged/meta_fields.h"
 
 namespace swale::forged {
@@ -26,8 +21,6 @@ namespace {
 using imd::test::Image;
 
 constexpr const char* kStore = "store";
-constexpr double kSecondsMax = 30;             // of one forged number, on a loaded machine
-constexpr long kMemoryKilobytesMax = 600'000;  // more than before; sanitizers keep what was freed
 
 meta::StoreOptions options(meta::BlockCodec codec) {
   meta::StoreOptions options;
@@ -197,17 +190,6 @@ class Questions {
   uint64_t errors_ = 0, answers_ = 0;
 };
 
-long memory_kilobytes() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return usage.ru_maxrss;
-}
-
-uint64_t share() {
-  const char* const wanted = std::getenv("SWALE_FORGED_SHARE");
-  return wanted == nullptr ? 5 : static_cast<uint64_t>(std::max(1, std::atoi(wanted)));
-}
-
 struct Shape {
   const char* name;
   meta::BlockCodec codec;
@@ -221,9 +203,7 @@ TEST_P(ForgedStore, EveryNumberGivesAnAnswerOrAnError) {
   const Images images = make(GetParam().codec);
   ASSERT_FALSE(HasFailure());
   const Image& image = GetParam().closed ? images.closed : images.killed;
-  const long memory_before = memory_kilobytes();
-  const uint64_t each = share();
-  uint64_t numbers = static_cast<uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
+  ForgedTrials trials;
   uint64_t errors = 0, answers = 0;
   std::map<std::string, uint64_t> kinds;
   for (const auto& [path, bytes] : image) {
@@ -234,23 +214,20 @@ TEST_P(ForgedStore, EveryNumberGivesAnAnswerOrAnError) {
     for (const ForgedField& field : fields) {
       for (const uint64_t number : forged_numbers(field)) {
         const std::string what = fmt::format("{}: {}: {} instead of {}", path, field.name, number, field.now);
-        if (is_left_out(what, ++numbers, each)) continue;
-        SCOPED_TRACE(what);
-        if (getenv("SWALE_FORGED_SHOW") != nullptr) fmt::print(stderr, "{}\n", what);
+        if (!trials.takes(what)) continue;
+        SCOPED_TRACE(ForgedTrials::trace(what));
         Image forged = image;
         forged[path] = field.forge(number);
         if (GetParam().closed && !path.ends_with(meta::kManifestName)) reseal_closing(&forged);
         forged.erase(fmt::format("{}/{}", kStore, meta::kLockName));
         io::MemoryDevice device;
         imd::test::put_back(forged, device);
-        const auto begin = std::chrono::steady_clock::now();
+        trials.begin();
         Questions questions(device, path, GetParam().codec);
         questions.ask();
         errors += questions.errors();
         answers += questions.answers();
-        const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-        EXPECT_LT(took.count(), kSecondsMax);
-        ASSERT_LT(memory_kilobytes() - memory_before, kMemoryKilobytesMax);
+        trials.end();
         ASSERT_FALSE(HasFailure());
         ++forged_here;
       }
