@@ -36,12 +36,27 @@ std::string content_of(const fs::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
+// Each number writes and syncs files, which takes minutes on a disk: in memory, if files have ids there.
+fs::path place() {
+  static const bool in_memory = [] {
+    std::string probe = "/dev/shm/tier-forged-XXXXXX";
+    const int file = ::mkstemp(probe.data());
+    if (file < 0) return false;
+    const bool kept = ::fsetxattr(file, tier::kTrustedIdAttribute, "an id", 5, 0) == 0 ||
+                      ::fsetxattr(file, tier::kIdAttribute, "an id", 5, 0) == 0;
+    ::close(file);
+    ::unlink(probe.c_str());
+    return kept;
+  }();
+  return in_memory ? fs::path("/dev/shm") : fs::current_path();
+}
+
 enum class State { kKilled, kClosed, kDamaged };
 
 class ForgedTier : public testing::TestWithParam<State> {
  protected:
   void SetUp() override {
-    root_ = (fs::current_path() / "tier-forged-XXXXXX").string();
+    root_ = (place() / "tier-forged-XXXXXX").string();
     ASSERT_NE(::mkdtemp(root_.data()), nullptr);
   }
   void TearDown() override { fs::remove_all(root_); }
@@ -262,7 +277,7 @@ class ForgedTier : public testing::TestWithParam<State> {
   io::PosixDevice device_;
   std::string root_;
   uint64_t log_id_ = 0;
-  ForgedTrials trials_{5};  // all take minutes, as each writes and syncs files
+  ForgedTrials trials_{place() == fs::current_path() ? 5u : 1u};
   uint64_t errors_ = 0, answers_ = 0;
 };
 
