@@ -238,7 +238,7 @@ def text(found):
     rounds = found["cases"].get(case, {})
     if all(name in rounds and all("ssdup_plus_bytes" in run for run in rounds[name]) for name in duellists):
         lines += ["", f"Each round of {case}, in MB/s: what SSDUP+ leaves to the device depends on luck, and so does the speed; the bytes that it would "
-                  "leave there of a run's own writes, a second, do not.", "",
+                  "leave there of a run's own writes, a second, hardly do.", "",
                   "| | " + " | ".join(f"round {number + 1}" for number in range(len(rounds[duellists[0]]))) + " |",
                   "|---|" + "---|" * len(rounds[duellists[0]])]
         for name in duellists:
