@@ -138,6 +138,15 @@ int swale_dir_append_many(swale_dir* dir, const void* keys, size_t key_bytes, pt
                           const void* values, size_t value_bytes, ptrdiff_t value_stride, size_t count,
                           size_t* appended);
 
+/* Appends the rows of a record batch, in their order, to the open epoch. Columns have the names and types
+ * that swale_reader_stream gives: "key", and all fields of the directory, or "value" without a schema;
+ * "epoch", "step" and "time" are passed over. Their order is free; text and bytes may have offsets of 64
+ * bits, or a fixed size; other types are refused. A null field is one that the value is too short for: fields
+ * after it are null, too, and the schema lets values have any length. Neither `schema` nor `batch` is
+ * released. *appended as for swale_dir_append_many. */
+int swale_dir_append_arrow(swale_dir* dir, const struct ArrowSchema* schema, const struct ArrowArray* batch,
+                           size_t* appended);
+
 /* ---- What failed, for programs ------------------------------------------------------------------------- */
 
 /* The places that a failure's message names. */

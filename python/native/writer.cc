@@ -5,7 +5,9 @@
 // while another call runs raises.
 #include <nanobind/stl/string.h>
 
+#include <algorithm>
 #include <cstring>
+#include <memory>
 #include <string>
 
 #include "bindings.h"
@@ -96,6 +98,32 @@ class Writer {
     }
   }
 
+  // `capsule`: of an ArrowArrayStream, as __arrow_c_stream__ gives it. Returns how many records it had.
+  uint64_t append_arrow(nb::handle capsule) {
+    const User user(this);
+    void* const held = PyCapsule_GetPointer(capsule.ptr(), "arrow_array_stream");
+    auto* const stream = static_cast<ArrowArrayStream*>(held);
+    if (stream == nullptr) throw nb::python_error();
+    ArrowSchema schema = {};
+    ask(stream, [&] { return stream->get_schema(stream, &schema); });
+    const std::unique_ptr<ArrowSchema, Release> schema_owner(&schema);
+    for (uint64_t appended = 0;;) {
+      ArrowArray batch = {};
+      ask(stream, [&] { return stream->get_next(stream, &batch); });
+      if (batch.release == nullptr) return appended;
+      const std::unique_ptr<ArrowArray, Release> batch_owner(&batch);
+      ArrowArray part = batch;  // some of its rows
+      for (int64_t done = 0; done < batch.length; done += part.length) {
+        part.offset = batch.offset + done;
+        part.length = std::min<int64_t>(kRecordsPerLook, batch.length - done);
+        part.null_count = batch.null_count == 0 ? 0 : -1;
+        call([&] { return swale_dir_append_arrow(dir_, &schema, &part, nullptr); });
+        appended += static_cast<uint64_t>(part.length);
+        if (PyErr_CheckSignals() != 0) throw nb::python_error();
+      }
+    }
+  }
+
   void set_attributes(bool of_epoch, const std::string& json) {
     const User user(this);
     const int what = of_epoch ? SWALE_DESCRIBED_EPOCH : SWALE_DESCRIBED_DIRECTORY;
@@ -141,6 +169,26 @@ class Writer {
     Writer* writer_;
   };
 
+  struct Release {
+    template <class Struct>
+    void operator()(Struct* held) const {
+      if (held->release != nullptr) held->release(held);
+    }
+  };
+  // A call of a stream that somebody else made, who takes the GIL where that needs it.
+  template <class Body>
+  static void ask(ArrowArrayStream* stream, Body&& body) {
+    int failed = 0;
+    {
+      const nb::gil_scoped_release without;
+      failed = body();
+    }
+    if (failed == 0) return;
+    const char* const why = stream->get_last_error(stream);
+    raise_value(std::string("the source of the rows failed: ") +
+                (why != nullptr ? why : std::strerror(failed)));
+  }
+
   // A call in which the library may ask the communicator.
   template <class Body>
   void collective(Body&& body) {
@@ -167,6 +215,7 @@ void bind_writer(nb::module_& module) {
            nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg().none(), nb::arg(), nb::arg())
       .def("append", &Writer::append)
       .def("append_many", &Writer::append_many)
+      .def("append_arrow", &Writer::append_arrow)
       .def("set_attributes", &Writer::set_attributes)
       .def("epoch_end", &Writer::epoch_end)
       .def("close", &Writer::close)

@@ -9,6 +9,7 @@
 #include "base/plain_text.h"
 #include "base/processors.h"
 #include "capi/arrow_export.h"
+#include "capi/arrow_import.h"
 #include "capi/error_place.h"
 #include "capi/handles.h"
 #include "capi/structs.h"
@@ -265,6 +266,31 @@ int swale_dir_append_many(swale_dir* dir, const void* keys, size_t key_bytes, pt
     if (key != nullptr) key += key_stride;
     if (value != nullptr) value += value_stride;
   }
+  if (appended != nullptr) *appended = done;
+  return code;
+}
+
+int swale_dir_append_arrow(swale_dir* dir, const struct ArrowSchema* schema, const struct ArrowArray* batch,
+                           size_t* appended) {
+  constexpr char kAppend[] = "swale_dir_append_arrow";
+  size_t done = 0;
+  const int code = guarded([&]() -> Status {
+    if (dir == nullptr) return swale::capi::null_argument(kAppend, "dir");
+    if (schema == nullptr) return swale::capi::null_argument(kAppend, "schema");
+    if (batch == nullptr) return swale::capi::null_argument(kAppend, "batch");
+    SWALE_RETURN_IF_ERROR(swale::capi::check_process(kAppend, *dir->state->job));
+    swale::imd::Writer& writer = *dir->state->writer;
+    swale::Result<swale::capi::ArrowRows> rows =
+        swale::capi::ArrowRows::open(writer.schema(), *schema, *batch);
+    if (!rows.ok()) return rows.status().with_context(kAppend);
+    for (; done < rows->count(); ++done) {
+      const swale::Result<swale::capi::ArrowRows::Row> row = rows->row(done);
+      if (!row.ok()) return row.status().with_context(kAppend);
+      if (!writer.append_quickly(row->key, row->value))
+        SWALE_RETURN_IF_ERROR(writer.append(row->key, row->value));
+    }
+    return {};
+  });
   if (appended != nullptr) *appended = done;
   return code;
 }

@@ -49,38 +49,6 @@ void adopt(std::unique_ptr<Node> node, size_t children, Struct* out) {
   out->release = &release_node<Struct, Node>;
 }
 
-const char* number_format(run::FieldType type) {
-  switch (type) {
-    case run::FieldType::kF4:
-      return "f";
-    case run::FieldType::kF8:
-      return "g";
-    case run::FieldType::kI1:
-      return "c";
-    case run::FieldType::kI2:
-      return "s";
-    case run::FieldType::kI4:
-      return "i";
-    case run::FieldType::kI8:
-      return "l";
-    case run::FieldType::kU1:
-      return "C";
-    case run::FieldType::kU2:
-      return "S";
-    case run::FieldType::kU4:
-      return "I";
-    case run::FieldType::kU8:
-      return "L";
-  }
-  return "n";
-}
-
-std::string format_of(const Column& column) {
-  if (column.type == Column::Type::kText) return "u";
-  if (column.type == Column::Type::kBytes) return "z";
-  return column.count == 1 ? number_format(column.number) : "+w:" + std::to_string(column.count);
-}
-
 void append_text(std::string_view text, std::string* out) {
   const auto bytes = static_cast<int32_t>(text.size());
   out->append(reinterpret_cast<const char*>(&bytes), sizeof bytes);
@@ -162,16 +130,47 @@ void fill_or_release(Struct* out, Fill&& fill) {
 
 }  // namespace
 
+const char* arrow_format(run::FieldType type) {
+  switch (type) {
+    case run::FieldType::kF4:
+      return "f";
+    case run::FieldType::kF8:
+      return "g";
+    case run::FieldType::kI1:
+      return "c";
+    case run::FieldType::kI2:
+      return "s";
+    case run::FieldType::kI4:
+      return "i";
+    case run::FieldType::kI8:
+      return "l";
+    case run::FieldType::kU1:
+      return "C";
+    case run::FieldType::kU2:
+      return "S";
+    case run::FieldType::kU4:
+      return "I";
+    case run::FieldType::kU8:
+      return "L";
+  }
+  return "n";
+}
+
+std::string arrow_format(const Column& column) {
+  if (column.type == Column::Type::kText) return "u";
+  if (column.type == Column::Type::kBytes) return "z";
+  return column.count == 1 ? arrow_format(column.number) : "+w:" + std::to_string(column.count);
+}
+
 void export_schema(std::span<const Column> columns, ArrowSchema* out) {
   fill_or_release(out, [&] {
     make_schema("+s", "", "", false, columns.size(), out);
     for (size_t i = 0; i < columns.size(); ++i) {
       const Column& column = columns[i];
       ArrowSchema* const child = out->children[i];
-      make_schema(format_of(column), column.name, column.unit, column.nullable, is_list(column) ? 1 : 0,
+      make_schema(arrow_format(column), column.name, column.unit, column.nullable, is_list(column) ? 1 : 0,
                   child);
-      if (is_list(column))
-        make_schema(number_format(column.number), "item", "", false, 0, child->children[0]);
+      if (is_list(column)) make_schema(arrow_format(column.number), "item", "", false, 0, child->children[0]);
     }
   });
 }

@@ -6,11 +6,16 @@
 #pragma once
 
 #include <span>
+#include <string>
 
 #include "capi/boundary.h"
 #include "query/columns.h"
 
 namespace swale::capi {
+
+// The Arrow type of a number, and of a column: "g", "+w:3".
+const char* arrow_format(run::FieldType type);
+std::string arrow_format(const query::Column& column);
 
 // A struct with the columns as its children.
 void export_schema(std::span<const query::Column> columns, ArrowSchema* out);

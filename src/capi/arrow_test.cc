@@ -245,6 +245,60 @@ TEST_F(Arrow, TheLargestComeInTheirOrder) {
   EXPECT_EQ(swale_reader_top_stream(reader_, "y", 1, 3, SWALE_TOP_LARGEST, &stream), SWALE_INVALID_ARGUMENT);
 }
 
+TEST_F(Arrow, BatchesOfAReaderAreAppendedElsewhere) {
+  const std::filesystem::path copy = path().string() + "-copy";
+  std::filesystem::remove_all(copy);
+  swale_job* job = nullptr;
+  swale_dir* dir = nullptr;
+  ASSERT_EQ(swale_job_open(nullptr, nullptr, &job), SWALE_OK);
+  ASSERT_EQ(swale_dir_open(job, copy.c_str(), SWALE_CREATE,
+                           "imd.schema=x:f8:m;id:u4;group:u4,imd.key=u64,imd.extrema=x", &dir),
+            SWALE_OK)
+      << swale_last_error();
+  query_.batch_rows = 300;
+  ArrowArrayStream stream = start();
+  ArrowSchema schema = {};
+  ASSERT_EQ(stream.get_schema(&stream, &schema), 0);
+  size_t total = 0;
+  for (;;) {
+    ArrowArray batch = {};
+    ASSERT_EQ(stream.get_next(&stream, &batch), 0);
+    if (batch.release == nullptr) break;
+    size_t appended = 0;
+    // All but the first row, and the first one by itself: the batch's own offset counts.
+    ArrowArray part = batch;
+    part.offset = 1;
+    part.length = batch.length - 1;
+    ASSERT_EQ(swale_dir_append_arrow(dir, &schema, &part, &appended), SWALE_OK) << swale_last_error();
+    total += appended;
+    part.offset = 0;
+    part.length = 1;
+    ASSERT_EQ(swale_dir_append_arrow(dir, &schema, &part, &appended), SWALE_OK) << swale_last_error();
+    total += appended;
+    batch.release(&batch);
+    EXPECT_EQ(swale_dir_append_arrow(dir, &schema, &batch, nullptr), SWALE_INVALID_ARGUMENT) << "released";
+  }
+  EXPECT_EQ(total, kParticles * kFrames);
+  schema.release(&schema);
+  stream.release(&stream);
+  ArrowArray none = {};
+  EXPECT_EQ(swale_dir_append_arrow(nullptr, &schema, &none, nullptr), SWALE_INVALID_ARGUMENT);
+  EXPECT_EQ(swale_dir_append_arrow(dir, nullptr, &none, nullptr), SWALE_INVALID_ARGUMENT);
+  ASSERT_EQ(swale_dir_epoch_end(dir, 0, 0), SWALE_OK);
+  ASSERT_EQ(swale_dir_close(dir), SWALE_OK);
+  ASSERT_EQ(swale_job_close(job), SWALE_OK);
+
+  swale_reader* copied = nullptr;
+  ASSERT_EQ(swale_reader_open(copy.c_str(), nullptr, &copied), SWALE_OK) << swale_last_error();
+  std::swap(copied, reader_);
+  query_.where = "id == key and x == id / 2.0";
+  ArrowArrayStream again = start();
+  EXPECT_EQ(rows_of(&again), static_cast<int64_t>(total)) << "every record is what it was";
+  std::swap(copied, reader_);
+  swale_reader_close(copied);
+  std::filesystem::remove_all(copy);
+}
+
 TEST_F(Arrow, LastErrorInfoIsThatOfTheLastFailure) {
   swale_reader* none = nullptr;
   EXPECT_EQ(swale_reader_open("/nowhere/at-all", nullptr, &none), SWALE_NOT_FOUND);

@@ -120,6 +120,30 @@ class Writer:
         for key, row in zip(keys, array):
             self._writer.append(key, row.tobytes())
 
+    def append_arrow(self, table: Any) -> int:
+        """Appends the rows of a table.
+
+        Parameters
+        ----------
+        table : anything with ``__arrow_c_stream__``
+            Of pyarrow, polars, DuckDB, pandas, or a `Table`, or a `RecordStream`. It has the column ``key``, and
+            one for each field of the schema (``value`` without a schema), of the same types; ``epoch``, ``step``
+            and ``time`` are passed over.
+
+        Returns
+        -------
+        int
+            How many there were.
+
+        Examples
+        --------
+        >>> with swale.open("run") as d:   # doctest: +SKIP
+        ...     out.append_arrow(d.stream(epochs=0, where="energy > 0"))
+        """
+        if not hasattr(table, "__arrow_c_stream__"):
+            raise TypeError(f"table: expected one with __arrow_c_stream__, as pyarrow's, got {type(table)}")
+        return self._writer.append_arrow(table.__arrow_c_stream__())
+
     def set_attributes(self, attributes: Mapping[str, Any], *, epoch: bool = False) -> None:
         """Gives the directory a JSON document, or takes it away ({}); committed with the open epoch.
 

@@ -86,6 +86,7 @@ class Writer final : private net::ConversationDriver {
 
   Status close();  // collective
   const std::string& directory() const { return opened_.directory; }
+  const run::Schema& schema() const { return opened_.manifest.schema; }
   MetricsSnapshot metrics() const;
 
  private:
