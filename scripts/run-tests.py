@@ -221,9 +221,10 @@ def self_test():
 
 
 def forged_seed():
-    """Which part of the forged numbers a run tries, where it tries a share (tests/forged/forged_trials.h): of one commit
-    always the same, of the next ones another."""
-    commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout
+    """Which part of the forged numbers a run tries, where it tries a share (tests/forged/forged_trials.h): of
+    one commit always the same, of the next ones another."""
+    commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "HEAD"], capture_output=True, text=True,
+                            check=False).stdout
     return str(int(commit[:8] or "0", 16))
 
 

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""python.py PROGRAMS OUT [--profile full|quick|tiny]: the Python package beside the C calls, DuckDB and pyarrow.
+"""python.py PROGRAMS OUT [--profile full|quick|tiny]: the Python package beside the C calls, DuckDB and
+pyarrow.
 
-PROGRAMS (build/release/bench/python) has bench_python_c_calls. Each round measures ours and theirs one after the other (in every second round the other way
-round), so that both meet the same mood of the machine; a figure is a ratio within a round, and the median of the rounds is
-judged. Conversions are counted. Writes OUT/python.json and prints the table with its verdicts. Exit status: 0 if every "must"
-is met, 1 if one is not, 2 if a program failed or an answer was wrong.
+PROGRAMS (build/release/bench/python) has bench_python_c_calls. Each round measures ours and theirs one after
+the other (in every second round the other way round), so that both meet the same mood of the machine; a
+figure is a ratio within a round, and the median of the rounds is judged. Conversions are counted. Writes
+OUT/python.json and prints the table with its verdicts. Exit status: 0 if every "must" is met, 1 if one is
+not, 2 if a program failed or an answer was wrong.
 """
 import json
 import os
@@ -22,20 +24,27 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import judge  # noqa: E402
 
 # `alone`: the environment of the first picture has nothing but wheels; else it shares this one's libraries.
-PROFILES = {"full": dict(keys=4_000_000, epochs=5, gets=2_000, many=100_000, rounds=5, sql=15, mib=512, alone=True),
-            "quick": dict(keys=400_000, epochs=5, gets=1_000, many=50_000, rounds=3, sql=7, mib=256, alone=True),
+PROFILES = {"full": dict(keys=4_000_000, epochs=5, gets=2_000, many=100_000, rounds=5, sql=15, mib=512,
+                         alone=True),
+            "quick": dict(keys=400_000, epochs=5, gets=1_000, many=50_000, rounds=3, sql=7, mib=256,
+                          alone=True),
             "tiny": dict(keys=2_000, epochs=3, gets=50, many=500, rounds=2, sql=2, mib=8, alone=False)}
 # Name, must, aim, whether less is better, what it is.
 KEYS = [
     ("get_over_c", 1.4, 1.2, True, "d[key], warm, over swale_reader_get"),
-    ("get_many_over_c", 0.9, 1.05, False, "keys a second of d.get_many over swale_reader_get_many with a callback"),
-    ("scan_over_memcpy", 0.15, 0.22, False, "d.scan() of all columns, one thread, bytes a second over a copy's"),
+    ("get_many_over_c", 0.9, 1.05, False, "keys a second of d.get_many over swale_reader_get_many with a "
+     "callback"),
+    ("scan_over_memcpy", 0.15, 0.22, False, "d.scan() of all columns, one thread, bytes a second over a "
+     "copy's"),
     ("where_over_memcpy", 0.25, 0.35, False, "the same where one record in 1,000 passes, bytes read"),
-    ("where_rows_over_duckdb", 1.0, 0.6, True, "time of these rows over DuckDB's on unsorted Parquet, all cores"),
+    ("where_rows_over_duckdb", 1.0, 0.6, True, "time of these rows over DuckDB's on unsorted Parquet, all "
+     "cores"),
     ("where_count_over_duckdb", 3, 1.5, True, "time of counting them over DuckDB's"),
-    ("sql_key_over_sorted_parquet", 0.5, 0.25, True, "WHERE key = ? in DuckDB, cold, over its own sorted Parquet"),
+    ("sql_key_over_sorted_parquet", 0.5, 0.25, True, "WHERE key = ? in DuckDB, cold, over its own sorted "
+     "Parquet"),
     ("append_many_over_c", 1.1, 0.9, True, "CPU a record of append_many over a C loop of swale_dir_append"),
-    ("export_parquet_over_pyarrow", 1.6, 1.2, True, "wall time over pyarrow writing the same table from memory"),
+    ("export_parquet_over_pyarrow", 1.6, 1.2, True, "wall time over pyarrow writing the same table from "
+     "memory"),
     ("import_over_numpy", 0.5, 0.2, True, "import swale over import numpy"),
     ("scan_memory_bytes", 256 << 20, 128 << 20, True, "peak above the baseline of a stream with two threads"),
     ("wheel_bytes", 8_000_000, 4_000_000, True, "the wheel's size"),
@@ -91,7 +100,8 @@ class Bench:
         return judge.run(self.c, *judge.words({"mode": mode, **more}))
 
     def child(self, *words):
-        done = subprocess.run([sys.executable, __file__, *map(str, words)], capture_output=True, text=True, timeout=900)
+        done = subprocess.run([sys.executable, __file__, *map(str, words)], capture_output=True, text=True,
+                              timeout=900)
         if done.returncode != 0:
             raise judge.Failed(f"{words}: {done.stderr.strip()}")
         return json.loads(done.stdout)
@@ -106,7 +116,8 @@ class Bench:
         self.d = swale.open(self.run)
         table = self.d.scan(columns=["epoch", "key", *VALUE.names]).to_arrow()
         pyarrow.parquet.write_table(table, self.unsorted)
-        duckdb.sql(f"copy (select * from '{self.unsorted}' order by key, epoch) to '{self.sorted}' (format parquet)")
+        duckdb.sql(f"copy (select * from '{self.unsorted}' order by key, epoch) to '{self.sorted}' (format "
+                   f"parquet)")
         self.records = len(self.d)
 
     def keys_of(self, seed, count):
@@ -123,7 +134,8 @@ class Bench:
             return len(rows)
 
         def theirs():
-            return self.c_calls("get", dir=self.run, seed=number, gets=self.p["gets"], keys=self.p["keys"])["us"]
+            return self.c_calls("get", dir=self.run, seed=number, gets=self.p["gets"],
+                                keys=self.p["keys"])["us"]
 
         ours()
         c, (took, rows) = self.in_turn(number, theirs, lambda: timed(ours))
@@ -134,9 +146,11 @@ class Bench:
         keys = self.keys_of(number, self.p["many"])
         self.d.get_many(keys)
         c, (took, table) = self.in_turn(
-            number, lambda: self.c_calls("get_many", dir=self.run, seed=number, gets=self.p["many"], keys=self.p["keys"]),
+            number, lambda: self.c_calls("get_many", dir=self.run, seed=number, gets=self.p["many"],
+                                         keys=self.p["keys"]),
             lambda: timed(lambda: self.d.get_many(keys)))
-        self.expect(len(table) == self.p["many"] * self.p["epochs"] and c["found"] == self.p["many"], "every key is found")
+        self.expect(len(table) == self.p["many"] * self.p["epochs"] and c["found"] == self.p["many"],
+                    "every key is found")
         return len(keys) / took / c["keys_per_s"]
 
     def scan_over_memcpy(self, number):
@@ -159,7 +173,8 @@ class Bench:
         (theirs, rows), (ours, table) = self.in_turn(
             number, lambda: timed(lambda: duckdb.sql(query).to_arrow_table()),
             lambda: timed(lambda: self.d.scan(where=WHERE, columns=columns).to_arrow()))
-        self.expect(rows.num_rows == table.num_rows and abs(sum(rows["x"].to_pylist()) - sum(table["x"].to_pylist())) < 1e-6,
+        self.expect(rows.num_rows == table.num_rows
+                    and abs(sum(rows["x"].to_pylist()) - sum(table["x"].to_pylist())) < 1e-6,
                     "both find the same rows")
         return ours / theirs
 
@@ -180,7 +195,8 @@ class Bench:
 
         def theirs(key):
             evict(self.sorted)
-            return timed(lambda: duckdb.connect().execute(f"select * from '{self.sorted}' where key = {key}").fetchall())
+            return timed(lambda: duckdb.connect().execute(
+                f"select * from '{self.sorted}' where key = {key}").fetchall())
 
         def ours(key):
             evict(self.run)
@@ -189,7 +205,8 @@ class Bench:
                 with swale.open(self.run) as d:
                     connection = duckdb.connect()
                     connection.register("run", d.dataset())
-                    return connection.execute(f"select epoch, key, x, y, z, w, energy from run where key = {key}").fetchall()
+                    return connection.execute(f"select epoch, key, x, y, z, w, energy from run where key = "
+                                              f"{key}").fetchall()
 
             return timed(ask)
 
@@ -208,7 +225,8 @@ class Bench:
 
         c, ours = self.in_turn(
             number,
-            lambda: self.c_calls("append", dir=fresh("c"), keys=self.p["keys"], epochs=1, options=OPTIONS)["cpu_ns"],
+            lambda: self.c_calls("append", dir=fresh("c"), keys=self.p["keys"], epochs=1,
+                                 options=OPTIONS)["cpu_ns"],
             lambda: self.child("append", fresh("python"), self.p["keys"])["cpu_ns"])
         return ours / c
 
@@ -217,14 +235,17 @@ class Bench:
 
         table = self.d.scan().to_arrow()
         theirs, ours = self.in_turn(
-            number, lambda: timed(lambda: parquet.write_table(table, self.scratch / "theirs.parquet", compression="zstd"))[0],
+            number, lambda: timed(lambda: parquet.write_table(table, self.scratch / "theirs.parquet",
+                                                              compression="zstd"))[0],
             lambda: timed(lambda: self.d.export(self.scratch / "ours.parquet"))[0])
-        self.expect(parquet.read_metadata(self.scratch / "ours.parquet").num_rows == self.records, "the file has all records")
+        self.expect(parquet.read_metadata(self.scratch / "ours.parquet").num_rows == self.records,
+                    "the file has all records")
         return ours / theirs
 
     def import_over_numpy(self, number):
         def start(code):
-            return min(timed(lambda: subprocess.run([sys.executable, "-c", code], check=True, timeout=60))[0] for _ in range(5))
+            return min(timed(lambda: subprocess.run([sys.executable, "-c", code], check=True, timeout=60))[0]
+                       for _ in range(5))
 
         nothing = start("pass")
         theirs, ours = self.in_turn(number, lambda: start("import numpy"), lambda: start("import swale"))
@@ -256,7 +277,8 @@ class Bench:
                 (packages / "here.pth").write_text(f"{pathlib.Path(np.__file__).parents[1]}\n")
             self.command(*pip, "--python", python, "install", "--no-index", "--find-links", wheels, *wants)
             self.command(python, "-m", "swale", "example", self.scratch / "example")
-            self.command(python, "-m", "swale", "plot", self.scratch / "example", "--top", "energy", "-o", picture)
+            self.command(python, "-m", "swale", "plot", self.scratch / "example", "--top", "energy", "-o",
+                         picture)
 
         took, _ = timed(body)
         self.expect(picture.read_bytes().startswith(b"\x89PNG"), "the picture is a PNG")
@@ -307,7 +329,8 @@ def measure(arguments, scratch):
 def verdict(samples, must, aim, less_is_better, what):
     value = statistics.median(samples)
     met = [value <= bound if less_is_better else value >= bound for bound in (must, aim)]
-    return {"value": value, "samples": samples, "what": what, "must": must, "aim": aim, "less_is_better": less_is_better,
+    return {"value": value, "samples": samples, "what": what, "must": must, "aim": aim,
+            "less_is_better": less_is_better,
             "met": met[0], "aim_met": met[1]}
 
 
@@ -341,7 +364,8 @@ def memory_child(path):
             break
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         records = sum(len(batch) for batch in d.stream(threads=2))
-        return {"bytes": 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before), "records": records}
+        return {"bytes": 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before),
+                "records": records}
 
 
 if __name__ == "__main__":

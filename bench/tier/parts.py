@@ -1,7 +1,8 @@
 """The parts of a run of tier.py, each kept in OUT by itself, so that they can be measured at different hours.
 
-machine (the engine's CPU, the recovery) and mount need a quiet machine. real (the limited device) and virtual (the model) do not care. OUT/tier-part-NAME.json
-has what a part has measured, and the checksum of the program that did; a part of another program or profile is not joined.
+machine (the engine's CPU, the recovery) and mount need a quiet machine. real (the limited device) and virtual
+(the model) do not care. OUT/tier-part-NAME.json has what a part has measured, and the checksum of the program
+that did; a part of another program or profile is not joined.
 """
 import datetime
 import hashlib
@@ -10,7 +11,8 @@ import pathlib
 import platform
 
 PARTS = ("machine", "mount", "real", "virtual")
-PROGRAMS = {"machine": "bench_tier", "mount": "bench_mount", "real": "../../tools/swale", "virtual": "bench_tier"}
+PROGRAMS = {"machine": "bench_tier", "mount": "bench_mount", "real": "../../tools/swale",
+            "virtual": "bench_tier"}
 
 
 class Missing(Exception):
@@ -30,7 +32,8 @@ def program_of(programs, part):
 
 
 def keep(out, part, programs, profile, found):
-    kept = {"part": part, "profile": profile, "program": program_of(programs, part), "kernel": platform.release(),
+    kept = {"part": part, "profile": profile, "program": program_of(programs, part),
+            "kernel": platform.release(),
             "made": f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d}", "found": found}
     path_of(out, part).write_text(json.dumps(kept) + "\n", encoding="utf-8")
 
@@ -50,7 +53,9 @@ def join(kept):
     found = {part: one["found"] for part, one in kept.items()}
     of_machine = found.get("machine", {"timed": {}, "factors": []})
     of_mount = found.get("mount", {"timed": {}, "rates": {}})
-    return {"profile": kept["virtual"]["profile"], "made": max(one["made"] for one in kept.values()), "kernel": kept["virtual"]["kernel"],
-            "model_only": not {"machine", "mount"} <= found.keys(), "timed": {**of_machine["timed"], **of_mount["timed"]},
+    return {"profile": kept["virtual"]["profile"], "made": max(one["made"] for one in kept.values()),
+            "kernel": kept["virtual"]["kernel"],
+            "model_only": not {"machine", "mount"} <= found.keys(),
+            "timed": {**of_machine["timed"], **of_mount["timed"]},
             "factors": of_machine["factors"], "mount": of_mount["rates"],
             "device": found.get("real", {"not_measured": "--model"})}

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""real.py SWALE OUT [--rounds N] [--cases fsync,osync,end_fsync]: programs that sync, on a real disk that takes 150 writes a second.
+"""real.py SWALE OUT [--rounds N] [--cases fsync,osync,end_fsync]: programs that sync, on a real disk that
+takes 150 writes a second.
 
-Eight processes write 4 to 64 KiB at random places of a file each, on ext4 on a loop device that the kernel limits (throttle.py). Sides, in
-turn: the file system itself; `swale tier mount` with its defaults; with --policy ssdup+; with --policy ssd. The SSD is the folder OUT.
-Each run has a mount and a log of its own, on files that have all their bytes. The clock runs until the last process has ended; `drained_s` goes
-on until all bytes are on the limited device, synced (--on-unmount drain).
+Eight processes write 4 to 64 KiB at random places of a file each, on ext4 on a loop device that the kernel
+limits (throttle.py). Sides, in turn: the file system itself; `swale tier mount` with its defaults; with
+--policy ssdup+; with --policy ssd. The SSD is the folder OUT. Each run has a mount and a log of its own, on
+files that have all their bytes. The clock runs until the last process has ended; `drained_s` goes on until
+all bytes are on the limited device, synced (--on-unmount drain).
 """
 import argparse
 import json
@@ -28,12 +30,14 @@ PAGES_MAX = 16
 SYNC_EVERY = 8
 DEVICE_MIB = 2 * 1024
 SIDES = {"plain": None, "swale": (), "ssdup+": ("--policy", "ssdup+"), "ssd": ("--policy", "ssd")}
-# The share of SSDUP+ is a matter of luck: with random writes alone it sends nothing to the SSD until a stream of 128 writes is more random than the
-# one before was, and then everything, so 2 to 6 of 12 streams wait for the device. What is compared with SSDUP+ gets more rounds therefore.
+# The share of SSDUP+ is a matter of luck: with random writes alone it sends nothing to the SSD until a stream
+# of 128 writes is more random than the one before was, and then everything, so 2 to 6 of 12 streams wait for
+# the device. What is compared with SSDUP+ gets more rounds therefore.
 DUEL = ("fsync", "swale", "ssdup+")
 DUEL_ROUNDS = 3  # for each round of the others
 # Writes of each process.
-CASES = {"fsync": {"full": 192, "quick": 96}, "osync": {"full": 128, "quick": 80}, "end_fsync": {"full": 128, "quick": 64}}
+CASES = {"fsync": {"full": 192, "quick": 96}, "osync": {"full": 128, "quick": 80},
+         "end_fsync": {"full": 128, "quick": 64}}
 
 
 def make_files(folder):
@@ -107,7 +111,8 @@ class Side:
         make_files(self.files)
 
     def command(self, *words):
-        done = subprocess.run([str(self.swale), *map(str, words)], capture_output=True, text=True, timeout=280)
+        done = subprocess.run([str(self.swale), *map(str, words)], capture_output=True, text=True,
+                              timeout=280)
         if done.returncode != 0:
             raise RuntimeError(f"swale {' '.join(map(str, words))}: {done.stderr.strip()}")
         return done.stdout
@@ -124,7 +129,8 @@ class Side:
             return self.measure(case, writes, seed)
         finally:
             self.device.limit(None)
-            subprocess.run(["fusermount3", "-q", "-u", str(self.mountpoint)], check=False, capture_output=True)
+            subprocess.run(["fusermount3", "-q", "-u", str(self.mountpoint)], check=False,
+                           capture_output=True)
 
     def measure(self, case, writes, seed):
         begin = time.monotonic()
@@ -140,12 +146,14 @@ class Side:
             file = os.open(self.files / str(number), os.O_WRONLY)
             os.fsync(file)
             os.close(file)
-        return {"bytes": written, "seconds": took, "mb_per_s": written / 1e6 / took, "ssd_bytes": ssd, "ssdup_plus_bytes": budget,
+        return {"bytes": written, "seconds": took, "mb_per_s": written / 1e6 / took, "ssd_bytes": ssd,
+                "ssdup_plus_bytes": budget,
                 "drained_s": time.monotonic() - begin - 0.2}
 
     def mount(self):
         self.mountpoint.mkdir(exist_ok=True)
-        words = (str(self.swale), "tier", "mount", "--foreground", "--on-unmount", "drain", "--ssd", str(self.ssd), "--backing", str(self.files),
+        words = (str(self.swale), "tier", "mount", "--foreground", "--on-unmount", "drain", "--ssd",
+                 str(self.ssd), "--backing", str(self.files),
                  *self.options, str(self.mountpoint))
         self.server = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         while not os.path.ismount(self.mountpoint):
@@ -162,7 +170,9 @@ class Side:
 
 
 def measure(swale, out, profile, rounds, cases=tuple(CASES), sides=tuple(SIDES)):
-    """{"cases": {case: {side: [run of each round]}}}; raises throttle.Unavailable where there is no such device."""
+    """{"cases": {case: {side: [run of each round]}}}; raises throttle.Unavailable where there is no such
+    device.
+    """
     out.mkdir(parents=True, exist_ok=True)
     with throttle.Device(out, DEVICE_MIB) as device:
         device.check(WRITES_PER_SECOND)
@@ -176,25 +186,33 @@ def measure(swale, out, profile, rounds, cases=tuple(CASES), sides=tuple(SIDES))
                     side = shown[(i + number) % len(shown)]
                     run = side.run(case, CASES[case][profile], number + 1)
                     found[case][side.name].append(run)
-                    print(f"real.py: round {number + 1} of {rounds if number < rounds else rounds * DUEL_ROUNDS}, {case}, {side.name}: "
-                          f"{run['mb_per_s']:.2f} MB/s, {run['ssd_bytes'] / run['bytes']:.1%} to the SSD (SSDUP+ "
-                          f"{run['ssdup_plus_bytes'] / run['bytes']:.1%}), drained after {run['drained_s']:.1f} s", file=sys.stderr, flush=True)
+                    print(f"real.py: round {number + 1} of "
+                          f"{rounds if number < rounds else rounds * DUEL_ROUNDS}, {case}, {side.name}: "
+                          f"{run['mb_per_s']:.2f} MB/s, {run['ssd_bytes'] / run['bytes']:.1%} to the SSD "
+                          f"(SSDUP+ "
+                          f"{run['ssdup_plus_bytes'] / run['bytes']:.1%}), drained after "
+                          f"{run['drained_s']:.1f} s", file=sys.stderr, flush=True)
     return {"writes_per_second": WRITES_PER_SECOND, "processes": PROCESSES, "cases": found}
 
 
 def ratios(found, case, name, rival, of="mb_per_s"):
     """Round by round: ours over the rival's, of runs that followed each other."""
     pairs = zip(found["cases"][case][name], found["cases"][case][rival])
-    return [ours[of] / theirs[of] if theirs[of] else (1.0 if ours[of] == 0 else float("inf")) for ours, theirs in pairs]
+    return [ours[of] / theirs[of] if theirs[of] else (1.0 if ours[of] == 0 else float("inf")) for ours,
+            theirs in pairs]
 
 
 def awaited_mb_per_s(run):
-    """Bytes that SSDUP+ would have left to the device, of this run's very writes, a second: hardly depends on how many they are."""
+    """Bytes that SSDUP+ would have left to the device, of this run's very writes, a second: hardly depends on
+    how many they are.
+    """
     return (run["bytes"] - run["ssdup_plus_bytes"]) / 1e6 / run["seconds"]
 
 
 def keys(found):
-    """{key: (value, samples)}: medians of the rounds; bytes and draining of the worst case; bytes on the same requests of the worst run."""
+    """{key: (value, samples)}: medians of the rounds; bytes and draining of the worst case; bytes on the same
+    requests of the worst run.
+    """
     def median(*words):
         samples = ratios(found, *words)
         return statistics.median(samples), samples
@@ -204,17 +222,20 @@ def keys(found):
         return max(statistics.median(values) for values in samples.values()), samples
 
     def same_requests():
-        samples = {case: [run["ssd_bytes"] / run["ssdup_plus_bytes"] if run["ssdup_plus_bytes"] else (1.0 if not run["ssd_bytes"] else float("inf"))
+        samples = {case: [run["ssd_bytes"] / run["ssdup_plus_bytes"] if run["ssdup_plus_bytes"]
+                          else (1.0 if not run["ssd_bytes"] else float("inf"))
                           for run in runs["swale"]] for case, runs in found["cases"].items()}
         return max(max(values) for values in samples.values()), samples
 
     def same_share():
         case, name, rival = DUEL
-        samples = [awaited_mb_per_s(ours) / awaited_mb_per_s(theirs) for ours, theirs in zip(found["cases"][case][name], found["cases"][case][rival])
+        samples = [awaited_mb_per_s(ours) / awaited_mb_per_s(theirs) for ours,
+                   theirs in zip(found["cases"][case][name], found["cases"][case][rival])
                    if awaited_mb_per_s(ours) > 0 and awaited_mb_per_s(theirs) > 0]
         return statistics.median(samples), samples
 
-    counted = all("ssdup_plus_bytes" in run for runs in found["cases"].values() for run in runs["swale"])  # not by older builds
+    # not by older builds
+    counted = all("ssdup_plus_bytes" in run for runs in found["cases"].values() for run in runs["swale"])
     duel = counted and DUEL[0] in found["cases"]
     return {"real_fsync_over_plain": median("fsync", "swale", "plain"),
             "real_osync_over_plain": median("osync", "swale", "plain"),
@@ -227,29 +248,35 @@ def keys(found):
 
 def text(found):
     sides = list(next(iter(found["cases"].values())))
-    lines = ["| case | " + " | ".join(sides) + " | (MB/s; share to the SSD; s until drained: medians) |", "|---|" + "---|" * (len(sides) + 1)]
+    lines = ["| case | " + " | ".join(sides) + " | (MB/s; share to the SSD; s until drained: medians) |",
+             "|---|" + "---|" * (len(sides) + 1)]
     for case, runs in found["cases"].items():
         cells = []
         for side in sides:
-            mid = {of: statistics.median(run[of] for run in runs[side]) for of in ("mb_per_s", "ssd_bytes", "bytes", "drained_s")}
-            cells.append(f"{mid['mb_per_s']:.2f}; {mid['ssd_bytes'] / mid['bytes']:.1%}; {mid['drained_s']:.1f}")
+            mid = {of: statistics.median(run[of] for run in runs[side])
+                   for of in ("mb_per_s", "ssd_bytes", "bytes", "drained_s")}
+            cells.append(f"{mid['mb_per_s']:.2f}; {mid['ssd_bytes'] / mid['bytes']:.1%}; "
+                         f"{mid['drained_s']:.1f}")
         lines.append(f"| {case} | " + " | ".join(cells) + " | |")
     case, *duellists = DUEL
     rounds = found["cases"].get(case, {})
     if all(name in rounds and all("ssdup_plus_bytes" in run for run in rounds[name]) for name in duellists):
-        lines += ["", f"Each round of {case}, in MB/s: what SSDUP+ leaves to the device depends on luck, and so does the speed; the bytes that it would "
+        lines += ["", f"Each round of {case}, in MB/s: what SSDUP+ leaves to the device depends on luck, "
+                  f"and so does the speed; the bytes that it would "
                   "leave there of a run's own writes, a second, hardly do.", "",
-                  "| | " + " | ".join(f"round {number + 1}" for number in range(len(rounds[duellists[0]]))) + " |",
-                  "|---|" + "---|" * len(rounds[duellists[0]])]
+                  "| | " + " | ".join(f"round {number + 1}" for number in range(len(rounds[duellists[0]])))
+                  + " |", "|---|" + "---|" * len(rounds[duellists[0]])]
         for name in duellists:
             lines += [f"| {name}; SSDUP+'s share to the SSD | " + " | ".join(
-                          f"{run['mb_per_s']:.1f}; {run['ssdup_plus_bytes'] / run['bytes']:.0%}" for run in rounds[name]) + " |",
-                      f"| {name}: left to the device, a second | " + " | ".join(f"{awaited_mb_per_s(run):.2f}" for run in rounds[name]) + " |"]
+                          f"{run['mb_per_s']:.1f}; {run['ssdup_plus_bytes'] / run['bytes']:.0%}"
+                          for run in rounds[name]) + " |",
+                      f"| {name}: left to the device, a second | "
+                      + " | ".join(f"{awaited_mb_per_s(run):.2f}" for run in rounds[name]) + " |"]
     return "\n".join(lines)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("swale", type=pathlib.Path)
     parser.add_argument("out", type=pathlib.Path)
     parser.add_argument("--profile", choices=("full", "quick"), default="full")
@@ -258,8 +285,8 @@ def main():
     parser.add_argument("--sides", default=",".join(SIDES))
     arguments = parser.parse_args()
     try:
-        found = measure(arguments.swale.absolute(), arguments.out.absolute(), arguments.profile, arguments.rounds,
-                        arguments.cases.split(","), arguments.sides.split(","))
+        found = measure(arguments.swale.absolute(), arguments.out.absolute(), arguments.profile,
+                        arguments.rounds, arguments.cases.split(","), arguments.sides.split(","))
     except throttle.Unavailable as why:
         print(f"real.py: not measured: {why}", file=sys.stderr)
         return 77

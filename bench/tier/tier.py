@@ -1,14 +1,18 @@
 #!/usr/bin/env python3
-"""tier.py PROGRAMS OUT [--profile full|quick|tiny] [--preset FILE]: the tiered write buffer, policy by policy, on the paper's testbed.
+"""tier.py PROGRAMS OUT [--profile full|quick|tiny] [--preset FILE]: the tiered write buffer, policy by
+policy, on the paper's testbed.
 
-Runs bench_tier of the folder PROGRAMS for every workload, preset and policy; virtual time, so that only the engine's own CPU
-and the recovery depend on this machine. Writes OUT/tier.json, the results page, and, where matplotlib is found, a plot for
-each figure of the paper. Exit status: 0 if every "must" is met, 1 if one is not, 2 if a program failed.
+Runs bench_tier of the folder PROGRAMS for every workload, preset and policy; virtual time, so that only the
+engine's own CPU and the recovery depend on this machine. Writes OUT/tier.json, the results page, and, where
+matplotlib is found, a plot for each figure of the paper. Exit status: 0 if every "must" is met, 1 if one is
+not, 2 if a program failed.
 
-A run has four parts, of which each is kept in OUT (parts.py): --only PART... measures these and joins the others as they are kept there.
+A run has four parts, of which each is kept in OUT (parts.py): --only PART... measures these and joins the
+others as they are kept there.
 
-The page is computed from OUT/tiered-buffer.json, which has what was measured and no verdict. docs/results keeps one: `tier.py --page FILE
-OUT` makes its page anew and puts FILE beside it, `tier.py --check FOLDER` says whether the folder's page is the one that its JSON gives.
+The page is computed from OUT/tiered-buffer.json, which has what was measured and no verdict. docs/results
+keeps one: `tier.py --page FILE OUT` makes its page anew and puts FILE beside it, `tier.py --check FOLDER`
+says whether the folder's page is the one that its JSON gives.
 """
 import argparse
 import hashlib
@@ -34,8 +38,8 @@ import throttle  # noqa: E402
 from tier_keys import KEYS, NEED_ROOT  # noqa: E402
 
 POLICIES = ("backing", "ssd", "ssd-overflow", "ssdup", "ssdup+", "swale")
-# What the tables show: every policy in the shape that a mount has (16 segments, 64 slots), and SSDUP+ in the paper's: two regions, and the
-# preset's own queue.
+# What the tables show: every policy in the shape that a mount has (16 segments, 64 slots), and SSDUP+ in the
+# paper's: two regions, and the preset's own queue.
 SHOWN = (*POLICIES, "ssdup+@paper")
 PRESETS = "ABC"
 NINE = ("W1", "W2", "W3")
@@ -45,22 +49,27 @@ BEYOND = ("ZIPF:16", "GROW:32", "AGAIN:20", "READS:50")
 
 def drawn(text, count):
     """Mixes whose seeds a hash has chosen, so that nobody did."""
-    return tuple(f"drawn:{int.from_bytes(hashlib.sha256(f'{text}, {i}'.encode()).digest()[:3], 'big')}" for i in range(count))
+    return tuple(f"drawn:{int.from_bytes(hashlib.sha256(f'{text}, {i}'.encode()).digest()[:3], 'big')}"
+                 for i in range(count))
 
 
-# The fifth draw, made after the policy was changed for random traffic and for what the page cache hides. mixed:9001 to mixed:9010 were the first;
-# they and the three draws that followed have been looked at, and are inputs of tuning now, as all of drawn("swale tier, for tuning", 200)
-# are. The short profiles run the second one: whoever changes the policy looks at them.
+# The fifth draw, made after the policy was changed for random traffic and for what the page cache hides.
+# mixed:9001 to mixed:9010 were the first; they and the three draws that followed have been looked at, and are
+# inputs of tuning now, as all of drawn("swale tier, for tuning", 200) are. The short profiles run the second
+# one: whoever changes the policy looks at them.
 HELD_OUT = drawn("swale tier, fifth draw", 10)
 LOOKED_AT = drawn("swale tier, second draw", 10)
 PROFILES = {
-    "full": dict(presets=PRESETS, nine=NINE, beyond=BEYOND, processes=(8, 16, 32, 64, 128, 256, 512), f8=(8, 16, 32, 64, 128),
-                 gaps=(0, 10, 20, 30), hpio=(32, 64, 128, 256), tiles=(16, 32, 64, 128), held_out=HELD_OUT, order=(32, 64, 128, 256, 512), queues=(32, 128, 512),
-                 rounds=3, mount_calls=1_000_000),
-    "quick": dict(presets=PRESETS, nine=NINE, beyond=BEYOND, processes=(8, 32, 128, 512), f8=(8, 32, 128), gaps=(0, 30), hpio=(64,),
-                  tiles=(32,), held_out=LOOKED_AT[:3], order=(128,), queues=(128,), rounds=1, mount_calls=60_000),
-    "tiny": dict(presets="A", nine=("W1",), beyond=("ZIPF:16",), processes=(32, 128), f8=(8,), gaps=(0,), hpio=(), tiles=(),
-                 held_out=LOOKED_AT[:1], order=(512,), queues=(), rounds=1, mount_calls=60_000),
+    "full": dict(presets=PRESETS, nine=NINE, beyond=BEYOND, processes=(8, 16, 32, 64, 128, 256, 512),
+                 f8=(8, 16, 32, 64, 128), gaps=(0, 10, 20, 30), hpio=(32, 64, 128, 256),
+                 tiles=(16, 32, 64, 128), held_out=HELD_OUT, order=(32, 64, 128, 256, 512),
+                 queues=(32, 128, 512), rounds=3, mount_calls=1_000_000),
+    "quick": dict(presets=PRESETS, nine=NINE, beyond=BEYOND, processes=(8, 32, 128, 512), f8=(8, 32, 128),
+                  gaps=(0, 30), hpio=(64,), tiles=(32,), held_out=LOOKED_AT[:3], order=(128,), queues=(128,),
+                  rounds=1, mount_calls=60_000),
+    "tiny": dict(presets="A", nine=("W1",), beyond=("ZIPF:16",), processes=(32, 128), f8=(8,), gaps=(0,),
+                 hpio=(), tiles=(), held_out=LOOKED_AT[:1], order=(512,), queues=(), rounds=1,
+                 mount_calls=60_000),
 }
 
 
@@ -98,7 +107,8 @@ class Bench:
         return self.calls[key]
 
     def call(self, *words, program="bench_tier"):
-        done = subprocess.run([str(self.programs / program), *map(str, words)], capture_output=True, text=True, timeout=280)
+        done = subprocess.run([str(self.programs / program), *map(str, words)], capture_output=True,
+                              text=True, timeout=280)
         if done.returncode != 0:
             raise Failed(f"{program} {' '.join(map(str, words))}\n{done.stderr.strip()}")
         return json.loads(done.stdout)
@@ -106,10 +116,12 @@ class Bench:
     def run(self, workload, preset, policy, **values):
         key = (workload, preset, policy, tuple(sorted(values.items())))
         if key not in self.runs:
-            self.runs[key] = self.call("run", workload, preset, policy, *(f"{name}={value}" for name, value in values.items()))
+            self.runs[key] = self.call("run", workload, preset, policy,
+                                       *(f"{name}={value}" for name, value in values.items()))
             self.done += 1
             if self.done % 20 == 0:
-                print(f"tier.py: {self.done} runs, {time.monotonic() - self.began:.0f} s; now {workload} {preset}",
+                print(f"tier.py: {self.done} runs, {time.monotonic() - self.began:.0f} s; now {workload} "
+                      f"{preset}",
                       file=sys.stderr, flush=True)
         return self.runs[key]
 
@@ -124,16 +136,18 @@ class Kept(Bench):
         super().__init__(None, kept["profile"])
         self.calls = kept["calls"]
         for line in kept["runs"]:
-            self.runs[(line["workload"], line["preset"], line["policy"], tuple(sorted(line["values"].items())))] = line
+            self.runs[(line["workload"], line["preset"], line["policy"],
+                       tuple(sorted(line["values"].items())))] = line
 
     def call(self, *words, program="bench_tier"):
         raise Failed(f"the kept file has no answer of {program} to {' '.join(map(str, words))}")
 
 
 # Of a run, what a figure, a table or a plot is made of.
-KEPT_OF_A_RUN = ("workload", "preset", "policy", "values", "segments", "slots", "bytes", "ssd_bytes", "ssd_share", "mb_per_s",
-                 "program_mb_per_s", "acknowledged_s", "drained_s", "paused_s", "stalled_s", "random_percentage", "direct_ns_per_byte",
-                 "flush_ns_per_byte", "map_extents_max", "map_bytes_per_extent")
+KEPT_OF_A_RUN = ("workload", "preset", "policy", "values", "segments", "slots", "bytes", "ssd_bytes",
+                 "ssd_share", "mb_per_s", "program_mb_per_s", "acknowledged_s", "drained_s", "paused_s",
+                 "stalled_s", "random_percentage", "direct_ns_per_byte", "flush_ns_per_byte",
+                 "map_extents_max", "map_bytes_per_extent")
 
 
 def short(value):
@@ -147,8 +161,10 @@ def short(value):
 
 def keep(bench, measured):
     """What was measured, as JSON with a line for each run."""
-    head = {"profile": measured["profile"], "made": measured["made"], "kernel": measured["kernel"], "model_only": measured["model_only"],
-            **{name: short(measured[name]) for name in ("timed", "factors", "mount", "device")}, "calls": short(bench.calls)}
+    head = {"profile": measured["profile"], "made": measured["made"], "kernel": measured["kernel"],
+            "model_only": measured["model_only"],
+            **{name: short(measured[name]) for name in ("timed", "factors", "mount", "device")},
+            "calls": short(bench.calls)}
     lines = [f'"{name}": {json.dumps(value)}' for name, value in head.items()]
     runs = [json.dumps(short({name: line[name] for name in KEPT_OF_A_RUN})) for line in bench.runs.values()]
     return "{" + ",\n".join(lines) + ',\n"runs": [\n' + ",\n".join(runs) + "\n]}\n"
@@ -157,13 +173,15 @@ def keep(bench, measured):
 def workloads(p):
     """All that the policies are compared on, held-out ones not included."""
     return (*p["nine"], *p["beyond"], *(f"F11:{n}" for n in p["processes"]), *(f"F8:{n}" for n in p["f8"]),
-            *(f"F14:{gap}" for gap in p["gaps"]), *(f"HPIO:{kib}" for kib in p["hpio"]), *(f"TILE:{n}" for n in p["tiles"]))
+            *(f"F14:{gap}" for gap in p["gaps"]), *(f"HPIO:{kib}" for kib in p["hpio"]),
+            *(f"TILE:{n}" for n in p["tiles"]))
 
 
 def best_rival(bench, workload, preset):
     """(ratio, policy) of the fastest policy that sends no more bytes to the SSD than ours."""
     ours = bench.run(workload, preset, "swale")
-    rivals = [(bench.run(workload, preset, policy)["mb_per_s"] / ours["mb_per_s"], policy) for policy in POLICIES
+    rivals = [(bench.run(workload, preset, policy)["mb_per_s"] / ours["mb_per_s"], policy)
+              for policy in POLICIES
               if policy != "swale" and bench.run(workload, preset, policy)["ssd_bytes"] <= ours["ssd_bytes"]]
     return max(rivals, default=(0, "none"))
 
@@ -182,7 +200,8 @@ def figures(bench):
     ssd = {f"{w}/{b}": ssd_bytes_over(bench, w, b) for w, b in cells}
     drained = {f"{w}/{b}": bench.over(w, b, "drained_s") for w, b in cells}
     two = [preset for preset in p["presets"] if preset in "AB"]
-    all_ssd = {f"F11:{n}/{b}": bench.over(f"F11:{n}", b, "mb_per_s", "ssd") for n in p["processes"] for b in two}
+    all_ssd = {f"F11:{n}/{b}": bench.over(f"F11:{n}", b, "mb_per_s", "ssd") for n in p["processes"]
+               for b in two}
     share = {n: {b: bench.run(f"F11:{n}", b, "swale")["ssd_share"] for b in two} for n in (32, 128)}
     held = [(w, b) for w in p["held_out"] for b in p["presets"]]
     held_speed = {f"{w}/{b}": bench.over(w, b, "mb_per_s") for w, b in held}
@@ -203,7 +222,8 @@ def figures(bench):
         "heldout_throughput_min": (min(held_speed.values()), held_speed),
         "heldout_ssd_bytes_max": (max(held_ssd.values()), held_ssd),
     }
-    per_extent = [line["map_bytes_per_extent"] for line in bench.runs.values() if line["map_extents_max"] > 10_000]
+    per_extent = [line["map_bytes_per_extent"] for line in bench.runs.values()
+                  if line["map_extents_max"] > 10_000]
     found["map_bytes_per_extent"] = (max(per_extent), {"runs": len(per_extent)})
     return found
 
@@ -220,23 +240,28 @@ def of_this_machine(bench, out):
         cpu.append(max(max(line["ns_small_ssd"], line["ns_large_ssd"]) for line in lines))
         recovery.append(opened["wall_seconds_per_gib"])
         recovery_cpu.append(opened["cpu_seconds_per_gib"])
-        print(f"tier.py: round {number + 1} of {bench.p['rounds']}: {lines} {opened}", file=sys.stderr, flush=True)
-    return {"engine_cpu_ns_per_request": cpu, "recovery_seconds_per_gib": recovery, "recovery_cpu_seconds_per_gib": recovery_cpu}, factors
+        print(f"tier.py: round {number + 1} of {bench.p['rounds']}: {lines} {opened}", file=sys.stderr,
+              flush=True)
+    return {"engine_cpu_ns_per_request": cpu, "recovery_seconds_per_gib": recovery,
+            "recovery_cpu_seconds_per_gib": recovery_cpu}, factors
 
 
 def of_the_mount(bench, out):
     """Each round's rate through the mount over that of the better pass-through; plain writes beside them."""
     rounds = 2 * bench.p["rounds"] + 1
     requests = math.ceil(bench.p["mount_calls"] / rounds)
-    rates = bench.call("--path", out / "tier-mount", "--rounds", rounds, "--requests", requests, program="bench_mount")
+    rates = bench.call("--path", out / "tier-mount", "--rounds", rounds, "--requests", requests,
+                       program="bench_mount")
     print(f"tier.py: mount: {rates}", file=sys.stderr, flush=True)
     ratios = {}
-    for key, what in (("mount_over_passthrough_seq", "sequential_mb_s"), ("mount_over_passthrough_random", "random_per_s")):
+    for key, what in (("mount_over_passthrough_seq", "sequential_mb_s"),
+                      ("mount_over_passthrough_random", "random_per_s")):
         through = map(max, rates["passthrough"][what], rates["passthrough-spliced"][what])
         ratios[key] = [mine / other for mine, other in zip(rates["mount"][what], through)]
     if "as_caller" in rates:
         for key, what in zip(NEED_ROOT, ("creates_per_s", "random_per_s")):
-            ratios[key] = [mine / other for mine, other in zip(rates["as_caller"][what], rates["as_root"][what])]
+            ratios[key] = [mine / other for mine, other in zip(rates["as_caller"][what],
+                                                               rates["as_root"][what])]
     else:
         print(f"tier.py: not measured: {', '.join(NEED_ROOT)}: they need root", file=sys.stderr, flush=True)
     return ratios, rates
@@ -260,9 +285,12 @@ def judge(found, timed, factors, keys=KEYS):
     for key in keys:
         if key.name in timed:
             samples = timed[key.name]
-            normalised = samples if key.by is None else [key.normalised(value, factor) for value, factor in zip(samples, factors)]
-            rows[key.name] = {"raw": statistics.median(samples), "value": statistics.median(normalised), "samples": samples,
-                              "factor": statistics.median(factor[key.by] for factor in factors) if key.by else 1}
+            normalised = samples if key.by is None else [key.normalised(value, factor) for value,
+                                                         factor in zip(samples, factors)]
+            rows[key.name] = {"raw": statistics.median(samples), "value": statistics.median(normalised),
+                              "samples": samples,
+                              "factor": statistics.median(factor[key.by] for factor in factors) if key.by
+                              else 1}
         else:
             value, samples = found[key.name]  # a figure that is missing fails the run
             rows[key.name] = {"value": value, "samples": samples}
@@ -280,11 +308,13 @@ def table(rows):
     text = ["| figure | value | must | met | aim | met | |", "|---|---|---|---|---|---|---|"]
     for key in KEYS:
         if key.name not in rows:
-            text.append(f"| `{key.name}` | not measured | {bound(key, key.must)} | – | {bound(key, key.aim)} | – | {key.what} |")
+            text.append(f"| `{key.name}` | not measured | {bound(key, key.must)} | – | "
+                        f"{bound(key, key.aim)} | – | {key.what} |")
             continue
         row = rows[key.name]
         yes = {True: "yes", False: "**NO**", None: "–"}
-        text.append(f"| `{key.name}` | {row['value']:.3g} {key.unit} | {bound(key, key.must)} | {yes[row['met']]} | "
+        text.append(f"| `{key.name}` | {row['value']:.3g} {key.unit} | {bound(key, key.must)} | "
+                    f"{yes[row['met']]} | "
                     f"{bound(key, key.aim)} | {'yes' if row['aim_met'] else 'no'} | {key.what} |")
     return "\n".join(text)
 
@@ -296,18 +326,22 @@ def cells(bench):
         for preset in bench.p["presets"]:
             lines = [bench.run(workload, preset, policy) for policy in SHOWN]
             text.append(f"| {workload} {lines[0]['preset']} | " + " | ".join(
-                f"{line['mb_per_s']:.0f}, {line['ssd_bytes'] / 2**30:.1f}, {line['drained_s']:.0f}" for line in lines) + " |")
+                f"{line['mb_per_s']:.0f}, {line['ssd_bytes'] / 2**30:.1f}, {line['drained_s']:.0f}"
+                for line in lines) + " |")
     return "\n".join(text)
 
 
 def nine_cells(bench):
     """Ours beside SSDUP+ with the same segments and slots, and beside SSDUP+ with the paper's two regions."""
-    text = ["| workload, preset | SSDUP+ | Swale | Swale over SSDUP+: speed, bytes | SSDUP+ with two regions | Swale over that: speed, bytes | (MB/s, GB to the SSD) |",
+    text = ["| workload, preset | SSDUP+ | Swale | Swale over SSDUP+: speed, bytes | SSDUP+ with two "
+            "regions | Swale over that: speed, bytes | (MB/s, GB to the SSD) |",
             "|---|---|---|---|---|---|---|"]
     for workload in bench.p["nine"]:
         for preset in bench.p["presets"]:
-            theirs, ours, paper_shape = (bench.run(workload, preset, policy) for policy in ("ssdup+", "swale", "ssdup+@paper"))
-            row = [f"{workload} {preset}", shown(theirs), shown(ours), over_text(ours, theirs), shown(paper_shape), over_text(ours, paper_shape)]
+            theirs, ours, paper_shape = (bench.run(workload, preset, policy)
+                                         for policy in ("ssdup+", "swale", "ssdup+@paper"))
+            row = [f"{workload} {preset}", shown(theirs), shown(ours), over_text(ours, theirs),
+                   shown(paper_shape), over_text(ours, paper_shape)]
             text.append("| " + " | ".join(row) + " | |")
     return "\n".join(text)
 
@@ -317,18 +351,22 @@ def shown(line):
 
 
 def over_text(ours, theirs):
-    return ", ".join(f"{ours[what] / theirs[what]:.3f}" if theirs[what] else "–" for what in ("mb_per_s", "ssd_bytes"))
+    return ", ".join(f"{ours[what] / theirs[what]:.3f}" if theirs[what] else "–"
+                     for what in ("mb_per_s", "ssd_bytes"))
 
 
 def of_a_preset(bench, path, out, profile):
-    """All workloads and policies on a disk that swale tier measure has measured. The bounds are for A, B and C: there is no verdict."""
+    """All workloads and policies on a disk that swale tier measure has measured. The bounds are for A, B and
+    C: there is no verdict.
+    """
     bench.p = dict(bench.p, presets=(str(path),))
     text = cells(bench)
     runs = list(bench.runs.values())
     named = {key: runs[0][key] for key in ("preset", "preset_source")}
     result = dict(named, profile=profile, runs=runs, took_s=round(time.monotonic() - bench.began, 1))
     (out / "tier-preset.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    return f"{named['preset']}: {named['preset_source']}\n\n{text}\n\n{out / 'tier-preset.json'}; no bound is judged on this preset"
+    head = f"{named['preset']}: {named['preset_source']}"
+    return f"{head}\n\n{text}\n\n{out / 'tier-preset.json'}; no bound is judged on this preset"
 
 
 def draw(bench, table1, out):
@@ -351,25 +389,31 @@ def measure(part, bench, out, profile):
         return {"timed": timed, "rates": rates}
     if part == "real":
         return of_a_real_device(bench, out, profile)
-    with tempfile.TemporaryDirectory() as scratch:  # the report asks for the runs, and its page is not needed yet
-        report(bench, {"profile": profile, "made": "", "kernel": "", "model_only": True, "timed": {}, "factors": [], "mount": {},
+    # the report asks for the runs, and its page is not needed yet
+    with tempfile.TemporaryDirectory() as scratch:
+        report(bench, {"profile": profile, "made": "", "kernel": "", "model_only": True, "timed": {},
+                       "factors": [], "mount": {},
                        "device": {"not_measured": ""}}, pathlib.Path(scratch))
     return {"runs": list(bench.runs.values()), "calls": bench.calls}
 
 
 def measure_all(bench, out, profile, wanted, fresh):
-    """Measures the wanted parts. {part: what is kept of it}: of all parts, or of the wanted ones alone if `fresh`."""
+    """Measures the wanted parts. {part: what is kept of it}: of all parts, or of the wanted ones alone if
+    `fresh`.
+    """
     for part in wanted:
         began = time.monotonic()
         found = measure(part, bench, out, profile)
         parts.keep(out, part, bench.programs, profile, found)
-        print(f"tier.py: part {part}: {time.monotonic() - began:.0f} s; {parts.path_of(out, part)}", file=sys.stderr, flush=True)
-    return {part: parts.load(out, part, bench.programs, profile) for part in (wanted if fresh else parts.PARTS)}
+        print(f"tier.py: part {part}: {time.monotonic() - began:.0f} s; {parts.path_of(out, part)}",
+              file=sys.stderr, flush=True)
+    return {part: parts.load(out, part, bench.programs, profile)
+            for part in (wanted if fresh else parts.PARTS)}
 
 
 def report(bench, measured, out, plots=None):
-    """(rows of the judged figures, tables, comparison with the paper, names of the plots): computed from what was measured. Draws the plots, if
-    none are given."""
+    """(rows of the judged figures, tables, comparison with the paper, names of the plots): computed from what
+    was measured. Draws the plots, if none are given."""
     found = figures(bench)
     if "not_measured" not in measured["device"]:
         found.update(real.keys(measured["device"]))
@@ -385,7 +429,9 @@ def report(bench, measured, out, plots=None):
 
 
 def check(folder):
-    """Whether the folder's page and CSV are those that its JSON gives. Plots are not compared: each matplotlib draws its own."""
+    """Whether the folder's page and CSV are those that its JSON gives. Plots are not compared: each
+    matplotlib draws its own.
+    """
     kept = json.loads((folder / "tiered-buffer.json").read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory() as made:
         out = pathlib.Path(made)
@@ -395,22 +441,29 @@ def check(folder):
         wrong = [name for name in ("tiered-buffer.md", "tiered-buffer.csv")
                  if (out / name).read_text(encoding="utf-8") != (folder / name).read_text(encoding="utf-8")]
     for name in wrong:
-        print(f"tier.py: {folder / name} is not what {folder / 'tiered-buffer.json'} gives: tier.py --page makes it", file=sys.stderr)
+        print(f"tier.py: {folder / name} is not what {folder / 'tiered-buffer.json'} gives: tier.py --page "
+              f"makes it", file=sys.stderr)
     return 1 if wrong else 0
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("programs", type=pathlib.Path, nargs="?")
     parser.add_argument("out", type=pathlib.Path, nargs="?")
     parser.add_argument("--profile", choices=PROFILES, default="full")
-    parser.add_argument("--model", action="store_true", help="only what is in virtual time, for a machine that is busy")
-    parser.add_argument("--real", action="store_true", help="with --model: the real device too, whose figures are ratios")
-    parser.add_argument("--only", nargs="+", choices=parts.PARTS, help="measures these parts; the others are joined as OUT keeps them")
+    parser.add_argument("--model", action="store_true", help="only what is in virtual time, for a machine "
+                        "that is busy")
+    parser.add_argument("--real", action="store_true", help="with --model: the real device too, whose "
+                        "figures are ratios")
+    parser.add_argument("--only", nargs="+", choices=parts.PARTS, help="measures these parts; the others "
+                        "are joined as OUT keeps them")
     parser.add_argument("--preset", type=pathlib.Path, metavar="FILE",
-                        help="the policies on the disk that swale tier measure has written to FILE, alone and without verdicts")
-    parser.add_argument("--page", type=pathlib.Path, nargs=2, metavar=("FILE", "OUT"), help="measures nothing: the page of a kept file")
-    parser.add_argument("--check", type=pathlib.Path, metavar="FOLDER", help="measures nothing: whether the folder's page is that of its kept file")
+                        help="the policies on the disk that swale tier measure has written to FILE, alone "
+                        "and without verdicts")
+    parser.add_argument("--page", type=pathlib.Path, nargs=2, metavar=("FILE", "OUT"),
+                        help="measures nothing: the page of a kept file")
+    parser.add_argument("--check", type=pathlib.Path, metavar="FOLDER", help="measures nothing: whether the "
+                        "folder's page is that of its kept file")
     arguments = parser.parse_args()
     if arguments.check or arguments.page:
         try:
@@ -451,12 +504,14 @@ def main():
     (arguments.out / "tiered-buffer.json").write_text(text, encoding="utf-8")
     kept = json.loads(text)  # of fewer digits: the page is that of the file
     rows, tables, comparison, _ = report(Kept(kept), kept, arguments.out, plots)
-    result = {"profile": arguments.profile, "results": rows, "paper": comparison, "mount": measured["mount"], "real": measured["device"],
+    result = {"profile": arguments.profile, "results": rows, "paper": comparison, "mount": measured["mount"],
+              "real": measured["device"],
               "runs": list(bench.runs.values()), "took_s": round(time.monotonic() - began, 1)}
     (arguments.out / "tier.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     print(*tables, f"plots: {', '.join(plots) or 'none: this Python has no matplotlib'}", sep="\n\n")
     missed = [name for name, row in rows.items() if row["met"] is False]
-    print(f"\n{arguments.out / 'tier.json'}; {len(missed)} of {len(rows)} missed{': ' + ', '.join(missed) if missed else ''}")
+    print(f"\n{arguments.out / 'tier.json'}; {len(missed)} of {len(rows)} "
+          f"missed{': ' + ', '.join(missed) if missed else ''}")
     return 1 if missed else 0
 
 

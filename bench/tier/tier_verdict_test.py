@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""The verdicts of tier.py: a bound that is missed is reported as missed, whatever the others are; one that is met is not."""
+"""The verdicts of tier.py: a bound that is missed is reported as missed, whatever the others are; one that is
+met is not.
+"""
 import json
 import pathlib
 import sys
@@ -44,7 +46,8 @@ def main():
     assert not missed(FOUND, slow, [{"cpu": 2.0}])
     assert missed(FOUND, slow) == ["engine_cpu_ns_per_request"]
     try:
-        tier.judge({name: value for name, value in FOUND.items() if name != "heldout_throughput_min"}, TIMED, FACTORS)
+        tier.judge({name: value for name, value in FOUND.items() if name != "heldout_throughput_min"}, TIMED,
+                   FACTORS)
     except KeyError:
         pass
     else:
@@ -64,35 +67,44 @@ def measured_preset():
     """On a measured disk every policy runs every workload, and what is written names the disk."""
     bench = tier.Bench(None, "tiny")
     bench.call = lambda _run, workload, preset, policy: {
-        "workload": workload, "preset": "node7", "preset_source": f"measured {preset}", "policy": policy, "mb_per_s": 100.0,
+        "workload": workload, "preset": "node7", "preset_source": f"measured {preset}", "policy": policy,
+        "mb_per_s": 100.0,
         "ssd_bytes": 2**30, "drained_s": 3.0}
     with tempfile.TemporaryDirectory() as folder:
         text = tier.of_a_preset(bench, pathlib.Path("disk.preset"), pathlib.Path(folder), "tiny")
         result = json.loads((pathlib.Path(folder) / "tier-preset.json").read_text(encoding="utf-8"))
-    assert (result["preset"], result["preset_source"], result["profile"]) == ("node7", "measured disk.preset", "tiny"), result
+    assert [result[key] for key in ("preset", "preset_source", "profile")] == [
+        "node7", "measured disk.preset", "tiny"], result
     ran = {(line["workload"], line["policy"]) for line in result["runs"]}
     assert ran == {(workload, policy) for workload in tier.workloads(bench.p) for policy in tier.SHOWN}, ran
-    assert "node7: measured disk.preset" in text and "| W1 node7 | 100, 1.0, 3" in text and "no bound is judged" in text, text
+    assert "node7: measured disk.preset" in text and "| W1 node7 | 100, 1.0, 3" in text, text
+    assert "no bound is judged" in text, text
 
 
 def rounds_of_a_device():
     """What real.measure might answer."""
     def runs(speeds, ssd, drained):
-        return [{"bytes": 100, "seconds": 1.0, "mb_per_s": speed, "ssd_bytes": ssd, "ssdup_plus_bytes": 80, "drained_s": drained} for speed in speeds]
-    case = {"plain": runs((4.0, 2.0, 1.0), 0, 10.0), "swale": runs((4.0, 4.0, 4.0), 50, 9.0), "ssdup+": runs((2.0, 4.0, 8.0), 60, 9.0),
+        return [{"bytes": 100, "seconds": 1.0, "mb_per_s": speed, "ssd_bytes": ssd, "ssdup_plus_bytes": 80,
+                 "drained_s": drained} for speed in speeds]
+    case = {"plain": runs((4.0, 2.0, 1.0), 0, 10.0), "swale": runs((4.0, 4.0, 4.0), 50, 9.0),
+            "ssdup+": runs((2.0, 4.0, 8.0), 60, 9.0),
             "ssd": runs((5.0, 5.0, 5.0), 100, 9.0)}
     worse_case = dict(case, swale=runs((1.0, 1.0, 1.0), 61, 12.0))
     return {"writes_per_second": 150, "processes": 8, "cases": {"fsync": case, "osync": worse_case}}
 
 
 def real_device():
-    """Figures of the real device from rounds that are given: medians of the rounds' ratios, the worst case of bytes and draining."""
+    """Figures of the real device from rounds that are given: medians of the rounds' ratios, the worst case of
+    bytes and draining.
+    """
     found = rounds_of_a_device()
     keys = real.keys(found)
     assert {name for name in keys} == {key.name for key in KEYS if key.name.startswith("real_")}, keys
     values = {name: round(value, 3) for name, (value, _) in keys.items()}
-    assert values == {"real_fsync_over_plain": 2.0, "real_osync_over_plain": 0.5, "real_fsync_over_ssdupplus": 1.0,
-                      "real_fsync_same_requests": 1.0, "real_ssd_bytes_over_ssdupplus": 1.017, "real_ssd_bytes_same_requests": 0.762,
+    assert values == {"real_fsync_over_plain": 2.0, "real_osync_over_plain": 0.5,
+                      "real_fsync_over_ssdupplus": 1.0,
+                      "real_fsync_same_requests": 1.0, "real_ssd_bytes_over_ssdupplus": 1.017,
+                      "real_ssd_bytes_same_requests": 0.762,
                       "real_drained_over_plain": 1.2}, values
     assert "50.0%" in real.text(found), real.text(found)
     # Twice as fast, but SSDUP+ would have left a quarter to the device: slower on the same requests.
@@ -102,17 +114,20 @@ def real_device():
     old = rounds_of_a_device()  # older builds did not count what SSDUP+ would send
     for run in (run for runs in old["cases"].values() for of_side in runs.values() for run in of_side):
         run.pop("ssdup_plus_bytes", None)  # a run may be of both cases
-    assert "real_fsync_same_requests" not in real.keys(old) and "Each round" not in real.text(old), real.text(old)
+    assert "real_fsync_same_requests" not in real.keys(old) and "Each round" not in real.text(old), real.text(
+        old)
 
 
 def answer(*words):
     """What bench_tier might say."""
     if words[0] != "run":
-        return {"percentages": [0.5, 0.2], "thresholds": [0.3], "to_ssd": [True, False], "group_s": 1.0, "map_s": 1.0, "avl_s": 1.0,
+        return {"percentages": [0.5, 0.2], "thresholds": [0.3], "to_ssd": [True, False], "group_s": 1.0,
+                "map_s": 1.0, "avl_s": 1.0,
                 "hash_sort_s": 1.0}
     values = dict(word.split("=") for word in words[4:])
     numbers = {name: 100 / 3 for name in tier.KEPT_OF_A_RUN}
-    return {**numbers, "workload": words[1], "preset": words[2], "policy": words[3], "segments": 16, "slots": 64, "ssd_bytes": 2**30,
+    return {**numbers, "workload": words[1], "preset": words[2], "policy": words[3], "segments": 16,
+            "slots": 64, "ssd_bytes": 2**30,
             "program_mb_per_s": [10 / 3, 20 / 3], "map_extents_max": 20_000, "preset_source": "a test",
             "values": {name: float(value) for name, value in values.items()}}
 
@@ -139,14 +154,16 @@ def joined_parts():
                 return str(what)
             return None
 
-        found = {"machine": {"timed": {"a": [1]}, "factors": [{"cpu": 1}]}, "mount": {"timed": {"b": [2]}, "rates": {"c": 3}}, "real": {"cases": {}},
+        found = {"machine": {"timed": {"a": [1]}, "factors": [{"cpu": 1}]},
+                 "mount": {"timed": {"b": [2]}, "rates": {"c": 3}}, "real": {"cases": {}},
                  "virtual": {"runs": [], "calls": {}}}
         for part, one in found.items():
             assert f"--only {part}" in refused(), refused()
             parts.keep(out, part, of, "tiny", one)
         assert refused() is None
         joined = parts.join({part: parts.load(out, part, of, "tiny") for part in parts.PARTS})
-        assert (joined["timed"], joined["mount"], joined["device"]) == ({"a": [1], "b": [2]}, {"c": 3}, {"cases": {}}), joined
+        assert (joined["timed"], joined["mount"],
+                joined["device"]) == ({"a": [1], "b": [2]}, {"c": 3}, {"cases": {}}), joined
         assert joined["model_only"] is False, joined
         alone = parts.join({"virtual": parts.load(out, "virtual", of, "tiny")})
         assert alone["model_only"] is True and alone["device"] == {"not_measured": "--model"}, alone
@@ -159,7 +176,8 @@ def kept_page():
     """The page is what its kept file gives, and one that was changed by hand is found."""
     bench = tier.Bench(None, "tiny")
     bench.call = answer
-    with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.object(real, "measure", lambda *_: rounds_of_a_device()):
+    with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.object(
+        real, "measure", lambda *_: rounds_of_a_device()):
         out = pathlib.Path(folder)
         bench.programs = programs(out)
         measured = parts.join(tier.measure_all(bench, out, "tiny", ("real", "virtual"), True))
@@ -183,7 +201,9 @@ def kept_page():
 
 
 def counting():
-    """One preset counts, not the better of two; what has one value counts by it; what lacks the preset does not count."""
+    """One preset counts, not the better of two; what has one value counts by it; what lacks the preset does
+    not count.
+    """
     def row(ours):
         return paper.Row("1", "a test", 100.0, ours, "", tolerance=0.1, absolute=False)
     assert row({"A": 100.0, "B": 150.0}).reproduced() is False

@@ -1,4 +1,6 @@
-"""What the tests share: small directories, made with the package itself; and --no-skips, by which CI allows none."""
+"""What the tests share: small directories, made with the package itself; and --no-skips, by which CI allows
+none.
+"""
 from __future__ import annotations
 
 from pathlib import Path
@@ -14,7 +16,8 @@ EPOCHS = 4
 
 
 def frame(epoch: int) -> np.ndarray:
-    """The values of all particles in an epoch; particle 3 has NaN and infinity, particle 4 the least integer."""
+    """The values of all particles in an epoch; particle 3 has NaN and infinity, particle 4 the least integer.
+    """
     rows = np.zeros(RECORDS, dtype=PARTICLE)
     rows["x"] = np.arange(RECORDS) + 1000.0 * epoch
     rows["v"] = np.arange(3 * RECORDS).reshape(-1, 3)

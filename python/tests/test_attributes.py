@@ -18,7 +18,8 @@ def described(tmp_path_factory: pytest.TempPathFactory) -> str:
     with swale.create(path, schema=[("r", "f8", 3)], key="u64") as out:
         for step in range(3):
             if step != 1:
-                out.set_attributes({"units": "metal", "n": np.int32(step), "box": np.arange(3.0), "ä": "\n\x1b"})
+                out.set_attributes({"units": "metal", "n": np.int32(step), "box": np.arange(3.0),
+                                    "ä": "\n\x1b"})
                 out.set_attributes({"own": [step, None, True]}, epoch=True)
             out.append_many(np.arange(5, dtype="u8"), np.zeros(5, dtype=[("r", "f8", 3)]))
             out.epoch_end(step)
@@ -28,7 +29,8 @@ def described(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_they_are_read_with_their_epoch(described: str) -> None:
     with swale.open(described) as d:
         assert d.attributes == {"units": "metal", "n": 2, "box": [0.0, 1.0, 2.0], "ä": "\n\x1b"}
-        assert [epoch.attributes for epoch in d.epochs] == [{"own": [0, None, True]}, {}, {"own": [2, None, True]}]
+        assert [epoch.attributes for epoch in d.epochs] == [{"own": [0, None, True]}, {},
+                                                            {"own": [2, None, True]}]
         assert d._described(1)["n"] == 0 and d._described(2)["own"] == [2, None, True]
         copy = pickle.loads(pickle.dumps(d.epochs[2]))
         assert copy == d.epochs[2] and copy.attributes == {} and copy.step == 2
@@ -48,7 +50,8 @@ def test_a_directory_without_them_has_none(run: str) -> None:
     ({"a": "\ud800"}, ValueError, "JSON cannot hold"),
     ({"a": "x" * 65536}, swale.InvalidArgumentError, "at most 65536"),
 ])
-def test_what_cannot_be_kept_is_refused_and_changes_nothing(tmp_path: Path, given: object, error: type, says: str) -> None:
+def test_what_cannot_be_kept_is_refused_and_changes_nothing(tmp_path: Path, given: object, error: type,
+                                                            says: str) -> None:
     with swale.create(tmp_path / "run") as out:
         out.set_attributes({"a": 1})
         with pytest.raises(error, match=says):
@@ -91,12 +94,16 @@ def test_wrong_attributes_are_named(attributes: dict[str, object], ask: str, say
 
 
 def test_units_come_from_the_schema_the_fields_or_the_system() -> None:
-    told = _described.Described(SCHEMA, {"units": "metal", "fields": {"e": {"unit": "eV", "si": 1.6e-19, "dimension": [2, 1, -2, 0, 0, 0, 0]}}})
+    told = _described.Described(SCHEMA, {"units": "metal",
+                                         "fields": {"e": {"unit": "eV", "si": 1.6e-19,
+                                                          "dimension": [2, 1, -2, 0, 0, 0, 0]}}})
     assert [told.unit(name) for name in ("x", "q", "e", "time", "type")] == ["Å", "km", "eV", "ps", ""]
-    assert told.si("x") == (1e-10, (1, 0, 0, 0, 0, 0, 0)) and told.si("e") == (1.6e-19, (2, 1, -2, 0, 0, 0, 0))
+    assert told.si("x") == (1e-10, (1, 0, 0, 0, 0, 0,
+                                    0)) and told.si("e") == (1.6e-19, (2, 1, -2, 0, 0, 0, 0))
     assert told.si("type") is None and told.si("time").factor == 1e-12
     assert [str(each) for each in told.position] == ["x", "y", "z"] and told.velocity == ()
-    assert [str(each) for each in _described.Described(SCHEMA, {"position": "q"}).position] == ["q[0]", "q[1]", "q[2]"]
+    assert [str(each)
+            for each in _described.Described(SCHEMA, {"position": "q"}).position] == ["q[0]", "q[1]", "q[2]"]
     assert _described.Described(SCHEMA, {"fields": {"e": 3}}).document["fields"]["e"] == 3
     with pytest.raises(ValueError, match="expected an object"):
         _described.Described(SCHEMA, {"fields": {"e": 3}}).unit("e")

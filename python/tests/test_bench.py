@@ -1,4 +1,6 @@
-"""`make bench-python` on a few records: it runs, its answers are right, and it notices when they are not. Never times."""
+"""`make bench-python` on a few records: it runs, its answers are right, and it notices when they are not.
+Never times.
+"""
 from __future__ import annotations
 
 import importlib.util
@@ -26,15 +28,16 @@ def bench() -> ModuleType:
 def test_a_tiny_run(tmp_path: Path) -> None:
     if not (PROGRAMS / "bench_python_c_calls").exists():
         pytest.skip("not built: scripts/build.sh checked bench_python_c_calls")
-    done = subprocess.run([sys.executable, str(SCRIPT), str(PROGRAMS), str(tmp_path), "--profile", "tiny"], capture_output=True,
-                          text=True, timeout=300)
+    done = subprocess.run([sys.executable, str(SCRIPT), str(PROGRAMS), str(tmp_path), "--profile", "tiny"],
+                          capture_output=True, text=True, timeout=300)
     assert done.returncode in (0, 1), done.stderr
     result = json.loads((tmp_path / "python.json").read_text())
     module = bench()
     assert set(result["results"]) == {name for name, *_ in module.KEYS} and result["records"] == 6_000
     for name, entry in result["results"].items():
         assert len(entry["samples"]) == 2 and name in done.stdout
-        assert entry["met"] == (entry["value"] <= entry["must"] if entry["less_is_better"] else entry["value"] >= entry["must"])
+        assert entry["met"] == (entry["value"] <= entry["must"] if entry["less_is_better"]
+                                else entry["value"] >= entry["must"])
     assert done.returncode == (0 if all(entry["met"] for entry in result["results"].values()) else 1)
     assert [each.name for each in tmp_path.iterdir()] == ["python.json"]
 
@@ -55,5 +58,7 @@ def test_a_wrong_answer_ends_it(tmp_path: Path, run: str) -> None:
 
 def test_verdicts() -> None:
     module = bench()
-    assert module.verdict([1.0, 3.0, 2.0], 2.0, 1.0, True, "")["met"] and not module.verdict([2.1], 2.0, 1.0, True, "")["met"]
-    assert module.verdict([0.9], 0.9, 1.0, False, "")["met"] and not module.verdict([0.8], 0.9, 1.0, False, "")["met"]
+    assert module.verdict([1.0, 3.0, 2.0], 2.0, 1.0, True,
+                          "")["met"] and not module.verdict([2.1], 2.0, 1.0, True, "")["met"]
+    assert module.verdict([0.9], 0.9, 1.0, False,
+                          "")["met"] and not module.verdict([0.8], 0.9, 1.0, False, "")["met"]

@@ -19,13 +19,17 @@ from swale.__main__ import main, names
 from swale._commands import common
 
 TREE = Path(__file__).parents[2]
-SCRIPTS = tomllib.loads((TREE / "python" / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
+SCRIPTS = tomllib.loads((TREE / "python" / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+    "scripts"]
 
 
 def run(*words: object, expect: int = 0, folder: Path | None = None) -> tuple[str, str]:
-    """What a command prints on stdout and stderr. In this process: starting one, with its imports, takes a second."""
+    """What a command prints on stdout and stderr. In this process: starting one, with its imports, takes a
+    second.
+    """
     out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), contextlib.chdir(folder or Path.cwd()):
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), contextlib.chdir(
+        folder or Path.cwd()):
         try:
             code = main([str(word) for word in words])
         except SystemExit as ended:
@@ -103,7 +107,8 @@ def test_pictures_are_written(flyby: Path, tmp_path: Path, words: list[str], mag
     (["plot", "nowhere", "17", "-o", "a.png"], 3, "nowhere"),
     (["plot", "--sing"], 2, "--help has examples"),
     (["histogram", "RUN", "energy", "--where", "energy >", "-o", "a.png"], 2, "column 9"),
-    (["histogram", "RUN", "energy", "--where", "energy > 1e9", "-o", "a.png"], 2, "no record has a finite energy"),
+    (["histogram", "RUN", "energy", "--where", "energy > 1e9", "-o", "a.png"], 2,
+     "no record has a finite energy"),
     (["histogram", "RUN", "energy", "--epochs", "0:20", "-o", "a.png"], 2, "room for 8"),
     (["histogram", "RUN", "energy", "--bins", "0", "-o", "a.png"], 2, "1 to 10,000"),
     (["example", "RUN"], 3, "already"),
@@ -119,8 +124,9 @@ def test_mistakes_take_one_line_and_leave_nothing(flyby: Path, tmp_path: Path, w
 
 def test_a_missing_library_is_named(flyby: Path, tmp_path: Path) -> None:
     (tmp_path / "matplotlib.py").write_text("raise ModuleNotFoundError('no', name='matplotlib')")
-    done = subprocess.run([sys.executable, "-m", "swale", "plot", str(flyby), "17"], capture_output=True, text=True,
-                          env={**os.environ, "PYTHONPATH": str(tmp_path)}, cwd=tmp_path, timeout=60)
+    done = subprocess.run([sys.executable, "-m", "swale", "plot", str(flyby), "17"], capture_output=True,
+                          text=True, env={**os.environ, "PYTHONPATH": str(tmp_path)}, cwd=tmp_path,
+                          timeout=60)
     assert done.returncode == 3
     assert done.stderr == "swale plot: a picture needs matplotlib: python -m pip install matplotlib\n"
 
@@ -131,13 +137,14 @@ def test_every_command_is_installed_and_known_to_swale() -> None:
     told = re.search(r"kPackageCommands\[\] = \{(.*?)\}", source, re.DOTALL)
     assert told is not None and sorted(re.findall(r'"(.*?)"', told[1])) == names()
     for name in names():
-        done = subprocess.run([str(Path(sys.executable).with_name(f"swale-{name}")), "--help"], capture_output=True,
-                              text=True, timeout=60)
+        done = subprocess.run([str(Path(sys.executable).with_name(f"swale-{name}")), "--help"],
+                              capture_output=True, text=True, timeout=60)
         assert done.returncode == 0 and f"usage: swale {name}" in done.stdout and "examples:" in done.stdout
 
 
 @pytest.mark.parametrize(("text", "count", "chosen"), [
-    (None, 5, None), ("3", 5, [3]), ("-1", 5, [4]), ("1:3", 5, [1, 2, 3]), (":", 5, [0, 1, 2, 3, 4]), ("3:99", 5, [3, 4]),
+    (None, 5, None), ("3", 5, [3]), ("-1", 5, [4]), ("1:3", 5, [1, 2, 3]), (":", 5, [0, 1, 2, 3, 4]),
+    ("3:99", 5, [3, 4]),
     ("-2:", 5, [3, 4]), ("0,2,-1,2", 5, [0, 2, 4]),
 ])
 def test_epochs_are_chosen_as_by_the_command(text: str | None, count: int, chosen: list[int] | None) -> None:
@@ -155,6 +162,7 @@ def test_keys_are_written_as_for_the_command() -> None:
     assert common.parse_key("u64:18446744073709551615", "i64") == -1
     assert common.parse_key("0x61", "bytes") == b"a" and common.parse_key("u32:1", "") == b"\1\0\0\0"
     assert common.parse_key("0x61", "text") == "0x61" and common.parse_key("ä", "bytes") == "ä".encode()
-    for text, kind in (("0x1", "bytes"), ("1.5", "u64"), ("u32:1", "u64"), ("u64:-1", "bytes"), ("0xzz", "u64")):
+    for text, kind in (("0x1", "bytes"), ("1.5", "u64"), ("u32:1", "u64"), ("u64:-1", "bytes"),
+                       ("0xzz", "u64")):
         with pytest.raises(ValueError, match="key"):
             common.parse_key(text, kind)

@@ -55,11 +55,13 @@ def test_a_file_has_the_records(run: str, tmp_path: Path, name: str) -> None:
         elif name.endswith("csv"):
             frame = pandas.read_csv(tmp_path / name)
             assert list(frame) == ["epoch", "step", "time", "key", "x", "v[0]", "v[1]", "v[2]", "id"]
-            assert np.array_equal(frame["x"], table["x"]) and np.array_equal(frame["v[2]"].astype("f4"), table["v"][:, 2])
+            assert np.array_equal(frame["x"],
+                                  table["x"]) and np.array_equal(frame["v[2]"].astype("f4"), table["v"][:, 2])
             found = duckdb.sql(f"select count(*), max(id) from '{tmp_path / name}'").fetchall()
             assert found == [(rows, 449)]
         else:
-            frame = polars.read_parquet(tmp_path / name) if "parquet" in name else polars.read_ipc(tmp_path / name)
+            frame = polars.read_parquet(tmp_path / name) if "parquet" in name else polars.read_ipc(
+                tmp_path / name)
             assert frame.equals(table.to_polars())
             assert (pyarrow.parquet.read_schema(tmp_path / name) if "parquet" in name else
                     pyarrow.ipc.open_file(tmp_path / name).schema).field("x").metadata[b"unit"] == b"m"
@@ -90,7 +92,8 @@ def test_exported_and_imported_is_equal(run: str, tmp_path: Path, ending: str) -
 
 
 @settings(max_examples=EXAMPLES, deadline=None, database=None, phases=(Phase.generate,))
-@given(fields=FIELDS, count=st.integers(1, 300), seed=st.integers(0, 2**32), ending=st.sampled_from(["parquet", "arrow", "csv"]))
+@given(fields=FIELDS, count=st.integers(1, 300), seed=st.integers(0, 2**32),
+       ending=st.sampled_from(["parquet", "arrow", "csv"]))
 def test_any_numbers_come_back(fields: list[tuple[str, int]], count: int, seed: int, ending: str) -> None:
     rows = random_rows(fields, count, seed)
     if ending == "csv":  # text has one NaN
@@ -132,7 +135,8 @@ def test_files_of_others_become_directories(tmp_path: Path) -> None:
     frame.to_parquet(tmp_path / "a.parquet")
     frame.to_csv(tmp_path / "a.csv", index=False)
     for name in ("a.parquet", "a.csv"):
-        assert swale.import_file(tmp_path / name, tmp_path / f"{name}.d", key="id", units={"mass": "kg"}).records == 3
+        assert swale.import_file(tmp_path / name, tmp_path / f"{name}.d", key="id",
+                                 units={"mass": "kg"}).records == 3
         with swale.open(tmp_path / f"{name}.d") as d:
             assert str(d.schema) == "mass:f8:kg;r:i8x2" and d.key_type == "i64" and d.epochs[0].step == 0
             assert d[3]["r"].tolist() == [[2, 5]]
@@ -175,7 +179,8 @@ def test_an_import_goes_on_where_it_was_interrupted(run: str, tmp_path: Path) ->
             assert [epoch.step for epoch in again.epochs] == [0, 10]
         with pytest.raises(swale.AlreadyExistsError):
             swale.import_file(tmp_path / "a.parquet", tmp_path / "again")
-        assert swale.import_file(tmp_path / "a.parquet", tmp_path / "again", resume=True) == swale.Imported(2, 2 * RECORDS, 2)
+        assert swale.import_file(tmp_path / "a.parquet", tmp_path / "again",
+                                 resume=True) == swale.Imported(2, 2 * RECORDS, 2)
         with swale.open(tmp_path / "again") as again:
             assert again.epochs == d.epochs
             same(sorted_rows(again), sorted_rows(d))
@@ -206,11 +211,13 @@ def test_a_failed_export_leaves_no_file(placed: str, tmp_path: Path) -> None:
 
 def test_a_full_disk_leaves_no_half_file(placed: str, tmp_path: Path) -> None:
     """The file size limit stands for the full disk: both end a write in the middle."""
-    code = ("import resource, signal, sys, swale; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); d = swale.open(sys.argv[1]);"
-            "resource.setrlimit(resource.RLIMIT_FSIZE, (4_000, 4_000)); d.export(sys.argv[2], format=sys.argv[3])")
+    code = ("import resource, signal, sys, swale; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); d = "
+            "swale.open(sys.argv[1]);"
+            "resource.setrlimit(resource.RLIMIT_FSIZE, (4_000, 4_000)); d.export(sys.argv[2], "
+            "format=sys.argv[3])")
     for kind in _export.FORMATS:
-        done = subprocess.run([sys.executable, "-c", code, placed, str(tmp_path / f"a.{kind}"), kind], capture_output=True, text=True,
-                              timeout=60)
+        done = subprocess.run([sys.executable, "-c", code, placed, str(tmp_path / f"a.{kind}"), kind],
+                              capture_output=True, text=True, timeout=60)
         assert done.returncode == 1 and "File too large" in done.stderr, (kind, done.stderr)
         assert list(tmp_path.iterdir()) == []
 
@@ -223,13 +230,15 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
             rows["a"] = np.random.default_rng(epoch).random(len(rows))
             out.append_many(np.arange(len(rows), dtype="u8"), rows)
             out.epoch_end(epoch)
-    code = ("import resource, sys, swale, numpy, pyarrow, pyarrow.parquet, pyarrow.csv; d = swale.open(sys.argv[1]);"
+    code = ("import resource, sys, swale, numpy, pyarrow, pyarrow.parquet, pyarrow.csv; d = "
+            "swale.open(sys.argv[1]);"
             "d.export(sys.argv[2] + '0', format=sys.argv[3], where='key < 1000');"
-            "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss; d.export(sys.argv[2], format=sys.argv[3]);"
+            "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss; d.export(sys.argv[2], "
+            "format=sys.argv[3]);"
             "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)")
     for kind in ("npy", "arrow", "parquet"):
-        done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "d"), str(tmp_path / "a"), kind], check=True,
-                              capture_output=True, text=True, timeout=300)
+        done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "d"), str(tmp_path / "a"), kind],
+                              check=True, capture_output=True, text=True, timeout=300)
         assert int(done.stdout) < 128 << 10, kind  # KiB; the columns are 90 MiB, and a batch 3
     assert os.path.getsize(tmp_path / "a") > 10 << 20
 
@@ -243,11 +252,14 @@ def test_the_commands_export_and_import(run: str, tmp_path: Path, capsys: pytest
     assert main(["import", file, again, "--resume"]) == 0
     assert capsys.readouterr().out == f"{again}: 0 records in 0 epochs; 2 epochs were there already\n"
     (tmp_path / "keys").write_text("7\n\n8\n")
-    assert main(["export", run, str(tmp_path / "b.csv"), "--key", "3", "--keys", str(tmp_path / "keys"), "-e", "0"]) == 0
+    assert main(["export", run, str(tmp_path / "b.csv"), "--key", "3", "--keys", str(tmp_path / "keys"),
+                 "-e", "0"]) == 0
     assert capsys.readouterr().out.endswith(": 3 records\n")
-    for words, code, says in ((["export", run, "a.xls"], 2, "its ending names no format"), (["import", file, again], 3, "already"),
+    for words, code, says in ((["export", run, "a.xls"], 2, "its ending names no format"),
+                              (["import", file, again], 3, "already"),
                               (["export", run, file, "--columns", "y"], 2, "did you mean"),
-                              (["import", "none.parquet", "d"], 3, "none.parquet"), (["import", "a.xls", "d"], 2, ".parquet")):
+                              (["import", "none.parquet", "d"], 3, "none.parquet"),
+                              (["import", "a.xls", "d"], 2, ".parquet")):
         assert main(words) == code, words
         err = capsys.readouterr().err
         assert says in err and err.count("\n") == 1

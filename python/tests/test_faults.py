@@ -123,7 +123,8 @@ def larger(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.parametrize("what", ["scan", "stream", "arrow", "keys", "many"])
 def test_ctrl_c_ends_a_query_soon(larger: str, what: str) -> None:
-    done = subprocess.run([sys.executable, "-c", LONG_SCAN, larger, what], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", LONG_SCAN, larger, what], capture_output=True, text=True,
+                          timeout=60)
     assert done.returncode == 0, done.stderr
     # 0.2 s on a quiet machine; several tests may share this one's two cores.
     assert float(done.stdout) < 1.0

@@ -1,4 +1,6 @@
-"""Files of frames, opened by what people use: ASE and h5py here; tests_outside has those that are too large for every run."""
+"""Files of frames, opened by what people use: ASE and h5py here; tests_outside has those that are too large
+for every run.
+"""
 from __future__ import annotations
 
 from pathlib import Path
@@ -13,9 +15,11 @@ from test_commands import run as run_command
 import swale
 from swale import _export
 
-ATOM = np.dtype([("x", "f8"), ("y", "f8"), ("z", "f8"), ("v", "f4", 3), ("type", "i4"), ("q", "f8"), ("s", "i8", 2)])
+ATOM = np.dtype([("x", "f8"), ("y", "f8"), ("z", "f8"), ("v", "f4", 3), ("type", "i4"), ("q", "f8"),
+                 ("s", "i8", 2)])
 COUNT = 40
-NAMES = {"extxyz": "run.extxyz", "lammpstrj": "run.lammpstrj", "h5md": "run.h5md", "hdf5": "run.hdf5", "openpmd": "run.h5",
+NAMES = {"extxyz": "run.extxyz", "lammpstrj": "run.lammpstrj", "h5md": "run.h5md", "hdf5": "run.hdf5",
+         "openpmd": "run.h5",
          "vtkhdf": "run.vtkhdf"}
 
 
@@ -34,8 +38,10 @@ def atoms(epoch: int) -> np.ndarray:
 def gas(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("gas") / "run"
     with swale.create(path, schema=ATOM, key="u64", units={"q": "e"}) as out:
-        out.set_attributes({"units": "metal", "velocity": "v", "periodic": [True, True, False], "origin": [-1, -2, -3],
-                            "elements": {"1": "Cu", "2": "O"}, "fields": {"q": {"si": 1.602e-19, "dimension": [0, 0, 1, 1, 0, 0, 0]}}})
+        out.set_attributes({"units": "metal", "velocity": "v", "periodic": [True, True, False],
+                            "origin": [-1, -2, -3],
+                            "elements": {"1": "Cu", "2": "O"},
+                            "fields": {"q": {"si": 1.602e-19, "dimension": [0, 0, 1, 1, 0, 0, 0]}}})
         for epoch in range(3):
             out.set_attributes({"box": [[10, 0, 0], [epoch, 11, 0], [0, 0, 12]]}, epoch=True)
             out.append_many(np.arange(COUNT, dtype="u8")[::-1] + 100, atoms(epoch)[::-1])
@@ -65,19 +71,23 @@ def test_ase_reads_extxyz(gas: str, tmp_path: Path) -> None:
         assert np.array_equal(frame.positions, positions(epoch))
         assert np.array_equal(frame.arrays["velo"].astype("f4"), rows["v"])
         assert frame.arrays["id"].tolist() == list(range(100, 100 + COUNT))
-        assert np.array_equal(frame.arrays["q"], rows["q"]) and frame.arrays["s"].astype("i8").tolist() == rows["s"].tolist()
+        assert np.array_equal(frame.arrays["q"],
+                              rows["q"]) and frame.arrays["s"].astype("i8").tolist() == rows["s"].tolist()
         assert frame.get_chemical_symbols()[:3] == ["Cu", "O", "Cu"]
-        assert frame.cell.tolist() == [[10, 0, 0], [epoch, 11, 0], [0, 0, 12]] and frame.pbc.tolist() == [True, True, False]
+        assert frame.cell.tolist() == [[10, 0, 0], [epoch, 11, 0],
+                                       [0, 0, 12]] and frame.pbc.tolist() == [True, True, False]
         assert frame.info["Step"] == 10 * epoch and frame.info["Time"] == 0.25 * epoch
 
 
 def test_ase_reads_a_lammps_dump(gas: str, tmp_path: Path) -> None:
-    frames = ase.io.read(write(gas, tmp_path, "lammpstrj"), index=":", format="lammps-dump-text", order=True, units="metal")
+    frames = ase.io.read(write(gas, tmp_path, "lammpstrj"), index=":", format="lammps-dump-text", order=True,
+                         units="metal")
     assert len(frames) == 3
     for epoch, frame in enumerate(frames):
         assert np.allclose(frame.positions, positions(epoch), rtol=0, atol=1e-12)
         assert np.allclose(frame.cell.array, [[10, 0, 0], [epoch, 11, 0], [0, 0, 12]])
-        assert frame.numbers.tolist() == atoms(epoch)["type"].tolist() and frame.pbc.tolist() == [True, True, False]
+        assert frame.numbers.tolist() == atoms(epoch)["type"].tolist() and frame.pbc.tolist() == [
+            True, True, False]
         assert np.array_equal(frame.get_initial_charges(), atoms(epoch)["q"])
 
 
@@ -86,9 +96,12 @@ def test_h5md_has_its_elements(gas: str, tmp_path: Path) -> None:
         assert file["h5md"].attrs["version"].tolist() == [1, 1]
         all_ = file["particles/all"]
         assert all_["id"][:].tolist() == list(range(100, 100 + COUNT))
-        assert all_["position/step"][:].tolist() == [0, 10, 20] and all_["position/time"][:].tolist() == [0, 0.25, 0.5]
-        assert all_["position/value"].attrs["unit"] == "Angstrom" and all_["position/time"].attrs["unit"] == "ps"
-        assert all_["velocity/value"].attrs["unit"] == "Angstrom ps-1" and all_["q/value"].attrs["unit"] == "e"
+        assert all_["position/step"][:].tolist() == [0, 10, 20] and all_["position/time"][:].tolist() == [
+            0, 0.25, 0.5]
+        assert all_["position/value"].attrs["unit"] == "Angstrom" and all_["position/time"].attrs[
+            "unit"] == "ps"
+        assert all_["velocity/value"].attrs["unit"] == "Angstrom ps-1" and all_["q/value"].attrs[
+            "unit"] == "e"
         assert all_["box"].attrs["boundary"].tolist() == [b"periodic", b"periodic", b"none"]
         for epoch in range(3):
             assert np.array_equal(all_["position/value"][epoch], positions(epoch))
@@ -102,7 +115,9 @@ def test_hdf5_has_a_group_for_each_epoch(gas: str, tmp_path: Path) -> None:
         for epoch in range(3):
             group = file[f"Step#{epoch}"]
             assert group.attrs["TimeValue"] == 0.25 * epoch and group.attrs["step"] == 10 * epoch
-            assert np.array_equal(group["x"][:], atoms(epoch)["x"]) and np.array_equal(group["v[1]"][:], atoms(epoch)["v"][:, 1])
+            assert np.array_equal(group["x"][:],
+                                  atoms(epoch)["x"]) and np.array_equal(group["v[1]"][:], atoms(epoch)["v"][
+                                      :, 1])
             assert group["x"].attrs["unit"] == "Å" and group["v[1]"].dtype == np.float32
 
 
@@ -111,7 +126,8 @@ def test_openpmd_has_its_records(gas: str, tmp_path: Path) -> None:
         assert file.attrs["openPMD"] == b"1.1.0" and sorted(file["data"], key=int) == ["0", "10", "20"]
         assert file["data/10"].attrs["timeUnitSI"] == 1e-12
         species = file["data/10/particles/particles"]
-        assert np.array_equal(species["position/y"][:], atoms(1)["y"]) and species["position/y"].attrs["unitSI"] == 1e-10
+        assert np.array_equal(species["position/y"][:],
+                              atoms(1)["y"]) and species["position/y"].attrs["unitSI"] == 1e-10
         assert species["velocity"].attrs["unitDimension"].tolist() == [1, 0, -1, 0, 0, 0, 0]
         assert species["velocity/x"].attrs["unitSI"] == 1e-10 / 1e-12
         assert np.array_equal(species["q"][:], atoms(1)["q"]) and species["q"].attrs["unitSI"] == 1.602e-19
@@ -175,7 +191,8 @@ def made(path: Path, frames: list[tuple[list[Any], dict[str, Any]]], key: str = 
     ("extxyz", "bytes", [([b"a"], {})], "without blanks"),
     *[(kind, "text", [(["a"], {})], "keys are text") for kind in ("h5md", "hdf5", "openpmd", "vtkhdf")],
 ])
-def test_what_a_format_cannot_hold_is_said(tmp_path: Path, kind: str, key: str, frames: Any, says: str) -> None:
+def test_what_a_format_cannot_hold_is_said(tmp_path: Path, kind: str, key: str, frames: Any,
+                                           says: str) -> None:
     path = made(tmp_path / "run", frames, key)
     with swale.open(path) as d, pytest.raises(ValueError, match=says):
         d.export(tmp_path / "out", format=kind)
@@ -198,7 +215,8 @@ def test_the_command_and_a_missing_library(gas: str, tmp_path: Path, monkeypatch
     out, _ = run_command("export", Path(gas), "last.lammpstrj", "--epoch", "-1", folder=tmp_path)
     assert out == f"last.lammpstrj: {COUNT} records\n"
     monkeypatch.setitem(__import__("sys").modules, "h5py", None)
-    with swale.open(gas) as d, pytest.raises(ModuleNotFoundError, match="an export to h5md needs h5py: python -m pip install h5py"):
+    with swale.open(gas) as d, pytest.raises(ModuleNotFoundError, match="an export to h5md needs h5py: "
+                                             "python -m pip install h5py"):
         d.export(tmp_path / "a.h5md")
 
 

@@ -37,8 +37,8 @@ def test_the_commands_print_what_the_page_says(tmp_path: Path) -> None:
     run = 0
     for block in SHELL.findall(PAGE.read_text(encoding="utf-8")):
         for command, expected in re.findall(r"^\$ (.*\n)((?:(?!\$ ).*\n)*)", block, re.MULTILINE):
-            done = subprocess.run(command, shell=True, capture_output=True, text=True, cwd=tmp_path, timeout=120,
-                                  env={**os.environ, "PATH": ":".join(folders)})
+            done = subprocess.run(command, shell=True, capture_output=True, text=True, cwd=tmp_path,
+                                  timeout=120, env={**os.environ, "PATH": ":".join(folders)})
             got = done.stdout + done.stderr
             assert doctest.OutputChecker().check_output(expected, got, FLAGS), (command, expected, got)
             run += 1

@@ -17,9 +17,11 @@ import pytest
 import swale
 from swale import _plots
 
-NAMES = ["</text><script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "--><script>x</script><!--", "]]>&#60;",
-         r"$\frac{a}{", "$x$ and $y_$", r"\$\$\alpha$", "a\x00b\x1b[31mc\x7f\x85", "two\nlines\ttab\r", "\u202eright to left",
-         "=HYPERLINK(\"http://x\")", "+1", "-1", "@a", "'a", '"', '""', ",", "_private", "ﬀ\ufffe", "x" * 255]
+NAMES = ["</text><script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "--><script>x</script><!--",
+         "]]>&#60;",
+         r"$\frac{a}{", "$x$ and $y_$", r"\$\$\alpha$", "a\x00b\x1b[31mc\x7f\x85", "two\nlines\ttab\r",
+         "\u202eright to left", "=HYPERLINK(\"http://x\")", "+1", "-1", "@a", "'a", '"', '""', ",",
+         "_private", "ﬀ\ufffe", "x" * 255]
 UNITS = {"a": "$x^2<b>&", "b": "</text><script>"}
 
 
@@ -121,11 +123,13 @@ def test_the_commands_csv_has_one_row_for_each_record(hostile: str) -> None:
     swale_command = os.path.join(os.environ.get("SWALE_COMMANDS", ""), "swale")
     if not os.path.exists(swale_command):
         pytest.skip("SWALE_COMMANDS names no folder of the commands")
-    said = subprocess.run([swale_command, "scan", hostile, "--epoch", "0", "--fields", "key,a", "--format", "csv"],
+    said = subprocess.run([swale_command, "scan", hostile, "--epoch", "0", "--fields", "key,a", "--format",
+                           "csv"],
                           check=True, capture_output=True).stdout.decode()
     told = [letter for letter in said if unicodedata.category(letter) in ("Cc", "Cf") and letter != "\n"]
     assert not told, "control characters and directions reach the terminal"
     read = list(csv.reader(said.splitlines(keepends=True)))
     assert len(read) == 1 + len(NAMES) and all(len(row) == 2 for row in read)
     texts = {row[0] for row in read}
-    assert {"=HYPERLINK(\"http://x\")", "+1", "-1", "@a", '"', '""', ",", "</text><script>alert(1)</script>"} <= texts
+    assert {"=HYPERLINK(\"http://x\")", "+1", "-1", "@a", '"', '""', ",",
+            "</text><script>alert(1)</script>"} <= texts

@@ -1,4 +1,6 @@
-"""LAMMPS dumps, H5Part and openPMD as massive directories: what export wrote comes back, others' files are read."""
+"""LAMMPS dumps, H5Part and openPMD as massive directories: what export wrote comes back, others' files are
+read.
+"""
 from __future__ import annotations
 
 from pathlib import Path
@@ -97,7 +99,8 @@ def test_constants_and_offsets_of_openpmd(tmp_path: Path) -> None:
 
 def frame(step: int, *atoms: str, names: str = "id type x element", more: str = "") -> str:
     return (f"{more}ITEM: TIMESTEP\n{step}\nITEM: NUMBER OF ATOMS\n{len(atoms)}\n"
-            f"ITEM: BOX BOUNDS pp ff pp\n0 4\n-1 1\n0 8\nITEM: ATOMS {names}\n" + "".join(f"{atom}\n" for atom in atoms))
+            f"ITEM: BOX BOUNDS pp ff pp\n0 4\n-1 1\n0 8\nITEM: ATOMS {names}\n"
+            + "".join(f"{atom}\n" for atom in atoms))
 
 
 def test_dumps_of_others(tmp_path: Path) -> None:
@@ -117,7 +120,8 @@ def test_dumps_of_others(tmp_path: Path) -> None:
 def test_it_resumes_by_epoch(tmp_path: Path) -> None:
     whole = [frame(step, f"1 1 {step} X", f"2 1 {step} X") for step in range(4)]
     (tmp_path / "a.dump").write_text("".join(whole[:2]) + whole[2][:-5])
-    with pytest.raises(ValueError, match="a.dump: line 33: (the file ends inside a frame|expected 4 numbers)"):
+    with pytest.raises(ValueError, match="a.dump: line 33: (the file ends inside a frame|expected 4 "
+                       "numbers)"):
         swale.import_file(tmp_path / "a.dump", tmp_path / "run")
     (tmp_path / "a.dump").write_text("".join(whole))
     assert swale.import_file(tmp_path / "a.dump", tmp_path / "run", resume=True) == swale.Imported(2, 4, 2)

@@ -91,7 +91,8 @@ def test_wrong_arrays_change_nothing(tmp_path) -> None:
     with swale.create(tmp_path / "d", schema=PARTICLE, key="u64") as out:
         rows = frame(0)
         keys = np.arange(len(rows), dtype="u8")
-        for wrong, says in ((rows.astype(rows.dtype.newbyteorder(">")), "big-endian"), (rows[["x", "id"]], "astype"),
+        for wrong, says in ((rows.astype(rows.dtype.newbyteorder(">")), "big-endian"),
+                            (rows[["x", "id"]], "astype"),
                             (rows.astype(object), "Python objects"), (rows.reshape(2, -1), "2 dimensions")):
             with pytest.raises(ValueError, match=says):
                 out.append_many(keys, wrong)
@@ -127,7 +128,8 @@ def test_writing_says_what_is_wrong(tmp_path, run: str) -> None:
         out.append(1, b"x")
 
 
-@pytest.mark.parametrize(("key", "good", "bad"), [("i64", -5, "a"), ("text", "ä", b"a"), ("bytes", b"\xff", "a")])
+@pytest.mark.parametrize(("key", "good", "bad"), [("i64", -5, "a"), ("text", "ä", b"a"),
+                                                  ("bytes", b"\xff", "a")])
 def test_each_type_of_keys(tmp_path, key: str, good: object, bad: object) -> None:
     with swale.create(tmp_path / "d", key=key) as out:
         out.append(good, b"value")
@@ -148,19 +150,22 @@ for name in ("numpy", "pandas", "pyarrow", "polars"):
 import swale
 d = swale.open({run!r})
 print(len(d), d.epochs[0].step, 17 in d, len(d.scan()))
-for ask in (lambda: d[1], lambda: d.scan().to_arrow(), lambda: d.scan().to_polars(), lambda: d.scan().to_pandas()):
+for ask in (lambda: d[1], lambda: d.scan().to_arrow(), lambda: d.scan().to_polars(),
+            lambda: d.scan().to_pandas()):
     try:
         ask()
     except ModuleNotFoundError as error:
         print(error)
 """
-    told = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout.splitlines()
+    told = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True,
+                          text=True).stdout.splitlines()
     assert told[0] == "2000 0 True 2000"
     assert [line.rsplit(" ", 1)[1] for line in told[1:]] == ["numpy", "pyarrow", "polars", "pandas"]
     assert all("pip install" in line for line in told[1:])
 
 
 def test_nothing_is_imported_before_it_is_needed() -> None:
-    program = "import swale, sys; print([m for m in ('numpy', 'pandas', 'pyarrow', 'polars', 'duckdb') if m in sys.modules])"
+    program = ("import swale, sys; "
+               "print([m for m in ('numpy', 'pandas', 'pyarrow', 'polars', 'duckdb') if m in sys.modules])")
     told = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
     assert told == "[]\n"

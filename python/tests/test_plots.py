@@ -19,7 +19,8 @@ def test_a_panel_has_the_trajectory(run: str) -> None:
     with swale.open(run) as d:
         figure = d.plot([7, 8], fields=["x", "v[2]"])
         first, second = figure.axes
-        assert first.get_ylabel() == "x (m)" and second.get_ylabel() == "v[2]" and second.get_xlabel() == "time"
+        assert first.get_ylabel() == "x (m)" and second.get_ylabel() == "v[2]"
+        assert second.get_xlabel() == "time"
         for key, line in zip((7, 8), first.get_lines()):
             assert line.get_xdata().tolist() == [epoch.time for epoch in d.epochs]
             assert line.get_ydata().tolist() == d[key]["x"].tolist()
@@ -111,4 +112,5 @@ def test_a_picture_that_fails_leaves_the_old_one(run: str, tmp_path: Path) -> No
     figure.savefig = lambda *_, **__: 1 / 0
     with pytest.raises(ZeroDivisionError):
         _plots.save(figure, tmp_path / "a.png")
-    assert [each.name for each in tmp_path.iterdir()] == ["a.png"] and (tmp_path / "a.png").read_bytes() == b"old"
+    assert [each.name
+            for each in tmp_path.iterdir()] == ["a.png"] and (tmp_path / "a.png").read_bytes() == b"old"

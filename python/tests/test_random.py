@@ -14,13 +14,15 @@ import swale
 
 EXAMPLES = 1000 if os.environ.get("SWALE_FAULT_ROUNDS") else 15
 TYPES = ("f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")
-OPERATORS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne}
+OPERATORS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq,
+             "!=": operator.ne}
 FIELDS = st.lists(st.tuples(st.sampled_from(TYPES), st.integers(1, 4)), min_size=1, max_size=8)
 
 
 def random_rows(fields: list[tuple[str, int]], count: int, seed: int) -> np.ndarray:
     """Any bytes: NaN of all kinds, infinities, both zeros, the least and largest integers among them."""
-    dtype = np.dtype([(f"f{i}", kind) if size == 1 else (f"f{i}", kind, (size,)) for i, (kind, size) in enumerate(fields)])
+    dtype = np.dtype([(f"f{i}", kind) if size == 1 else (f"f{i}", kind, (size,)) for i,
+                      (kind, size) in enumerate(fields)])
     rng = np.random.default_rng(seed)
     rows = np.frombuffer(rng.bytes(count * dtype.itemsize), dtype=dtype).copy()
     for name in dtype.names:
@@ -58,7 +60,8 @@ def test_any_array_comes_back(fields: list[tuple[str, int]], count: int, seed: i
 
 
 @settings(max_examples=EXAMPLES, deadline=None, database=None)
-@given(kinds=st.lists(st.sampled_from(TYPES), min_size=1, max_size=4), seed=st.integers(0, 2**32), data=st.data())
+@given(kinds=st.lists(st.sampled_from(TYPES), min_size=1, max_size=4), seed=st.integers(0, 2**32),
+       data=st.data())
 def test_conditions_choose_what_numpy_chooses(kinds: list[str], seed: int, data: st.DataObject) -> None:
     rows = random_rows([(kind, 1) for kind in kinds], 400, seed)
     with tempfile.TemporaryDirectory() as folder:
@@ -72,7 +75,9 @@ def test_conditions_choose_what_numpy_chooses(kinds: list[str], seed: int, data:
                 stored = rows[name][data.draw(st.integers(0, len(rows) - 1))].item()
                 number = data.draw(st.sampled_from([0, 1, -1, stored if np.isfinite(stored) else 2]))
                 with np.errstate(invalid="ignore"):  # a signalling NaN that is converted
-                    column = rows[name].astype("f8") if rows[name].dtype.kind == "f" else rows[name].astype(object)
-                    expected = np.nonzero(OPERATORS[sign](column, number).astype(bool) & (column == column).astype(bool))[0]
+                    column = rows[name].astype("f8") if rows[name].dtype.kind == "f" else rows[name].astype(
+                        object)
+                    expected = np.nonzero(OPERATORS[sign](column, number).astype(bool) & (
+                        column == column).astype(bool))[0]
                 found = d.scan(where=f"{name} {sign} {number!r}", columns=["key"])["key"]
                 assert sorted(found.tolist()) == expected.tolist(), f"{name} {sign} {number!r}"

@@ -74,7 +74,8 @@ def test_epochs_can_be_given_in_many_ways(run: str, epochs: swale._directory.Epo
 def test_many_keys_are_one_table_by_key_and_epoch(run: str) -> None:
     keys = np.array([7, 400, 3, 999, 7], dtype="i8")
     with swale.open(run) as d:
-        for given in (keys, keys.tolist(), (int(key) for key in keys), keys.astype("u8")[::1], np.repeat(keys, 2)[::2]):
+        for given in (keys, keys.tolist(), (int(key) for key in keys), keys.astype("u8")[::1],
+                      np.repeat(keys, 2)[::2]):
             table = d.get_many(given, columns=["key", "epoch", "id"])
             assert table["key"].tolist() == [7] * 4 + [400] * 4 + [3] * 4 + [7] * 4
             assert table["epoch"].tolist() == [0, 1, 2, 3] * 4
@@ -116,7 +117,8 @@ def test_text_keys_and_values_of_any_length(texts: str) -> None:
         assert d["ä"]["value"].tolist() == [b"", "ä1".encode()]
         assert sorted(d.keys()) == ["<b>", "b", "ä"]
         table = d.scan(epochs=1)
-        assert dict(zip(table["key"], table["value"])) == {name: f"{name}1".encode() for name in ("ä", "b", "<b>")}
+        assert dict(zip(table["key"], table["value"])) == {name: f"{name}1".encode()
+                                                           for name in ("ä", "b", "<b>")}
         assert "&lt;b&gt;" in table._repr_html_() and "<b>" not in table._repr_html_().replace("<table>", "")
 
 
@@ -175,7 +177,8 @@ def test_sixteen_threads_share_a_directory(run: str) -> None:
             for key in range(number, RECORDS, 16):
                 if d[key]["id"].tolist() != [key] * EPOCHS:
                     failures.append(key)
-            if len(d.scan(where=f"key % 16 == {number}", threads=2)) != EPOCHS * len(range(number, RECORDS, 16)):
+            if len(d.scan(where=f"key % 16 == {number}",
+                          threads=2)) != EPOCHS * len(range(number, RECORDS, 16)):
                 failures.append(number)
 
         threads = [threading.Thread(target=ask, args=(number,)) for number in range(16)]
@@ -186,7 +189,8 @@ def test_sixteen_threads_share_a_directory(run: str) -> None:
     assert failures == []
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # that fork and threads do not go together is what is tested
+# that fork and threads do not go together is what is tested
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_forked_child_gets_an_error(run: str) -> None:
     with swale.open(run) as d:
         stream = d.stream(batch_rows=10)

@@ -85,7 +85,8 @@ def test_it_shows_what_the_job_wrote(run: str, tmp_path: Path) -> None:
              for kind in ("data", "index")}
     assert {kind: found["files"][kind] for kind in sizes} == sizes
     index = found["index"]
-    assert index["keys"] == 256 and index["found"] == index["lookups"] == 256 * EPOCHS and index["requests"] > 0
+    assert index["keys"] == 256 and index["found"] == index["lookups"] == 256 * EPOCHS and index[
+        "requests"] > 0
     told = found["trajectories"]
     assert told["keys"] == ["3", "7"] and told["epochs"] == [0, 1, 2, 3] and told["times"] == [0, 0.5, 1, 1.5]
     values = dict(zip((name for name, _ in told["fields"]), told["values"]))

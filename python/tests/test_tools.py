@@ -17,7 +17,8 @@ def test_pyarrow_reads_tables_and_streams(run: str) -> None:
         arrow.validate(full=True)
         assert arrow.schema.names == list(table)
         assert arrow.schema.field("x").metadata == {b"unit": b"m"}
-        assert arrow.schema.field("v").type == pyarrow.list_(pyarrow.field("item", pyarrow.float32(), False), 3)
+        assert arrow.schema.field("v").type == pyarrow.list_(pyarrow.field("item", pyarrow.float32(), False),
+                                                             3)
         assert arrow.column("key").to_pylist() == table["key"].tolist()
         assert arrow.column("v").to_pylist()[0] == table["v"][0].tolist()
         reader = pyarrow.RecordBatchReader.from_stream(d.stream(batch_rows=100))
@@ -36,7 +37,8 @@ def test_tables_outlive_everything_that_made_them(run: str) -> None:
 def test_duckdb_asks_tables_and_streams(run: str) -> None:
     with swale.open(run) as d:
         particles = d.scan()
-        found = duckdb.sql("select epoch, count(*), max(id) from particles where x < 1e9 group by epoch order by epoch")
+        found = duckdb.sql("select epoch, count(*), max(id) from particles where x < 1e9 group by epoch "
+                           "order by epoch")
         assert found.fetchall() == [(epoch, RECORDS - 1, RECORDS - 1) for epoch in range(EPOCHS)]
         passing = d.stream(where="key >= 490", columns=["key", "v"])
         for _ in range(2):
@@ -66,7 +68,8 @@ def test_text_and_bytes_arrive(texts: str) -> None:
 def test_an_empty_answer_is_a_table(run: str) -> None:
     with swale.open(run) as d:
         empty = d.scan(where="x > 1e300")
-        assert empty.to_arrow().num_rows == 0 and empty.to_polars().shape == (0, 7) and len(empty.to_pandas()) == 0
+        assert empty.to_arrow().num_rows == 0 and empty.to_polars().shape == (0, 7) and len(
+            empty.to_pandas()) == 0
         assert duckdb.sql("select count(*) from empty").fetchall() == [(0,)]
 
 

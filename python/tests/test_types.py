@@ -20,7 +20,8 @@ def test_the_stub_has_what_is_there() -> None:
     functions = {node.name for node in stub.body if isinstance(node, ast.FunctionDef)}
     assert names_of(_native) == functions | set(classes)
     for name, node in classes.items():
-        told = {each.name for each in node.body if isinstance(each, ast.FunctionDef) and not each.name.startswith("_")}
+        told = {each.name for each in node.body if isinstance(each, ast.FunctionDef)
+                and not each.name.startswith("_")}
         assert names_of(getattr(_native, name)) == told, name
 
 

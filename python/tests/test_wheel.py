@@ -31,7 +31,8 @@ with open("/proc/self/maps") as maps:
     print(*sorted({line.split()[-1] for line in maps if ".so" in line}), sep="\\n")
 """
 # What a bare system and the interpreter have, and UCX and OpenSSL, which only jobs of several ranks load.
-OF_THE_SYSTEM = re.compile(r"(lib(c|m|dl|pthread|rt|gcc_s|stdc\+\+|z|expat|lzma|bz2|ffi)|ld-linux-[-a-z0-9]+)\.so")
+OF_THE_SYSTEM = re.compile(
+    r"(lib(c|m|dl|pthread|rt|gcc_s|stdc\+\+|z|expat|lzma|bz2|ffi)|ld-linux-[-a-z0-9]+)\.so")
 OF_JOBS = re.compile(r"libuc[mpst]\.|libssl\.|libcrypto\.|libmpi")
 
 

@@ -22,7 +22,8 @@ def test_jupyter_runs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     done = execute(nbformat.read(NOTEBOOK, as_version=4), tmp_path)
     kinds = [kind for cell in done.cells for output in cell.get("outputs", [])
              for kind in output.get("data", {})]
-    assert "image/png" in kinds and "text/html" in kinds, "the directory, the tables and the picture show themselves"
+    assert "image/png" in kinds, "the picture shows itself"
+    assert "text/html" in kinds, "the directory and the tables show themselves"
 
 
 def test_canary_a_cell_that_fails_is_noticed(tmp_path: Path) -> None:

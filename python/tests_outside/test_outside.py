@@ -1,5 +1,5 @@
-"""Files of frames, opened by MDAnalysis, vtk, openPMD-api and OVITO, and tables as xarray's and Dask's: many packages, so
-these tests belong to the long run (scripts/test-python-outside.sh installs them)."""
+"""Files of frames, opened by MDAnalysis, vtk, openPMD-api and OVITO, and tables as xarray's and Dask's: many
+packages, so these tests belong to the long run (scripts/test-python-outside.sh installs them)."""
 from __future__ import annotations
 
 from pathlib import Path
@@ -10,7 +10,8 @@ import pytest
 import swale
 
 COUNT, EPOCHS = 30, 4
-ATOM = np.dtype([("x", "f8"), ("y", "f8"), ("z", "f8"), ("vx", "f4"), ("vy", "f4"), ("vz", "f4"), ("type", "i4"), ("q", "f8")])
+ATOM = np.dtype([("x", "f8"), ("y", "f8"), ("z", "f8"), ("vx", "f4"), ("vy", "f4"), ("vz", "f4"),
+                 ("type", "i4"), ("q", "f8")])
 
 
 def atoms(epoch: int) -> np.ndarray:
@@ -145,7 +146,8 @@ def test_dask(gas: str) -> None:
         frame = d.to_dask(columns=["epoch", "key", "q"], where="q > 2")
         assert frame.npartitions == EPOCHS
         expected = d.scan(where="q > 2").to_pandas()
-        assert frame["q"].sum().compute() == pytest.approx(expected["q"].sum()) and len(frame) == len(expected)
+        assert frame["q"].sum().compute() == pytest.approx(expected["q"].sum()) and len(frame) == len(
+            expected)
         assert frame.compute(scheduler="synchronous")["key"].tolist() == expected["key"].tolist()
         assert d.to_dask(epochs=[1]).compute()["x"].tolist() == d.scan(epochs=1)["x"].tolist()
         assert d.scan().to_dask(npartitions=3)["x"].mean().compute() == pytest.approx(d.scan()["x"].mean())

@@ -1,8 +1,8 @@
 // ForgedTrials: which of a test's forged numbers a run tries, and what each of them may take.
 //
-// SWALE_FORGED_SHARE=N: only each N-th number (1: all). SWALE_FORGED_SEED=S: which of the N parts, by S modulo
-// N (default 0); make test takes S from the commit, so that a commit's runs are alike, and commits try all.
-// SWALE_FORGED_ONLY=TEXT: all numbers whose description has this text, and no other. A failure names what
+// SWALE_FORGED_SHARE=N: only each N-th number (1: all). SWALE_FORGED_SEED=S: which of the N parts, by S
+// modulo N (default 0); make test takes S from the commit, so that a commit's runs are alike, and commits try
+// all. SWALE_FORGED_ONLY=TEXT: all numbers whose description has this text, and no other. A failure names what
 // repeats it. SWALE_FORGED_SHOW=1: prints each number.
 //
 // Threads: one at a time.
@@ -27,7 +27,7 @@ class ForgedTrials {
   static std::string trace(const std::string& what);
 
   // Call before a number is tried, and after it: then it fails the test if it took too much. Time is that of
-  // the processor, so that a loaded machine does not matter; what waits for ever is ended by the test's limit.
+  // the processor, so that a loaded machine does not matter; what waits for ever ends with the test's limit.
   void begin();
   void end() const;
 

@@ -1,6 +1,7 @@
 """Swale: massive directories of records, from Python.
 
-A massive directory holds what a parallel job wrote, frame by frame: a value for each key in each epoch. Open one, and ask:
+A massive directory holds what a parallel job wrote, frame by frame: a value for each key in each epoch. Open
+one, and ask:
 
 >>> import swale
 >>> with swale.open("run") as d:

@@ -11,7 +11,8 @@ from . import _commands
 
 def names() -> list[str]:
     """The commands of the package."""
-    return sorted(each.name.rstrip("_") for each in pkgutil.iter_modules(_commands.__path__) if each.name != "common")
+    return sorted(each.name.rstrip("_") for each in pkgutil.iter_modules(_commands.__path__)
+                  if each.name != "common")
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -20,7 +21,8 @@ def main(words: Sequence[str] | None = None) -> int:
     if not words or words[0] not in names():
         print(f"python -m swale: expected a command: {', '.join(names())}", file=sys.stderr)
         return 2
-    module = importlib.import_module(f"{_commands.__name__}.{'import_' if words[0] == 'import' else words[0]}")
+    module = importlib.import_module(
+        f"{_commands.__name__}.{'import_' if words[0] == 'import' else words[0]}")
     code: int = module.main(words[1:])
     return code
 

@@ -1,13 +1,16 @@
-"""What an engine asks for, as far as the directory can choose by it: epochs, keys, and a condition of the library.
+"""What an engine asks for, as far as the directory can choose by it: epochs, keys, and a condition of the
+library.
 
-Engines (polars, pyarrow, DuckDB) hand over the filter of a query. `_polars.py` and `_dataset.py` translate theirs into the
-tree of this module, and `plan` makes of it what `Directory.stream` takes. The engine applies its filter again to the rows
-that it gets, so the plan only has to keep every row that the filter keeps: a part that is not understood becomes
-`UNKNOWN`, which keeps all. What differs between the engines and us:
+Engines (polars, pyarrow, DuckDB) hand over the filter of a query. `_polars.py` and `_dataset.py` translate
+theirs into the tree of this module, and `plan` makes of it what `Directory.stream` takes. The engine applies
+its filter again to the rows that it gets, so the plan only has to keep every row that the filter keeps: a
+part that is not understood becomes `UNKNOWN`, which keeps all. What differs between the engines and us:
 
-- NaN is larger than all numbers in polars and DuckDB, and compares with nothing here. Where it may pass, `greater` is
+- NaN is larger than all numbers in polars and DuckDB, and compares with nothing here. Where it may pass,
+`greater` is
   asked as "not less or equal", which NaN meets.
-- A float32 field may be compared with a number that float32 cannot hold, and engines round either side. So the condition
+- A float32 field may be compared with a number that float32 cannot hold, and engines round either side. So
+the condition
   is asked with the number and its rounding, whichever keeps more.
 """
 from __future__ import annotations
@@ -88,7 +91,8 @@ class Plan:
 
 
 def plan(directory: Directory, condition: Condition, epochs: list[int], where: str | None = None) -> Plan:
-    """The plan for a condition on some epochs; `where` is the caller's own condition, which all records meet."""
+    """The plan for a condition on some epochs; `where` is the caller's own condition, which all records meet.
+    """
     rows = directory.epochs
     chosen = [number for number in epochs if _epoch_may(condition, rows[number], 0)]
     keys = _keys(condition, 0)
@@ -165,7 +169,8 @@ def _possible_keys(directory: Directory, keys: Iterable[Value]) -> list[Any]:
     kind = directory.key_type
     if kind in ("u64", "i64"):
         low, high = (0, 2**64) if kind == "u64" else (-2**63, 2**63)
-        whole = [int(key) for key in keys if isinstance(key, (int, float)) and key == key and abs(key) != math.inf
+        whole = [int(key) for key in keys if isinstance(key, (int, float)) and key == key
+                 and abs(key) != math.inf
                  and key == int(key)]
         return [key for key in dict.fromkeys(whole) if low <= key < high]
     wanted = str if kind == "text" else bytes
@@ -181,7 +186,8 @@ def _where(directory: Directory, condition: Condition, depth: int) -> str | None
     if depth > _DEPTH_MAX or isinstance(condition, Unknown):
         return None
     if isinstance(condition, All):
-        texts = [text for text in (_where(directory, part, depth + 1) for part in condition.parts) if text is not None]
+        texts = [text for text in (_where(directory, part, depth + 1) for part in condition.parts)
+                 if text is not None]
         return _joined(texts, "and") if texts else None
     if isinstance(condition, Any_):
         found = [_where(directory, part, depth + 1) for part in condition.parts]
@@ -190,7 +196,9 @@ def _where(directory: Directory, condition: Condition, depth: int) -> str | None
     if isinstance(condition, OneOf):
         if len(condition.values) > _PARTS_MAX or not condition.values:
             return None
-        return _where(directory, Any_(tuple(Compare(condition.column, "==", value) for value in condition.values)), depth)
+        return _where(directory,
+                      Any_(tuple(Compare(condition.column, "==", value) for value in condition.values)),
+                      depth)
     return _compare(directory, condition)
 
 
@@ -250,12 +258,13 @@ def _named(directory: Directory, column: str) -> tuple[str | None, str]:
     field: Field | None = directory.schema.get(name)
     if field is None or field.count != 1 or "]" in name or "[" in name:
         return None, ""
-    return (name if _PLAIN.fullmatch(name) and name == column and name not in _WORDS else f"[{name}]"), field.type
+    return (name if _PLAIN.fullmatch(name) and name == column and name not in _WORDS
+            else f"[{name}]"), field.type
 
 
 # Names that mean something else in a condition.
-_WORDS = {"and", "or", "not", "epoch", "step", "time", "key", "value", "bytes", "u64", "u32", "i64", "i32", "abs", "sqrt",
-          "has"}
+_WORDS = {"and", "or", "not", "epoch", "step", "time", "key", "value", "bytes", "u64", "u32", "i64", "i32",
+          "abs", "sqrt", "has"}
 
 
 def flat(kind: Callable[[tuple[Condition, ...]], Condition], parts: Iterable[Condition]) -> Condition:

@@ -1,11 +1,12 @@
 """A directory as a pyarrow Dataset, which DuckDB and pyarrow ask with the filter of a query.
 
-`Dataset` is a C++ class that Python can subclass only through one of its kinds: a bare subclass ends the process. So ours
-is a FileSystemDataset of one fragment whose file does not exist. `scanner` is what DuckDB and pyarrow's own methods
-call; whoever goes past it meets the missing file, an error and not wrong rows.
+`Dataset` is a C++ class that Python can subclass only through one of its kinds: a bare subclass ends the
+process. So ours is a FileSystemDataset of one fragment whose file does not exist. `scanner` is what DuckDB
+and pyarrow's own methods call; whoever goes past it meets the missing file, an error and not wrong rows.
 
-A filter is an `Expression`, which can only be looked into by what pickle makes of it: a record batch whose metadata are the
-tree in prefix order, and whose columns are its literals. (Substrait has no fixed-size lists and no unsigned integers.)
+A filter is an `Expression`, which can only be looked into by what pickle makes of it: a record batch whose
+metadata are the tree in prefix order, and whose columns are its literals. (Substrait has no fixed-size lists
+and no unsigned integers.)
 """
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ from ._condition import MIRRORED, UNKNOWN, All, Any_, Compare, Condition, OneOf,
 if TYPE_CHECKING:
     from ._directory import Directory, Epochs
 
-_OPERATORS = {"equal": "==", "not_equal": "!=", "less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">="}
+_OPERATORS = {"equal": "==", "not_equal": "!=", "less": "<", "less_equal": "<=", "greater": ">",
+              "greater_equal": ">="}
 _NO_FILE = "/ask the scanner of this dataset: a Swale directory has no files that pyarrow reads"
 
 
@@ -50,13 +52,17 @@ def _class() -> Any:
             self._asked = directory, epochs, where
             self._filter = filter
 
-        def scanner(self, columns: Any = None, filter: Any = None, batch_size: int = 65_536, **options: Any) -> Any:
+        def scanner(self, columns: Any = None, filter: Any = None, batch_size: int = 65_536,
+                    **options: Any) -> Any:
             """A scan that reads what the columns and the filter need. It can be read once."""
-            both = filter if self._filter is None else self._filter if filter is None else self._filter & filter
+            both = self._filter if filter is None else filter
+            if self._filter is not None and filter is not None:
+                both = self._filter & filter
             reader = _reader(*self._asked, columns, both, min(batch_size, 1 << 20))
             return datasets.Scanner.from_batches(
                 reader, columns=self.schema.names if columns is None else columns, filter=both,
-                batch_size=batch_size, use_threads=options.get("use_threads", True), memory_pool=options.get("memory_pool"))
+                batch_size=batch_size, use_threads=options.get("use_threads", True),
+                memory_pool=options.get("memory_pool"))
 
         def filter(self, expression: Any) -> Any:
             """A dataset of the records that meet the expression, too."""
@@ -73,13 +79,15 @@ def _again(directory: Directory, epochs: Epochs, where: str | None, filter: Any)
     return _class()(directory, epochs, where, filter)
 
 
-def _reader(directory: Directory, epochs: Epochs, where: str | None, columns: Any, filter: Any, batch_rows: int) -> Any:
+def _reader(directory: Directory, epochs: Epochs, where: str | None, columns: Any, filter: Any,
+            batch_rows: int) -> Any:
     """The records that may meet the filter, with the columns that it and the projection name."""
     pyarrow = _lazy.load("pyarrow", "dataset()")
     known = {column.name for column in directory._empty(None, where).columns}
     condition: Condition = UNKNOWN
     expressions = list(columns.values()) if isinstance(columns, dict) else []
-    names: set[str] | None = known if columns is None else set() if isinstance(columns, dict) else set(columns)
+    names: set[str] | None = known if columns is None else set() if isinstance(columns, dict) else set(
+        columns)
     if filter is not None:
         tree = _tree(filter)
         condition = condition_of(tree)
@@ -89,7 +97,8 @@ def _reader(directory: Directory, epochs: Epochs, where: str | None, columns: An
         names = None if tree is None or names is None else names | _fields(tree)
     needed = sorted(known if names is None else names & known) or ["epoch"]
     chosen = directory._epochs(epochs)
-    asked = plan(directory, condition, list(range(len(directory.epochs))) if chosen is None else chosen, where)
+    asked = plan(directory, condition, list(range(len(directory.epochs))) if chosen is None else chosen,
+                 where)
     if asked.nothing:
         return pyarrow.RecordBatchReader.from_stream(directory._empty(needed, where))
     return pyarrow.RecordBatchReader.from_stream(directory._planned(asked, needed, batch_rows))
@@ -158,7 +167,8 @@ def _fields(tree: Tree) -> set[str]:
 
 
 def condition_of(tree: Tree | None) -> Condition:
-    """What the tree means, as far as it is understood. Comparisons with NaN are false in pyarrow, but for !=."""
+    """What the tree means, as far as it is understood. Comparisons with NaN are false in pyarrow, but for !=.
+    """
     if tree is None or tree[0] != "call":
         return UNKNOWN
     _, name, parts, options = tree

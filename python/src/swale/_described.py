@@ -1,4 +1,6 @@
-"""What attributes say of an epoch's records: positions, velocities, the box, units. docs/guide/python.md lists the names."""
+"""What attributes say of an epoch's records: positions, velocities, the box, units. docs/guide/python.md
+lists the names.
+"""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
@@ -6,12 +8,15 @@ from typing import Any, NamedTuple
 
 from ._schema import Schema
 
-POSITIONS = (("x", "y", "z"), "position", "positions", "pos", "r", ("xu", "yu", "zu"), ("dX", "dY", "dZ"), ("x", "y"))
+POSITIONS = (("x", "y", "z"), "position", "positions", "pos", "r", ("xu", "yu", "zu"), ("dX", "dY", "dZ"),
+             ("x", "y"))
 VELOCITIES = (("vx", "vy", "vz"), "velocity", "velocities", "vel", "v", ("ux", "uy", "uz"), ("vx", "vy"))
-# Of LAMMPS: units of length and time, and what they are in metres and seconds. For lj that depends on the run.
+# Of LAMMPS: units of length and time, and what they are in metres and seconds. For lj that depends on the
+# run.
 SYSTEMS: dict[str, tuple[str, str, float | None, float | None]] = {
     "lj": ("σ", "τ", None, None), "real": ("Å", "fs", 1e-10, 1e-15), "metal": ("Å", "ps", 1e-10, 1e-12),
-    "si": ("m", "s", 1.0, 1.0), "cgs": ("cm", "s", 1e-2, 1.0), "electron": ("bohr", "fs", 5.29177210903e-11, 1e-15),
+    "si": ("m", "s", 1.0, 1.0), "cgs": ("cm", "s", 1e-2, 1.0),
+    "electron": ("bohr", "fs", 5.29177210903e-11, 1e-15),
     "micro": ("µm", "µs", 1e-6, 1e-6), "nano": ("nm", "ns", 1e-9, 1e-9)}
 LENGTH, TIME, VELOCITY = (1, 0, 0, 0, 0, 0, 0), (0, 0, 1, 0, 0, 0, 0), (1, 0, -1, 0, 0, 0, 0)
 
@@ -57,7 +62,8 @@ class Described:
     def get(self, name: str, kind: type, what: str) -> Any:
         """An attribute of the type, or None."""
         found = self.document.get(name)
-        if found is not None and (not isinstance(found, kind) or (kind is not bool and isinstance(found, bool))):
+        if found is not None and (not isinstance(found, kind)
+                                  or (kind is not bool and isinstance(found, bool))):
             raise ValueError(f"attribute {name!r} is {found!r:.60}: expected {what}")
         return found
 
@@ -81,14 +87,16 @@ class Described:
             told = tuple(told)
         found = self._components(told) if isinstance(told, (str, tuple)) else ()
         if not found:
-            raise ValueError(f"attribute {name!r} is {self.document[name]!r:.60}: expected two or three fields, or an array of "
+            raise ValueError(f"attribute {name!r} is {self.document[name]!r:.60}: expected two or three "
+                             f"fields, or an array of "
                              f"two or three; the fields are {', '.join(self.schema)}")
         return found
 
     def _components(self, names: str | tuple[str, ...]) -> tuple[Component, ...]:
         if isinstance(names, str):
             field = self.schema.get(names)
-            return tuple(Component(names, i) for i in range(field.count)) if field and 2 <= field.count <= 3 else ()
+            return tuple(Component(names, i)
+                         for i in range(field.count)) if field and 2 <= field.count <= 3 else ()
         found = tuple(self.component(name) for name in names)
         return tuple(each for each in found if each) if 2 <= len(found) <= 3 and all(found) else ()
 
@@ -108,8 +116,10 @@ class Described:
         """The field with the kinds of particles."""
         name: str | None = self.get("species", str, "a field")
         if name is not None and (name not in self.schema or self.schema[name].count != 1):
-            raise ValueError(f"attribute 'species' is {name!r}: expected a field; the fields are {', '.join(self.schema)}")
-        return name if name is not None or "type" not in self.schema or self.schema["type"].count != 1 else "type"
+            raise ValueError(f"attribute 'species' is {name!r}: expected a field; the fields are "
+                             f"{', '.join(self.schema)}")
+        return name if name is not None or "type" not in self.schema or self.schema[
+            "type"].count != 1 else "type"
 
     def element(self, kind: int) -> str:
         """The name of a kind of particles; X if nobody said."""
@@ -129,9 +139,11 @@ class Described:
         if not _numbers(origin, 3):
             raise ValueError(f"attribute 'origin' is {origin!r:.60}: expected three numbers")
         if len(edges) != 3 or not all(_numbers(edge, 3) for edge in edges):
-            raise ValueError(f"attribute 'box' is {told!r:.60}: expected three lengths, or three edges of three numbers")
+            raise ValueError(f"attribute 'box' is {told!r:.60}: expected three lengths, or three edges of "
+                             f"three numbers")
         corner = tuple(map(float, origin))
-        return Box((corner[0], corner[1], corner[2]), tuple((float(x), float(y), float(z)) for x, y, z in edges))
+        return Box((corner[0], corner[1], corner[2]), tuple((float(x), float(y), float(z)) for x, y,
+                                                            z in edges))
 
     @property
     def periodic(self) -> tuple[bool, bool, bool]:
@@ -169,13 +181,16 @@ class Described:
         told = self._of_field(name)
         dimension = told.get("dimension")
         factor = told.get("si")
-        if (factor is not None and not _numbers([factor], 1)) or (dimension is not None and not _numbers(dimension, 7)):
-            raise ValueError(f"attributes of {name!r}: 'si' is a number, 'dimension' seven powers of m, kg, s, A, K, mol, cd")
+        if (factor is not None and not _numbers([factor], 1)) or (dimension is not None
+                                                                  and not _numbers(dimension, 7)):
+            raise ValueError(f"attributes of {name!r}: 'si' is a number, 'dimension' seven powers of m, kg, "
+                             f"s, A, K, mol, cd")
         dimension = dimension or self._dimension(name)
         if factor is not None:
             return SI(float(factor), tuple(map(float, dimension or (0,) * 7)))
         _, _, metre, second = SYSTEMS.get(self.system or "", ("", "", None, None))
-        if metre is None or second is None or not dimension or tuple(dimension) not in (LENGTH, TIME, VELOCITY):
+        if metre is None or second is None or not dimension or tuple(dimension) not in (
+            LENGTH, TIME, VELOCITY):
             return None
         return SI(metre ** dimension[0] * second ** dimension[2], tuple(map(float, dimension)))
 
@@ -196,4 +211,6 @@ class Described:
 
 
 def _numbers(told: Any, count: int) -> bool:
-    return isinstance(told, list) and len(told) == count and all(isinstance(each, (int, float)) and not isinstance(each, bool) for each in told)
+    return isinstance(told, list) and len(told) == count and all(isinstance(each, (int, float))
+                                                                 and not isinstance(each, bool)
+                                                                 for each in told)

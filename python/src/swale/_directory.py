@@ -52,7 +52,8 @@ class Epoch(_Epoch):
         return Epoch, tuple(self)
 
 
-def open(path: str | os.PathLike[str], *, options: str = "") -> Directory:  # noqa: A001: as the builtin for files
+# noqa: A001: as the builtin for files
+def open(path: str | os.PathLike[str], *, options: str = "") -> Directory:  # noqa: A001
     """Opens the massive directory at `path` for reading. A job may be writing to it.
 
     Parameters
@@ -87,9 +88,9 @@ def open(path: str | os.PathLike[str], *, options: str = "") -> Directory:  # no
 class Directory:
     """A massive directory, open for reading as of its last committed epoch; made by `swale.open`.
 
-    ``d[key]`` is the trajectory of a key: a NumPy structured array with the fields epoch, step and time, and those of the
-    schema, one row for each value, ordered by epoch. ``key in d`` asks whether the key has a value.
-    ``len(d)`` is the number of records in all epochs; it reads nothing.
+    ``d[key]`` is the trajectory of a key: a NumPy structured array with the fields epoch, step and time, and
+    those of the schema, one row for each value, ordered by epoch. ``key in d`` asks whether the key has a
+    value. ``len(d)`` is the number of records in all epochs; it reads nothing.
 
     Several threads may use a directory at once. It can be pickled: the copy opens the directory anew.
     """
@@ -159,10 +160,13 @@ class Directory:
 
     def _repr_html_(self) -> str:
         fields = "".join(
-            f"<tr><td>{html.escape(field.name)}</td><td>{field.type}{f' × {field.count}' if field.count != 1 else ''}</td>"
+            f"<tr><td>{html.escape(field.name)}</td>"
+            f"<td>{field.type}{f' × {field.count}' if field.count != 1 else ''}</td>"
             f"<td>{html.escape(field.unit)}</td></tr>" for field in self._schema.values())
-        return (f"<p><b>{html.escape(self._path)}</b>: {'closed' if self.closed else html.escape(repr(self)[1:-1])}</p>"
-                f"<table><thead><tr><th>field</th><th>type</th><th>unit</th></tr></thead><tbody>{fields}</tbody></table>")
+        return (f"<p><b>{html.escape(self._path)}</b>: "
+                f"{'closed' if self.closed else html.escape(repr(self)[1:-1])}</p>"
+                "<table><thead><tr><th>field</th><th>type</th><th>unit</th></tr></thead>"
+                f"<tbody>{fields}</tbody></table>")
 
     # ---- One key ----
 
@@ -182,8 +186,8 @@ class Directory:
         Returns
         -------
         numpy.ndarray
-            Structured: epoch, step, time, then the fields of the schema, or ``value`` without one. An unknown step is
-            -2**63.
+            Structured: epoch, step, time, then the fields of the schema, or ``value`` without one. An unknown
+            step is -2**63.
 
         Raises
         ------
@@ -231,10 +235,11 @@ class Directory:
         epochs : int, slice, range or iterable of int, optional
             -1 is the last; all if not given.
         columns : iterable of str, optional
-            ``epoch``, ``step``, ``time``, ``key``, fields of the schema, ``value``; all but ``value`` if not given.
+            ``epoch``, ``step``, ``time``, ``key``, fields of the schema, ``value``; all but ``value`` if not
+            given.
         where : str, optional
-            Only records that meet this condition, as ``"energy > 1.5 and key < 100"``. ``man swale-scan`` describes
-            conditions. A comparison with NaN, or with a field that the value lacks, is false.
+            Only records that meet this condition, as ``"energy > 1.5 and key < 100"``. ``man swale-scan``
+            describes conditions. A comparison with NaN, or with a field that the value lacks, is false.
         threads : int
             0: one for each processor that this process may use.
 
@@ -281,20 +286,26 @@ class Directory:
         return RecordStream(lambda: self._reader.top(field, number, best, smallest)).read_all()
 
     def keys(self, *, epoch: int = -1) -> Any:
-        """The distinct keys of one epoch, in storage order: a NumPy array of integers, or a list of str or bytes."""
+        """The distinct keys of one epoch, in storage order: a NumPy array of integers, or a list of str or
+        bytes.
+        """
         return self._keys(self._reader.keys(self._epoch(epoch)))
 
     def sample(self, n: int, *, epoch: int = -1, seed: int = 1) -> Any:
-        """`n` distinct keys of one epoch, drawn at random: all are equally likely, and the same seed draws the same."""
-        return self._keys(self._reader.sample(self._epoch(epoch), _count(n, "n"), operator.index(seed) % 2**64))
+        """`n` distinct keys of one epoch, drawn at random: all are equally likely, and the same seed draws
+        the same.
+        """
+        return self._keys(self._reader.sample(self._epoch(epoch), _count(n, "n"), operator.index(seed)
+                                              % 2**64))
 
     # ---- Other engines ----
 
     def scan_polars(self, *, epochs: Epochs = None, where: str | None = None) -> Any:
         """As a `polars.LazyFrame`, which reads the columns, epochs, keys and records that its query needs.
 
-        ``key == ...`` and ``key.is_in(...)`` become look-ups in the index, comparisons of ``epoch``, ``step`` and ``time``
-        choose epochs, and comparisons of fields conditions. polars gets only records that may pass, and filters again.
+        ``key == ...`` and ``key.is_in(...)`` become look-ups in the index, comparisons of ``epoch``, ``step``
+        and ``time`` choose epochs, and comparisons of fields conditions. polars gets only records that may
+        pass, and filters again.
 
         Parameters
         ----------
@@ -312,7 +323,8 @@ class Directory:
 
         return _polars.scan(self, epochs, where)
 
-    def to_dask(self, *, epochs: Epochs = None, columns: Iterable[str] | None = None, where: str | None = None) -> Any:
+    def to_dask(self, *, epochs: Epochs = None, columns: Iterable[str] | None = None,
+                where: str | None = None) -> Any:
         """As a `dask.dataframe.DataFrame` with a partition for each epoch, read when it is needed.
 
         Parameters
@@ -330,11 +342,12 @@ class Directory:
         return frame.from_map(_EpochFrame(self, names, where), numbers, meta=meta)
 
     def dataset(self, *, epochs: Epochs = None, where: str | None = None) -> Any:
-        """As a `pyarrow.dataset.Dataset`, which pyarrow and DuckDB ask for the columns and records that a query needs.
+        """As a `pyarrow.dataset.Dataset`, which pyarrow and DuckDB ask for the columns and records that a
+        query needs.
 
-        ``key = ...`` and ``key IN (...)`` become look-ups in the index, comparisons of ``epoch``, ``step`` and ``time``
-        choose epochs, and comparisons of fields conditions. DuckDB hands over ``<``, ``<=`` and ``=`` on floats but not
-        ``>``, since NaN is its largest number: write such a condition into `where`.
+        ``key = ...`` and ``key IN (...)`` become look-ups in the index, comparisons of ``epoch``, ``step``
+        and ``time`` choose epochs, and comparisons of fields conditions. DuckDB hands over ``<``, ``<=`` and
+        ``=`` on floats but not ``>``, since NaN is its largest number: write such a condition into `where`.
 
         Parameters
         ----------
@@ -352,8 +365,8 @@ class Directory:
 
         return _dataset.make(self, epochs, where)
 
-    def export(self, path: str | os.PathLike[str], *, format: str | None = None, epochs: Epochs = None, keys: Any = None,
-               columns: Iterable[str] | None = None, where: str | None = None,
+    def export(self, path: str | os.PathLike[str], *, format: str | None = None, epochs: Epochs = None,
+               keys: Any = None, columns: Iterable[str] | None = None, where: str | None = None,
                progress: Callable[[int, int], None] | None = None) -> int:
         """Writes records into a file, batch by batch. The file appears under its name when it is finished.
 
@@ -362,9 +375,10 @@ class Directory:
         path : str or path-like
             Ends in .parquet, .arrow, .csv, .npy, .extxyz, .lammpstrj, .h5md, .hdf5 or .vtkhdf.
         format : str, optional
-            ``"parquet"``, ``"arrow"``, ``"csv"`` or ``"npy"``; or, with a frame for each epoch, sorted by key, ``"extxyz"``,
-            ``"lammpstrj"``, ``"h5md"``, ``"hdf5"`` (H5Part's layout), ``"openpmd"`` or ``"vtkhdf"``. Frames take positions, box
-            and units from the attributes, and one frame is in memory. Whatever the ending is.
+            ``"parquet"``, ``"arrow"``, ``"csv"`` or ``"npy"``; or, with a frame for each epoch, sorted by
+            key, ``"extxyz"``, ``"lammpstrj"``, ``"h5md"``, ``"hdf5"`` (H5Part's layout), ``"openpmd"`` or
+            ``"vtkhdf"``. Frames take positions, box and units from the attributes, and one frame is in
+            memory. Whatever the ending is.
         keys : iterable or numpy.ndarray, optional
             Only records of these keys, in their order.
         epochs, columns, where
@@ -384,8 +398,8 @@ class Directory:
         """
         from . import _export
 
-        return _export.export(self, path, format=format, epochs=epochs, keys=keys, columns=columns, where=where,
-                              progress=progress)
+        return _export.export(self, path, format=format, epochs=epochs, keys=keys, columns=columns,
+                              where=where, progress=progress)
 
     # ---- Pictures ----
 
@@ -393,8 +407,8 @@ class Directory:
                progress: Callable[[int, int], None] | None = None) -> int:
         """Writes a report on the run: one HTML file that needs nothing else.
 
-        It shows what the job wrote epoch by epoch, where the time went, the balance over ranks, what a look-up in
-        the index costs, and trajectories, which people choose among in the page.
+        It shows what the job wrote epoch by epoch, where the time went, the balance over ranks, what a
+        look-up in the index costs, and trajectories, which people choose among in the page.
 
         Parameters
         ----------
@@ -419,8 +433,8 @@ class Directory:
 
         return _report.write(self, path, keys=keys, fields=fields, progress=progress)
 
-    def plot(self, keys: Any, *, fields: Iterable[str] | None = None, path: Sequence[str] | str | None = "auto",
-             epochs: Epochs = None, background: bool = True) -> Any:
+    def plot(self, keys: Any, *, fields: Iterable[str] | None = None, path: Sequence[str] | str
+             | None = "auto", epochs: Epochs = None, background: bool = True) -> Any:
         """Draws the trajectories of keys: their path in a plane, and fields against time.
 
         Parameters
@@ -428,10 +442,11 @@ class Directory:
         keys : iterable or numpy.ndarray
             More than twelve are coloured in their order, without a legend.
         fields : iterable of str, optional
-            Fields, or elements of arrays (``"v[0]"``), to draw against time; those that say most if not given.
+            Fields, or elements of arrays (``"v[0]"``), to draw against time; those that say most if not
+            given.
         path : pair of str, optional
-            The two fields of the plane; ``x`` and ``y``, or the first two elements of ``position``, if not given and there
-            are such. None: no plane.
+            The two fields of the plane; ``x`` and ``y``, or the first two elements of ``position``, if not
+            given and there are such. None: no plane.
         epochs
             As in `scan`.
         background : bool
@@ -461,7 +476,8 @@ class Directory:
                   log: bool = False) -> Any:
         """Draws how often the numbers of a field occur, in one epoch or, one line each, in up to eight.
 
-        Reads the epochs twice, batch by batch. NaN, infinities and missing fields are left out, and the title says how many.
+        Reads the epochs twice, batch by batch. NaN, infinities and missing fields are left out, and the title
+        says how many.
 
         Parameters
         ----------
@@ -489,8 +505,8 @@ class Directory:
         return self._reader.stats()
 
     def epoch_stats(self, epoch: int = -1) -> dict[str, dict[str, Any]]:
-        """What an epoch cost its writers, by the counter's name: its unit, the sum over ranks, the least and the
-        most of a rank, and which rank that was (``min_rank``, ``max_rank``)."""
+        """What an epoch cost its writers, by the counter's name: its unit, the sum over ranks, the least and
+        the most of a rank, and which rank that was (``min_rank``, ``max_rank``)."""
         return dict(json.loads(self._reader.epoch_stats(self._epoch(epoch)))["stats"])
 
     def refresh(self) -> bool:
@@ -512,11 +528,12 @@ class Directory:
 
     # ---- Arguments ----
 
-    def _stream(self, epochs: Epochs, columns: Iterable[str] | None, where: str | None, threads: int, batch_rows: int,
-                keys: tuple[bytes, list[int]] | None) -> RecordStream:
+    def _stream(self, epochs: Epochs, columns: Iterable[str] | None, where: str | None, threads: int,
+                batch_rows: int, keys: tuple[bytes, list[int]] | None) -> RecordStream:
         if isinstance(columns, str):
             columns = [columns]
-        names = None if columns is None else [_text(name, "columns: expected names of columns") for name in columns]
+        names = None if columns is None else [_text(name, "columns: expected names of columns")
+                                              for name in columns]
         if where is not None:
             _text(where, "where: expected a condition as text, like 'x > 1'")
         chosen = self._epochs(epochs)
@@ -560,7 +577,8 @@ class Directory:
         name = field.partition("[")[0]
         if name not in self._schema:
             meant = difflib.get_close_matches(name, self._schema, 1, 0)
-            raise ValueError(f"no field {name!r}; did you mean {meant[0]!r}? The fields are {', '.join(self._schema)}")
+            raise ValueError(f"no field {name!r}; did you mean {meant[0]!r}? The fields are "
+                             f"{', '.join(self._schema)}")
 
     def _encode(self, keys: Any) -> tuple[bytes, list[int]]:
         if isinstance(keys, (str, bytes)) or not hasattr(keys, "__iter__"):
@@ -568,11 +586,13 @@ class Directory:
         if self._key_type in ("u64", "i64") and hasattr(keys, "dtype") and getattr(keys, "ndim", 0) == 1:
             kind = "<u8" if self._key_type == "u64" else "<i8"
             if keys.dtype.kind not in "iu":
-                raise TypeError(f"keys of dtype {keys.dtype}: this directory's keys are integers ({self._key_type})")
+                raise TypeError(f"keys of dtype {keys.dtype}: this directory's keys are integers "
+                                f"({self._key_type})")
             if len(keys) and self._key_type == "u64" and keys.dtype.kind == "i" and keys.min() < 0:
                 raise ValueError(f"key {keys.min()}: this directory's keys are integers from 0 to 2**64-1")
             if len(keys) and self._key_type == "i64" and keys.dtype == "u8" and keys.max() >= 2**63:
-                raise ValueError(f"key {keys.max()}: this directory's keys are integers from -2**63 to 2**63-1")
+                raise ValueError(f"key {keys.max()}: this directory's keys are integers from -2**63 to "
+                                 f"2**63-1")
             return keys.astype(kind).tobytes(), []
         return self._reader.encode(keys)
 
@@ -589,7 +609,8 @@ class _EpochFrame:
         self._directory, self._columns, self._where = directory, columns, where
 
     def __call__(self, epoch: int) -> Any:
-        return self._directory.scan(epochs=epoch, columns=self._columns, where=self._where, threads=1).to_pandas()
+        return self._directory.scan(epochs=epoch, columns=self._columns, where=self._where,
+                                    threads=1).to_pandas()
 
 
 def _text(given: object, expected: str) -> str:

@@ -1,9 +1,10 @@
 """A small run with a story: a star passes a disc of bodies that orbit another star.
 
-Most bodies stay; those of the outer disc are flung out, or leave with the visitor. Which ones, and where did they start?
-The bodies have no mass, so each moves by itself in the field of the two stars, and the visitor's parabola has a closed
-form (Barker's equation). The origin is the first star, which falls towards the visitor, too: hence the third term of
-`_acceleration`. Leapfrog steps of 0.4 years are a hundredth of the innermost orbit. Both stars are soft (Plummer spheres), in the energy, too.
+Most bodies stay; those of the outer disc are flung out, or leave with the visitor. Which ones, and where did
+they start? The bodies have no mass, so each moves by itself in the field of the two stars, and the visitor's
+parabola has a closed form (Barker's equation). The origin is the first star, which falls towards the visitor,
+too: hence the third term of `_acceleration`. Leapfrog steps of 0.4 years are a hundredth of the innermost
+orbit. Both stars are soft (Plummer spheres), in the energy, too.
 """
 from __future__ import annotations
 
@@ -103,5 +104,6 @@ def _rows(np: Any, position: Any, velocity: Any) -> Any:
     rows = np.zeros(len(position), dtype=SCHEMA)
     for i, axis in enumerate("xyz"):
         rows[axis], rows["v" + axis] = position[:, i], velocity[:, i]
-    rows["energy"] = 0.5 * (velocity ** 2).sum(axis=1) - _GM / np.sqrt((position ** 2).sum(axis=1) + _SOFTENING)
+    rows["energy"] = 0.5 * (velocity ** 2).sum(axis=1) - _GM / np.sqrt(
+        (position ** 2).sum(axis=1) + _SOFTENING)
     return rows

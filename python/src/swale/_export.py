@@ -1,8 +1,9 @@
-"""Records as files of other tools. Parquet, Arrow, CSV and NPY batch by batch, so memory does not grow with the file; files
-of frames (FRAMES) one epoch after the other.
+"""Records as files of other tools. Parquet, Arrow, CSV and NPY batch by batch, so memory does not grow with
+the file; files of frames (FRAMES) one epoch after the other.
 
-A file appears whole, under its name, when it is finished. Parquet and Arrow files name the schema and the type of the keys
-in their metadata (`swale.schema`, `swale.key`), so that `swale import` makes the same directory of them.
+A file appears whole, under its name, when it is finished. Parquet and Arrow files name the schema and the
+type of the keys in their metadata (`swale.schema`, `swale.key`), so that `swale import` makes the same
+directory of them.
 """
 from __future__ import annotations
 
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
 
 FRAMES = ("extxyz", "lammpstrj", "h5md", "hdf5", "openpmd", "vtkhdf")
 FORMATS = ("parquet", "arrow", "csv", "npy", *FRAMES)
-_ENDINGS = {".parquet": "parquet", ".pq": "parquet", ".arrow": "arrow", ".feather": "arrow", ".ipc": "arrow", ".csv": "csv",
-            ".npy": "npy", ".extxyz": "extxyz", ".xyz": "extxyz", ".lammpstrj": "lammpstrj", ".dump": "lammpstrj", ".h5md": "h5md",
+_ENDINGS = {".parquet": "parquet", ".pq": "parquet", ".arrow": "arrow", ".feather": "arrow", ".ipc": "arrow",
+            ".csv": "csv",
+            ".npy": "npy", ".extxyz": "extxyz", ".xyz": "extxyz", ".lammpstrj": "lammpstrj",
+            ".dump": "lammpstrj", ".h5md": "h5md",
             ".hdf5": "hdf5", ".h5part": "hdf5", ".vtkhdf": "vtkhdf"}
 _GROUP_ROWS = 1 << 18  # of a Parquet file: some MB a column, as its readers like it
 _BATCH_ROWS = 1 << 16
@@ -39,9 +42,9 @@ def format_of(path: str | os.PathLike[str], given: str | None) -> str:
     return _ENDINGS[ending]
 
 
-def export(directory: Directory, path: str | os.PathLike[str], *, format: str | None = None, epochs: Epochs = None,
-           keys: Any = None, columns: Iterable[str] | None = None, where: str | None = None,
-           progress: Callable[[int, int], None] | None = None) -> int:
+def export(directory: Directory, path: str | os.PathLike[str], *, format: str | None = None,
+           epochs: Epochs = None, keys: Any = None, columns: Iterable[str] | None = None,
+           where: str | None = None, progress: Callable[[int, int], None] | None = None) -> int:
     """Writes records into a file and returns their number; `Directory.export` describes the arguments."""
     kind = format_of(path, format)
     if kind in FRAMES:
@@ -50,8 +53,10 @@ def export(directory: Directory, path: str | os.PathLike[str], *, format: str | 
             return _write_frames(kind, temporary, directory, found)
     encoded = None if keys is None else directory._encode(keys)
     chosen = directory._epochs(epochs)
-    total = sum(directory.epochs[i].records for i in (range(len(directory.epochs)) if chosen is None else chosen))
-    with replacing(path) as temporary, directory._stream(chosen, columns, where, 0, _BATCH_ROWS, encoded) as stream:
+    total = sum(directory.epochs[i].records for i in (range(len(directory.epochs)) if chosen is None
+                                                      else chosen))
+    with replacing(path) as temporary, directory._stream(chosen, columns, where, 0, _BATCH_ROWS,
+                                                         encoded) as stream:
         expect_holds(kind, stream.columns)
 
         def batches() -> Iterator[Table]:
@@ -76,7 +81,8 @@ def _write_frames(kind: str, path: str, directory: Directory, found: Iterator[_f
 
     if kind == "hdf5":
         return _export_hdf5.write_hdf5(path, found, str(directory.schema), directory.key_type)
-    writers = {"h5md": _export_hdf5.write_h5md, "openpmd": _export_hdf5.write_openpmd, "vtkhdf": _export_hdf5.write_vtkhdf}
+    writers = {"h5md": _export_hdf5.write_h5md, "openpmd": _export_hdf5.write_openpmd,
+               "vtkhdf": _export_hdf5.write_vtkhdf}
     return writers[kind](path, found)
 
 
@@ -84,9 +90,11 @@ def expect_holds(kind: str, columns: Iterable[Column]) -> None:
     """ValueError if the format cannot hold a column."""
     for column in columns:
         if column.type == "bytes" and kind == "csv":
-            raise ValueError(f"csv cannot hold the bytes of column {column.name!r}: name other columns, or take parquet")
+            raise ValueError(f"csv cannot hold the bytes of column {column.name!r}: name other columns, or "
+                             f"take parquet")
         if column.type in ("text", "bytes") and kind == "npy":
-            raise ValueError(f"npy holds numbers, and column {column.name!r} is {column.type}: name other columns, or take "
+            raise ValueError(f"npy holds numbers, and column {column.name!r} is {column.type}: name other "
+                             f"columns, or take "
                              "parquet")
 
 
@@ -175,7 +183,8 @@ def _write_npy(path: str, columns: Iterable[Column], batches: Iterator[Table]) -
             array = np.empty(len(batch), dtype=dtype)
             for name in batch:
                 if np.ma.isMaskedArray(batch[name]):
-                    raise ValueError(f"npy cannot hold a missing number, and some records lack {name!r}: take parquet, or "
+                    raise ValueError(f"npy cannot hold a missing number, and some records lack {name!r}: "
+                                     f"take parquet, or "
                                      f"only records that have it (where has({name}))")
                 array[name] = batch[name]
             file.write(memoryview(array).cast("B") if len(array) else b"")

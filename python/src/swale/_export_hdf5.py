@@ -1,4 +1,6 @@
-"""Frames as HDF5: H5Part's layout (ParaView, VisIt), H5MD (MDAnalysis), openPMD (openPMD-viewer), VTKHDF (ParaView, vtk)."""
+"""Frames as HDF5: H5Part's layout (ParaView, VisIt), H5MD (MDAnalysis), openPMD (openPMD-viewer), VTKHDF
+(ParaView, vtk).
+"""
 from __future__ import annotations
 
 import contextlib
@@ -15,14 +17,15 @@ _CHUNK_BYTES = 1 << 20
 
 
 class _Storage:
-    """A file for h5py. When the disk is full HDF5 cannot close its file, and ends the process: so here a write never fails.
-    The first failure is kept, what comes after it goes nowhere, and `_file` raises it.
+    """A file for h5py. When the disk is full HDF5 cannot close its file, and ends the process: so here a
+    write never fails. The first failure is kept, what comes after it goes nowhere, and `_file` raises it.
     """
 
     def __init__(self, path: str) -> None:
         self._file = open(path, "r+b", buffering=0)
         self.failure: OSError | None = None
-        self.read, self.seek, self.tell, self.close = self._file.read, self._file.seek, self._file.tell, self._file.close
+        file = self._file
+        self.read, self.seek, self.tell, self.close = file.read, file.seek, file.tell, file.close
 
     def readinto(self, buffer: Any) -> int:
         view = memoryview(buffer).cast("B")
@@ -81,7 +84,8 @@ def _file(path: str, kind: str, frames: Iterable[Frame]) -> Iterator[tuple[Any, 
 
 def _ids(kind: str, frame: Frame) -> Any:
     if frame.keys.dtype.kind not in "iu":
-        raise ValueError(f"{kind} holds particles with integers as ids, and the keys are text: export to parquet")
+        raise ValueError(f"{kind} holds particles with integers as ids, and the keys are text: export to "
+                         f"parquet")
     return frame.keys
 
 
@@ -89,14 +93,17 @@ def _ids(kind: str, frame: Frame) -> Any:
 
 
 def write_hdf5(path: str, frames: Iterable[Frame], schema: str, key_type: str) -> int:
-    """A group ``Step#N`` for each epoch, with a dataset for each number of the records, and the key as ``id``."""
+    """A group ``Step#N`` for each epoch, with a dataset for each number of the records, and the key as
+    ``id``.
+    """
     rows = 0
     with _file(path, "hdf5", frames) as (file, frames):
         file.attrs["swale.schema"], file.attrs["swale.key"] = schema, key_type
         for number, frame in enumerate(frames):
             group = file.create_group(f"Step#{number}")
             group.attrs["TimeValue"], group.attrs["step"] = frame.epoch.time, frame.step
-            group.attrs["epoch"], group.attrs["attributes"] = frame.epoch.epoch, json.dumps(frame.described.document)
+            group.attrs["epoch"], group.attrs["attributes"] = frame.epoch.epoch, json.dumps(
+                frame.described.document)
             group.create_dataset("id", data=_ids("hdf5", frame))
             for name, array in frame.arrays.items():
                 unit = frame.described.unit(name)
@@ -126,10 +133,12 @@ def write_h5md(path: str, frames: Iterable[Frame]) -> int:
                 first = frame
                 _h5md_begin(np, particles, frame)
             elif not np.array_equal(ids, first.keys):
-                raise ValueError(f"h5md holds the same particles in each frame, and epoch {frame.epoch.epoch} has others than "
+                raise ValueError(f"h5md holds the same particles in each frame, and epoch "
+                                 f"{frame.epoch.epoch} has others than "
                                  f"epoch {first.epoch.epoch}: name keys that all epochs have, or take extxyz")
             if (frame.described.box is None) != (first.described.box is None):
-                raise ValueError(f"h5md: epochs {first.epoch.epoch} and {frame.epoch.epoch}: one has a box, one has none")
+                raise ValueError(f"h5md: epochs {first.epoch.epoch} and {frame.epoch.epoch}: one has a box, "
+                                 f"one has none")
             for name, data in _h5md_elements(np, frame).items():
                 group = particles[name]
                 for member, value in (("step", frame.step), ("time", frame.epoch.time), ("value", data)):
@@ -172,8 +181,8 @@ def _h5md_begin(np: Any, particles: Any, frame: Frame) -> None:
         group = particles.create_group(name)
         group.create_dataset("step", shape=(0,), maxshape=(None,), dtype="i8")
         time = group.create_dataset("time", shape=(0,), maxshape=(None,), dtype="f8")
-        value = group.create_dataset("value", shape=(0, *data.shape), maxshape=(None, *data.shape), dtype=data.dtype,
-                                     chunks=(1, *data.shape) if data.size else None)
+        value = group.create_dataset("value", shape=(0, *data.shape), maxshape=(None, *data.shape),
+                                     dtype=data.dtype, chunks=(1, *data.shape) if data.size else None)
         components = roles.get(name, frame.described.position if name == "box/edges" else ())
         unit = frame.described.unit(components[0].field if components else name)
         if components:
@@ -184,7 +193,9 @@ def _h5md_begin(np: Any, particles: Any, frame: Frame) -> None:
 
 
 def _h5md_unit(dataset: Any, unit: str) -> None:
-    """The unit as H5MD spells it. MDAnalysis refuses files with units of length or time that it does not know."""
+    """The unit as H5MD spells it. MDAnalysis refuses files with units of length or time that it does not
+    know.
+    """
     parts = unit.replace("Å", "Angstrom").replace("µ", "u").split("/")
     if all(part in _H5MD_UNITS for part in parts):
         dataset.attrs["unit"] = " ".join([parts[0], *(f"{part}-1" for part in parts[1:])])
@@ -196,22 +207,28 @@ def _h5md_unit(dataset: Any, unit: str) -> None:
 
 
 def write_openpmd(path: str, frames: Iterable[Frame]) -> int:
-    """openPMD 1.1.0, group-based; one species, ``particles``. Numbers that nobody described in SI units have factor 1."""
+    """openPMD 1.1.0, group-based; one species, ``particles``. Numbers that nobody described in SI units have
+    factor 1.
+    """
     np = _lazy.numpy()
     rows = 0
     seen: dict[int, int] = {}
     with _file(path, "openpmd", frames) as (file, frames):
-        _attributes(np, file, openPMD="1.1.0", openPMDextension=np.uint32(0), basePath="/data/%T/", particlesPath="particles/",
-                    iterationEncoding="groupBased", iterationFormat="/data/%T/", software="swale", softwareVersion=__version__)
+        _attributes(np, file, openPMD="1.1.0", openPMDextension=np.uint32(0), basePath="/data/%T/",
+                    particlesPath="particles/", iterationEncoding="groupBased", iterationFormat="/data/%T/",
+                    software="swale", softwareVersion=__version__)
         file.create_group("data")
         for frame in frames:
             if frame.step in seen or frame.step < 0:
-                raise ValueError(f"openpmd holds one iteration for each step from 0, and epoch {frame.epoch.epoch} has step "
-                                 f"{frame.step}" + (f", as epoch {seen[frame.step]} has" if frame.step in seen else ""))
+                raise ValueError(f"openpmd holds one iteration for each step from 0, and epoch "
+                                 f"{frame.epoch.epoch} has step "
+                                 f"{frame.step}" + (f", as epoch {seen[frame.step]} has"
+                                                    if frame.step in seen else ""))
             seen[frame.step] = frame.epoch.epoch
             iteration = file.create_group(f"data/{frame.step}")
             second = frame.described.si("time")
-            _attributes(np, iteration, time=frame.epoch.time, dt=0.0, timeUnitSI=second.factor if second else 1.0)
+            _attributes(np, iteration, time=frame.epoch.time, dt=0.0, timeUnitSI=second.factor if second
+                        else 1.0)
             _openpmd_species(np, iteration.create_group("particles/particles"), frame)
             rows += len(frame)
     return rows
@@ -253,9 +270,11 @@ def _openpmd_record(np: Any, group: Any, name: str, frame: Frame, parts: dict[st
         _openpmd_units(np, record, dataset, frame, component.field, dimension)
 
 
-def _openpmd_units(np: Any, record: Any, dataset: Any, frame: Frame, field: str, dimension: tuple[float, ...]) -> None:
+def _openpmd_units(np: Any, record: Any, dataset: Any, frame: Frame, field: str,
+                   dimension: tuple[float, ...]) -> None:
     known = frame.described.si(field)
-    _attributes(np, record, unitDimension=list(map(float, known.dimension if known else dimension)), timeOffset=np.float32(0))
+    _attributes(np, record, unitDimension=list(map(float, known.dimension if known else dimension)),
+                timeOffset=np.float32(0))
     _attributes(np, dataset, unitSI=known.factor if known else 1.0)
 
 
@@ -289,21 +308,26 @@ def write_vtkhdf(path: str, frames: Iterable[Frame]) -> int:
         cells = {kind: {name: _growing(root, f"{kind}/{name}", "i8") for name in
                         ("NumberOfCells", "NumberOfConnectivityIds", "Connectivity", "Offsets")}
                  for kind in ("Vertices", "Lines", "Polygons", "Strips")}
-        offsets = {name: _growing(steps, name, "i8") for name in ("PartOffsets", "NumberOfParts", "PointOffsets")}
-        cell_offsets = {name: _growing(steps, name, "i8", 4) for name in ("CellOffsets", "ConnectivityIdOffsets")}
+        offsets = {name: _growing(steps, name, "i8") for name in ("PartOffsets", "NumberOfParts",
+                                                                  "PointOffsets")}
+        cell_offsets = {name: _growing(steps, name, "i8", 4)
+                        for name in ("CellOffsets", "ConnectivityIdOffsets")}
         data: dict[str, Any] = {}
         frame_count = 0
         for frame in frames:
             count = len(frame)
             arrays = _vtk_arrays(frame)
             if frame_count == 0:
-                data = {name: _growing(root, f"PointData/{name}", array.dtype, *array.shape[1:]) for name, array in arrays.items()}
-                offsets.update({f"PointDataOffsets/{name}": _growing(steps, f"PointDataOffsets/{name}", "i8") for name in data})
+                data = {name: _growing(root, f"PointData/{name}", array.dtype, *array.shape[1:]) for name,
+                        array in arrays.items()}
+                offsets.update({f"PointDataOffsets/{name}": _growing(steps, f"PointDataOffsets/{name}", "i8")
+                                for name in data})
             _extend(times, [frame.epoch.time])
             _extend(points, frame.vectors(frame.described.position))
             _extend(counts, [count])
             for name, dataset in offsets.items():
-                _extend(dataset, [frame_count if name == "PartOffsets" else 1 if name == "NumberOfParts" else rows])
+                _extend(dataset, [frame_count if name == "PartOffsets" else 1 if name == "NumberOfParts"
+                                  else rows])
             for dataset in cell_offsets.values():
                 _extend(dataset, [[rows, 0, 0, 0]])
             for kind, members in cells.items():

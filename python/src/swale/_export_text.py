@@ -13,7 +13,9 @@ _FORMATS = {"f4": "%.9g", "f8": "%.17g"}  # what comes back as the same number
 
 
 def write_extxyz(path: str, frames: Iterable[Frame]) -> int:
-    """Extended XYZ: `id` is the key; fields have their names, with _ in place of what is no letter, digit or _."""
+    """Extended XYZ: `id` is the key; fields have their names, with _ in place of what is no letter, digit or
+    _.
+    """
     rows = 0
     with open(path, "w", encoding="utf-8") as file:
         for frame in frames:
@@ -83,7 +85,8 @@ def write_lammpstrj(path: str, frames: Iterable[Frame]) -> int:
         for frame in frames:
             kind, keys = _keys("lammpstrj", frame)
             if kind != "I":
-                raise ValueError("lammpstrj holds atoms with integers as ids, and the keys are text: take extxyz")
+                raise ValueError("lammpstrj holds atoms with integers as ids, and the keys are text: take "
+                                 "extxyz")
             names: list[str] = ["id", "type"]
             columns: list[tuple[str, Any]] = [("%s", keys)]
             species = frame.described.species
@@ -122,11 +125,13 @@ def _bounds(frame: Frame) -> str:
     letters = " ".join("pp" if each else "ff" for each in periodic)
     (lx, xy0, xz0), (xy, ly, yz0), (xz, yz, lz) = box.edges
     if xy0 or xz0 or yz0:
-        raise ValueError("lammpstrj holds boxes whose first edge is along x and whose second one is in the plane of x and y")
+        raise ValueError("lammpstrj holds boxes whose first edge is along x and whose second one is in the "
+                         "plane of x and y")
     x, y, z = box.origin
     if box.orthogonal:
         return (f"ITEM: BOX BOUNDS {letters}\n{x!r} {x + lx!r}\n{y!r} {y + ly!r}\n{z!r} {z + lz!r}\n")
-    return (f"ITEM: BOX BOUNDS xy xz yz {letters}\n{x + min(0, xy, xz, xy + xz)!r} {x + lx + max(0, xy, xz, xy + xz)!r} {xy!r}\n"
+    return (f"ITEM: BOX BOUNDS xy xz yz {letters}\n{x + min(0, xy, xz, xy + xz)!r} "
+            f"{x + lx + max(0, xy, xz, xy + xz)!r} {xy!r}\n"
             f"{y + min(0, yz)!r} {y + ly + max(0, yz)!r} {xz!r}\n{z!r} {z + lz!r} {yz!r}\n")
 
 
@@ -135,11 +140,13 @@ def _keys(kind: str, frame: Frame) -> tuple[str, list[str]]:
     keys = frame.keys.tolist()
     if frame.keys.dtype.kind in "iu":
         if keys and max(keys) >= 2 ** 63:
-            raise ValueError(f"{kind} holds ids below 2**63, and epoch {frame.epoch.epoch} has key {max(keys)}: export to parquet")
+            raise ValueError(f"{kind} holds ids below 2**63, and epoch {frame.epoch.epoch} has key "
+                             f"{max(keys)}: export to parquet")
         return "I", list(map(str, keys))
     for key in keys:
         if isinstance(key, bytes) or not key or not key.isprintable() or " " in key or '"' in key:
-            raise ValueError(f"{kind} holds keys without blanks, and epoch {frame.epoch.epoch} has {key!r:.60}: export to parquet")
+            raise ValueError(f"{kind} holds keys without blanks, and epoch {frame.epoch.epoch} has "
+                             f"{key!r:.60}: export to parquet")
     return "S", keys
 
 
@@ -149,4 +156,5 @@ def _column(kind: str, array: Any) -> tuple[str, Any]:
 
 def _write_rows(file: TextIO, columns: list[tuple[str, Any]]) -> None:
     line = " ".join(form for form, _ in columns) + "\n"
-    file.writelines(line % row for row in zip(*(part if isinstance(part, list) else part.tolist() for _, part in columns)))
+    file.writelines(line % row for row in zip(*(part if isinstance(part, list) else part.tolist() for _,
+                                                part in columns)))

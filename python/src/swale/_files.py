@@ -10,7 +10,8 @@ from pathlib import Path
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[str]:
-    """The name of a temporary file beside `path`, which takes its place when the block ends; or goes, if it fails.
+    """The name of a temporary file beside `path`, which takes its place when the block ends; or goes, if it
+    fails.
 
     The file is on storage before it takes the place, and has the mode that a plain `open` would give it.
     """

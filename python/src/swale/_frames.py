@@ -1,4 +1,6 @@
-"""The records of one epoch after the other, for files that consist of frames. A frame is in memory, sorted by key."""
+"""The records of one epoch after the other, for files that consist of frames. A frame is in memory, sorted by
+key.
+"""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -50,9 +52,11 @@ class Frame(NamedTuple):
         return self.epoch.epoch if self.epoch.step is None else self.epoch.step
 
 
-def frames(directory: Directory, kind: str, epochs: Epochs, keys: Any, columns: Iterable[str] | None, where: str | None,
-           progress: Callable[[int, int], None] | None) -> Iterator[Frame]:
-    """The frames that an export writes; arguments as of `Directory.export`. Positions and velocities are always there."""
+def frames(directory: Directory, kind: str, epochs: Epochs, keys: Any, columns: Iterable[str] | None,
+           where: str | None, progress: Callable[[int, int], None] | None) -> Iterator[Frame]:
+    """The frames that an export writes; arguments as of `Directory.export`. Positions and velocities are
+    always there.
+    """
     encoded = None if keys is None else directory._encode(keys)
     numbers = directory._epochs(epochs) or list(range(len(directory.epochs)))
     total = sum(directory.epochs[i].records for i in numbers)
@@ -74,7 +78,8 @@ def frames(directory: Directory, kind: str, epochs: Epochs, keys: Any, columns: 
 
 def expect_position(directory: Directory, kind: str, described: Described) -> None:
     if not described.position:
-        raise ValueError(f"{kind} needs positions, and no field of {directory.path} is known to be one: the attribute "
+        raise ValueError(f"{kind} needs positions, and no field of {directory.path} is known to be one: the "
+                         f"attribute "
                          "'position' names two or three (Writer.set_attributes), or export to parquet")
 
 
@@ -91,7 +96,8 @@ def _names(directory: Directory, described: Described, columns: Iterable[str] | 
     return list(dict.fromkeys([*always, *(name for name in chosen if name in directory.schema)]))
 
 
-def _frame(epoch: Epoch, kind: str, table: Any, names: list[str], schema: Schema, described: Described) -> Frame:
+def _frame(epoch: Epoch, kind: str, table: Any, names: list[str], schema: Schema,
+           described: Described) -> Frame:
     np = _lazy.numpy()
     keys = table["key"]
     if np.ma.isMaskedArray(keys):
@@ -102,7 +108,8 @@ def _frame(epoch: Epoch, kind: str, table: Any, names: list[str], schema: Schema
         array = table[f"[{name}]" if name in _OWN else name]
         if np.ma.isMaskedArray(array):
             if schema[name].type[0] != "f":
-                raise ValueError(f"{kind} cannot hold a missing number, and records of epoch {epoch.epoch} lack {name!r}: "
+                raise ValueError(f"{kind} cannot hold a missing number, and records of epoch {epoch.epoch} "
+                                 f"lack {name!r}: "
                                  f"export those that have it (--where 'has({name})'), or to parquet")
             array = array.filled(np.nan)
         arrays[name] = array[order]
@@ -111,4 +118,5 @@ def _frame(epoch: Epoch, kind: str, table: Any, names: list[str], schema: Schema
 
 def flat(name: str, field: Field, array: Any) -> list[tuple[str, Any]]:
     """A column for each element of an array: ``v[0]``, ``v[1]``."""
-    return [(name, array)] if field.count == 1 else [(f"{name}[{i}]", array[:, i]) for i in range(field.count)]
+    return [(name, array)] if field.count == 1 else [(f"{name}[{i}]", array[:, i])
+                                                     for i in range(field.count)]

@@ -1,9 +1,9 @@
 """Files as a massive directory. Batch by batch; an epoch is committed when its last row is read.
 
 The rows of Parquet, Arrow and CSV are in the order of their epochs, as `swale export` writes them. Columns:
-``epoch`` or ``step`` divides the rows into epochs (without both there is one), ``time`` is the epoch's, ``key`` or
-another that is named, and the rest are fields. ``v[0]``, ``v[1]``, … are the elements of an array. Files of frames
-(`_import_frames.py`) are made into such rows.
+``epoch`` or ``step`` divides the rows into epochs (without both there is one), ``time`` is the epoch's,
+``key`` or another that is named, and the rest are fields. ``v[0]``, ``v[1]``, … are the elements of an array.
+Files of frames (`_import_frames.py`) are made into such rows.
 """
 from __future__ import annotations
 
@@ -33,16 +33,17 @@ class Imported:
     passed_over: int  # epochs that were there already
 
 
-def import_file(source: str | os.PathLike[str], path: str | os.PathLike[str], *, key: str = "key", key_type: str | None = None,
-                schema: str | None = None, extrema: Iterable[str] = (), units: Mapping[str, str] | None = None,
-                resume: bool = False, options: str = "", progress: Callable[[int], None] | None = None) -> Imported:
+def import_file(source: str | os.PathLike[str], path: str | os.PathLike[str], *, key: str = "key",
+                key_type: str | None = None, schema: str | None = None, extrema: Iterable[str] = (),
+                units: Mapping[str, str] | None = None, resume: bool = False, options: str = "",
+                progress: Callable[[int], None] | None = None) -> Imported:
     """Makes a massive directory of a file.
 
     Parameters
     ----------
     source : str or path-like
-        A file that ends in .parquet, .arrow or .csv; or, with an epoch for each frame, .lammpstrj or .dump (LAMMPS),
-        .h5, .hdf5 or .h5part (H5Part, openPMD).
+        A file that ends in .parquet, .arrow or .csv; or, with an epoch for each frame, .lammpstrj or .dump
+        (LAMMPS), .h5, .hdf5 or .h5part (H5Part, openPMD).
     path : str or path-like
         The directory to make.
     key : str
@@ -69,7 +70,8 @@ def import_file(source: str | os.PathLike[str], path: str | os.PathLike[str], *,
         with open_directory(path) as old:
             done = [epoch.step for epoch in old.epochs]
             if old.key_type != plan.key_type or (old.schema.dtype if old.schema else None) != dtype:
-                raise ValueError(f"{os.fspath(path)} has other keys or fields than {os.fspath(source)}: it is of another import")
+                raise ValueError(f"{os.fspath(path)} has other keys or fields than {os.fspath(source)}: it "
+                                 f"is of another import")
         out = Writer(path, options, plan.key_type, dtype, create=False)
     else:
         out = create(path, schema=dtype, key=plan.key_type, extrema=extrema, units=all_units, options=options)
@@ -92,7 +94,8 @@ def _open(pyarrow: Any, source: Path, schema: str | None, key_types: dict[str, s
     if ending in _import_frames.ENDINGS:
         own = {"u64": "u8", "i64": "i8"}
         told = {name: kind for field in Schema(schema or "").values() for name, kind in _flat(field)}
-        told.update({"id" if name == "key" else name: own.get(kind, kind) for name, kind in key_types.items()})
+        told.update({"id" if name == "key" else name: own.get(kind, kind) for name,
+                     kind in key_types.items()})
         return _File(*_import_frames.open_source(pyarrow, source, told))
     if ending in (".parquet", ".pq"):
         parquet = _lazy.load("pyarrow.parquet", "an import of Parquet").ParquetFile(source)
@@ -102,8 +105,10 @@ def _open(pyarrow: Any, source: Path, schema: str | None, key_types: dict[str, s
         return _File(file.schema, (file.get_batch(i) for i in range(file.num_record_batches)))
     if ending == ".csv":
         csv = _lazy.load("pyarrow.csv", "an import of CSV")
-        own = {"u64": pyarrow.uint64(), "i64": pyarrow.int64(), "text": pyarrow.string(), "bytes": pyarrow.binary()}
-        types = {"epoch": pyarrow.int64(), "step": pyarrow.int64(), "time": pyarrow.float64(), **_csv_types(pyarrow, schema),
+        own = {"u64": pyarrow.uint64(), "i64": pyarrow.int64(), "text": pyarrow.string(),
+               "bytes": pyarrow.binary()}
+        types = {"epoch": pyarrow.int64(), "step": pyarrow.int64(), "time": pyarrow.float64(),
+                 **_csv_types(pyarrow, schema),
                  **{name: own[kind] for name, kind in key_types.items()}}
         # Nothing at all is a missing number; "nan" is a number here.
         reader = csv.open_csv(source, convert_options=csv.ConvertOptions(column_types=types, null_values=[""],
@@ -128,9 +133,11 @@ class _Plan:
     """Which column is what."""
 
     def __init__(self, pyarrow: Any, file: Any, key: str, key_type: str | None, schema: str | None) -> None:
-        own = {name.decode(): text.decode() for name, text in (file.metadata or {}).items() if name.startswith(b"swale.")}
+        own = {name.decode(): text.decode() for name, text in (file.metadata or {}).items()
+               if name.startswith(b"swale.")}
         if key not in file.names:
-            raise ValueError(f"no column {key!r} for the keys: there are {', '.join(file.names)}; name one (--key)")
+            raise ValueError(f"no column {key!r} for the keys: there are {', '.join(file.names)}; name one "
+                             f"(--key)")
         self.key = key
         self.key_type = key_type or own.get("swale.key") or _key_type(pyarrow, file.field(key).type)
         fields = [name for name in file.names if name not in _OF_EPOCH and name != key]
@@ -164,17 +171,21 @@ class _Plan:
             if element is not None and count == 1:
                 self.columns.setdefault(element[1], []).append(name)
                 if int(element[2]) != len(self.columns[element[1]]) - 1:
-                    raise ValueError(f"column {name!r}: the elements of an array stand side by side, from [0] on")
+                    raise ValueError(f"column {name!r}: the elements of an array stand side by side, from "
+                                     f"[0] on")
                 if f"{element[1]}[{int(element[2]) + 1}]" in names:
                     continue
                 name, count = element[1], len(self.columns[element[1]])
             else:
                 self.columns[name] = [name]
-            if not (pyarrow.types.is_integer(kind) or pyarrow.types.is_float32(kind) or pyarrow.types.is_float64(kind)):
-                raise ValueError(f"column {name!r} is {kind}: a field is a number or an array of numbers; leave it out")
+            if not (pyarrow.types.is_integer(kind) or pyarrow.types.is_float32(kind)
+                    or pyarrow.types.is_float64(kind)):
+                raise ValueError(f"column {name!r} is {kind}: a field is a number or an array of numbers; "
+                                 f"leave it out")
             base = "<" + kind.to_pandas_dtype()().dtype.str.lstrip("<|=")
             unit = (column.metadata or {}).get(b"unit", b"").decode()
-            yield f"{self._field_name(name)}:{base[1:]}" + (f"x{count}" if count != 1 else "") + (f":{unit}" if unit else "")
+            yield f"{self._field_name(name)}:{base[1:]}" + (f"x{count}" if count != 1
+                                                            else "") + (f":{unit}" if unit else "")
 
 
 def _key_type(pyarrow: Any, kind: Any) -> str:
@@ -196,7 +207,8 @@ class _Import:
                  progress: Callable[[int], None] | None, file: _File) -> None:
         self._np, self._plan, self._out, self._done, self._progress = np, plan, out, done, progress
         self._file = file
-        self._open: tuple[int, int, float] | None = None  # number, step and time of the epoch that is being written
+        # number, step and time of the epoch that is being written
+        self._open: tuple[int, int, float] | None = None
         self._ended = 0
         self._records = self._rows = 0
 
@@ -233,10 +245,12 @@ class _Import:
         if self._open is not None and self._open[0] == number:
             return
         if self._open is not None and number < self._open[0]:
-            raise ValueError(f"row {row}: epoch {number} comes after epoch {self._open[0]}: sort the rows by epoch")
+            raise ValueError(f"row {row}: epoch {number} comes after epoch {self._open[0]}: sort the rows "
+                             f"by epoch")
         self._end()
         if self._ended < len(self._done) and self._done[self._ended] != step:
-            raise ValueError(f"epoch {self._ended} of the directory has step {self._done[self._ended]}, and that of the file "
+            raise ValueError(f"epoch {self._ended} of the directory has step {self._done[self._ended]}, and "
+                             f"that of the file "
                              f"{step}: it is of another import")
         self._open = number, step, time
         if self._ended < len(self._done):

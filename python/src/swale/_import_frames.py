@@ -1,4 +1,5 @@
-"""Files of frames, to be imported: LAMMPS dumps, H5Part (also VPIC's) and openPMD. Each frame is a record batch.
+"""Files of frames, to be imported: LAMMPS dumps, H5Part (also VPIC's) and openPMD. Each frame is a record
+batch.
 
 Frames are epochs in the order of the file. What a file tells of boxes and units becomes attributes.
 """
@@ -35,7 +36,9 @@ class Source(NamedTuple):
 
 
 def open_source(pyarrow: Any, source: Path, types: dict[str, Any]) -> Source:
-    """Opens a file whose ending is one of `ENDINGS`. `types`: of columns of a text, as far as the caller knows."""
+    """Opens a file whose ending is one of `ENDINGS`. `types`: of columns of a text, as far as the caller
+    knows.
+    """
     if source.suffix.lower() in (".lammpstrj", ".dump"):
         return _source(pyarrow, _lammps(source, types), {}, {})
     h5py = _lazy.load("h5py", "an import of HDF5")
@@ -72,7 +75,8 @@ def _source(pyarrow: Any, frames: Iterator[Frame], own: dict[str, str], document
         if told != known:
             odd = sorted(name for name in {*told, *known} if told.get(name) != known.get(name))
             here, before = (types.get(odd[0], "missing") for types in (told, known))
-            raise ValueError(f"frame {number}: column {odd[0]!r} is {here}, and in the first frame {before}: all "
+            raise ValueError(f"frame {number}: column {odd[0]!r} is {here}, and in the first frame "
+                             f"{before}: all "
                              "frames need the same columns")
         return pyarrow.RecordBatch.from_pydict(arrays, schema=schema)
 

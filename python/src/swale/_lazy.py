@@ -13,7 +13,8 @@ def load(name: str, purpose: str) -> Any:
         package = name.split(".")[0]
         if missing.name is not None and missing.name.split(".")[0] != package:
             raise
-        raise ModuleNotFoundError(f"{purpose} needs {package}: python -m pip install {package}", name=name) from None
+        raise ModuleNotFoundError(f"{purpose} needs {package}: python -m pip install {package}",
+                                  name=name) from None
 
 
 def numpy() -> Any:

@@ -1,8 +1,8 @@
 """Pictures: trajectories of keys, and histograms of a field. Needs Matplotlib.
 
-Figures are made without pyplot, so nothing of the caller's changes: no backend, no style, no global list of figures.
-Colours are those of Okabe and Ito, which people who see few colours can tell apart; lines differ in their dashes, too,
-so that a grey print can be read.
+Figures are made without pyplot, so nothing of the caller's changes: no backend, no style, no global list of
+figures. Colours are those of Okabe and Ito, which people who see few colours can tell apart; lines differ in
+their dashes, too, so that a grey print can be read.
 """
 from __future__ import annotations
 
@@ -34,10 +34,12 @@ BACKGROUND_KEYS = 1500
 _STYLE = {
     "font.size": 9, "axes.titlesize": 9, "axes.labelsize": 9, "legend.fontsize": 8, "lines.linewidth": 1.4,
     "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.color": "#e4e4e4",
-    "grid.linewidth": 0.6, "axes.axisbelow": True, "savefig.dpi": 200, "pdf.fonttype": 42, "svg.hashsalt": "swale",
+    "grid.linewidth": 0.6, "axes.axisbelow": True, "savefig.dpi": 200, "pdf.fonttype": 42,
+    "svg.hashsalt": "swale",
     "axes.formatter.limits": (-4, 5), "axes.formatter.use_mathtext": True,
 }
-_PLANES = (("x", "y"), ("position[0]", "position[1]"), ("pos[0]", "pos[1]"), ("r[0]", "r[1]"), ("x[0]", "x[1]"),
+_PLANES = (("x", "y"), ("position[0]", "position[1]"), ("pos[0]", "pos[1]"), ("r[0]", "r[1]"),
+           ("x[0]", "x[1]"),
            ("xu", "yu"))
 _EXPONENT = re.compile(r"\^(-?\d+)")
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -60,10 +62,12 @@ class Quantity:
         self.element: int | None = None
         if bracket:
             if not rest.endswith("]") or not rest[:-1].isdigit() or int(rest[:-1]) >= self.field.count:
-                raise ValueError(f"{text}: {name} has the elements {name}[0] to {name}[{self.field.count - 1}]")
+                raise ValueError(f"{text}: {name} has the elements {name}[0] to "
+                                 f"{name}[{self.field.count - 1}]")
             self.element = int(rest[:-1])
         elif self.field.count != 1:
-            raise ValueError(f"{name} is an array: name an element, {name}[0] to {name}[{self.field.count - 1}]")
+            raise ValueError(f"{name} is an array: name an element, {name}[0] to "
+                             f"{name}[{self.field.count - 1}]")
 
     def of(self, table: Any) -> Any:
         """The numbers of a table's rows as float64; NaN where the record lacks the field."""
@@ -97,7 +101,8 @@ def raised(unit: str) -> str:
 
 
 def plain(text: str, most: int = TEXT_MAX) -> str:
-    """Text as Matplotlib draws it as it stands: no formula, no control characters, and no more than has room."""
+    """Text as Matplotlib draws it as it stands: no formula, no control characters, and no more than has room.
+    """
     cut = text if len(text) <= most else text[:most - 1] + "…"
     shown = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in cut)
     return shown.replace("$", r"\$")
@@ -118,7 +123,8 @@ def expect_ending(path: str | os.PathLike[str]) -> str:
     """The ending of a picture's name, in small letters; ValueError if it is none of `ENDINGS`."""
     ending = Path(path).suffix.lower()
     if ending not in ENDINGS:
-        raise ValueError(f"{os.fspath(path)}: expected a name that ends in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")
+        raise ValueError(f"{os.fspath(path)}: expected a name that ends in {', '.join(ENDINGS[:-1])} or "
+                         f"{ENDINGS[-1]}")
     return ending
 
 
@@ -154,7 +160,8 @@ def trajectories(directory: Directory, keys: Any, *, fields: Iterable[str] | Non
             for axes, quantity in zip(panel_axes, shown):
                 handle = _line(axes, times[rows[key]], quantity.of(table)[rows[key]], style)
             if plane:
-                handle = _path(plane_axes, plane[0].of(table)[rows[key]], plane[1].of(table)[rows[key]], style)
+                handle = _path(plane_axes, plane[0].of(table)[rows[key]], plane[1].of(table)[rows[key]],
+                               style)
             handles.append(handle)
         if plane:
             _finish_plane(np, directory, plane_axes, plane, table, epochs, background)
@@ -182,7 +189,8 @@ def _plane(directory: Directory, path: Sequence[str] | str | None) -> tuple[Quan
     return tuple(Quantity(directory, name) for name in names)
 
 
-def _panels(directory: Directory, fields: Iterable[str] | None, plane: tuple[Quantity, ...]) -> list[Quantity]:
+def _panels(directory: Directory, fields: Iterable[str] | None,
+            plane: tuple[Quantity, ...]) -> list[Quantity]:
     """The fields to draw against time; those that say most if none are named."""
     if fields is not None:
         chosen = [Quantity(directory, name) for name in ([fields] if isinstance(fields, str) else fields)]
@@ -227,7 +235,8 @@ def _layout(matplotlib: Any, plane: bool, panels: int) -> tuple[Any, Any, list[A
 
 def _styles(matplotlib: Any, keys: list[Any]) -> list[dict[str, Any]]:
     if len(keys) <= LINES_NAMED_MAX:
-        return [{"color": COLOURS[i % len(COLOURS)], "linestyle": DASHES[i % len(DASHES)]} for i in range(len(keys))]
+        return [{"color": COLOURS[i % len(COLOURS)], "linestyle": DASHES[i % len(DASHES)]}
+                for i in range(len(keys))]
     colours = matplotlib.colormaps["viridis"]
     return [{"color": colours(0.92 * i / (len(keys) - 1)), "linestyle": "-", "linewidth": 0.8, "alpha": 0.8}
             for i in range(len(keys))]
@@ -246,8 +255,8 @@ def _path(axes: Any, x: Any, y: Any, style: dict[str, Any]) -> Any:
     return line
 
 
-def _finish_plane(np: Any, directory: Directory, axes: Any, plane: tuple[Quantity, ...], table: Any, epochs: Epochs,
-                  background: bool) -> None:
+def _finish_plane(np: Any, directory: Directory, axes: Any, plane: tuple[Quantity, ...], table: Any,
+                  epochs: Epochs, background: bool) -> None:
     axes.set_xlabel(plane[0].label)
     axes.set_ylabel(plane[1].label)
     axes.autoscale_view()
@@ -260,7 +269,8 @@ def _finish_plane(np: Any, directory: Directory, axes: Any, plane: tuple[Quantit
     if background:
         first = int(table["epoch"].min())
         some = directory.sample(BACKGROUND_KEYS, epoch=first)
-        others = directory.get_many(some, epochs=first, columns=list(dict.fromkeys(each.column for each in plane)))
+        others = directory.get_many(some, epochs=first,
+                                    columns=list(dict.fromkeys(each.column for each in plane)))
         axes.plot(plane[0].of(others), plane[1].of(others), ".", markersize=1.6, color="#b0b0b0", zorder=0)
         told += f", grey: other keys in epoch {first}"
     axes.set_xlim(limits[0])
@@ -270,8 +280,10 @@ def _finish_plane(np: Any, directory: Directory, axes: Any, plane: tuple[Quantit
 
 def _legend(figure: Any, handles: list[Any], keys: list[Any]) -> None:
     if len(keys) <= LINES_NAMED_MAX:
-        names = [plain(f"key {key.decode(errors='replace') if isinstance(key, bytes) else key}", NAME_MAX) for key in keys]
-        figure.legend(handles, names, loc="outside upper center", ncols=min(len(keys), 5 if max(map(len, names)) < 16 else 3),
+        names = [plain(f"key {key.decode(errors='replace') if isinstance(key, bytes) else key}", NAME_MAX)
+                 for key in keys]
+        figure.legend(handles, names, loc="outside upper center",
+                      ncols=min(len(keys), 5 if max(map(len, names)) < 16 else 3),
                       frameon=False, handlelength=3)
     else:
         figure.suptitle(f"{len(keys)} keys, coloured in their order, from dark to light", fontsize=9)
@@ -280,8 +292,8 @@ def _legend(figure: Any, handles: list[Any], keys: list[Any]) -> None:
 # ---- Histograms ----
 
 
-def histogram(directory: Directory, field: str, *, epochs: Epochs = -1, bins: int = 100, where: str | None = None,
-              log: bool = False) -> Any:
+def histogram(directory: Directory, field: str, *, epochs: Epochs = -1, bins: int = 100,
+              where: str | None = None, log: bool = False) -> Any:
     """Draws how often a field's numbers occur; `Directory.histogram` describes the arguments."""
     matplotlib = _matplotlib()
     quantity = Quantity(directory, field)
@@ -291,7 +303,8 @@ def histogram(directory: Directory, field: str, *, epochs: Epochs = -1, bins: in
     if not numbers:
         raise ValueError(f"{directory.path} has no epochs yet")
     if len(numbers) > EPOCHS_DRAWN_MAX:
-        raise ValueError(f"{len(numbers)} epochs: a picture has room for {EPOCHS_DRAWN_MAX}; choose some, as epochs=[0, -1]")
+        raise ValueError(f"{len(numbers)} epochs: a picture has room for {EPOCHS_DRAWN_MAX}; choose some, "
+                         f"as epochs=[0, -1]")
     edges = _edges(directory, quantity, numbers, bins, where)
     counted = [_counts(directory, quantity, number, edges, where) for number in numbers]
     with matplotlib.rc_context(_STYLE):
@@ -330,7 +343,8 @@ def _edges(directory: Directory, quantity: Quantity, epochs: list[int], bins: in
     return np.linspace(least, most, bins + 1)
 
 
-def _counts(directory: Directory, quantity: Quantity, epoch: int, edges: Any, where: str | None) -> tuple[Any, int]:
+def _counts(directory: Directory, quantity: Quantity, epoch: int, edges: Any,
+            where: str | None) -> tuple[Any, int]:
     """The records in each bin, and how many have no finite number."""
     np = _lazy.numpy()
     counts = np.zeros(len(edges) - 1, dtype="i8")
@@ -350,7 +364,8 @@ def _epoch_label(directory: Directory, number: int) -> str:
     return plain(f"step {epoch.step}, time {epoch.time:g} {_described(directory).unit('time')}".rstrip())
 
 
-def _histogram_title(directory: Directory, numbers: list[int], counted: list[tuple[Any, int]], where: str | None) -> str:
+def _histogram_title(directory: Directory, numbers: list[int], counted: list[tuple[Any, int]],
+                     where: str | None) -> str:
     records = sum(int(counts.sum()) for counts, _ in counted)
     left_out = sum(missing for _, missing in counted)
     parts = [f"{records:,} records"]

@@ -1,8 +1,8 @@
 """A directory as a polars LazyFrame, which reads what a query needs.
 
-polars hands its predicate over as an expression; the only way into one is its JSON (`Expr.meta.serialize`), whose form may
-change with polars. What is not understood is not pushed down. The predicate is applied to every batch in any case, as
-polars does not do it again.
+polars hands its predicate over as an expression; the only way into one is its JSON (`Expr.meta.serialize`),
+whose form may change with polars. What is not understood is not pushed down. The predicate is applied to
+every batch in any case, as polars does not do it again.
 """
 from __future__ import annotations
 
@@ -30,8 +30,10 @@ def scan(directory: Directory, epochs: Epochs, where: str | None) -> Any:
     directory._epochs(epochs)  # a mistake is told now, not when the frame is collected
     schema = polars.DataFrame(directory._empty(None, where)).schema
 
-    def source(columns: list[str] | None, predicate: Any, n_rows: int | None, batch_size: int | None) -> Iterator[Any]:
-        return _frames(directory, epochs, where, list(schema) if columns is None else columns, predicate, n_rows, batch_size)
+    def source(columns: list[str] | None, predicate: Any, n_rows: int | None,
+               batch_size: int | None) -> Iterator[Any]:
+        return _frames(directory, epochs, where, list(schema) if columns is None else columns, predicate,
+                       n_rows, batch_size)
 
     return plugins.register_io_source(source, schema=schema)
 
@@ -43,8 +45,10 @@ def _frames(directory: Directory, epochs: Epochs, where: str | None, columns: li
     # n_rows counts rows before the predicate, so then none may be left out.
     condition = UNKNOWN if tree is None or n_rows is not None else condition_of(tree)
     chosen = directory._epochs(epochs)
-    asked = plan(directory, condition, list(range(len(directory.epochs))) if chosen is None else chosen, where)
-    needed = list(dict.fromkeys([*columns, *(predicate.meta.root_names() if predicate is not None else [])])) or ["epoch"]
+    asked = plan(directory, condition, list(range(len(directory.epochs))) if chosen is None else chosen,
+                 where)
+    needed = list(dict.fromkeys([*columns, *(predicate.meta.root_names() if predicate is not None
+                                             else [])])) or ["epoch"]
     yield polars.DataFrame(directory._empty(needed, where)).select(columns)
     if asked.nothing:
         return
@@ -65,7 +69,8 @@ def _frames(directory: Directory, epochs: Epochs, where: str | None, columns: li
 def _readable(polars: Any, predicate: Any) -> tuple[Any, Any]:
     """The predicate's JSON (None: unknown), and the predicate to apply.
 
-    A slice above a scan makes polars add a hint to the predicate that cannot be applied ("dynamic_pred"); it is dropped.
+    A slice above a scan makes polars add a hint to the predicate that cannot be applied ("dynamic_pred"); it
+    is dropped.
     """
     if predicate is None:
         return None, None
@@ -151,7 +156,8 @@ def _literal(tree: Any) -> int | float | str | bytes:
 
 
 def _literals(tree: Any) -> tuple[int | float | str | bytes, ...]:
-    """The values of a list, which JSON has as the bytes of an Arrow IPC stream; none of them is null or NaN."""
+    """The values of a list, which JSON has as the bytes of an Arrow IPC stream; none of them is null or NaN.
+    """
     polars = _lazy.load("polars", "scan_polars()")
     while "Alias" in tree:
         tree = tree["Alias"][0]

@@ -128,13 +128,15 @@ def schema_text(dtype: Any, units: Mapping[str, str]) -> str:
     np = _lazy.numpy()
     dtype = np.dtype(dtype)
     if dtype.names is None:
-        raise ValueError(f"dtype {dtype} has no fields: give a structured one, as [('x', 'f8'), ('id', 'u4')]")
+        raise ValueError(f"dtype {dtype} has no fields: give a structured one, as [('x', 'f8'), ('id', "
+                         f"'u4')]")
     unknown = sorted(set(units) - set(dtype.names))
     if unknown:
         raise ValueError(f"units names {unknown[0]!r}, but the fields are {', '.join(dtype.names)}")
     parts: list[str] = []
     end = 0
-    for name, offset in sorted(((name, dtype.fields[name][1]) for name in dtype.names), key=lambda pair: pair[1]):
+    for name, offset in sorted(((name, dtype.fields[name][1]) for name in dtype.names),
+                               key=lambda pair: pair[1]):
         if offset < end:
             raise ValueError(f"field {name!r} overlaps the one before it: fields must follow one another")
         if offset > end:
@@ -153,12 +155,15 @@ def _field_type(name: str, dtype: Any) -> tuple[str, int]:
     if base.hasobject:
         raise ValueError(f"field {name!r} holds Python objects: use numbers ({', '.join(_TYPES)})")
     if base.names is not None:
-        raise ValueError(f"field {name!r} has fields of its own: use numbers and arrays of numbers side by side")
+        raise ValueError(f"field {name!r} has fields of its own: use numbers and arrays of numbers side by "
+                         f"side")
     if base.byteorder == ">":
-        raise ValueError(f"field {name!r} is big-endian: use dtype.newbyteorder('<') and array.astype() of that")
+        raise ValueError(f"field {name!r} is big-endian: use dtype.newbyteorder('<') and array.astype() of "
+                         f"that")
     kind = f"{base.kind}{base.itemsize}"
     if kind not in _TYPES:
         raise ValueError(f"field {name!r} is {base}: use one of {', '.join(_TYPES)}")
     if len(shape) > 1:
-        raise ValueError(f"field {name!r} has {len(shape)} dimensions: use one, ({dtype.itemsize // base.itemsize},)")
+        raise ValueError(f"field {name!r} has {len(shape)} dimensions: use one, "
+                         f"({dtype.itemsize // base.itemsize},)")
     return kind, shape[0] if shape else 1

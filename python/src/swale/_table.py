@@ -8,7 +8,8 @@ from typing import Any
 
 from . import _lazy, _native
 
-_DTYPES = {"f": "<f4", "g": "<f8", "c": "i1", "s": "<i2", "i": "<i4", "l": "<i8", "C": "u1", "S": "<u2", "I": "<u4",
+_DTYPES = {"f": "<f4", "g": "<f8", "c": "i1", "s": "<i2", "i": "<i4", "l": "<i8", "C": "u1", "S": "<u2",
+           "I": "<u4",
            "L": "<u8"}
 _NAMES = {"u": "text", "z": "bytes"}
 _ROWS_SHOWN = 10
@@ -46,8 +47,8 @@ def _column(name: str, kind: str, count: int, unit: str, nullable: bool) -> Colu
 class Table:
     """Records as columns, in memory.
 
-    ``table["x"]`` is a NumPy array, without a copy if the table has one batch. DuckDB, polars, pyarrow and pandas read a
-    table through the Arrow PyCapsule interface (``__arrow_c_stream__``), without a copy.
+    ``table["x"]`` is a NumPy array, without a copy if the table has one batch. DuckDB, polars, pyarrow and
+    pandas read a table through the Arrow PyCapsule interface (``__arrow_c_stream__``), without a copy.
 
     Do not make tables yourself: queries of a `swale.Directory` return them.
     """
@@ -81,7 +82,8 @@ class Table:
     def __getitem__(self, name: str) -> Any:
         """The column `name` as a NumPy array: read-only, of shape (rows,) or (rows, count).
 
-        Text and bytes are arrays of objects. If a row lacks the column, the array is a `numpy.ma.MaskedArray`.
+        Text and bytes are arrays of objects. If a row lacks the column, the array is a
+        `numpy.ma.MaskedArray`.
         """
         if name not in self._columns:
             raise KeyError(f"no column {name!r}: there are {', '.join(self._columns)}")
@@ -141,8 +143,8 @@ class Table:
     def to_xarray(self) -> Any:
         """As an `xarray.Dataset` over (key, epoch): NaN where a key has no record, units as attributes.
 
-        Needs the columns key and epoch, and one record for a key in an epoch. Step and time are coordinates of epoch.
-        Integers become float64 if any are absent.
+        Needs the columns key and epoch, and one record for a key in an epoch. Step and time are coordinates
+        of epoch. Integers become float64 if any are absent.
         """
         xarray = _lazy.load("xarray", "to_xarray()")
         np = _lazy.numpy()
@@ -153,7 +155,8 @@ class Table:
         epochs, column = np.unique(self["epoch"], return_inverse=True)
         cells = row * len(epochs) + column
         if len(np.unique(cells)) != len(self):
-            raise ValueError("to_xarray() has a place for one record of a key in an epoch, and some have several")
+            raise ValueError("to_xarray() has a place for one record of a key in an epoch, and some have "
+                             "several")
         variables = {}
         coordinates: dict[str, Any] = {"key": keys, "epoch": epochs}
         for column_ in self.columns:
@@ -168,7 +171,8 @@ class Table:
 
     def to_dask(self, *, npartitions: int = 1) -> Any:
         """As a `dask.dataframe.DataFrame`. What does not fit into memory: `Directory.to_dask`."""
-        return _lazy.load("dask.dataframe", "to_dask()").from_pandas(self.to_pandas(), npartitions=npartitions, sort=False)
+        return _lazy.load("dask.dataframe", "to_dask()").from_pandas(self.to_pandas(),
+                                                                     npartitions=npartitions, sort=False)
 
     def __repr__(self) -> str:
         lines = [" ".join(name for name in self._columns)]
@@ -189,7 +193,8 @@ class Table:
         rows: list[list[str]] = []
         for part in self.batches():
             columns = [part[name] for name in part]
-            rows += [[_cell(column[i]) for column in columns] for i in range(min(len(part), _ROWS_SHOWN - len(rows)))]
+            rows += [[_cell(column[i]) for column in columns]
+                     for i in range(min(len(part), _ROWS_SHOWN - len(rows)))]
             if len(rows) == _ROWS_SHOWN:
                 break
         return rows
@@ -198,9 +203,9 @@ class Table:
 class RecordStream:
     """A query on its way: gives its records batch by batch, in bounded memory.
 
-    Iterate over it (each batch is a `Table`), or give it to DuckDB, polars or pyarrow, which read it through the Arrow
-    PyCapsule interface: each time from the beginning, as the query is then asked anew. Leaving a ``with`` block, or
-    `close`, ends the iteration's query.
+    Iterate over it (each batch is a `Table`), or give it to DuckDB, polars or pyarrow, which read it through
+    the Arrow PyCapsule interface: each time from the beginning, as the query is then asked anew. Leaving a
+    ``with`` block, or `close`, ends the iteration's query.
     """
 
     def __init__(self, ask: Callable[[], _native.Stream]) -> None:
@@ -259,7 +264,8 @@ def _grid(np: Any, array: Any, cells: Any, rows: int, columns: int) -> Any:
     shape = (rows * columns, *array.shape[1:])
     if len(array) < rows * columns and array.dtype.kind in "iu":
         array = array.astype("f8")
-    grid = np.full(shape, None if array.dtype.kind == "O" else np.nan) if array.dtype.kind in "fO" else np.empty(shape, array.dtype)
+    grid = np.full(shape, None if array.dtype.kind == "O"
+                   else np.nan) if array.dtype.kind in "fO" else np.empty(shape, array.dtype)
     grid = grid.astype(array.dtype)
     grid[cells] = array
     return grid.reshape(rows, columns, *array.shape[1:])

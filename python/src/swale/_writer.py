@@ -14,8 +14,9 @@ from ._schema import schema_text
 _KEY_DTYPES = {"u64": "<u8", "i64": "<i8"}
 
 
-def create(path: str | os.PathLike[str], *, schema: Any = None, key: str = "bytes", extrema: Iterable[str] = (),
-           units: Mapping[str, str] | None = None, options: str = "", comm: Any = None) -> Writer:
+def create(path: str | os.PathLike[str], *, schema: Any = None, key: str = "bytes",
+           extrema: Iterable[str] = (), units: Mapping[str, str] | None = None, options: str = "",
+           comm: Any = None) -> Writer:
     """Makes a massive directory and opens it for writing.
 
     Parameters
@@ -23,11 +24,13 @@ def create(path: str | os.PathLike[str], *, schema: Any = None, key: str = "byte
     path : str or path-like
         Must not exist; the directories above it are made.
     schema : numpy.dtype, optional
-        Structured: what a value consists of, as ``[("x", "f8"), ("v", "f4", 3)]``. Without it values are any bytes.
+        Structured: what a value consists of, as ``[("x", "f8"), ("v", "f4", 3)]``. Without it values are any
+        bytes.
     key : {"u64", "i64", "text", "bytes"}
         The type of keys.
     extrema : iterable of str
-        Fields (or elements, ``"v[0]"``) whose largest and smallest records `Directory.top` is to find quickly.
+        Fields (or elements, ``"v[0]"``) whose largest and smallest records `Directory.top` is to find
+        quickly.
     units : mapping, optional
         Units of fields, by name.
     options : str
@@ -126,9 +129,9 @@ class Writer:
         Parameters
         ----------
         table : anything with ``__arrow_c_stream__``
-            Of pyarrow, polars, DuckDB, pandas, or a `Table`, or a `RecordStream`. It has the column ``key``, and
-            one for each field of the schema (``value`` without a schema), of the same types; ``epoch``, ``step``
-            and ``time`` are passed over.
+            Of pyarrow, polars, DuckDB, pandas, or a `Table`, or a `RecordStream`. It has the column ``key``,
+            and one for each field of the schema (``value`` without a schema), of the same types; ``epoch``,
+            ``step`` and ``time`` are passed over.
 
         Returns
         -------
@@ -154,12 +157,13 @@ class Writer:
         attributes : mapping
             Of what JSON can hold; NumPy's numbers and arrays become numbers and lists.
         epoch : bool
-            Whether the document is of the open epoch alone. Otherwise it is of the directory, until another replaces it.
+            Whether the document is of the open epoch alone. Otherwise it is of the directory, until another
+            replaces it.
 
         Examples
         --------
-        >>> out.set_attributes({"position": ["x", "y", "z"], "periodic": [True, True, False]})  # doctest: +SKIP
-        >>> out.set_attributes({"box": [10.0, 10.0, 12.5]}, epoch=True)  # doctest: +SKIP
+        >>> out.set_attributes({"position": ["x", "y", "z"], "periodic": [True, True, False]})  # doctest:
+        +SKIP >>> out.set_attributes({"box": [10.0, 10.0, 12.5]}, epoch=True)  # doctest: +SKIP
         """
         if not isinstance(attributes, Mapping):
             raise TypeError(f"attributes: expected a dict, got {type(attributes).__name__}")
@@ -172,7 +176,8 @@ class Writer:
         self._writer.set_attributes(bool(epoch), text)
 
     def epoch_end(self, step: int, time: float = 0.0) -> None:
-        """Ends the open epoch and commits it: when this returns, its records are durable and readers see them.
+        """Ends the open epoch and commits it: when this returns, its records are durable and readers see
+        them.
 
         Parameters
         ----------
@@ -228,7 +233,8 @@ class Writer:
             raise TypeError(f"keys of dtype {array.dtype}: this directory's keys are integers ({self._key})")
         converted = array.astype(wanted)
         if (converted.astype(object) != array.astype(object)).any():
-            raise ValueError(f"keys that are no {self._key}: the least is {array.min()}, the largest {array.max()}")
+            raise ValueError(f"keys that are no {self._key}: the least is {array.min()}, the largest "
+                             f"{array.max()}")
         return converted
 
 
@@ -244,4 +250,3 @@ def _layout(dtype: Any) -> Any:
     if dtype.names is None:
         return dtype
     return [(name, dtype.fields[name][0], dtype.fields[name][1]) for name in dtype.names], dtype.itemsize
-

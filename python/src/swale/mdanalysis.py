@@ -5,8 +5,8 @@
 >>> universe = mda.Universe("run", format="SWALE", topology_format="SWALE")   # doctest: +SKIP
 >>> universe = mda.Universe("system.psf", "run", format="SWALE")              # doctest: +SKIP
 
-A frame is an epoch, its atoms are sorted by key: atom i has the i-th key of the first epoch, and every epoch must
-have the same keys. Lengths are in Å and times in ps if the attributes tell the units, else as they are.
+A frame is an epoch, its atoms are sorted by key: atom i has the i-th key of the first epoch, and every epoch
+must have the same keys. Lengths are in Å and times in ps if the attributes tell the units, else as they are.
 """
 from __future__ import annotations
 
@@ -92,7 +92,8 @@ class SwaleReader(_base.ReaderBase):  # type: ignore[misc]
         """Makes the frame the current one."""
         np, ts, described = _lazy.numpy(), self.ts, frame.described
         if not np.array_equal(frame.keys, self._keys):
-            raise ValueError(f"epoch {frame.epoch.epoch} of {self._directory.path} has other keys than epoch 0: choose "
+            raise ValueError(f"epoch {frame.epoch.epoch} of {self._directory.path} has other keys than "
+                             f"epoch 0: choose "
                              "those that all epochs have (keys=)")
         for what, components, dimension in (("positions", described.position, LENGTH),
                                             ("velocities", described.velocity, VELOCITY)):

@@ -72,7 +72,9 @@ def exit_with(main: Callable[[], int]) -> NoReturn:
 
 
 def parse_key(text: str, key_type: str) -> int | str | bytes:
-    """A key as `swale get` takes it: a number or text if the directory's keys are that, else text, 0x and hex, u64:N."""
+    """A key as `swale get` takes it: a number or text if the directory's keys are that, else text, 0x and
+    hex, u64:N.
+    """
     try:
         if key_type == "text":
             return text
@@ -85,7 +87,8 @@ def parse_key(text: str, key_type: str) -> int | str | bytes:
         else:
             raw = os.fsencode(text)
     except (ValueError, OverflowError):
-        raise ValueError(f"key {text!r}: expected {'an integer' if key_type in ('u64', 'i64') else 'text'}, 0x and an even "
+        raise ValueError(f"key {text!r}: expected {'an integer' if key_type in ('u64', 'i64') else 'text'}, "
+                         f"0x and an even "
                          "number of hex digits, or u64:N") from None
     if key_type not in ("u64", "i64"):
         return raw
@@ -120,7 +123,8 @@ def chosen_keys(given: Any, directory: swale.Directory) -> list[Any]:
 def add_epochs(parser: argparse.ArgumentParser, default: str) -> None:
     """The option --epochs."""
     parser.add_argument("-e", "--epoch", "--epochs", dest="epochs", metavar="RANGE",
-                        help="epochs by number: 3, -1 (the last), 10:20 (both ends included), or several, as 0,30,-1; "
+                        help="epochs by number: 3, -1 (the last), 10:20 (both ends included), or several, "
+                        "as 0,30,-1; "
                              f"by default {default}")
 
 
@@ -135,7 +139,8 @@ def parse_epochs(text: str | None, count: int) -> list[int] | None:
             begin = int(first) if first else 0
             end = (int(last) if last else count - 1) if colon else int(first)
         except ValueError:
-            raise ValueError(f"--epochs {text}: expected a number, a range of numbers A:B, or several, as 0,10,-1") from None
+            raise ValueError(f"--epochs {text}: expected a number, a range of numbers A:B, or several, as "
+                             f"0,10,-1") from None
         begin, end = (number + count if number < 0 else number for number in (begin, end))
         if not 0 <= begin <= end or (begin >= count if colon else end >= count):
             raise ValueError(f"--epochs {text}: there are {count} committed epochs" +
@@ -161,8 +166,8 @@ class Progress:
             return
         self._told, self._shown = now, True
         of = f" of {total:,} ({100 * done // total} %)" if total else ""
-        print(f"\r{self._what}: {done:,}{of} {self._unit}, {now - self._began:.0f} s \x1b[K", end="", file=sys.stderr,
-              flush=True)
+        print(f"\r{self._what}: {done:,}{of} {self._unit}, {now - self._began:.0f} s \x1b[K", end="",
+              file=sys.stderr, flush=True)
 
     def end(self) -> None:
         """Removes the line."""

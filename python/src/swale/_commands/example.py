@@ -13,8 +13,8 @@ from .. import _example
 from . import common
 
 STORY = """\
-The story: a disc of {bodies:,} bodies orbits a star, and another star passes by. Most bodies stay, some are flung out.
-Which ones, and where did they start? Try:
+The story: a disc of {bodies:,} bodies orbits a star, and another star passes by. Most bodies stay,
+some are flung out. Which ones, and where did they start? Try:
 
   swale info {dir}
   swale top {dir} energy -k 5 --trajectories --plot flung.png
@@ -35,7 +35,8 @@ def work(given: Any) -> None:
     took = time.monotonic() - began
     with swale.open(given.dir) as directory:
         best = directory.top("energy", 2)["key"].tolist()
-    print(f"{given.dir}: {written.frames:,} frames of {written.bodies:,} bodies, {written.records:,} records, "
+    print(f"{given.dir}: {written.frames:,} frames of {written.bodies:,} bodies, {written.records:,} "
+          f"records, "
           f"written in {took:.1f} s\n")
     print(STORY.format(bodies=written.bodies, dir=shlex.quote(given.dir), last=written.frames - 1,
                        some=" ".join(map(str, best)), python=shlex.quote(sys.executable or "python3"),
@@ -43,13 +44,16 @@ def work(given: Any) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = common.Parser("example", "Writes a small run with a story into DIR, which must not exist: a star passes a disc "
+    parser = common.Parser("example", "Writes a small run with a story into DIR, which must not exist: a "
+                           "star passes a disc "
                            "of bodies that orbit another star. Nothing but the package and NumPy is needed.",
                            [("swale example run", "121 frames of 3,000 bodies, 13 MB, in some seconds"),
                             ("swale example run --bodies 100000", "a larger one")])
     parser.add_argument("dir", metavar="DIR", help="the massive directory to make")
-    parser.add_argument("--bodies", type=int, default=_example.BODIES, metavar="N", help="how many (default %(default)s)")
-    parser.add_argument("--frames", type=int, default=_example.FRAMES, metavar="N", help="how many (default %(default)s)")
+    parser.add_argument("--bodies", type=int, default=_example.BODIES, metavar="N",
+                        help="how many (default %(default)s)")
+    parser.add_argument("--frames", type=int, default=_example.FRAMES, metavar="N",
+                        help="how many (default %(default)s)")
 
     def checked(given: Any) -> None:
         if given.bodies < 2 or given.frames < 2:

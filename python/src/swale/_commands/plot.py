@@ -19,8 +19,9 @@ def work(given: Any) -> None:
         epochs = common.parse_epochs(given.epochs, len(directory.epochs))
         path = None if given.path == "none" else given.path
         try:
-            figure = _plots.trajectories(directory, keys, fields=given.fields.split(",") if given.fields else None,
-                                         path=path, epochs=epochs, background=not given.no_background)
+            figure = _plots.trajectories(directory, keys, fields=given.fields.split(",") if given.fields
+                                         else None, path=path, epochs=epochs,
+                                         background=not given.no_background)
         except KeyError as missing:
             where = f"epochs {given.epochs}" if given.epochs else "any epoch"
             raise common.KeyMissing(f"key {missing.args[0]!r}: not found in {where}") from None
@@ -30,19 +31,24 @@ def work(given: Any) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = common.Parser(
-        "plot", "Draws the trajectories of keys: their path in a plane (x and y, if the schema has them) and fields against "
+        "plot", "Draws the trajectories of keys: their path in a plane (x and y, if the schema has them) "
+        "and fields against "
         "time. Units are those of the schema. Needs Matplotlib.",
         [("swale plot run 17 4711", "two trajectories, into swale-plot.png"),
-         ("swale plot run --top energy -k 5 -o best.pdf", "of the five with the most energy in the last epoch"),
+         ("swale plot run --top energy -k 5 -o best.pdf", "of the five with the most energy in the last "
+          "epoch"),
          ("swale plot run 17 --fields energy,vz --path x,z", "other fields, and another plane"),
-         ("swale plot run --sample 100 --path none --fields x -o x.svg", "a hundred random ones, without a plane")])
+         ("swale plot run --sample 100 --path none --fields x -o x.svg", "a hundred random ones, without a "
+          "plane")])
     parser.add_argument("dir", metavar="DIR", help="a massive directory")
     parser.add_argument("-o", "--output", default="swale-plot.png", metavar="FILE",
                         help="the picture: .png, .pdf or .svg (default %(default)s)")
-    parser.add_argument("-f", "--fields", metavar="A,B", help="fields, or elements (v[0]), to draw against time")
+    parser.add_argument("-f", "--fields", metavar="A,B", help="fields, or elements (v[0]), to draw against "
+                        "time")
     parser.add_argument("--path", default="auto", metavar="X,Y",
                         help="the two fields of the plane; none: no plane (default: x,y if there are such)")
-    parser.add_argument("--no-background", action="store_true", help="no grey dots for other keys in the plane")
+    parser.add_argument("--no-background", action="store_true", help="no grey dots for other keys in the "
+                        "plane")
     common.add_keys(parser)
     common.add_epochs(parser, "all")
     return common.run(parser, work, arguments)

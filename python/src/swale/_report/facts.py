@@ -174,7 +174,9 @@ def index_health(directory: Directory) -> dict[str, Any] | None:
 
 
 def trajectories(directory: Directory, keys: Any, fields: Iterable[str] | None) -> dict[str, Any] | None:
-    """Numbers of keys in epochs: those chosen, else some at random. None: there is no record, or it has no fields."""
+    """Numbers of keys in epochs: those chosen, else some at random. None: there is no record, or it has no
+    fields.
+    """
     if not directory.schema or not len(directory):
         return None
     quantities = _quantities(directory, fields)
