@@ -88,7 +88,7 @@ KillRuns kill_at_every_point(uint64_t seed_count, NamesClusterParams::Canary can
 }
 
 TEST(NamesCluster, AKillAtEveryWriteAndMessageLosesNothing) {
-  KillRuns all = kill_at_every_point(8 * seeds(1), NamesClusterParams::Canary::kNone);
+  KillRuns all = kill_at_every_point(12 * seeds(1), NamesClusterParams::Canary::kNone);
   EXPECT_EQ(all.seen, 0u) << all.problem;
   std::printf("%lu runs, each with a server killed at another point:\n",
               static_cast<unsigned long>(all.runs));

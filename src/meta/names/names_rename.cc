@@ -289,7 +289,7 @@ void NamesCore::forget_intent(const Transaction& id) {
   const auto kept = [this, id](const Status& status) {
     if (!status.ok()) ended_.push_back(id);
   };
-  commit(NameRecord().no_intent(id), kept, AnswerWait::kWritten);
+  commit(NameRecord().no_intent(id), kept);
 }
 
 void NamesCore::finished(const JobPtr& job) {
