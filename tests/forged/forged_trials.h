@@ -1,9 +1,9 @@
 // ForgedTrials: which of a test's forged numbers a run tries, and what each of them may take.
 //
 // SWALE_FORGED_SHARE=N: only each N-th number (1: all). SWALE_FORGED_SEED=S: which of the N parts, by S
-// modulo N (default 0); make test takes S from the commit, so that a commit's runs are alike, and commits try
-// all. SWALE_FORGED_ONLY=TEXT: all numbers whose description has this text, and no other. A failure names what
-// repeats it. SWALE_FORGED_SHOW=1: prints each number.
+// modulo N (default 0); make test takes S from the commit, so that a commit's runs are alike, and commits
+// try all. SWALE_FORGED_ONLY=TEXT: all numbers whose description has this text, and no other. A failure
+// names what repeats it. SWALE_FORGED_SHOW=1: prints each number.
 //
 // Threads: one at a time.
 #pragma once
