@@ -14,6 +14,10 @@
 namespace swale::fs {
 namespace {
 
+constexpr uint32_t kNoNumber = UINT32_MAX;  // of a log
+
+uint32_t number_after(uint32_t log) { return log == kNoNumber ? kNoNumber : log + 1; }
+
 bool parse_log_name(const std::string& name, uint32_t* log) {
   const std::string_view prefix = kLogPrefix;
   if (!name.starts_with(prefix)) return false;
@@ -119,7 +123,7 @@ Status NodeLogs::find_logs() {
       if (index.ok() && (index->log != log || index->number != number))
         index = corruption("{}: it has chunk {} of log {}", file->path(), index->number, index->log);
       if (!index.ok() && index.status().code() != Code::kCorruption) return index.status();
-      next_log_ = std::max(next_log_, log + 1);
+      next_log_ = std::max(next_log_, number_after(log));
       if (index.ok())
         spilled[log].emplace(number, std::move(*index));
       else
@@ -130,7 +134,7 @@ Status NodeLogs::find_logs() {
   for (const std::string& name : names) {
     uint32_t id = 0;
     if (!parse_log_name(name, &id)) continue;
-    next_log_ = std::max(next_log_, id + 1);
+    next_log_ = std::max(next_log_, number_after(id));
     std::set<uint64_t> in_files;
     for (const auto& [number, index] : spilled[id]) in_files.insert(number);
     auto log = ServedLog::adopt(*memory_folder_, log_path(options_, id), id, in_files, &before_, &problems_);
@@ -166,6 +170,11 @@ Status NodeLogs::find_logs() {
 Result<uint32_t> NodeLogs::add_log() noexcept {
   uint32_t id = 0;
   const Status status = contain([&]() -> Status {
+    if (next_log_ == kNoNumber)
+      return error(Code::kResourceExhausted, Scope::kNode,
+                   "{}: the numbers of logs are used up, or a file there has a forged name; drain the node, "
+                   "then remove the folder",
+                   options_.memory_directory);
     SWALE_RETURN_IF_ERROR(save_next_log());
     id = next_log_++;
     const std::string path = log_path(options_, id);

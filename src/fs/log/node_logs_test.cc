@@ -54,6 +54,17 @@ TEST_F(NodeLogsTest, AWriteLongerThanAPieceIsSeveral) {
   EXPECT_NE(std::string(trouble.text).find("node here"), std::string::npos) << trouble.text;
 }
 
+TEST_F(NodeLogsTest, TheLastNumberOfALogIsRefusedAndDoesNotBeginAgain) {
+  options_.first_log = UINT32_MAX - 1;
+  open();
+  EXPECT_EQ(add(), UINT32_MAX - 1);
+  const auto more = logs_->add_log();
+  EXPECT_EQ(more.status().code(), Code::kResourceExhausted) << more.status().to_string();
+  logs_.reset();
+  open();
+  EXPECT_EQ(logs_->add_log().status().code(), Code::kResourceExhausted);
+}
+
 // The rule of invariant (1): while the server looks at the logs, one process writes to a log that was
 // looked at, then another one, later, to a log that comes next.
 struct LateWrites {
