@@ -306,7 +306,8 @@ class Simulation {
         fault.action = io::FaultAction::kTear;
         fault.kind = io::CallKind::kWrite;
         fault.from_then_on = true;
-        fault.position = events_.rng().below(100);
+        // A process that is killed leaves what it has written: never a whole record, as that has happened.
+        fault.position = events_.rng().below(loses_unsynced() ? 100 : store::kRecordHeadBytes);
         server.disk.inject(fault);
         (*work)->run();
       }
