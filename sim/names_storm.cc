@@ -16,9 +16,6 @@ namespace {
 using meta::NameOp;
 using meta::NameRequest;
 
-// A message takes 23.5 us on average, half more or less; the processes come within the time of one.
-constexpr Nanos kSpread = 23'500;
-constexpr Nanos kDelayMin = 11'750, kDelayMore = 23'500;
 constexpr Nanos kWrite = 10'000;  // of a group
 
 // Groups are durable a moment after their record.
@@ -60,7 +57,7 @@ class Storm {
     result_ = {};
     for (uint32_t i = 0; i < params_.nodes * params_.processes; ++i) {
       const size_t node = params_.combines ? i / params_.processes : i;
-      events_.after(kSpread, [this, node] { process(node); });
+      events_.after(params_.spread, [this, node] { process(node); });
     }
     drain();
     return result_;
@@ -69,7 +66,7 @@ class Storm {
  private:
   using Done = std::function<void(const meta::NameAnswer&)>;
 
-  Nanos delay() { return kDelayMin + events_.delay(kDelayMore); }
+  Nanos delay() { return params_.delay_min + events_.delay(params_.delay_more); }
 
   void drain() {
     while (events_.step()) {

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "base/clock.h"
+
 namespace swale::sim {
 
 struct NamesStormParams {
@@ -13,6 +15,9 @@ struct NamesStormParams {
   uint32_t nodes = 4;
   uint32_t processes = 16;  // of each node
   bool combines = true;     // false: each process asks as a node of its own
+  // A message takes 23.5 us on average, half more or less; the processes come within the time of one.
+  Nanos spread = 23'500;
+  Nanos delay_min = 11'750, delay_more = 23'500;
 };
 
 struct NamesStormResult {
