@@ -119,7 +119,8 @@ void point(int rank, meta::Store& store, net::Job& job, uint64_t gets, Outcome* 
         check_segment(found.extents[0], cell, place_of(cell));
       }
       outcome->gets = gets;
-      (irregular ? outcome->random : outcome->regular) = {percentile(us, 0.5), percentile(us, 0.99)};
+      (irregular ? outcome->random : outcome->regular) =
+          Outcome::Latency{percentile(us, 0.5), percentile(us, 0.99)};
     }
     check(job.allgather("").status());
   }
