@@ -177,40 +177,35 @@ void Service::flush() {
   if (tried < calls.size()) keep_unsent(&calls, tried);
   if (why.ok()) return;
   std::erase_if(calls, [](const Call& each) { return each.tag == kMade; });
+  open_calls_ -= calls.size();
   const Status told = contain([&]() REQUIRES(mutex_) {
-    for (const Call& each : calls) {
-      Result<std::string> response(why);
-      open_calls_ -= tell(each.tag, &response) ? 1 : 0;
-    }
+    for (const Call& each : calls) tell(each.tag, why);
   });
   if (!told.ok()) fail(told);
   flush();
 }
 
-bool Service::tell(uint64_t tag, Result<std::string>* response) {
+void Service::tell(uint64_t tag, Result<std::string> response) {
   ServedCore* const core = served_[tag >> kCoreShift];
-  const Nanos pause = response->ok() ? 0 : core->pause_after_failure();
-  if (pause == 0) {
-    core->on_completion(tag & kTagMask, std::move(*response));
-    return true;
-  }
-  if (stop_) return true;  // it would only be called again
-  paused_.push_back({system_clock().now() + pause, tag, response->status()});
-  return false;
+  const Nanos pause = response.ok() ? 0 : core->pause_after_failure();
+  if (pause == 0) return core->on_completion(tag & kTagMask, std::move(response));
+  if (stop_) return;  // it would only be called again
+  paused_.push_back({system_clock().now() + pause, tag, response.status()});
+  ++open_calls_;
 }
 
 void Service::tell_paused() {
   const Nanos now = system_clock().now();
-  std::vector<Paused> due;
-  std::erase_if(paused_, [&](Paused& each) REQUIRES(mutex_) {
-    if (each.due > now && !stop_) return false;
-    due.push_back(std::move(each));
-    return true;
-  });
-  open_calls_ -= due.size();
-  if (stop_) return;
-  for (const Paused& each : due)
-    served_[each.tag >> kCoreShift]->on_completion(each.tag & kTagMask, each.why);
+  for (size_t i = 0; i < paused_.size();) {
+    if (paused_[i].due > now && !stop_) {
+      ++i;
+      continue;
+    }
+    const Paused due = std::move(paused_[i]);
+    paused_.erase(paused_.begin() + static_cast<ptrdiff_t>(i));
+    --open_calls_;
+    if (!stop_) served_[due.tag >> kCoreShift]->on_completion(due.tag & kTagMask, due.why);
+  }
 }
 
 // kResourceExhausted: not now.
@@ -383,8 +378,9 @@ void Service::await() {
     done.clear();
     upstream->wait(&done, until);
     lock.lock();
+    open_calls_ -= done.size();  // first: what throws leaves nobody waiting for them
     const Status told = contain([&]() REQUIRES(mutex_) {
-      for (net::RpcCompletion& each : done) open_calls_ -= tell(each.tag, &each.response) ? 1 : 0;
+      for (net::RpcCompletion& each : done) tell(each.tag, std::move(each.response));
       tell_paused();
     });
     if (!told.ok()) fail(told);

@@ -74,8 +74,8 @@ class Service final : public net::RpcService {
   void store() EXCLUDES(mutex_);
   void await() EXCLUDES(mutex_);
   void fail(const Status& why) REQUIRES(mutex_);
-  // A completion of a core's call. False: it is told later.
-  bool tell(uint64_t tag, Result<std::string>* response) REQUIRES(mutex_);
+  // A completion of a core's call, which counts no more. One that is told later counts until then.
+  void tell(uint64_t tag, Result<std::string> response) REQUIRES(mutex_);
   void tell_paused() REQUIRES(mutex_);
   Status account() REQUIRES(mutex_);
 
