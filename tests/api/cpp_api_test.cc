@@ -11,8 +11,11 @@
 #include <vector>
 
 #include "swale/swale.hpp"
+#include "test_threads.h"
 
 namespace {
+
+using swale::test::threads_of_this_process;
 
 class CppApi : public testing::Test {
  protected:
@@ -88,12 +91,6 @@ TEST_F(CppApi, CountsWhatWritingCosts) {
   EXPECT_EQ(swale_stats_ranks(stats), 1);
   swale_stats_free(stats);
   swale_stats_free(nullptr);
-}
-
-std::size_t threads_of_this_process() {
-  std::size_t count = 0;
-  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) ++count;
-  return count;
 }
 
 // With equal options they share one device, and so its storage thread and queue. (With a ring the kernel's

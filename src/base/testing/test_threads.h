@@ -4,6 +4,10 @@
 #include <chrono>
 #include <cstddef>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <string>
 #include <thread>
 
 namespace swale::test {
@@ -17,14 +21,31 @@ inline constexpr bool kThreadSanitizer = __has_feature(thread_sanitizer);
 inline constexpr bool kThreadSanitizer = false;
 #endif
 
+// True of a thread in `task` (a folder of /proc/self/task) that has ended, or is about to: the kernel lists it
+// for a moment after it was joined. Its flags, field 9 of proc_pid_stat(5), then have PF_EXITING.
+inline bool thread_exits(const std::filesystem::path& task) {
+  std::ifstream file(task / "stat");
+  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  const size_t name_end = text.rfind(')');
+  if (name_end == std::string::npos) return true;  // it is gone
+  std::istringstream fields(text.substr(name_end + 1));
+  std::string skipped;
+  for (int field = 3; field < 9; ++field) fields >> skipped;
+  unsigned long flags = 0;
+  fields >> flags;
+  return (flags & 0x4) != 0;
+}
+
+// Those that still run.
 inline size_t threads_of_this_process() {
   size_t count = 0;
-  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) ++count;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
+    count += !thread_exits(entry.path());
+  }
   return count;
 }
 
-// The kernel takes a thread out of the list a moment after it was joined: the number when it is the expected
-// one, or after ten seconds.
+// For threads that nobody joins: the number when it is the expected one, or after ten seconds.
 inline size_t threads_expecting(size_t expected) {
   size_t count = threads_of_this_process();
   for (int i = 0; i < 1'000 && count != expected; ++i) {
