@@ -10,6 +10,7 @@ namespace swale::query {
 namespace {
 
 constexpr size_t kTextBytesMax = 16 * 1024;
+constexpr size_t kShownBytes = 100;  // in a message, before and after the place
 
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -17,7 +18,11 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 }  // namespace
 
 Status ExpressionParser::problem(size_t at, std::string_view what) const {
-  return invalid_argument("\"{}\": column {}: {}", text_, at + 1, what);
+  // Of a long text, what is near the place: a program may have made it.
+  const size_t from = at > kShownBytes ? at - kShownBytes : 0;
+  const std::string_view shown = std::string_view(text_).substr(from, 2 * kShownBytes);
+  return invalid_argument("\"{}{}{}\": column {}: {}", from > 0 ? "..." : "", shown,
+                          from + shown.size() < text_.size() ? "..." : "", at + 1, what);
 }
 
 Result<Expression> ExpressionParser::parse() {

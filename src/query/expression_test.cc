@@ -220,6 +220,7 @@ TEST(Expression, RefusesNonsenseAndNamesTheColumn) {
   std::string long_sum = "1";
   for (int i = 0; i < 2'000; ++i) long_sum += "+1";
   EXPECT_THAT(refusal(long_sum + " > 0"), HasSubstr("too long"));
+  EXPECT_LT(refusal(long_sum + " > 0").size(), 300u);  // with what is near the place alone
   EXPECT_THAT(refusal(std::string(20'000, ' ')), HasSubstr("at most"));
   std::string nested = "id";
   for (int i = 0; i < 60; ++i) nested = "abs(" + nested + ")";
