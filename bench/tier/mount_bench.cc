@@ -13,6 +13,7 @@
 // --callers-alone 1: nothing but this.
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -50,13 +51,14 @@ struct Place {
   std::vector<double> creates;     // a second
 };
 
-// A child that serves the mount until it is unmounted; `serve` calls what it is given once the mount is
-// there.
+// A child that serves the mount until it is unmounted or this program has ended, however; `serve` calls what
+// it is given once the mount is there.
 pid_t start(const std::function<void(const std::function<void()>&)>& serve) {
   int ends[2];
   if (::pipe(ends) != 0) die("no pipe");
   const pid_t child = ::fork();
   if (child == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGTERM);
     ::close(ends[0]);
     serve([&] {
       if (::write(ends[1], "+", 1) != 1) die("nobody waits for the mount");

@@ -106,9 +106,9 @@ class Bench:
             self.calls[key] = self.call(*words)
         return self.calls[key]
 
-    def call(self, *words, program="bench_tier"):
+    def call(self, *words, program="bench_tier", limit=280):
         done = subprocess.run([str(self.programs / program), *map(str, words)], capture_output=True,
-                              text=True, timeout=280)
+                              text=True, timeout=limit)
         if done.returncode != 0:
             raise Failed(f"{program} {' '.join(map(str, words))}\n{done.stderr.strip()}")
         return json.loads(done.stdout)
@@ -251,7 +251,7 @@ def of_the_mount(bench, out):
     rounds = 2 * bench.p["rounds"] + 1
     requests = math.ceil(bench.p["mount_calls"] / rounds)
     rates = bench.call("--path", out / "tier-mount", "--rounds", rounds, "--requests", requests,
-                       program="bench_mount")
+                       program="bench_mount", limit=1800)
     print(f"tier.py: mount: {rates}", file=sys.stderr, flush=True)
     ratios = {}
     for key, what in (("mount_over_passthrough_seq", "sequential_mb_s"),
