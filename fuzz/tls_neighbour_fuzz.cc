@@ -41,7 +41,7 @@ constexpr int32_t kRanks = 3;
 constexpr uint64_t kSecret = 0x8877665544332211;
 constexpr uint32_t kMagic = 0x31545753;  // "SWT1"
 constexpr size_t kStepsMax = 60;
-constexpr int kPatienceMs = 10'000;  // for what must come
+constexpr int kPatienceMs = 60'000;  // for what must come
 constexpr uint8_t kFrame = 0, kIntroduction = 2;
 
 // What a rank is told; the target's must be what the honest rank has sent.
@@ -137,7 +137,7 @@ class Attack {
   TlsTransport& target() { return *ranks_[0]; }
   TlsTransport& honest() { return *ranks_[1]; }
   static void close(TlsTransport* rank) {
-    require(rank->close(Deadline::in(system_clock(), seconds(20))).ok());
+    require(rank->close(Deadline::in(system_clock(), seconds(60))).ok());
   }
   // An address at which nobody listens: the hostile rank is never dialled, because nobody posts to it.
   std::string nobody() { return target().address(); }
