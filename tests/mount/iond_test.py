@@ -185,7 +185,7 @@ class IondTest(unittest.TestCase):
             words, status = self.said(process)
             self.assertEqual((words.get("ended"), status), (True, 0), words)
         for server in servers_and_clients[:2]:
-            _, err = server.communicate(timeout=60)
+            _, err = server.communicate(timeout=120)
             self.assertEqual(server.returncode, 0, err)
         for process in self.start(("check", "a", 30), ("check", "b", 30))[2:]:
             words, status = self.said(process)
@@ -200,7 +200,7 @@ class IondTest(unittest.TestCase):
         words, _ = self.said(writer)
         self.assertEqual(words["done"], 60, words)
         for server in (first, second):
-            _, err = server.communicate(timeout=60)
+            _, err = server.communicate(timeout=120)
             self.assertIn("rank 3", err)
         for process in self.start(("check", "a", 60), ("check", "v", acknowledged))[2:]:
             words, status = self.said(process)
@@ -216,7 +216,7 @@ class IondTest(unittest.TestCase):
             self.assertEqual(status, 3, words)
             self.assertIn(words["code"].lower().replace("_", " "), (UNAVAILABLE, DEADLINE), words)
             self.assertIn(f"rank {round_ % 2} (host", words["message"])
-            (first if round_ % 2 else second).communicate(timeout=60)
+            (first if round_ % 2 else second).communicate(timeout=120)
             checker = self.start(("check", f"s{round_}", words["done"]))[2]
             words, status = self.said(checker)
             self.assertEqual((words.get("ended"), status), (True, 0), words)
@@ -252,7 +252,7 @@ class IondTest(unittest.TestCase):
                               timeout=100)
         self.assertIn(f"swale tier stats {self.root}/ssd0", info.stdout)
         first.send_signal(signal.SIGKILL)
-        first.wait(timeout=60)
+        first.wait(timeout=120)
         told = self.stats(0)
         self.assertNotEqual(told.returncode, 0)
         self.assertIn("was killed", told.stderr)
@@ -264,7 +264,7 @@ class IondTest(unittest.TestCase):
     def test_canary_a_block_that_is_not_there_is_found(self):
         self.said(self.start(("write", "a", 3))[2])
         checker = self.start(("check", "a", 4))[2]
-        out, err = checker.communicate(timeout=60)
+        out, err = checker.communicate(timeout=120)
         self.assertNotEqual(checker.returncode, 0)
         self.assertIn("a: block 3 is another one", err)
 

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 import probe
@@ -22,6 +23,20 @@ def run(*words, **options):
     if done.returncode != 0:
         raise AssertionError(f"{' '.join(words)}: exit status {done.returncode}: {done.stderr}{done.stdout}")
     return done.stdout
+
+
+def unmount(mountpoint):
+    """A mount is busy while any process of the machine looks at all mounts (df, fuser), and until the last one
+    that used it has ended: then it tries again.
+    """
+    end = time.monotonic() + 60
+    while True:
+        try:
+            return run("fusermount3", "-u", mountpoint)
+        except AssertionError:
+            if time.monotonic() > end:
+                raise
+        time.sleep(0.02)
 
 
 def listing(root):
@@ -80,7 +95,7 @@ class Mounted(unittest.TestCase):
         self.assertIn("in front", self.said)
 
     def unmount(self):
-        run("fusermount3", "-u", self.mounted)
+        unmount(self.mounted)
         self.process.stdout.close()
         self.assertEqual(self.process.wait(timeout=600), 0)
         self.process = None

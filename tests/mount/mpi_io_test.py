@@ -16,7 +16,7 @@ import sys
 import time
 import unittest
 
-from mounted import Mounted, listing, run
+from mounted import Mounted, listing, unmount
 
 PROGRAMS = os.path.abspath(sys.argv[2])
 LONG = "--long" in sys.argv
@@ -135,7 +135,7 @@ class MpiIo(Mounted):
         out, _ = ranks.communicate(timeout=PATIENCE_S)
         self.assertNotEqual(ranks.returncode, 0, out)
         self.killed()
-        run("fusermount3", "-u", self.mounted)
+        unmount(self.mounted)
         self.mount()
         for root in (self.mounted, self.backing):
             status, out = self.run_mpi("mpi_hammer", implementation, root, acks)
