@@ -263,17 +263,21 @@ TEST_F(TierFsTest, NodesAndHandlesAreGivenBack) {
     return std::distance(std::filesystem::directory_iterator("/proc/self/fd"),
                          std::filesystem::directory_iterator());
   };
-  const auto before = descriptors();
-  for (int i = 0; i < 50; ++i) {
+  const auto make_and_unlink = [&](int i) {
     const std::string name = "f" + std::to_string(i);
     const int handle = open_file(name, O_CREAT | O_RDWR);
     ASSERT_EQ(calls_->write(handle, 0, "abc"), 0);
     ASSERT_EQ(calls_->close(handle), 0);
     ASSERT_EQ(calls_->unlink(name), 0);
-  }
+  };
+  // The storage thread opens its ring when it begins: before the first file is forgotten.
+  make_and_unlink(-1);
+  ASSERT_TRUE(store_->drain().ok());
+  const auto before = descriptors();
+  for (int i = 0; i < 50; ++i) make_and_unlink(i);
   // The engine forgets a file by the storage thread.
-  for (int i = 0; i < 1000 && descriptors() > before; ++i) ::usleep(10'000);
-  EXPECT_EQ(descriptors(), before) << "files without names keep nothing";
+  for (int i = 0; i < 6000 && descriptors() > before; ++i) ::usleep(10'000);
+  EXPECT_LE(descriptors(), before) << "files without names keep nothing";
 }
 
 TEST_F(TierFsTest, TheStoresOwnThingsAreNeitherSeenNorTouched) {
