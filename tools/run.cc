@@ -104,6 +104,7 @@ Status RunCommand::start_server(const net::LaunchEnvironment& launch, const sigs
   if (::pipe2(ends, O_CLOEXEC) != 0) return errno_status(errno, "making a pipe");
   server->joined = io::Descriptor(ends[0]);
   const io::Descriptor tell(ends[1]);
+  const pid_t parent = ::getpid();
   server->process = ::fork();
   if (server->process < 0) return errno_status(errno, "starting an I/O server");
   if (server->process > 0) return {};
@@ -111,6 +112,7 @@ Status RunCommand::start_server(const net::LaunchEnvironment& launch, const sigs
   // have. Before they have met it would not hear of that.
   ::setsid();
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (::getppid() != parent) ::_exit(kExitSignal + SIGTERM);  // it was killed before that
   ::sigprocmask(SIG_SETMASK, &usual, nullptr);
   const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   if (nothing >= 0) ::dup2(nothing, STDIN_FILENO);

@@ -19,7 +19,8 @@ import ordinary_user  # noqa: E402
 SWALE, LIBRARY, PROGRAM = (os.path.abspath(path) for path in sys.argv[1:4])
 LAUNCHER = sys.argv[4:]
 BLOCK = 300_000
-PATIENCE_S = 100  # nothing here waits for a deadline of a minute
+PATIENCE_S = 200
+JOIN_DEADLINE_S = 1000  # of a meeting: nothing here waits for it
 
 
 class Run(unittest.TestCase):
@@ -34,8 +35,9 @@ class Run(unittest.TestCase):
         self.scratch.cleanup()
 
     def environment(self, servers):
-        more = dict(SERVERS=str(servers), SWALE_NET_SILENCE_DEADLINE_S="5", SWALE_IOND_WATCH_S="0.3",
-                    TMPDIR=self.root, LD_LIBRARY_PATH=os.path.dirname(LIBRARY),  # of libswale-ucx.so
+        more = dict(SERVERS=str(servers), SWALE_NET_SILENCE_DEADLINE_S="15", SWALE_IOND_WATCH_S="0.3",
+                    SWALE_JOB_JOIN_DEADLINE_S=str(JOIN_DEADLINE_S), TMPDIR=self.root,
+                    LD_LIBRARY_PATH=os.path.dirname(LIBRARY),  # of libswale-ucx.so
                     OMPI_MCA_rmaps_base_oversubscribe="1",
                     PRTE_MCA_rmaps_default_mapping_policy=":oversubscribe", OMPI_MCA_mpi_yield_when_idle="1",
                     OMPI_MCA_btl_tcp_if_include="lo")
@@ -52,7 +54,6 @@ class Run(unittest.TestCase):
                                 start_new_session=True)
 
     def run_all(self, launcher, servers, *program):
-        begun = time.monotonic()
         process = self.start(launcher, servers, *program)
         try:
             out, err = process.communicate(timeout=PATIENCE_S)
@@ -60,7 +61,7 @@ class Run(unittest.TestCase):
             os.killpg(process.pid, signal.SIGKILL)
             out, err = process.communicate()
             self.fail(f"waited for {PATIENCE_S} s: {out}\n{err}")
-        return process.returncode, out, err, time.monotonic() - begun
+        return process.returncode, out, err
 
     def ours(self):
         """Command lines of processes that have this test's folder among their words."""
@@ -88,7 +89,7 @@ class Run(unittest.TestCase):
             with self.subTest(servers=servers, ranks=ranks):
                 self.tearDown()
                 self.setUp()
-                status, out, err, _ = self.run_all([*LAUNCHER, "-n", str(ranks)], servers, PROGRAM, "write")
+                status, out, err = self.run_all([*LAUNCHER, "-n", str(ranks)], servers, PROGRAM, "write")
                 self.assertEqual(status, 0, err)
                 self.assertIn(f"{ranks} ranks wrote", out)
                 self.assertEqual(out.count("took"), servers, out)
@@ -100,9 +101,8 @@ class Run(unittest.TestCase):
                 self.expect_no_process()
 
     def test_a_rank_that_fails_ends_the_job_and_the_server_ends_by_itself(self):
-        status, out, err, took = self.run_all([*LAUNCHER, "-n", "3"], 1, PROGRAM, "fail")
+        status, out, _ = self.run_all([*LAUNCHER, "-n", "3"], 1, PROGRAM, "fail")
         self.assertNotEqual(status, 0, out)
-        self.assertLess(took, PATIENCE_S)
         self.expect_no_process()
         # What was acknowledged is there, drained by the server or in its log.
         subprocess.run([SWALE, "tier", "drain", f"{self.root}/ssd0", f"{self.root}/disk0"], check=False,
@@ -113,24 +113,23 @@ class Run(unittest.TestCase):
             self.assertEqual(content[rank * BLOCK:(rank + 1) * BLOCK], bytes([97 + rank]) * BLOCK, rank)
 
     def test_a_program_that_uses_no_server_is_not_waited_for(self):
-        status, _, err, took = self.run_all([*LAUNCHER, "-n", "2"], 1, PROGRAM, "nothing")
+        status, _, err = self.run_all([*LAUNCHER, "-n", "2"], 1, PROGRAM, "nothing")
         self.assertIn("has ended without its I/O servers", err)
-        self.assertLess(took, 40)  # a meeting's deadline is 60 s
         self.expect_no_process()
         self.assertFalse(os.path.exists(f"{self.root}/ssd0"))
         self.assertEqual(status, 0, err)
 
     def test_words_reach_the_program_as_they_are(self):
         words = ["--ssd", "[1,2]", "", "a b", "--", "-n", "*"]
-        status, out, err, _ = self.run_all([*LAUNCHER, "-n", "1"], 1, PROGRAM, "words", *words)
+        status, out, err = self.run_all([*LAUNCHER, "-n", "1"], 1, PROGRAM, "words", *words)
         self.assertEqual([line for line in out.split("\n") if line.startswith("<")],
                          [f"<{word}>" for word in words], err)
         self.assertEqual(status, 0, err)
 
     def test_status_and_signals_without_a_launcher(self):
-        status, _, err, _ = self.run_all([], 1, "sh", "-c", "exit 5")
+        status, _, err = self.run_all([], 1, "sh", "-c", "exit 5")
         self.assertEqual(status, 5, err)
-        status, _, err, _ = self.run_all([], 1, f"{self.root}/none")
+        status, _, err = self.run_all([], 1, f"{self.root}/none")
         self.assertEqual(status, 127, err)
         self.assertIn("No such file", err)
         process = self.start([], 1, "sh", "-c", "trap 'exit 9' TERM; echo ready; while :; do sleep 0.1; done")
@@ -138,12 +137,17 @@ class Run(unittest.TestCase):
         process.terminate()
         process.communicate(timeout=PATIENCE_S)
         self.assertEqual(process.returncode, 9)
-        # Killed: the program goes, too.
-        process = self.start([], 1, "sh", "-c", "echo ready; exec sleep 1000")
-        self.assertEqual(process.stdout.readline(), "ready\n")
-        process.kill()
-        process.wait()
-        self.expect_no_process()
+
+    def test_what_is_killed_takes_the_program_and_its_server_along(self):
+        # At once: the server has hardly begun. The folder is among the program's words for ours().
+        for _ in range(10):
+            process = self.start([], 1, "sh", "-c", f"echo ready; exec tail -f /dev/null {self.root}/none")
+            self.assertEqual(process.stdout.readline(), "ready\n")
+            process.kill()
+            process.wait()
+            process.stdout.close()
+            process.stderr.close()
+            self.expect_no_process()
 
     def test_another_form_with_a_colon_serves_a_program_without_mpi(self):
         version = subprocess.run([*LAUNCHER, "--version"], capture_output=True, text=True,
