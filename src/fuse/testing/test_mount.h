@@ -108,15 +108,18 @@ class MountRig : public ::testing::Test {
     return WIFEXITED(state) ? WEXITSTATUS(state) : -1;
   }
   // A mount is busy while any process of the machine looks at all mounts (df, fuser): then it tries again.
-  int unmount() {
-    constexpr int kTriesMax = 500;
-    int failed = 1;
-    for (int tries = 0; failed != 0 && tries < kTriesMax; ++tries) {
+  bool take_mount_away() const {
+    constexpr int kTriesMax = 3000;
+    for (int tries = 0; tries < kTriesMax; ++tries) {
       if (tries > 0) ::usleep(20'000);
-      failed = std::system(("fusermount3 -u " + mountpoint()).c_str());
+      if (std::system(("fusermount3 -u " + mountpoint()).c_str()) == 0) return true;
     }
-    EXPECT_EQ(failed, 0) << mountpoint() << " stays busy";
-    if (failed == 0) return wait_for_mount();
+    return false;
+  }
+  int unmount() {
+    const bool gone = take_mount_away();
+    EXPECT_TRUE(gone) << mountpoint() << " stays busy";
+    if (gone) return wait_for_mount();
     kill_mount();
     return -1;
   }
