@@ -26,8 +26,8 @@ def run(*words, **options):
 
 
 def unmount(mountpoint):
-    """A mount is busy while any process of the machine looks at all mounts (df, fuser), and until the last one
-    that used it has ended: then it tries again.
+    """A mount is busy while any process of the machine looks at all mounts (df, fuser), and until the last
+    one that used it has ended: then it tries again.
     """
     end = time.monotonic() + 60
     while True:
