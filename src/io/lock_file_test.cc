@@ -17,6 +17,7 @@
 #include <iterator>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -406,7 +407,8 @@ class LockProcesses {
     std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
     std::string line;
     std::getline(file, line);
-    return line.empty() || line.substr(line.rfind(')') + 2, 1) == "Z";
+    // Z: nobody has reaped it yet; X: somebody is just doing so.
+    return line.empty() || std::string_view("ZX").find(line[line.rfind(')') + 2]) != std::string_view::npos;
   }
 
   const bool locked_;
