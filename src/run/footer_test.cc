@@ -1,6 +1,8 @@
 #include "run/footer.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -405,7 +407,7 @@ TEST(Footer, IsFoundBeforeALongHole) {
   Log log;
   for (uint32_t epoch = 0; epoch < 3; ++epoch) ASSERT_NO_FATAL_FAILURE(log.add_epoch(epoch));
   io::PosixDevice device;
-  const std::string path = testing::TempDir() + "swale-footer-hole.index";
+  const std::string path = testing::TempDir() + fmt::format("swale-footer-hole-{}.index", ::getpid());
   static_cast<void>(device.remove(path));
   const auto file = device.open(path, io::OpenMode::kCreate).value();
   ASSERT_TRUE(device.remove(path).ok());
