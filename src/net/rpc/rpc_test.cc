@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <functional>
 #include <latch>
 #include <mutex>
@@ -215,19 +216,26 @@ TEST_P(RpcOverFabrics, OneToManyAnswersInOrder) {
 }
 
 TEST_P(RpcOverFabrics, DeadlinesAndCancellationsCompleteWithoutTheServer) {
-  run_ranks(2, GetParam(), [](Rpc& rpc, Service& service) {
+  // Whether a call has left before it ends is open: another thread may have the turn to post and no core.
+  constexpr int kTriesMax = 1'000;
+  std::atomic<bool> x_came{false}, y_came{false};
+  run_ranks(2, GetParam(), [&](Rpc& rpc, Service& service) {
     RpcClient client(&rpc);
     if (rpc.rank() == 0) {
-      RpcCall call{.to = 1, .method = kLater, .payload = "x"};
-      call.deadline = system_clock().now() + milliseconds(20);
-      const auto late = client.ask(std::move(call));
-      EXPECT_EQ(late.status().code(), Code::kDeadlineExceeded);
-      EXPECT_THAT(std::string(late.status().message()), HasSubstr("rank 1 (host "));
-      EXPECT_THAT(std::string(late.status().message()), HasSubstr("asked for \"later\""));
+      for (int tries = 0; tries == 0 || (!x_came && tries < kTriesMax); ++tries) {
+        RpcCall call{.to = 1, .method = kLater, .payload = "x"};
+        call.deadline = system_clock().now() + milliseconds(20);
+        const auto late = client.ask(std::move(call));
+        EXPECT_EQ(late.status().code(), Code::kDeadlineExceeded);
+        EXPECT_THAT(std::string(late.status().message()), HasSubstr("rank 1 (host "));
+        EXPECT_THAT(std::string(late.status().message()), HasSubstr("asked for \"later\""));
+      }
+      EXPECT_TRUE(x_came);
       const auto id = client.call({.to = 1, .method = kLater, .payload = "y"});
       ASSERT_TRUE(id.ok());
       std::vector<RpcCompletion> done;
-      EXPECT_EQ(client.wait(&done, system_clock().now() + milliseconds(5)), 0u);
+      for (int tries = 0; tries == 0 || (!y_came && tries < kTriesMax); ++tries)
+        EXPECT_EQ(client.wait(&done, system_clock().now() + milliseconds(5)), 0u);
       EXPECT_TRUE(client.cancel(*id));
       EXPECT_FALSE(client.cancel(*id));
       EXPECT_EQ(client.wait(&done), 1u);
@@ -236,12 +244,11 @@ TEST_P(RpcOverFabrics, DeadlinesAndCancellationsCompleteWithoutTheServer) {
       RpcClient leaves(&rpc);
       EXPECT_TRUE(leaves.call({.to = 1, .method = kLater, .payload = "z"}).ok());
     } else {
-      size_t seen = 0;
-      while (seen < 2) {  // whether the third has left before it was cancelled is open
+      while (!y_came) {
         for (const RpcRequest& each : service.late(1)) {
+          (each.payload == "x" ? x_came : y_came) = true;
           while (rpc.wanted(each.token)) std::this_thread::yield();
           EXPECT_FALSE(rpc.reply(each.token, RpcPayload("too late")));
-          ++seen;
         }
       }
     }
