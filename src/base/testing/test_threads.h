@@ -21,9 +21,11 @@ inline constexpr bool kThreadSanitizer = __has_feature(thread_sanitizer);
 inline constexpr bool kThreadSanitizer = false;
 #endif
 
-// True of a thread in `task` (a folder of /proc/self/task) that has ended, or is about to: the kernel lists it
-// for a moment after it was joined. Its flags, field 9 of proc_pid_stat(5), then have PF_EXITING.
-inline bool thread_exits(const std::filesystem::path& task) {
+// True of a thread in `task` (a folder of /proc/self/task) that is no longer the program's, or never was. One
+// that has ended, or is about to, is listed for a moment after it was joined. The kernel's own for a ring
+// come when a transfer waits, and go when they have long had nothing to do. Told by the flags PF_EXITING and
+// PF_IO_WORKER, field 9 of proc_pid_stat(5).
+inline bool is_not_ours(const std::filesystem::path& task) {
   std::ifstream file(task / "stat");
   std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   const size_t name_end = text.rfind(')');
@@ -33,14 +35,14 @@ inline bool thread_exits(const std::filesystem::path& task) {
   for (int field = 3; field < 9; ++field) fields >> skipped;
   unsigned long flags = 0;
   fields >> flags;
-  return (flags & 0x4) != 0;
+  return (flags & (0x4 | 0x10)) != 0;
 }
 
-// Those that still run.
+// Those of the program that still run.
 inline size_t threads_of_this_process() {
   size_t count = 0;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
-    count += !thread_exits(entry.path());
+    count += !is_not_ours(entry.path());
   }
   return count;
 }
