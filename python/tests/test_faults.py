@@ -76,6 +76,7 @@ def test_corruption_names_file_and_offset(run: str, tmp_path: Path) -> None:
 
 LONG_SCAN = """
 import sys, time, threading, os, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job has it ignored
 import swale
 d = swale.open(sys.argv[1])
 what = sys.argv[2]
@@ -84,7 +85,8 @@ def interrupt():
     global sent
     sent = time.monotonic()
     os.kill(os.getpid(), signal.SIGINT)
-threading.Thread(target=interrupt, daemon=True).start()
+if what == "arrow":
+    import pyarrow  # before the interrupt, which a module that is being imported may turn into something else
 sent = 0.0
 def ask():
     if what == "scan":
@@ -92,13 +94,13 @@ def ask():
     elif what == "stream":
         for batch in d.stream(batch_rows=1000): pass
     elif what == "arrow":
-        import pyarrow
         pyarrow.RecordBatchReader.from_stream(d.stream(where="x < -1", threads=1)).read_all()
     elif what == "keys":
         d.keys()
     else:
         d.get_many(range(200000), epochs=0)
 try:
+    threading.Thread(target=interrupt, daemon=True).start()
     while True:
         try:
             ask()
@@ -136,14 +138,15 @@ import os, sys, time
 import swale
 
 def threads():
-    # The kernel lists a thread for a moment after it was joined: what exits (PF_EXITING) is gone.
-    def exits(thread):
+    # The kernel lists a thread for a moment after it was joined: what exits (PF_EXITING) is gone; and its
+    # own (PF_IO_WORKER), which come and go.
+    def is_not_ours(thread):
         try:
             with open(f"/proc/self/task/{thread}/stat") as stat:
-                return bool(int(stat.read().rsplit(")", 1)[1].split()[6]) & 4)
+                return bool(int(stat.read().rsplit(")", 1)[1].split()[6]) & (4 | 16))
         except OSError:
             return True
-    return sum(not exits(thread) for thread in os.listdir("/proc/self/task"))
+    return sum(not is_not_ours(thread) for thread in os.listdir("/proc/self/task"))
 
 def left():
     pages = int(open("/proc/self/statm").read().split()[1])
