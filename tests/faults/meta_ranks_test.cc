@@ -70,7 +70,7 @@ Storm run_job(const Shape& shape, const Method& method, const Network* network) 
     const uint32_t host = rank / shape.ranks_per_host;
     std::vector<std::string> words;
     if (network != nullptr) words = network->enter(static_cast<int>(host));
-    words.insert(words.end(), {"env", fmt::format("SWALE_JOB_NODE=host{}", host)});
+    words.insert(words.end(), {"/usr/bin/env", fmt::format("SWALE_JOB_NODE=host{}", host)});
     params.before.push_back(words);
   }
   Launcher job(params);
