@@ -216,10 +216,15 @@ TEST_F(MetaClientAllocations, ThatFailUnderClientThreadsLoseNothingAndAnswerNoth
   for (const auto which : {FailingNew::Which::kOnce, FailingNew::Which::kFromThere}) {
     const bool once = which == FailingNew::Which::kOnce;
     const uint64_t points_max = once ? (many ? 2000 : 50) : (many ? 200 : 6);
-    const uint64_t step = allocations / points_max + 1;
-    for (uint64_t nth = 1; nth < allocations; nth += step) {
-      const Outcome outcome = run_once({which, nth});
-      ASSERT_EQ(outcome.problem, "") << "allocation " << nth << (once ? "" : " and all later ones");
+    for (uint64_t i = 0; i < points_max; ++i) {
+      // A run in which none has failed was one with fewer allocations: so many are divided from then on.
+      Outcome outcome;
+      for (int tries = 0; tries < 5 && !outcome.failed; ++tries) {
+        const uint64_t nth = 1 + i * allocations / points_max;
+        outcome = run_once({which, nth});
+        ASSERT_EQ(outcome.problem, "") << "allocation " << nth << (once ? "" : " and all later ones");
+        if (!outcome.failed) allocations = std::min(allocations, outcome.allocations);
+      }
       points += outcome.failed ? 1 : 0;
       told += outcome.refused > 0 ? 1 : 0;
     }
