@@ -38,7 +38,7 @@ static int make_call(const char* call, const char* path) {
 int main(int argc, char** argv) {
   int failed = 0;
   if (argc < 3) return 2;
-  if (swale_job_open(NULL, "net.silence_deadline_s=60", &job) != SWALE_OK) {
+  if (swale_job_open(NULL, "net.silence_deadline_s=60,net.close_deadline_s=60", &job) != SWALE_OK) {
     printf("join FAILED %s\n", swale_last_error());
     return 1;
   }
