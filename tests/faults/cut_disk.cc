@@ -105,7 +105,7 @@ bool CutDisk::mount() {
 
 // A killed process may keep the mount busy for the moment that its requests take to end.
 bool CutDisk::unmount() {
-  for (int time = 0; mounted_ && time < 200; ++time) {
+  for (int time = 0; mounted_ && time < 1'200; ++time) {
     if (::umount(path_.c_str()) == 0) {
       mounted_ = false;
     } else {
