@@ -16,7 +16,7 @@ namespace swale::faults::link_faults_test {
 namespace {
 
 constexpr Seconds kPatience(180);
-constexpr Seconds kSilence(3);  // net.silence_deadline_s
+constexpr Seconds kSilence(5);  // net.silence_deadline_s
 constexpr Seconds kClose(10);   // net.close_deadline_s
 constexpr Seconds kSlow(7);     // worth a line
 constexpr int kEpochs = 4;
