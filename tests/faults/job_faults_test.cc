@@ -26,7 +26,7 @@ constexpr uint64_t kRecords = 3000;
 constexpr Seconds kToldOfDeath = std::max(kSilenceDeadline, kCloseDeadline) + kMargin;
 
 // Where a test sets shorter deadlines than JobFiles::job does.
-constexpr Seconds kShortDeadline(3);
+constexpr Seconds kShortDeadline(5);
 
 struct Stage {
   const char* name;
@@ -386,7 +386,7 @@ TEST(JobFaults, ASlowRankIsNotDeclaredDead) {
     params.hold = hold;
     Launcher job(params);
     ASSERT_TRUE(job.wait_for_line(1, hold, kPatience)) << job.describe();
-    job.watch(Seconds(4));
+    job.watch(kShortDeadline + Seconds(1));
     job.go_on(1);
     ASSERT_TRUE(job.wait_for_ends(kPatience)) << job.describe();
     for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(job.end(rank).status, 0) << job.describe();
@@ -395,7 +395,7 @@ TEST(JobFaults, ASlowRankIsNotDeclaredDead) {
 }
 
 // Silence, closing, collective calls.
-constexpr Seconds kImpatience(4);
+constexpr Seconds kImpatience(5);
 
 enum class Way { kSharedMemory, kTcp, kTls };  // how the ranks talk
 
@@ -410,7 +410,7 @@ LaunchParams impatient_job(const JobFiles& files, int size, Way way, const char*
   params.hold = hold;
   return params;
 }
-constexpr Seconds kStopped(9);  // more than twice each of them
+constexpr Seconds kStopped(11);  // more than twice each of them
 
 // A whole job that is suspended (by its scheduler, with its machine) while its ranks wait for one of them: a
 // deadline counts only time in which its own process ran, so when the job goes on nobody is blamed, and it
@@ -436,7 +436,8 @@ TEST(JobFaults, AJobThatStandsStillAsAWholeBlamesNobody) {
       ADD_FAILURE() << "stopped at \"" << hold << "\": " << problem;
     ++jobs;
   });
-  fmt::print("{} jobs stood still for {:g} s with deadlines of 4 s\n", jobs.load(), kStopped.count());
+  fmt::print("{} jobs stood still for {:g} s with deadlines of {:g} s\n", jobs.load(), kStopped.count(),
+             kImpatience.count());
 }
 
 // One rank alone is stopped for so long while all are closing the job: the others end at their deadline and
