@@ -4,11 +4,12 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <cstring>
+#include <span>
 #include <utility>
 
 #include "bench/arguments.h"
+#include "net/fabric/ucx_settings.h"
 
 namespace swale::bench {
 namespace {
@@ -20,12 +21,9 @@ void check(ucs_status_t status, const char* what) {
 }
 
 // The settings of Swale's transport (docs/design/transport.md), which serve UCX alone as well.
-void configure(ucp_config_t* config) {
-  const std::pair<const char*, const char*> settings[] = {
-      {"MM_ERROR_HANDLING", "y"}, {"MM_SEG_SIZE", "33024"}, {"KEEPALIVE_INTERVAL", "1s"}};
+void configure(ucp_config_t* config, std::span<const net::UcxSetting> settings) {
   for (const auto& [name, value] : settings) {
-    if (std::getenv((std::string("UCX_") + name).c_str()) != nullptr) continue;
-    check(ucp_config_modify(config, name, value), name);
+    if (!net::user_sets_ucx(name)) check(ucp_config_modify(config, name, value), name);
   }
 }
 
@@ -34,7 +32,8 @@ void configure(ucp_config_t* config) {
 BareRpc::BareRpc(BareWait wait) : wait_(wait) {
   ucp_config_t* config = nullptr;
   check(ucp_config_read(nullptr, nullptr, &config), "ucp_config_read");
-  configure(config);
+  configure(config, net::kUcxSettings);
+  configure(config, net::kUcxSharedMemorySettings);
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES;
   params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;

@@ -9,11 +9,10 @@
 #include "base/log.h"
 #include "net/fabric/interfaces.h"
 #include "net/fabric/ucx_internal.h"
+#include "net/fabric/ucx_settings.h"
 
 namespace swale::net::ucx_internal {
 namespace {
-
-constexpr size_t kSegmentBytes = 32 * kKiB + 256;  // the largest frame and all headers
 
 Status ucx_status(ucs_status_t status, std::string_view what) {
   return error(Code::kUnavailable, Scope::kFatal,
@@ -103,22 +102,15 @@ Status Ucx::configure(const TransportOptions& options, ucp_config_t* config) {
     SWALE_UCX(ucp_config_modify(config, name.c_str(), value.c_str()),
               fmt::format("ucp_config_modify {}={}", name, value));
   }
-  const auto is_set = [](std::string_view name) {
-    return std::getenv(fmt::format("UCX_{}", name).c_str()) != nullptr;
-  };
   const auto set_unless_user = [&](const char* name, const std::string& value) {
-    if (is_set(name)) return ok_status();
+    if (user_sets_ucx(name)) return ok_status();
     SWALE_UCX(ucp_config_modify(config, name, value.c_str()),
               fmt::format("ucp_config_modify {}={}", name, value));
     return ok_status();
   };
   if (allows_shared_memory(tls)) {
-    // Without it, error handling turns shared memory off; where there is none, UCX warns of it.
-    SWALE_RETURN_IF_ERROR(set_unless_user("MM_ERROR_HANDLING", "y"));
-    // A frame is one segment, and arrives without being put together from several. "MM_" is all of these.
-    if (!is_set("POSIX_SEG_SIZE") && !is_set("SYSV_SEG_SIZE") && !is_set("XPMEM_SEG_SIZE")) {
-      SWALE_RETURN_IF_ERROR(set_unless_user("MM_SEG_SIZE", std::to_string(kSegmentBytes)));
-    }
+    for (const auto& [name, value] : kUcxSharedMemorySettings)
+      SWALE_RETURN_IF_ERROR(set_unless_user(name, value));
   }
   // By default UCX listens on the address of every interface, loopback too.
   if (options.reach != Reach::kNode && allows_tcp(tls)) {
@@ -130,14 +122,11 @@ Status Ucx::configure(const TransportOptions& options, ucp_config_t* config) {
   // Otherwise connect() blocks the progress thread, for 3 s to 2 minutes if the peer cannot be reached:
   // meanwhile this rank sends nothing, so that others take it for dead instead of the one that it tries to
   // reach.
-  if (allows_tcp(tls) && !is_set("TCP_CONN_NB")) {
+  if (allows_tcp(tls) && !user_sets_ucx("TCP_CONN_NB")) {
     SWALE_RETURN_IF_ERROR(set_unless_user(knows_fabrics_prefixes() ? "TCP_CONN_NB" : "CONN_NB", "y"));
   }
-  // Its cache of registered memory hooks malloc's calls, with which UCX 1.18 hangs in two ranks of a
-  // thousand. Our frames are too small to gain by it.
-  SWALE_RETURN_IF_ERROR(set_unless_user("RCACHE_ENABLE", "n"));
-  // Finds a dead shared-memory peer within a second (20 s by default).
-  return set_unless_user("KEEPALIVE_INTERVAL", "1s");
+  for (const auto& [name, value] : kUcxSettings) SWALE_RETURN_IF_ERROR(set_unless_user(name, value));
+  return ok_status();
 }
 
 Status Ucx::init(const TransportOptions& options) {

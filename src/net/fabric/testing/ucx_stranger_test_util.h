@@ -5,12 +5,14 @@
 #include <ucp/api/ucp.h>
 
 #include <chrono>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/coding.h"
 #include "net/fabric/testing/transport_test_util.h"
+#include "net/fabric/ucx_settings.h"
 #include "net/fabric/ucx_transport.h"
 
 namespace swale::net {
@@ -22,10 +24,11 @@ class Stranger {
     ucp_config_t* config = nullptr;
     EXPECT_EQ(ucp_config_read(nullptr, nullptr, &config), UCS_OK);
     EXPECT_EQ(ucp_config_modify(config, "TLS", tls), UCS_OK);
-    // Without it UCX uses no shared memory for endpoints that are to say when their peer is gone.
-    if (std::string_view(tls).find("posix") != std::string_view::npos) {
-      EXPECT_EQ(ucp_config_modify(config, "MM_ERROR_HANDLING", "y"), UCS_OK);
-    }
+    const auto tell = [config](std::span<const UcxSetting> settings) {
+      for (const auto& [name, value] : settings) EXPECT_EQ(ucp_config_modify(config, name, value), UCS_OK);
+    };
+    tell(kUcxSettings);
+    if (std::string_view(tls).find("posix") != std::string_view::npos) tell(kUcxSharedMemorySettings);
     ucp_params_t params{};
     params.field_mask = UCP_PARAM_FIELD_FEATURES;
     params.features = UCP_FEATURE_AM;
