@@ -1,9 +1,11 @@
 // Setting UCX up: configuration, worker, addresses, start.
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <initializer_list>
+#include <memory>
 #include <utility>
 
 #include "base/log.h"
@@ -81,6 +83,25 @@ bool knows_fabrics_prefixes() {
   return major > 1 || (major == 1 && minor >= 17);
 }
 
+constexpr char kNeedsSharedMemory[] =
+    "all ranks are on this node, so they use its shared memory alone: some 5 MB a rank, and with UCX 1.18 at "
+    "least 16 MB free. Is there as much in /dev/shm?";
+
+// UCX 1.18 leaves shared memory out, and only warns, where /dev/shm has less than 16 MB free. With a UCX that
+// prints its fabrics otherwise, the ranks find out when they meet.
+bool has_no_shared_memory(ucp_context_h context) {
+  char* text = nullptr;
+  size_t bytes = 0;
+  FILE* const out = ::open_memstream(&text, &bytes);
+  if (out == nullptr) return false;
+  ucp_context_print_info(context, out);
+  std::fclose(out);
+  const std::unique_ptr<char, decltype(&std::free)> owner(text, std::free);
+  const std::string_view fabrics(text, bytes);
+  const auto names = [fabrics](const char* name) { return fabrics.find(name) != std::string_view::npos; };
+  return names(" self/") && !names(" posix/");
+}
+
 }  // namespace
 
 Status Ucx::configure(const TransportOptions& options, ucp_config_t* config) {
@@ -143,17 +164,17 @@ Status Ucx::init(const TransportOptions& options) {
   ucp_config_release(config);
   SWALE_RETURN_IF_ERROR(configured);
   SWALE_UCX(status, "ucp_init");
+  if (options.reach == Reach::kNode && has_no_shared_memory(context_))
+    return ucx_status(UCS_ERR_NO_RESOURCE, fmt::format("{} ucp_init", kNeedsSharedMemory));
 
   ucp_worker_params_t worker{};
   worker.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
   worker.thread_mode = UCS_THREAD_MODE_SERIALIZED;  // by fabric_mutex_
   if (const ucs_status_t made = ucp_worker_create(context_, &worker, &worker_); made != UCS_OK) {
     // Most often the first call that takes memory.
-    return ucx_status(made,
-                      options.reach == Reach::kNode
-                          ? "all ranks are on this node, so they use its shared memory alone, some 5 MB a "
-                            "rank: is there as much free in /dev/shm? ucp_worker_create"
-                          : "ucp_worker_create");
+    return ucx_status(made, options.reach == Reach::kNode
+                                ? fmt::format("{} ucp_worker_create", kNeedsSharedMemory)
+                                : "ucp_worker_create");
   }
   ucp_am_handler_param_t handler{};
   handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB |
