@@ -151,7 +151,7 @@ def write(bench, out, measured, tables, comparison, pictures):
         "## A real device", on_the_device(measured["device"]),
         "## Mixes that nothing was tuned on",
         "A hash chose the seeds before the tuning began; the short profiles run mixes that have been looked "
-        "at (`bench/tier/tier.py`).",
+        "at (`bench/tier/runs.py`).",
         held_out(bench),
         "## Segments and slots", shapes(bench),
         "## The paper's figures", counted(comparison),

@@ -12,6 +12,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import paper  # noqa: E402
 import parts  # noqa: E402
 import real  # noqa: E402
+import runs  # noqa: E402
+import tables  # noqa: E402
 import tier  # noqa: E402
 from tier_keys import KEYS  # noqa: E402
 
@@ -39,7 +41,7 @@ def main():
             found[key.name] = (worse(key), {})
         assert missed(found, timed) == [key.name], key.name
         rows = tier.judge(found, timed, FACTORS)
-        line = next(line for line in tier.table(rows).splitlines() if f"`{key.name}`" in line)
+        line = next(line for line in tables.table(rows).splitlines() if f"`{key.name}`" in line)
         assert "**NO**" in line, line
     # A slow hour is no excuse beyond its factor, and none for what is no time.
     slow = dict(TIMED, engine_cpu_ns_per_request=[790.0])
@@ -65,7 +67,7 @@ def main():
 
 def measured_preset():
     """On a measured disk every policy runs every workload, and what is written names the disk."""
-    bench = tier.Bench(None, "tiny")
+    bench = runs.Bench(None, "tiny")
     bench.call = lambda _run, workload, preset, policy: {
         "workload": workload, "preset": "node7", "preset_source": f"measured {preset}", "policy": policy,
         "mb_per_s": 100.0,
@@ -76,7 +78,7 @@ def measured_preset():
     assert [result[key] for key in ("preset", "preset_source", "profile")] == [
         "node7", "measured disk.preset", "tiny"], result
     ran = {(line["workload"], line["policy"]) for line in result["runs"]}
-    assert ran == {(workload, policy) for workload in tier.workloads(bench.p) for policy in tier.SHOWN}, ran
+    assert ran == {(workload, policy) for workload in runs.workloads(bench.p) for policy in runs.SHOWN}, ran
     assert "node7: measured disk.preset" in text and "| W1 node7 | 100, 1.0, 3" in text, text
     assert "no bound is judged" in text, text
 
@@ -125,7 +127,7 @@ def answer(*words):
                 "map_s": 1.0, "avl_s": 1.0,
                 "hash_sort_s": 1.0}
     values = dict(word.split("=") for word in words[4:])
-    numbers = {name: 100 / 3 for name in tier.KEPT_OF_A_RUN}
+    numbers = {name: 100 / 3 for name in runs.KEPT_OF_A_RUN}
     return {**numbers, "workload": words[1], "preset": words[2], "policy": words[3], "segments": 16,
             "slots": 64, "ssd_bytes": 2**30,
             "program_mb_per_s": [10 / 3, 20 / 3], "map_extents_max": 20_000, "preset_source": "a test",
@@ -174,7 +176,7 @@ def joined_parts():
 
 def kept_page():
     """The page is what its kept file gives, and one that was changed by hand is found."""
-    bench = tier.Bench(None, "tiny")
+    bench = runs.Bench(None, "tiny")
     bench.call = answer
     with (tempfile.TemporaryDirectory() as folder,
           unittest.mock.patch.object(real, "measure", lambda *_: rounds_of_a_device()),
@@ -183,10 +185,10 @@ def kept_page():
         bench.programs = programs(out)
         measured = parts.join(tier.measure_all(bench, out, "tiny", ("real", "virtual"), True))
         tier.report(bench, measured, out, [])
-        text = tier.keep(bench, measured)
+        text = runs.keep(bench, measured)
         (out / "tiered-buffer.json").write_text(text, encoding="utf-8")
         kept = json.loads(text)
-        tier.report(tier.Kept(kept), kept, out, [])
+        tier.report(runs.Kept(kept), kept, out, [])
         assert tier.check(out) == 0
         page = (out / "tiered-buffer.md").read_text(encoding="utf-8")
         assert "`real_ssd_bytes_same_requests` | 0.762" in page, page
@@ -194,8 +196,8 @@ def kept_page():
         (out / "tiered-buffer.md").write_text(page.replace("33.3", "33.4"), encoding="utf-8")
         assert tier.check(out) == 1
     try:
-        tier.Kept(kept).run("W2", "A", "swale")
-    except tier.Failed:
+        runs.Kept(kept).run("W2", "A", "swale")
+    except runs.Failed:
         pass
     else:
         raise AssertionError("a run that was not kept has no figures")
