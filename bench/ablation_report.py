@@ -14,12 +14,10 @@ from ablation_table import Refused, Table  # noqa: E402
 INK, FAINT = "#222222", "#7a7a7a"
 OURS, RIVAL, RIVAL_2, OFF = "#1b6f8a", "#c0562b", "#e0a458", "#8a8f98"
 STYLE = {
-    "font.family": "DejaVu Sans", "font.size": 9, "axes.edgecolor": FAINT, "axes.labelcolor": INK,
-    "text.color": INK,
+    "font.family": "DejaVu Sans", "font.size": 9, "text.color": INK,
+    "axes.edgecolor": FAINT, "axes.labelcolor": INK, "axes.titlelocation": "left", "axes.titlesize": 10,
     "axes.spines.top": False, "axes.spines.right": False, "xtick.color": INK, "ytick.color": INK,
-    "axes.titlesize": 10,
-    "axes.titlelocation": "left", "legend.frameon": False, "legend.fontsize": 8, "lines.marker": "o",
-    "lines.markersize": 4,
+    "legend.frameon": False, "legend.fontsize": 8, "lines.marker": "o", "lines.markersize": 4,
 }  # fmt: skip
 OTHERS_MAX = 0.1  # of the cores' time: more than the kernel's write-back and completions take
 STORES = {"swale": ("Swale", OURS), "leveldb": ("LevelDB + shuffle", RIVAL),
@@ -61,10 +59,10 @@ def paired_bars(ax, labels, series):
 def plot_delivery(table, axes):
     cases = list(dict.fromkeys((row["mb_s"], row["first_mb_s"]) for row in table.rows))
     labels = [f"{mb_s}" if mb_s == first else f"{mb_s},\none {first}" for mb_s, first in cases]
-    for ax, column, title, ylabel in ((axes[0], "progress_waited_share", "The network's thread waits for "
-                                       "storage", "share of time, %"),
-                                      (axes[1], "share_of_storage", "Throughput",
-                                       "share of the slowest storage, %")):
+    panels = ((axes[0], "progress_waited_share", "The network's thread waits for storage",
+               "share of time, %"),
+              (axes[1], "share_of_storage", "Throughput", "share of the slowest storage, %"))
+    for ax, column, title, ylabel in panels:
         series = [(name, colour, [100 * table.median(column, mb_s=mb_s, first_mb_s=first, delivery=way)
                                   for mb_s, first in cases])
                   for way, name, colour in (("queue", "delivery queue", OURS), ("wait", "none", OFF))]
@@ -101,9 +99,10 @@ def plot_reads(table, axes):
     for ax, column, title, ylabel in ((axes[0], "us", "Latency, cold", "ms"),
                                       (axes[1], "reads", "Reads of a trajectory", "reads")):
         for number, (store, kind, in_flight, name, style) in enumerate(lines):
-            colour = {"bloom": RIVAL,
-                      "none": RIVAL_2}[kind] if store != "swale" else OURS if kind == "sketch" else colours[
-                          number]
+            if store != "swale":
+                colour = {"bloom": RIVAL, "none": RIVAL_2}[kind]
+            else:
+                colour = OURS if kind == "sketch" else colours[number]
             xs, ys = table.line("epochs", column, store=store, filters=kind, in_flight=in_flight)
             if column == "reads" and style == "--":
                 continue
@@ -120,10 +119,10 @@ def plot_reads(table, axes):
 
 
 def plot_leveldb(table, axes):
-    for ax, column, title, ylabel in zip(axes, ("io_s", "amplification", "query_us", "objects"),
-                                         ("I/O time, 2 ranks of 100 MB/s", "I/O amplification",
-                                          "Query, cold", "Objects touched by a query"),
-                                         ("s", "bytes moved / bytes of data", "ms", "files"), strict=True):
+    panels = (("io_s", "I/O time, 2 ranks of 100 MB/s", "s"),
+              ("amplification", "I/O amplification", "bytes moved / bytes of data"),
+              ("query_us", "Query, cold", "ms"), ("objects", "Objects touched by a query", "files"))
+    for ax, (column, title, ylabel) in zip(axes, panels, strict=True):
         for store in table.cases("store"):
             name, colour = STORES[store]
             xs, ys = table.line("mb", column, store=store)
@@ -162,13 +161,13 @@ def plot_frame(table, axes):
     finish(axes[0], "Frame time / file-per-process", "ranks (2 cores)", "")
     axes[0].set_xticks(xs, [str(x) for x in xs])
     axes[0].set_ylim(0, 1.25 * axes[0].get_ylim()[1])
-    by_ranks = [(f"{x} rank{'s' if x > 1 else ''}", y) for x,
-                y in zip(*table.line("ranks", "bytes_ratio", mb_s=25, keys_per_rank=keys))]
-    by_size = [(f"{k * 48 / 1e6:.3g} MB", y) for k,
-               y in zip(*table.line("keys_per_rank", "bytes_ratio", mb_s=100))]
+    of_ranks = zip(*table.line("ranks", "bytes_ratio", mb_s=25, keys_per_rank=keys))
+    by_ranks = [(f"{x} rank{'s' if x > 1 else ''}", y) for x, y in of_ranks]
+    of_size = zip(*table.line("keys_per_rank", "bytes_ratio", mb_s=100))
+    by_size = [(f"{k * 48 / 1e6:.3g} MB", y) for k, y in of_size]
     both = by_ranks + by_size
-    axes[1].bar(range(len(both)), [100 * (y - 1) for _, y in both], color=[OURS] * len(by_ranks)
-                + [RIVAL_2] * len(by_size))
+    colours = [OURS] * len(by_ranks) + [RIVAL_2] * len(by_size)
+    axes[1].bar(range(len(both)), [100 * (y - 1) for _, y in both], color=colours)
     axes[1].set_xticks(range(len(both)), [name for name, _ in both], rotation=45, ha="right", fontsize=7)
     axes[1].axhline(8, color=FAINT, linewidth=0.8, linestyle=":", marker="")
     axes[1].text(-0.4, 8.15, "papers: 8 %", color=FAINT, fontsize=7)
@@ -181,13 +180,13 @@ def plot_overlap(table, axes):
     for end, name, colour in ends:
         xs, ys = table.line("frame_mb", "seen_s", end=end)
         axes[0].plot(xs, ys, color=colour, label=name)
-        axes[1].plot(xs, [100 * y for y in table.line("frame_mb", "compute_share", end=end)[1]],
-                     color=colour, label=name)
+        shares = table.line("frame_mb", "compute_share", end=end)[1]
+        axes[1].plot(xs, [100 * y for y in shares], color=colour, label=name)
     xs, ys = table.line("frame_mb", "storage_s")
     axes[0].plot(xs, ys, linestyle=":", color=INK, marker="", label="storage alone")
     axes[0].legend()
-    finish(axes[0], "Of a frame's writing the application sees", "MB a rank and frame (storage 100 MB/s)",
-           "s")
+    finish(axes[0], "Of a frame's writing the application sees",
+           "MB a rank and frame (storage 100 MB/s)", "s")
     finish(axes[1], "Share of computing", "MB a rank and frame", "%")
 
 
@@ -216,34 +215,36 @@ def plot_compression(table, axes):
 
 # part: title, plot, number of panels, what is plotted
 PAGE = {
-    "delivery": ("Delivery queue", plot_delivery, 2, "4 ranks on one node, 8 MiB each. *None*: the thread "
-                 "that serves the "
-                 "network waits until the memtables have room. 100, one 25: rank 0's storage is four times "
-                 "slower."),
-    "ways": ("Ways of indexing", plot_ways, 2, "One rank. *In turns*: one output buffer, so that a way "
-             "sorts or writes."),
-    "reads": ("Filters and parallel reads", plot_reads, 2, "2 ranks with 8 MiB each; the reader is open and "
-              "has read "
-              "nothing of the partition; LevelDB's has no table open. Files' pages are dropped before every "
-              "query."),
-    "leveldb": ("LevelDB behind the same shuffle", plot_leveldb, 4, "2 ranks with 8 MiB each, 3 epochs, "
-                "Bloom filters of 10 "
-                "bits. LevelDB has no log and no compression; without compaction every memtable is a table "
-                "that stays."),
-    "size": ("Query against data size", plot_size, 2, "One rank, 5 epochs; the scan reads plain appends "
-             "with all cores."),
-    "frame": ("Output size and frame time against scale", plot_frame, 2, "File-per-process and directory "
-              "through the same "
-              "device of 25 MB/s (orange sizes: 100 MB/s) a rank, generating and fsync in both."),
-    "overlap": ("Overlap of flushing with computing", plot_overlap, 2, "2 ranks of 64 MiB on 2 cores, which "
-                "compute between "
-                "frames."),
-    "compression": ("Compression", plot_compression, 4, "One rank, 2 epochs. Values of 40 bytes: five "
-                    "random words, five "
-                    "doubles or ten floats from 0 to 100, or a particle (position and velocity as floats, a "
-                    "type, an image). "
-                    "RocksDB: tables by SstFileWriter, blocks of its default 4 KiB; its cache holds all of "
-                    "them unpacked."),
+    "delivery": (
+        "Delivery queue", plot_delivery, 2,
+        "4 ranks on one node, 8 MiB each. *None*: the thread that serves the network waits until the "
+        "memtables have room. 100, one 25: rank 0's storage is four times slower."),
+    "ways": (
+        "Ways of indexing", plot_ways, 2,
+        "One rank. *In turns*: one output buffer, so that a way sorts or writes."),
+    "reads": (
+        "Filters and parallel reads", plot_reads, 2,
+        "2 ranks with 8 MiB each; the reader is open and has read nothing of the partition; LevelDB's has no "
+        "table open. Files' pages are dropped before every query."),
+    "leveldb": (
+        "LevelDB behind the same shuffle", plot_leveldb, 4,
+        "2 ranks with 8 MiB each, 3 epochs, Bloom filters of 10 bits. LevelDB has no log and no compression; "
+        "without compaction every memtable is a table that stays."),
+    "size": (
+        "Query against data size", plot_size, 2,
+        "One rank, 5 epochs; the scan reads plain appends with all cores."),
+    "frame": (
+        "Output size and frame time against scale", plot_frame, 2,
+        "File-per-process and directory through the same device of 25 MB/s (orange sizes: 100 MB/s) a rank, "
+        "generating and fsync in both."),
+    "overlap": (
+        "Overlap of flushing with computing", plot_overlap, 2,
+        "2 ranks of 64 MiB on 2 cores, which compute between frames."),
+    "compression": (
+        "Compression", plot_compression, 4,
+        "One rank, 2 epochs. Values of 40 bytes: five random words, five doubles or ten floats from 0 to "
+        "100, or a particle (position and velocity as floats, a type, an image). RocksDB: tables by "
+        "SstFileWriter, blocks of its default 4 KiB; its cache holds all of them unpacked."),
 }  # fmt: skip
 
 
@@ -262,29 +263,24 @@ def page(parts, machine):
     yield "# Ablations: the papers' experiments on one machine"
     yield ""
     yield ("Made by `make bench-imd-ablation` (`docs/design/benchmarks.md` tells what is measured and what "
-           "was predicted); "
-           "this page and the plots are made from the CSVs beside it, by `bench/ablation.py --plots`. 2017 "
-           "is "
-           "deltafs-imd-2017, 2018 deltafs-scaling-2018, 2020 deltafs-streaming-2020. The papers' values "
-           "are those printed "
-           "in their text. They ran on up to 4,096 nodes of Trinity with burst buffers and Lustre: it is "
-           "shapes that can "
-           "agree, not numbers.")
+           "was predicted); this page and the plots are made from the CSVs beside it, by `bench/ablation.py "
+           "--plots`. 2017 is deltafs-imd-2017, 2018 deltafs-scaling-2018, 2020 deltafs-streaming-2020. The "
+           "papers' values are those printed in their text. They ran on up to 4,096 nodes of Trinity with "
+           "burst buffers and Lustre: it is shapes that can agree, not numbers.")
     yield ""
     yield ("| part | measured (UTC) | profile | machine | file system "
            "| other processes and the kernel's own threads |")
     yield "|---|---|---|---|---|---|"
     for row in machine.rows:
-        yield (f"| {row['part']} | {row['date']} | {row['profile']}, {row['took_s']} s | {row['cores']} "
-               f"cores, {row['cpu']}, "
-               f"Linux {row['kernel']} | {row['file_system']} | {100 * row['others']:.1f} % of the cores' "
-               f"time |")
+        yield (f"| {row['part']} | {row['date']} | {row['profile']}, {row['took_s']} s "
+               f"| {row['cores']} cores, {row['cpu']}, Linux {row['kernel']} | {row['file_system']} "
+               f"| {100 * row['others']:.1f} % of the cores' time |")
     loaded = [row["part"] for row in machine.rows if row["others"] > OTHERS_MAX]
     if loaded:
         yield ""
         yield (f"**Other programs ran beside {', '.join(loaded)}**: of these parts, bytes, reads, objects "
-               f"and tables count; "
-               "times and shares of time are noise until they are measured again on a quiet machine.")
+               "and tables count; times and shares of time are noise until they are measured again on a "
+               "quiet machine.")
     for part, table in parts.items():
         title, _, _, about = PAGE[part]
         yield ""
