@@ -5,6 +5,7 @@ import importlib
 import pkgutil
 import sys
 from collections.abc import Sequence
+from types import ModuleType
 
 from . import _commands
 
@@ -15,15 +16,18 @@ def names() -> list[str]:
                   if each.name != "common")
 
 
+def command(name: str) -> ModuleType:
+    """The module of a command: it has `parser` and `main`."""
+    return importlib.import_module(f"{_commands.__name__}.{'import_' if name == 'import' else name}")
+
+
 def main(words: Sequence[str] | None = None) -> int:
     """Runs the command that the first word names."""
     words = sys.argv[1:] if words is None else words
     if not words or words[0] not in names():
         print(f"python -m swale: expected a command: {', '.join(names())}", file=sys.stderr)
         return 2
-    module = importlib.import_module(
-        f"{_commands.__name__}.{'import_' if words[0] == 'import' else words[0]}")
-    code: int = module.main(words[1:])
+    code: int = command(words[0]).main(words[1:])
     return code
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
@@ -19,16 +20,30 @@ class KeyMissing(Exception):
     """A key that no epoch has."""
 
 
+class _Help(argparse.HelpFormatter):
+    """Fills descriptions without dividing words, and leaves the examples as they stand."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(text, width, break_on_hyphens=False)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        if "\n" not in text:
+            return super()._fill_text(text, width, indent)
+        return "".join(indent + line for line in text.splitlines(keepends=True))
+
+
 class Parser(argparse.ArgumentParser):
     """An ArgumentParser whose help has examples as they stand, and whose complaints take one line."""
 
-    def __init__(self, name: str, description: str, examples: Sequence[tuple[str, str]]) -> None:
+    def __init__(self, name: str, summary: str, description: str,
+                 examples: Sequence[tuple[str, str]]) -> None:
+        self.summary, self.examples = summary, examples
         width = max(len(command) for command, _ in examples)
         lines = [f"  {command:{width}}  # {what}" if width + len(what) < 110 else f"  {command}\n      {what}"
                  for command, what in examples]
-        super().__init__(prog=f"swale {name}", description=description, allow_abbrev=False,
-                         formatter_class=argparse.RawDescriptionHelpFormatter,
-                         epilog="examples:\n" + "\n".join(lines))
+        super().__init__(prog=f"swale {name}", allow_abbrev=False,
+                         description=f"{summary[0].upper()}{summary[1:]}. {description}",
+                         formatter_class=_Help, epilog="examples:\n" + "\n".join(lines))
 
     def error(self, message: str) -> NoReturn:
         complain(self.prog, f"{message} (--help has examples)")
@@ -88,8 +103,7 @@ def parse_key(text: str, key_type: str) -> int | str | bytes:
             raw = os.fsencode(text)
     except (ValueError, OverflowError):
         raise ValueError(f"key {text!r}: expected {'an integer' if key_type in ('u64', 'i64') else 'text'}, "
-                         f"0x and an even "
-                         "number of hex digits, or u64:N") from None
+                         "0x and an even number of hex digits, or u64:N") from None
     if key_type not in ("u64", "i64"):
         return raw
     if len(raw) != 8:
@@ -124,8 +138,7 @@ def add_epochs(parser: argparse.ArgumentParser, default: str) -> None:
     """The option --epochs."""
     parser.add_argument("-e", "--epoch", "--epochs", dest="epochs", metavar="RANGE",
                         help="epochs by number: 3, -1 (the last), 10:20 (both ends included), or several, "
-                        "as 0,30,-1; "
-                             f"by default {default}")
+                             f"as 0,30,-1; by default {default}")
 
 
 def parse_epochs(text: str | None, count: int) -> list[int] | None:

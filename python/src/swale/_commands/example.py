@@ -26,6 +26,8 @@ CODE = "import swale; print(swale.open({path!r}).scan(where=\"energy > 0\", epoc
 
 
 def work(given: Any) -> None:
+    if given.bodies < 2 or given.frames < 2:
+        raise ValueError("expected at least 2 bodies and 2 frames")
     progress = common.Progress("Writing", "frames")
     began = time.monotonic()
     try:
@@ -36,31 +38,29 @@ def work(given: Any) -> None:
     with swale.open(given.dir) as directory:
         best = directory.top("energy", 2)["key"].tolist()
     print(f"{given.dir}: {written.frames:,} frames of {written.bodies:,} bodies, {written.records:,} "
-          f"records, "
-          f"written in {took:.1f} s\n")
+          f"records, written in {took:.1f} s\n")
     print(STORY.format(bodies=written.bodies, dir=shlex.quote(given.dir), last=written.frames - 1,
                        some=" ".join(map(str, best)), python=shlex.quote(sys.executable or "python3"),
                        code=shlex.quote(CODE.format(path=given.dir))), end="")
 
 
+def parser() -> common.Parser:
+    made = common.Parser(
+        "example", "writes a small run with a story",
+        "A star passes a disc of bodies that orbit another star. DIR must not exist. Nothing but the "
+        "package and NumPy is needed.",
+        [("swale example run", "121 frames of 3,000 bodies, 13 MB, in some seconds"),
+         ("swale example run --bodies 100000", "a larger one")])
+    made.add_argument("dir", metavar="DIR", help="the massive directory to make")
+    made.add_argument("--bodies", type=int, default=_example.BODIES, metavar="N",
+                      help="how many (default %(default)s)")
+    made.add_argument("--frames", type=int, default=_example.FRAMES, metavar="N",
+                      help="how many (default %(default)s)")
+    return made
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = common.Parser("example", "Writes a small run with a story into DIR, which must not exist: a "
-                           "star passes a disc "
-                           "of bodies that orbit another star. Nothing but the package and NumPy is needed.",
-                           [("swale example run", "121 frames of 3,000 bodies, 13 MB, in some seconds"),
-                            ("swale example run --bodies 100000", "a larger one")])
-    parser.add_argument("dir", metavar="DIR", help="the massive directory to make")
-    parser.add_argument("--bodies", type=int, default=_example.BODIES, metavar="N",
-                        help="how many (default %(default)s)")
-    parser.add_argument("--frames", type=int, default=_example.FRAMES, metavar="N",
-                        help="how many (default %(default)s)")
-
-    def checked(given: Any) -> None:
-        if given.bodies < 2 or given.frames < 2:
-            raise ValueError("expected at least 2 bodies and 2 frames")
-        work(given)
-
-    return common.run(parser, checked, arguments)
+    return common.run(parser(), work, arguments)
 
 
 if __name__ == "__main__":

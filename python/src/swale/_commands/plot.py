@@ -29,29 +29,33 @@ def work(given: Any) -> None:
         print(f"{given.output}: {len(dict.fromkeys(keys))} trajectories")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = common.Parser(
-        "plot", "Draws the trajectories of keys: their path in a plane (x and y, if the schema has them) "
-        "and fields against "
-        "time. Units are those of the schema. Needs Matplotlib.",
+def parser() -> common.Parser:
+    made = common.Parser(
+        "plot", "draws the trajectories of keys",
+        "Their path in a plane (x and y, if the schema has them) and fields against time. Units are those "
+        "of the schema. Needs Matplotlib.",
         [("swale plot run 17 4711", "two trajectories, into swale-plot.png"),
-         ("swale plot run --top energy -k 5 -o best.pdf", "of the five with the most energy in the last "
-          "epoch"),
+         ("swale plot run --top energy -k 5 -o best.pdf",
+          "of the five with the most energy in the last epoch"),
          ("swale plot run 17 --fields energy,vz --path x,z", "other fields, and another plane"),
-         ("swale plot run --sample 100 --path none --fields x -o x.svg", "a hundred random ones, without a "
-          "plane")])
-    parser.add_argument("dir", metavar="DIR", help="a massive directory")
-    parser.add_argument("-o", "--output", default="swale-plot.png", metavar="FILE",
-                        help="the picture: .png, .pdf or .svg (default %(default)s)")
-    parser.add_argument("-f", "--fields", metavar="A,B", help="fields, or elements (v[0]), to draw against "
-                        "time")
-    parser.add_argument("--path", default="auto", metavar="X,Y",
-                        help="the two fields of the plane; none: no plane (default: x,y if there are such)")
-    parser.add_argument("--no-background", action="store_true", help="no grey dots for other keys in the "
-                        "plane")
-    common.add_keys(parser)
-    common.add_epochs(parser, "all")
-    return common.run(parser, work, arguments)
+         ("swale plot run --sample 100 --path none --fields x -o x.svg",
+          "a hundred random ones, without a plane")])
+    made.add_argument("dir", metavar="DIR", help="a massive directory")
+    made.add_argument("-o", "--output", default="swale-plot.png", metavar="FILE",
+                      help="the picture: .png, .pdf or .svg (default %(default)s)")
+    made.add_argument("-f", "--fields", metavar="A,B",
+                      help="fields, or elements (v[0]), to draw against time")
+    made.add_argument("--path", default="auto", metavar="X,Y",
+                      help="the two fields of the plane; none: no plane (default: x,y if there are such)")
+    made.add_argument("--no-background", action="store_true",
+                      help="no grey dots for other keys in the plane")
+    common.add_keys(made)
+    common.add_epochs(made, "all")
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    return common.run(parser(), work, arguments)
 
 
 if __name__ == "__main__":

@@ -23,21 +23,24 @@ def work(given: Any) -> None:
         print(f"{given.output}: {max(1, round(size / 1000)):,} kB")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = common.Parser(
-        "report", "Writes one HTML file about a run, which works without a network: what the job wrote epoch "
-        "by epoch, time and waits of each stage, the balance over ranks, what a look-up in the index costs, "
-        "and trajectories to choose among.",
+def parser() -> common.Parser:
+    made = common.Parser(
+        "report", "writes one HTML file about a run",
+        "It works without a network: what the job wrote epoch by epoch, time and waits of each stage, the "
+        "balance over ranks, what a look-up in the index costs, and trajectories to choose among.",
         [("swale report run", "into swale-report.html, with trajectories of some random keys"),
          ("swale report run 17 4711 -o a.html", "with those of two keys"),
          ("swale report run --top energy -k 50 --fields x,y,energy", "of the fifty with the most energy")])
-    parser.add_argument("dir", metavar="DIR", help="a massive directory")
-    parser.add_argument("-o", "--output", default="swale-report.html", metavar="FILE",
-                        help="the page (default %(default)s)")
-    parser.add_argument("-f", "--fields", metavar="A,B",
-                        help="fields, or elements (v[0]), of the trajectories")
-    common.add_keys(parser)
-    return common.run(parser, work, arguments)
+    made.add_argument("dir", metavar="DIR", help="a massive directory")
+    made.add_argument("-o", "--output", default="swale-report.html", metavar="FILE",
+                      help="the page (default %(default)s)")
+    made.add_argument("-f", "--fields", metavar="A,B", help="fields, or elements (v[0]), of the trajectories")
+    common.add_keys(made)
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    return common.run(parser(), work, arguments)
 
 
 if __name__ == "__main__":
