@@ -144,10 +144,79 @@ def test_wrong_dumps_say_where(text: str, message: str, tmp_path: Path) -> None:
 def test_wrong_hdf5_says_what_was_expected(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["x"] = [1.0]
-    with pytest.raises(ValueError, match="neither openPMD nor H5Part"):
+    with pytest.raises(ValueError, match="neither openPMD, H5Part nor VPIC"):
         swale.import_file(tmp_path / "a.h5", tmp_path / "run")
     with h5py.File(tmp_path / "b.h5", "w") as file:
         file.attrs["openPMD"] = "1.1.0"
         file["data/0/particles/e/id"], file["data/0/particles/p/id"] = [1], [1]
     with pytest.raises(ValueError, match="one species of particles, found e, p"):
         swale.import_file(tmp_path / "b.h5", tmp_path / "run")
+
+
+def vpic_step(folder: Path, species: str, step: int, count: int, tags: bool = True) -> dict[str, np.ndarray]:
+    """A file as VPIC's HDF5 dump writes it: places in a cell, the cell's number; tags if they are traced.
+    """
+    random = np.random.default_rng(step)
+    columns = {name: random.normal(size=count).astype("f4")
+               for name in ("dX", "dY", "dZ", "ux", "uy", "uz", "q")}
+    columns["i"] = random.integers(0, 999, count, dtype="i4")
+    if tags:
+        columns["tag"] = random.permutation(count).astype("u8") + 7
+    (folder / f"T.{step}").mkdir(parents=True, exist_ok=True)
+    with h5py.File(folder / f"T.{step}" / f"{species}_{step}.h5", "w") as file:
+        for name, column in columns.items():
+            file[f"Timestep_{step}/{name}"] = column
+    return columns
+
+
+def test_folders_of_vpic(tmp_path: Path) -> None:
+    folder = tmp_path / "particle_hdf5"
+    written = {step: vpic_step(folder, "electron", step, 40) for step in (0, 100, 20)}
+    vpic_step(folder, "ion", 0, 5)
+    (folder / "T.0" / "grid_metadata_electron_0.h5").write_bytes(b"not read")
+    out, _ = command("import", folder, tmp_path / "run", "--species", "electron")
+    assert "120 records in 3 epochs" in out
+    with swale.open(tmp_path / "run") as d:
+        assert [epoch.step for epoch in d.epochs] == [0, 20, 100] and d.key_type == "u64"
+        assert d.schema["i"].type == "i4" and d.schema["dX"].type == "f4" and "tag" not in d.schema
+        for epoch in d.epochs:
+            columns = written[epoch.step or 0]
+            for row, tag in enumerate(columns["tag"].tolist()):
+                found = d.get(tag, epoch=epoch.epoch)
+                assert all(found[name][0] == columns[name][row] for name in d.schema)
+    vpic_step(folder, "electron", 120, 40)
+    made = swale.import_file(folder, tmp_path / "run", species="electron", resume=True)
+    assert made == swale.Imported(1, 40, 3)
+
+
+def test_particles_of_vpic_without_names(tmp_path: Path) -> None:
+    """Their place in the file is a key only if somebody says so."""
+    columns = vpic_step(tmp_path / "hdf5", "ion", 4, 10, tags=False)
+    file = tmp_path / "hdf5" / "T.4" / "ion_4.h5"
+    _, err = command("import", file, tmp_path / "run", expect=2)
+    assert "no column that tells particles apart" in err and "--key row" in err
+    for source, name in ((file, "a"), (tmp_path / "hdf5", "b")):
+        swale.import_file(source, tmp_path / name, key="row")
+        with swale.open(tmp_path / name) as d:
+            assert d[3]["ux"][0] == columns["ux"][3] and d.epochs[0].step == 4 and "row" not in d.schema
+
+
+def test_wrong_folders_of_vpic_say_what_to_do(tmp_path: Path) -> None:
+    folder = tmp_path / "hdf5"
+    vpic_step(folder, "electron", 0, 4)
+    vpic_step(folder, "ion", 0, 4)
+    for words, says in ((["--species", "muon"], "no species 'muon'; choose one of electron, ion"),
+                        ([], "several species; choose one of electron, ion (--species)")):
+        _, err = command("import", folder, tmp_path / "run", *words, expect=2)
+        assert says in err
+    (tmp_path / "empty").mkdir()
+    assert "expected VPIC's folders T.STEP" in command("import", tmp_path / "empty", tmp_path / "run",
+                                                       expect=2)[1]
+    file = folder / "T.0" / "ion_0.h5"
+    assert "a species is chosen in a folder" in command("import", file, tmp_path / "run", "--species", "ion",
+                                                        expect=2)[1]
+    (folder / "T.9").mkdir()
+    assert "ion_9.h5" in command("import", folder, tmp_path / "run", "--species", "ion", expect=3)[1]
+    with h5py.File(file, "a") as odd:
+        odd["Timestep_0/short"] = np.zeros(3)
+    assert "different lengths" in command("import", file, tmp_path / "more", expect=2)[1]

@@ -35,32 +35,35 @@ class Imported:
 
 def import_file(source: str | os.PathLike[str], path: str | os.PathLike[str], *, key: str = "key",
                 key_type: str | None = None, schema: str | None = None, extrema: Iterable[str] = (),
-                units: Mapping[str, str] | None = None, resume: bool = False, options: str = "",
-                progress: Callable[[int], None] | None = None) -> Imported:
+                units: Mapping[str, str] | None = None, species: str | None = None, resume: bool = False,
+                options: str = "", progress: Callable[[int], None] | None = None) -> Imported:
     """Makes a massive directory of a file.
 
     Parameters
     ----------
     source : str or path-like
         A file that ends in .parquet, .arrow or .csv; or, with an epoch for each frame, .lammpstrj or .dump
-        (LAMMPS), .h5, .hdf5 or .h5part (H5Part, openPMD).
+        (LAMMPS), .h5, .hdf5 or .h5part (H5Part, openPMD, VPIC); or VPIC's folder particle_hdf5.
     path : str or path-like
         The directory to make.
     key : str
-        The column of the keys; in files of frames ``id``, if it is there.
+        The column of the keys; in files of frames ``id`` or ``tag``, if it is there. Of VPIC's particles
+        without such a column ``row`` is the place in the file.
     key_type : {"u64", "i64", "text", "bytes"}, optional
         As the file says, or as the column's type suggests.
     schema : str, optional
         As the option ``imd.schema``, ``"x:f8:m;v:f4x3"``; as the file says if not given.
     extrema, units, options
         As in `swale.create`.
+    species : str, optional
+        Whose files to take of VPIC's folder, if it has several.
     resume : bool
         Goes on with a directory whose import was interrupted: its epochs are passed over.
     """
     pyarrow = _lazy.load("pyarrow", "an import")
-    file = _open(pyarrow, Path(os.fspath(source)), schema, {key: key_type} if key_type else {})
-    if file.frames is not None and key == "key" and "id" in file.schema.names:
-        key = "id"
+    file = _open(pyarrow, Path(os.fspath(source)), schema, key, key_type, species)
+    if file.frames is not None and key == "key":
+        key = next((name for name in _import_frames.IDS if name in file.schema.names), key)
     plan = _Plan(pyarrow, file.schema, key, key_type, schema)
     np = _lazy.numpy()
     dtype = None if plan.schema is None else plan.schema.dtype
@@ -88,15 +91,19 @@ class _File(NamedTuple):
     document: Mapping[str, Any] = {}
 
 
-def _open(pyarrow: Any, source: Path, schema: str | None, key_types: dict[str, str]) -> _File:
+def _open(pyarrow: Any, source: Path, schema: str | None, key: str, key_type: str | None,
+          species: str | None) -> _File:
     """The file's schema and its batches. Texts have no types but those that the caller tells."""
+    key_types = {key: key_type} if key_type else {}
     ending = source.suffix.lower()
-    if ending in _import_frames.ENDINGS:
+    if ending in _import_frames.ENDINGS or source.is_dir():
         own = {"u64": "u8", "i64": "i8"}
         told = {name: kind for field in Schema(schema or "").values() for name, kind in _flat(field)}
-        told.update({"id" if name == "key" else name: own.get(kind, kind) for name,
-                     kind in key_types.items()})
-        return _File(*_import_frames.open_source(pyarrow, source, told))
+        told.update({"id" if name == "key" else name: own.get(kind, kind)
+                     for name, kind in key_types.items()})
+        return _File(*_import_frames.open_source(pyarrow, source, told, key, species))
+    if species is not None:
+        raise ValueError(f"{source}: a species is chosen in a folder of VPIC's (particle_hdf5)")
     if ending in (".parquet", ".pq"):
         parquet = _lazy.load("pyarrow.parquet", "an import of Parquet").ParquetFile(source)
         return _File(parquet.schema_arrow, parquet.iter_batches(batch_size=_BATCH_ROWS))

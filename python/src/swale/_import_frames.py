@@ -1,4 +1,4 @@
-"""Files of frames, to be imported: LAMMPS dumps, H5Part (also VPIC's) and openPMD. Each frame is a record
+"""Files of frames, to be imported: LAMMPS dumps, H5Part, VPIC's own HDF5 and openPMD. Each frame is a record
 batch.
 
 Frames are epochs in the order of the file. What a file tells of boxes and units becomes attributes.
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TextIO
 from . import _lazy
 
 ENDINGS = (".lammpstrj", ".dump", ".h5", ".hdf5", ".h5part")
+IDS = ("id", "tag")  # what columns with the names of particles are called
 # Columns of LAMMPS that are integers; names of elements are passed over, and the others are numbers.
 _INTEGERS = {"id": "u8", **dict.fromkeys(("type", "mol", "proc", "procp1", "ix", "iy", "iz"), "i8")}
 
@@ -35,10 +36,17 @@ class Source(NamedTuple):
     document: dict[str, Any]  # attributes of the directory
 
 
-def open_source(pyarrow: Any, source: Path, types: dict[str, Any]) -> Source:
-    """Opens a file whose ending is one of `ENDINGS`. `types`: of columns of a text, as far as the caller
-    knows.
+def open_source(pyarrow: Any, source: Path, types: dict[str, Any], key: str,
+                species: str | None) -> Source:
+    """Opens a file whose ending is one of `ENDINGS`, or a folder of VPIC's.
+
+    `types`: of columns of a text, as far as the caller knows. `key`: the column of the keys, and `species`:
+    whose files to take of a folder, as the caller has named them.
     """
+    if source.is_dir():
+        return _source(pyarrow, _vpic(_vpic_files(source, species), key), {}, {})
+    if species is not None:
+        raise ValueError(f"{source} is a file: a species is chosen in a folder of VPIC's (particle_hdf5)")
     if source.suffix.lower() in (".lammpstrj", ".dump"):
         return _source(pyarrow, _lammps(source, types), {}, {})
     h5py = _lazy.load("h5py", "an import of HDF5")
@@ -46,6 +54,10 @@ def open_source(pyarrow: Any, source: Path, types: dict[str, Any]) -> Source:
     if "openPMD" in file.attrs:
         document, frames = _openpmd(file, source)
         return _source(pyarrow, frames, {}, document)
+    steps = sorted(int(name[9:]) for name in file if _is_step(name, "Timestep_"))
+    if steps:
+        file.close()
+        return _source(pyarrow, _vpic([(step, source) for step in steps], key), {}, {})
     own = {name: str(file.attrs[name]) for name in ("swale.schema", "swale.key") if name in file.attrs}
     return _source(pyarrow, _h5part(file, source), own, {})
 
@@ -196,9 +208,9 @@ def _lammps_box(place: _Lines, words: list[str]) -> dict[str, Any]:
 
 def _h5part(file: Any, source: Path) -> Iterator[Frame]:
     """Groups ``Step#N`` with a dataset for each column."""
-    steps = sorted(int(name[5:]) for name in file if name.startswith("Step#") and name[5:].isdigit())
+    steps = sorted(int(name[5:]) for name in file if _is_step(name, "Step#"))
     if not steps:
-        raise ValueError(f"{source}: neither openPMD nor H5Part: it has no groups Step#0, Step#1, ...")
+        raise ValueError(f"{source}: neither openPMD, H5Part nor VPIC: it has no groups Step#N or Timestep_N")
     with file:
         for number in steps:
             group = file[f"Step#{number}"]
@@ -206,6 +218,49 @@ def _h5part(file: Any, source: Path) -> Iterator[Frame]:
             yield Frame(int(group.attrs.get("step", number)), float(group.attrs.get("TimeValue", 0.0)),
                         {name: data[...] for name, data in group.items() if getattr(data, "ndim", 0) == 1},
                         told)
+
+
+def _is_step(name: str, before: str) -> bool:
+    return name.startswith(before) and name[len(before):].isdigit()
+
+
+# ---- VPIC ----
+
+
+def _vpic_files(folder: Path, species: str | None) -> list[tuple[int, Path]]:
+    """The files ``T.STEP/SPECIES_STEP.h5`` of a species, in the order of their steps."""
+    steps = sorted(int(each.name[2:]) for each in folder.iterdir() if _is_step(each.name, "T."))
+    if not steps:
+        raise ValueError(f"{folder}: expected VPIC's folders T.STEP in it, as particle_hdf5 has them")
+    ending = f"_{steps[0]}.h5"
+    found = sorted(each.name.removesuffix(ending) for each in (folder / f"T.{steps[0]}").glob(f"*{ending}")
+                   if not each.name.startswith("grid_metadata_"))
+    if species is None and len(found) == 1:
+        species = found[0]
+    if species not in found:
+        raise ValueError(f"{folder}: {'no species ' + repr(species) if species else 'several species'}; "
+                         f"choose one of {', '.join(found) or 'none'} (--species)")
+    return [(step, folder / f"T.{step}" / f"{species}_{step}.h5") for step in steps]
+
+
+def _vpic(files: list[tuple[int, Path]], key: str) -> Iterator[Frame]:
+    """Groups ``Timestep_N`` with a dataset for each column."""
+    np, h5py = _lazy.numpy(), _lazy.load("h5py", "an import of HDF5")
+    for step, path in files:
+        with h5py.File(path, "r") as file:
+            if f"Timestep_{step}" not in file:
+                raise ValueError(f"{path}: no group Timestep_{step}")
+            columns = {name: data[...] for name, data in file[f"Timestep_{step}"].items()
+                       if getattr(data, "ndim", 0) == 1 and data.dtype.kind in "iuf"}
+        if len({len(each) for each in columns.values()}) > 1:
+            raise ValueError(f"{path}: the datasets of Timestep_{step} have different lengths")
+        if key == "row" and columns:
+            columns.setdefault("row", np.arange(len(next(iter(columns.values()))), dtype="u8"))
+        elif key == "key" and not {"key", *IDS} & set(columns):
+            raise ValueError(f"{path} has no column that tells particles apart ({', '.join(columns)}): only "
+                             "builds of VPIC that trace particles write one (tag). --key row takes the place "
+                             "in the file, where another step may have another particle")
+        yield Frame(step, 0.0, columns, {})
 
 
 # ---- openPMD ----
