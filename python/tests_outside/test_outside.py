@@ -125,6 +125,29 @@ def test_xarray(gas: str) -> None:
             d.scan(columns=["key", "x"]).to_xarray()
 
 
+def test_xarrays_engine(gas: str, tmp_path: Path) -> None:
+    """By its name, and without one, as xarray asks each engine whether it can open a path."""
+    import xarray
+
+    with swale.open(gas) as d, xarray.open_dataset(gas, engine="swale", keys=[1, 3, 99]) as data:
+        assert data.sizes == {"key": 2, "epoch": EPOCHS} and data.key.values.tolist() == [1, 3]
+        assert data.identical(d.get_many([1, 3]).to_xarray().assign_attrs(units="real", periodic=True))
+        assert data.x.sel(key=3).values.tolist() == d[3]["x"].tolist()
+    with xarray.open_dataset(gas, epochs=[1, 2], columns="x", where="x > 5") as some:
+        assert set(some.data_vars) == {"x"} and set(some.coords) == {"key", "epoch", "step", "time"}
+        assert some.epoch.values.tolist() == [1, 2] and np.isnan(some.x.values).any()
+        assert np.nansum(some.x.values) == pytest.approx(sum(
+            atoms(epoch)["x"][atoms(epoch)["x"] > 5].sum() for epoch in (1, 2)))
+    with xarray.open_dataset(gas, engine="swale", drop_variables=["x", "time"]) as less:
+        assert "x" not in less and "time" not in less.coords and "y" in less
+    with pytest.raises(swale.NotFoundError):
+        xarray.open_dataset(tmp_path / "nowhere", engine="swale")
+    with pytest.raises(ValueError, match="engine"):
+        xarray.open_dataset(tmp_path)  # no directory of ours: no engine takes it
+    with pytest.raises(swale.InvalidArgumentError, match="enregy"):
+        xarray.open_dataset(gas, engine="swale", columns=["enregy"])
+
+
 def test_xarray_refuses_several_records_of_a_key(tmp_path: Path) -> None:
     with swale.create(tmp_path / "d", schema=[("v", "f4", 3)], key="text", units={"v": "m"}) as out:
         for name in ("a", "b"):
