@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""fs.py PROGRAMS OUT [--profile full|quick|tiny] [--memory DIR]: `make bench-fs`: the node-local logs of the
-job's file system.
+"""fs.py PROGRAMS OUT [--profile full|quick|tiny] [--memory DIR] [--scratch DIR]: `make bench-fs`: the logs
+of a node in the job's file system, and their drain to a folder of --scratch.
 
 PROGRAMS is build/*/bench. Each round runs the calibration, then each measurement; inside a measurement a log
 and tmpfs take turns, batch by batch, so a ratio divides figures of one moment. Writes OUT/fs.json. Exit
 status: 0 if every "must" is met, 1 if one is not, 2 if an answer was wrong or a program failed.
-docs/design/file-logs.md has the predictions.
+docs/design/file-logs.md and node-files.md have the predictions.
 """
 import pathlib
 import sys
@@ -16,9 +16,9 @@ import calibration  # noqa: E402
 import judge  # noqa: E402
 from keys import Key  # noqa: E402
 
-PROFILES = {"full": dict(rounds=5, batches=2000, mib=1024, expected_s=90),
-            "quick": dict(rounds=2, batches=600, mib=512, expected_s=25),
-            "tiny": dict(rounds=1, batches=4, mib=8, expected_s=5)}
+PROFILES = {"full": dict(rounds=5, batches=2000, mib=1024, drain_mib=2048, expected_s=200),
+            "quick": dict(rounds=2, batches=600, mib=512, drain_mib=1024, expected_s=45),
+            "tiny": dict(rounds=1, batches=4, mib=8, drain_mib=128, expected_s=8)}
 RECORD = 47_008  # bytes of a strided record of the file-per-process comparison
 SMALL = 64  # a write that is nearly only its segment
 # Key and where its figure stands: (measurement, field).
@@ -34,6 +34,10 @@ KEYS = (
     (Key("segment_server_ns", "the server's part of it: checks, order, checksum, drop", "ns", None, None,
          by="cpu"),
      ("segment", "server_ns_per_piece")),
+    (Key("drain_over_cp", "`cp -r` and `sync -f` of a shared file of strided records and of 64 files, half "
+         "of the bytes each, over their drain", "", 1.0, 1.5, less_is_better=False), ("drain", "ratio")),
+    (Key("drain_cpu_over_cp", "the same by processor time", "", None, None, less_is_better=False),
+     ("drain", "cpu_ratio")),
     (Key("recovery_seconds_per_gib", "logs of a server that is gone, in 4 KiB writes: found, checked, "
          "handed out", "s", 1, 0.5,
          by="cpu"), ("recovery", "s_per_gib")),
@@ -68,6 +72,9 @@ def measure(arguments, scratch):
             run("write_record", mode="write", bytes=RECORD, batches=profile["batches"])
             run("segment", mode="write", bytes=SMALL, batches=max(2, profile["batches"] // 20))
             run("recovery", mode="recovery", bytes=4096, mib=profile["mib"])
+            runner.keep("drain", [str(arguments.programs / "fs/bench_fs_drain"),
+                                  *judge.words({"memory": memory, "backing": scratch,
+                                                "mib": profile["drain_mib"], "rounds": 1})])
     runner.progress.end()
     return {"profile": arguments.profile, "results": judge_all(runner.lines), "lines": runner.lines}
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The verdicts of fs.py say "no" when they must, and a tiny run goes through (fs_verdict_test.py BENCH_FS
-BENCH_CALIBRATE).
+BENCH_CALIBRATE; bench_fs_drain stands beside bench_fs).
 """
 import contextlib
 import io
@@ -15,11 +15,12 @@ import fs  # noqa: E402
 CALIBRATION = dict(fs.calibration.REFERENCE)
 
 
-def lines(ratio, recovery, slow=1.0):
+def lines(ratio, recovery, slow=1.0, drain=1.01):
     made = [{"round": 0, "name": "calibrate", "line": {name: value * slow for name,
                                                        value in CALIBRATION.items()}}]
     write = {"ratio": ratio, "log_ns": 100.0, "server_ns_per_piece": 100.0}
     made += [{"round": 0, "name": name, "line": write} for name in ("write_4k", "write_record", "segment")]
+    made.append({"round": 0, "name": "drain", "line": {"ratio": drain, "cpu_ratio": drain}})
     return made + [{"round": 0, "name": "recovery", "line": {"s_per_gib": recovery}}]
 
 
@@ -32,6 +33,7 @@ def main():
     assert missed(lines(1.29, 0.99)) == ["write_4k_over_tmpfs"]
     assert missed(lines(1.31, 1.01)) == ["recovery_seconds_per_gib"]
     assert missed(lines(1.31, 1.01, slow=1.5)) == []  # a slow hour
+    assert missed(lines(1.31, 0.99, drain=0.99)) == ["drain_over_cp"]
     assert missed([entry for entry in lines(1.31, 0.99)
                    if entry["name"] != "write_4k"]) == ["write_4k_over_tmpfs"]
     programs = pathlib.Path(sys.argv[2]).parent
