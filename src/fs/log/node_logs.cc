@@ -119,7 +119,7 @@ Status NodeLogs::read(const meta::Place& place, MutableBytes out) noexcept {
   return contain([&]() -> Status {
     ServedLog* log = nullptr;
     SWALE_ASSIGN_OR_RETURN(Chunk* const chunk, chunk_at(place, out.size(), &log));
-    return log->read(*chunk, static_cast<uint32_t>(place.address % log->chunk_bytes()), out, block_);
+    return log->read(*chunk, static_cast<uint32_t>(place.address % log->chunk_bytes()), out);
   });
 }
 

@@ -141,20 +141,36 @@ Status ServedLog::check_block(Chunk& chunk, uint64_t index, Bytes block) const {
                     chunk.number);
 }
 
-Status ServedLog::read(Chunk& chunk, uint32_t place, MutableBytes out, MutableBytes block) {
+Result<Bytes> ServedLog::checked_block(Chunk& chunk, uint64_t index) {
+  const uint64_t begin = index * kBlockBytes;
+  const uint64_t length = std::min<uint64_t>(kBlockBytes, chunk.seen.used - begin);
+  if (checked_.span().empty()) {
+    SWALE_ASSIGN_OR_RETURN(checked_, Buffer::allocate(kBlockBytes));
+  }
+  const auto bytes = checked_.span().first(length);
+  if (checked_number_ == chunk.number && checked_index_ == index) return view(bytes);
+  checked_index_ = kNoBlock;
+  SWALE_RETURN_IF_ERROR(read_bytes(chunk, static_cast<uint32_t>(begin), bytes));
+  SWALE_RETURN_IF_ERROR(check_block(chunk, index, view(bytes)));
+  checked_number_ = chunk.number, checked_index_ = index;
+  return view(bytes);
+}
+
+Status ServedLog::read(Chunk& chunk, uint32_t place, MutableBytes out) {
   if (place > chunk.seen.used || out.size() > chunk.seen.used - place)
     return invalid_argument("{}: {} bytes at {} of chunk {}, which has {}", path_, out.size(), place,
                             chunk.number, chunk.seen.used);
   while (!out.empty()) {
     const uint64_t index = place / kBlockBytes, begin = index * kBlockBytes;
     const uint64_t piece = std::min<uint64_t>(out.size(), begin + kBlockBytes - place);
-    if (index < chunk.checks.size()) {
-      const auto bytes = block.first(std::min<uint64_t>(kBlockBytes, chunk.seen.used - begin));
-      SWALE_RETURN_IF_ERROR(read_bytes(chunk, static_cast<uint32_t>(begin), bytes));
-      SWALE_RETURN_IF_ERROR(check_block(chunk, index, view(bytes)));
+    const bool whole = piece == std::min<uint64_t>(kBlockBytes, chunk.seen.used - begin);
+    if (index < chunk.checks.size() && !whole) {
+      SWALE_ASSIGN_OR_RETURN(const Bytes bytes, checked_block(chunk, index));
       std::memcpy(out.data(), bytes.data() + (place - begin), piece);
     } else {
       SWALE_RETURN_IF_ERROR(read_bytes(chunk, place, out.first(piece)));
+      if (index < chunk.checks.size())
+        SWALE_RETURN_IF_ERROR(check_block(chunk, index, view(out.first(piece))));
     }
     out = out.subspan(piece);
     place += static_cast<uint32_t>(piece);

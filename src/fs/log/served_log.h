@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "base/buffer.h"
 #include "base/status.h"
 #include "fs/log/log_check.h"
 #include "fs/log/log_format.h"
@@ -104,7 +105,8 @@ class ServedLog {
   void settle(MutableBytes block, std::vector<Status>* problems);
   Status settle(Chunk& chunk, MutableBytes block);
 
-  Status read(Chunk& chunk, uint32_t place, MutableBytes out, MutableBytes block);
+  // Each block that has a checksum is checked; parts of the one that was checked last cost a copy.
+  Status read(Chunk& chunk, uint32_t place, MutableBytes out);
 
   // The process is over. What it has reserved and not published is nothing.
   void end() noexcept;
@@ -132,6 +134,7 @@ class ServedLog {
   void add_spilled(SpillIndex index, std::unique_ptr<io::File> file, std::vector<Found>* before);
 
  private:
+  static constexpr uint64_t kNoBlock = ~uint64_t{0};
   enum class Slot : uint8_t { kUnreserved, kFree, kUsed, kUnusable };
 
   explicit ServedLog(uint32_t id) : id_(id) {}
@@ -150,6 +153,7 @@ class ServedLog {
   char* memory_of(const Chunk& chunk) const { return slot_of(head_, chunk.slot, chunk_bytes_); }
   Status read_bytes(Chunk& chunk, uint32_t place, MutableBytes out);
   Status check_block(Chunk& chunk, uint64_t index, Bytes block) const;
+  Result<Bytes> checked_block(Chunk& chunk, uint64_t index);
 
   const uint32_t id_;
   uint32_t chunk_bytes_ = 0;
@@ -160,6 +164,11 @@ class ServedLog {
   std::map<uint64_t, Chunk> chunks_;
   std::vector<Chunk*> open_;  // not complete, or not settled
   std::vector<Slot> slot_;
+  // A block that was read and found whole: it does not change any more. Whoever reads in the order of a file
+  // comes back to it, as records do not end where blocks do.
+  Buffer checked_;
+  uint64_t checked_number_ = 0;  // of its chunk
+  uint64_t checked_index_ = kNoBlock;
   uint64_t next_number_ = 0;
   uint32_t reserved_slots_ = 0;
   uint32_t problems_told_ = 0;
