@@ -1,5 +1,6 @@
 #include "fs/node/backing.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -28,6 +29,12 @@ Status dress_as(io::File& file, io::File* replaced) {
   if (::fchmod(file.descriptor(), mode) != 0)
     return errno_status(errno, file.path() + ": the mode of the file that it replaces");
   return {};
+}
+
+void start_writeback(io::File& file, uint64_t offset, uint64_t bytes) {
+  if (file.descriptor() < 0) return;
+  static_cast<void>(::sync_file_range(file.descriptor(), static_cast<off_t>(offset),
+                                      static_cast<off_t>(bytes), SYNC_FILE_RANGE_WRITE));
 }
 
 }  // namespace swale::fs

@@ -17,6 +17,8 @@ namespace swale::fs {
 // What a file is now: by its descriptor, so that no name can lie.
 Result<Stamp> stamp_of(io::File& file);
 Status dress_as(io::File& file, io::File* replaced);
+// Advice: the disk writes this range while the next ones are copied; a sync then waits for less.
+void start_writeback(io::File& file, uint64_t offset, uint64_t bytes);
 
 class Backing {
  public:

@@ -10,7 +10,8 @@
 namespace swale::fs {
 namespace {
 
-constexpr size_t kBufferBytes = kMiB;
+constexpr size_t kBufferBytes = 256 * kKiB;     // stays in the processor's cache: written, and read again
+constexpr uint64_t kWritebackBytes = 8 * kMiB;  // handed to the disk at once
 constexpr size_t kMarkBytesMax = 64 * kKiB;
 constexpr int kAsideMax = 100;  // files of one name that are kept aside
 
@@ -111,8 +112,15 @@ Status Drain::remove_mark(const meta::FileId& file) {
   return private_->sync_directory(folder_);
 }
 
-Status Drain::unmark(const meta::FileId& file) {
-  SWALE_RETURN_IF_ERROR(remove_mark(file));
+// A mark of a whole file fits that file alone, as it was: if a power loss brings it back, it still says what
+// is true. One of a file changed in place would cover what others do.
+Status Drain::unmark(const meta::FileId& file, DrainMark::How how) {
+  if (how == How::kInPlace) {
+    SWALE_RETURN_IF_ERROR(remove_mark(file));
+  } else {
+    const Status removed = private_->remove(own_path(kMarkPrefix, file));
+    if (!removed.ok() && removed.code() != Code::kNotFound) return removed;
+  }
   unmarked_.erase(file);
   return {};
 }
@@ -154,7 +162,7 @@ Result<bool> Drain::begin(const meta::FileId& id) noexcept {
     work_->path = *path;
     SWALE_RETURN_IF_ERROR(expect_beneath(*path, backing_.root()));
     // A mark says that we have changed the file; after a drain it would cover what others do.
-    if (unmarked_.contains(id)) SWALE_RETURN_IF_ERROR(unmark(id));
+    if (unmarked_.contains(id)) SWALE_RETURN_IF_ERROR(unmark(id, How::kInPlace));
     SWALE_RETURN_IF_ERROR(look(*work_));
     SWALE_RETURN_IF_ERROR(plan(*work_));
     SWALE_RETURN_IF_ERROR(open_out(*work_));
@@ -238,15 +246,34 @@ Result<bool> Drain::write_some() noexcept {
       work.done += bytes.size();
       if (work.done == part.length) ++work.next, work.done = 0;
     }
-    const Bytes bytes(buffer.data(), filled);
-    work.written.push_back({begin, static_cast<uint32_t>(filled), crc32c(bytes)});
-    SWALE_RETURN_IF_ERROR(work.out->pwrite(begin, bytes));
+    SWALE_RETURN_IF_ERROR(put(work, begin, buffer.first(filled)));
     return work.next < work.parts.size();
   });
 }
 
-// The file as it can be read now, against what the logs had.
-Status Drain::check(Work& work) {
+// Writes bytes of the logs, and reads them again; the buffer is theirs.
+Status Drain::put(Work& work, uint64_t offset, MutableBytes bytes) {
+  const uint32_t crc = crc32c(view(bytes));
+  SWALE_RETURN_IF_ERROR(work.out->pwrite(offset, view(bytes)));
+  if (options_.rules.check) {
+    SWALE_RETURN_IF_ERROR(read_exactly(*work.out, offset, bytes));
+    if (crc32c(view(bytes)) != crc)
+      return corruption(
+          "{}: offset {}: {} bytes have another checksum than those that were committed; the logs keep them: "
+          "check the disk, and drain again",
+          work.out->path(), offset, bytes.size());
+  }
+  // A range that is not next to the one before begins anew: the disk gets that at the sync.
+  if (offset != work.unsent_end) work.unsent = offset;
+  work.unsent_end = offset + bytes.size();
+  if (work.unsent_end - work.unsent >= kWritebackBytes) {
+    start_writeback(*work.out, work.unsent, work.unsent_end - work.unsent);
+    work.unsent = work.unsent_end;
+  }
+  return {};
+}
+
+Status Drain::check_size(Work& work) {
   if (!options_.rules.check) return {};
   SWALE_ASSIGN_OR_RETURN(const uint64_t size, work.out->size());
   if (size != work.fixed.size)
@@ -254,15 +281,6 @@ Status Drain::check(Work& work) {
         "{}: it has {} bytes, and {} were committed; the logs keep them: check the disk, and "
         "drain again",
         work.out->path(), size, work.fixed.size);
-  for (const Written& written : work.written) {
-    const MutableBytes bytes = buffer_.span().first(written.length);
-    SWALE_RETURN_IF_ERROR(read_exactly(*work.out, written.offset, bytes));
-    if (crc32c(view(bytes)) != written.crc)
-      return corruption(
-          "{}: offset {}: {} bytes have another checksum than those that were committed; the "
-          "logs keep them: check the disk, and drain again",
-          work.out->path(), written.offset, written.length);
-  }
   return {};
 }
 
@@ -275,7 +293,7 @@ Result<Drain::Outcome> Drain::finish() noexcept {
     if (size != work.fixed.size) SWALE_RETURN_IF_ERROR(work.out->truncate(work.fixed.size));
     if (work.how != How::kInPlace) SWALE_RETURN_IF_ERROR(backing_.dress(*work.out, work.target.get()));
     if (options_.rules.sync) SWALE_RETURN_IF_ERROR(work.out->sync());
-    SWALE_RETURN_IF_ERROR(check(work));
+    SWALE_RETURN_IF_ERROR(check_size(work));
     const auto path = backing_.path_of(work.file);
     if (has_no_name(path.status())) {
       const meta::FileId file = work.file;
@@ -295,8 +313,9 @@ Result<Drain::Outcome> Drain::finish() noexcept {
     const Status drained = files_.drained(file, work.fixed, now);
     if (!drained.ok()) unmarked_.erase(file);
     SWALE_RETURN_IF_ERROR(drained);
+    const How how = work.how;
     work_.reset();
-    SWALE_RETURN_IF_ERROR(unmark(file));
+    SWALE_RETURN_IF_ERROR(unmark(file, how));
     return outcome;
   });
 }

@@ -8,9 +8,10 @@
 // node began to write it is kept: ours becomes NAME.swale-JOB.
 //
 // Threads: one at a time, that of NodeFiles; its other calls may come between the steps.
-// Invariants: (1) Bytes leave the logs only when a synced file has been read again and has, byte for byte by
-// checksum, what the logs have, and its name is synced. (2) A drain that was killed at any step is finished
-// by the next open(), or has changed nothing. (3) Paths lie beneath the root and contain no link.
+// Invariants: (1) Bytes leave the logs only when the file gave them back as it got them, byte for byte by
+// checksum, and it was synced after that, has its size, and its name is synced. (2) A drain that was killed
+// at any step is finished by the next open(), or has changed nothing. (3) Paths lie beneath the root and
+// contain no link.
 // Errors: of the backing, with its errno; the file stays as it was for programs, and can be drained again.
 #pragma once
 
@@ -75,11 +76,6 @@ class Drain {
     uint64_t length = 0;
     std::optional<FileExtents::Piece> piece = {};  // none: of `target`
   };
-  struct Written {
-    uint64_t offset = 0;
-    uint32_t length = 0;
-    uint32_t crc = 0;
-  };
   struct Work {
     meta::FileId file;
     NodeFiles::Fixed fixed;
@@ -90,8 +86,8 @@ class Drain {
     std::unique_ptr<io::File> out;     // what is written
     std::vector<Part> parts;
     size_t next = 0;
-    uint64_t done = 0;  // of the next part
-    std::vector<Written> written;
+    uint64_t done = 0;                    // of the next part
+    uint64_t unsent = 0, unsent_end = 0;  // written, and not yet handed to the disk
   };
 
   Drain(NodeFiles& files, Backing& backing, const DrainOptions& options)
@@ -101,13 +97,14 @@ class Drain {
   Status look(Work& work);
   Status plan(Work& work);
   Status open_out(Work& work);
-  Status check(Work& work);
+  Status put(Work& work, uint64_t offset, MutableBytes bytes);
+  Status check_size(Work& work);
   Status publish(Work& work, Stamp* now);
   Status publish_aside(Work& work);
   Status expect_unchanged(const Work& work);
   Status put_mark(const Work& work, const std::string& path, const Stamp& stamp);
   Status remove_mark(const meta::FileId& file);
-  Status unmark(const meta::FileId& file);
+  Status unmark(const meta::FileId& file, DrainMark::How how);
   Result<std::optional<DrainMark>> mark_of(const meta::FileId& file);
   Result<std::unique_ptr<io::File>> open_if_there(const std::string& path, io::OpenMode mode);
   std::string own_path(const char* prefix, const meta::FileId& file) const;
