@@ -293,6 +293,8 @@ int TierFs::allocate(OpenFile& opened, int mode, uint64_t offset, uint64_t lengt
   if (mode != FALLOC_FL_KEEP_SIZE && offset + length > *size) {
     note(Traced::kTruncate, file.node, offset + length);
     failed = answer(store_.truncate(*there, offset + length));
+  } else {
+    failed = change_times(file.node, std::nullopt, Change::kNow, nullptr);  // as on any file system
   }
   if (failed == 0) changed(file.node);
   return failed;

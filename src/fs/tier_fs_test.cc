@@ -150,6 +150,23 @@ TEST_F(TierFsTest, CallsOnAnOpenHandleChangeNoIdentity) {
   }).join();
 }
 
+TEST_F(TierFsTest, AllocatedSpaceIsAChange) {
+  open();
+  const int file = open_file("f", O_RDWR | O_CREAT);
+  EXPECT_EQ(calls_->write(file, 0, "0123456789"), 0);
+  for (const int mode : {FALLOC_FL_KEEP_SIZE, 0}) {
+    struct stat before, after;
+    ASSERT_EQ(calls_->set_time("f", 1'000'000), 0);
+    ASSERT_EQ(calls_->state(file, &before), 0);
+    EXPECT_EQ(before.st_mtim.tv_sec, 1'000'000);
+    ASSERT_EQ(calls_->allocate(file, mode, 0, 5), 0);
+    ASSERT_EQ(calls_->state(file, &after), 0);
+    EXPECT_GT(after.st_mtim.tv_sec, 1'000'000) << "mode " << mode;
+    EXPECT_EQ(after.st_size, 10);
+  }
+  EXPECT_EQ(calls_->close(file), 0);
+}
+
 TEST_F(TierFsTest, RequestsAreRecordedAsTheyCome) {
   auto trace = tier::TraceWriter::open(device_, root_ + "/trace");
   ASSERT_TRUE(trace.ok()) << trace.status().to_string();
