@@ -112,7 +112,7 @@ Status Drain::remove_mark(const meta::FileId& file) {
   return private_->sync_directory(folder_);
 }
 
-// A mark of a whole file fits that file alone, as it was: if a power loss brings it back, it still says what
+// A mark of a copy aside fits that file alone, as it was: if a power loss brings it back, it still says what
 // is true. One of a file changed in place would cover what others do.
 Status Drain::unmark(const meta::FileId& file, DrainMark::How how) {
   if (how == How::kInPlace) {
@@ -178,11 +178,10 @@ Status Drain::look(Work& work) {
     SWALE_ASSIGN_OR_RETURN(work.found, backing_.stamp(*work.target));
   }
   SWALE_ASSIGN_OR_RETURN(const auto mark, mark_of(work.file));
-  const bool marked = mark && backing_.root() + "/" + mark->path == work.path && work.target != nullptr;
-  const bool ours = marked && (mark->how == How::kWhole
-                                   ? mark->stamp == work.found
-                                   : mark->how == How::kInPlace && mark->stamp.device == work.found.device &&
-                                         mark->stamp.inode == work.found.inode);
+  const bool changed = mark && mark->how == How::kInPlace && work.target != nullptr &&
+                       backing_.root() + "/" + mark->path == work.path &&
+                       mark->stamp.device == work.found.device && mark->stamp.inode == work.found.inode;
+  const bool ours = changed || (work.target != nullptr && work.found == work.fixed.ours);
   if (!ours && work.found != work.fixed.backing)
     work.how = How::kAside;
   else if (work.target != nullptr && work.fixed.backing_end > 0)
@@ -333,7 +332,7 @@ Status Drain::expect_unchanged(const Work& work) {
 Status Drain::publish(Work& work, Stamp* now) {
   if (work.how == How::kWhole) {
     SWALE_ASSIGN_OR_RETURN(const Stamp ours, backing_.stamp(*work.out));
-    SWALE_RETURN_IF_ERROR(put_mark(work, work.path, ours));
+    if (options_.rules.mark) SWALE_RETURN_IF_ERROR(files_.announce(work.file, ours));
     Status renamed = expect_unchanged(work);
     if (renamed.ok())
       renamed = work.target ? backing_.device().rename(work.out->path(), work.path)

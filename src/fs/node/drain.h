@@ -3,9 +3,9 @@
 //   begin(file) ─► write_some() ... ─► finish()
 //   fix, look      the bytes            sync, check, mark, rename, FilesLog, unmark
 //
-// A new or replaced file is written beside and renamed: it is there whole or not at all. One whose backing
-// bytes still count is changed in place, under a mark (drain_mark.h). One that others have changed since this
-// node began to write it is kept: ours becomes NAME.swale-JOB.
+// A new or replaced file is written beside, announced (FileRow::ours) and renamed: it is there whole or not
+// at all. One whose backing bytes still count is changed in place, under a mark (drain_mark.h). One that
+// others have changed since this node began to write it is kept: ours becomes NAME.swale-JOB.
 //
 // Threads: one at a time, that of NodeFiles; its other calls may come between the steps.
 // Invariants: (1) Bytes leave the logs only when the file gave them back as it got them, byte for byte by

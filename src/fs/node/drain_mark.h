@@ -1,6 +1,7 @@
 // A mark in the backing's `.swale/JOB/`: a file whose drain has begun to change what others see. While it is
-// there, the file may be half old and half new (kInPlace), or the drain's own (kWhole, kAside): a drain that
-// was killed finds by it that nobody else has changed the file.
+// there, the file may be half old and half new (kInPlace), or have a copy that is the drain's own (kAside): a
+// drain that was killed finds by it that nobody else has changed the file. Of a file that is replaced as a
+// whole (kWhole), FileRow::ours says so, on the node.
 //
 //   .swale (0700)  := JOB*                           ids are of a job: no other job's marks are looked at
 //   JOB (0700)     := drain-HIGH-LOW* new-HIGH-LOW*  HIGH, LOW: the file's id, 16 hex digits each

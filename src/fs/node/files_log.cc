@@ -11,15 +11,16 @@ namespace swale::fs {
 namespace {
 
 constexpr std::string_view kPrefix = "files-";
-constexpr uint16_t kRowsKind = 1;
-constexpr size_t kRowBytes = 80;
+constexpr uint16_t kRowsKind = 2;
+constexpr size_t kRowBytes = 112;
 constexpr size_t kCutBytes = 16;
 constexpr uint64_t kRewriteBytes = 4 << 20;  // and twice what the rows take
 
 void append_row(const meta::FileId& file, const FileRow& row, std::string* out) {
   for (const uint64_t value :
        {file.high, file.low, row.floor, row.size_order, row.size, row.backing.device, row.backing.inode,
-        row.backing.size, static_cast<uint64_t>(row.backing.modified_ns)})
+        row.backing.size, static_cast<uint64_t>(row.backing.modified_ns), row.ours.device, row.ours.inode,
+        row.ours.size, static_cast<uint64_t>(row.ours.modified_ns)})
     append_u64(out, value);
   append_u64(out, row.cuts.size());
   for (const FileRow::Cut& cut : row.cuts) {
@@ -35,7 +36,8 @@ bool take_row(Bytes* bytes, meta::FileId* file, FileRow* row) {
   *file = {word(0), word(1)};
   row->floor = word(2), row->size_order = word(3), row->size = word(4);
   row->backing = {word(5), word(6), word(7), static_cast<int64_t>(word(8))};
-  const uint64_t cuts = word(9);
+  row->ours = {word(9), word(10), word(11), static_cast<int64_t>(word(12))};
+  const uint64_t cuts = word(13);
   bytes->remove_prefix(kRowBytes);
   if (file->none() || cuts > kCutsMax || bytes->size() < cuts * kCutBytes) return false;
   for (uint64_t i = 0; i < cuts; ++i) {
@@ -68,7 +70,7 @@ void FileRow::cut(uint64_t order, uint64_t new_size, bool shrinks) {
 }
 
 void FileRow::drained(uint64_t order, const Stamp& now) {
-  floor = order, backing = now;
+  floor = order, backing = now, ours = {};
   if (size_order <= order) size_order = 0, size = 0;
   std::erase_if(cuts, [=](const Cut& cut) { return cut.order <= order; });
 }

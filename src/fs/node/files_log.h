@@ -6,7 +6,8 @@
 //   files-NUMBER := RecordLog      kind kFilesLogKind, owner NUMBER
 //   record  := order_max u64, row*  the first one has all rows, later ones those that changed
 //   row     := high u64, low u64, floor u64, size_order u64, size u64, device u64, inode u64,
-//              backing_size u64, modified_ns u64, cuts u64, (order u64, size u64)*
+//              backing_size u64, modified_ns u64, ours (device u64, inode u64, size u64, modified_ns u64),
+//              cuts u64, (order u64, size u64)*
 //
 // A row replaces the row of that file before it. No order above order_max was given when it was written, so
 // the next server begins behind it: no byte that is written later passes for one that was drained.
@@ -50,7 +51,8 @@ struct FileRow {
   uint64_t floor = 0;       // bytes of this order and before it are drained or removed
   uint64_t size_order = 0;  // 0: never set; else the file had `size` behind this order
   uint64_t size = 0;
-  Stamp backing;          // what it must still be when it is drained
+  Stamp backing;          // what it must still be when it is drained, or else
+  Stamp ours;             // what a drain has made and was about to name
   std::vector<Cut> cuts;  // both ascending: bytes up to this order end at this size
 
   // How much of a segment of this order counts: up to this offset.

@@ -359,12 +359,24 @@ Result<NodeFiles::Fixed> NodeFiles::fix(const meta::FileId& id) noexcept {
     fixed.size = file->size;
     fixed.backing_end = file->row.backing_end();
     fixed.backing = file->row.backing;
+    fixed.ours = file->row.ours;
     file->extents.mark();
     file->fixed = true;
     return {};
   });
   if (!status.ok()) return status;
   return fixed;
+}
+
+Status NodeFiles::announce(const meta::FileId& id, const Stamp& ours) noexcept {
+  return contain([&]() -> Status {
+    File& file = *files_.at(id);
+    FileRow row = file.row;
+    row.ours = ours;
+    SWALE_RETURN_IF_ERROR(rows_->put(id, row, order_));
+    file.row = std::move(row);
+    return {};
+  });
 }
 
 Status NodeFiles::read_piece(const FileExtents::Piece& piece, uint64_t from, MutableBytes out) noexcept {

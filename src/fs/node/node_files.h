@@ -71,11 +71,14 @@ class NodeFiles final : private SegmentConsumer {
     uint64_t order = 0;
     uint64_t size = 0;
     uint64_t backing_end = 0;  // of the backing file, these bytes are part of it
-    Stamp backing;             // what the backing file must be
+    Stamp backing;             // what the backing file must be, or
+    Stamp ours;                // what a drain that was killed has made of it
     std::vector<FileExtents::Piece> pieces;
   };
   // kBusy: the file is being drained; kNotFound: there is nothing to drain.
   Result<Fixed> fix(const meta::FileId& file) noexcept;
+  // The file is about to be replaced by this one. Durable when it returns.
+  Status announce(const meta::FileId& file, const Stamp& ours) noexcept;
   Status read_piece(const FileExtents::Piece& piece, uint64_t from, MutableBytes out) noexcept;
   // All of it is on the backing, durably, and the file there is `now`. After a failure it is still fixed.
   Status drained(const meta::FileId& file, const Fixed& fixed, const Stamp& now) noexcept;
