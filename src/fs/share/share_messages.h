@@ -1,0 +1,68 @@
+// What a node and the root of a file say to each other about which node has which bytes
+// (docs/design/node-files.md). The root of a file is the server that keeps its name: FileId::high.
+//
+//   kLook      parts of a span, the size                        changes nothing
+//   kCommit    what this node has written up to `order`         from now on every read sees it
+//   kTruncate  the same, and then the file ends at `size`
+//   kReserve   a place for `size` bytes behind all that is committed or reserved, and behind `end`
+//
+// A node has one kCommit or kTruncate of a file under way, and one kReserve. Its orders ascend, also over
+// restarts of its server; the root obeys each once, and none that is as old as one that it has obeyed.
+//
+//   request := op u8, node u32, file u64 u64, order u64, begin u64, end u64, size u64, spans
+//   spans   := count varint, (skip varint, length varint, more varint, (stride varint if more))*
+//              a begin is told from the end before it; `more` spans of the same length follow in strides
+//   answer  := error u32, size u64, backing_end u64, committed u64, offset u64,
+//              count varint, (skip varint, length varint, node u32)*
+//
+// Errors: decoding foreign bytes gives kCorruption.
+// Threads: plain values. Requests of the three changes are also the records of the root's log.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "fs/share/range_map.h"
+#include "meta/index/types.h"
+
+namespace swale::fs {
+
+using NodeId = uint32_t;
+
+enum class ShareOp : uint8_t { kLook = 1, kCommit, kTruncate, kReserve };
+
+struct ShareRequest {
+  ShareOp op = ShareOp::kLook;
+  NodeId node = 0;
+  meta::FileId file = {};
+  uint64_t order = 0;
+  Span span = {};     // kLook; kReserve: `end` is where the file ends on this node
+  uint64_t size = 0;  // kTruncate, kReserve
+  std::vector<Span> spans = {};
+  friend bool operator==(const ShareRequest&, const ShareRequest&) = default;
+};
+
+struct SharePart {
+  Span span;
+  NodeId node = 0;
+  friend bool operator==(const SharePart&, const SharePart&) = default;
+};
+
+struct ShareAnswer {
+  int error = 0;             // errno
+  uint64_t size = 0;         // committed
+  uint64_t backing_end = 0;  // where no node has bytes, the backing has them up to here; zeros follow
+  uint64_t committed = 0;    // the last order of this node that was obeyed
+  uint64_t offset = 0;       // kReserve
+  std::vector<SharePart> parts = {};  // kLook, in order
+  friend bool operator==(const ShareAnswer&, const ShareAnswer&) = default;
+};
+
+std::string encode(const ShareRequest& request);
+Result<ShareRequest> decode_share_request(Bytes bytes);
+std::string encode(const ShareAnswer& answer);
+Result<ShareAnswer> decode_share_answer(Bytes bytes);
+
+}  // namespace swale::fs
