@@ -84,8 +84,8 @@ class World {
 // Makes the checksum of an entry that was edited right, so that the checks behind it are reached.
 void mend_entry(std::string* image, uint64_t offset, uint32_t log) {
   const uint64_t place = offset < kPageBytes ? 0 : (offset - kPageBytes) % kChunk;
-  if (place < kChunk - 20 * sizeof(Entry) || place >= kChunk - sizeof(ChunkHead)) return;
-  char* const at = image->data() + offset / sizeof(Entry) * sizeof(Entry);
+  if (place < kChunk - 20 * sizeof(LogEntry) || place >= kChunk - sizeof(ChunkHead)) return;
+  char* const at = image->data() + offset / sizeof(LogEntry) * sizeof(LogEntry);
   EntryCopy copy{get_u64(at),
                  {get_u64(at + 8), get_u64(at + 16)},
                  get_u64(at + 24),

@@ -21,12 +21,12 @@ const char* check_reservation(const Reservation& now, const Reservation& before,
   if (now.number != Reservation::number_bits(number)) return "its number is another chunk's";
   if (now.used < before.used || now.entries < before.entries || (before.closed && !now.closed))
     return "it goes back";
-  if (now.used + sizeof(Entry) * uint64_t{now.entries} + sizeof(ChunkHead) > chunk_bytes)
+  if (now.used + sizeof(LogEntry) * uint64_t{now.entries} + sizeof(ChunkHead) > chunk_bytes)
     return "it is longer than the chunk";
   return nullptr;
 }
 
-EntryCopy copy_of(const Entry& entry, uint64_t published) {
+EntryCopy copy_of(const LogEntry& entry, uint64_t published) {
   return {
       published,  {entry.file_high, entry.file_low}, entry.offset, entry.length, entry.place, entry.number,
       entry.check};

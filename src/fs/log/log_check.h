@@ -27,6 +27,6 @@ const char* check_reservation(const Reservation& now, const Reservation& before,
                               uint64_t chunk_bytes);
 
 // Copies an entry whose `published` was loaded with acquire.
-EntryCopy copy_of(const Entry& entry, uint64_t published);
+EntryCopy copy_of(const LogEntry& entry, uint64_t published);
 
 }  // namespace swale::fs

@@ -159,7 +159,7 @@ uint64_t garbage(NodeLogs& logs, Files& files, const NodeLogsOptions& options, u
       std::memcpy(words + at, &word, 8);
     }
     for (uint32_t i = 0; i < 200; ++i) {
-      Entry& entry = *entry_of(memory.chunk(), chunk_bytes, i);
+      LogEntry& entry = *entry_of(memory.chunk(), chunk_bytes, i);
       EntryCopy copy{kPublished | rng.below(1 << 30),
                      {1, rng.below(3)},
                      rng.next() >> rng.below(64),

@@ -13,7 +13,7 @@
 // nothing else.
 //
 // Who writes what: the server LogHead's and ChunkHead's constants, `grant`, `grants`, `ended`, `refused`,
-// ChunkHead::reserve when a chunk begins, and Entry::order; the process all else. The process can write every
+// ChunkHead::reserve when a chunk begins, and LogEntry::order; the process all else. The process can write every
 // byte of its own log: the server believes no number of it that it has not checked (check_entry).
 //
 // Memory order: `published` is a release store after the bytes, read with acquire. `reserve` is changed by
@@ -50,7 +50,7 @@ inline constexpr char kBellName[] = "bell";
 inline constexpr char kLogPrefix[] = "log-";
 
 // One piece of a write.
-struct Entry {
+struct LogEntry {
   std::atomic<uint64_t> published;  // 0: not yet; else kPublished | stamp
   uint64_t file_high;
   uint64_t file_low;
@@ -61,7 +61,7 @@ struct Entry {
   uint64_t check;               // check_of
   std::atomic<uint64_t> order;  // the server's: 0: not handed out; else packed_order
 };
-static_assert(sizeof(Entry) == 64 && std::atomic<uint64_t>::is_always_lock_free);
+static_assert(sizeof(LogEntry) == 64 && std::atomic<uint64_t>::is_always_lock_free);
 
 // A copy of an entry that nobody else can change.
 struct EntryCopy {
@@ -129,13 +129,15 @@ static_assert(sizeof(ChunkHead) == 64);
 
 // Whether a piece of `length` bytes has space in a chunk that stands so.
 constexpr bool has_space(const Reservation& now, uint64_t length, uint64_t chunk_bytes) {
-  return now.used + length + sizeof(Entry) * (uint64_t{now.entries} + 1) + sizeof(ChunkHead) <= chunk_bytes;
+  return now.used + length + sizeof(LogEntry) * (uint64_t{now.entries} + 1) + sizeof(ChunkHead) <=
+         chunk_bytes;
 }
 inline ChunkHead* head_of(char* chunk, uint64_t chunk_bytes) {
   return reinterpret_cast<ChunkHead*>(chunk + chunk_bytes - sizeof(ChunkHead));
 }
-inline Entry* entry_of(char* chunk, uint64_t chunk_bytes, uint64_t index) {
-  return reinterpret_cast<Entry*>(chunk + chunk_bytes - sizeof(ChunkHead) - sizeof(Entry) * (index + 1));
+inline LogEntry* entry_of(char* chunk, uint64_t chunk_bytes, uint64_t index) {
+  return reinterpret_cast<LogEntry*>(chunk + chunk_bytes - sizeof(ChunkHead) -
+                                     sizeof(LogEntry) * (index + 1));
 }
 
 // The first page of a log.

@@ -103,7 +103,7 @@ int LogWriter::attach(const char* folder, uint32_t log, LogTrouble* trouble) noe
   if (own == MAP_FAILED) return failed(trouble, errno, path, "no memory");
   own_ = static_cast<std::atomic<uint32_t>*>(own);
   slots_ = slots, chunk_bytes_ = chunk_bytes, log_ = log;
-  piece_bytes_ = chunk_bytes - static_cast<uint32_t>(sizeof(ChunkHead) + sizeof(Entry));
+  piece_bytes_ = chunk_bytes - static_cast<uint32_t>(sizeof(ChunkHead) + sizeof(LogEntry));
   if (piece_bytes_ > kPieceBytesMax) piece_bytes_ = kPieceBytesMax;
   head_ = static_cast<LogHead*>(map_file(path, log_file_bytes(slots, chunk_bytes)));
   int failure = head_ == nullptr ? errno : 0;
@@ -149,7 +149,7 @@ int LogWriter::append(const Request& request, const char* data, uint32_t length)
   const int result = reserve(request, length, &space);
   if (result != 0) return result;
   ::memcpy(space.chunk + space.at.used, data, length);
-  Entry& entry = *entry_of(space.chunk, chunk_bytes_, space.at.entries);
+  LogEntry& entry = *entry_of(space.chunk, chunk_bytes_, space.at.entries);
   const EntryCopy copy{
       kPublished | now_ns(), request.file, request.offset, length, space.at.used, space.number, 0};
   entry.file_high = copy.file.high;

@@ -38,7 +38,7 @@ void publish_before_the_copy(char* slot, uint32_t chunk_bytes, uint32_t log) {
       at.used,
       0,
       0};
-  Entry& entry = *entry_of(slot, chunk_bytes, at.entries);
+  LogEntry& entry = *entry_of(slot, chunk_bytes, at.entries);
   entry.file_high = copy.file.high, entry.file_low = copy.file.low, entry.offset = 0;
   entry.length = copy.length, entry.place = copy.place, entry.number = 0;
   entry.check = check_of(copy, log);

@@ -23,7 +23,7 @@ ServedLog::~ServedLog() {
 }
 
 Status ServedLog::problem_at(const Chunk& chunk, uint32_t index, const char* what) const {
-  const uint64_t place = chunk_bytes_ - sizeof(ChunkHead) - sizeof(Entry) * (uint64_t{index} + 1);
+  const uint64_t place = chunk_bytes_ - sizeof(ChunkHead) - sizeof(LogEntry) * (uint64_t{index} + 1);
   return corruption("{}: entry {} of chunk {}, at {}: {}; this write of the process is lost", path_, index,
                     chunk.number, file_offset(chunk, place), what);
 }
@@ -62,7 +62,7 @@ void ServedLog::scan(uint64_t limit_ns, const LogRules& rules, std::vector<Found
     const KnownChunk known{id_, chunk->number, chunk_bytes_, chunk->seen.used};
     for (uint32_t i = chunk->known; i < chunk->entries.size(); ++i) {
       if (chunk->entries[i] != EntryState::kPending) continue;
-      const Entry& entry = *entry_of(memory_of(*chunk), chunk_bytes_, i);
+      const LogEntry& entry = *entry_of(memory_of(*chunk), chunk_bytes_, i);
       const uint64_t published = entry.published.load(std::memory_order_acquire);
       if (published == 0) continue;
       const EntryCopy copy = copy_of(entry, published);
@@ -110,7 +110,7 @@ Status ServedLog::settle(Chunk& chunk, MutableBytes block) {
   if (chunk.complete()) {
     end = chunk.seen.used;
   } else if (chunk.known > 0) {
-    const Entry& last = *entry_of(memory_of(chunk), chunk_bytes_, chunk.known - 1);
+    const LogEntry& last = *entry_of(memory_of(chunk), chunk_bytes_, chunk.known - 1);
     const uint64_t place = uint64_t{last.place} + last.length;
     if (place <= chunk.seen.used) end = std::max(end, place);
   }
@@ -222,7 +222,7 @@ bool ServedLog::wants_chunk() const {
   const Chunk& newest = chunks_.rbegin()->second;
   if (newest.broken || newest.slot == kSlotsMax || newest.number + 1 != next_number_) return false;
   const Reservation now = reservation(newest);
-  return !now.closed && now.used + now.entries * sizeof(Entry) > chunk_bytes_ / 2;
+  return !now.closed && now.used + now.entries * sizeof(LogEntry) > chunk_bytes_ / 2;
 }
 
 bool ServedLog::has_reserved_slot() const { return free_slots() > 0; }
@@ -287,8 +287,8 @@ void ServedLog::free_slot(Chunk& chunk) noexcept {
   head.reserve.fetch_or(kClosed);
   head.magic = 0;
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  std::memset(memory + chunk_bytes_ - sizeof(ChunkHead) - sizeof(Entry) * chunk.entries.size(), 0,
-              sizeof(Entry) * chunk.entries.size());
+  std::memset(memory + chunk_bytes_ - sizeof(ChunkHead) - sizeof(LogEntry) * chunk.entries.size(), 0,
+              sizeof(LogEntry) * chunk.entries.size());
   slot_[chunk.slot] = Slot::kFree;
   chunk.slot = kSlotsMax;
   std::erase(open_, &chunk);

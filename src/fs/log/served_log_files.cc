@@ -137,7 +137,7 @@ Status ServedLog::adopt_slot(uint32_t slot, const std::set<uint64_t>& spilled, s
 void ServedLog::adopt_entries(Chunk& chunk, std::vector<Found>* before, std::vector<Status>* problems) {
   const KnownChunk known{id_, chunk.number, chunk_bytes_, chunk.seen.used};
   for (uint32_t i = 0; i < chunk.entries.size(); ++i) {
-    const Entry& entry = *entry_of(memory_of(chunk), chunk_bytes_, i);
+    const LogEntry& entry = *entry_of(memory_of(chunk), chunk_bytes_, i);
     const uint64_t published = entry.published.load(std::memory_order_acquire);
     const uint64_t order = entry.order.load(std::memory_order_acquire);
     // take() finds it, or it is not there. Its stamp says as well when it was; and no process may use up the
@@ -188,7 +188,7 @@ Result<std::unique_ptr<io::File>> ServedLog::spill(io::Device& device, const std
   const KnownChunk known{id_, chunk.number, chunk_bytes_, chunk.seen.used};
   for (uint32_t i = 0; i < chunk.entries.size(); ++i) {
     if (chunk.entries[i] != EntryState::kTaken) continue;
-    const Entry& entry = *entry_of(memory_of(chunk), chunk_bytes_, i);
+    const LogEntry& entry = *entry_of(memory_of(chunk), chunk_bytes_, i);
     const uint64_t published = entry.published.load(std::memory_order_acquire);
     const EntryCopy copy = copy_of(entry, published);
     const uint64_t order = entry.order.load(std::memory_order_acquire);

@@ -102,12 +102,12 @@ Result<SpillIndex> decode_spill_index(Bytes tail, uint64_t tail_offset, const st
   const uint32_t entries_crc = fields.u32(), checks_crc = fields.u32();
   const uint64_t checks = blocks_of_bytes(index.used);
   if (index.chunk_bytes < kChunkBytesMin || index.chunk_bytes > kChunkBytesMax ||
-      index.used > index.chunk_bytes || entries > index.chunk_bytes / sizeof(Entry) ||
+      index.used > index.chunk_bytes || entries > index.chunk_bytes / sizeof(LogEntry) ||
       trailer.substr(44, 16).find_first_not_of('\0') != Bytes::npos ||
-      end != index.used + entries * sizeof(Entry) + checks * 4 + kSpillTrailerBytes)
+      end != index.used + entries * sizeof(LogEntry) + checks * 4 + kSpillTrailerBytes)
     return damaged(path, trailer_at, "its lengths contradict each other");
   if (index.used < tail_offset) return damaged(path, trailer_at, "its index is longer than what was read");
-  const Bytes entry_bytes = tail.substr(index.used - tail_offset, entries * sizeof(Entry));
+  const Bytes entry_bytes = tail.substr(index.used - tail_offset, entries * sizeof(LogEntry));
   const Bytes check_bytes = tail.substr(index.used - tail_offset + entry_bytes.size(), checks * 4);
   if (crc32c(entry_bytes) != entries_crc) return damaged(path, index.used, "its entries are damaged");
   if (crc32c(check_bytes) != checks_crc)

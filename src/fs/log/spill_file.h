@@ -2,7 +2,7 @@
 //
 //   spill-LOG-NUMBER := payload entry* check* trailer
 //   payload  the chunk's reserved bytes
-//   entry    64 bytes: an Entry with its order, of each piece that was handed out
+//   entry    64 bytes: a LogEntry with its order, of each piece that was handed out
 //   check    u32: crc32c of each kBlockBytes of the payload (the last one is shorter)
 //   trailer  64 bytes: magic u64, version u32, log u32, number u64, chunk_bytes u32, used u32, entries u32,
 //            crc of entries u32, crc of checks u32, 0 (u32 * 3), crc of the trailer's first 60 bytes u32
