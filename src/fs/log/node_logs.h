@@ -89,7 +89,7 @@ class NodeLogs {
   void refuse(int error_number) noexcept;
   // A process waits for a chunk, and serve() had none for it.
   bool starves() const;
-  // Sleeps until a process rings, at most `nanos`. True: one did.
+  // Sleeps until a process rings, at most `nanos`. True: one did. May run beside other calls.
   bool wait(Nanos nanos) noexcept;
 
   std::vector<uint32_t> logs() const;

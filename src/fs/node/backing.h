@@ -37,9 +37,12 @@ class Backing {
   virtual Result<std::string> path_of(const meta::FileId& file) = 0;
   // For devices whose files have no descriptor.
   virtual Result<Stamp> stamp(io::File& file) { return stamp_of(file); }
-  // Gives a file that is to replace another one (null: none) what that has beside its bytes: mode, and owner
-  // if this process may.
-  virtual Status dress(io::File& file, io::File* replaced) { return dress_as(file, replaced); }
+  // Gives what a drain has written of a file, before it is synced, what it has beside its bytes. By default
+  // that of the file that it is to replace (null: none): mode, and owner if this process may.
+  virtual Status dress(const meta::FileId& file, io::File& out, io::File* replaced) {
+    static_cast<void>(file);
+    return dress_as(out, replaced);
+  }
 
  private:
   io::Device& device_;

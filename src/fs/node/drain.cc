@@ -178,8 +178,8 @@ Status Drain::look(Work& work) {
     SWALE_ASSIGN_OR_RETURN(work.found, backing_.stamp(*work.target));
   }
   SWALE_ASSIGN_OR_RETURN(const auto mark, mark_of(work.file));
+  // One that is changed in place may have been renamed since.
   const bool changed = mark && mark->how == How::kInPlace && work.target != nullptr &&
-                       backing_.root() + "/" + mark->path == work.path &&
                        mark->stamp.device == work.found.device && mark->stamp.inode == work.found.inode;
   const bool ours = changed || (work.target != nullptr && work.found == work.fixed.ours);
   if (!ours && work.found != work.fixed.backing)
@@ -283,16 +283,28 @@ Status Drain::check_size(Work& work) {
   return {};
 }
 
+Status Drain::settle(Work& work) {
+  if (work.next < work.parts.size())
+    return error(Code::kInternal, Scope::kOperation, "{}: not all is written", work.path);
+  SWALE_ASSIGN_OR_RETURN(const uint64_t size, work.out->size());
+  if (size != work.fixed.size) SWALE_RETURN_IF_ERROR(work.out->truncate(work.fixed.size));
+  io::File* const replaced = work.how == How::kInPlace ? nullptr : work.target.get();
+  SWALE_RETURN_IF_ERROR(backing_.dress(work.file, *work.out, replaced));
+  if (options_.rules.sync) SWALE_RETURN_IF_ERROR(work.out->sync());
+  SWALE_RETURN_IF_ERROR(check_size(work));
+  work.settled = true;
+  return {};
+}
+
+Status Drain::settle() noexcept {
+  if (!work_) return Status(Code::kInternal, Scope::kOperation, "no drain has begun");
+  return contain([&] { return settle(*work_); });
+}
+
 Result<Drain::Outcome> Drain::finish() noexcept {
   return step([&]() -> Result<Outcome> {
     Work& work = *work_;
-    if (work.next < work.parts.size())
-      return error(Code::kInternal, Scope::kOperation, "{}: not all is written", work.path);
-    SWALE_ASSIGN_OR_RETURN(const uint64_t size, work.out->size());
-    if (size != work.fixed.size) SWALE_RETURN_IF_ERROR(work.out->truncate(work.fixed.size));
-    if (work.how != How::kInPlace) SWALE_RETURN_IF_ERROR(backing_.dress(*work.out, work.target.get()));
-    if (options_.rules.sync) SWALE_RETURN_IF_ERROR(work.out->sync());
-    SWALE_RETURN_IF_ERROR(check_size(work));
+    if (!work.settled) SWALE_RETURN_IF_ERROR(settle(work));
     const auto path = backing_.path_of(work.file);
     if (has_no_name(path.status())) {
       const meta::FileId file = work.file;

@@ -1,13 +1,13 @@
 // Drain: brings files of a node to the backing, as plain files (docs/design/node-files.md).
 //
-//   begin(file) ─► write_some() ... ─► finish()
-//   fix, look      the bytes            sync, check, mark, rename, FilesLog, unmark
+//   begin(file) ─► write_some() ... ─► settle() ────► finish()
+//   fix, look      the bytes, checked   sync           mark, rename, FilesLog, unmark
 //
 // A new or replaced file is written beside, announced (FileRow::ours) and renamed: it is there whole or not
 // at all. One whose backing bytes still count is changed in place, under a mark (drain_mark.h). One that
 // others have changed since this node began to write it is kept: ours becomes NAME.swale-JOB.
 //
-// Threads: one at a time, that of NodeFiles; its other calls may come between the steps.
+// Threads: one at a time, that of NodeFiles; its other calls may come between the steps, and beside settle().
 // Invariants: (1) Bytes leave the logs only when the file gave them back as it got them, byte for byte by
 // checksum, and it was synced after that, has its size, and its name is synced. (2) A drain that was killed
 // at any step is finished by the next open(), or has changed nothing. (3) Paths lie beneath the root and
@@ -64,6 +64,9 @@ class Drain {
   // In steps. False: there is nothing to drain. A failure of any step ends the work: the file is as it was.
   Result<bool> begin(const meta::FileId& file) noexcept;
   Result<bool> write_some() noexcept;  // false: all is written
+  // Makes it durable: what takes long, and needs nothing of NodeFiles. finish() does it if
+  // nobody has. After a failure: abandon().
+  Status settle() noexcept;
   Result<Outcome> finish() noexcept;
   void abandon() noexcept;
 
@@ -88,6 +91,7 @@ class Drain {
     size_t next = 0;
     uint64_t done = 0;                    // of the next part
     uint64_t unsent = 0, unsent_end = 0;  // written, and not yet handed to the disk
+    bool settled = false;
   };
 
   Drain(NodeFiles& files, Backing& backing, const DrainOptions& options)
@@ -97,6 +101,7 @@ class Drain {
   Status look(Work& work);
   Status plan(Work& work);
   Status open_out(Work& work);
+  Status settle(Work& work);
   Status put(Work& work, uint64_t offset, MutableBytes bytes);
   Status check_size(Work& work);
   Status publish(Work& work, Stamp* now);

@@ -204,6 +204,7 @@ Status NodeFiles::open_file(const meta::FileId& id) noexcept {
       }
     }
     ++file.opens;
+    if (file.backing == nullptr) reopen_backing(id, file);  // its name may go before it is read
     return {};
   });
 }
@@ -212,6 +213,15 @@ void NodeFiles::close_file(const meta::FileId& id) noexcept {
   const auto at = files_.find(id);
   if (at == files_.end() || at->second->opens == 0) return;
   if (--at->second->opens == 0) at->second->backing.reset();
+}
+
+Status NodeFiles::refresh(const meta::FileId& id) noexcept {
+  return contain([&]() -> Status {
+    SWALE_RETURN_IF_ERROR(take());
+    const auto at = files_.find(id);
+    if (at == files_.end() || at->second->dirty() || at->second->fixed) return {};
+    return look_at_backing(id, *at->second);
+  });
 }
 
 Result<uint64_t> NodeFiles::size(const meta::FileId& id) noexcept {
@@ -344,6 +354,11 @@ std::vector<meta::FileId> NodeFiles::undrained() const {
     if (file->dirty()) ids.push_back(id);
   std::sort(ids.begin(), ids.end());
   return ids;
+}
+
+bool NodeFiles::is_undrained(const meta::FileId& file) const {
+  const auto at = files_.find(file);
+  return at != files_.end() && at->second->dirty();
 }
 
 Result<NodeFiles::Fixed> NodeFiles::fix(const meta::FileId& id) noexcept {

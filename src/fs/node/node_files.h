@@ -48,6 +48,10 @@ class NodeFiles final : private SegmentConsumer {
   Status open_file(const meta::FileId& file) noexcept;
   void close_file(const meta::FileId& file) noexcept;
 
+  // This node has itself changed times of the backing file: what that is now must still be when it is drained.
+  // Does nothing for a file that is not open here, or has bytes to drain.
+  Status refresh(const meta::FileId& file) noexcept;
+
   // Fewer bytes only at the end of the file.
   Result<size_t> read(const meta::FileId& file, uint64_t offset, MutableBytes out) noexcept;
   Result<uint64_t> size(const meta::FileId& file) noexcept;
@@ -65,6 +69,7 @@ class NodeFiles final : private SegmentConsumer {
   // longest.
   std::optional<meta::FileId> oldest(const std::set<meta::FileId>& but = {}) const;
   std::vector<meta::FileId> undrained() const;
+  bool is_undrained(const meta::FileId& file) const;
 
   // A state of a file that is to be drained.
   struct Fixed {
