@@ -7,7 +7,8 @@
 //   spilled   complete, and in a file; its slot is free
 // and goes when it is complete and none of its bytes is live.
 //
-// Threads: one at a time. Errors: of this log only; damage of what the process wrote is a Problem that names
+// Memory: a byte for each piece, 4 for each block, and a block when it is read. Threads: one at a time.
+// Errors: of this log only; damage of what the process wrote is a Problem that names
 // file and offset. std::bad_alloc leaves everything as it was.
 #pragma once
 

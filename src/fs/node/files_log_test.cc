@@ -32,6 +32,7 @@ TEST(FileRow, ASegmentEndsAtTheFirstCutThatComesBehindIt) {
 FileRow row_of(uint64_t n) {
   FileRow row;
   row.backing = {1, n, n * 10, static_cast<int64_t>(n)};
+  row.ours = {2, n + 1, n * 20, static_cast<int64_t>(n + 3)};
   row.floor = n;
   for (uint64_t i = 1; i <= n % 3; ++i) row.cut(n + i, n * 100 + i, true);
   return row;

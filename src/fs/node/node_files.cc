@@ -14,13 +14,13 @@ std::string name_of(const meta::FileId& file) { return fmt::format("file {:x}:{:
 }  // namespace
 
 Result<std::unique_ptr<NodeFiles>> NodeFiles::open(io::Device& memory, io::Device& storage,
-                                                   const NodeLogsOptions& options,
-                                                   Backing& backing) noexcept {
+                                                   const NodeLogsOptions& options, Backing& backing,
+                                                   WriteWatcher* watcher) noexcept {
   std::unique_ptr<NodeFiles> files;
   const Status status = contain([&]() -> Status {
     if (options.spill_directory.empty())
       return invalid_argument("the server of a node needs a directory on node-local storage");
-    files.reset(new NodeFiles(backing));
+    files.reset(new NodeFiles(backing, watcher));
     SWALE_RETURN_IF_ERROR(io::make_directories(storage, options.spill_directory));
     // The logs first: their lock keeps a second server away from the rows.
     SWALE_ASSIGN_OR_RETURN(files->logs_, NodeLogs::open(memory, storage, options));
@@ -122,6 +122,10 @@ Status NodeFiles::apply(const Segment& segment) {
     }
     part_ += length;
   }
+  if (watcher_ != nullptr && kept > 0)
+    SWALE_RETURN_IF_ERROR(
+        watcher_->wrote(segment.file, segment.order, {segment.offset, segment.offset + kept},
+                        recovering_ ? WriteWatcher::When::kBefore : WriteWatcher::When::kNow));
   if (file == nullptr && !recovering_)
     damaged(corruption("log {}: offset {}: {} bytes at offset {} of {}, which has no name, are dropped",
                        segment.place.log, segment.place.address, segment.length, segment.offset,
@@ -280,18 +284,73 @@ Status NodeFiles::truncate(const meta::FileId& id, uint64_t size) noexcept {
   return contain([&]() -> Status {
     SWALE_ASSIGN_OR_RETURN(File* const file, known(id));
     if (size > meta::kOffsetEnd) return errno_status(EFBIG, name_of(id) + ": truncate");
-    if (size == file->size) return {};
-    FileRow row = file->row;
-    row.cut(next_order(), size, size < file->size);
-    if (row.cuts.size() > kCutsMax)
-      return error(Code::kResourceExhausted, Scope::kFile, "{}: cut {} times since it was drained; drain it",
-                   name_of(id), kCutsMax);
-    make_room_to_keep(*file, size, meta::kOffsetEnd);
-    SWALE_RETURN_IF_ERROR(rows_->put(id, row, order_));
-    file->row = std::move(row);
-    file->size = size;
-    file->extents.cut(size, meta::kOffsetEnd, [&](const auto& piece) { keep_or_drop(*file, piece); });
-    return {};
+    return size == file->size ? Status() : cut_file(id, *file, next_order(), size, {});
+  });
+}
+
+Status NodeFiles::cut_file(const meta::FileId& id, File& file, uint64_t order, uint64_t size,
+                           std::span<const Span> keep) {
+  FileRow row = file.row;
+  row.cut(order, size, size < file.size);
+  if (row.cuts.size() > kCutsMax)
+    return error(Code::kResourceExhausted, Scope::kFile, "{}: cut {} times since it was drained; drain it",
+                 name_of(id), kCutsMax);
+  make_room_to_keep(file, size, meta::kOffsetEnd);
+  SWALE_RETURN_IF_ERROR(rows_->put(id, row, order_));
+  file.row = std::move(row);
+  file.size = size;
+  uint64_t at = size;
+  const auto cut_to = [&](uint64_t end) {
+    if (at < end) file.extents.cut(at, end, [&](const auto& piece) { keep_or_drop(file, piece); });
+  };
+  for (const Span& each : keep) {
+    cut_to(each.begin);
+    at = std::max(at, each.end);
+    file.size = std::max(file.size, each.end);
+  }
+  cut_to(meta::kOffsetEnd);
+  return {};
+}
+
+Result<uint64_t> NodeFiles::taken() noexcept {
+  SWALE_RETURN_IF_ERROR(take());
+  return order_;
+}
+
+Result<uint64_t> NodeFiles::draw_order() noexcept {
+  SWALE_RETURN_IF_ERROR(take());
+  return next_order();
+}
+
+Status NodeFiles::read_own(const meta::FileId& id, const Span& span, MutableBytes out) noexcept {
+  return contain([&]() -> Status {
+    SWALE_ASSIGN_OR_RETURN(const File* const file, known(id));
+    uint64_t at = span.begin;
+    Status first;
+    file->extents.visit(span.begin, span.end, [&](const FileExtents::Piece& piece) {
+      if (!first.ok() || piece.offset != at) return;
+      at = piece.offset + piece.length;
+      first =
+          logs_->read(places_.place_of(piece.address), out.subspan(piece.offset - span.begin, piece.length));
+    });
+    if (!first.ok()) return first.with_context(name_of(id));
+    if (at == span.end) return {};
+    return error(Code::kNotFound, Scope::kFile, "{}: this node has no bytes at offset {}", name_of(id), at);
+  });
+}
+
+Status NodeFiles::read_backing(const meta::FileId& id, uint64_t offset, MutableBytes out) noexcept {
+  return contain([&]() -> Status {
+    SWALE_ASSIGN_OR_RETURN(File* const file, known(id));
+    return fill_from_backing(id, *file, offset, out);
+  });
+}
+
+Status NodeFiles::cut(const meta::FileId& id, uint64_t order, uint64_t size,
+                      std::span<const Span> keep) noexcept {
+  return contain([&]() -> Status {
+    SWALE_ASSIGN_OR_RETURN(File* const file, known(id));
+    return cut_file(id, *file, order, size, keep);
   });
 }
 

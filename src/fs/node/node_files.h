@@ -30,15 +30,25 @@
 #include "fs/node/backing.h"
 #include "fs/node/file_extents.h"
 #include "fs/node/files_log.h"
+#include "fs/share/range_map.h"
 
 namespace swale::fs {
+
+// Hears what processes have written, after it is in the index. A failure: it comes again.
+class WriteWatcher {
+ public:
+  enum class When { kNow, kBefore };  // kBefore: a server before this one had it, and it was not drained
+  virtual ~WriteWatcher() = default;
+  virtual Status wrote(const meta::FileId& file, uint64_t order, const Span& span, When when) = 0;
+};
 
 class NodeFiles final : private SegmentConsumer {
  public:
   // Recovers what a server before this one left. All must outlive it. options.spill_directory is needed: what
   // must survive is there.
   static Result<std::unique_ptr<NodeFiles>> open(io::Device& memory, io::Device& storage,
-                                                 const NodeLogsOptions& options, Backing& backing) noexcept;
+                                                 const NodeLogsOptions& options, Backing& backing,
+                                                 WriteWatcher* watcher = nullptr) noexcept;
 
   NodeLogs& logs() { return *logs_; }
 
@@ -59,6 +69,17 @@ class NodeFiles final : private SegmentConsumer {
   Status truncate(const meta::FileId& file, uint64_t size) noexcept;
   // No name leads to the file, and nobody has it open: its bytes go.
   Status remove(const meta::FileId& file) noexcept;
+
+  // For files that other nodes write, too (shared_files.h).
+  // Takes in what was written, and says up to which order that is; or draws one that no write has.
+  Result<uint64_t> taken() noexcept;
+  Result<uint64_t> draw_order() noexcept;
+  // The bytes that this node's processes have written. kNotFound: it does not have all of them.
+  Status read_own(const meta::FileId& file, const Span& span, MutableBytes out) noexcept;
+  // What the backing has, and zeros behind its end.
+  Status read_backing(const meta::FileId& file, uint64_t offset, MutableBytes out) noexcept;
+  // As truncate, of what was written up to that order: `keep` has been written since.
+  Status cut(const meta::FileId& file, uint64_t order, uint64_t size, std::span<const Span> keep) noexcept;
 
   // Takes in what processes have written.
   Status take() noexcept;
@@ -108,7 +129,7 @@ class NodeFiles final : private SegmentConsumer {
   };
   using Files = std::unordered_map<meta::FileId, std::unique_ptr<File>, meta::FileIdHash>;
 
-  explicit NodeFiles(Backing& backing) : backing_(backing) {}
+  NodeFiles(Backing& backing, WriteWatcher* watcher) : backing_(backing), watcher_(watcher) {}
 
   Status take(std::span<const Segment> segments) override;
   void damaged(const Status& status) override;
@@ -122,12 +143,15 @@ class NodeFiles final : private SegmentConsumer {
   static void make_room_to_keep(File& file, uint64_t offset, uint64_t end);
   uint64_t next_order();
   Result<File*> known(const meta::FileId& file);
+  Status cut_file(const meta::FileId& id, File& file, uint64_t order, uint64_t size,
+                  std::span<const Span> keep);
   Status look_at_backing(const meta::FileId& id, File& file);
   void reopen_backing(const meta::FileId& id, File& file) noexcept;
   Status fill_from_backing(const meta::FileId& id, File& file, uint64_t offset, MutableBytes out);
   void forget_clean() noexcept;
 
   Backing& backing_;
+  WriteWatcher* const watcher_;  // or null
   std::unique_ptr<FilesLog> rows_;
   std::unique_ptr<NodeLogs> logs_;
   PlaceTable places_;

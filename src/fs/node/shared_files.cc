@@ -1,0 +1,217 @@
+#include "fs/node/shared_files.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <map>
+
+#include "base/contain.h"
+
+namespace swale::fs {
+namespace {
+
+constexpr int kReadAttempts = 16;
+
+}  // namespace
+
+// NodeFiles calls it in calls that are made with the mutex held, or before start().
+Status SharedFiles::wrote(const meta::FileId& file, uint64_t order, const Span& span,
+                          When when) NO_THREAD_SAFETY_ANALYSIS {
+  return when == When::kNow ? share_.wrote(file, span) : share_.found(file, order, span);
+}
+
+Result<ShareAnswer> SharedFiles::ask(const ShareRequest& request) {
+  const MutexUnlock meanwhile(mutex_);
+  return peers_.ask(request);
+}
+
+// A server that is new asks which of the bytes that it has found are committed.
+Status SharedFiles::learn(const meta::FileId& file) {
+  while (const auto question = share_.question(file)) {
+    SWALE_ASSIGN_OR_RETURN(const ShareAnswer answer, ask(*question));
+    SWALE_RETURN_IF_ERROR(share_.learn(file, answer));
+  }
+  return {};
+}
+
+// ---- changes
+
+Status SharedFiles::change(const meta::FileId& file, const ShareRequest& request) {
+  ShareAnswer answer;
+  const Status asked = contain([&]() REQUIRES(mutex_) -> Status {
+    SWALE_ASSIGN_OR_RETURN(answer, ask(request));
+    return {};
+  });
+  const bool obeyed = asked.ok() && answer.error == 0;
+  share_.end_change(file, obeyed ? NodeShare::Ended::kObeyed : NodeShare::Ended::kUnknown);
+  changed_.notify_all();
+  SWALE_RETURN_IF_ERROR(asked);
+  return obeyed ? Status() : errno_status(answer.error, "the root of a file");
+}
+
+Status SharedFiles::commit(const meta::FileId& file) noexcept {
+  const MutexLock lock(mutex_);
+  return contain([&]() REQUIRES(mutex_) -> Status {
+    for (;;) {
+      SWALE_RETURN_IF_ERROR(learn(file));
+      SWALE_ASSIGN_OR_RETURN(const uint64_t order, files_->taken());
+      const auto request = share_.begin_commit(file, order);
+      if (request.status().code() == Code::kBusy) {
+        changed_.wait(mutex_);
+        continue;
+      }
+      SWALE_RETURN_IF_ERROR(request.status());
+      return *request ? change(file, **request) : Status();
+    }
+  });
+}
+
+Status SharedFiles::truncate(const meta::FileId& file, uint64_t size) noexcept {
+  if (size > meta::kOffsetEnd) return errno_status(EFBIG, "truncate");
+  const MutexLock lock(mutex_);
+  return contain([&]() REQUIRES(mutex_) -> Status {
+    for (;;) {
+      SWALE_RETURN_IF_ERROR(learn(file));
+      SWALE_ASSIGN_OR_RETURN(const uint64_t order, files_->draw_order());
+      const auto request = share_.begin_truncate(file, order, size);
+      if (request.status().code() == Code::kBusy) {
+        changed_.wait(mutex_);
+        continue;
+      }
+      SWALE_RETURN_IF_ERROR(request.status());
+      SWALE_RETURN_IF_ERROR(change(file, *request));
+      // All that is not committed now has been written since.
+      SWALE_RETURN_IF_ERROR(files_->take());
+      SWALE_ASSIGN_OR_RETURN(const auto since, share_.own_at_end({file, {0, meta::kOffsetEnd}, {}, 0}));
+      return files_->cut(file, order, size, since);
+    }
+  });
+}
+
+Result<uint64_t> SharedFiles::reserve(const meta::FileId& file, uint64_t bytes) noexcept {
+  uint64_t offset = 0;
+  const MutexLock lock(mutex_);
+  const Status status = contain([&]() REQUIRES(mutex_) -> Status {
+    SWALE_RETURN_IF_ERROR(learn(file));
+    SWALE_ASSIGN_OR_RETURN(const uint64_t order, files_->draw_order());
+    SWALE_ASSIGN_OR_RETURN(const ShareAnswer answer, ask(share_.reservation(file, order, bytes)));
+    if (answer.error != 0) return errno_status(answer.error, "a place for an append");
+    offset = answer.offset;
+    return {};
+  });
+  if (!status.ok()) return status;
+  return offset;
+}
+
+// ---- reads
+
+Result<uint64_t> SharedFiles::size(const meta::FileId& file) noexcept {
+  uint64_t size = 0;
+  const MutexLock lock(mutex_);
+  const Status status = contain([&]() REQUIRES(mutex_) -> Status {
+    SWALE_RETURN_IF_ERROR(files_->take());
+    SWALE_RETURN_IF_ERROR(learn(file));
+    // What ends its commit while the root is asked counts.
+    SWALE_ASSIGN_OR_RETURN(const auto reading, share_.begin_read(file, {}));
+    SWALE_ASSIGN_OR_RETURN(const ShareAnswer answer, ask(share_.look(reading)));
+    size = std::max(reading.own_end, share_.size(file, answer));
+    return {};
+  });
+  if (!status.ok()) return status;
+  return size;
+}
+
+// Of each node once, all that is wanted of it.
+Status SharedFiles::fetch_parts(const NodeShare::Reading& reading, const Parts& parts, MutableBytes out) {
+  std::map<NodeId, std::vector<Span>> wanted;
+  for (const ReadPart& part : parts)
+    if (part.from == ReadPart::From::kNode) wanted[part.node].push_back(part.span);
+  const MutexUnlock meanwhile(mutex_);
+  for (const auto& [node, spans] : wanted) {
+    SWALE_ASSIGN_OR_RETURN(const std::string bytes, peers_.fetch(node, reading.file, spans));
+    size_t at = 0;
+    for (const Span& span : spans) {
+      const size_t length = span.end - span.begin;
+      if (length > bytes.size() - at)
+        return error(Code::kCorruption, Scope::kPeer, "node {} has sent {} bytes of {}", node, bytes.size(),
+                     "what it was asked for");
+      std::memcpy(out.data() + (span.begin - reading.span.begin), bytes.data() + at, length);
+      at += length;
+    }
+  }
+  return {};
+}
+
+Status SharedFiles::read_parts(const NodeShare::Reading& reading, const Parts& parts, MutableBytes out) {
+  using From = ReadPart::From;
+  const auto bytes_of = [&](const Span& span) {
+    return out.subspan(span.begin - reading.span.begin, span.end - span.begin);
+  };
+  for (const ReadPart& part : parts) {
+    const MutableBytes bytes = bytes_of(part.span);
+    if (part.from == From::kOwn)
+      SWALE_RETURN_IF_ERROR(files_->read_own(reading.file, part.span, bytes));
+    else if (part.from == From::kBacking)
+      SWALE_RETURN_IF_ERROR(files_->read_backing(reading.file, part.span.begin, bytes));
+    else if (part.from == From::kZeros)
+      std::fill(bytes.begin(), bytes.end(), '\0');
+  }
+  SWALE_ASSIGN_OR_RETURN(const auto own, share_.own_at_end(reading));
+  for (Span span : own) {
+    span.end = std::min(span.end, reading.span.begin + out.size());
+    if (span.begin < span.end) SWALE_RETURN_IF_ERROR(files_->read_own(reading.file, span, bytes_of(span)));
+  }
+  return {};
+}
+
+Result<size_t> SharedFiles::read_once(const meta::FileId& file, const Span& span, MutableBytes out) {
+  SWALE_RETURN_IF_ERROR(files_->take());
+  SWALE_RETURN_IF_ERROR(learn(file));
+  SWALE_ASSIGN_OR_RETURN(const auto reading, share_.begin_read(file, span));
+  SWALE_ASSIGN_OR_RETURN(const ShareAnswer answer, ask(share_.look(reading)));
+  SWALE_ASSIGN_OR_RETURN(const Parts parts, share_.plan(reading, answer));
+  const MutableBytes bytes = out.first(parts.empty() ? 0 : parts.back().span.end - span.begin);
+  SWALE_RETURN_IF_ERROR(fetch_parts(reading, parts, bytes));
+  SWALE_RETURN_IF_ERROR(files_->take());
+  SWALE_RETURN_IF_ERROR(read_parts(reading, parts, bytes));
+  return bytes.size();
+}
+
+Result<size_t> SharedFiles::read(const meta::FileId& file, uint64_t offset, MutableBytes out) noexcept {
+  if (offset >= meta::kOffsetEnd || out.empty()) return size_t{0};
+  const Span span{offset, offset + std::min<uint64_t>(out.size(), meta::kOffsetEnd - offset)};
+  size_t bytes = 0;
+  const MutexLock lock(mutex_);
+  const Status status = contain([&]() REQUIRES(mutex_) -> Status {
+    for (int attempt = 1;; ++attempt) {
+      const auto read = read_once(file, span, out);
+      if (read.ok()) {
+        bytes = *read;
+        return {};
+      }
+      if (read.status().code() != Code::kNotFound) return read.status();
+      if (attempt == kReadAttempts)
+        return error(Code::kUnavailable, Scope::kFile, "bytes {} to {}: asked {} times: {}", span.begin,
+                     span.end, attempt, read.status().message());
+    }
+  });
+  if (!status.ok()) return status;
+  return bytes;
+}
+
+Result<std::string> SharedFiles::serve(const meta::FileId& file, std::span<const Span> spans) noexcept {
+  std::string bytes;
+  const MutexLock lock(mutex_);
+  const Status status = contain([&]() REQUIRES(mutex_) -> Status {
+    for (const Span& span : spans) {
+      const size_t at = bytes.size();
+      bytes.resize(at + (span.end - span.begin));
+      SWALE_RETURN_IF_ERROR(files_->read_own(file, span, std::span(bytes).subspan(at)));
+    }
+    return {};
+  });
+  if (!status.ok()) return status;
+  return bytes;
+}
+
+}  // namespace swale::fs

@@ -1,0 +1,81 @@
+// SharedFiles: the files of a node whose bytes other nodes have, too: what its processes have written
+// (NodeFiles), what of it the roots of the files know (NodeShare), and the other nodes (SharePeers).
+//
+//   processes ─► NodeFiles ─wrote()─► NodeShare ─► SharePeers::ask ─► FileRoots at the file's root
+//   read() ◄─ own bytes, others' (SharePeers::fetch, once a node), the backing's, zeros
+//
+// Threads: any; a call that asks a peer lets others go on meanwhile. NodeFiles belongs to this class from
+// start() on: others use it in with_files(). A peer's question is answered by serve().
+// Invariants: those of the table of visibility (docs/design/node-files.md).
+// Errors: those of the peers; kUnavailable if nodes that should have bytes have cut them again and again.
+// After a commit or truncate that fails at its peer nobody knows whether the root obeyed it: the next one
+// tells the root all that this one would have.
+// Limits: a file that is used here is not drained meanwhile: no Drain asks the root yet.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "base/mutex.h"
+#include "fs/node/node_files.h"
+#include "fs/share/node_share.h"
+
+namespace swale::fs {
+
+class SharePeers {
+ public:
+  virtual ~SharePeers() = default;
+  // The file's root; repeats until its deadline.
+  virtual Result<ShareAnswer> ask(const ShareRequest& request) = 0;
+  // The newest bytes of these spans at a node, one after the other: its serve().
+  virtual Result<std::string> fetch(NodeId node, const meta::FileId& file, std::span<const Span> spans) = 0;
+};
+
+class SharedFiles final : public WriteWatcher {
+ public:
+  SharedFiles(NodeId node, SharePeers& peers, const ShareRules& rules = {})
+      : peers_(peers), share_(node, rules) {}
+
+  // `files` was opened with this as its watcher, and has the files open that are used here.
+  void start(NodeFiles* files) {
+    const MutexLock lock(mutex_);
+    files_ = files;
+  }
+
+  Result<size_t> read(const meta::FileId& file, uint64_t offset, MutableBytes out) noexcept;
+  Result<uint64_t> size(const meta::FileId& file) noexcept;
+  // What had been written on this node is seen by each read that begins after this returns.
+  Status commit(const meta::FileId& file) noexcept;
+  // A commit; then the file ends there. Writes that return during the call are not cut.
+  Status truncate(const meta::FileId& file, uint64_t size) noexcept;
+  // A place that no other append gets.
+  Result<uint64_t> reserve(const meta::FileId& file, uint64_t bytes) noexcept;
+  // kNotFound: this node does not have all of it any more.
+  Result<std::string> serve(const meta::FileId& file, std::span<const Span> spans) noexcept;
+
+  template <class Act>
+  auto with_files(const Act& act) {
+    const MutexLock lock(mutex_);
+    return act(*files_);
+  }
+
+ private:
+  using Parts = std::vector<ReadPart>;
+
+  Status wrote(const meta::FileId& file, uint64_t order, const Span& span, When when) override;
+  Status learn(const meta::FileId& file) REQUIRES(mutex_);
+  Result<ShareAnswer> ask(const ShareRequest& request) REQUIRES(mutex_);  // gives the mutex up meanwhile
+  Result<size_t> read_once(const meta::FileId& file, const Span& span, MutableBytes out) REQUIRES(mutex_);
+  Status read_parts(const NodeShare::Reading& reading, const Parts& parts, MutableBytes out) REQUIRES(mutex_);
+  Status fetch_parts(const NodeShare::Reading& reading, const Parts& parts, MutableBytes out)
+      REQUIRES(mutex_);
+  Status change(const meta::FileId& file, const ShareRequest& request) REQUIRES(mutex_);
+
+  SharePeers& peers_;
+  Mutex mutex_;
+  CondVar changed_;  // a commit or truncate has ended
+  NodeShare share_ GUARDED_BY(mutex_);
+  NodeFiles* files_ GUARDED_BY(mutex_) = nullptr;
+};
+
+}  // namespace swale::fs
