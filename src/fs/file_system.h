@@ -89,6 +89,13 @@ class OpenDirectory {
   OpenDirectory() = default;
 };
 
+// What the kernel may keep of a file system, and enforce for it.
+struct KernelUse {
+  double keep_seconds = 3600;  // names and attributes
+  bool keeps_pages = true;     // of files that nobody has open
+  bool checks_acls = true;     // if it can: set_acls
+};
+
 class FileSystem {
  public:
   // Puts the next bytes of a write where they belong; is called until all are there.
@@ -99,6 +106,8 @@ class FileSystem {
   FileSystem& operator=(const FileSystem&) = delete;
 
   Node* root() const { return root_; }
+  // By default nobody but one mount changes the files.
+  virtual KernelUse kernel_use() const { return {}; }
   // Whether the kernel above enforces ACLs; without, they are EOPNOTSUPP, because nobody would keep what they
   // promise. By default it does.
   virtual void set_acls(bool enforced) = 0;

@@ -1,0 +1,37 @@
+// What JobFs hands out: one open of a file, one of a directory; and the attributes of a file that it adopts.
+// Threads: as FileSystem says.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/mutex.h"
+#include "fs/file_system.h"
+#include "fs/job/job_nodes.h"
+#include "io/descriptor.h"
+#include "meta/client/names_client.h"
+
+namespace swale::fs {
+
+struct JobFile final : OpenFile {
+  explicit JobFile(JobNode& of_node) : node(of_node) {}
+  static JobFile& of(OpenFile& file) { return static_cast<JobFile&>(file); }
+
+  JobNode& node;
+  io::Descriptor own;  // of the backing, for while the logs do not have the file
+};
+
+struct JobDirectory final : OpenDirectory {
+  explicit JobDirectory(JobNode& of_node) : node(of_node) {}
+  static JobDirectory& of(OpenDirectory& directory) { return static_cast<JobDirectory&>(directory); }
+
+  JobNode& node;
+  Mutex mutex;
+  std::vector<DirectoryEntry> entries GUARDED_BY(mutex);  // as they were when the reading began
+};
+
+// Takes the "user." attributes of what the backing has into the names.
+Status adopt_attributes(meta::NamesClient& names, const io::Descriptor& parent, const char* name,
+                        const meta::FileId& id);
+
+}  // namespace swale::fs

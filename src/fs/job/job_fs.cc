@@ -1,0 +1,226 @@
+// JobFs: beginning and end, and what NodeFiles and Drain ask of it.
+#include "fs/job/job_fs.h"
+
+#include <fcntl.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <set>
+
+#include "base/contain.h"
+#include "base/log.h"
+#include "base/start_thread.h"
+#include "fs/job/job_marks.h"
+#include "io/beneath.h"
+#include "io/descriptor_path.h"
+
+namespace swale::fs {
+namespace {
+
+// The names before the last one, and that.
+std::pair<std::string, std::string> split_path(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return {"", path};
+  return {path.substr(0, slash), path.substr(slash + 1)};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<JobFs>> JobFs::open(meta::NamesClient& names, io::Device& memory, io::Device& storage,
+                                           io::Device& backing, const JobFsOptions& options) noexcept {
+  std::unique_ptr<JobFs> fs;
+  const Status status = contain([&]() -> Status {
+    fs.reset(new JobFs(names, backing, options));
+    return fs->begin(memory, storage);
+  });
+  if (!status.ok()) return status.with_context(options.backing);
+  return fs;
+}
+
+JobFs::~JobFs() {
+  stopping_.store(true);
+  if (keeper_.joinable()) keeper_.join();
+  writer_.detach();
+}
+
+Status JobFs::begin(io::Device& memory, io::Device& storage) {
+  root_directory_ = io::Descriptor(::open(options_.backing.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  struct stat found;
+  if (!root_directory_.valid() || ::fstat(root_directory_.get(), &found) != 0)
+    return errno_status(errno, options_.backing + ": opening the backing directory");
+  device_number_ = found.st_dev;
+  const std::string top = io::descriptor_path(root_directory_);
+  has_user_attributes_ = ::getxattr(top.c_str(), kJobStatsAttribute, nullptr, 0) >= 0 || errno == ENODATA;
+  io::Descriptor own(::fcntl(root_directory_.get(), F_DUPFD_CLOEXEC, 0));
+  if (!own.valid()) return errno_status(errno, options_.backing);
+  root_node_ = nodes_.enter(meta::kRootDirectory, meta::NodeType::kDirectory, &own);
+  root_ = root_node_;
+  {
+    const MutexLock lock(mutex_);
+    SWALE_RETURN_IF_ERROR(io::make_directories(storage, options_.state_folder));
+    SWALE_ASSIGN_OR_RETURN(intent_, NameIntent::open(storage, options_.state_folder));
+    SWALE_RETURN_IF_ERROR(finish_intent());
+    SWALE_RETURN_IF_ERROR(find_places());
+    SWALE_ASSIGN_OR_RETURN(files_, NodeFiles::open(memory, storage, options_.logs, backing_));
+  }
+  {
+    const MutexLock draining(drain_mutex_);
+    const MutexLock lock(mutex_);
+    // Its processes were threads of the server before this one.
+    for (const uint32_t log : files_->logs().logs()) SWALE_RETURN_IF_ERROR(files_->end_log(log));
+    SWALE_ASSIGN_OR_RETURN(
+        drain_, Drain::open(*files_, backing_, {.job = options_.job, .rules = options_.drain_rules}));
+  }
+  SWALE_RETURN_IF_ERROR(find_new_files());
+  SWALE_RETURN_IF_ERROR(start_log());
+  return start_thread(&keeper_, "the thread that drains", [this] { keep(); });
+}
+
+Status JobFs::start_log() {
+  const MutexLock lock(mutex_);
+  SWALE_ASSIGN_OR_RETURN(const uint32_t log, files_->logs().add_log());
+  LogTrouble trouble;
+  const int attached = writer_.attach(options_.logs.memory_directory.c_str(), log, &trouble);
+  if (attached != 0) return errno_status(-attached, trouble.text);
+  return {};
+}
+
+// All entries of the tree, so that a file's path is known by its id.
+Status JobFs::find_places() {
+  std::vector<meta::FileId> waiting = {meta::kRootDirectory};
+  while (!waiting.empty()) {
+    const meta::FileId directory = waiting.back();
+    waiting.pop_back();
+    meta::ListCursor cursor;
+    while (!cursor.end()) {
+      SWALE_ASSIGN_OR_RETURN(const auto entries, names_.list(directory, &cursor, kEntriesAsked));
+      for (const meta::ListedEntry& each : entries) {
+        nodes_.put(each.entry.file, {directory, each.name, each.entry.type});
+        if (each.entry.type == meta::NodeType::kDirectory) waiting.push_back(each.entry.file);
+      }
+    }
+  }
+  return {};
+}
+
+// Files that were made and never written: the logs do not know them, and the backing has to get them.
+Status JobFs::find_new_files() {
+  const MutexLock lock(mutex_);
+  for (const auto& [id, place] : nodes_.all_places()) {
+    if (place.type != meta::NodeType::kFile || files_->size(id).ok() || on_backing(id).valid()) continue;
+    const auto node = names_.stat(id);
+    if (node.status().posix_error() == ENOENT) continue;
+    SWALE_RETURN_IF_ERROR(node.status());
+    if ((node->mode & kOnBacking) != 0) continue;
+    SWALE_RETURN_IF_ERROR(files_->open_file(id));
+    files_->close_file(id);
+  }
+  return {};
+}
+
+// The names follow the backing, if that has changed; else nothing has happened.
+Status JobFs::finish_intent() {
+  if (!intent_->left()) return {};
+  const NameChange left = *intent_->left();
+  const auto inode_at = [&](const std::string& path) -> uint64_t {
+    const io::Descriptor there(
+        io::open_path_beneath(root_directory_.get(), path.c_str(), O_PATH | O_NOFOLLOW));
+    struct stat found;
+    return there.valid() && ::fstat(there.get(), &found) == 0 ? found.st_ino : 0;
+  };
+  const bool moves = left.op == NameChange::Op::kRename || left.op == NameChange::Op::kExchange;
+  const bool changed = moves ? inode_at(left.to) == left.inode : inode_at(left.from) != left.inode;
+  const auto entry = names_.walk(left.from);
+  const int missing = entry.status().posix_error();
+  if (!entry.ok() && missing != ENOENT && missing != ENOTDIR) return entry.status();
+  if (changed && entry.ok() && entry->file == left.file) {
+    const auto [above, name] = split_path(left.from);
+    SWALE_ASSIGN_OR_RETURN(const meta::DirEntry parent, names_.walk(above));
+    const int64_t now = now_nanos();
+    if (left.op == NameChange::Op::kUnlink) {
+      SWALE_RETURN_IF_ERROR(names_.unlink(parent.file, name, now).status());
+    } else if (left.op == NameChange::Op::kRemoveDirectory) {
+      SWALE_RETURN_IF_ERROR(names_.remove_directory(parent.file, name, now));
+    } else {
+      const auto [above_to, to] = split_path(left.to);
+      SWALE_ASSIGN_OR_RETURN(const meta::DirEntry target, names_.walk(above_to));
+      const uint8_t flags = left.op == NameChange::Op::kExchange ? meta::kExchange : 0;
+      SWALE_RETURN_IF_ERROR(names_.rename(parent.file, name, target.file, to, flags, now));
+    }
+  }
+  intent_->clear();
+  return {};
+}
+
+Result<std::string> JobFs::path_of(const meta::FileId& file) {
+  const auto path = nodes_.path_of(file);
+  if (path) return options_.backing + "/" + *path;
+  mutex_.assert_held();
+  if (nameless_.contains(file))
+    return error(Code::kBusy, Scope::kFile, "file {:x}:{:x} is open, and no name leads to it", file.high,
+                 file.low);
+  return error(Code::kNotFound, Scope::kFile, "no name leads to file {:x}:{:x}", file.high, file.low);
+}
+
+// Mode, owner, attributes and times of the tree.
+Status JobFs::dress(const meta::FileId& file, io::File& out) {
+  const int fd = out.descriptor();
+  SWALE_ASSIGN_OR_RETURN(const meta::TreeNode node, names_.stat(file));
+  struct stat own;
+  if (::fstat(fd, &own) != 0) return errno_status(errno, out.path() + ": its attributes");
+  mode_t mode = node.mode & 07777;
+  if ((own.st_uid != node.uid || own.st_gid != node.gid) && ::fchown(fd, node.uid, node.gid) != 0) {
+    if (errno != EPERM) return errno_status(errno, out.path() + ": its owner");
+    mode &= 0777;
+  }
+  if (::fchmod(fd, mode) != 0) return errno_status(errno, out.path() + ": its mode");
+  SWALE_ASSIGN_OR_RETURN(const auto attributes, names_.list_users(file));
+  for (const std::string& name : attributes) {
+    const auto value = names_.read_user(file, name);
+    if (value.status().posix_error() == ENODATA) continue;
+    SWALE_RETURN_IF_ERROR(value.status());
+    if (::fsetxattr(fd, name.c_str(), value->data(), value->size(), 0) != 0)
+      log_error("{}: its attribute {} of {} bytes is lost: {}: the backing file system cannot keep it",
+                nodes_.path_of(file).value_or(out.path()), name, value->size(),
+                errno_status(errno, "setting it").message());
+  }
+  int64_t modified = node.modified_ns;
+  if (JobNode* const known = nodes_.find(file)) {
+    if (const int64_t newer = known->modified_ns.load()) modified = newer;
+    nodes_.forget(known, 1);
+  }
+  const timespec times[2] = {timespec_of(node.accessed_ns), timespec_of(modified)};
+  if (::futimens(fd, times) != 0) return errno_status(errno, out.path() + ": its times");
+  return {};
+}
+
+int JobFs::answer(const Status& status) {
+  if (status.ok()) return 0;
+  const int number = status.posix_error();
+  if (number == EIO) log_error("{}", status.message());
+  return number;
+}
+
+// O_PATH, of the directory that a file's name is in.
+io::Descriptor JobFs::parent_on_backing(const meta::FileId& id) {
+  const auto place = nodes_.place_of(id);
+  if (!place) return {};
+  if (place->parent != meta::kRootDirectory) return on_backing(place->parent);
+  return io::Descriptor(::fcntl(root_directory_.get(), F_DUPFD_CLOEXEC, 0));
+}
+
+// A path that changes meanwhile is followed.
+io::Descriptor JobFs::on_backing(const meta::FileId& id) {
+  std::optional<std::string> path = nodes_.path_of(id);
+  while (path) {
+    io::Descriptor there(io::open_path_beneath(root_directory_.get(), path->c_str(), O_PATH | O_NOFOLLOW));
+    if (there.valid()) return there;
+    auto now = nodes_.path_of(id);
+    if (now == path) break;
+    path = std::move(now);
+  }
+  return {};
+}
+
+}  // namespace swale::fs

@@ -1,0 +1,232 @@
+// JobFs: the tree of a job as one node's programs see it: names of a NamesClient, bytes of NodeFiles, over the
+// backing directory (docs/design/file-system.md, "The tree over the backing").
+//
+// What is on the backing is seen; the tree adopts a name when it is first looked up. Changes of names and
+// attributes of what is there are made there, too, at once; new files, and bytes, come there by the drain.
+//
+// The kernel checks permissions (default_permissions): none are checked here. Refused: link, device nodes, FIFOs, sockets, and owners other than the own: EPERM; attributes other
+// than "user.": EOPNOTSUPP; writes to a file with several names on the backing: EPERM.
+//
+// Threads: as FileSystem says; one of its own drains, and supplies writers with memory. Locks are taken in
+// the order drain_mutex_, mutex_, that of JobNodes.
+// Invariants: (1) What is on the backing has there the name that it has in the tree, but for the moment of a
+// change, which an intent covers. (2) A write that has returned is seen by every read after it. (3) fsync
+// returns when the file is on the backing, durably, as a plain file.
+// Errors: errnos; the cause is in the log of the program. EIO: a server of names that does not answer, or
+// bytes that are damaged: the message names it.
+// Limits: one node has all bytes. Inode numbers are of ids: a tree of 4,096 openings.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/mutex.h"
+#include "fs/file_system.h"
+#include "fs/job/job_nodes.h"
+#include "fs/job/name_intent.h"
+#include "fs/log/log_writer.h"
+#include "fs/node/drain.h"
+#include "fs/node/node_files.h"
+#include "meta/client/names_client.h"
+
+namespace swale::fs {
+
+// Attributes of the root that are not listed: how the server stands, as a JSON object; and one that takes
+// "sync", which returns when all is on the backing.
+inline constexpr const char* kJobStatsAttribute = "user.swale.fs";
+inline constexpr const char* kJobCommandAttribute = "user.swale.command";
+
+struct JobFsOptions {
+  std::string backing;       // the directory; what is mounted over it later does not matter
+  std::string job;           // one name; the same for each server of a tree
+  std::string state_folder;  // on node-local storage
+  NodeLogsOptions logs;
+  Nanos idle = seconds(1);   // without writes, after which closed files are drained
+  bool drains_alone = true;  // false: only when asked, or when memory is short
+  DrainRules drain_rules;
+  // For tests: without intents, which they must notice; and what happens between the backing and the names.
+  bool intents = true;
+  std::function<void()> between;
+};
+
+struct JobFsStats {
+  uint64_t undrained_files = 0;  // that have a name
+  uint64_t undrained_bytes = 0, memory_bytes = 0, spilled_bytes = 0;
+  uint64_t drained_files = 0, kept_aside = 0, failed_drains = 0;
+  std::string last_failure;
+
+  std::string json() const;
+};
+
+class JobFs final : public FileSystem {
+ public:
+  // Recovers what a server before this one left. All must outlive it.
+  static Result<std::unique_ptr<JobFs>> open(meta::NamesClient& names, io::Device& memory,
+                                             io::Device& storage, io::Device& backing,
+                                             const JobFsOptions& options) noexcept;
+  ~JobFs() override;
+
+  // Brings all to the backing; the first failure, after all were tried. Not OK, too, if a file was kept aside.
+  Status drain_all() noexcept;
+  JobFsStats stats() noexcept;
+
+  KernelUse kernel_use() const override {
+    return {.keep_seconds = 0, .keeps_pages = false, .checks_acls = false};
+  }
+  void set_acls(bool) override {}
+  size_t nodes_known() const override { return nodes_.size(); }
+  void call_above(size_t nodes, std::function<void()> crowded) override {
+    nodes_.call_above(nodes, std::move(crowded));
+  }
+  std::vector<IdleName> take_idle(size_t count) override { return nodes_.take_idle(count); }
+
+  // Names (job_fs_names.cc, job_fs_renames.cc).
+  int lookup(Node& parent, const char* name, Entry* entry) override;
+  void forget(Node* node, uint64_t count) override;
+  int make_node(Node& parent, const char* name, mode_t mode, dev_t device, const Caller& caller,
+                Entry* entry) override;
+  int make_directory(Node& parent, const char* name, mode_t mode, const Caller& caller,
+                     Entry* entry) override;
+  int make_symlink(Node& parent, const char* name, const char* target, const Caller& caller,
+                   Entry* entry) override;
+  int read_symlink(Node& node, std::string* target) override;
+  int link(Node&, Node&, const char*, const Caller&, Entry*) override { return EPERM; }
+  int unlink(Node& parent, const char* name, const Caller& caller) override;
+  int remove_directory(Node& parent, const char* name, const Caller& caller) override;
+  int rename(Node& parent, const char* name, Node& new_parent, const char* new_name, unsigned flags,
+             const Caller& caller) override;
+  int open_directory(Node& node, const Caller& caller, std::unique_ptr<OpenDirectory>* directory) override;
+  int read_directory(OpenDirectory& directory, off_t from,
+                     const std::function<bool(const DirectoryEntry&)>& add) override;
+  int sync_directory(OpenDirectory& directory) override;
+
+  // Attributes (job_fs_attributes.cc).
+  int attributes(Node& node, struct stat* attributes) override;
+  int change(Node& node, const Change& change, const Caller& caller, struct stat* attributes) override;
+  int statistics(struct statvfs* statistics) override;
+  int get_attribute(Node& node, const char* name, const Caller& caller, std::string* value) override;
+  int list_attributes(Node& node, const Caller& caller, std::string* names) override;
+  int set_attribute(Node& node, const char* name, Bytes value, int flags, const Caller& caller) override;
+  int remove_attribute(Node& node, const char* name, const Caller& caller) override;
+
+  // Bytes (job_fs_bytes.cc).
+  int create(Node& parent, const char* name, mode_t mode, int flags, const Caller& caller, Entry* entry,
+             std::unique_ptr<OpenFile>* file) override;
+  int open_file(Node& node, int flags, const Caller& caller, std::unique_ptr<OpenFile>* file) override;
+  void release(std::unique_ptr<OpenFile> file) override;
+  int read(OpenFile& file, uint64_t offset, MutableBytes out, size_t* got) override;
+  int write(OpenFile& file, uint64_t offset, uint64_t length, const Caller& caller,
+            const Fill& fill) override;
+  void write(OpenFile& file, uint64_t offset, uint64_t length, const Caller& caller, const Fill& fill,
+             const std::function<void(int)>& answered) override;
+  int flush(OpenFile& file) override;
+  int sync(OpenFile& file) override;
+  int allocate(OpenFile& file, int mode, uint64_t offset, uint64_t length, const Caller& caller) override;
+  int seek(OpenFile& file, uint64_t offset, int whence, uint64_t* found) override;
+  int copy(OpenFile& from, uint64_t from_offset, OpenFile& to, uint64_t to_offset, uint64_t length,
+           const Caller& caller, uint64_t* copied) override;
+
+ private:
+  JobFs(meta::NamesClient& names, io::Device& backing, const JobFsOptions& options)
+      : names_(names), options_(options), backing_(*this, backing, options.backing) {}
+
+  // What NodeFiles and Drain ask.
+  class TreeBacking final : public Backing {
+   public:
+    TreeBacking(JobFs& fs, io::Device& device, const std::string& root) : Backing(device, root), fs_(fs) {}
+    Result<std::string> path_of(const meta::FileId& file) override { return fs_.path_of(file); }
+    Status dress(const meta::FileId& file, io::File& out, io::File*) override { return fs_.dress(file, out); }
+
+   private:
+    JobFs& fs_;
+  };
+  Result<std::string> path_of(const meta::FileId& file);
+  Status dress(const meta::FileId& file, io::File& out);
+
+  Status begin(io::Device& memory, io::Device& storage);
+  Status find_places();
+  Status find_new_files();
+  Status finish_intent() REQUIRES(mutex_);
+  Status start_log();
+  static int answer(const Status& status);
+
+  // Names.
+  bool is_private(const JobNode& parent, std::string_view name) const {
+    return &parent == root_node_ && name == kSwaleDirectory;
+  }
+  Result<meta::Named> look_up(JobNode& parent, const char* name);
+  Result<meta::Named> adopt(JobNode& parent, const char* name);
+  Result<bool> has_vanished(JobNode& parent, const char* name, const meta::Named& named);
+  int enter(JobNode& parent, const char* name, const meta::Named& named, Entry* entry);
+  int keep_name(JobNode& parent, const char* name);  // 0: no entry has it
+  void changed(JobNode& directory);
+  io::Descriptor on_backing(const meta::FileId& id);  // O_PATH; invalid: it is not there
+  io::Descriptor parent_on_backing(const meta::FileId& id);
+  Status list(JobNode& node, std::vector<DirectoryEntry>* entries);
+  int remove_entry(JobNode& parent, const char* name, const meta::DirEntry& entry);
+  struct Rename;
+  int check_rename(const Rename& wanted);
+  // A file that must be on the backing before.
+  Result<std::optional<meta::FileId>> rename_locked(const Rename& wanted);
+  Status rename_both(const Rename& wanted, uint64_t inode) REQUIRES(mutex_);
+  int expect_empty(const meta::FileId& directory);
+  void name_is_gone(const meta::DirEntry& entry) REQUIRES(mutex_);
+
+  // Attributes.
+  int describe(const meta::FileId& id, const meta::TreeNode& node, JobNode* known, struct stat* attributes);
+  int describe_directory(JobNode& node, struct stat* attributes);
+  int change_mode(JobNode& node, mode_t mode);
+  int check_owner(JobNode& node, const Change& change);
+  int change_times(JobNode& node, const Change& change);
+  Status set_mode(const meta::FileId& id, uint32_t taken, uint32_t given) REQUIRES(mutex_);
+  int set_times_there(const meta::FileId& id, const timespec times[2]);
+  int say_modified(JobNode& node);
+
+  // Bytes.
+  int opened(JobNode& node, int flags, std::unique_ptr<OpenFile>* file);
+  int put_in_logs(JobNode& node) REQUIRES(mutex_);
+  int expect_one_name(JobNode& node) REQUIRES(mutex_);
+  void let_go(JobNode& node);
+  int truncate(JobNode& node, uint64_t size);
+  int append(JobNode& node, uint64_t offset, Bytes bytes);
+  int content_changes(JobNode& node, const Caller& caller);
+
+  // The drain (job_fs_drain.cc).
+  Result<Drain::Outcome> drain_file(const meta::FileId& file) noexcept;
+  Result<Drain::Outcome> drain_once(const meta::FileId& file) REQUIRES(drain_mutex_);
+  void keep() noexcept;
+  void make_space();
+  void drain_idle(uint64_t writes, std::set<meta::FileId>* passed_over);
+
+  meta::NamesClient& names_;
+  const JobFsOptions options_;
+  TreeBacking backing_;
+  io::Descriptor root_directory_;  // O_PATH
+  JobNode* root_node_ = nullptr;
+  dev_t device_number_ = 0;
+  bool has_user_attributes_ = false;  // the backing file system has
+  JobNodes nodes_;
+  LogWriter writer_;
+
+  Mutex drain_mutex_;  // of one drain after the other
+  Mutex mutex_;
+  std::unique_ptr<NodeFiles> files_ PT_GUARDED_BY(mutex_);
+  std::unique_ptr<NameIntent> intent_ PT_GUARDED_BY(mutex_);
+  std::unique_ptr<Drain> drain_ GUARDED_BY(drain_mutex_);  // its steps also need mutex_, but settle()
+  std::set<meta::FileId> nameless_;  // open, and no name leads to them; guarded by mutex_
+
+  std::atomic<uint64_t> writes_ = 0;
+  std::atomic<uint64_t> drained_files_ = 0, kept_aside_ = 0, failed_drains_ = 0;
+  Mutex failure_mutex_;
+  std::string last_failure_ GUARDED_BY(failure_mutex_);
+  std::atomic<bool> stopping_ = false;
+  std::thread keeper_;
+};
+
+}  // namespace swale::fs

@@ -1,0 +1,263 @@
+// JobFs: attributes. Those of files and links are the tree's, and follow on the backing; directories, which
+// are all on the backing, have them there.
+#include <fcntl.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/json_writer.h"
+#include "base/log.h"
+#include "fs/job/job_files.h"
+#include "fs/job/job_fs.h"
+#include "fs/job/job_marks.h"
+#include "io/beneath.h"
+#include "io/descriptor_path.h"
+
+namespace swale::fs {
+namespace {
+
+constexpr std::string_view kUserPrefix = "user.";
+constexpr uint64_t kStatBlockBytes = 512;
+constexpr blksize_t kTransferBytes = 128 << 10;  // what programs should read and write at a time
+
+bool is_user(std::string_view name) { return name.starts_with(kUserPrefix); }
+bool is_own(std::string_view name) { return name == kJobStatsAttribute || name == kJobCommandAttribute; }
+
+}  // namespace
+
+// The usual file has none: one system call.
+Status adopt_attributes(meta::NamesClient& names, const io::Descriptor& parent, const char* name,
+                        const meta::FileId& id) {
+  const io::Descriptor there(io::open_beneath(parent.get(), name, O_PATH));
+  if (!there.valid()) return errno == ENOENT ? Status() : errno_status(errno, name);
+  const std::string path = io::descriptor_path(there);
+  std::string list(64 * kKiB, '\0');
+  const ssize_t listed = ::listxattr(path.c_str(), list.data(), list.size());
+  if (listed <= 0) return listed == 0 || errno == EOPNOTSUPP ? Status() : errno_status(errno, name);
+  list.resize(static_cast<size_t>(listed));
+  for (size_t at = 0; at < list.size(); at += std::char_traits<char>::length(&list[at]) + 1) {
+    const char* const attribute = &list[at];
+    if (!is_user(attribute) || is_own(attribute)) continue;
+    std::string value(64 * kKiB, '\0');
+    const ssize_t got = ::getxattr(path.c_str(), attribute, value.data(), value.size());
+    if (got < 0) continue;  // removed since
+    value.resize(static_cast<size_t>(got));
+    SWALE_RETURN_IF_ERROR(names.set_user(id, attribute, value));
+  }
+  return {};
+}
+
+int JobFs::describe_directory(JobNode& node, struct stat* attributes) {
+  struct stat found;
+  if (::fstat(node.directory.get(), &found) != 0) return errno;
+  found.st_dev = device_number_;
+  found.st_ino = inode_of(node.id);
+  const int64_t modified = std::max(node.modified_ns.load(), nanos_of(found.st_mtim));
+  found.st_mtim = timespec_of(modified);
+  found.st_ctim = timespec_of(std::max(modified, nanos_of(found.st_ctim)));
+  *attributes = found;
+  return 0;
+}
+
+int JobFs::describe(const meta::FileId& id, const meta::TreeNode& node, JobNode* known,
+                    struct stat* attributes) {
+  struct stat found = {};
+  found.st_dev = device_number_;
+  found.st_ino = inode_of(id);
+  found.st_mode = mode_of(node.type) | (node.type == meta::NodeType::kLink ? 0777 : node.mode & 07777);
+  found.st_nlink = node.unlinked ? 0 : 1;
+  found.st_uid = node.uid;
+  found.st_gid = node.gid;
+  found.st_blksize = kTransferBytes;
+  found.st_size = static_cast<off_t>(node.target.size());
+  if (node.type == meta::NodeType::kFile) {
+    const MutexLock lock(mutex_);
+    const auto size = files_->size(id);
+    struct stat there;
+    if (size.ok()) {
+      found.st_size = static_cast<off_t>(*size);
+    } else if (size.status().code() != Code::kNotFound) {
+      return answer(size.status());
+    } else {
+      const io::Descriptor backing = on_backing(id);
+      if (!backing.valid() || ::fstat(backing.get(), &there) != 0) return ENOENT;
+      found.st_size = there.st_size;
+    }
+  }
+  found.st_blocks = static_cast<blkcnt_t>((found.st_size + kStatBlockBytes - 1) / kStatBlockBytes);
+  const int64_t newer = known != nullptr ? known->modified_ns.load() : 0;
+  found.st_atim = timespec_of(node.accessed_ns);
+  found.st_mtim = timespec_of(newer != 0 ? newer : node.modified_ns);
+  found.st_ctim = timespec_of(std::max(newer, node.changed_ns));
+  *attributes = found;
+  return 0;
+}
+
+int JobFs::attributes(Node& known, struct stat* attributes) {
+  JobNode& node = JobNode::of(known);
+  if (node.type == meta::NodeType::kDirectory) return describe_directory(node, attributes);
+  const auto found = names_.stat(node.id);
+  if (!found.ok()) return answer(found.status());
+  return describe(node.id, *found, &node, attributes);
+}
+
+// The names learn the time of the last write when somebody has reason to ask for it.
+int JobFs::say_modified(JobNode& node) {
+  const int64_t modified = node.modified_ns.exchange(0);
+  if (modified == 0) return 0;
+  meta::NodeChange change;
+  change.set = meta::kModified;
+  change.modified_ns = change.now_ns = modified;
+  return answer(names_.set_attributes(node.id, change).status());
+}
+
+// Takes bits from the mode in the names and gives others.
+Status JobFs::set_mode(const meta::FileId& id, uint32_t taken, uint32_t given) {
+  SWALE_ASSIGN_OR_RETURN(const meta::TreeNode node, names_.stat(id));
+  meta::NodeChange change;
+  change.set = meta::kMode;
+  change.mode = (node.mode & ~taken) | given;
+  change.now_ns = now_nanos();
+  return names_.set_attributes(id, change).status();
+}
+
+int JobFs::change_mode(JobNode& node, mode_t mode) {
+  if (node.type == meta::NodeType::kLink) return EOPNOTSUPP;
+  const MutexLock lock(mutex_);
+  const io::Descriptor there = node.type == meta::NodeType::kFile ? on_backing(node.id) : io::Descriptor();
+  const io::Descriptor& known = node.type == meta::NodeType::kDirectory ? node.directory : there;
+  if (known.valid() && ::chmod(io::descriptor_path(known).c_str(), mode & 07777) != 0) return errno;
+  if ((mode & (S_ISUID | S_ISGID)) != 0) node.may_be_set_id.store(true);
+  return answer(set_mode(node.id, 07777, mode & 07777));
+}
+
+int JobFs::set_times_there(const meta::FileId& id, const timespec times[2]) {
+  const auto place = nodes_.place_of(id);
+  const io::Descriptor parent = parent_on_backing(id);
+  if (!place || !parent.valid()) return 0;
+  if (::utimensat(parent.get(), place->name.c_str(), times, AT_SYMLINK_NOFOLLOW) == 0) return 0;
+  return errno == ENOENT ? 0 : errno;
+}
+
+// Those of a file with bytes to drain follow with these.
+int JobFs::change_times(JobNode& node, const Change& wanted) {
+  meta::NodeChange change;
+  change.now_ns = now_nanos();
+  timespec times[2] = {{0, UTIME_OMIT}, {0, UTIME_OMIT}};
+  const auto take = [&](const std::optional<timespec>& time, uint8_t field, int64_t* nanos, timespec* out) {
+    if (!time) return;
+    *nanos = time->tv_nsec == UTIME_NOW ? change.now_ns : nanos_of(*time);
+    *out = timespec_of(*nanos);
+    change.set |= field;
+  };
+  take(wanted.accessed, meta::kAccessed, &change.accessed_ns, &times[0]);
+  take(wanted.modified, meta::kModified, &change.modified_ns, &times[1]);
+  if (node.type == meta::NodeType::kDirectory) {
+    if (wanted.modified) node.modified_ns.store(0);
+    return ::utimensat(AT_FDCWD, io::descriptor_path(node.directory).c_str(), times, 0) == 0 ? 0 : errno;
+  }
+  if (wanted.modified) node.modified_ns.store(0);
+  const MutexLock lock(mutex_);
+  if (const int failed = answer(names_.set_attributes(node.id, change).status()); failed != 0) return failed;
+  if (node.type == meta::NodeType::kFile && files_->is_undrained(node.id)) return 0;
+  if (const int failed = set_times_there(node.id, times); failed != 0) return failed;
+  return node.type == meta::NodeType::kFile ? answer(files_->refresh(node.id)) : 0;
+}
+
+int JobFs::check_owner(JobNode& node, const Change& change) {
+  struct stat now;
+  if (const int failed = attributes(node, &now); failed != 0) return failed;
+  const bool same =
+      change.user.value_or(now.st_uid) == now.st_uid && change.group.value_or(now.st_gid) == now.st_gid;
+  if (!same) log_info("file {:x}:{:x}: its owner cannot be changed here", node.id.high, node.id.low);
+  return same ? 0 : EPERM;
+}
+
+int JobFs::change(Node& known, const Change& change, const Caller& caller, struct stat* now) {
+  JobNode& node = JobNode::of(known);
+  if (change.user || change.group)
+    if (const int failed = check_owner(node, change); failed != 0) return failed;
+  if (change.mode)
+    if (const int failed = change_mode(node, *change.mode); failed != 0) return failed;
+  if (change.size) {
+    if (node.type != meta::NodeType::kFile) return node.type == meta::NodeType::kDirectory ? EISDIR : EINVAL;
+    if (const int failed = content_changes(node, caller); failed != 0) return failed;
+    if (const int failed = truncate(node, *change.size); failed != 0) return failed;
+    // The node may be forgotten before anybody opens it.
+    if (const int failed = say_modified(node); failed != 0) return failed;
+  }
+  if (change.accessed || change.modified)
+    if (const int failed = change_times(node, change); failed != 0) return failed;
+  return attributes(node, now);
+}
+
+int JobFs::statistics(struct statvfs* statistics) {
+  struct statvfs found;
+  if (::fstatvfs(root_directory_.get(), &found) != 0) return errno;
+  const MutexLock lock(mutex_);
+  const fsblkcnt_t taken = files_->logs().live_bytes() / std::max<unsigned long>(found.f_frsize, 1);
+  found.f_bfree -= std::min(found.f_bfree, taken);
+  found.f_bavail -= std::min(found.f_bavail, taken);
+  *statistics = found;
+  return 0;
+}
+
+int JobFs::get_attribute(Node& known, const char* name, const Caller&, std::string* value) {
+  JobNode& node = JobNode::of(known);
+  if (&node == root_node_ && std::string_view(name) == kJobStatsAttribute) {
+    *value = stats().json();
+    return 0;
+  }
+  if (!is_user(name) || !has_user_attributes_) return EOPNOTSUPP;
+  if (is_own(name)) return ENODATA;
+  auto found = names_.read_user(node.id, name);
+  if (!found.ok()) return answer(found.status());
+  *value = std::move(*found);
+  return 0;
+}
+
+int JobFs::list_attributes(Node& known, const Caller&, std::string* names) {
+  if (!has_user_attributes_) return EOPNOTSUPP;
+  const auto found = names_.list_users(JobNode::of(known).id);
+  if (!found.ok()) return answer(found.status());
+  names->clear();
+  for (const std::string& each : *found) names->append(each).push_back('\0');
+  return 0;
+}
+
+// On the backing first, which may have less space for them.
+int JobFs::set_attribute(Node& known, const char* name, Bytes value, int flags, const Caller&) {
+  JobNode& node = JobNode::of(known);
+  if (&node == root_node_ && std::string_view(name) == kJobCommandAttribute) {
+    if (value != "sync") return EINVAL;
+    return answer(drain_all());
+  }
+  if (is_own(name)) return EPERM;
+  if (!is_user(name) || !has_user_attributes_) return EOPNOTSUPP;
+  if (node.type == meta::NodeType::kLink) return EPERM;
+  const io::Descriptor there = node.type == meta::NodeType::kFile ? on_backing(node.id) : io::Descriptor();
+  const io::Descriptor& on = node.type == meta::NodeType::kDirectory ? node.directory : there;
+  if (on.valid() && ::setxattr(io::descriptor_path(on).c_str(), name, value.data(), value.size(), flags) != 0)
+    return errno;
+  const uint8_t only = on.valid()                     ? 0
+                       : (flags & XATTR_CREATE) != 0  ? meta::kCreateOnly
+                       : (flags & XATTR_REPLACE) != 0 ? meta::kReplaceOnly
+                                                      : 0;
+  return answer(names_.set_user(node.id, name, value, only));
+}
+
+int JobFs::remove_attribute(Node& known, const char* name, const Caller&) {
+  JobNode& node = JobNode::of(known);
+  if (!is_user(name) || !has_user_attributes_) return EOPNOTSUPP;
+  if (is_own(name)) return EPERM;
+  if (const int failed = answer(names_.remove_user(node.id, name)); failed != 0) return failed;
+  const io::Descriptor there = node.type == meta::NodeType::kFile ? on_backing(node.id) : io::Descriptor();
+  const io::Descriptor& on = node.type == meta::NodeType::kDirectory ? node.directory : there;
+  if (on.valid() && ::removexattr(io::descriptor_path(on).c_str(), name) != 0 && errno != ENODATA)
+    return errno;
+  return 0;
+}
+
+}  // namespace swale::fs

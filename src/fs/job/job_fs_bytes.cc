@@ -1,0 +1,322 @@
+// JobFs: bytes of files: written to this process's log, read from the logs of the node, or from the backing
+// while no log has anything of the file.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/buffer.h"
+#include "base/log.h"
+#include "fs/job/job_files.h"
+#include "fs/job/job_fs.h"
+#include "fs/job/job_marks.h"
+#include "io/beneath.h"
+#include "io/descriptor_path.h"
+
+namespace swale::fs {
+namespace {
+
+constexpr size_t kCopyBytes = kMiB;
+
+// One buffer a thread, for the bytes of a write between the kernel's pipe and the log.
+MutableBytes write_buffer() {
+  thread_local Buffer buffer;
+  if (buffer.size() == 0) {
+    auto made = Buffer::allocate(kPieceBytesMax);
+    if (!made.ok()) return {};
+    buffer = std::move(*made);
+  }
+  return buffer.span();
+}
+
+}  // namespace
+
+int JobFs::put_in_logs(JobNode& node) {
+  if (node.in_logs) return 0;
+  if (const int failed = answer(files_->open_file(node.id)); failed != 0) return failed;
+  node.in_logs = true;
+  return 0;
+}
+
+// The name may lead to a file that others have given a second name: bytes of ours would be seen by one.
+int JobFs::expect_one_name(JobNode& node) {
+  const io::Descriptor there = on_backing(node.id);
+  struct stat found;
+  if (!there.valid() || ::fstat(there.get(), &found) != 0 || found.st_nlink < 2) return 0;
+  log_error("{}: it has {} names on the backing, so it can only be read here; copy it, and write the copy",
+            nodes_.path_of(node.id).value_or(""), found.st_nlink);
+  return EPERM;
+}
+
+// The caller holds the file in the names.
+int JobFs::opened(JobNode& node, int flags, std::unique_ptr<OpenFile>* file) {
+  const bool writes = (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC) != 0;
+  auto made = std::make_unique<JobFile>(node);
+  {
+    const MutexLock lock(mutex_);
+    if (writes && !node.in_logs)
+      if (const int failed = expect_one_name(node); failed != 0) return failed;
+    if (writes || node.in_logs || files_->size(node.id).ok()) {
+      if (const int failed = put_in_logs(node); failed != 0) return failed;
+    } else {
+      const io::Descriptor there = on_backing(node.id);
+      if (!there.valid()) return ENOENT;
+      made->own = io::Descriptor(::open(io::descriptor_path(there).c_str(), O_RDONLY | O_CLOEXEC));
+      if (!made->own.valid()) return errno;
+    }
+    ++node.opens;
+  }
+  *file = std::move(made);
+  if ((flags & O_TRUNC) == 0) return 0;
+  const int failed = truncate(node, 0);
+  if (failed != 0) let_go(node);
+  return failed;
+}
+
+int JobFs::open_file(Node& known, int flags, const Caller& caller, std::unique_ptr<OpenFile>* file) {
+  JobNode& node = JobNode::of(known);
+  if (node.type == meta::NodeType::kDirectory) return EISDIR;
+  if (node.type == meta::NodeType::kLink) return ELOOP;
+  if (const int failed = answer(names_.hold(node.id)); failed != 0) return failed;
+  std::unique_ptr<OpenFile> made;
+  int failed = (flags & O_TRUNC) != 0 ? content_changes(node, caller) : 0;
+  if (failed == 0) failed = opened(node, flags, &made);
+  if (failed == 0)
+    *file = std::move(made);
+  else
+    static_cast<void>(answer(names_.release(node.id)));
+  return failed;
+}
+
+int JobFs::create(Node& known_parent, const char* name, mode_t mode, int flags, const Caller& caller,
+                  Entry* entry, std::unique_ptr<OpenFile>* file) {
+  JobNode& parent = JobNode::of(known_parent);
+  int failed = keep_name(parent, name);
+  if (failed == EEXIST && (flags & O_EXCL) == 0) {
+    if (failed = lookup(parent, name, entry); failed != 0) return failed;
+    failed = open_file(*entry->node, flags, caller, file);
+    if (failed != 0) nodes_.forget(&JobNode::of(*entry->node), 1);
+    return failed;
+  }
+  if (failed != 0) return failed;
+  struct stat above;
+  if (::fstat(parent.directory.get(), &above) != 0) return errno;
+  const gid_t group = (above.st_mode & S_ISGID) != 0 ? above.st_gid : caller.group;
+  const meta::NewNode node{mode & 07777 & ~caller.umask, caller.user, group, now_nanos()};
+  const auto made = names_.create(parent.id, name, node, true);
+  if (!made.ok()) return answer(made.status());
+  const meta::DirEntry there{made->file, meta::NodeType::kFile};
+  io::Descriptor none;
+  JobNode& known = *nodes_.enter(made->file, there.type, &none);
+  nodes_.put(made->file, {parent.id, name, there.type});
+  std::unique_ptr<OpenFile> opened_file;
+  failed = opened(known, O_RDWR, &opened_file);
+  struct stat attributes;
+  if (failed == 0) failed = describe(made->file, made->node, &known, &attributes);
+  if (failed != 0) {
+    if (opened_file) let_go(known);
+    static_cast<void>(answer(names_.release(made->file)));
+    static_cast<void>(remove_entry(parent, name, there));
+    nodes_.forget(&known, 1);
+    return failed;
+  }
+  changed(parent);
+  *entry = {&known, attributes};
+  *file = std::move(opened_file);
+  return 0;
+}
+
+// An open of it ends. Bytes of a file without a name go with the last one.
+void JobFs::let_go(JobNode& node) {
+  const MutexLock lock(mutex_);
+  if (--node.opens > 0) return;
+  if (node.in_logs) files_->close_file(node.id);
+  node.in_logs = false;
+  if (!node.unlinked) return;
+  nameless_.erase(node.id);
+  if (const Status removed = files_->remove(node.id); !removed.ok())
+    log_error("{}; its bytes are dropped at the next start", removed.message());
+}
+
+void JobFs::release(std::unique_ptr<OpenFile> file) {
+  JobNode& node = JobFile::of(*file).node;
+  static_cast<void>(say_modified(node));
+  let_go(node);
+  static_cast<void>(answer(names_.release(node.id)));
+}
+
+int JobFs::read(OpenFile& opened, uint64_t offset, MutableBytes out, size_t* got) {
+  JobFile& file = JobFile::of(opened);
+  {
+    const MutexLock lock(mutex_);
+    if (file.node.in_logs) {
+      const auto count = files_->read(file.node.id, offset, out);
+      if (!count.ok()) return answer(count.status());
+      *got = *count;
+      return 0;
+    }
+  }
+  size_t done = 0;
+  while (done < out.size()) {
+    const ssize_t count = io::continued([&] {
+      return ::pread(file.own.get(), out.data() + done, out.size() - done, static_cast<off_t>(offset + done));
+    });
+    if (count < 0) return errno;
+    if (count == 0) break;
+    done += static_cast<size_t>(count);
+  }
+  *got = done;
+  return 0;
+}
+
+// A program that runs as its owner must not do so with another content; root's changes leave the bits.
+int JobFs::content_changes(JobNode& node, const Caller& caller) {
+  if (caller.user == 0 || !node.may_be_set_id.load()) return 0;
+  const auto now = names_.stat(node.id);
+  if (!now.ok()) return answer(now.status());
+  const mode_t taken = S_ISUID | ((now->mode & S_IXGRP) != 0 ? S_ISGID : 0);
+  if ((now->mode & taken) != 0)
+    if (const int failed = change_mode(node, now->mode & 07777 & ~taken); failed != 0) return failed;
+  node.may_be_set_id.store(false);
+  return 0;
+}
+
+// The log has all of it, or says why not.
+int JobFs::append(JobNode& node, uint64_t offset, Bytes bytes) {
+  while (!bytes.empty()) {
+    LogTrouble trouble;
+    const int64_t written = writer_.write(node.id, offset, bytes.data(), bytes.size(), &trouble);
+    if (written < 0) {
+      log_error("{}", trouble.text);
+      return static_cast<int>(-written);
+    }
+    bytes.remove_prefix(static_cast<size_t>(written));
+    offset += static_cast<uint64_t>(written);
+  }
+  writes_.fetch_add(1, std::memory_order_relaxed);
+  node.modified_ns.store(now_nanos());
+  return 0;
+}
+
+int JobFs::write(OpenFile& opened, uint64_t offset, uint64_t length, const Caller& caller, const Fill& fill) {
+  JobNode& node = JobFile::of(opened).node;
+  if (offset > meta::kOffsetEnd || length > meta::kOffsetEnd - offset) return EFBIG;
+  if (const int failed = content_changes(node, caller); failed != 0) return failed;
+  const MutableBytes buffer = write_buffer();
+  if (buffer.empty()) return ENOMEM;
+  for (uint64_t done = 0; done < length;) {
+    const MutableBytes part = buffer.first(std::min<uint64_t>(length - done, buffer.size()));
+    if (const int failed = answer(fill(part)); failed != 0) return failed;
+    if (const int failed = append(node, offset + done, view(part)); failed != 0) return failed;
+    done += part.size();
+  }
+  return 0;
+}
+
+void JobFs::write(OpenFile& opened, uint64_t offset, uint64_t length, const Caller& caller, const Fill& fill,
+                  const std::function<void(int)>& answered) {
+  answered(write(opened, offset, length, caller, fill));
+}
+
+int JobFs::flush(OpenFile& opened) { return say_modified(JobFile::of(opened).node); }
+
+int JobFs::sync(OpenFile& opened) {
+  JobFile& file = JobFile::of(opened);
+  if (const int failed = say_modified(file.node); failed != 0) return failed;
+  {
+    const MutexLock lock(mutex_);
+    if (!file.node.in_logs) return ::fsync(file.own.get()) == 0 ? 0 : errno;
+  }
+  const auto drained = drain_file(file.node.id);
+  if (!drained.ok()) return answer(drained.status());
+  return *drained == Drain::Outcome::kKeptAside ? EIO : 0;  // the log of the program says where it is
+}
+
+// Where a file was cut too often since it was drained, it is drained.
+int JobFs::truncate(JobNode& node, uint64_t size) {
+  if (size > meta::kOffsetEnd) return EFBIG;
+  const auto cut = [&]() -> Status {
+    const MutexLock lock(mutex_);
+    if (!node.in_logs)
+      if (const int failed = expect_one_name(node); failed != 0) return errno_status(failed, "truncate");
+    SWALE_RETURN_IF_ERROR(files_->open_file(node.id));
+    const Status done = files_->truncate(node.id, size);
+    files_->close_file(node.id);
+    return done;
+  };
+  Status done = cut();
+  if (done.code() == Code::kResourceExhausted) {
+    if (const auto drained = drain_file(node.id); !drained.ok()) return answer(drained.status());
+    done = cut();
+  }
+  if (done.ok()) node.modified_ns.store(now_nanos());
+  return answer(done);
+}
+
+// Space is not reserved: a write waits for the drain, and fails when the backing says so. Holes are zeros.
+int JobFs::allocate(OpenFile& opened, int mode, uint64_t offset, uint64_t length, const Caller& caller) {
+  JobNode& node = JobFile::of(opened).node;
+  const bool zeros = (mode & (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE)) != 0;
+  if ((mode & ~(FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE)) != 0) return EOPNOTSUPP;
+  if (offset > meta::kOffsetEnd || length > meta::kOffsetEnd - offset) return EFBIG;
+  if (const int failed = content_changes(node, caller); failed != 0) return failed;
+  uint64_t size = 0;
+  {
+    const MutexLock lock(mutex_);
+    const auto found = files_->size(node.id);
+    if (!found.ok()) return answer(found.status());
+    size = *found;
+  }
+  if (zeros && offset < size) {
+    const MutableBytes buffer = write_buffer();
+    if (buffer.empty()) return ENOMEM;
+    std::fill(buffer.begin(), buffer.end(), char{0});
+    const uint64_t end = std::min(offset + length, size);
+    for (uint64_t at = offset; at < end; at += buffer.size())
+      if (const int failed =
+              append(node, at, view(buffer.first(std::min<uint64_t>(end - at, buffer.size()))));
+          failed != 0)
+        return failed;
+  }
+  node.modified_ns.store(now_nanos());
+  if ((mode & FALLOC_FL_KEEP_SIZE) != 0 || offset + length <= size) return 0;
+  return truncate(node, offset + length);
+}
+
+// All of a file is data.
+int JobFs::seek(OpenFile& opened, uint64_t offset, int whence, uint64_t* found) {
+  if (whence != SEEK_DATA && whence != SEEK_HOLE) return EINVAL;
+  struct stat now;
+  if (const int failed = attributes(JobFile::of(opened).node, &now); failed != 0) return failed;
+  const auto size = static_cast<uint64_t>(now.st_size);
+  if (offset >= size) return ENXIO;
+  *found = whence == SEEK_DATA ? offset : size;
+  return 0;
+}
+
+int JobFs::copy(OpenFile& from, uint64_t from_offset, OpenFile& to, uint64_t to_offset, uint64_t length,
+                const Caller& caller, uint64_t* copied) {
+  auto buffer = Buffer::allocate(std::min<uint64_t>(length, kCopyBytes));
+  if (!buffer.ok()) return answer(buffer.status());
+  uint64_t done = 0;
+  while (done < length) {
+    size_t got = 0;
+    const MutableBytes part = buffer->span().first(std::min<uint64_t>(length - done, buffer->size()));
+    int failed = read(from, from_offset + done, part, &got);
+    if (failed == 0 && got > 0)
+      failed =
+          write(to, to_offset + done, got, caller, [&, at = part.data()](MutableBytes out) mutable -> Status {
+            std::copy_n(at, out.size(), out.data());
+            at += out.size();
+            return {};
+          });
+    if (failed != 0 && done == 0) return failed;
+    if (failed != 0 || got == 0) break;
+    done += got;
+  }
+  *copied = done;
+  return 0;
+}
+
+}  // namespace swale::fs

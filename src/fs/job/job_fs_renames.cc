@@ -1,0 +1,211 @@
+// JobFs: names that go, and renames: on the backing first, then in the tree, under an intent.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "base/log.h"
+#include "fs/job/job_fs.h"
+#include "fs/job/job_marks.h"
+#include "io/beneath.h"
+
+namespace swale::fs {
+namespace {
+
+constexpr int kRenameTries = 8;  // of a rename whose file others change on the backing meanwhile
+
+// What has the name on the backing; inode 0: nothing.
+struct There {
+  dev_t device = 0;
+  ino_t inode = 0;
+  explicit operator bool() const { return inode != 0; }
+  bool operator==(const There&) const = default;
+};
+There there_at(const JobNode& parent, const char* name) {
+  struct stat found;
+  if (::fstatat(parent.directory.get(), name, &found, AT_SYMLINK_NOFOLLOW) != 0) return {};
+  return {found.st_dev, found.st_ino};
+}
+
+std::string path_in(const JobNodes& nodes, const JobNode& parent, const char* name) {
+  const std::string above = nodes.path_of(parent.id).value_or("");
+  return above.empty() ? name : above + "/" + name;
+}
+
+}  // namespace
+
+struct JobFs::Rename {
+  JobNode& parent;
+  const char* name;
+  JobNode& new_parent;
+  const char* new_name;
+  unsigned flags;
+  meta::DirEntry moved;
+  std::optional<meta::DirEntry> other;  // that has the new name
+  bool exchanges() const { return (flags & RENAME_EXCHANGE) != 0; }
+};
+
+// No entry leads to it any more. What is open lives on.
+void JobFs::name_is_gone(const meta::DirEntry& entry) {
+  const meta::FileId& id = entry.file;
+  nodes_.remove(id);
+  bool open = false;
+  if (JobNode* const node = nodes_.find(id)) {
+    node->unlinked = true;
+    open = node->opens > 0;
+    nodes_.forget(node, 1);
+  }
+  if (entry.type != meta::NodeType::kFile) return;
+  if (open) {
+    nameless_.insert(id);
+    return;
+  }
+  if (const Status removed = files_->remove(id); !removed.ok())
+    log_error("{}; its bytes are dropped at the next start", removed.message());
+}
+
+int JobFs::expect_empty(const meta::FileId& directory) {
+  meta::ListCursor cursor;
+  while (!cursor.end()) {
+    const auto found = names_.list(directory, &cursor, 1);
+    if (!found.ok()) return answer(found.status());
+    if (!found->empty()) return ENOTEMPTY;
+  }
+  return 0;
+}
+
+int JobFs::unlink(Node& known_parent, const char* name, const Caller&) {
+  JobNode& parent = JobNode::of(known_parent);
+  const auto named = look_up(parent, name);
+  if (!named.ok()) return answer(named.status());
+  if (named->entry.type == meta::NodeType::kDirectory) return EISDIR;
+  const int failed = remove_entry(parent, name, named->entry);
+  if (failed == 0) changed(parent);
+  return failed;
+}
+
+int JobFs::remove_directory(Node& known_parent, const char* name, const Caller&) {
+  JobNode& parent = JobNode::of(known_parent);
+  const auto named = look_up(parent, name);
+  if (!named.ok()) return answer(named.status());
+  if (named->entry.type != meta::NodeType::kDirectory) return ENOTDIR;
+  if (const int failed = expect_empty(named->entry.file); failed != 0) return failed;
+  const int failed = remove_entry(parent, name, named->entry);
+  if (failed == 0) changed(parent);
+  return failed;
+}
+
+int JobFs::remove_entry(JobNode& parent, const char* name, const meta::DirEntry& entry) {
+  const MutexLock lock(mutex_);
+  const bool directory = entry.type == meta::NodeType::kDirectory;
+  const There found = there_at(parent, name);
+  if (found) {
+    NameChange change;
+    change.op = directory ? NameChange::Op::kRemoveDirectory : NameChange::Op::kUnlink;
+    change.from = path_in(nodes_, parent, name);
+    change.file = entry.file;
+    change.inode = found.inode;
+    if (options_.intents)
+      if (const int failed = answer(intent_->put(change)); failed != 0) return failed;
+    if (::unlinkat(parent.directory.get(), name, directory ? AT_REMOVEDIR : 0) != 0 && errno != ENOENT) {
+      const int failed = errno;
+      intent_->clear();
+      return failed;
+    }
+    if (options_.between) options_.between();
+  }
+  const Status removed = directory ? names_.remove_directory(parent.id, name, now_nanos())
+                                   : names_.unlink(parent.id, name, now_nanos()).status();
+  if (!removed.ok()) return answer(removed);  // the intent stays
+  if (found) intent_->clear();
+  name_is_gone(entry);
+  return 0;
+}
+
+int JobFs::rename(Node& known_parent, const char* name, Node& known_new_parent, const char* new_name,
+                  unsigned flags, const Caller&) {
+  JobNode& parent = JobNode::of(known_parent);
+  JobNode& new_parent = JobNode::of(known_new_parent);
+  if ((flags & ~(RENAME_NOREPLACE | RENAME_EXCHANGE)) != 0 || flags == (RENAME_NOREPLACE | RENAME_EXCHANGE))
+    return EINVAL;
+  if (is_private(new_parent, new_name)) return EPERM;
+  const auto moved = look_up(parent, name);
+  if (!moved.ok()) return answer(moved.status());
+  const auto other = look_up(new_parent, new_name);
+  if (!other.ok() && other.status().posix_error() != ENOENT) return answer(other.status());
+  Rename wanted{parent, name, new_parent, new_name, flags, moved->entry, {}};
+  if (other.ok()) wanted.other = other->entry;
+  if (const int failed = check_rename(wanted); failed != 0) return failed;
+  if (wanted.other && wanted.other->file == wanted.moved.file) return 0;
+  for (int tries = 0; tries < kRenameTries; ++tries) {
+    const auto drain_first = rename_locked(wanted);
+    if (!drain_first.ok()) return answer(drain_first.status());
+    if (!*drain_first) {
+      changed(parent);
+      changed(new_parent);
+      return 0;
+    }
+    if (const auto drained = drain_file(**drain_first); !drained.ok()) return answer(drained.status());
+  }
+  log_error("{} and {}: others change them on the backing while they are renamed; try again",
+            path_in(nodes_, parent, name), path_in(nodes_, new_parent, new_name));
+  return EBUSY;
+}
+
+// As the server of the names does, before the backing is changed.
+int JobFs::check_rename(const Rename& wanted) {
+  if (!wanted.other) return wanted.exchanges() ? ENOENT : 0;
+  if ((wanted.flags & RENAME_NOREPLACE) != 0) return EEXIST;
+  if (wanted.exchanges() || wanted.other->file == wanted.moved.file) return 0;
+  const bool directory = wanted.moved.type == meta::NodeType::kDirectory;
+  const bool onto_directory = wanted.other->type == meta::NodeType::kDirectory;
+  if (directory != onto_directory) return directory ? ENOTDIR : EISDIR;
+  return directory ? expect_empty(wanted.other->file) : 0;
+}
+
+// A new file takes the place of one on the backing only when it is there itself: so the backing has the old
+// one or the new one, whoever is killed. So do both of an exchange.
+Result<std::optional<meta::FileId>> JobFs::rename_locked(const Rename& wanted) {
+  const MutexLock lock(mutex_);
+  const There moved = there_at(wanted.parent, wanted.name);
+  const There other = there_at(wanted.new_parent, wanted.new_name);
+  if (!moved && other && wanted.moved.type == meta::NodeType::kFile)
+    return std::optional<meta::FileId>(wanted.moved.file);
+  if (wanted.exchanges() && moved && !other && wanted.other->type == meta::NodeType::kFile)
+    return std::optional<meta::FileId>(wanted.other->file);
+  if (moved && moved == other)
+    return std::optional<meta::FileId>();  // two names of one file: as POSIX has it
+  SWALE_RETURN_IF_ERROR(rename_both(wanted, moved.inode));
+  if (wanted.other && wanted.exchanges())
+    nodes_.put(wanted.other->file, {wanted.parent.id, wanted.name, wanted.other->type});
+  if (wanted.other && !wanted.exchanges()) name_is_gone(*wanted.other);
+  nodes_.put(wanted.moved.file, {wanted.new_parent.id, wanted.new_name, wanted.moved.type});
+  return std::optional<meta::FileId>();
+}
+
+// `inode`: of the one that moves, on the backing; 0: it is not there, nor is the other one.
+Status JobFs::rename_both(const Rename& wanted, uint64_t inode) {
+  if (inode != 0) {
+    NameChange change;
+    change.op = wanted.exchanges() ? NameChange::Op::kExchange : NameChange::Op::kRename;
+    change.from = path_in(nodes_, wanted.parent, wanted.name);
+    change.to = path_in(nodes_, wanted.new_parent, wanted.new_name);
+    change.file = wanted.moved.file;
+    change.inode = inode;
+    if (options_.intents) SWALE_RETURN_IF_ERROR(intent_->put(change));
+    if (::renameat2(wanted.parent.directory.get(), wanted.name, wanted.new_parent.directory.get(),
+                    wanted.new_name, wanted.flags & RENAME_EXCHANGE) != 0) {
+      const Status failed = errno_status(errno, change.from + ": renaming it to " + change.to);
+      intent_->clear();
+      return failed;
+    }
+    if (options_.between) options_.between();
+  }
+  const uint8_t flags = wanted.exchanges() ? meta::kExchange : 0;
+  SWALE_RETURN_IF_ERROR(names_.rename(wanted.parent.id, wanted.name, wanted.new_parent.id, wanted.new_name,
+                                      flags, now_nanos()));
+  if (inode != 0) intent_->clear();
+  return {};
+}
+
+}  // namespace swale::fs

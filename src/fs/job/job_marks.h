@@ -1,0 +1,46 @@
+// What JobFs alone knows of the ids and modes of a tree.
+// Threads: pure functions.
+#pragma once
+
+#include <sys/stat.h>
+#include <time.h>
+
+#include <cstdint>
+
+#include "meta/names/tree.h"
+
+namespace swale::fs {
+
+// In TreeNode::mode of a file: the backing has it. One that has the mark, no bytes in the logs and no file on
+// the backing was removed there by others.
+inline constexpr uint32_t kOnBacking = 1u << 24;
+
+inline constexpr uint32_t kEntriesAsked = 1000;  // of a directory, in one message
+
+// Ids are (server, opening << 40 | number).
+inline ino_t inode_of(const meta::FileId& id) { return id.high << 52 ^ id.low; }
+
+inline mode_t mode_of(meta::NodeType type) {
+  switch (type) {
+    case meta::NodeType::kDirectory:
+      return S_IFDIR;
+    case meta::NodeType::kLink:
+      return S_IFLNK;
+    default:
+      return S_IFREG;
+  }
+}
+
+inline constexpr int64_t kSecondNanos = 1'000'000'000;
+inline int64_t nanos_of(const timespec& time) { return time.tv_sec * kSecondNanos + time.tv_nsec; }
+inline timespec timespec_of(int64_t nanos) {
+  const int64_t rest = (nanos % kSecondNanos + kSecondNanos) % kSecondNanos;
+  return {(nanos - rest) / kSecondNanos, rest};
+}
+inline int64_t now_nanos() {
+  timespec time = {};
+  ::clock_gettime(CLOCK_REALTIME, &time);
+  return nanos_of(time);
+}
+
+}  // namespace swale::fs

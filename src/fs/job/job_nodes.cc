@@ -1,0 +1,125 @@
+#include "fs/job/job_nodes.h"
+
+#include <algorithm>
+
+namespace swale::fs {
+namespace {
+
+constexpr size_t kDepthMax = 4096;  // of a path: PATH_MAX has no more names
+
+}  // namespace
+
+void JobNodes::note_looked_up(JobNode* node) {
+  ++node->lookups;
+  by_lookup_.splice(by_lookup_.end(), by_lookup_, node->place);
+}
+
+JobNode* JobNodes::enter(const meta::FileId& id, meta::NodeType type, io::Descriptor* directory) {
+  const MutexLock lock(mutex_);
+  const auto at = nodes_.find(id);
+  if (at != nodes_.end()) {
+    note_looked_up(at->second.get());
+    return at->second.get();
+  }
+  auto made = std::make_unique<JobNode>();
+  made->id = id;
+  made->type = type;
+  JobNode* const node = made.get();
+  node->place = by_lookup_.insert(by_lookup_.end(), node);
+  try {
+    nodes_.emplace(id, std::move(made));
+  } catch (...) {
+    by_lookup_.pop_back();
+    throw;
+  }
+  node->directory = std::move(*directory);
+  node->lookups = 1;
+  if (crowded_ && nodes_.size() > crowd_) crowded_();
+  return node;
+}
+
+JobNode* JobNodes::find(const meta::FileId& id) {
+  const MutexLock lock(mutex_);
+  const auto at = nodes_.find(id);
+  if (at == nodes_.end()) return nullptr;
+  note_looked_up(at->second.get());
+  return at->second.get();
+}
+
+std::unique_ptr<JobNode> JobNodes::forget(JobNode* node, uint64_t count) {
+  std::unique_ptr<JobNode> last;
+  const MutexLock lock(mutex_);
+  node->lookups -= std::min(count, node->lookups);
+  if (node->lookups > 0) return last;
+  by_lookup_.erase(node->place);
+  const auto at = nodes_.find(node->id);
+  last = std::move(at->second);
+  nodes_.erase(at);
+  return last;
+}
+
+void JobNodes::put(const meta::FileId& id, const Place& place) {
+  const MutexLock lock(mutex_);
+  places_[id] = place;
+}
+
+void JobNodes::remove(const meta::FileId& id) {
+  const MutexLock lock(mutex_);
+  places_.erase(id);
+}
+
+std::optional<JobNodes::Place> JobNodes::place_of(const meta::FileId& id) const {
+  const MutexLock lock(mutex_);
+  const auto at = places_.find(id);
+  if (at == places_.end()) return {};
+  return at->second;
+}
+
+std::optional<std::string> JobNodes::path_of(const meta::FileId& id) const {
+  const MutexLock lock(mutex_);
+  std::string path;
+  meta::FileId at = id;
+  for (size_t depth = 0; at != meta::kRootDirectory; ++depth) {
+    const auto found = places_.find(at);
+    if (found == places_.end() || depth == kDepthMax) return {};
+    path = path.empty() ? found->second.name : found->second.name + "/" + path;
+    at = found->second.parent;
+  }
+  return path;
+}
+
+std::vector<std::pair<meta::FileId, JobNodes::Place>> JobNodes::all_places() const {
+  const MutexLock lock(mutex_);
+  return {places_.begin(), places_.end()};
+}
+
+size_t JobNodes::size() const {
+  const MutexLock lock(mutex_);
+  return nodes_.size();
+}
+
+void JobNodes::call_above(size_t nodes, std::function<void()> crowded) {
+  const MutexLock lock(mutex_);
+  crowd_ = nodes;
+  crowded_ = std::move(crowded);
+}
+
+std::vector<IdleName> JobNodes::take_idle(size_t count) {
+  const MutexLock lock(mutex_);
+  std::vector<IdleName> idle;
+  size_t left = by_lookup_.size();
+  for (auto at = by_lookup_.begin(); left > 0 && idle.size() < count; --left) {
+    JobNode* const node = *at;
+    const auto next = std::next(at);
+    const auto place = places_.find(node->id);
+    if (node->type != meta::NodeType::kDirectory && place != places_.end()) {
+      const auto parent = nodes_.find(place->second.parent);
+      if (parent != nodes_.end()) idle.push_back({parent->second.get(), place->second.name});
+      by_lookup_.splice(by_lookup_.end(), by_lookup_, at);
+    }
+    at = next;
+  }
+  return idle;
+}
+
+}  // namespace swale::fs

@@ -1,0 +1,86 @@
+// JobNodes: the nodes of a job's tree that the kernel knows by number, and where in the tree each file and
+// directory is that this server has met.
+//
+// A node is one id of the tree, whatever its name is; it lives while the kernel's count of lookups of it is
+// not zero. A place outlives the node: a drain must find the name of a file that nobody looks at any more.
+//
+// Threads: thread-safe; calls nobody. A node is valid for whoever has a lookup of it.
+// Memory: a place for each directory and file that was met, about 150 bytes, until its name goes.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/mutex.h"
+#include "fs/file_system.h"
+#include "io/descriptor.h"
+#include "meta/names/tree.h"
+
+namespace swale::fs {
+
+struct JobNode final : Node {
+  static JobNode& of(Node& node) { return static_cast<JobNode&>(node); }
+
+  meta::FileId id;
+  meta::NodeType type = meta::NodeType::kFile;
+  io::Descriptor directory;  // O_PATH, of a directory: it is on the backing
+  // What is not yet said to the names: 0, or the time of the last change of the content.
+  std::atomic<int64_t> modified_ns = 0;
+  std::atomic<bool> may_be_set_id = true;  // its mode may have set-id bits
+
+  // The table's.
+  uint64_t lookups = 0;
+  std::list<JobNode*>::iterator place;  // in the order of lookups
+
+  // Guarded by the mutex of JobFs.
+  uint32_t opens = 0;
+  bool in_logs = false;   // NodeFiles has it open: it is read through the logs
+  bool unlinked = false;  // no name leads to it
+};
+
+class JobNodes {
+ public:
+  struct Place {
+    meta::FileId parent;
+    std::string name;
+    meta::NodeType type = meta::NodeType::kFile;
+  };
+
+  // The node of an id, with one lookup more; `directory` is taken if the node is new.
+  JobNode* enter(const meta::FileId& id, meta::NodeType type, io::Descriptor* directory);
+  // The node, if the kernel does not know it any more.
+  std::unique_ptr<JobNode> forget(JobNode* node, uint64_t count);
+  // With one lookup more, or null.
+  JobNode* find(const meta::FileId& id);
+
+  // An entry leads to the id now.
+  void put(const meta::FileId& id, const Place& place);
+  void remove(const meta::FileId& id);
+  std::optional<Place> place_of(const meta::FileId& id) const;
+  // The names that lead to the id, from below the root: "a/b". None: none does.
+  std::optional<std::string> path_of(const meta::FileId& id) const;
+  std::vector<std::pair<meta::FileId, Place>> all_places() const;
+
+  size_t size() const;
+  void call_above(size_t nodes, std::function<void()> crowded);
+  // Files that were looked up longest ago and that nobody has open. They count as looked up now.
+  std::vector<IdleName> take_idle(size_t count);
+
+ private:
+  void note_looked_up(JobNode* node) REQUIRES(mutex_);
+
+  mutable Mutex mutex_;
+  std::unordered_map<meta::FileId, std::unique_ptr<JobNode>, meta::FileIdHash> nodes_ GUARDED_BY(mutex_);
+  std::unordered_map<meta::FileId, Place, meta::FileIdHash> places_ GUARDED_BY(mutex_);
+  std::list<JobNode*> by_lookup_ GUARDED_BY(mutex_);
+  size_t crowd_ GUARDED_BY(mutex_) = 0;
+  std::function<void()> crowded_ GUARDED_BY(mutex_);
+};
+
+}  // namespace swale::fs

@@ -1,0 +1,135 @@
+// A job of one node with its tree, without a kernel: opened, killed and opened again on the same folders.
+//
+// Threads: one.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "fs/job/job_fs.h"
+#include "fs/testing/file_system_calls.h"
+#include "io/posix_device.h"
+#include "meta/store/job_names.h"
+#include "net/job/job.h"
+#include "net/meeting/bootstrap.h"
+
+namespace swale::fs {
+
+class JobWorld {
+ public:
+  JobWorld() : old_mask_(::umask(0)) {
+    // Beside the program: /tmp may be without extended attributes.
+    root_ = (std::filesystem::current_path() / "job-fs-XXXXXX").string();
+    EXPECT_NE(::mkdtemp(root_.data()), nullptr);
+    memory_ = ::access("/dev/shm", W_OK) == 0 ? "/dev/shm/swale-job-XXXXXX" : root_ + "/memory-XXXXXX";
+    EXPECT_NE(::mkdtemp(memory_.data()), nullptr);
+    std::filesystem::create_directory(backing());
+    std::filesystem::create_directory(plain());
+    options_.backing = backing();
+    options_.job = "test";
+    options_.state_folder = root_ + "/buffer/state";
+    options_.logs.memory_directory = memory_ + "/node";
+    options_.logs.spill_directory = root_ + "/buffer/spill";
+    options_.logs.memory_bytes = 32 * kMiB;
+    options_.logs.shape.node = "here";
+    options_.logs.shape.wait_ns = 60'000'000'000;
+    options_.drains_alone = false;
+  }
+  ~JobWorld() {
+    stop();
+    ::umask(old_mask_);
+    std::filesystem::remove_all(root_);
+    std::filesystem::remove_all(memory_);
+  }
+  JobWorld(const JobWorld&) = delete;
+  JobWorld& operator=(const JobWorld&) = delete;
+
+  std::string backing() const { return root_ + "/backing"; }
+  std::string plain() const { return root_ + "/plain"; }
+  JobFsOptions& options() { return options_; }
+  JobFs& fs() { return *fs_; }
+  FileSystemCalls& calls() { return *calls_; }
+
+  void start() {
+    net::JobOptions of_job;
+    of_job.transport = "loopback";
+    of_job.posting = "direct";
+    auto job = net::Job::open(net::solo_bootstrap(), of_job);
+    ASSERT_TRUE(job.ok()) << job.status().to_string();
+    job_ = std::move(*job);
+    meta::JobNamesOptions of_names;
+    of_names.deadline = seconds(60);
+    auto names = meta::JobNames::open(*job_, device_, root_ + "/buffer/names", of_names);
+    ASSERT_TRUE(names.ok()) << names.status().to_string();
+    names_ = std::move(*names);
+    auto fs = JobFs::open(names_->client(), device_, device_, backing_device(), options_);
+    ASSERT_TRUE(fs.ok()) << fs.status().to_string();
+    fs_ = std::move(*fs);
+    calls_ = std::make_unique<FileSystemCalls>(*fs_);
+  }
+  // As a kill leaves it: nothing is drained.
+  void stop() {
+    calls_.reset();
+    fs_.reset();
+    if (names_) {
+      EXPECT_TRUE(names_->close().ok());
+    }
+    names_.reset();
+    if (job_) {
+      EXPECT_TRUE(job_->close().ok());
+    }
+    job_.reset();
+  }
+  void restart() {
+    stop();
+    start();
+  }
+
+ private:
+  io::Device& backing_device() {
+    if (!anchored_) {
+      io::PosixOptions options;
+      options.links = io::PosixOptions::Links::kNone;
+      auto anchored = io::PosixDevice(options).anchored(backing());
+      EXPECT_TRUE(anchored.ok()) << anchored.status().to_string();
+      anchored_ = std::move(*anchored);
+    }
+    return *anchored_;
+  }
+
+  const mode_t old_mask_;
+  std::string root_;
+  std::string memory_;
+  JobFsOptions options_;
+  io::PosixDevice device_;
+  std::unique_ptr<io::Device> anchored_;
+  std::unique_ptr<net::Job> job_;
+  std::unique_ptr<meta::JobNames> names_;
+  std::unique_ptr<JobFs> fs_;
+  std::unique_ptr<FileSystemCalls> calls_;
+};
+
+// A plain directory, without what a job's tree refuses. A kernel says first that a name is taken.
+class PlainCalls final : public PosixCalls {
+ public:
+  enum class Above { kNothing, kKernel };
+  explicit PlainCalls(const std::string& root, Above above = Above::kNothing)
+      : PosixCalls(root), above_(above) {}
+  int link(const std::string& from, const std::string& to) override {
+    struct stat found;
+    if (const int failed = look(from, &found); failed != 0) return failed;
+    if (above_ == Above::kKernel && look(to, &found) == 0) return EEXIST;
+    const size_t slash = to.rfind('/');
+    const int failed = slash == std::string::npos ? 0 : look(to.substr(0, slash), &found);
+    return failed != 0 ? failed : EPERM;
+  }
+
+ private:
+  const Above above_;
+};
+
+}  // namespace swale::fs
