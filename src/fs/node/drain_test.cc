@@ -216,6 +216,27 @@ TEST_F(DrainTest, AFileThatIsRemovedDuringADrainDoesNotAppear) {
   expect_clean();
 }
 
+// Half old, half new, and under another name: it is this node's own all the same.
+TEST_F(DrainTest, AFileThatIsRenamedWhileItIsChangedInPlaceIsNoStrangers) {
+  put_file(device_, at("file"), pattern(1, 100'000));
+  start();
+  start_writer();
+  ASSERT_TRUE(node_->open_file(kFile).ok());
+  write(kFile, 50'000, pattern(2, 1'000));
+  ASSERT_TRUE(drain_->begin(kFile).value());
+  ASSERT_FALSE(drain_->write_some().value());
+  ASSERT_TRUE(drain_->settle().ok());
+  std::filesystem::rename(at("file"), at("renamed"));
+  there_->names[kFile] = "renamed";
+  EXPECT_EQ(drain_->finish().status().code(), Code::kBusy);
+  EXPECT_EQ(drain_->settle().code(), Code::kInternal) << "no drain is under way";
+  expect_done(kFile);
+  EXPECT_EQ(on_backing("renamed"),
+            pattern(1, 50'000) + pattern(2, 1'000) + pattern(1, 100'000).substr(51'000));
+  EXPECT_TRUE(drain_->aside().empty());
+  expect_clean();
+}
+
 TEST_F(DrainTest, NoLinkIsFollowedAndNoPathLeavesTheRoot) {
   Folder outside(testing::TempDir());
   std::filesystem::create_directory(outside.path() + "/d");
