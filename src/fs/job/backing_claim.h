@@ -3,8 +3,8 @@
 //
 //   .swale (0700)  := lock JOB*      lock: locked by the living server; JOB: see drain_mark.h
 //
-// Threads: one. Errors: kBusy: a server lives, or another job has left bytes that are not drained; the message
-// says what to do. kInvalidArgument: `.swale` is another user's.
+// Threads: one. Errors: kBusy: a server lives, or another job has left bytes that are not drained; the
+// message says what to do. kInvalidArgument: `.swale` is another user's.
 #pragma once
 
 #include <memory>

@@ -156,8 +156,7 @@ Status JobFs::finish_intent() {
 Result<std::string> JobFs::path_of(const meta::FileId& file) {
   const auto path = nodes_.path_of(file);
   if (path) return options_.backing + "/" + *path;
-  mutex_.assert_held();
-  if (nameless_.contains(file))
+  if (nodes_.is_nameless(file))
     return error(Code::kBusy, Scope::kFile, "file {:x}:{:x} is open, and no name leads to it", file.high,
                  file.low);
   return error(Code::kNotFound, Scope::kFile, "no name leads to file {:x}:{:x}", file.high, file.low);

@@ -1,14 +1,15 @@
-// JobFs: the tree of a job as one node's programs see it: names of a NamesClient, bytes of NodeFiles, over the
-// backing directory (docs/design/file-system.md, "The tree over the backing").
+// JobFs: the tree of a job as one node's programs see it: names of a NamesClient, bytes of NodeFiles, over
+// the backing directory (docs/design/file-system.md, "The tree over the backing").
 //
 // What is on the backing is seen; the tree adopts a name when it is first looked up. Changes of names and
 // attributes of what is there are made there, too, at once; new files, and bytes, come there by the drain.
 //
-// The kernel checks permissions (default_permissions): none are checked here. Refused: link, device nodes, FIFOs, sockets, and owners other than the own: EPERM; attributes other
-// than "user.": EOPNOTSUPP; writes to a file with several names on the backing: EPERM.
+// The kernel checks permissions (default_permissions): none are checked here. Refused: link, device nodes,
+// FIFOs, sockets, and owners other than the own: EPERM; attributes other than "user.": EOPNOTSUPP; writes to
+// a file with several names on the backing: EPERM.
 //
 // Threads: as FileSystem says; one of its own drains, and supplies writers with memory. Locks are taken in
-// the order drain_mutex_, mutex_, that of JobNodes.
+// the order drain_mutex_, change_mutex_, mutex_, that of JobNodes.
 // Invariants: (1) What is on the backing has there the name that it has in the tree, but for the moment of a
 // change, which an intent covers. (2) A write that has returned is seen by every read after it. (3) fsync
 // returns when the file is on the backing, durably, as a plain file.
@@ -72,7 +73,7 @@ class JobFs final : public FileSystem {
                                              const JobFsOptions& options) noexcept;
   ~JobFs() override;
 
-  // Brings all to the backing; the first failure, after all were tried. Not OK, too, if a file was kept aside.
+  // Brings all to the backing; the first failure, after all were tried. A file that was kept aside is one.
   Status drain_all() noexcept;
   JobFsStats stats() noexcept;
 
@@ -202,7 +203,7 @@ class JobFs final : public FileSystem {
   Result<Drain::Outcome> drain_once(const meta::FileId& file) REQUIRES(drain_mutex_);
   void keep() noexcept;
   void make_space();
-  void drain_idle(uint64_t writes, std::set<meta::FileId>* passed_over);
+  void drain_idle(uint64_t writes, std::set<meta::FileId>* failed);
 
   meta::NamesClient& names_;
   const JobFsOptions options_;
@@ -214,12 +215,13 @@ class JobFs final : public FileSystem {
   JobNodes nodes_;
   LogWriter writer_;
 
-  Mutex drain_mutex_;  // of one drain after the other
+  Mutex drain_mutex_;   // of one drain after the other
+  Mutex change_mutex_;  // no name goes or moves
   Mutex mutex_;
   std::unique_ptr<NodeFiles> files_ PT_GUARDED_BY(mutex_);
   std::unique_ptr<NameIntent> intent_ PT_GUARDED_BY(mutex_);
-  std::unique_ptr<Drain> drain_ GUARDED_BY(drain_mutex_);  // its steps also need mutex_, but settle()
-  std::set<meta::FileId> nameless_;  // open, and no name leads to them; guarded by mutex_
+  std::unique_ptr<Drain> drain_
+      GUARDED_BY(drain_mutex_);  // its steps also need mutex_, but settle() and publish()
 
   std::atomic<uint64_t> writes_ = 0;
   std::atomic<uint64_t> drained_files_ = 0, kept_aside_ = 0, failed_drains_ = 0;

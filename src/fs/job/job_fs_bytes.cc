@@ -134,7 +134,7 @@ void JobFs::let_go(JobNode& node) {
   if (node.in_logs) files_->close_file(node.id);
   node.in_logs = false;
   if (!node.unlinked) return;
-  nameless_.erase(node.id);
+  nodes_.remove_nameless(node.id);
   if (const Status removed = files_->remove(node.id); !removed.ok())
     log_error("{}; its bytes are dropped at the next start", removed.message());
 }

@@ -31,7 +31,7 @@ std::string JobFsStats::json() const {
   return json.text();
 }
 
-// Programs go on between the steps; the longest, the sync, needs nothing of theirs.
+// Programs go on between the steps; the longest, the syncs, need nothing of theirs.
 Result<Drain::Outcome> JobFs::drain_once(const meta::FileId& file) {
   {
     const MutexLock lock(mutex_);
@@ -42,19 +42,27 @@ Result<Drain::Outcome> JobFs::drain_once(const meta::FileId& file) {
     const MutexLock lock(mutex_);
     SWALE_ASSIGN_OR_RETURN(more, drain_->write_some());
   }
-  const Status settled = drain_->settle();
-  const MutexLock lock(mutex_);
-  if (!settled.ok()) {
-    drain_->abandon();
-    return settled;
+  Status published = drain_->settle();
+  const MutexLock changing(change_mutex_);
+  if (published.ok()) {
+    const MutexLock lock(mutex_);
+    published = drain_->announce();
   }
-  // The programs made the file before: the time of its directory is theirs.
-  const io::Descriptor directory = parent_on_backing(file);
-  struct stat before = {};
-  const bool known = directory.valid() && ::fstat(directory.get(), &before) == 0;
+  if (published.ok()) {
+    // The programs made the file before: the time of its directory is theirs.
+    const io::Descriptor directory = parent_on_backing(file);
+    struct stat before = {};
+    const bool known = directory.valid() && ::fstat(directory.get(), &before) == 0;
+    published = drain_->publish();
+    const timespec times[2] = {{0, UTIME_OMIT}, before.st_mtim};
+    if (known) ::utimensat(AT_FDCWD, io::descriptor_path(directory).c_str(), times, 0);
+  }
+  const MutexLock lock(mutex_);
+  if (!published.ok()) {
+    drain_->abandon();
+    return published;
+  }
   SWALE_ASSIGN_OR_RETURN(const Drain::Outcome outcome, drain_->finish());
-  const timespec times[2] = {{0, UTIME_OMIT}, before.st_mtim};
-  if (known) ::utimensat(AT_FDCWD, io::descriptor_path(directory).c_str(), times, 0);
   if (outcome == Drain::Outcome::kNothing) return outcome;
   const Status marked = set_mode(file, 0, kOnBacking);
   if (!marked.ok() && marked.posix_error() != ENOENT) return marked;
@@ -110,7 +118,7 @@ JobFsStats JobFs::stats() noexcept {
   {
     const MutexLock lock(mutex_);
     static_cast<void>(files_->take());
-    for (const meta::FileId& id : files_->undrained()) stats.undrained_files += !nameless_.contains(id);
+    for (const meta::FileId& id : files_->undrained()) stats.undrained_files += !nodes_.is_nameless(id);
     stats.undrained_bytes = files_->logs().live_bytes();
     stats.memory_bytes = files_->logs().memory_bytes();
     stats.spilled_bytes = files_->logs().spilled_bytes();
@@ -146,22 +154,21 @@ void JobFs::make_space() {
 }
 
 // Closed files, until somebody writes. Those that failed are tried again after the next write.
-void JobFs::drain_idle(uint64_t writes, std::set<meta::FileId>* passed_over) {
+void JobFs::drain_idle(uint64_t writes, std::set<meta::FileId>* failed) {
+  std::set<meta::FileId> passed_over = *failed;
   while (!stopping_.load() && writes_.load() == writes) {
     std::optional<meta::FileId> oldest;
     {
       const MutexLock lock(mutex_);
-      oldest = files_->oldest(*passed_over);
+      oldest = files_->oldest(passed_over);
       if (!oldest) return;
       JobNode* const node = nodes_.find(*oldest);
       const bool open = node != nullptr && node->opens > 0;
       if (node != nullptr) nodes_.forget(node, 1);
-      if (open) {
-        passed_over->insert(*oldest);
-        continue;
-      }
+      passed_over.insert(*oldest);
+      if (open) continue;
     }
-    if (!drain_file(*oldest).ok()) passed_over->insert(*oldest);
+    if (!drain_file(*oldest).ok()) failed->insert(*oldest);
   }
 }
 
@@ -174,18 +181,17 @@ void JobFs::keep() noexcept {
   const Clock& clock = system_clock();
   uint64_t writes = writes_.load();
   Nanos quiet_since = clock.now();
-  std::set<meta::FileId> passed_over;
+  std::set<meta::FileId> failed;
   while (!stopping_.load()) {
     const Status kept = contain([&] {
       make_space();
       if (writes_.load() != writes) {
         writes = writes_.load();
         quiet_since = clock.now();
-        passed_over.clear();
+        failed.clear();
       } else if (options_.drains_alone && clock.now() - quiet_since >= options_.idle) {
-        drain_idle(writes, &passed_over);
+        drain_idle(writes, &failed);
         quiet_since = clock.now();
-        passed_over.clear();
       }
     });
     if (!kept.ok()) log_warn("{}", kept.message());

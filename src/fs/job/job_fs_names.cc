@@ -133,7 +133,10 @@ int JobFs::keep_name(JobNode& parent, const char* name) {
 }
 
 // An entry of it has come or gone; the backing's own time does not follow new files.
-void JobFs::changed(JobNode& directory) { directory.modified_ns.store(now_nanos()); }
+void JobFs::changed(JobNode& directory) {
+  writes_.fetch_add(1, std::memory_order_relaxed);  // a program is at work: the drain waits
+  directory.modified_ns.store(now_nanos());
+}
 
 int JobFs::make_node(Node& parent, const char* name, mode_t mode, dev_t, const Caller& caller, Entry* entry) {
   if (!S_ISREG(mode)) {

@@ -57,7 +57,7 @@ void JobFs::name_is_gone(const meta::DirEntry& entry) {
   }
   if (entry.type != meta::NodeType::kFile) return;
   if (open) {
-    nameless_.insert(id);
+    nodes_.add_nameless(id);
     return;
   }
   if (const Status removed = files_->remove(id); !removed.ok())
@@ -96,6 +96,7 @@ int JobFs::remove_directory(Node& known_parent, const char* name, const Caller&)
 }
 
 int JobFs::remove_entry(JobNode& parent, const char* name, const meta::DirEntry& entry) {
+  const MutexLock changing(change_mutex_);
   const MutexLock lock(mutex_);
   const bool directory = entry.type == meta::NodeType::kDirectory;
   const There found = there_at(parent, name);
@@ -166,6 +167,7 @@ int JobFs::check_rename(const Rename& wanted) {
 // A new file takes the place of one on the backing only when it is there itself: so the backing has the old
 // one or the new one, whoever is killed. So do both of an exchange.
 Result<std::optional<meta::FileId>> JobFs::rename_locked(const Rename& wanted) {
+  const MutexLock changing(change_mutex_);
   const MutexLock lock(mutex_);
   const There moved = there_at(wanted.parent, wanted.name);
   const There other = there_at(wanted.new_parent, wanted.new_name);

@@ -93,6 +93,19 @@ std::vector<std::pair<meta::FileId, JobNodes::Place>> JobNodes::all_places() con
   return {places_.begin(), places_.end()};
 }
 
+void JobNodes::add_nameless(const meta::FileId& id) {
+  const MutexLock lock(mutex_);
+  nameless_.insert(id);
+}
+void JobNodes::remove_nameless(const meta::FileId& id) {
+  const MutexLock lock(mutex_);
+  nameless_.erase(id);
+}
+bool JobNodes::is_nameless(const meta::FileId& id) const {
+  const MutexLock lock(mutex_);
+  return nameless_.contains(id);
+}
+
 size_t JobNodes::size() const {
   const MutexLock lock(mutex_);
   return nodes_.size();

@@ -13,6 +13,7 @@
 #include <list>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -66,6 +67,10 @@ class JobNodes {
   // The names that lead to the id, from below the root: "a/b". None: none does.
   std::optional<std::string> path_of(const meta::FileId& id) const;
   std::vector<std::pair<meta::FileId, Place>> all_places() const;
+  // Files that are open, and that no name leads to any more.
+  void add_nameless(const meta::FileId& id);
+  void remove_nameless(const meta::FileId& id);
+  bool is_nameless(const meta::FileId& id) const;
 
   size_t size() const;
   void call_above(size_t nodes, std::function<void()> crowded);
@@ -78,6 +83,7 @@ class JobNodes {
   mutable Mutex mutex_;
   std::unordered_map<meta::FileId, std::unique_ptr<JobNode>, meta::FileIdHash> nodes_ GUARDED_BY(mutex_);
   std::unordered_map<meta::FileId, Place, meta::FileIdHash> places_ GUARDED_BY(mutex_);
+  std::set<meta::FileId> nameless_ GUARDED_BY(mutex_);
   std::list<JobNode*> by_lookup_ GUARDED_BY(mutex_);
   size_t crowd_ GUARDED_BY(mutex_) = 0;
   std::function<void()> crowded_ GUARDED_BY(mutex_);

@@ -3,7 +3,7 @@
 //
 //   put() ─► the change on the backing ─► the change in the names ─► clear()
 //
-//   FOLDER/intent := sealed document "swale-intent" 1: op, from, to, file, inode; or empty: nothing is under way
+//   FOLDER/intent := sealed document "swale-intent" 1: op, from, to, file, inode; empty: nothing is under way
 //
 // It is not synced: it survives a kill, as the records do that it is about.
 //

@@ -13,8 +13,8 @@
 // nothing else.
 //
 // Who writes what: the server LogHead's and ChunkHead's constants, `grant`, `grants`, `ended`, `refused`,
-// ChunkHead::reserve when a chunk begins, and LogEntry::order; the process all else. The process can write every
-// byte of its own log: the server believes no number of it that it has not checked (check_entry).
+// ChunkHead::reserve when a chunk begins, and LogEntry::order; the process all else. The process can write
+// every byte of its own log: the server believes no number of it that it has not checked (check_entry).
 //
 // Memory order: `published` is a release store after the bytes, read with acquire. `reserve` is changed by
 // sequentially consistent compare-and-swaps: what a thread published before is visible to all before it

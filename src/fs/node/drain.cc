@@ -301,27 +301,29 @@ Status Drain::settle() noexcept {
   return contain([&] { return settle(*work_); });
 }
 
+Status Drain::announce() noexcept {
+  if (!work_) return Status(Code::kInternal, Scope::kOperation, "no drain has begun");
+  return contain([&] { return announce(*work_); });
+}
+
+Status Drain::publish() noexcept {
+  if (!work_) return Status(Code::kInternal, Scope::kOperation, "no drain has begun");
+  return contain([&] { return publish(*work_); });
+}
+
 Result<Drain::Outcome> Drain::finish() noexcept {
   return step([&]() -> Result<Outcome> {
     Work& work = *work_;
-    if (!work.settled) SWALE_RETURN_IF_ERROR(settle(work));
-    const auto path = backing_.path_of(work.file);
-    if (has_no_name(path.status())) {
-      const meta::FileId file = work.file;
+    if (!work.published) SWALE_RETURN_IF_ERROR(publish(work));
+    const meta::FileId file = work.file;
+    if (work.nameless) {
       abandon();
       SWALE_RETURN_IF_ERROR(remove_mark(file));
       return Outcome::kNothing;
     }
-    SWALE_RETURN_IF_ERROR(path.status());
-    if (*path != work.path)
-      return error(Code::kBusy, Scope::kFile, "{}: it became {} while it was drained; drain it again",
-                   work.path, *path);
-    Stamp now;
-    SWALE_RETURN_IF_ERROR(publish(work, &now));
     const Outcome outcome = work.how == How::kAside ? Outcome::kKeptAside : Outcome::kDone;
-    const meta::FileId file = work.file;
     unmarked_.insert(file);
-    const Status drained = files_.drained(file, work.fixed, now);
+    const Status drained = files_.drained(file, work.fixed, work.now);
     if (!drained.ok()) unmarked_.erase(file);
     SWALE_RETURN_IF_ERROR(drained);
     const How how = work.how;
@@ -341,31 +343,55 @@ Status Drain::expect_unchanged(const Work& work) {
   return error(Code::kAlreadyExists, Scope::kFile, "{}: others have changed it", work.path);
 }
 
-Status Drain::publish(Work& work, Stamp* now) {
-  if (work.how == How::kWhole) {
+// A server that follows this one knows the new file by its row.
+Status Drain::announce(Work& work) {
+  if (!work.settled) SWALE_RETURN_IF_ERROR(settle(work));
+  if (work.how == How::kWhole && options_.rules.mark) {
     SWALE_ASSIGN_OR_RETURN(const Stamp ours, backing_.stamp(*work.out));
-    if (options_.rules.mark) SWALE_RETURN_IF_ERROR(files_.announce(work.file, ours));
-    Status renamed = expect_unchanged(work);
-    if (renamed.ok())
-      renamed = work.target ? backing_.device().rename(work.out->path(), work.path)
-                            : backing_.device().rename_new(work.out->path(), work.path);
-    if (renamed.code() == Code::kAlreadyExists)
-      work.how = How::kAside;
-    else if (!renamed.ok())
-      return renamed;
-    else if (options_.rules.sync)
-      SWALE_RETURN_IF_ERROR(backing_.device().sync_directory(io::parent_directory(work.path)));
+    SWALE_RETURN_IF_ERROR(files_.announce(work.file, ours));
   }
-  if (work.how != How::kAside) {
-    SWALE_ASSIGN_OR_RETURN(*now, backing_.stamp(*work.out));
+  work.announced = true;
+  return {};
+}
+
+Status Drain::publish(Work& work) {
+  if (!work.announced) SWALE_RETURN_IF_ERROR(announce(work));
+  const auto path = backing_.path_of(work.file);
+  work.nameless = has_no_name(path.status());
+  if (work.nameless) {
+    work.published = true;
     return {};
   }
-  SWALE_RETURN_IF_ERROR(publish_aside(work));
-  SWALE_ASSIGN_OR_RETURN(const auto theirs, open_if_there(work.path, io::OpenMode::kRead));
-  if (theirs) {
-    SWALE_ASSIGN_OR_RETURN(*now, backing_.stamp(*theirs));
+  SWALE_RETURN_IF_ERROR(path.status());
+  if (*path != work.path)
+    return error(Code::kBusy, Scope::kFile, "{}: it became {} while it was drained; drain it again",
+                 work.path, *path);
+  if (work.how == How::kWhole) SWALE_RETURN_IF_ERROR(publish_whole(work));
+  if (work.how != How::kAside) {
+    SWALE_ASSIGN_OR_RETURN(work.now, backing_.stamp(*work.out));
+  } else {
+    SWALE_RETURN_IF_ERROR(publish_aside(work));
+    SWALE_ASSIGN_OR_RETURN(const auto theirs, open_if_there(work.path, io::OpenMode::kRead));
+    if (theirs) {
+      SWALE_ASSIGN_OR_RETURN(work.now, backing_.stamp(*theirs));
+    }
   }
+  work.published = true;
   return {};
+}
+
+// Where others have put something meanwhile, it is to be kept aside.
+Status Drain::publish_whole(Work& work) {
+  Status renamed = expect_unchanged(work);
+  if (renamed.ok())
+    renamed = work.target ? backing_.device().rename(work.out->path(), work.path)
+                          : backing_.device().rename_new(work.out->path(), work.path);
+  if (renamed.code() == Code::kAlreadyExists) {
+    work.how = How::kAside;
+    return {};
+  }
+  SWALE_RETURN_IF_ERROR(renamed);
+  return options_.rules.sync ? backing_.device().sync_directory(io::parent_directory(work.path)) : Status();
 }
 
 // A copy that a drain has made which was killed then is replaced.

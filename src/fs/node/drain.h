@@ -1,13 +1,14 @@
 // Drain: brings files of a node to the backing, as plain files (docs/design/node-files.md).
 //
-//   begin(file) ─► write_some() ... ─► settle() ────► finish()
-//   fix, look      the bytes, checked   sync           mark, rename, FilesLog, unmark
+//   begin(file) ─► write_some() ... ─► settle() ─► announce() ─► publish() ─► finish()
+//   fix, look      the bytes, checked   sync        FilesLog      mark, rename  FilesLog, unmark
 //
 // A new or replaced file is written beside, announced (FileRow::ours) and renamed: it is there whole or not
 // at all. One whose backing bytes still count is changed in place, under a mark (drain_mark.h). One that
 // others have changed since this node began to write it is kept: ours becomes NAME.swale-JOB.
 //
-// Threads: one at a time, that of NodeFiles; its other calls may come between the steps, and beside settle().
+// Threads: one at a time, that of NodeFiles; its other calls may come between the steps, and beside
+// settle() and publish().
 // Invariants: (1) Bytes leave the logs only when the file gave them back as it got them, byte for byte by
 // checksum, and it was synced after that, has its size, and its name is synced. (2) A drain that was killed
 // at any step is finished by the next open(), or has changed nothing. (3) Paths lie beneath the root and
@@ -67,6 +68,10 @@ class Drain {
   // Makes it durable: what takes long, and needs nothing of NodeFiles. finish() does it if
   // nobody has. After a failure: abandon().
   Status settle() noexcept;
+  // Says which new file is ours, durably, in case this process ends after the next step.
+  Status announce() noexcept;
+  // Gives it its name, which may not change meanwhile. As settle(), after announce().
+  Status publish() noexcept;
   Result<Outcome> finish() noexcept;
   void abandon() noexcept;
 
@@ -92,6 +97,10 @@ class Drain {
     uint64_t done = 0;                    // of the next part
     uint64_t unsent = 0, unsent_end = 0;  // written, and not yet handed to the disk
     bool settled = false;
+    bool announced = false;
+    bool published = false;
+    bool nameless = false;  // no name leads to it any more
+    Stamp now;              // what is published
   };
 
   Drain(NodeFiles& files, Backing& backing, const DrainOptions& options)
@@ -104,7 +113,9 @@ class Drain {
   Status settle(Work& work);
   Status put(Work& work, uint64_t offset, MutableBytes bytes);
   Status check_size(Work& work);
-  Status publish(Work& work, Stamp* now);
+  Status announce(Work& work);
+  Status publish(Work& work);
+  Status publish_whole(Work& work);
   Status publish_aside(Work& work);
   Status expect_unchanged(const Work& work);
   Status put_mark(const Work& work, const std::string& path, const Stamp& stamp);

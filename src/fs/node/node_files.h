@@ -58,7 +58,7 @@ class NodeFiles final : private SegmentConsumer {
   Status open_file(const meta::FileId& file) noexcept;
   void close_file(const meta::FileId& file) noexcept;
 
-  // This node has itself changed times of the backing file: what that is now must still be when it is drained.
+  // This node has itself changed times of the backing file: that is what it must still be at the drain.
   // Does nothing for a file that is not open here, or has bytes to drain.
   Status refresh(const meta::FileId& file) noexcept;
 
