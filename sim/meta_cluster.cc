@@ -11,6 +11,7 @@
 #include "meta/server/run_table.h"
 #include "meta/server/server_core.h"
 #include "sim/event_queue.h"
+#include "sim/request_net.h"
 
 namespace swale::sim {
 namespace {
@@ -24,8 +25,8 @@ constexpr uint64_t kRangeBytes = 4096;
 constexpr Nanos kNever = std::numeric_limits<Nanos>::max();
 constexpr size_t kFiles = 4;  // files 0 and 1 are truncated, 2 and 3 only grow
 constexpr size_t kGrowingFrom = 2;
-constexpr Nanos kDelay = 50'000;
-constexpr Nanos kPatience = 2'000'000;
+constexpr Nanos kDelay = RequestNet::kDelay;
+constexpr Nanos kPatience = RequestNet::kPatience;
 
 // A write of a cell by the put or truncate `id`; what it left there.
 struct Write {
@@ -75,7 +76,11 @@ class Checker {
 class Simulation {
  public:
   explicit Simulation(const MetaClusterParams& params)
-      : params_(params), events_(params.seed), partition_(params.servers, kRangeBytes) {
+      : params_(params),
+        events_(params.seed),
+        net_(events_, params.servers, params.lose_per_mille,
+             [this](const auto& caller, const auto& answer) { complete(caller, answer); }),
+        partition_(params.servers, kRangeBytes) {
     servers_.resize(params.servers);
     for (size_t i = 0; i < kFiles; ++i) names_.push_back("file " + std::to_string(i));
   }
@@ -113,6 +118,7 @@ class Simulation {
                                                         : meta::op_name(run.op),
                       run.file, partition_.root_of(names_[run.file])));
     }
+    outcome_.lost = net_.lost();
     return outcome_;
   }
 
@@ -120,7 +126,6 @@ class Simulation {
   struct Server {
     std::unique_ptr<io::MemoryDevice> device;
     std::unique_ptr<meta::ServerCore> core;
-    uint64_t life = 0;
   };
   // An operation under way.
   struct Running {
@@ -141,15 +146,6 @@ class Simulation {
     uint64_t generation[kFiles] = {};
     uint64_t written[kFiles] = {};
   };
-  struct Origin {
-    int64_t client = -1;
-    uint32_t server = 0;
-    uint64_t life = 0;
-    uint64_t tag = 0;
-    uint32_t to = 0;
-    uint64_t to_life = 0;
-  };
-
   void blame(std::string what) {
     if (outcome_.problem.empty()) outcome_.problem = std::move(what);
   }
@@ -165,6 +161,7 @@ class Simulation {
         std::make_unique<meta::ServerCore>(partition_, index, static_cast<meta::RingMode>(params_.seed % 3),
                                            std::move(attributes), *std::move(shard));
     server.core->resume();
+    net_.up(index);
     pump(index);
   }
 
@@ -174,19 +171,9 @@ class Simulation {
     ++outcome_.killed;
     outcome_.duplicates += server.core->shard().counters().duplicates;
     server.core.reset();
-    ++server.life;
     server.device->crash(events_.rng(), io::CrashMode::kTearPages);
-    std::vector<uint64_t> lost;
-    for (const auto& [token, origin] : open_) {
-      if (origin.to == index && origin.to_life != server.life) lost.push_back(token);
-    }
-    for (const uint64_t token : lost) fail(token, Code::kUnavailable);
+    net_.down(index);
     events_.after(5 * kPatience, [this, index] { start(index); });
-  }
-
-  void fail(uint64_t token, Code code) {
-    events_.after(kDelay,
-                  [this, token, code] { complete(token, error(code, Scope::kPeer, "the network lost it")); });
   }
 
   // What a core has to say, and its storage.
@@ -196,22 +183,14 @@ class Simulation {
     std::vector<meta::Call> calls;
     server.core->take_replies(&replies);
     server.core->take_calls(&calls);
-    for (meta::Reply& each : replies) {
-      if (events_.rng().below(1000) < params_.lose_per_mille) {
-        ++outcome_.lost;
-        continue;  // the caller's patience ends
-      }
-      events_.after(kDelay, [this, token = each.token, response = std::move(each.response)] {
-        complete(token, response);
-      });
-    }
-    for (meta::Call& each : calls) send({-1, index, server.life, each.tag}, std::move(each));
+    for (meta::Reply& each : replies) net_.answer(each.token, std::move(each.response));
+    for (meta::Call& each : calls) send(net_.server(index, each.tag), std::move(each));
     while (std::unique_ptr<meta::Work> work = server.core->next_work()) {
       const auto shared = std::make_shared<std::unique_ptr<meta::Work>>(std::move(work));
       const bool forget = params_.canary == MetaClusterParams::Canary::kForgetCommit &&
                           (*shared)->kind() == meta::WorkKind::kCommit && events_.rng().chance(1, 10);
-      events_.after(2 * kDelay, [this, index, life = server.life, shared, forget] {
-        if (servers_[index].life != life || servers_[index].core == nullptr) return;
+      events_.after(2 * kDelay, [this, index, life = net_.life(index), shared, forget] {
+        if (!net_.lives(index, life)) return;
         if (!forget) (*shared)->run();
         servers_[index].core->finish(std::move(*shared));
         pump(index);
@@ -221,50 +200,32 @@ class Simulation {
 
   // ---- the network
 
-  void send(Origin origin, meta::Call call) {
-    const uint64_t token = next_token_++;
-    origin.to = call.to;
-    origin.to_life = servers_[call.to].life;
-    open_[token] = origin;
-    events_.at(events_.now() + kPatience, [this, token] {
-      complete(token, error(Code::kDeadlineExceeded, Scope::kOperation, "no answer in time"));
-    });
-    if (events_.rng().below(1000) < params_.lose_per_mille) {
-      ++outcome_.lost;
-      return;
-    }
+  void send(const RequestNet::Caller& caller, meta::Call call) {
+    const uint64_t token = net_.open(caller, call.to);
+    if (net_.lose()) return;
     if (params_.canary == MetaClusterParams::Canary::kRepeatPut && call.method == meta::Method::kPut &&
         events_.rng().chance(1, 3)) {
       std::string again = call.payload;
       std::fill(again.begin() + 20, again.begin() + 36, '\0');  // its name
-      events_.after(10 * kPatience, [this, to = call.to, again] {
-        if (servers_[to].core == nullptr) return;
-        servers_[to].core->on_request(meta::Method::kPut, again, next_token_++);
-        pump(to);
-      });
+      net_.carry_copy(call.to, 10 * kPatience,
+                      [this, to = call.to, again] { receive(to, meta::Method::kPut, again, net_.stray()); });
     }
-    events_.after(kDelay, [this, token, call = std::move(call), life = origin.to_life] {
-      Server& server = servers_[call.to];
-      if (server.core == nullptr || server.life != life) return fail(token, Code::kUnavailable);
-      server.core->on_request(call.method, call.payload, token);
-      pump(call.to);
-    });
+    net_.carry(token,
+               [this, token, call = std::move(call)] { receive(call.to, call.method, call.payload, token); });
   }
 
-  void complete(uint64_t token, Result<std::string> response) {
-    const auto found = open_.find(token);
-    if (found == open_.end()) return;
-    const Origin origin = found->second;
-    open_.erase(found);
-    if (origin.client < 0) {
-      Server& server = servers_[origin.server];
-      if (server.core == nullptr || server.life != origin.life) return;
-      server.core->on_completion(origin.tag, std::move(response));
-      return pump(origin.server);
+  void receive(uint32_t to, meta::Method method, const std::string& payload, uint64_t token) {
+    servers_[to].core->on_request(method, payload, token);
+    pump(to);
+  }
+
+  void complete(const RequestNet::Caller& caller, const Result<std::string>& answer) {
+    if (caller.kind == RequestNet::Caller::Kind::kServer) {
+      servers_[caller.index].core->on_completion(caller.tag, answer);
+      return pump(caller.index);
     }
-    const auto index = static_cast<uint32_t>(origin.client);
-    clients_[index]->core->on_completion(origin.tag, std::move(response));
-    talk(index);
+    clients_[caller.index]->core->on_completion(caller.tag, answer);
+    talk(caller.index);
   }
 
   // ---- clients
@@ -273,7 +234,7 @@ class Simulation {
     Client& client = *clients_[index];
     std::vector<meta::Call> calls;
     client.core->take_calls(&calls);
-    for (meta::Call& each : calls) send({index, 0, 0, each.tag}, std::move(each));
+    for (meta::Call& each : calls) send(RequestNet::client(index, each.tag), std::move(each));
     meta::Finished finished;
     while (client.core->take_finished(&finished)) {
       judge(client, finished);
@@ -412,12 +373,11 @@ class Simulation {
 
   const MetaClusterParams params_;
   EventQueue events_;
+  RequestNet net_;
   const meta::Partition partition_;
   std::vector<std::string> names_;
   std::vector<Server> servers_;
   std::vector<std::unique_ptr<Client>> clients_;
-  std::map<uint64_t, Origin> open_;
-  uint64_t next_token_ = 1;
   uint64_t next_id_ = 0;
   Checker checker_;
   uint64_t closed_[kFiles] = {};

@@ -1,11 +1,7 @@
 // The tree's servers and clients on one thread, from one seed: NamesCore, NameTable and the shards of
-// production with their logs, a network that loses, delays and doubles messages, servers that are killed and
-// come back from what their storage kept, and a model that judges every answer.
-//
-// The checker. A change happens at one moment: when the record with its answer, or with the removed node of
-// its directory, is durable. Then the model makes it, and it must be right there. An answer that changed
-// nothing must be right at some moment between its request and itself. In the end the servers' rows, read
-// once more from their logs, equal the model.
+// production with their logs, a network that loses, delays and doubles messages (request_net.h), servers that
+// are killed and come back from what their storage kept, and a judge of every answer and of what the logs
+// have in the end (names_judge.h).
 //
 // Faults. A message is lost by lot; its caller hears kDeadlineExceeded later. Some come twice, the second
 // time late. A server that is killed as a process loses what it has not written; by a power failure, what was
