@@ -131,6 +131,27 @@ def test_a_missing_library_is_named(flyby: Path, tmp_path: Path) -> None:
     assert done.stderr == "swale plot: a picture needs matplotlib: python -m pip install matplotlib\n"
 
 
+def test_the_systems_own_numpy_and_matplotlib_suffice(flyby: Path, tmp_path: Path) -> None:
+    """Those of Debian's packages are older than the ones that the other tests use."""
+    python = "/usr/bin/python3"
+    found = subprocess.run([python, "-c", "import sys, matplotlib; print(*sys.version_info[:2])"],
+                           capture_output=True, text=True, timeout=60)
+    if found.returncode != 0 or found.stdout.split() != [str(each) for each in sys.version_info[:2]]:
+        pytest.skip(f"{python} has another version than this interpreter, or no Matplotlib")
+    packages = Path(swale.__file__).parents[1]
+    for name in ("swale", "swale_io.libs"):
+        (tmp_path / name).symlink_to(packages / name)
+    for words in (["plot", flyby, "17", "18", "-o", "a.png"],
+                  ["plot", flyby, "--sample", "30", "-o", "b.pdf"],
+                  ["histogram", flyby, "energy", "--epochs", "0,60,-1", "-o", "c.svg"],
+                  ["report", flyby, "-o", "d.html"],
+                  ["export", flyby, "e.npy", "--epoch", "-1"]):
+        done = subprocess.run([python, "-m", "swale", *map(str, words)], capture_output=True, text=True,
+                              env={**os.environ, "PYTHONPATH": str(tmp_path)}, cwd=tmp_path, timeout=120)
+        assert done.returncode == 0, done.stderr
+    assert {each.name for each in tmp_path.iterdir()} >= {"a.png", "b.pdf", "c.svg", "d.html", "e.npy"}
+
+
 def test_every_command_is_installed_and_known_to_swale() -> None:
     assert sorted(SCRIPTS) == [f"swale-{name}" for name in names()]
     source = (TREE / "tools" / "outside_command.cc").read_text(encoding="utf-8")

@@ -282,9 +282,12 @@ def _legend(figure: Any, handles: list[Any], keys: list[Any]) -> None:
     if len(keys) <= LINES_NAMED_MAX:
         names = [plain(f"key {key.decode(errors='replace') if isinstance(key, bytes) else key}", NAME_MAX)
                  for key in keys]
-        figure.legend(handles, names, loc="outside upper center",
-                      ncols=min(len(keys), 5 if max(map(len, names)) < 16 else 3),
-                      frameon=False, handlelength=3)
+        how = {"ncols": min(len(keys), 5 if max(map(len, names)) < 16 else 3), "frameon": False,
+               "handlelength": 3}
+        if _lazy.load("matplotlib", "a picture").__version_info__ >= (3, 7):
+            figure.legend(handles, names, loc="outside upper center", **how)
+        else:  # Debian 12's
+            figure.axes[0].legend(handles, names, loc="lower left", bbox_to_anchor=(0, 1.02), **how)
     else:
         figure.suptitle(f"{len(keys)} keys, coloured in their order, from dark to light", fontsize=9)
 
