@@ -122,7 +122,7 @@ test-tsan: ## the tests under ThreadSanitizer
 	@scripts/build.sh tsan
 	@scripts/run-tests.py tsan
 
-deb: ## Debian packages (library, command, development files), into build/deb
+deb: ## Debian packages (library, command, development files, Python), into build/deb
 	@scripts/install-deps.sh build deb
 	@scripts/build-deb.sh
 

@@ -36,6 +36,9 @@ fi
 # debhelper gives the build a home of its own; the compiler's cache stays where it is.
 export CCACHE_DIR=${CCACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/ccache} CCACHE_BASEDIR=$swale_root \
   CCACHE_NOHASHDIR=1
+# Debian 12 has no packages of what builds the Python package.
+scripts/build-wheel.sh --environment
+export SWALE_PYTHON=$swale_root/build/wheel-venv/bin/python
 build() (cd "$tree" && dpkg-buildpackage -b -us -uc -j"$(nproc)")
 step deb "Building the Debian packages of version $version" build
 for package in "$out"/*.deb; do say "$package"; done

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # build-wheel.sh PRESET FOLDER: the wheel of the Python package, with the library of build/PRESET, into
 # FOLDER, which has no other file then. Needs scripts/build.sh PRESET swale.
+# build-wheel.sh --environment: only the environment that builds it (build/wheel-venv).
 #
 # The wheel runs where no library but glibc and libstdc++ is installed: auditwheel copies what libswale is
 # linked with into it, and names the oldest glibc in its tag. UCX and OpenSSL stay the system's, as they must
@@ -8,14 +9,12 @@
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/step.sh"
 cd "$swale_root"
-preset=$1 folder=$2
+preset=$1 folder=${2:-}
 venv=$swale_root/build/wheel-venv
 requirements=$swale_root/scripts/requirements-wheel.txt
 libraries=$swale_root/build/$preset/src/capi
 licences=$swale_root/build/wheel-licences
 system_libraries='lib(uc[mpst]|ssl|crypto|numa|c|m|gcc_s|stdc\+\+)\.so'
-[ -f "$libraries/libswale.so.0" ] || die "build/$preset has no libswale: run scripts/build.sh $preset swale"
-
 # Where the site adds its own certificates to the system's bundle, pip should trust them as everything else
 # does.
 bundle=/etc/ssl/certs/ca-certificates.crt
@@ -61,6 +60,9 @@ build() {
 if ! cmp -s "$requirements" "$venv/requirements.txt"; then
   step wheel-venv "Preparing an environment that builds wheels" make_venv
 fi
+if [ "$preset" = --environment ]; then exit 0; fi
+[ -n "$folder" ] || die "build-wheel.sh PRESET FOLDER"
+[ -f "$libraries/libswale.so.0" ] || die "build/$preset has no libswale: run scripts/build.sh $preset swale"
 command -v dpkg-query > /dev/null ||
   die "the licences of the libraries in a wheel are found by dpkg, on Debian and Ubuntu"
 step wheel-licences "Collecting the licences of what the wheel has copies of" collect_licences

@@ -58,8 +58,8 @@ test             man-db              man-db              man-db         man-db
 test             zsh                 zsh                 zsh            zsh
 test             fish                fish                fish           fish
 test             jq                  jq                  jq             jq
-test,wheel       python3-dev         python3-devel       -              -
-test,demo,bench,wheel python3-venv   -                   -              -
+test,wheel,deb   python3-dev         python3-devel       -              -
+test,demo,bench,wheel,deb python3-venv -                 -              -
 test,demo,bench  python3-numpy       python3-numpy       python-numpy   py-numpy
 test,demo,bench  python3-matplotlib  python3-matplotlib  python-matplotlib  py-matplotlib
 test,bench       libleveldb-dev      leveldb-devel       leveldb        leveldb
@@ -72,6 +72,7 @@ long             stress-ng           stress-ng           stress-ng      stress-n
 deb              build-essential     -                   -              -
 deb              debhelper           -                   -              -
 deb              debootstrap         -                   -              -
+deb              dh-python           -                   -              -
 deb              lintian             -                   -              -
 check  clang-16|clang-19                      clang              clang        llvm+clang
 check  clang-format-16|python3-venv           clang-tools-extra  -            -

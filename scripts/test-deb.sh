@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # test-deb.sh [FOLDER]: the packages of FOLDER (build/deb, made by build-deb.sh) are installed in a bare
-# Debian root, used there by a C, a C++ and a Fortran program and by two ranks, removed again, and judged by
-# lintian. Needs root and a mirror; elsewhere it says that it was skipped. The base system is kept in
-# FOLDER/base.tar for the next time.
+# Debian root, used there by a C, a C++ and a Fortran program, by Python and by two ranks, removed again, and
+# judged by lintian. Needs root and a mirror; elsewhere it says that it was skipped. The base system is kept
+# in FOLDER/base.tar for the next time.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/step.sh"
 cd "$swale_root"
@@ -88,9 +88,25 @@ step deb-use "Building and running programs against libswale-dev" in_root "
   test -e /usr/share/doc/libswale-dev/docs/guide/first-trajectory.md
   mpirun.openmpi -n 2 ./particles atoms | grep '2000 of 2000 trajectories are right'"
 
+# The Python package with Debian's NumPy and Matplotlib, and its commands as those of swale.
+step deb-python "Using python3-swale" in_root "
+  $apt install /debs/python3-swale_*.deb python3-matplotlib
+  cd /user
+  swale example flyby --bodies 50 --frames 4 | grep '200 records'
+  swale plot flyby --top energy -o best.png
+  head -c 8 best.png | grep -q PNG
+  test -s /usr/share/man/man1/swale-plot.1.gz
+  head -n 1 /usr/bin/swale-plot | grep -x '#! */usr/bin/python3'
+  test ! -e /usr/lib/python3/dist-packages/swale/lib
+  python3 -c '
+import swale
+with swale.open(\"squares\") as d:
+    assert len(d) == 200 and len(d.scan()) == 200
+assert not [line for line in open(\"/proc/self/maps\") if \"libucp\" in line]'"
+
 # The canary: what was installed is gone, so the same programs fail, and nothing is left behind.
 step deb-remove "Removing the packages" in_root "
-  apt-get -q -y purge swale libswale0 libswale-dev
+  apt-get -q -y purge swale libswale0 libswale-dev python3-swale
   if /user/reads /user/squares; then exit 1; fi
   test -z \"\$(find / -xdev -path /user -prune -o -path /debs -prune -o -path /proc -prune -o -name \
     '*swale*' -print)\""

@@ -23,6 +23,7 @@ class Swale(CMakePackage):
     version("main", branch="main")
 
     variant("plot", default=False, description="What swale-stats-plot needs to draw")
+    variant("python", default=False, description="The Python package swale and its commands")
 
     depends_on("c", type="build")
     depends_on("cxx", type="build")
@@ -42,6 +43,13 @@ class Swale(CMakePackage):
     depends_on("openssl@3:")
     depends_on("ucx@1.13:")
     depends_on("py-matplotlib", type="run", when="+plot")
+    with when("+python"):
+        extends("python@3.10:")
+        depends_on("py-pip", type="build")
+        depends_on("py-nanobind@2.2:", type="build")
+        depends_on("py-scikit-build-core@0.10:", type="build")
+        depends_on("py-numpy", type="run")
+        depends_on("py-matplotlib", type="run")
 
     conflicts("%gcc@:11", msg="Swale is written in C++20")
     conflicts("%clang@:15", msg="Swale is written in C++20")
@@ -57,7 +65,22 @@ class Swale(CMakePackage):
             self.define("SWALE_WERROR", False),
         ]
 
+    # Linked with the library that was just installed, which Spack's compiler wrapper makes it find.
+    @run_after("install")
+    def install_python(self):
+        if not self.spec.satisfies("+python"):
+            return
+        settings = {"build-dir": f"{self.build_directory}-python",
+                    "cmake.define.SWALE_BUILD": self.build_directory,
+                    "cmake.define.SWALE_CARRY_LIBRARY": "OFF"}
+        python("-m", "pip", "install", "--no-deps", "--no-index", "--no-build-isolation",
+               "--ignore-installed", f"--prefix={self.prefix}",
+               *[f"--config-settings={name}={value}" for name, value in settings.items()],
+               join_path(self.stage.source_path, "python"))
+
     @run_after("install")
     @on_package_attributes(run_tests=True)
     def check_install(self):
         Executable(self.prefix.bin.swale)("--version")
+        if self.spec.satisfies("+python"):
+            python("-c", "import swale; print(swale.__version__)")
