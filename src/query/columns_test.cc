@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 
@@ -156,6 +157,48 @@ TEST(Columns, KeepTheOrderOfRowsWhateverTheyAre) {
   }
   check(builder.take());
   EXPECT_EQ(first, 2'000U);
+}
+
+// Blocks so large that their memory comes in steps; more rows than were expected; a batch that takes over.
+TEST(Columns, OfLargeBatchesHaveEveryRow) {
+  constexpr uint64_t kRows = 230'000;
+  constexpr uint64_t kBatchRows = 100'000;
+  run::Schema schema = schema_of("x:f8;n:u4");
+  schema.key = run::KeyType::kU64;
+  for (const uint64_t expected : {uint64_t{0}, kRows / 2, kRows, 2 * kRows}) {
+    BatchBuilder builder(all_columns(schema), expected, kBatchRows);
+    RecordView of;
+    of.step = 7;
+    uint64_t number = 0;
+    while (number < kRows) {
+      const uint64_t rows = std::min(kRows - number, kBatchRows);
+      for (uint64_t row = 0; row < rows; ++row) {
+        char record[20];
+        const uint64_t key = number + row;
+        const double x = 0.5 * static_cast<double>(key);
+        const auto n = static_cast<uint32_t>(key * 3);
+        std::memcpy(record, &key, sizeof key);
+        std::memcpy(record + 8, &x, sizeof x);
+        std::memcpy(record + 16, &n, sizeof n);
+        ASSERT_TRUE(builder.append_rows(of, record, 8, 12, 1).ok());
+      }
+      Batch batch;
+      batch = builder.take();
+      ASSERT_EQ(batch.rows, rows);
+      const auto* const steps = reinterpret_cast<const int64_t*>(batch.columns[1].data.data());
+      const auto* const keys = reinterpret_cast<const uint64_t*>(batch.columns[3].data.data());
+      const auto* const xs = reinterpret_cast<const double*>(batch.columns[4].data.data());
+      const auto* const ns = reinterpret_cast<const uint32_t*>(batch.columns[5].data.data());
+      uint64_t wrong = 0;
+      for (uint64_t row = 0; row < rows; ++row) {
+        const uint64_t key = number + row;
+        wrong += steps[row] != 7 || keys[row] != key || xs[row] != 0.5 * static_cast<double>(key) ||
+                 ns[row] != static_cast<uint32_t>(key * 3);
+      }
+      EXPECT_EQ(wrong, 0u);
+      number += rows;
+    }
+  }
 }
 
 TEST(Columns, TextIsUtf8OrAnError) {

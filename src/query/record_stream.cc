@@ -28,7 +28,7 @@ class RecordStream::PieceRows {
   PieceRows(RecordStream& stream, const Piece& piece)
       : stream_(stream),
         number_(piece.number),
-        builder_(stream.query_.columns, expected(stream.query_, piece)) {}
+        builder_(stream.query_.columns, expected(stream.query_, piece), stream.query_.batch_rows_max) {}
 
   // False: stop, because of status() or because the stream stops.
   bool add(const RecordView& record) {
@@ -68,7 +68,7 @@ class RecordStream::PieceRows {
 
  private:
   static uint64_t expected(const StreamQuery& query, const Piece& piece) {
-    return query.where || query.keys ? 0 : std::min(query.batch_rows_max, piece.scan.records);
+    return query.where || query.keys ? 0 : piece.scan.records;
   }
 
   // Rows first..last - 1; a batch that is full goes to the stream.
