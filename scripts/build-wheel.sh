@@ -15,6 +15,7 @@ requirements=$swale_root/scripts/requirements-wheel.txt
 libraries=$swale_root/build/$preset/src/capi
 licences=$swale_root/build/wheel-licences
 system_libraries='lib(uc[mpst]|ssl|crypto|numa|c|m|gcc_s|stdc\+\+)\.so'
+
 # Where the site adds its own certificates to the system's bundle, pip should trust them as everything else
 # does.
 bundle=/etc/ssl/certs/ca-certificates.crt
