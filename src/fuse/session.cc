@@ -67,7 +67,7 @@ fuse_entry_param entry_param(fuse_req_t request, const Entry& entry) {
   fuse_entry_param param = {};
   param.ino = number_of(request, entry.node);
   param.attr = entry.attributes;
-  param.attr_timeout = param.entry_timeout = kKeepSeconds;
+  param.attr_timeout = param.entry_timeout = fs_of(request).kernel_use().keep_seconds;
   return param;
 }
 
@@ -82,8 +82,10 @@ int answer_entry(fuse_req_t request, const Entry& entry) {
 // The kernel hands over the umask, because a directory's default ACL takes its place, and checks the ACLs
 // that the mount tells it.
 void init(void* data, fuse_conn_info* connection) {
-  connection->want |= connection->capable & (FUSE_CAP_DONT_MASK | FUSE_CAP_POSIX_ACL);
-  static_cast<FileSystem*>(data)->set_acls((connection->capable & FUSE_CAP_POSIX_ACL) != 0);
+  FileSystem& fs = *static_cast<FileSystem*>(data);
+  const unsigned acls = fs.kernel_use().checks_acls ? FUSE_CAP_POSIX_ACL : 0;
+  connection->want |= connection->capable & (FUSE_CAP_DONT_MASK | acls);
+  fs.set_acls((connection->capable & acls) != 0);
   connection->want &= ~(FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_AUTO_INVAL_DATA | FUSE_CAP_HANDLE_KILLPRIV);
   connection->max_write = std::min(connection->max_write, kRequestBytesMax);
   connection->max_background = 64;
@@ -97,7 +99,7 @@ void lookup(fuse_req_t request, fuse_ino_t parent, const char* name) {
     const int failed = fs_of(request).lookup(node_of(request, parent), name, &entry);
     if (failed != ENOENT) return failed != 0 ? failed : answer_entry(request, entry);
     fuse_entry_param absent = {};
-    absent.entry_timeout = kKeepSeconds;
+    absent.entry_timeout = fs_of(request).kernel_use().keep_seconds;
     fuse_reply_entry(request, &absent);
     return kAnswered;
   });
@@ -119,7 +121,7 @@ void getattr(fuse_req_t request, fuse_ino_t number, fuse_file_info*) {
     struct stat attributes;
     const int failed = fs_of(request).attributes(node_of(request, number), &attributes);
     if (failed != 0) return failed;
-    fuse_reply_attr(request, &attributes, kKeepSeconds);
+    fuse_reply_attr(request, &attributes, fs_of(request).kernel_use().keep_seconds);
     return kAnswered;
   });
 }
@@ -140,7 +142,7 @@ void setattr(fuse_req_t request, fuse_ino_t number, struct stat* wanted, int to_
     const int failed =
         fs_of(request).change(node_of(request, number), change, caller_of(request), &attributes);
     if (failed != 0) return failed;
-    fuse_reply_attr(request, &attributes, kKeepSeconds);
+    fuse_reply_attr(request, &attributes, fs_of(request).kernel_use().keep_seconds);
     return kAnswered;
   });
 }
@@ -208,9 +210,8 @@ void rename(fuse_req_t request, fuse_ino_t parent, const char* name, fuse_ino_t 
   });
 }
 
-// The kernel's pages of the file stay good, because nobody else writes it.
-void describe(std::unique_ptr<OpenFile> file, fuse_file_info* info) {
-  info->keep_cache = 1;
+void describe(const FileSystem& fs, std::unique_ptr<OpenFile> file, fuse_file_info* info) {
+  info->keep_cache = fs.kernel_use().keeps_pages ? 1 : 0;
   info->noflush = (info->flags & O_ACCMODE) == O_RDONLY;  // nothing can have been lost
   info->fh = reinterpret_cast<uint64_t>(file.release());
 }
@@ -225,7 +226,7 @@ void open(fuse_req_t request, fuse_ino_t number, fuse_file_info* info) {
     const int failed =
         fs_of(request).open_file(node_of(request, number), info->flags, caller_of(request), &file);
     if (failed != 0) return failed;
-    describe(std::move(file), info);
+    describe(fs_of(request), std::move(file), info);
     FileSystem& fs = fs_of(request);
     if (fuse_reply_open(request, info) != 0) fs.release(std::unique_ptr<OpenFile>(&file_of(info)));
     return kAnswered;
@@ -239,7 +240,7 @@ void create(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode
     const int failed = fs_of(request).create(node_of(request, parent), name, mode, info->flags,
                                              caller_of(request), &entry, &file);
     if (failed != 0) return failed;
-    describe(std::move(file), info);
+    describe(fs_of(request), std::move(file), info);
     const fuse_entry_param param = entry_param(request, entry);
     FileSystem& fs = fs_of(request);
     if (fuse_reply_create(request, &param, info) != 0) {

@@ -1,8 +1,7 @@
 // The kernel's requests (FUSE 3, low-level interface) as calls of a FileSystem.
 //
-// What the kernel may keep: names, attributes and pages for kKeepSeconds, because nobody but this mount
-// changes the files. It keeps no writes back: each write comes at once, in its order, so that the file system
-// sees what the program does.
+// What the kernel may keep of names, attributes and pages: FileSystem::kernel_use. It keeps no writes back:
+// each write comes at once, in its order, so that the file system sees what the program does.
 //
 // Threads: libfuse calls from many threads at a time. Errors: answered to the kernel.
 #pragma once
@@ -14,7 +13,6 @@
 
 namespace swale::fuse {
 
-inline constexpr double kKeepSeconds = 3600;
 inline constexpr unsigned kRequestBytesMax = 1u << 20;
 
 // The operations; a session's user data is its FileSystem.

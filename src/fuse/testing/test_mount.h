@@ -17,6 +17,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <string>
 
 #include "fuse/mount.h"
@@ -77,18 +78,14 @@ class MountRig : public ::testing::Test {
     return options;
   }
 
-  // Returns when the mount is there; what hindered it otherwise.
-  std::string mount(MountOptions options) {
+  // Serves a mount in a child process. Returns when it is there (`ready`); what hindered it otherwise.
+  std::string start(const std::function<Status(const std::function<void()>& ready)>& serve) {
     int ends[2];
     if (::pipe(ends) != 0) return "no pipe";
     child_ = ::fork();
     if (child_ == 0) {
       ::close(ends[0]);
-      options.ready = [&, own = options.ready](const tier::RecoveryReport& report) {
-        if (own) own(report);
-        static_cast<void>(::write(ends[1], "+", 1));
-      };
-      const Status ended = run_mount(options);
+      const Status ended = serve([&] { static_cast<void>(::write(ends[1], "+", 1)); });
       const std::string text = ended.to_string();
       if (!ended.ok()) static_cast<void>(::write(ends[1], text.data(), text.size()));
       ::_exit(ended.ok() ? 0 : 1);
@@ -100,6 +97,15 @@ class MountRig : public ::testing::Test {
     if (got == 1 && text[0] == '+') return "";
     wait_for_mount();
     return std::string(text, got > 0 ? static_cast<size_t>(got) : 0);
+  }
+  std::string mount(MountOptions options) {
+    return start([&options](const std::function<void()>& ready) {
+      options.ready = [&ready, own = options.ready](const tier::RecoveryReport& report) {
+        if (own) own(report);
+        ready();
+      };
+      return run_mount(options);
+    });
   }
   int wait_for_mount() {
     int state = 0;
