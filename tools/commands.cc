@@ -32,6 +32,8 @@ void add_commands(CLI::App& app, Run* run) {
   add_tier_trace(app, run);
   add_iond(app, run);
   add_run(app, run);
+  add_serve(app, run);
+  add_fs(app, run);
   add_dump(app, run);
   add_config(app, run);
   add_completion(app, run);

@@ -123,6 +123,8 @@ void add_tier_measure(CLI::App& app, Run* run);
 void add_tier_trace(CLI::App& app, Run* run);
 void add_iond(CLI::App& app, Run* run);
 void add_run(CLI::App& app, Run* run);
+void add_serve(CLI::App& app, Run* run);
+void add_fs(CLI::App& app, Run* run);
 void add_dump(CLI::App& app, Run* run);
 void add_config(CLI::App& app, Run* run);
 void add_completion(CLI::App& app, Run* run);

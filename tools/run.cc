@@ -1,5 +1,5 @@
-// `swale run`: starts a program as a rank of the launch that it is in, and I/O servers beside some of these
-// programs.
+// `swale run`: starts a program with the tree of a job over a directory (run_tree.cc), or as a rank of the
+// launch that it is in, and I/O servers beside some of these programs.
 //
 // Each rank of the launch is a `swale run`, which becomes the program, or, where a server stands, is the
 // parent of both. The servers are ranks of Swale's job, behind those of the program, and none of the
@@ -22,14 +22,14 @@
 #include "iond/ordinary_user.h"
 #include "net/meeting/rendezvous.h"
 #include "net/meeting/topology.h"
+#include "tools/child.h"
 #include "tools/iond.h"
+#include "tools/tree.h"
 
 namespace swale::tools {
 namespace {
 
 constexpr uint32_t kServersMax = 1024;
-constexpr int kExitNoProgram = 127, kExitNoStart = 126, kExitSignal = 128;  // as a shell has them
-constexpr int kForwarded[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 
 struct Server {
   uint32_t number = 0;
@@ -40,24 +40,12 @@ struct Server {
   int exit_code = 0;
 };
 
-int exit_code_of(int state) { return WIFEXITED(state) ? WEXITSTATUS(state) : kExitSignal + WTERMSIG(state); }
-
 void set_variable(const char* name, const std::string& value) { ::setenv(name, value.c_str(), 1); }
-
-// The program takes this process's place. Returns an exit code: it could not.
-int become(const std::vector<std::string>& words) {
-  std::vector<char*> arguments;
-  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
-  ::execvp(arguments.front(), arguments.data());
-  const int why = errno;
-  complain("{}: {}", words.front(), errno_status(why, "starting it").message());
-  return why == ENOENT ? kExitNoProgram : kExitNoStart;
-}
 
 class RunCommand {
  public:
   IondChoices iond;
+  TreeChoices tree;
   uint32_t servers = 1;
   std::string program;
 
@@ -67,7 +55,8 @@ class RunCommand {
   Status place(net::LaunchEnvironment* launch) const;
   std::vector<uint32_t> servers_beside(const net::LaunchEnvironment& launch) const;
   Status start_server(const net::LaunchEnvironment& launch, const sigset_t& usual, Server* server) const;
-  pid_t start_program(const sigset_t& usual) const;
+  pid_t start_program(const sigset_t& usual, const std::vector<std::string>& words) const;
+  int run_in_tree(const std::vector<std::string>& words) const;
 };
 
 // Where in which job this process stands: what the program and the servers find in their environment.
@@ -133,15 +122,13 @@ Status RunCommand::start_server(const net::LaunchEnvironment& launch, const sigs
   ::_exit(exit_code);
 }
 
-pid_t RunCommand::start_program(const sigset_t& usual) const {
+pid_t RunCommand::start_program(const sigset_t& usual, const std::vector<std::string>& words) const {
   const pid_t parent = ::getpid();
   const pid_t process = ::fork();
   if (process != 0) return process;
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a launcher that kills this process means the program
   if (::getppid() != parent) ::_exit(kExitSignal + SIGKILL);
   ::sigprocmask(SIG_SETMASK, &usual, nullptr);
-  std::vector<std::string> words = {program};
-  words.insert(words.end(), program_arguments().begin(), program_arguments().end());
   ::_exit(become(words));
 }
 
@@ -202,16 +189,26 @@ class Family {
   int program_exit_ = 0;
 };
 
+// Of one node: the program may be a launcher of several processes.
+int RunCommand::run_in_tree(const std::vector<std::string>& words) const {
+  const auto launch = net::detect_launch(capi::process_environment);
+  if (!launch.ok()) return fail(launch.status());
+  if (launch->size > 1)
+    return fail(
+        invalid_argument("the tree of --backing is of one node as yet: put swale run before the launcher "
+                         "(swale run --backing DIR -- mpirun ...), or give --ssd for I/O servers"));
+  return run_with_tree(tree.options(iond.tier.backing, iond.tier.at_end), words);
+}
+
 int RunCommand::run() const {
+  std::vector<std::string> words = {program};
+  words.insert(words.end(), program_arguments().begin(), program_arguments().end());
+  if (iond.tier.ssd.empty()) return run_in_tree(words);
   if (const Status user = iond::expect_ordinary_user(); !user.ok()) return fail(user);
   net::LaunchEnvironment launch;
   if (const Status placed = place(&launch); !placed.ok()) return fail(placed);
   const std::vector<uint32_t> mine = servers_beside(launch);
-  if (mine.empty()) {
-    std::vector<std::string> words = {program};
-    words.insert(words.end(), program_arguments().begin(), program_arguments().end());
-    return become(words);
-  }
+  if (mine.empty()) return become(words);
   sigset_t awaited, usual;
   ::sigemptyset(&awaited);
   ::sigaddset(&awaited, SIGCHLD);
@@ -228,7 +225,7 @@ int RunCommand::run() const {
     }
     started.push_back(std::move(server));
   }
-  const pid_t process = start_program(usual);
+  const pid_t process = start_program(usual, words);
   if (process < 0) {
     const Status why = errno_status(errno, program + ": starting it");
     for (const Server& each : started) ::kill(each.process, SIGTERM);
@@ -250,28 +247,34 @@ int RunCommand::run() const {
 void add_run(CLI::App& app, Run* run) {
   auto command = std::make_shared<RunCommand>();
   OptionSet sub = add_command(
-      app, "run", "starts a program with I/O servers beside it, within any launcher",
+      app, "run", "starts a program in the tree of a job, or with I/O servers beside it",
       {
           .description =
-              "Put it between the launcher and the program: `mpirun -n 4 swale run --ssd ... --backing ... "
-              "-- program`. Each rank of the launch becomes the program, and beside some of them an I/O "
-              "server is started (swale iond), as a process of its own. The launcher does not count the "
-              "servers, so MPI neither sees them nor waits for them; the program may be one of MPI, or not. "
-              "It opens the job with swale_job_open without a communicator: that has one rank for each "
-              "process of the program, with the "
+              "With --backing DIR and no --ssd: mounts the tree of a job over DIR while the program "
+              "runs (swale serve has its promises), and brings all to DIR at the end, before it ends "
+              "with the program's exit status; if that is 0, with the server's. The program may be a "
+              "launcher with all its processes on this node. A server that is killed is started again: "
+              "what was open fails, what was written is there.\n\n"
+              "With --ssd: I/O servers. Put it between the launcher and the program: `mpirun -n 4 "
+              "swale run --ssd ... --backing ... -- program`. Each rank of the launch becomes the "
+              "program, and beside some of them an I/O server is started (swale iond), as a process of "
+              "its own. The launcher does not count the servers, so MPI neither sees them nor waits "
+              "for them; the program may be one of MPI, or not. It opens the job with swale_job_open "
+              "without a communicator: that has one rank for each process of the program, with the "
               "launcher's numbers, and then one for each server.\n\n"
-              "Server i of n stands beside rank i * ranks / n. Launchers fill one node after the other; so "
-              "as many servers as nodes are one on each. In the names of directories %s stands for the "
-              "server's number, and %r for its rank. On several nodes "
+              "Server i of n stands beside rank i * ranks / n. Launchers fill one node after the "
+              "other; so as many servers as nodes are one on each. In the names of directories %s "
+              "stands for the server's number, and %r for its rank. On several nodes "
               "SWALE_JOB_RENDEZVOUS must name a directory that all of them see.\n\n"
-              "It ends when the program has ended and the servers have, with the program's exit status; if "
-              "that is 0, with a server's. If a program of several fails, it ends at once, so that the "
-              "launcher hears of it; the servers end when they have seen that all ranks have. Signals go to "
-              "the program.",
+              "It ends when the program has ended and the servers have, with the program's exit "
+              "status; if that is 0, with a server's. If a program of several fails, it ends at once, "
+              "so that the launcher hears of it; the servers end when they have seen that all ranks "
+              "have. Signals go to the program.",
           .examples = {{"mkdir -p slow && swale run --ssd ssd --backing slow --size 16M -- echo done",
                         "starts a server and the program, and says that it has not used the server"}},
       });
-  command->iond.add_to(sub);
+  command->iond.add_to(sub, TierChoices::Log::kOptional);
+  command->tree.add_to(sub);
   sub.add_option("--servers", command->servers, "how many I/O servers all of the job has; by default 1")
       .between(1u, kServersMax)
       .type_name("N");

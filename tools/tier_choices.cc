@@ -26,8 +26,9 @@ void TierChoices::add_options(OptionSet command, const std::string& help) {
   command.add_option("--options", options, help).type_name("TEXT").may_be_empty();
 }
 
-void TierChoices::add_to(OptionSet command, const std::string& end) {
-  command.add_option("--ssd", ssd, "the directory of the log").required().type_name("DIR");
+void TierChoices::add_to(OptionSet command, const std::string& end, Log log) {
+  Option of_log = command.add_option("--ssd", ssd, "the directory of the log").type_name("DIR");
+  if (log == Log::kRequired) of_log.required();
   command.add_option("--backing", backing, "the directory of the files; must be there")
       .required()
       .type_name("DIR");

@@ -19,11 +19,12 @@ struct TierChoices {
   std::string policy;   // "": not given, as are the next ones
   std::string durability;
   std::string preset;  // a file
-  std::string at_end = "keep";
+  std::string at_end;
   uint64_t size = 0;  // of a log that is made; 0: not given
 
+  enum class Log { kRequired, kOptional };  // whether --ssd must be given
   // `end`: the option that says what becomes of the log at the end. The choices outlive the command line.
-  void add_to(OptionSet command, const std::string& end);
+  void add_to(OptionSet command, const std::string& end, Log log = Log::kRequired);
   void add_size(OptionSet command);
   void add_options(OptionSet command, const std::string& help);
 

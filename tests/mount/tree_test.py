@@ -1,0 +1,313 @@
+#!/usr/bin/env python3
+"""tree_test.py SWALE: programs that know nothing of Swale, in the tree of a job: tar, cp, git, SQLite, and
+Python's pwrite and mmap; servers that are killed, recovered, refused.
+
+What they leave must be what they leave in a plain directory, byte for byte, seen through the mount and, after
+the end, in the backing directory.
+"""
+import json
+import mmap
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from mounted import NO_MOUNTS, SWALE, listing, run
+
+FILES = 150
+COMMITS = 4
+ROWS = 500
+CALLS = 400
+GIT = {"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_COMMITTER_NAME": "a",
+       "GIT_COMMITTER_EMAIL": "a@b",
+       "GIT_AUTHOR_DATE": "2026-01-01T00:00:00Z", "GIT_COMMITTER_DATE": "2026-01-01T00:00:00Z",
+       "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null"}
+PATIENCE_S = 300  # for what must happen, on a machine however slow
+
+
+def make_tree(root, files):
+    chance = random.Random(1)
+    for i in range(files):
+        folder = os.path.join(root, f"d{i % 13}", f"e{i % 5}")
+        os.makedirs(folder, exist_ok=True)
+        with open(os.path.join(folder, f"f{i}"), "wb") as file:
+            file.write(chance.randbytes(chance.choice((0, 1, 100, 4095, 4096, 4097, 20_000))))
+        if i % 50 == 0:
+            os.symlink(f"f{i}", os.path.join(folder, f"soft{i}"))
+    with open(os.path.join(root, "large"), "wb") as file:
+        file.write(chance.randbytes(5_000_000))
+
+
+def write_at_random(path, calls):
+    """pwrite, ftruncate and a shared mapping, as fsx does; the same calls for the same path."""
+    chance = random.Random(os.path.basename(path))
+    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    for i in range(calls):
+        os.pwrite(file, chance.randbytes(chance.randrange(1, 30_000)), chance.randrange(300_000))
+        if i % 20 == 7:
+            os.ftruncate(file, chance.randrange(300_000))
+        size = os.fstat(file).st_size
+        if i % 20 == 13 and size > 5000:
+            with mmap.mmap(file, size) as mapped:
+                mapped[1000:1005] = b"mmaps"
+                mapped.flush()
+        if i % 100 == 50:
+            os.fsync(file)
+    os.close(file)
+
+
+class Tree(unittest.TestCase):
+    def setUp(self):
+        if NO_MOUNTS:
+            self.skipTest(f"no FUSE mounts here: {NO_MOUNTS}; in a container, add --device /dev/fuse "
+                          f"--cap-add SYS_ADMIN")
+        # /tmp may be without extended attributes
+        self.scratch = tempfile.mkdtemp(prefix="swale-tree-", dir=os.getcwd())
+        self.plain = os.path.join(self.scratch, "plain")
+        self.tree = os.path.join(self.scratch, "tree")
+        os.mkdir(self.plain)
+        os.mkdir(self.tree)
+        self.server = None
+
+    def tearDown(self):
+        if self.server:
+            self.end()
+        if hasattr(self, "scratch"):
+            subprocess.run(["fusermount3", "-u", "-z", self.tree], stderr=subprocess.DEVNULL, check=False)
+            shutil.rmtree(self.scratch)
+
+    def serve(self, *options):
+        self.server = subprocess.Popen([SWALE, "serve", *options, self.tree], stdout=subprocess.PIPE,
+                                       stderr=subprocess.PIPE, text=True)
+        self.assertIn("is mounted", self.server.stdout.readline())
+
+    def end(self, how=signal.SIGTERM):
+        """Exit status and messages of the server."""
+        self.server.send_signal(how)
+        _, said = self.server.communicate(timeout=PATIENCE_S)
+        status, self.server = self.server.returncode, None
+        return status, said
+
+    def stat(self):
+        return json.loads(run(SWALE, "fs", "stat", "--json", self.tree))
+
+    def recover(self):
+        return subprocess.run([SWALE, "fs", "recover", self.tree], capture_output=True, text=True,
+                              timeout=PATIENCE_S, check=False)
+
+    def same(self):
+        self.assertEqual(listing(self.tree), listing(self.plain))
+
+    def ends_with_all(self):
+        seen = listing(self.tree)
+        self.assertEqual(self.end(), (0, ""))
+        self.assertFalse(os.path.ismount(self.tree))
+        self.assertEqual(listing(self.tree), seen)
+        self.assertNotIn(".swale", os.listdir(self.tree))
+        return seen
+
+    def test_tar_cp_and_python(self):
+        source = os.path.join(self.scratch, "source")
+        make_tree(source, FILES)
+        shutil.copytree(source, os.path.join(self.tree, "before"), symlinks=True)
+        shutil.copytree(source, os.path.join(self.plain, "before"), symlinks=True)
+        archive = os.path.join(self.scratch, "tree.tar")
+        run("tar", "-C", source, "--sort=name", "-cf", archive, ".")
+        self.serve("--memory", "32M")
+        for root in (self.tree, self.plain):
+            run("tar", "-C", root, "-xf", archive)
+            run("cp", "-a", os.path.join(root, "before"), os.path.join(root, "copied"))
+            shutil.rmtree(os.path.join(root, "before", "d3"))
+            os.rename(os.path.join(root, "d1"), os.path.join(root, "copied", "moved"))
+            write_at_random(os.path.join(root, "written"), CALLS)
+            write_at_random(os.path.join(root, "copied", "large"), CALLS // 4)
+        self.same()
+        self.ends_with_all()
+        self.same()
+        # Modes and times of the archive's files have come along.
+        again = os.path.join(self.scratch, "again.tar")
+        run("tar", "-C", self.tree, "--sort=name", "-cf", again, "d2", "d4", "large")
+        names = [line for line in run("tar", "-tvf", again).splitlines() if not line.startswith("d")]
+        wanted = run("tar", "-C", source, "--sort=name", "-cf", archive, "d2", "d4", "large")
+        wanted = [line for line in run("tar", "-tvf", archive).splitlines() if not line.startswith("d")]
+        self.assertEqual(names, wanted)
+
+    def test_git(self):
+        source = os.path.join(self.scratch, "source")
+        make_tree(source, FILES // 10)
+        environment = dict(os.environ, **GIT)
+
+        def git(folder, *words):
+            return run("git", "-C", folder, *words, env=environment)
+
+        git(self.scratch, "init", "-q", "source")
+        git(source, "add", "-A")
+        git(source, "commit", "-qm", "first")
+        self.serve()
+        logs = []
+        for root in (self.plain, self.tree):
+            folder = os.path.join(root, "clone")
+            git(root, "clone", "-q", "--no-local", source, "clone")
+            for i in range(COMMITS):
+                with open(os.path.join(folder, f"new{i % 3}"), "a", encoding="ascii") as file:
+                    file.write(f"line {i}\n" * (i + 1))
+                git(folder, "add", "-A")
+                git(folder, "commit", "-qm", f"commit {i}")
+            git(folder, "gc", "-q")
+            git(folder, "fsck", "--strict")
+            self.assertEqual(git(folder, "status", "--porcelain"), "")
+            logs.append(git(folder, "log", "--format=%H %T"))
+        self.assertEqual(logs[0], logs[1])
+        self.ends_with_all()
+        folder = os.path.join(self.tree, "clone")
+        git(folder, "fsck", "--strict")
+        self.assertEqual(git(folder, "log", "--format=%H %T"), logs[0])
+        self.assertEqual(git(folder, "status", "--porcelain"), "")
+
+    def test_sqlite_with_both_journals(self):
+        self.serve()
+        expected = {}
+        for journal in ("delete", "wal"):
+            for root in (self.plain, self.tree):
+                database = sqlite3.connect(os.path.join(root, f"{journal}.db"))
+                self.assertEqual(database.execute(f"pragma journal_mode={journal}").fetchone()[0], journal)
+                database.execute("create table t (a integer primary key, b text)")
+                chance = random.Random(2)
+                for i in range(ROWS):
+                    database.execute("insert or replace into t values (?, ?)",
+                                     (chance.randrange(ROWS), "x" * chance.randrange(200)))
+                    if i % 100 == 0:
+                        database.commit()
+                    if i % 333 == 0:
+                        database.execute("delete from t where a % 7 = ?", (i % 7,))
+                        database.rollback() if i % 2 else database.commit()
+                database.commit()
+                self.assertEqual(database.execute("pragma integrity_check").fetchone()[0], "ok")
+                text = "\n".join(database.iterdump())
+                database.close()
+                self.assertEqual(expected.setdefault(journal, text), text)
+        self.same()
+        self.ends_with_all()
+
+    def test_a_killed_server_loses_nothing_and_recover_brings_it_to_the_backing(self):
+        with open(os.path.join(self.tree, "old"), "wb") as file:
+            file.write(b"old bytes")
+        self.serve()
+        make_tree(self.tree, FILES)
+        with open(os.path.join(self.tree, "old"), "r+b") as file:
+            file.write(b"NEW")
+        seen = listing(self.tree)
+        self.end(signal.SIGKILL)
+        with self.assertRaises(OSError):  # a dead mount
+            os.listdir(self.tree)
+        run(SWALE, "fs", "recover", self.tree)
+        self.assertEqual(listing(self.tree), seen)
+        self.assertNotIn(".swale", os.listdir(self.tree))
+        missing = self.recover()
+        self.assertNotEqual(missing.returncode, 0)
+        self.assertIn("no job of", missing.stderr)
+
+    def test_keep_stat_sync_and_discard(self):
+        buffer = os.path.join(self.scratch, "buffer")
+        self.serve("--at-end", "keep", "--buffer", buffer)
+        make_tree(self.tree, 20)
+        self.assertGreater(self.stat()["undrained_files"], 10)
+        seen = listing(self.tree)
+        self.assertEqual(self.end(), (0, ""))
+        self.assertFalse(os.path.exists(os.path.join(self.tree, "large")))
+        self.serve("--at-end", "discard", "--buffer", buffer)
+        self.assertEqual(listing(self.tree), seen)
+        run(SWALE, "fs", "sync", self.tree)
+        self.assertEqual(self.stat()["undrained_files"], 0)
+        with open(os.path.join(self.tree, "late"), "wb") as file:
+            file.write(b"given up")
+        self.assertEqual(self.end(), (0, ""))
+        self.assertEqual(listing(self.tree), seen)
+        self.assertEqual(os.listdir(buffer), [])
+
+    def test_what_others_change_fails_the_end_and_a_second_job_is_refused(self):
+        for name in ("f", "g"):
+            with open(os.path.join(self.tree, name), "wb") as file:
+                file.write(b"old")
+        at = os.path.join(self.scratch, "at")
+        os.mkdir(at)
+        self.serve("--at", at, "--at-end", "keep")
+        with open(os.path.join(at, "f"), "wb") as file:
+            file.write(b"ours")
+        with open(os.path.join(self.tree, "f"), "wb") as file:
+            file.write(b"theirs, longer")
+        second = subprocess.run([SWALE, "serve", self.tree], capture_output=True, text=True, check=False)
+        self.assertNotEqual(second.returncode, 0)
+        self.assertIn("a job has it now", second.stderr)
+        self.assertEqual(self.end()[0], 0)
+        drained = self.recover()
+        self.assertNotEqual(drained.returncode, 0)
+        self.assertIn("others have changed", drained.stderr)
+        with open(os.path.join(self.tree, "f"), "rb") as file:
+            self.assertEqual(file.read(), b"theirs, longer")
+        aside = [name for name in os.listdir(self.tree) if name.startswith("f.swale-job-")]
+        self.assertEqual(len(aside), 1)
+        with open(os.path.join(self.tree, aside[0]), "rb") as file:
+            self.assertEqual(file.read(), b"ours")
+
+    def test_run(self):
+        script = "echo some text > out; test -e ../tree/out; exit 7"
+        done = subprocess.run([SWALE, "run", "--backing", self.tree, "--", "sh", "-c", script], cwd=self.tree,
+                              capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+        self.assertEqual((done.returncode, done.stderr), (7, ""))
+        with open(os.path.join(self.tree, "out"), encoding="ascii") as file:
+            self.assertEqual(file.read(), "some text\n")
+        self.assertEqual(os.listdir(self.tree), ["out"])
+        run(SWALE, "run", "--backing", self.tree, "--", "true")
+
+    # The program finds its tree again, with all that it has written.
+    def test_run_starts_a_killed_server_again(self):
+        program = """
+import os, signal, sys, time
+tree, scratch = sys.argv[1:]
+for i in range(50):
+    with open(f"{tree}/f{i}", "w") as file: file.write(f"file {i}")
+children = open(f"/proc/{os.getppid()}/task/{os.getppid()}/children").read().split()
+server = [int(each) for each in children if int(each) != os.getpid()]
+os.kill(server[0], signal.SIGKILL)
+end = time.monotonic() + 300
+while time.monotonic() < end:
+    try:
+        if len(os.listdir(tree)) == 50 and os.path.ismount(tree): break
+    except OSError:
+        pass
+    time.sleep(0.05)
+assert open(f"{tree}/f49").read() == "file 49"
+with open(f"{tree}/after", "w") as file: file.write("after")
+"""
+        done = subprocess.run([SWALE, "run", "--backing", self.tree, "--", sys.executable, "-c", program,
+                               self.tree, self.scratch], capture_output=True, text=True, timeout=PATIENCE_S,
+                              check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("it is started again", done.stderr)
+        self.assertEqual(len(os.listdir(self.tree)), 51)
+        with open(os.path.join(self.tree, "f7"), encoding="ascii") as file:
+            self.assertEqual(file.read(), "file 7")
+
+
+    def test_canary_a_wrong_byte_is_noticed(self):
+        make_tree(self.plain, 20)
+        self.serve("--at-end", "discard")
+        shutil.copytree(self.plain, self.tree, symlinks=True, dirs_exist_ok=True)
+        self.same()
+        with open(os.path.join(self.tree, "large"), "r+b") as file:
+            file.seek(4_000_000)
+            byte = file.read(1)
+            file.seek(4_000_000)
+            file.write(bytes([byte[0] ^ 1]))
+        with self.assertRaises(AssertionError):
+            self.same()
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1] + sys.argv[2:])

@@ -1,0 +1,26 @@
+#include "tools/child.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "tools/options.h"
+
+namespace swale::tools {
+namespace {
+
+constexpr int kExitNoProgram = 127, kExitNoStart = 126;  // as a shell has them
+
+}  // namespace
+
+int become(const std::vector<std::string>& words) {
+  std::vector<char*> arguments;
+  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  ::execvp(arguments.front(), arguments.data());
+  const int why = errno;
+  complain("{}: {}", words.front(), errno_status(why, "starting it").message());
+  return why == ENOENT ? kExitNoProgram : kExitNoStart;
+}
+
+}  // namespace swale::tools

@@ -1,0 +1,25 @@
+// What `swale run` does with the processes that it starts.
+// Threads: one.
+#pragma once
+
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <string>
+#include <vector>
+
+namespace swale::tools {
+
+inline constexpr int kExitSignal = 128;  // and the signal's number, as a shell has it
+inline constexpr int kForwarded[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
+
+// Of a state that wait() gives.
+inline int exit_code_of(int state) {
+  return WIFEXITED(state) ? WEXITSTATUS(state) : kExitSignal + WTERMSIG(state);
+}
+
+// The program takes this process's place. Returns the exit code that a shell has for one that could not be
+// started; it has said why.
+int become(const std::vector<std::string>& words);
+
+}  // namespace swale::tools

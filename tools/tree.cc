@@ -1,0 +1,174 @@
+// `swale serve` and `swale fs`: the tree of a job over a backing directory.
+#include "tools/tree.h"
+
+#include <sys/xattr.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <memory>
+
+#include "fs/job/job_fs.h"
+#include "tools/options.h"
+
+namespace swale::tools {
+namespace {
+
+constexpr size_t kStatsBytesMax = 65'536;  // of an extended attribute
+constexpr uint64_t kMemoryMin = 32 * kMiB;
+constexpr uint64_t kMemoryMax = uint64_t{1} << 50;
+
+std::string whole_path(const std::string& path) {
+  return path.empty() ? path : std::filesystem::absolute(path).lexically_normal().string();
+}
+
+struct ServeCommand {
+  TreeChoices tree;
+  std::string backing;
+  std::string at_end = "drain";
+  bool json = false;
+
+  int run() const {
+    fuse::JobMountOptions options = tree.options(backing, at_end);
+    options.ready = [this] {
+      const std::string& mountpoint = tree.at.empty() ? backing : tree.at;
+      json ? print_json({{"mountpoint", mountpoint}, {"backing", backing}})
+           : print_line(fmt::format("{}: its tree is mounted", mountpoint));
+      static_cast<void>(finish_output(kExitOk));
+    };
+    const Status ended = fuse::run_job_mount(options);
+    return ended.ok() ? kExitOk : fail(ended);
+  }
+};
+
+struct FsCommand {
+  TreeChoices tree;
+  std::string action;
+  std::string path;
+  bool json = false;
+
+  int run() const {
+    if (action == "stat") return stat();
+    if (action == "sync") return sync();
+    fuse::JobMountOptions options = tree.options(path, "drain");
+    options.mounts = false;
+    const Status recovered = fuse::run_job_mount(options);
+    return recovered.ok() ? kExitOk : fail(recovered);
+  }
+
+ private:
+  static Status not_a_tree(const std::string& path, int failed) {
+    if (failed != ENODATA && failed != EOPNOTSUPP) return errno_status(failed, path);
+    return invalid_argument("{}: no server has its tree mounted (swale serve, swale run --backing)", path);
+  }
+
+  int stat() const {
+    std::string text(kStatsBytesMax, '\0');
+    const ssize_t bytes = ::getxattr(path.c_str(), fs::kJobStatsAttribute, text.data(), text.size());
+    if (bytes < 0) return fail(not_a_tree(path, errno));
+    text.resize(static_cast<size_t>(bytes));
+    const Json stats = Json::parse(text);
+    if (json) {
+      print_json(stats);
+      return finish_output(kExitOk);
+    }
+    for (const auto& [name, value] : stats.items())
+      if (name != "last_failure" || value != "") print_line(fmt::format("{:<16} {}", name, value.dump()));
+    return finish_output(kExitOk);
+  }
+
+  int sync() const {
+    if (::getxattr(path.c_str(), fs::kJobStatsAttribute, nullptr, 0) < 0)
+      return fail(not_a_tree(path, errno));
+    if (::setxattr(path.c_str(), fs::kJobCommandAttribute, "sync", 4, 0) == 0) return kExitOk;
+    return fail(errno_status(errno, path + ": bringing all to it; swale fs stat says why"));
+  }
+};
+
+}  // namespace
+
+void TreeChoices::add_to(OptionSet command) {
+  command.add_option("--at", at, "where the tree is mounted; by default over the backing directory itself")
+      .type_name("DIR");
+  add_buffer(command);
+  command.add_option("--memory", memory, "for bytes that are not on the backing yet; by default 1G")
+      .size_between(kMemoryMin, kMemoryMax)
+      .type_name("SIZE");
+}
+
+void TreeChoices::add_buffer(OptionSet command) {
+  command
+      .add_option(
+          "--buffer", buffer,
+          "a directory on a disk of this node, for names, and for bytes that do not fit into memory; by "
+          "default in TMPDIR or /tmp")
+      .type_name("DIR");
+}
+
+fuse::JobMountOptions TreeChoices::options(const std::string& backing, const std::string& at_end) const {
+  using AtEnd = fuse::JobMountOptions::AtEnd;
+  fuse::JobMountOptions options;
+  options.backing = whole_path(backing);
+  options.at = whole_path(at);
+  options.buffer = whole_path(buffer);
+  options.memory_bytes = memory;
+  options.at_end = at_end == "keep" ? AtEnd::kKeep : at_end == "discard" ? AtEnd::kDiscard : AtEnd::kDrain;
+  return options;
+}
+
+void add_serve(CLI::App& app, Run* run) {
+  auto command = std::make_shared<ServeCommand>();
+  OptionSet sub = add_command(
+      app, "serve", "mounts the tree of a job over a directory, until it is told to end",
+      {
+          .description =
+              "Programs see the files of DIR, and what they write stays in this node's memory, or in "
+              "the buffer, until it is brought to DIR as plain files: by fsync, when nobody writes, "
+              "when memory is short, and at the end. The paths do not change. `swale run --backing DIR "
+              "-- program` does the same for as long as a program runs.\n\n"
+              "It ends by umount or SIGTERM, and then brings all to DIR (--at-end drain), leaves it "
+              "for the next server of DIR or for swale fs recover (keep), or gives it up (discard). "
+              "Only the user who mounts may use the tree. Meanwhile no other program should change "
+              "files of DIR; a file that one did change is kept, and what the job has written is put "
+              "beside it.",
+          .examples = {{"mkdir -p mounted && (swale serve mounted & server=$!; until swale fs stat mounted "
+                        "2>/dev/null; do sleep 0.1; done; date > mounted/now; kill $server; wait $server)",
+                        "mounts, writes, and ends: mounted/now is a plain file then"}},
+      });
+  sub.add_option("DIR", command->backing, "the backing directory; must be there").required().type_name("DIR");
+  command->tree.add_to(sub);
+  sub.add_option("--at-end", command->at_end, "what becomes of what is not on DIR yet; by default drain")
+      .one_of({"drain", "keep", "discard"});
+  sub.add_flag("--json", command->json, "print JSON when the tree is mounted");
+  sub.callback([command, run] { *run = [command] { return command->run(); }; });
+}
+
+void add_fs(CLI::App& app, Run* run) {
+  auto command = std::make_shared<FsCommand>();
+  OptionSet sub = add_command(
+      app, "fs", "shows, syncs or recovers the tree of a job",
+      {
+          .description =
+              "stat shows what the server of a mounted tree has that is not on the backing directory "
+              "yet. sync brings all of it there, and returns when it is durable. recover does so for a "
+              "server that was killed, or that ended with --at-end keep: nothing may be mounted "
+              "meanwhile, but for what the killed server has left, which is unmounted.",
+          .examples =
+              {{"mkdir -p mounted && swale run --backing mounted -- sh -c 'date > mounted/now; swale fs stat "
+                "mounted; swale fs sync mounted'",
+                "one file, which is on the backing then"},
+               {"mkdir -p mounted && swale run --backing mounted --at-end keep -- sh -c 'date > "
+                "mounted/now'; swale fs recover mounted; cat mounted/now",
+                "brings to mounted what a server has left"}},
+      });
+  sub.add_option("ACTION", command->action, "stat, sync or recover")
+      .required()
+      .one_of({"stat", "sync", "recover"});
+  sub.add_option("DIR", command->path, "where the tree is mounted; recover: the backing directory")
+      .required()
+      .type_name("DIR");
+  command->tree.add_buffer(sub);
+  sub.add_flag("--json", command->json, "stat: print JSON");
+  sub.callback([command, run] { *run = [command] { return command->run(); }; });
+}
+
+}  // namespace swale::tools
