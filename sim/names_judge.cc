@@ -59,7 +59,8 @@ void NamesJudge::begin(uint32_t client, const NameRequest& request) {
 
 NameRequest NamesJudge::request(uint32_t client) const {
   NameRequest request = operations_[client].request;
-  if (request.op == NameOp::kList) request.file = {operations_[client].members.back(), 1};
+  const std::vector<uint64_t>& members = operations_[client].members;
+  if (request.op == NameOp::kList && !members.empty()) request.file = {members.back(), 1};
   return request;
 }
 
