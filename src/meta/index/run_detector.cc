@@ -105,6 +105,8 @@ size_t RunDetector::take_items(std::span<const Item> entries) {
 // stays alone: the next pattern may begin where it ends.
 template <class Item>
 size_t RunDetector::take_pieces(std::span<const Item> entries) {
+  // Most entries without a pattern end here, before what the others need is computed.
+  if (entries.empty() || entries[0].offset != last_.offset + last_.length) return 0;
   const Group& group = groups_[0];
   const bool on_pattern = group.items >= 2 && last_.offset == group.next_offset &&
                           last_.place.address == group.next_address &&
