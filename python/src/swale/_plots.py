@@ -282,12 +282,14 @@ def _legend(figure: Any, handles: list[Any], keys: list[Any]) -> None:
     if len(keys) <= LINES_NAMED_MAX:
         names = [plain(f"key {key.decode(errors='replace') if isinstance(key, bytes) else key}", NAME_MAX)
                  for key in keys]
-        how = {"ncols": min(len(keys), 5 if max(map(len, names)) < 16 else 3), "frameon": False,
-               "handlelength": 3}
+        columns = min(len(keys), 5 if max(map(len, names)) < 16 else 3)
+        how = {"ncols": columns, "frameon": False, "handlelength": 3}
         if _lazy.load("matplotlib", "a picture").__version_info__ >= (3, 7):
             figure.legend(handles, names, loc="outside upper center", **how)
-        else:  # Debian 12's
-            figure.axes[0].legend(handles, names, loc="lower left", bbox_to_anchor=(0, 1.02), **how)
+        else:  # Debian 12's: the space for the lines of names is kept free by hand
+            figure.legend(handles, names, loc="upper center", **how)
+            inches = 0.15 + 0.22 * -(-len(keys) // columns)
+            figure.get_layout_engine().set(rect=(0, 0, 1, 1 - inches / figure.get_figheight()))
     else:
         figure.suptitle(f"{len(keys)} keys, coloured in their order, from dark to light", fontsize=9)
 
