@@ -115,6 +115,7 @@ struct FixSwale::Field {
 // What stands at the place of the directory before it is opened.
 struct FixSwale::Before {
   int64_t epochs = 0;
+  int64_t later = 0;              // epochs after this step
   int64_t last_kept = INT64_MIN;  // the step of the last epoch that is not later than now
 };
 
@@ -124,6 +125,7 @@ FixSwale::FixSwale(LAMMPS* lammps, int argc, char** argv) : Fix(lammps, argc, ar
   if (nevery < 1) stop(std::string("N is ") + argv[3] + ": expected 1 or more steps");
   path_ = argv[4];
   dynamic_group_allow = 1;
+  restart_global = 1;
   std::vector<std::string> names;
   bool of_extrema = false;
   for (int i = 5; i < argc; ++i) {
@@ -229,8 +231,9 @@ FixSwale::Before FixSwale::look_before() const {
       for (int64_t i = 0; i < told.found.epochs; ++i) {
         swale_epoch_info info = {};
         info.struct_bytes = sizeof info;
-        if (swale_reader_epoch_info(reader, i, &info) == SWALE_OK && info.step <= update->ntimestep)
-          told.found.last_kept = info.step;
+        if (swale_reader_epoch_info(reader, i, &info) != SWALE_OK) continue;
+        told.found.later += info.step > update->ntimestep ? 1 : 0;
+        if (info.step <= update->ntimestep) told.found.last_kept = std::max(told.found.last_kept, info.step);
       }
     } else {
       std::snprintf(told.text, sizeof told.text, "%s", swale_last_error());
@@ -244,21 +247,34 @@ FixSwale::Before FixSwale::look_before() const {
 
 void FixSwale::open() {
   const Before before = look_before();
-  if (before.epochs > 0 && update->ntimestep == 0)
-    stop(path_ + " has " + std::to_string(before.epochs) +
-         " epochs already, and this run begins at step 0: remove it, or name another directory");
+  if (!continues_ && (before.later > 0 || before.last_kept == update->ntimestep))
+    stop(path_ + " has epochs of step " + std::to_string(update->ntimestep) +
+         " or later, and this run does not come from a restart file that was written while a fix swale with "
+         "this ID was there: remove it, or name another directory");
   written_ = before.last_kept;
   std::string options = "imd.key=u64,imd.schema=" + schema();
   for (const std::string& name : extrema_)
     options += (&name == extrema_.data() ? ",imd.extrema=" : ";") + name;
   // What an earlier run wrote after the step that this one begins at, it computes again.
-  if (before.epochs > 0) options += ",imd.resume_after=" + std::to_string(update->ntimestep);
+  if (continues_ && before.epochs > 0) options += ",imd.resume_after=" + std::to_string(update->ntimestep);
   if (job_ == nullptr) {
     swale_comm comm = swale_comm_from_mpi(&world);
     check_all(swale_job_open(&comm, nullptr, &job_), "swale_job_open");
   }
   check_all(swale_dir_open(job_, path_.c_str(), SWALE_CREATE, options.c_str(), &dir_), "swale_dir_open");
 }
+
+void FixSwale::write_restart(FILE* file) {
+  int rank = 0;
+  MPI_Comm_rank(world, &rank);
+  if (rank != 0) return;
+  const double step = static_cast<double>(written_);
+  const int bytes = sizeof step;
+  std::fwrite(&bytes, sizeof bytes, 1, file);
+  std::fwrite(&step, sizeof step, 1, file);
+}
+
+void FixSwale::restart(char* /*state*/) { continues_ = true; }
 
 void FixSwale::setup(int /*vflag*/) {
   const bigint now = update->ntimestep;

@@ -20,6 +20,7 @@
 #include <swale/swale.h>
 
 #include <cstdint>
+#include <cstdio>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,10 @@ class FixSwale : public Fix {
   void init() override;
   void setup(int vflag) override;  // the first frame, as end_of_step is not called before the first step
   void end_of_step() override;
+  // A restart file notes that this fix was there, so that a run from it goes back in its directory, and a run
+  // that only has the same steps does not.
+  void write_restart(FILE* file) override;
+  void restart(char* state) override;
 
   // Makes `fix ... swale` known to this LAMMPS.
   static void add_to(LAMMPS* lammps);
@@ -57,6 +62,7 @@ class FixSwale : public Fix {
   void check_one(int status, const char* call) const;
 
   std::string path_;
+  bool continues_ = false;  // from a restart file that knows this fix
   std::vector<Field> fields_;
   std::vector<std::string> extrema_;
   size_t record_bytes_ = 0;

@@ -132,6 +132,19 @@ class Fix(unittest.TestCase):
         self.lammps(2, "from", 50, "steps", 20)
         self.assertEqual({step for step, _ in self.records()}, {50, 60, 70})
 
+    def test_another_run_with_the_same_steps_drops_nothing(self):
+        """It begins the fix at step 50, as a run from the checkpoint does, but comes from no restart file."""
+        self.lammps(2)
+        before = self.records()
+        text = INPUT.read_text(encoding="ascii")
+        where = "fix          frames"
+        self.assertEqual(text.count(where), 1)
+        log = self.lammps(2, fails=True, text=text.replace(where, "run 50\n" + where))
+        self.assertIn("run has epochs of step 50 or later", log)
+        log = self.lammps(2, "from", 50, fails=True, text=text.replace(where, "fix          others"))
+        self.assertIn("a fix swale with this ID", log)
+        self.assertEqual(differences(self.records(), before), [])
+
     def test_several_runs_in_one_input(self):
         text = INPUT.read_text(encoding="ascii") + "run 7\nrun 13\nunfix frames\nrun 10\n"
         self.lammps(2, "steps", 20, text=text)
@@ -148,7 +161,7 @@ class Fix(unittest.TestCase):
             self.assertIn(f"fix swale: {expected}", error)
 
         self.lammps(2, "steps", 0)
-        says("run has 1 epochs already, and this run begins at step 0: remove it, or name another directory")
+        says("run has epochs of step 0 or later, and this run does not come from a restart file")
         shutil.rmtree(self.folder / "run")
         says("no field vv; there are type mol", variables=("more", "vv"))
         says("no compute nothing", variables=("more", "c_nothing"))
