@@ -3,11 +3,16 @@
 // and what was committed is whole.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <mutex>
 
+#include "net/fabric/interfaces.h"
 #include "tests/faults/job_files.h"
 #include "tests/faults/launcher.h"
 #include "tests/faults/network.h"
@@ -139,6 +144,30 @@ TEST(LinkFaults, ARankThatIsCutOffIsNamedToTheOthersWithinTheDeadline) {
       "{:g} s)\n",
       tally.cuts.load(), tally.told.load(), tally.told_another.load(), tally.longest.count(),
       kSilence.count());
+}
+
+// The kernel says a moment late that a link runs: a rank that is opened meanwhile must not listen where only
+// its own node reaches it. In a child, for a network of its own.
+TEST(LinkFaults, ALinkThatIsUpIsUsedBeforeItRuns) {
+  std::string why;
+  if (!networks_are_possible(&why)) GTEST_SKIP() << why;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const char* const set_up =
+        "PATH=$PATH:/usr/sbin:/sbin; ip link set lo up && ip link add name port0 type veth peer name eth0 && "
+        "ip addr add 10.77.0.1/24 dev eth0 && ip link set eth0 up";
+    if (::unshare(CLONE_NEWNET) != 0 || std::system(set_up) != 0) ::_exit(1);
+    ::unsetenv("UCX_NET_DEVICES");
+    const auto found = net::addresses_in_use();
+    if (!found.ok() || found->empty()) ::_exit(2);
+    for (const net::InterfaceAddress& each : *found)
+      if (each.interface != "eth0" || each.running) ::_exit(3);
+    ::_exit(0);
+  }
+  int state = 0;
+  ASSERT_EQ(::waitpid(child, &state, 0), child);
+  EXPECT_EQ(state, 0) << "1: no network; 2: no address; 3: another one (exit status " << WEXITSTATUS(state)
+                      << ")";
 }
 
 // Canaries: the same jobs succeed when nothing is cut, and a cut is one.

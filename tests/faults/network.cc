@@ -17,6 +17,11 @@
 namespace swale::faults {
 namespace {
 
+// The kernel says up to a second late that a link is there; ranks use what it says runs. At most 20 s.
+constexpr const char* kUntilRunning =
+    "sh -c 'for i in $(seq 400); do ip -o link show eth0 | grep -q LOWER_UP.*state.UP && exit 0; "
+    "sleep 0.05; done; exit 1'";
+
 std::string namespace_of(pid_t holder) { return fmt::format("--net=/proc/{}/ns/net", holder); }
 
 // As fork, with namespaces for the child.
@@ -91,7 +96,8 @@ std::unique_ptr<Network> Network::make(int places, std::string* why, Places kind
                fmt::format("ip link add name port{} type veth peer name eth0 netns {}", rank, holder)) &&
            network->run(network->switch_, fmt::format("ip link set port{} master hub up", rank)) &&
            network->run(holder, fmt::format("ip addr add {}/24 dev eth0", address(rank))) &&
-           network->run(holder, "ip link set eth0 up") && network->run(holder, "ip link set lo up");
+           network->run(holder, "ip link set eth0 up") && network->run(holder, "ip link set lo up") &&
+           network->run(holder, kUntilRunning);
   }
   if (made) return network;
   *why = "no bridge or no virtual Ethernet here: needs root, iproute2 and the kernel's modules for them";

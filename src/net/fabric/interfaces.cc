@@ -23,11 +23,11 @@ Result<std::vector<InterfaceAddress>> all_addresses() {
   if (::getifaddrs(&all) != 0) return errno_status(errno, "getifaddrs");
   std::vector<InterfaceAddress> found;
   for (const ifaddrs* each = all; each != nullptr; each = each->ifa_next) {
-    if (each->ifa_addr == nullptr || (each->ifa_flags & IFF_UP) == 0 || (each->ifa_flags & IFF_RUNNING) == 0)
-      continue;
+    if (each->ifa_addr == nullptr || (each->ifa_flags & IFF_UP) == 0) continue;
     const int family = each->ifa_addr->sa_family;
     if (family != AF_INET && family != AF_INET6) continue;
     InterfaceAddress address{each->ifa_name, (each->ifa_flags & IFF_LOOPBACK) != 0, {}};
+    address.running = (each->ifa_flags & IFF_RUNNING) != 0;
     address.endpoint.bytes = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
     std::memcpy(&address.endpoint.storage, each->ifa_addr, address.endpoint.bytes);
     if (family == AF_INET6) {
@@ -91,6 +91,7 @@ Result<std::vector<InterfaceAddress>> addresses_in_use() {
   keep_if_any(&all, [](const InterfaceAddress& each) { return !each.loopback; });
   if (const char* devices = std::getenv("UCX_NET_DEVICES"); devices != nullptr)
     keep_if_any(&all, [&](const InterfaceAddress& each) { return named(devices, each.interface); });
+  keep_if_any(&all, [](const InterfaceAddress& each) { return each.running; });
   return all;
 }
 

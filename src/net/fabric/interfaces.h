@@ -26,11 +26,12 @@ struct InterfaceAddress {
   std::string interface;
   bool loopback = false;
   Endpoint endpoint;  // port 0
+  bool running = false;
 };
 
-// The addresses of the interfaces in use: up, running, not loopback, and among those that UCX_NET_DEVICES
-// names if it names one that exists. Loopback only where there is no other. Link-local IPv6 addresses are
-// left out.
+// The addresses of the interfaces in use: up, not loopback, among those that UCX_NET_DEVICES names if it
+// names one that exists, and running: but the kernel says so up to a second late, so that one that is only up
+// is used where none runs. Loopback only where there is no other. Link-local IPv6 addresses are left out.
 Result<std::vector<InterfaceAddress>> addresses_in_use();
 // The names of those that UCX can use over TCP: it wants IPv4.
 std::vector<std::string> ucx_interfaces();
