@@ -80,23 +80,19 @@ TEST_F(MountTest, RandomCallsGiveWhatAPlainDirectoryGivesAlsoAfterKills) {
   EXPECT_EQ(random_lives(lives(), begin, kills, end, mountpoint(), plain()), "");
 }
 
-TEST_F(MountTest, CanaryAKillLosesWhatTheQueueHadIfItWasNotSealed) {
-  const auto begin = [&](uint64_t) {
-    MountOptions wanted = options();
-    wanted.store.engine.policy = tier::Policy::kBacking;
-    wanted.store.canary_unsealed_queue = true;
-    return mount(wanted);
-  };
+// As if the mount had lost the last byte that it had taken. (A queue that is not sealed is the canary of the
+// store's own test: what a kill of a mount meets there is a matter of luck.)
+TEST_F(MountTest, CanaryAByteThatAKillHasLostIsFound) {
+  const auto begin = [&](uint64_t) { return mount(options()); };
   const auto end = [&](uint64_t) {
-    // The last write is in the queue when the mount is killed.
-    const std::string bytes(4'000'000, 'x');
-    for (const std::string& root : {mountpoint(), plain()}) std::ofstream(root + "/last") << bytes;
+    std::ofstream(mountpoint() + "/last") << "some tex";
+    std::ofstream(plain() + "/last") << "some text";
     kill_mount();
   };
   const std::string found = random_lives(
-      20, begin, [](uint64_t) { return true; }, end, mountpoint(), plain());
-  EXPECT_NE(found, "");
-  std::printf("found: %s\n", found.c_str());
+      2, begin, [](uint64_t) { return true; }, end, mountpoint(), plain());
+  EXPECT_NE(found.find("life 1"), std::string::npos) << found;
+  EXPECT_NE(found.find("last"), std::string::npos) << found;
 }
 
 TEST_F(MountTest, AnUnmountThatDrainsLeavesEverythingInTheBackingDirectory) {
