@@ -168,8 +168,9 @@ class FileSystem {
   virtual int sync(OpenFile& file) = 0;
   virtual int allocate(OpenFile& file, int mode, uint64_t offset, uint64_t length, const Caller& caller) = 0;
   virtual int seek(OpenFile& file, uint64_t offset, int whence, uint64_t* found) = 0;  // SEEK_DATA, SEEK_HOLE
-  virtual int copy(OpenFile& from, uint64_t from_offset, OpenFile& to, uint64_t to_offset, uint64_t length,
-                   const Caller& caller, uint64_t* copied) = 0;
+  // By read and write. Fewer bytes if `from` ends, or where a call fails behind the first ones.
+  int copy(OpenFile& from, uint64_t from_offset, OpenFile& to, uint64_t to_offset, uint64_t length,
+           const Caller& caller, uint64_t* copied);
 
  protected:
   FileSystem() = default;

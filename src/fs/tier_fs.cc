@@ -6,10 +6,8 @@
 #include <unistd.h>
 #include <cassert>
 
-#include <algorithm>
 #include <cerrno>
 
-#include "base/buffer.h"
 #include "base/log.h"
 #include "io/beneath.h"
 #include "io/descriptor_path.h"
@@ -18,7 +16,6 @@
 namespace swale::fs {
 namespace {
 
-constexpr uint64_t kCopyBytes = kMiB;
 using Traced = tier::TraceRecord::Kind;
 
 }  // namespace
@@ -313,30 +310,6 @@ int TierFs::seek(OpenFile& opened, uint64_t offset, int whence, uint64_t* found)
   const off_t place = ::lseek(file.own.get(), static_cast<off_t>(offset), whence);
   if (place < 0) return errno;
   *found = static_cast<uint64_t>(place);
-  return 0;
-}
-
-int TierFs::copy(OpenFile& from, uint64_t from_offset, OpenFile& to, uint64_t to_offset, uint64_t length,
-                 const Caller& caller, uint64_t* copied) {
-  auto buffer = Buffer::allocate(std::min(length, kCopyBytes));
-  if (!buffer.ok()) return answer(buffer.status());
-  uint64_t done = 0;
-  while (done < length) {
-    size_t got = 0;
-    const auto part = buffer->span().first(std::min<uint64_t>(length - done, buffer->size()));
-    int failed = read(from, from_offset + done, part, &got);
-    if (failed == 0 && got > 0)
-      failed =
-          write(to, to_offset + done, got, caller, [&, at = part.data()](MutableBytes out) mutable -> Status {
-            std::copy_n(at, out.size(), out.data());
-            at += out.size();
-            return {};
-          });
-    if (failed != 0 && done == 0) return failed;
-    if (failed != 0 || got == 0) break;
-    done += got;
-  }
-  *copied = done;
   return 0;
 }
 

@@ -120,8 +120,6 @@ class TierFs final : public FileSystem {
   int sync(OpenFile& file) override;
   int allocate(OpenFile& file, int mode, uint64_t offset, uint64_t length, const Caller& caller) override;
   int seek(OpenFile& file, uint64_t offset, int whence, uint64_t* found) override;
-  int copy(OpenFile& from, uint64_t from_offset, OpenFile& to, uint64_t to_offset, uint64_t length,
-           const Caller& caller, uint64_t* copied) override;
 
  private:
   TierFs(tier::Store& store, tier::TraceWriter* trace, Identity identity)

@@ -17,8 +17,6 @@
 namespace swale::fs {
 namespace {
 
-constexpr size_t kCopyBytes = kMiB;
-
 // One buffer a thread, for the bytes of a write between the kernel's pipe and the log.
 MutableBytes write_buffer() {
   thread_local Buffer buffer;
@@ -292,30 +290,6 @@ int JobFs::seek(OpenFile& opened, uint64_t offset, int whence, uint64_t* found) 
   const auto size = static_cast<uint64_t>(now.st_size);
   if (offset >= size) return ENXIO;
   *found = whence == SEEK_DATA ? offset : size;
-  return 0;
-}
-
-int JobFs::copy(OpenFile& from, uint64_t from_offset, OpenFile& to, uint64_t to_offset, uint64_t length,
-                const Caller& caller, uint64_t* copied) {
-  auto buffer = Buffer::allocate(std::min<uint64_t>(length, kCopyBytes));
-  if (!buffer.ok()) return answer(buffer.status());
-  uint64_t done = 0;
-  while (done < length) {
-    size_t got = 0;
-    const MutableBytes part = buffer->span().first(std::min<uint64_t>(length - done, buffer->size()));
-    int failed = read(from, from_offset + done, part, &got);
-    if (failed == 0 && got > 0)
-      failed =
-          write(to, to_offset + done, got, caller, [&, at = part.data()](MutableBytes out) mutable -> Status {
-            std::copy_n(at, out.size(), out.data());
-            at += out.size();
-            return {};
-          });
-    if (failed != 0 && done == 0) return failed;
-    if (failed != 0 || got == 0) break;
-    done += got;
-  }
-  *copied = done;
   return 0;
 }
 

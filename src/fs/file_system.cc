@@ -1,0 +1,42 @@
+#include "fs/file_system.h"
+
+#include <algorithm>
+
+#include "base/buffer.h"
+#include "base/log.h"
+
+namespace swale::fs {
+namespace {
+
+constexpr uint64_t kCopyBytes = kMiB;
+
+}  // namespace
+
+int FileSystem::copy(OpenFile& from, uint64_t from_offset, OpenFile& to, uint64_t to_offset, uint64_t length,
+                     const Caller& caller, uint64_t* copied) {
+  auto buffer = Buffer::allocate(std::min(length, kCopyBytes));
+  if (!buffer.ok()) {
+    log_error("{}", buffer.status().message());
+    return buffer.status().posix_error();
+  }
+  uint64_t done = 0;
+  while (done < length) {
+    size_t got = 0;
+    const MutableBytes part = buffer->span().first(std::min<uint64_t>(length - done, buffer->size()));
+    int failed = read(from, from_offset + done, part, &got);
+    if (failed == 0 && got > 0)
+      failed =
+          write(to, to_offset + done, got, caller, [&, at = part.data()](MutableBytes out) mutable -> Status {
+            std::copy_n(at, out.size(), out.data());
+            at += out.size();
+            return {};
+          });
+    if (failed != 0 && done == 0) return failed;
+    if (failed != 0 || got == 0) break;
+    done += got;
+  }
+  *copied = done;
+  return 0;
+}
+
+}  // namespace swale::fs
