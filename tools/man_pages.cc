@@ -156,20 +156,6 @@ std::string options_page(const std::string& date) {
   return page;
 }
 
-// The default of an option and what it takes; the head of the page says which units may follow a number.
-std::string values_of(const OptionRow& row) {
-  const std::string expected = Config::expectation(row);
-  const size_t limits = expected.find(" from ");
-  std::string text = row.default_value.empty() ? "" : fmt::format("`{}`; ", row.default_value);
-  if (row.type == OptionType::kEnum) {
-    text += row.choices;
-  } else {
-    text +=
-        limits == std::string::npos ? expected : expected.substr(limits + std::string_view(" from ").size());
-  }
-  return text;
-}
-
 std::string directory_page(const std::string& date) {
   std::string page = header("swale-directory", 5, date);
   page += ".SH NAME\nswale\\-directory \\- the files of a massive directory\n";
@@ -195,35 +181,6 @@ std::vector<ManPage> man_pages(const CLI::App& app, const std::string& date) {
     pages.push_back({fmt::format("swale-{}.1", command->get_name()), command_page(*command, date)});
   }
   return pages;
-}
-
-std::string options_markdown() {
-  std::string text =
-      "# Options\n"
-      "\n"
-      "`build/checked/tools/swale_manual --options > docs/options.md` makes this page from the\n"
-      "option tables, which are next to the code that they configure (`src/capi/options.h` names\n"
-      "them). A call that opens something takes a string of options, \"imd.ways=2,io.direct=never\".\n"
-      "An option that is not in the string has the value of its environment variable (of\n"
-      "`imd.ways`: `SWALE_IMD_WAYS`), or else its default. An unknown name or a value beyond its\n"
-      "limits is an error, whose message says what is possible. Bytes may end in K, M, G or T,\n"
-      "powers of 1,024; seconds in ms, us, min or h. `swale config` shows the values in force and\n"
-      "checks a string. `swale tier mount`, `tier make`, `iond` and `run` take `tier.` options by\n"
-      "`--options`.\n";
-  const auto cell = [](std::string_view raw) {
-    std::string safe;
-    for (const char c : raw) safe += c == '|' ? std::string("\\|") : std::string(1, c);
-    return safe;
-  };
-  std::string calls;
-  for (const TableRow& row : option_table()) {
-    if (calls != calls_text(row)) {
-      calls = calls_text(row);
-      text += fmt::format("\n## {}\n\n| option | default; takes | what it is |\n|---|---|---|\n", calls);
-    }
-    text += fmt::format("| `{}` | {} | {} |\n", row.row.name, cell(values_of(row.row)), cell(row.row.help));
-  }
-  return text;
 }
 
 }  // namespace swale::tools

@@ -1,4 +1,4 @@
-// Makes man pages from the commands and the option table, and docs/options.md from the option table.
+// Makes man pages from the commands and the option table.
 //
 // Format: man(7) macros, ASCII alone, read by groff and mandoc without a warning.
 // Threads: free functions.
@@ -6,10 +6,6 @@
 
 #include <string>
 #include <vector>
-
-namespace CLI {
-class App;
-}
 
 namespace CLI {
 class App;
@@ -26,8 +22,5 @@ struct ManPage {
 std::vector<ManPage> man_pages(const CLI::App& app, const std::string& date);
 
 std::string swale_version_text();  // "0.1.0"
-
-// docs/options.md.
-std::string options_markdown();
 
 }  // namespace swale::tools

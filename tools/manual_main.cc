@@ -1,6 +1,5 @@
 // swale_manual DIR DATE HEADER...: writes DIR/man/*.[1357] (section 3 from the headers, swale.h and others)
-// and DIR/completion/{swale.bash,_swale,swale.fish}. swale_manual --options: prints docs/options.md. Runs
-// during the build; it is not installed.
+// and DIR/completion/{swale.bash,_swale,swale.fish}. Runs during the build; it is not installed.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
@@ -53,13 +52,8 @@ void write_all(const std::filesystem::path& folder, const std::string& date, std
 
 int main(int argc, char** argv) {
   try {
-    if (argc == 2 && std::string_view(argv[1]) == "--options") {
-      const std::string text = swale::tools::options_markdown();
-      return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0 ? 0
-                                                                                                         : 1;
-    }
     if (argc < 4) {
-      std::fprintf(stderr, "usage: swale_manual DIR DATE HEADER... | swale_manual --options\n");
+      std::fprintf(stderr, "usage: swale_manual DIR DATE HEADER...\n");
       return 2;
     }
     swale::tools::write_all(argv[1], argv[2], {argv + 3, argv + argc});

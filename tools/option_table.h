@@ -1,5 +1,5 @@
-// All options of the library in one list, as in `swale config`, swale-options(7) and docs/options.md. The
-// rows come from src/capi/options.h, which collects them from the code that they configure.
+// All options of the library in one list, as in `swale config` and swale-options(7). The rows come from
+// src/capi/options.h, which collects them from the code that they configure.
 #pragma once
 
 #include <string>

@@ -32,7 +32,7 @@
  *               no code at load time.
  *   Options     Strings of "section.name=value", separated by commas or spaces; unknown names are errors.
  *               Every option can also be set by the environment as SWALE_SECTION_NAME; the string wins.
- *               docs/options.md and `swale config` list them.
+ *               `swale config` and swale-options(7) list them.
  */
 #ifndef SWALE_SWALE_H_
 #define SWALE_SWALE_H_

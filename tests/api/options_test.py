@@ -1,43 +1,39 @@
-"""options_test.py PROGRAM LIBRARY SWALE DOCS: ranks that differ in a variable, through the C interface and
+"""options_test.py PROGRAM LIBRARY SWALE: ranks that differ in a variable, through the C interface and
 real processes.
 
-Each option of writers that docs/options.md has: all ranks are refused with one message that names option and
+Each option of writers that `swale config` has: all ranks are refused with one message that names option and
 ranks, or what they wrote is read back. PROGRAM is fabric_test.
 """
+import json
 import os
-import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import unittest
 
-PROGRAM, LIBRARY, SWALE, DOCS = sys.argv[1:5]
-ROW = re.compile(r"^\| `([a-z_.]+)` \| (?:`[^`]*`; )?(.*?) \|")
+PROGRAM, LIBRARY, SWALE = sys.argv[1:4]
 TEXTS = {"imd.schema": "e:u1x5", "imd.extrema": None, "imd.partitioner": None, "imd.resume_after": "5"}
 
 
 def write_rows():
-    """(name, variable, what a value has to be) of each option that writers have."""
-    with open(os.path.join(DOCS, "options.md"), encoding="utf-8") as file:
-        sections = file.read().split("\n## ")[1:]  # each begins with the calls that take its options
-    lines = [line for section in sections if "swale_dir_open" in section.partition("\n")[0]
-             for line in section.splitlines()]
-    found = [match.groups() for match in map(ROW.match, lines) if match]
-    return [(name, "SWALE_" + name.replace(".", "_").upper(), kind) for name, kind in found]
+    """Each option that writers have, as `swale config --json` tells it."""
+    listed = subprocess.run([SWALE, "config", "--json"], check=True, capture_output=True, text=True,
+                            timeout=60)
+    rows = [json.loads(line) for line in listed.stdout.splitlines()]
+    return [row for row in rows if "write" in row["calls"]]
 
 
-def value_of(name, kind):
+def value_of(row):
     """Another value than the default; None: one alone is not legal."""
-    if name in TEXTS:
-        return TEXTS[name]
-    if name == "imd.memory":
+    if row["name"] in TEXTS:
+        return TEXTS[row["name"]]
+    if row["name"] == "imd.memory":
         return "16M"
-    if "|" in kind:
-        return kind.split("\\|")[-1]
-    least = re.match(r"(-?[0-9.]+(?:KiB)?) to ", kind)
-    assert least, f"add a value for row {name} ({kind})"
-    return least.group(1) if name.endswith("bytes") else str(int(float(least.group(1))) + 2)
+    if "choices" in row:
+        return row["choices"][-1]
+    assert "min" in row, f"add a value for {row}"
+    return str(int(row["min"]) if row["name"].endswith("bytes") else int(row["min"]) + 2)
 
 
 class Options(unittest.TestCase):
@@ -70,8 +66,8 @@ class Options(unittest.TestCase):
         rows = write_rows()
         self.assertGreater(len(rows), 12)
         refused = accepted = 0
-        for name, variable, kind in rows:
-            value = value_of(name, kind)
+        for row in rows:
+            name, variable, value = row["name"], row["environment"], value_of(row)
             if value is None:
                 continue
             path = os.path.join(self.scratch, name)

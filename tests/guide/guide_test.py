@@ -15,6 +15,7 @@ source tree as the working folder. What stands between fences:
 `make install` takes BUILD, which is finished, instead of building (SWALE_BUILD); with - in place of BUILD it
 builds.
 """
+import json
 import os
 import re
 import shlex
@@ -236,7 +237,6 @@ def pages(folder):
 # With the sections of former names, so that these are found as names that are no more.
 # In quotes stand names of counters, such as "read.bytes".
 OPTION = re.compile(r"(?<![\w./\"-])(?:job|net|io|imd|write|read|dir)\.[a-z][a-z_]+\b(?!\()")
-OPTION_ROW = re.compile(r"^\| `([a-z]+\.[a-z_]+)` \|", re.M)
 LINK = re.compile(r"\]\(([^)#]+)[^)]*\)")
 
 
@@ -248,10 +248,11 @@ def dead_references(text, folder, options):
                     if "://" not in target and not os.path.exists(os.path.join(folder, target))]
 
 
-def options_of(source):
-    # another test compares it with the code
-    with open(os.path.join(source, "docs/options.md"), encoding="utf-8") as file:
-        options = set(OPTION_ROW.findall(file.read()))
+def options_of(shell):
+    """The options that the reader's own command knows, once the guide has installed it."""
+    status, printed = shell.run("swale config --json")
+    assert status == 0, printed
+    options = {json.loads(line)["name"] for line in printed.splitlines()}
     assert {"imd.memory", "imd.schema", "imd.map"} <= options, options
     return options
 
@@ -275,12 +276,15 @@ def main():
         try:
             walk = Walk(shell, source)
             order = pages(guide)
+            texts = {}
             for name in order:
                 with open(os.path.join(guide, name), encoding="utf-8") as file:
-                    text = file.read()
-                for reference in dead_references(text, guide, options_of(source)):
+                    texts[name] = file.read()
+                walk.page(texts[name], "docs/guide/" + name)
+            options = options_of(shell)
+            for name, text in texts.items():
+                for reference in dead_references(text, guide, options):
                     raise Wrong(f"docs/guide/{name}: {reference}")
-                walk.page(text, "docs/guide/" + name)
         except Wrong as wrong:
             sys.exit(f"guide_test.py: {wrong}")
         finally:
