@@ -67,9 +67,9 @@ class TierFs final : public FileSystem {
   // Before the first call: all run as this process (the benchmark's comparison).
   void never_switch() { identity_.never_switch(); }
   void set_acls(bool enforced) override { acls_ = enforced; }
-  // For tests: modes of new directories are set again by name, which follows links. Their checker must
-  // notice.
-  void canary_mode_by_name() { canary_mode_by_name_ = true; }
+  // For tests: called when a directory was made, with an O_PATH descriptor of the one that it is in.
+  using MadeDirectory = std::function<void(int parent, const char* name, mode_t mode)>;
+  void call_after_mkdir(MadeDirectory called) { made_directory_ = std::move(called); }
 
   // Names (tier_fs_names.cc).
   int lookup(Node& parent, const char* name, Entry* entry) override;
@@ -171,7 +171,7 @@ class TierFs final : public FileSystem {
   TierNode* tier_root_ = nullptr;
   Identity identity_;
   bool acls_ = true;
-  bool canary_mode_by_name_ = false;
+  MadeDirectory made_directory_;
 };
 
 }  // namespace swale::fs

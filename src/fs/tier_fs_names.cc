@@ -80,10 +80,7 @@ int TierFs::make_directory(Node& known_parent, const char* name, mode_t mode, co
   TierNode& parent = TierNode::of(known_parent);
   const int failed = make(parent, name, S_IFDIR, caller, entry,
                           [&](int directory) { return ::mkdirat(directory, name, mode); });
-  if (failed == 0 && canary_mode_by_name_) {
-    ::usleep(1'000);  // also where there is one processor, somebody else gets between
-    static_cast<void>(::fchmodat(parent.path.get(), name, mode & 07777, 0));
-  }
+  if (failed == 0 && made_directory_) made_directory_(parent.path.get(), name, mode & 07777);
   return failed;
 }
 

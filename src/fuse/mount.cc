@@ -65,7 +65,7 @@ Status serve(io::Device& device, const MountOptions& options, tier::Store* store
   SWALE_ASSIGN_OR_RETURN(const auto fs,
                          fs::TierFs::open(*store, options.store.backing_directory, trace.get()));
   if (options.all_as_this_process) fs->never_switch();
-  if (options.canary_mode_by_name) fs->canary_mode_by_name();
+  fs->call_after_mkdir(options.made_directory);
   Mounted mounted;
   mounted.mountpoint = options.mountpoint;
   mounted.name = "swale:" + options.store.backing_directory;

@@ -7,6 +7,8 @@
 // Errors: what hinders the mount, with a remedy; afterwards, a failed drain.
 #pragma once
 
+#include <sys/types.h>
+
 #include <functional>
 #include <string>
 
@@ -30,7 +32,8 @@ struct MountOptions {
   // for tests: another one than the operating system's files; outlives the mount
   io::Device* device = nullptr;
   bool all_as_this_process = false;  // for the benchmark: requests do not run as their callers
-  bool canary_mode_by_name = false;  // for tests: a new directory's mode is set again by its name
+  // for tests: called when a directory was made (fs/tier_fs.h)
+  std::function<void(int parent, const char* name, mode_t mode)> made_directory;
   // Called once the mount is there, with what opening the store has found.
   std::function<void(const tier::RecoveryReport&)> ready;
 };

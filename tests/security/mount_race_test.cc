@@ -5,7 +5,9 @@
 #include <linux/fs.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/xattr.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdio>
@@ -187,7 +189,10 @@ TEST_F(MountRaceTest, ALinkInTheNamesPlaceLeadsNoCallToRootsFiles) {
 
 TEST_F(MountRaceTest, CanaryAModeThatIsSetByNameIsSeen) {
   fuse::MountOptions wanted = for_others();
-  wanted.canary_mode_by_name = true;
+  wanted.made_directory = [](int parent, const char* name, mode_t mode) {
+    ::usleep(1'000);  // also where there is one processor, the attacker gets between
+    static_cast<void>(::fchmodat(parent, name, mode, 0));  // by name: it follows links
+  };
   ASSERT_EQ(mount(wanted), "");
   const std::string found = race({calls().front()}, 1, 5'000);
   EXPECT_NE(found.find("victim: mode"), std::string::npos) << found;
