@@ -10,16 +10,9 @@
 #include <string>
 #include <thread>
 
-namespace swale::test {
+#include "base/testing/sanitizers.h"
 
-// It kills a child of fork that starts threads, if its parent had some.
-#if defined(__SANITIZE_THREAD__)
-inline constexpr bool kThreadSanitizer = true;
-#elif defined(__has_feature)
-inline constexpr bool kThreadSanitizer = __has_feature(thread_sanitizer);
-#else
-inline constexpr bool kThreadSanitizer = false;
-#endif
+namespace swale::test {
 
 // True of a thread in `task` (a folder of /proc/self/task) that is no longer the program's, or never was. One
 // that has ended, or is about to, is listed for a moment after it was joined. The kernel's own for a ring
