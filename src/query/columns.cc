@@ -61,17 +61,41 @@ Column field_column(const run::Field& field, bool nullable) {
   return column;
 }
 
-// The number `rows` times; the loop compiles to vector instructions.
-template <class T>
-void repeat(const T* number, uint64_t rows, Block* out) {
-  auto* const to = reinterpret_cast<T*>(out->extend(rows * sizeof(T)));
-  std::fill(to, to + rows, *number);
+// Whether the column says the same for all records of an epoch.
+bool is_of_epoch(const Column& column) {
+  return column.source == Column::Source::kEpoch || column.source == Column::Source::kStep ||
+         column.source == Column::Source::kTime;
 }
 
-// `width` bytes of each row; with a constant width each copy is one instruction.
+bool is_same_epoch(const RecordView& a, const RecordView& b) {
+  return a.epoch == b.epoch && a.step == b.step && std::memcmp(&a.time, &b.time, sizeof a.time) == 0;
+}
+
+// The number `rows` times.
+template <class T>
+void repeat(const T& number, uint64_t rows, Block* out) {
+  auto* const to = reinterpret_cast<T*>(out->extend(rows * sizeof(T)));
+  std::fill(to, to + rows, number);
+}
+
+// What a column that is_of_epoch has for `rows` rows.
+void repeat_epoch(const Column& column, const RecordView& of, uint64_t rows, Block* out) {
+  if (column.source == Column::Source::kEpoch) repeat(static_cast<int64_t>(of.epoch), rows, out);
+  if (column.source == Column::Source::kStep) repeat(of.step, rows, out);
+  if (column.source == Column::Source::kTime) repeat(of.time, rows, out);
+}
+
+// `width` bytes of each row; with a constant width each copy is one instruction, and four rows share the
+// loop's own.
 template <size_t kWidth>
 void gather_fixed(const char* from, size_t stride, uint64_t rows, char* to) {
-  for (uint64_t row = 0; row < rows; ++row, from += stride, to += kWidth) std::memcpy(to, from, kWidth);
+  for (; rows >= 4; rows -= 4, from += 4 * stride, to += 4 * kWidth) {
+    std::memcpy(to, from, kWidth);
+    std::memcpy(to + kWidth, from + stride, kWidth);
+    std::memcpy(to + 2 * kWidth, from + 2 * stride, kWidth);
+    std::memcpy(to + 3 * kWidth, from + 3 * stride, kWidth);
+  }
+  for (; rows > 0; --rows, from += stride, to += kWidth) std::memcpy(to, from, kWidth);
 }
 
 void gather(const char* from, size_t stride, uint32_t width, uint64_t rows, Block* out) {
@@ -132,8 +156,8 @@ Result<std::vector<Column>> choose_columns(const run::Schema& schema, std::span<
 
 void Block::grow(size_t needed) {
   const size_t capacity = std::max({needed, 2 * capacity_, kFirstBytes});
-  std::unique_ptr<char, Free> larger(
-      static_cast<char*>(::operator new(capacity, std::align_val_t(kAlignment))));
+  std::shared_ptr<char> larger(static_cast<char*>(::operator new(capacity, std::align_val_t(kAlignment))),
+                               Free());
   if (size_ != 0) std::memcpy(larger.get(), data_.get(), size_);
   data_ = std::move(larger);
   capacity_ = capacity;
@@ -160,18 +184,71 @@ BatchBuilder::BatchBuilder(std::vector<Column> columns, uint64_t rows_expected, 
       value_bytes_ = std::max(value_bytes_, column.offset + column.bytes());
   }
   if (numbers_) stage_.resize(kStagedMax * (key_bytes_ + value_bytes_));
+  repeated_.resize(columns_.size());
   clear();
+}
+
+void BatchBuilder::restart(uint64_t rows_expected) {
+  rows_expected_ = rows_expected;
+  staged_ = 0;
+  clear();
+}
+
+uint64_t BatchBuilder::rows_reserved() const {
+  return batch_rows_max_ == 0 ? rows_expected_ : std::min(rows_expected_, batch_rows_max_);
 }
 
 void BatchBuilder::clear() {
   batch_ = {};
   batch_.columns.resize(columns_.size());
   bytes_ = 0;
-  const uint64_t rows = batch_rows_max_ == 0 ? rows_expected_ : std::min(rows_expected_, batch_rows_max_);
+  alike_ = true;
+  const uint64_t rows = rows_reserved();
   if (rows == 0) return;
   for (size_t i = 0; i < columns_.size(); ++i) {
-    if (columns_[i].type == Column::Type::kNumber) batch_.columns[i].data.reserve(rows * columns_[i].bytes());
+    if (columns_[i].type == Column::Type::kNumber && !is_of_epoch(columns_[i]))
+      batch_.columns[i].data.reserve(rows * columns_[i].bytes());
   }
+}
+
+// For `rows` regular rows that come next.
+void BatchBuilder::add_epoch(const RecordView& of, uint64_t rows) {
+  if (alike_ && (batch_.rows == 0 || is_same_epoch(of, of_))) {
+    of_ = {of.epoch, of.step, of.time, {}, {}};
+    return;
+  }
+  spell_out();
+  write_epoch(of, rows);
+}
+
+// From here on each row has its own epoch, step and time.
+void BatchBuilder::spell_out() {
+  if (!std::exchange(alike_, false)) return;
+  for (size_t i = 0; i < columns_.size(); ++i) {
+    if (is_of_epoch(columns_[i])) batch_.columns[i].data.reserve(rows_reserved() * columns_[i].bytes());
+  }
+  if (batch_.rows != 0) write_epoch(of_, batch_.rows);
+}
+
+void BatchBuilder::write_epoch(const RecordView& of, uint64_t rows) {
+  for (size_t i = 0; i < columns_.size(); ++i) {
+    if (is_of_epoch(columns_[i])) repeat_epoch(columns_[i], of, rows, &batch_.columns[i].data);
+  }
+}
+
+// What all of the batch's rows have in a column. A share of more than twice as many rows would keep too much
+// memory for them.
+Block BatchBuilder::repeated(size_t column, uint64_t rows) {
+  const size_t bytes = rows * columns_[column].bytes();
+  Repeated& held = repeated_[column];
+  if (is_same_epoch(held.of, of_) && held.numbers.size() >= bytes && held.numbers.size() / 2 <= bytes)
+    return held.numbers.share(bytes);
+  Block fresh;
+  fresh.reserve(bytes);
+  repeat_epoch(columns_[column], of_, rows, &fresh);
+  if (is_same_epoch(held.of, of_) && held.numbers.size() >= bytes) return fresh;
+  held = {of_, std::move(fresh)};
+  return held.numbers.share(bytes);
 }
 
 bool BatchBuilder::is_regular(const RecordView& record) const {
@@ -198,27 +275,12 @@ void BatchBuilder::flush() {
 // Regular rows, the first key and value of which are there.
 void BatchBuilder::take_apart(const RecordView& of, const char* keys, const char* values, size_t stride,
                               uint64_t rows) {
-  const int64_t epoch = of.epoch;
+  add_epoch(of, rows);
   for (size_t i = 0; i < columns_.size(); ++i) {
     const Column& column = columns_[i];
-    Block& data = batch_.columns[i].data;
-    switch (column.source) {
-      case Column::Source::kEpoch:
-        repeat(&epoch, rows, &data);
-        break;
-      case Column::Source::kStep:
-        repeat(&of.step, rows, &data);
-        break;
-      case Column::Source::kTime:
-        repeat(&of.time, rows, &data);
-        break;
-      case Column::Source::kKey:
-        gather(keys, stride, column.bytes(), rows, &data);
-        break;
-      default:
-        gather(values + column.offset, stride, column.bytes(), rows, &data);
-        break;
-    }
+    if (is_of_epoch(column)) continue;
+    const char* const from = column.source == Column::Source::kKey ? keys : values + column.offset;
+    gather(from, stride, column.bytes(), rows, &batch_.columns[i].data);
   }
   batch_.rows += rows;
 }
@@ -244,6 +306,9 @@ Status BatchBuilder::append_rows(const RecordView& of, const char* rows, uint32_
 
 Batch BatchBuilder::take() {
   flush();
+  for (size_t i = 0; alike_ && i < columns_.size(); ++i) {
+    if (is_of_epoch(columns_[i]) && batch_.rows != 0) batch_.columns[i].data = repeated(i, batch_.rows);
+  }
   for (ColumnData& data : batch_.columns) {
     if (data.nulls == 0) continue;
     const size_t more = (batch_.rows + 7) / 8 - data.validity.size();  // rows after the last null
@@ -329,6 +394,7 @@ Status BatchBuilder::append(const RecordView& record) {
     return {};
   }
   flush();
+  spell_out();
   return append_singly(record);
 }
 

@@ -9,7 +9,8 @@
 // whose length is not that of the number that keys are. A text key that is not UTF-8 is an error: a table
 // cannot hold it as text.
 //
-// Memory: a batch has so much for each row as its columns have, and at most 100 % more.
+// Memory: a batch has so much for each row as its columns have, and at most 100 % more. Batches of one epoch
+// share the memory of the columns epoch, step and time, which say the same in every row.
 // Threads: a Batch has one owner at a time; a BatchBuilder is of one thread.
 // Limits: kBatchBytesMax for the keys or the values of a batch, plus one value or the rows of one block.
 #pragma once
@@ -62,6 +63,14 @@ class Block {
   static constexpr size_t kAlignment = 64;
 
   Block() = default;
+  // The first `bytes` bytes in the same memory, which lives until the last block that has it is gone. From
+  // then on neither block may change these bytes. What is appended to the new block goes into a copy.
+  Block share(size_t bytes) const {
+    Block shared;
+    shared.data_ = data_;
+    shared.size_ = shared.capacity_ = shared.touched_ = bytes;
+    return shared;
+  }
   Block(Block&& other) noexcept
       : data_(std::move(other.data_)),
         size_(std::exchange(other.size_, 0)),
@@ -98,7 +107,7 @@ class Block {
   void grow(size_t needed);
   void touch();
 
-  std::unique_ptr<char, Free> data_;
+  std::shared_ptr<char> data_;
   size_t size_ = 0;
   size_t capacity_ = 0;
   size_t touched_ = 0;  // the bytes before it have memory, or are taken as they are written
@@ -120,14 +129,20 @@ struct Batch {
 // Regular records (numbers for keys, no field missing) are staged as they come and taken apart column by
 // column, kStagedMax at a time: a loop with one width and one stride for each column costs a third of a walk
 // over the columns for each record.
+//
+// The columns epoch, step and time are not written as long as all rows of a batch are of one epoch: take()
+// gives them a share of what earlier batches of the epoch have. So a builder that is kept for all batches of
+// a query writes them once.
 class BatchBuilder {
  public:
   // `rows_expected`: all batches together probably have so many rows; 0: unknown. `batch_rows_max`: and each
   // of them at most so many.
   explicit BatchBuilder(std::vector<Column> columns, uint64_t rows_expected = 0, uint64_t batch_rows_max = 0);
+  // Forgets the rows that were not taken; `rows_expected` as above.
+  void restart(uint64_t rows_expected);
 
   // kInvalidArgument: a text key that is not UTF-8. Throws std::bad_alloc. After both the builder can only be
-  // destroyed.
+  // restarted or destroyed.
   Status append(const RecordView& record);
   // As append of each of `count` records that lie side by side, each a key and a value. `of` has their
   // epoch, step and time. Without the copy into the stage, and without a walk over columns for each.
@@ -143,7 +158,18 @@ class BatchBuilder {
  private:
   static constexpr uint64_t kStagedMax = 256;
 
+  // A column with the same number in all rows, for batches of this epoch.
+  struct Repeated {
+    RecordView of;
+    Block numbers;
+  };
+
   void clear();
+  uint64_t rows_reserved() const;
+  void add_epoch(const RecordView& of, uint64_t rows);
+  void spell_out();
+  void write_epoch(const RecordView& of, uint64_t rows);
+  Block repeated(size_t column, uint64_t rows);
   bool is_regular(const RecordView& record) const;
   void stage(const RecordView& record);
   void flush();
@@ -166,6 +192,9 @@ class BatchBuilder {
   std::vector<char> stage_;
   uint64_t staged_ = 0;   // rows
   RecordView staged_of_;  // the epoch, step and time of all of them
+  bool alike_ = true;     // all rows of batch_ are of of_'s epoch, and have no epoch, step and time yet
+  RecordView of_;
+  std::vector<Repeated> repeated_;  // by column
 };
 
 }  // namespace swale::query

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <memory>
 
 namespace swale::query::columns_test {
 namespace {
@@ -199,6 +200,91 @@ TEST(Columns, OfLargeBatchesHaveEveryRow) {
       number += rows;
     }
   }
+}
+
+// Epoch, step and time of a batch of one epoch.
+void expect_epoch(const Batch& batch, int64_t epoch, int64_t step, double time) {
+  for (size_t column = 0; column < 3; ++column)
+    ASSERT_EQ(batch.columns[column].data.size(), batch.rows * 8) << column;
+  uint64_t wrong = 0;
+  for (uint64_t row = 0; row < batch.rows; ++row) {
+    wrong += reinterpret_cast<const int64_t*>(batch.columns[0].data.data())[row] != epoch;
+    wrong += reinterpret_cast<const int64_t*>(batch.columns[1].data.data())[row] != step;
+    wrong += reinterpret_cast<const double*>(batch.columns[2].data.data())[row] != time;
+  }
+  EXPECT_EQ(wrong, 0U) << epoch;
+}
+
+// Columns that say the same in every row are in memory once, also after a builder has begun another piece; a
+// small batch does not keep a large one's memory, and no batch changes what an earlier one has.
+TEST(Columns, OfOneEpochShareMemory) {
+  run::Schema schema = schema_of("x:f8");
+  schema.key = run::KeyType::kU64;
+  BatchBuilder builder(all_columns(schema), 0, 1'000);
+  const std::string rows(1'000 * 16, 'r');
+  const auto batch_of = [&](const RecordView& of, uint64_t count) {
+    EXPECT_TRUE(builder.append_rows(of, rows.data(), 8, 8, count).ok());
+    return builder.take();
+  };
+  const RecordView first{1, 10, 0.5, {}, {}};
+  const RecordView second{2, 20, -0.0, {}, {}};
+  auto whole = std::make_unique<Batch>(batch_of(first, 1'000));
+  const Batch again = batch_of(first, 1'000);
+  builder.restart(600);
+  const Batch most = batch_of(first, 600);
+  const Batch few = batch_of(first, 400);
+  const Batch other = batch_of(second, 1'000);
+  const Batch later = batch_of(first, 1'000);
+  for (size_t column = 0; column < 3; ++column) {
+    const char* const shared = whole->columns[column].data.data();
+    EXPECT_EQ(again.columns[column].data.data(), shared);
+    EXPECT_EQ(most.columns[column].data.data(), shared);
+    EXPECT_NE(few.columns[column].data.data(), shared);
+    EXPECT_NE(other.columns[column].data.data(), shared);
+  }
+  EXPECT_NE(whole->columns[4].data.data(), again.columns[4].data.data()) << "a field";
+  whole.reset();
+  for (const Batch* const batch : {&again, &most, &few, &later}) expect_epoch(*batch, 1, 10, 0.5);
+  expect_epoch(other, 2, 20, 0);
+}
+
+// Rows of a second epoch, or without a step, end what the rows before them have in common.
+TEST(Columns, OfSeveralEpochsAreWrittenOut) {
+  run::Schema schema = schema_of("x:f8");
+  schema.key = run::KeyType::kU64;
+  const std::string rows(300 * 16, 'r');
+  const RecordView first{1, 10, 0.5, {}, {}};
+  const RecordView others[] = {{2, 10, 0.5, {}, {}}, {1, 11, 0.5, {}, {}}, {1, 10, 0.25, {}, {}}};
+  for (const RecordView& other : others) {
+    BatchBuilder builder(all_columns(schema));
+    ASSERT_TRUE(builder.append_rows(first, rows.data(), 8, 8, 300).ok());
+    ASSERT_TRUE(builder.append_rows(other, rows.data(), 8, 8, 5).ok());
+    const Batch both = builder.take();
+    ASSERT_EQ(both.rows, 305U);
+    const auto number = [&](size_t column, uint64_t row, auto kind) {
+      std::memcpy(&kind, both.columns[column].data.data() + row * sizeof kind, sizeof kind);
+      return kind;
+    };
+    for (const uint64_t row : {0UL, 299UL, 300UL, 304UL}) {
+      const RecordView& of = row < 300 ? first : other;
+      EXPECT_EQ(number(0, row, int64_t{}), int64_t{of.epoch});
+      EXPECT_EQ(number(1, row, int64_t{}), of.step);
+      EXPECT_EQ(number(2, row, double{}), of.time);
+    }
+    ASSERT_TRUE(builder.append_rows(other, rows.data(), 8, 8, 5).ok());
+    const Batch after = builder.take();
+    expect_epoch(after, other.epoch, other.step, other.time);
+  }
+}
+
+TEST(Columns, WhatIsAppendedToAShareGoesIntoACopy) {
+  Block block;
+  std::memcpy(block.extend(6), "abcdef", 6);
+  Block share = block.share(3);
+  EXPECT_EQ(share.data(), block.data());
+  std::memcpy(share.extend(2), "XY", 2);
+  EXPECT_EQ(Bytes(share.data(), share.size()), "abcXY");
+  EXPECT_EQ(Bytes(block.data(), block.size()), "abcdef");
 }
 
 TEST(Columns, TextIsUtf8OrAnError) {

@@ -25,10 +25,10 @@ Status cancelled() {
 // Makes batches of the rows of one piece.
 class RecordStream::PieceRows {
  public:
-  PieceRows(RecordStream& stream, const Piece& piece)
-      : stream_(stream),
-        number_(piece.number),
-        builder_(stream.query_.columns, expected(stream.query_, piece), stream.query_.batch_rows_max) {}
+  PieceRows(RecordStream& stream, const Piece& piece, BatchBuilder* builder)
+      : stream_(stream), number_(piece.number), builder_(*builder) {
+    builder_.restart(expected(stream.query_, piece));
+  }
 
   // False: stop, because of status() or because the stream stops.
   bool add(const RecordView& record) {
@@ -88,7 +88,7 @@ class RecordStream::PieceRows {
 
   RecordStream& stream_;
   const uint64_t number_;
-  BatchBuilder builder_;
+  BatchBuilder& builder_;
   std::vector<uint8_t> passes_;  // of a block
   Status status_;
 };
@@ -176,6 +176,7 @@ Result<std::optional<RecordStream::Piece>> RecordStream::next_piece() {
 }
 
 Status RecordStream::take_pieces() {
+  BatchBuilder builder(query_.columns, /*rows_expected=*/0, query_.batch_rows_max);
   for (;;) {
     std::optional<Piece> piece;
     uint64_t number = 0;
@@ -203,14 +204,14 @@ Status RecordStream::take_pieces() {
       }
     }
     piece->number = number;
-    const Status status = contain([&] { return read_piece(*piece); });
+    const Status status = contain([&] { return read_piece(*piece, &builder); });
     done_.fetch_add(query_.keys ? piece->keys : piece->scan.records, std::memory_order_relaxed);
     finish(number, status, /*last=*/false);
   }
 }
 
-Status RecordStream::read_piece(const Piece& piece) {
-  PieceRows rows(*this, piece);
+Status RecordStream::read_piece(const Piece& piece, BatchBuilder* builder) {
+  PieceRows rows(*this, piece, builder);
   const Status read = query_.keys ? look_up(piece, &rows) : scan_piece(piece, &rows);
   return rows.finish(read);
 }

@@ -98,7 +98,7 @@ class RecordStream {
   void work() noexcept;
   Status take_pieces();
   Result<std::optional<Piece>> next_piece() REQUIRES(taking_);
-  Status read_piece(const Piece& piece);
+  Status read_piece(const Piece& piece, BatchBuilder* builder);
   Status scan_piece(const Piece& piece, PieceRows* rows);
   Status look_up(const Piece& piece, PieceRows* rows);
   bool put(uint64_t number, Batch batch);                           // false: stop

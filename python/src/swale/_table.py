@@ -67,7 +67,7 @@ class Table:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all columns."""
+        """Bytes of all columns. Less memory holds them: batches of an epoch share epoch, step and time."""
         return sum(len(batch.data(i)) for batch in self._batches for i in range(len(self._columns)))
 
     def __len__(self) -> int:

@@ -1,15 +1,19 @@
 #include "imd/read/reader_scan.h"
 
 #include <algorithm>
-#include <memory>
 #include <vector>
 
+#include "base/buffer.h"
 #include "run/block.h"
 #include "run/run_cursor.h"
 
 namespace swale::imd {
 
 namespace {
+
+// Of blocks that are in the page cache so many are copied and walked at a time: 256 KiB, which a core's own
+// cache still holds when they are checked and taken apart.
+constexpr uint64_t kResidentBlocks = 64;
 
 Reader::ScanPiece whole(const PartitionLogs& logs, EpochNumber epoch) {
   const PartitionLogs::BlockRange blocks = logs.blocks_of(epoch);
@@ -74,17 +78,20 @@ class PieceScan {
  private:
   Status walk() {
     uint64_t chunk_blocks = std::max<uint64_t>(files_.options.scan_chunk_bytes / run::kBlockBytes, 1);
-    // Its content comes from storage: zeros would cost as much as the copy of a column.
-    chunk_ = std::make_unique_for_overwrite<char[]>(std::min(chunk_blocks, piece_.blocks) * run::kBlockBytes);
     for (uint64_t done = 0; done < piece_.blocks && !cursor_.stopped();) {
-      const uint64_t count = std::min(chunk_blocks, piece_.blocks - done);
-      const MutableBytes out(chunk_.get(), count * run::kBlockBytes);
-      const Status read = read_blocks(piece_.first_block + done, out);
+      const BlockNumber first = piece_.first_block + done;
+      SWALE_ASSIGN_OR_RETURN(MutableBytes out, read_resident(first, std::min(chunk_blocks, kResidentBlocks)));
+      Status read;
+      if (out.empty()) {
+        SWALE_ASSIGN_OR_RETURN(out, memory_for(first, chunk_blocks));
+        read = read_blocks(first, out);
+      }
+      const uint64_t count = out.size() / run::kBlockBytes;
       if (!read.ok() && damaged_ && count > 1) {
         chunk_blocks = 1;  // from here on block by block, so that only what cannot be read is passed
         continue;
       }
-      SWALE_RETURN_IF_ERROR(read.ok() ? take(piece_.first_block + done, out) : pass(read));
+      SWALE_RETURN_IF_ERROR(read.ok() ? take(first, out) : pass(read));
       done += count;
     }
     SWALE_RETURN_IF_ERROR(cursor_.finish());
@@ -93,12 +100,35 @@ class PieceScan {
     return check_count(logs_, epoch_, piece_.first_block, records, piece_.records);
   }
 
+  // For the piece's blocks from `first` on, at most so many. What it had before is lost.
+  Result<MutableBytes> memory_for(BlockNumber first, uint64_t blocks_max) {
+    const uint64_t blocks = std::min(blocks_max, piece_.blocks - (first - piece_.first_block));
+    const size_t bytes = blocks * run::kBlockBytes;
+    if (chunk_.size() < bytes) {
+      chunk_ = {};
+      SWALE_ASSIGN_OR_RETURN(chunk_, Buffer::allocate(bytes));
+    }
+    return chunk_.span().first(bytes);
+  }
+
+  // Empty: not all of them are in memory, or nobody can tell.
+  Result<MutableBytes> read_resident(BlockNumber first, uint64_t blocks_max) {
+    SWALE_ASSIGN_OR_RETURN(const MutableBytes out, memory_for(first, blocks_max));
+    if (!logs_.data->read_resident(first * run::kBlockBytes, out)) return MutableBytes();
+    count_read(out);
+    return out;
+  }
+
   Status read_blocks(BlockNumber first, MutableBytes out) {
     reads_.add(*logs_.data, first * run::kBlockBytes, out, 0);
     SWALE_RETURN_IF_ERROR(reads_.finish());
+    count_read(out);
+    return {};
+  }
+
+  void count_read(MutableBytes out) {
     files_.counters.reads.add();
     files_.counters.bytes_read.add(out.size());
-    return {};
   }
 
   Status take(BlockNumber first, MutableBytes chunk) {
@@ -133,7 +163,7 @@ class PieceScan {
   const Reader::DamageFn& damaged_;
   run::RunCursor cursor_;
   ReadQueue reads_;
-  std::unique_ptr<char[]> chunk_;
+  Buffer chunk_;
   Status untold_;  // why a block was passed, until it is told
   uint64_t told_ = 0;
 };
