@@ -126,7 +126,7 @@ def note_machine(results, part, about, profile, took_s, others):
                  "profile": profile, "took_s": str(round(took_s)), "cores": str(about["cores"]),
                  "cpu": about["cpu"],
                  "kernel": about["kernel"], "file_system": about["file_system"],
-                 "others": f"{others:.3f}"})
+                 "others": f"{others:.3f}", "definitions": str(ablation_parts.DEFINITIONS)})
     order = list(ablation_parts.PARTS)
     write_csv(results / "machine.csv", sorted(rows, key=lambda row: order.index(row["part"])))
 

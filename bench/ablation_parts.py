@@ -5,6 +5,8 @@ report's. Sizes are chosen so that a frame takes about half a second on storage 
 """
 RECORD_BYTES = 48
 MIB = 1 << 20
+# Of what is measured: raise it when a column's meaning changes (ablation_page.OLDER says how).
+DEFINITIONS = 2
 SMALL_MEMORY = 8 * MIB  # of a rank: LevelDB's own default, as in the 2018 paper's Fig. 8
 
 PROFILES = {

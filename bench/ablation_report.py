@@ -1,4 +1,4 @@
-"""Plots and page of `make bench-imd-ablation`, from the CSVs alone. Needs Debian's matplotlib."""
+"""Plots of `make bench-imd-ablation`, from the CSVs alone, and its page. Needs Debian's matplotlib."""
 import math
 import pathlib
 
@@ -8,8 +8,8 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter  # noqa: E402
 
-from ablation_claims import CLAIMS, FILTER_NAMES  # noqa: E402
-from ablation_table import Refused, Table  # noqa: E402
+import ablation_page  # noqa: E402
+from ablation_claims import FILTER_NAMES  # noqa: E402
 
 INK, FAINT = "#222222", "#7a7a7a"
 OURS, RIVAL, RIVAL_2, OFF = "#1b6f8a", "#c0562b", "#e0a458", "#8a8f98"
@@ -19,7 +19,6 @@ STYLE = {
     "axes.spines.top": False, "axes.spines.right": False, "xtick.color": INK, "ytick.color": INK,
     "legend.frameon": False, "legend.fontsize": 8, "lines.marker": "o", "lines.markersize": 4,
 }  # fmt: skip
-OTHERS_MAX = 0.1  # of the cores' time: more than the kernel's write-back and completions take
 STORES = {"swale": ("Swale", OURS), "leveldb": ("LevelDB + shuffle", RIVAL),
           "leveldb, no compaction": ("LevelDB + shuffle, no compaction", RIVAL_2)}  # fmt: skip
 
@@ -213,43 +212,14 @@ def plot_compression(table, axes):
     axes[0].legend(ncols=2, loc="upper center")
 
 
-# part: title, plot, number of panels, what is plotted
-PAGE = {
-    "delivery": (
-        "Delivery queue", plot_delivery, 2,
-        "4 ranks on one node, 8 MiB each. *None*: the thread that serves the network waits until the "
-        "memtables have room. 100, one 25: rank 0's storage is four times slower."),
-    "ways": (
-        "Ways of indexing", plot_ways, 2,
-        "One rank. *In turns*: one output buffer, so that a way sorts or writes."),
-    "reads": (
-        "Filters and parallel reads", plot_reads, 2,
-        "2 ranks with 8 MiB each; the reader is open and has read nothing of the partition; LevelDB's has no "
-        "table open. Files' pages are dropped before every query."),
-    "leveldb": (
-        "LevelDB behind the same shuffle", plot_leveldb, 4,
-        "2 ranks with 8 MiB each, 3 epochs, Bloom filters of 10 bits. LevelDB has no log and no compression; "
-        "without compaction every memtable is a table that stays."),
-    "size": (
-        "Query against data size", plot_size, 2,
-        "One rank, 5 epochs; the scan reads plain appends with all cores."),
-    "frame": (
-        "Output size and frame time against scale", plot_frame, 2,
-        "File-per-process and directory through the same device of 25 MB/s (orange sizes: 100 MB/s) a rank, "
-        "generating and fsync in both."),
-    "overlap": (
-        "Overlap of flushing with computing", plot_overlap, 2,
-        "2 ranks of 64 MiB on 2 cores, which compute between frames."),
-    "compression": (
-        "Compression", plot_compression, 4,
-        "One rank, 2 epochs. Values of 40 bytes: five random words, five doubles or ten floats from 0 to "
-        "100, or a particle (position and velocity as floats, a type, an image). RocksDB: tables by "
-        "SstFileWriter, blocks of its default 4 KiB; its cache holds all of them unpacked."),
-}  # fmt: skip
+# part: plot, number of panels
+PLOTS = {"delivery": (plot_delivery, 2), "ways": (plot_ways, 2), "reads": (plot_reads, 2),
+         "leveldb": (plot_leveldb, 4), "size": (plot_size, 2), "frame": (plot_frame, 2),
+         "overlap": (plot_overlap, 2), "compression": (plot_compression, 4)}  # fmt: skip
 
 
 def draw(results, part, table):
-    _, plot, panels, _ = PAGE[part]
+    plot, panels = PLOTS[part]
     with plt.rc_context(STYLE):
         rows, columns = (panels + 1) // 2, 2
         figure, axes = plt.subplots(rows, columns, figsize=(8, 2.9 * rows + (part == "reads")),
@@ -259,51 +229,10 @@ def draw(results, part, table):
         plt.close(figure)
 
 
-def page(parts, machine):
-    yield "# Ablations: the papers' experiments on one machine"
-    yield ""
-    yield ("Made by `make bench-imd-ablation` (`docs/design/benchmarks.md` tells what is measured and what "
-           "was predicted); this page and the plots are made from the CSVs beside it, by `bench/ablation.py "
-           "--plots`. 2017 is deltafs-imd-2017, 2018 deltafs-scaling-2018, 2020 deltafs-streaming-2020. The "
-           "papers' values are those printed in their text. They ran on up to 4,096 nodes of Trinity with "
-           "burst buffers and Lustre: it is shapes that can agree, not numbers.")
-    yield ""
-    yield ("| part | measured (UTC) | profile | machine | file system "
-           "| other processes and the kernel's own threads |")
-    yield "|---|---|---|---|---|---|"
-    for row in machine.rows:
-        yield (f"| {row['part']} | {row['date']} | {row['profile']}, {row['took_s']} s "
-               f"| {row['cores']} cores, {row['cpu']}, Linux {row['kernel']} | {row['file_system']} "
-               f"| {100 * row['others']:.1f} % of the cores' time |")
-    loaded = [row["part"] for row in machine.rows if row["others"] > OTHERS_MAX]
-    if loaded:
-        yield ""
-        yield (f"**Other programs ran beside {', '.join(loaded)}**: of these parts, bytes, reads, objects "
-               "and tables count; times and shares of time are noise until they are measured again on a "
-               "quiet machine.")
-    for part, table in parts.items():
-        title, _, _, about = PAGE[part]
-        yield ""
-        yield f"## {title}"
-        yield ""
-        yield f"![{title}]({part}.png)"
-        yield ""
-        yield f"{about} Numbers: [{part}.csv]({part}.csv)."
-        yield ""
-        yield "| paper | says | here | shape | why |"
-        yield "|---|---|---|---|---|"
-        for claim in CLAIMS[part](table):
-            verdict = "agrees" if claim.agrees else "**differs**"
-            yield f"| {claim.place} | {claim.paper} | {claim.ours} | {verdict} | {claim.why} |"
-
-
 def make(results):
     """Plots and README.md of all parts that have a CSV."""
-    parts = {part: Table(results / f"{part}.csv") for part in PAGE if (results / f"{part}.csv").exists()}
-    if not parts:
-        raise Refused(f"{results}: no CSV of any part")
-    # before anything is written: it may refuse
-    text = "\n".join(page(parts, Table(results / "machine.csv"))) + "\n"
+    text = ablation_page.text(results)  # before anything is written: it may refuse
+    parts = ablation_page.tables(results)
     for part, table in parts.items():
         draw(results, part, table)
     (pathlib.Path(results) / "README.md").write_text(text, encoding="utf-8")

@@ -19,6 +19,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 import ablation  # noqa: E402
 import ablation_claims  # noqa: E402
+import ablation_page  # noqa: E402
 import ablation_parts  # noqa: E402
 from ablation_table import Refused, Table  # noqa: E402
 
@@ -148,6 +149,39 @@ class WholeAblation(unittest.TestCase):
                                    "ways")
         self.assertEqual(status, 0, stderr)
         self.assertEqual((self.results / "size.csv").read_bytes(), before)
+
+
+class KeptPage(unittest.TestCase):
+    KEPT = HERE.parent / "docs" / "results"
+
+    def test_it_is_what_the_kept_csvs_make(self):
+        self.assertEqual((self.KEPT / "README.md").read_text(encoding="utf-8"),
+                         ablation_page.text(self.KEPT), "run bench/ablation.py PROGRAMS docs/results --plots")
+
+    def changed(self, name, change):
+        """The page of the kept CSVs, with other rows in one of them."""
+        with tempfile.TemporaryDirectory(prefix="swale-test-") as out:
+            results = pathlib.Path(out)
+            for path in self.KEPT.glob("*.csv"):
+                (results / path.name).write_bytes(path.read_bytes())
+            rows = ablation.read_csv(results / name)
+            change(rows)
+            ablation.write_csv(results / name, rows)
+            return ablation_page.text(results)
+
+    def test_another_number_makes_another_page(self):
+        page = self.changed("size.csv", lambda rows: rows[0].update(query_us="1"))
+        self.assertNotEqual(page, self.changed("size.csv", lambda rows: None))
+
+    def test_rows_of_older_definitions_are_told(self):
+        def define(number):
+            def change(rows):
+                next(row for row in rows if row["part"] == "frame")["definitions"] = str(number)
+            return self.changed("machine.csv", change)
+
+        old, new = define(ablation_parts.DEFINITIONS - 1), define(ablation_parts.DEFINITIONS)
+        self.assertIn(ablation_page.OLDER["frame"], old)
+        self.assertNotIn(ablation_page.OLDER["frame"], new)
 
 
 class ItCanFail(unittest.TestCase):

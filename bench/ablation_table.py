@@ -33,6 +33,9 @@ class Table:
             raise Refused(f"{self.name}: no column '{column}'")
         return row[column]
 
+    def knows(self, column):
+        return column in self.rows[0]
+
     def samples(self, column, **where):
         found = [self.cell(row, column) for row in self.select(**where)]
         if not found or any(isinstance(value, str) for value in found):
