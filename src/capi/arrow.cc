@@ -260,8 +260,12 @@ int swale_dir_append_many(swale_dir* dir, const void* keys, size_t key_bytes, pt
   const auto* value = static_cast<const char*>(values);
   size_t done = 0;
   int code = SWALE_OK;
+  const bool given = dir != nullptr && key != nullptr && value != nullptr;
+  swale::imd::Writer* const writer = given ? dir->state->writer.get() : nullptr;
   for (; done < count; ++done) {
-    code = swale_dir_append(dir, key, key_bytes, value, value_bytes);
+    // As swale_dir_append begins, without a call for each record.
+    if (writer == nullptr || !writer->append_quickly({key, key_bytes}, {value, value_bytes}))
+      code = swale_dir_append(dir, key, key_bytes, value, value_bytes);
     if (code != SWALE_OK) break;
     if (key != nullptr) key += key_stride;
     if (value != nullptr) value += value_stride;
