@@ -210,16 +210,27 @@ def test_a_failed_export_leaves_no_file(placed: str, tmp_path: Path) -> None:
 
 
 def test_a_full_disk_leaves_no_half_file(placed: str, tmp_path: Path) -> None:
+    for kind in _export.FORMATS:
+        assert left_by_a_full_disk(placed, tmp_path, kind) == []
+    print(f"{len(_export.FORMATS)} formats met a full disk")
+
+
+def test_canary_a_half_file_is_seen(placed: str, tmp_path: Path) -> None:
+    """An export that writes under its name at once."""
+    hasty = "import contextlib, swale._export; swale._export.replacing = contextlib.nullcontext; "
+    assert left_by_a_full_disk(placed, tmp_path, "csv", hasty) == ["a.csv"]
+
+
+def left_by_a_full_disk(placed: str, folder: Path, kind: str, first: str = "") -> list[str]:
     """The file size limit stands for the full disk: both end a write in the middle."""
-    code = ("import resource, signal, sys, swale; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); d = "
+    code = (first + "import resource, signal, sys, swale; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); d = "
             "swale.open(sys.argv[1]);"
             "resource.setrlimit(resource.RLIMIT_FSIZE, (4_000, 4_000)); d.export(sys.argv[2], "
             "format=sys.argv[3])")
-    for kind in _export.FORMATS:
-        done = subprocess.run([sys.executable, "-c", code, placed, str(tmp_path / f"a.{kind}"), kind],
-                              capture_output=True, text=True, timeout=60)
-        assert done.returncode == 1 and "File too large" in done.stderr, (kind, done.stderr)
-        assert list(tmp_path.iterdir()) == []
+    done = subprocess.run([sys.executable, "-c", code, placed, str(folder / f"a.{kind}"), kind],
+                          capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "File too large" in done.stderr, (kind, done.stderr)
+    return [each.name for each in folder.iterdir()]
 
 
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
