@@ -21,7 +21,9 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -197,8 +199,22 @@ class JobFs final : public FileSystem {
   int content_changes(JobNode& node, const Caller& caller);
 
   // The drain (job_fs_drain.cc).
+  using DrainedFiles = std::vector<Drain::Drained>;
+  struct Wanted {
+    const meta::FileId file;
+    std::optional<Result<Drain::Outcome>> outcome;  // set by who has drain_mutex_
+  };
+  class DirectoryTimes;
   Result<Drain::Outcome> drain_file(const meta::FileId& file) noexcept;
-  Result<Drain::Outcome> drain_once(const meta::FileId& file) REQUIRES(drain_mutex_);
+  void drain_wanted() REQUIRES(drain_mutex_);
+  // As many as one batch has, with a result for each; at least one.
+  DrainedFiles drain_first(std::span<const meta::FileId> files, uint64_t bytes_limit);
+  DrainedFiles drain_some(std::span<const meta::FileId> files, uint64_t bytes_limit) REQUIRES(drain_mutex_);
+  DrainedFiles drain_batch(std::span<const meta::FileId> files, uint64_t bytes_limit) REQUIRES(drain_mutex_);
+  Status drain_each(std::span<const meta::FileId> files);  // the first failure
+  bool fill() REQUIRES(drain_mutex_);
+  void note(const Result<Drain::Outcome>& outcome);
+  bool is_open(const meta::FileId& file) REQUIRES(mutex_);
   void keep() noexcept;
   void make_space();
   void drain_idle(uint64_t writes, std::set<meta::FileId>* failed);
@@ -218,8 +234,9 @@ class JobFs final : public FileSystem {
   Mutex mutex_;
   std::unique_ptr<NodeFiles> files_ PT_GUARDED_BY(mutex_);
   std::unique_ptr<NameIntent> intent_ PT_GUARDED_BY(mutex_);
-  std::unique_ptr<Drain> drain_
-      GUARDED_BY(drain_mutex_);  // its steps also need mutex_, but settle() and publish()
+  std::unique_ptr<Drain> drain_ GUARDED_BY(drain_mutex_);  // its steps that use NodeFiles need mutex_, too
+  Mutex wanted_mutex_;                                     // the last that is taken
+  std::vector<Wanted*> wanted_ GUARDED_BY(wanted_mutex_);  // files that somebody waits for
 
   std::atomic<uint64_t> writes_ = 0;
   std::atomic<uint64_t> drained_files_ = 0, kept_aside_ = 0, failed_drains_ = 0;

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "base/clock.h"
@@ -20,6 +21,35 @@ constexpr Nanos kLookEvery = milliseconds(100);
 
 }  // namespace
 
+// The programs made the files before: the times of their directories are theirs.
+class JobFs::DirectoryTimes {
+ public:
+  DirectoryTimes(JobFs& fs, std::span<const meta::FileId> files) {
+    std::set<meta::FileId> seen;
+    for (const meta::FileId& file : files) {
+      const auto place = fs.nodes_.place_of(file);
+      if (!place || !seen.insert(place->parent).second) continue;
+      io::Descriptor directory = fs.parent_on_backing(file);
+      struct stat before = {};
+      if (directory.valid() && ::fstat(directory.get(), &before) == 0)
+        kept_.emplace_back(std::move(directory), before.st_mtim);
+    }
+  }
+  ~DirectoryTimes() {
+    static_cast<void>(contain([this] {
+      for (const auto& [directory, modified] : kept_) {
+        const timespec times[2] = {{0, UTIME_OMIT}, modified};
+        ::utimensat(AT_FDCWD, io::descriptor_path(directory).c_str(), times, 0);
+      }
+    }));
+  }
+  DirectoryTimes(const DirectoryTimes&) = delete;
+  DirectoryTimes& operator=(const DirectoryTimes&) = delete;
+
+ private:
+  std::vector<std::pair<io::Descriptor, timespec>> kept_;
+};
+
 std::string JobFsStats::json() const {
   JsonWriter json;
   json.object();
@@ -31,64 +61,125 @@ std::string JobFsStats::json() const {
   return json.text();
 }
 
-// Programs go on between the steps; the longest, the syncs, need nothing of theirs.
-Result<Drain::Outcome> JobFs::drain_once(const meta::FileId& file) {
+// Programs wait while logs are read and records are written; what takes long needs nothing of theirs. At
+// least the first file has a result.
+JobFs::DrainedFiles JobFs::drain_batch(std::span<const meta::FileId> files, uint64_t bytes_limit) {
   {
     const MutexLock lock(mutex_);
-    SWALE_ASSIGN_OR_RETURN(const bool begun, drain_->begin(file));
-    if (!begun) return Drain::Outcome::kNothing;
+    const auto begun = drain_->begin(files, bytes_limit);
+    if (!begun.ok()) return {{files.front(), begun.status()}};
+    files = files.first(*begun);
   }
-  for (bool more = true; more;) {
-    const MutexLock lock(mutex_);
-    SWALE_ASSIGN_OR_RETURN(more, drain_->write_some());
-  }
-  Status published = drain_->settle();
+  while (fill()) drain_->put();
+  drain_->settle();
   const MutexLock changing(change_mutex_);
-  if (published.ok()) {
+  {
     const MutexLock lock(mutex_);
-    published = drain_->announce();
+    drain_->announce();
   }
-  if (published.ok()) {
-    // The programs made the file before: the time of its directory is theirs.
-    const io::Descriptor directory = parent_on_backing(file);
-    struct stat before = {};
-    const bool known = directory.valid() && ::fstat(directory.get(), &before) == 0;
-    published = drain_->publish();
-    const timespec times[2] = {{0, UTIME_OMIT}, before.st_mtim};
-    if (known) ::utimensat(AT_FDCWD, io::descriptor_path(directory).c_str(), times, 0);
+  {
+    const DirectoryTimes times(*this, files);
+    drain_->publish();
   }
   const MutexLock lock(mutex_);
-  if (!published.ok()) {
-    drain_->abandon();
-    return published;
+  DrainedFiles drained = drain_->finish();
+  for (Drain::Drained& each : drained) {
+    if (!each.outcome.ok() || *each.outcome == Drain::Outcome::kNothing) continue;
+    const Status marked = set_mode(each.file, 0, kOnBacking);
+    if (!marked.ok() && marked.posix_error() != ENOENT) each.outcome = marked;
   }
-  SWALE_ASSIGN_OR_RETURN(const Drain::Outcome outcome, drain_->finish());
-  if (outcome == Drain::Outcome::kNothing) return outcome;
-  const Status marked = set_mode(file, 0, kOnBacking);
-  if (!marked.ok() && marked.posix_error() != ENOENT) return marked;
-  return outcome;
+  return drained;
 }
 
+bool JobFs::fill() {
+  const MutexLock lock(mutex_);
+  return drain_->fill();
+}
+
+// The first of the files; and again, one by one, those that were renamed meanwhile, or that found no space
+// beside the others, whose old bytes are gone then.
+JobFs::DrainedFiles JobFs::drain_some(std::span<const meta::FileId> files, uint64_t bytes_limit) {
+  DrainedFiles drained = drain_batch(files, bytes_limit);
+  const bool many = drained.size() > 1;
+  for (Drain::Drained& each : drained) {
+    const auto code = [&each] { return each.outcome.status().code(); };
+    bool again = code() == Code::kBusy || (many && code() == Code::kNoSpace);
+    for (int tries = 1; again && tries < kDrainTries; ++tries) {
+      each = std::move(drain_batch({&each.file, 1}, bytes_limit).front());
+      again = code() == Code::kBusy;
+    }
+    note(each.outcome);
+  }
+  return drained;
+}
+
+void JobFs::note(const Result<Drain::Outcome>& outcome) {
+  if (!outcome.ok()) {
+    ++failed_drains_;
+    log_error("{}", outcome.status().message());
+    const MutexLock lock(failure_mutex_);
+    last_failure_ = outcome.status().message();
+    return;
+  }
+  if (*outcome == Drain::Outcome::kKeptAside) ++kept_aside_;
+  if (*outcome != Drain::Outcome::kNothing) ++drained_files_;
+}
+
+// Those that wait are drained together: the processes of a job sync their files at the same time.
 Result<Drain::Outcome> JobFs::drain_file(const meta::FileId& file) noexcept {
-  Result<Drain::Outcome> outcome = Drain::Outcome::kNothing;
+  Wanted own{file, {}};
   const Status contained = contain([&] {
+    {
+      const MutexLock lock(wanted_mutex_);
+      wanted_.push_back(&own);
+    }
     const MutexLock draining(drain_mutex_);
-    for (int tries = 0; tries < kDrainTries; ++tries) {
-      outcome = drain_once(file);
-      if (outcome.status().code() != Code::kBusy) break;
-    }
-    if (!outcome.ok()) {
-      ++failed_drains_;
-      log_error("{}", outcome.status().message());
-      const MutexLock lock(failure_mutex_);
-      last_failure_ = outcome.status().message();
-      return;
-    }
-    if (*outcome == Drain::Outcome::kKeptAside) ++kept_aside_;
-    if (*outcome != Drain::Outcome::kNothing) ++drained_files_;
+    while (!own.outcome) drain_wanted();
   });
+  {
+    const MutexLock lock(wanted_mutex_);
+    std::erase(wanted_, &own);
+  }
   if (!contained.ok()) return contained;
-  return outcome;
+  return *own.outcome;
+}
+
+// Who comes from now on may have written after these files are fixed, and waits for the next turn.
+void JobFs::drain_wanted() {
+  std::vector<Wanted*> waiting;
+  {
+    const MutexLock lock(wanted_mutex_);
+    waiting = wanted_;
+  }
+  std::erase_if(waiting, [](const Wanted* each) { return each->outcome.has_value(); });
+  std::vector<meta::FileId> files;
+  for (const Wanted* const each : waiting)
+    if (std::find(files.begin(), files.end(), each->file) == files.end()) files.push_back(each->file);
+  for (const Drain::Drained& drained : drain_some(files, Drain::kBatchBytes))
+    for (Wanted* const each : waiting)
+      if (each->file == drained.file) each->outcome = drained.outcome;
+}
+
+JobFs::DrainedFiles JobFs::drain_first(std::span<const meta::FileId> files, uint64_t bytes_limit) {
+  const MutexLock draining(drain_mutex_);
+  return drain_some(files, bytes_limit);
+}
+
+Status JobFs::drain_each(std::span<const meta::FileId> files) {
+  Status first;
+  while (!files.empty()) {
+    const DrainedFiles drained = drain_first(files, Drain::kBatchBytes);
+    files = files.subspan(drained.size());
+    for (const Drain::Drained& each : drained) {
+      Status failed = each.outcome.status();
+      if (each.outcome.ok() && *each.outcome == Drain::Outcome::kKeptAside)
+        failed = error(Code::kIoError, Scope::kFile,
+                       "{}: others have changed it; what the job has written is beside it, as .swale-{}",
+                       nodes_.path_of(each.file).value_or("a file"), options_.job);
+      if (first.ok() && !failed.ok()) first = std::move(failed);
+    }
+  }
+  return first;
 }
 
 Status JobFs::drain_all() noexcept {
@@ -99,17 +190,7 @@ Status JobFs::drain_all() noexcept {
       SWALE_RETURN_IF_ERROR(files_->take());
       undrained = files_->undrained();
     }
-    Status first;
-    for (const meta::FileId& id : undrained) {
-      const auto drained = drain_file(id);
-      Status failed = drained.status();
-      if (drained.ok() && *drained == Drain::Outcome::kKeptAside)
-        failed = error(Code::kIoError, Scope::kFile,
-                       "{}: others have changed it; what the job has written is beside it, as .swale-{}",
-                       nodes_.path_of(id).value_or("a file"), options_.job);
-      if (first.ok() && !failed.ok()) first = std::move(failed);
-    }
-    return first;
+    return drain_each(undrained);
   });
 }
 
@@ -135,20 +216,23 @@ JobFsStats JobFs::stats() noexcept {
 void JobFs::make_space() {
   std::set<meta::FileId> tried;
   for (;;) {
-    std::optional<meta::FileId> oldest;
+    std::vector<meta::FileId> oldest;
     {
       const MutexLock lock(mutex_);
       const Status served = files_->serve();
       if (!served.ok() && tried.empty()) log_warn("{}", served.message());
       if (!files_->logs().starves()) return;
-      oldest = files_->oldest(tried);
+      oldest = files_->oldest(Drain::kFilesMax, tried);
     }
-    if (!oldest || stopping_.load()) return;
-    tried.insert(*oldest);
-    const auto drained = drain_file(*oldest);
-    if (drained.status().code() != Code::kNoSpace) continue;
+    if (oldest.empty() || stopping_.load()) return;
+    Status full;
+    for (const Drain::Drained& each : drain_first(oldest, Drain::kSpaceBytes)) {
+      tried.insert(each.file);
+      if (each.outcome.status().code() == Code::kNoSpace) full = each.outcome.status();
+    }
+    if (full.ok()) continue;
     const MutexLock lock(mutex_);
-    files_->logs().refuse(drained.status().posix_error());
+    files_->logs().refuse(full.posix_error());
     return;
   }
 }
@@ -157,19 +241,29 @@ void JobFs::make_space() {
 void JobFs::drain_idle(uint64_t writes, std::set<meta::FileId>* failed) {
   std::set<meta::FileId> passed_over = *failed;
   while (!stopping_.load() && writes_.load() == writes) {
-    std::optional<meta::FileId> oldest;
+    std::vector<meta::FileId> oldest;
     {
       const MutexLock lock(mutex_);
-      oldest = files_->oldest(passed_over);
-      if (!oldest) return;
-      JobNode* const node = nodes_.find(*oldest);
-      const bool open = node != nullptr && node->opens > 0;
-      if (node != nullptr) nodes_.forget(node, 1);
-      passed_over.insert(*oldest);
-      if (open) continue;
+      oldest = files_->oldest(Drain::kFilesMax, passed_over);
+      passed_over.insert(oldest.begin(), oldest.end());
+      if (oldest.empty()) return;
+      std::erase_if(oldest, [this](const meta::FileId& id) REQUIRES(mutex_) { return is_open(id); });
     }
-    if (!drain_file(*oldest).ok()) failed->insert(*oldest);
+    while (!oldest.empty() && !stopping_.load()) {
+      const DrainedFiles drained = drain_first(oldest, Drain::kBatchBytes);
+      for (const Drain::Drained& each : drained)
+        if (!each.outcome.ok()) failed->insert(each.file);
+      oldest.erase(oldest.begin(), oldest.begin() + static_cast<ptrdiff_t>(drained.size()));
+    }
   }
+}
+
+bool JobFs::is_open(const meta::FileId& file) {
+  JobNode* const node = nodes_.find(file);
+  if (node == nullptr) return false;
+  const bool open = node->opens > 0;
+  nodes_.forget(node, 1);
+  return open;
 }
 
 void JobFs::keep() noexcept {

@@ -257,11 +257,11 @@ int JobFs::sync_directory(OpenDirectory& opened) {
     if (const int failed = answer(files_->take()); failed != 0) return failed;
     undrained = files_->undrained();
   }
-  for (const meta::FileId& id : undrained) {
+  std::erase_if(undrained, [&](const meta::FileId& id) {
     const auto place = nodes_.place_of(id);
-    if (!place || place->parent != node.id) continue;
-    if (const int failed = answer(drain_file(id).status()); failed != 0) return failed;
-  }
+    return !place || place->parent != node.id;
+  });
+  if (const int failed = answer(drain_each(undrained)); failed != 0) return failed;
   const io::Descriptor own(::openat(node.directory.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   return own.valid() && ::fsync(own.get()) == 0 ? 0 : errno;
 }

@@ -12,8 +12,6 @@ namespace {
 
 constexpr size_t kBufferBytes = 256 * kKiB;     // stays in the processor's cache: written, and read again
 constexpr uint64_t kWritebackBytes = 8 * kMiB;  // handed to the disk at once
-constexpr size_t kMarkBytesMax = 64 * kKiB;
-constexpr int kAsideMax = 100;  // files of one name that are kept aside
 
 using How = DrainMark::How;
 
@@ -29,10 +27,6 @@ Status expect_beneath(const std::string& path, const std::string& root) {
   }
   if (good) return {};
   return invalid_argument("{}: it is no path of a file beneath {}", path, root);
-}
-
-bool has_no_name(const Status& status) {
-  return status.code() == Code::kNotFound || status.code() == Code::kBusy;
 }
 
 }  // namespace
@@ -65,12 +59,11 @@ Status Drain::prepare() {
 // Files whose drain cannot be finished now stay marked, and are drained later as others are.
 Status Drain::resume() {
   SWALE_ASSIGN_OR_RETURN(const auto names, private_->list(folder_));
-  for (const std::string& name : names) {
-    const auto marked = marked_file(kMarkPrefix, name);
-    if (!marked) continue;
-    const auto outcome = file(*marked);
-    if (!outcome.ok()) log_warn("{}; its drain goes on later", outcome.status().message());
-  }
+  std::vector<meta::FileId> marked;
+  for (const std::string& name : names)
+    if (const auto file = marked_file(kMarkPrefix, name)) marked.push_back(*file);
+  const Status resumed = drain_all(marked, kBatchBytes);
+  if (!resumed.ok()) log_warn("{}; its drain goes on later", resumed.message());
   for (const std::string& name : names) {
     const bool ours = name.starts_with(kNewPrefix) || name.starts_with(kMarkPrefix);
     if (!ours || marked_file(kMarkPrefix, name)) continue;
@@ -90,84 +83,58 @@ Result<std::unique_ptr<io::File>> Drain::open_if_there(const std::string& path, 
   return file;
 }
 
-Result<std::optional<DrainMark>> Drain::mark_of(const meta::FileId& file) {
-  const std::string path = own_path(kMarkPrefix, file);
-  const auto text = io::read_file(*private_, path, kMarkBytesMax);
-  if (text.status().code() == Code::kNotFound) return std::optional<DrainMark>();
-  SWALE_RETURN_IF_ERROR(text.status());
-  SWALE_ASSIGN_OR_RETURN(DrainMark mark, decode_mark(*text, path));
-  return std::optional<DrainMark>(std::move(mark));
-}
-
-Status Drain::put_mark(const Work& work, const std::string& path, const Stamp& stamp) {
-  if (!options_.rules.mark) return {};
-  const DrainMark mark{work.how, path.substr(backing_.root().size() + 1), stamp};
-  return io::replace_file(*private_, own_path(kMarkPrefix, work.file), encode_mark(mark));
-}
-
-Status Drain::remove_mark(const meta::FileId& file) {
-  const Status removed = private_->remove(own_path(kMarkPrefix, file));
-  if (removed.code() == Code::kNotFound) return {};
-  SWALE_RETURN_IF_ERROR(removed);
-  return private_->sync_directory(folder_);
-}
-
-// A mark of a copy aside fits that file alone, as it was: if a power loss brings it back, it still says what
-// is true. One of a file changed in place would cover what others do.
-Status Drain::unmark(const meta::FileId& file, DrainMark::How how) {
-  if (how == How::kInPlace) {
-    SWALE_RETURN_IF_ERROR(remove_mark(file));
-  } else {
-    const Status removed = private_->remove(own_path(kMarkPrefix, file));
-    if (!removed.ok() && removed.code() != Code::kNotFound) return removed;
-  }
-  unmarked_.erase(file);
-  return {};
-}
-
-// Runs a step of the work; a failure ends the work.
-template <class Call>
-auto Drain::step(const Call& call) noexcept {
-  using Answer = decltype(call());
-  Answer answer = Status(Code::kInternal, Scope::kOperation, "no drain has begun");
-  const Status contained = contain([&] {
-    if (work_) answer = call();
-  });
-  if (!contained.ok()) answer = contained;
-  if (!answer.ok()) abandon();
-  return answer;
-}
-
-Result<bool> Drain::begin(const meta::FileId& id) noexcept {
-  if (work_) return Status(Code::kBusy, Scope::kOperation, "another file is being drained");
-  std::unique_ptr<Work> work;
-  SWALE_RETURN_IF_ERROR(contain([&] { work = std::make_unique<Work>(); }));
-  auto fixed = files_.fix(id);
-  if (fixed.status().code() == Code::kNotFound) {
-    const Status unmarked = contain([&] { return remove_mark(id); });
-    return unmarked.ok() ? Result<bool>(false) : unmarked;
-  }
-  if (!fixed.ok()) return fixed.status();
-  work_ = std::move(work);
-  work_->file = id;
-  work_->fixed = std::move(*fixed);
-  return step([&]() -> Result<bool> {
-    const auto path = backing_.path_of(id);
-    if (has_no_name(path.status())) {
-      abandon();
-      SWALE_RETURN_IF_ERROR(remove_mark(id));
-      return false;
+Result<size_t> Drain::begin(std::span<const meta::FileId> files, uint64_t bytes_limit) noexcept {
+  if (step_ != Step::kNone) return Status(Code::kBusy, Scope::kOperation, "other files are being drained");
+  const Status begun = contain([&] {
+    const size_t most = std::min(files.size(), kFilesMax);
+    drained_.clear();
+    drained_.reserve(most);
+    batch_.reserve(most);
+    uint64_t bytes = 0;
+    while (batch_.size() < most && bytes < bytes_limit) {
+      batch_.push_back(std::make_unique<Work>());
+      Work& work = *batch_.back();
+      work.file = files[batch_.size() - 1];
+      work.status = contain([&] { return take_up(work); });
+      for (const Part& part : work.parts) bytes += part.length;
     }
-    SWALE_RETURN_IF_ERROR(path.status());
-    work_->path = *path;
-    SWALE_RETURN_IF_ERROR(expect_beneath(*path, backing_.root()));
-    // A mark says that we have changed the file; after a drain it would cover what others do.
-    if (unmarked_.contains(id)) SWALE_RETURN_IF_ERROR(unmark(id, How::kInPlace));
-    SWALE_RETURN_IF_ERROR(look(*work_));
-    SWALE_RETURN_IF_ERROR(plan(*work_));
-    SWALE_RETURN_IF_ERROR(open_out(*work_));
-    return true;
   });
+  const size_t count = batch_.size();
+  if (!begun.ok()) {
+    abandon();
+    return begun;
+  }
+  mark_in_place();
+  open_outs();
+  at_ = 0;
+  step_ = Step::kBegun;
+  return count;
+}
+
+Status Drain::take_up(Work& work) {
+  auto fixed = files_.fix(work.file);
+  if (fixed.status().code() == Code::kNotFound) {
+    work.over = true;
+    return remove_mark(work.file);
+  }
+  SWALE_RETURN_IF_ERROR(fixed.status());
+  work.fixed = std::move(*fixed);
+  work.is_fixed = true;
+  const auto path = backing_.path_of(work.file);
+  if (has_no_name(path.status())) {
+    work.over = true;
+    return remove_mark(work.file);
+  }
+  SWALE_RETURN_IF_ERROR(path.status());
+  work.path = *path;
+  SWALE_RETURN_IF_ERROR(expect_beneath(work.path, backing_.root()));
+  // A mark says that we have changed the file; after a drain it would cover what others do.
+  if (unmarked_.contains(work.file)) {
+    SWALE_RETURN_IF_ERROR(remove_mark(work.file));
+    unmarked_.erase(work.file);
+  }
+  SWALE_RETURN_IF_ERROR(look(work));
+  return plan(work);
 }
 
 // Is the file with that name what it was when this node began to write it, or what a drain of ours that was
@@ -205,16 +172,20 @@ Status Drain::plan(Work& work) {
   return {};
 }
 
-Status Drain::open_out(Work& work) {
-  if (work.how != How::kInPlace) {
-    const std::string path = own_path(kNewPrefix, work.file);
-    // A drain that was killed may have left it, also as a second name of the file that it became.
-    const Status removed = backing_.device().remove(path);
-    if (!removed.ok() && removed.code() != Code::kNotFound) return removed;
-    SWALE_ASSIGN_OR_RETURN(work.out, backing_.device().open(path, io::OpenMode::kCreate));
-    return {};
-  }
-  SWALE_RETURN_IF_ERROR(put_mark(work, work.path, work.found));
+void Drain::open_outs() noexcept {
+  each([&](Work& work) { return work.how == How::kInPlace ? open_in_place(work) : open_new(work); });
+}
+
+Status Drain::open_new(Work& work) {
+  const std::string path = own_path(kNewPrefix, work.file);
+  // A drain that was killed may have left it, also as a second name of the file that it became.
+  const Status removed = backing_.device().remove(path);
+  if (!removed.ok() && removed.code() != Code::kNotFound) return removed;
+  SWALE_ASSIGN_OR_RETURN(work.out, backing_.device().open(path, io::OpenMode::kCreate));
+  return {};
+}
+
+Status Drain::open_in_place(Work& work) {
   SWALE_ASSIGN_OR_RETURN(work.out, backing_.device().open(work.path, io::OpenMode::kReadWrite));
   SWALE_ASSIGN_OR_RETURN(const Stamp now, backing_.stamp(*work.out));
   if (now != work.found)
@@ -225,29 +196,45 @@ Status Drain::open_out(Work& work) {
   return {};
 }
 
-Result<bool> Drain::write_some() noexcept {
-  return step([&]() -> Result<bool> {
-    Work& work = *work_;
-    if (work.next == work.parts.size()) return false;
-    const MutableBytes buffer = buffer_.span();
-    const uint64_t begin = work.parts[work.next].offset + work.done;
-    size_t filled = 0;
-    while (filled < buffer.size() && work.next < work.parts.size()) {
-      const Part& part = work.parts[work.next];
-      if (part.offset + work.done != begin + filled) break;
-      const auto bytes =
-          buffer.subspan(filled, std::min<uint64_t>(part.length - work.done, buffer.size() - filled));
-      if (part.piece)
-        SWALE_RETURN_IF_ERROR(files_.read_piece(*part.piece, work.done, bytes));
-      else
-        SWALE_RETURN_IF_ERROR(read_exactly(*work.target, begin + filled, bytes));
-      filled += bytes.size();
-      work.done += bytes.size();
-      if (work.done == part.length) ++work.next, work.done = 0;
-    }
-    SWALE_RETURN_IF_ERROR(put(work, begin, buffer.first(filled)));
-    return work.next < work.parts.size();
-  });
+bool Drain::fill() noexcept {
+  if (filled_ != nullptr) put();
+  for (; at_ < batch_.size(); ++at_) {
+    Work& work = *batch_[at_];
+    if (!work.goes_on() || work.next == work.parts.size()) continue;
+    work.status = contain([&] { return fill(work); });
+    if (work.status.ok()) return true;
+  }
+  return false;
+}
+
+Status Drain::fill(Work& work) {
+  const MutableBytes buffer = buffer_.span();
+  const uint64_t begin = work.parts[work.next].offset + work.done;
+  size_t filled = 0;
+  while (filled < buffer.size() && work.next < work.parts.size()) {
+    const Part& part = work.parts[work.next];
+    if (part.offset + work.done != begin + filled) break;
+    const auto bytes =
+        buffer.subspan(filled, std::min<uint64_t>(part.length - work.done, buffer.size() - filled));
+    if (part.piece)
+      SWALE_RETURN_IF_ERROR(files_.read_piece(*part.piece, work.done, bytes));
+    else
+      SWALE_RETURN_IF_ERROR(read_exactly(*work.target, begin + filled, bytes));
+    filled += bytes.size();
+    work.done += bytes.size();
+    if (work.done == part.length) ++work.next, work.done = 0;
+  }
+  filled_ = &work;
+  filled_offset_ = begin, filled_bytes_ = filled;
+  return {};
+}
+
+void Drain::put() noexcept {
+  if (filled_ == nullptr) return;
+  Work& work = *filled_;
+  filled_ = nullptr;
+  if (!work.goes_on()) return;
+  work.status = contain([&] { return put(work, filled_offset_, buffer_.span().first(filled_bytes_)); });
 }
 
 // Writes bytes of the logs, and reads them again; the buffer is theirs.
@@ -262,12 +249,13 @@ Status Drain::put(Work& work, uint64_t offset, MutableBytes bytes) {
           "check the disk, and drain again",
           work.out->path(), offset, bytes.size());
   }
-  // A range that is not next to the one before begins anew: the disk gets that at the sync.
-  if (offset != work.unsent_end) work.unsent = offset;
-  work.unsent_end = offset + bytes.size();
-  if (work.unsent_end - work.unsent >= kWritebackBytes) {
-    start_writeback(*work.out, work.unsent, work.unsent_end - work.unsent);
-    work.unsent = work.unsent_end;
+  // The disk writes it while the next bytes are copied: a sync then waits for less.
+  if (work.unsent_bytes == 0) work.unsent = offset;
+  work.unsent_bytes += bytes.size();
+  const uint64_t end = offset + bytes.size();
+  if (work.unsent_bytes >= kWritebackBytes || work.next == work.parts.size()) {
+    start_writeback(*work.out, work.unsent, end - work.unsent);
+    work.unsent_bytes = 0;
   }
   return {};
 }
@@ -283,177 +271,102 @@ Status Drain::check_size(Work& work) {
   return {};
 }
 
-Status Drain::settle(Work& work) {
-  if (work.next < work.parts.size())
-    return error(Code::kInternal, Scope::kOperation, "{}: not all is written", work.path);
-  SWALE_ASSIGN_OR_RETURN(const uint64_t size, work.out->size());
-  if (size != work.fixed.size) SWALE_RETURN_IF_ERROR(work.out->truncate(work.fixed.size));
-  io::File* const replaced = work.how == How::kInPlace ? nullptr : work.target.get();
-  SWALE_RETURN_IF_ERROR(backing_.dress(work.file, *work.out, replaced));
-  if (options_.rules.sync) SWALE_RETURN_IF_ERROR(work.out->sync());
-  SWALE_RETURN_IF_ERROR(check_size(work));
-  work.settled = true;
-  return {};
-}
-
-Status Drain::settle() noexcept {
-  if (!work_) return Status(Code::kInternal, Scope::kOperation, "no drain has begun");
-  return contain([&] { return settle(*work_); });
-}
-
-Status Drain::announce() noexcept {
-  if (!work_) return Status(Code::kInternal, Scope::kOperation, "no drain has begun");
-  return contain([&] { return announce(*work_); });
-}
-
-Status Drain::publish() noexcept {
-  if (!work_) return Status(Code::kInternal, Scope::kOperation, "no drain has begun");
-  return contain([&] { return publish(*work_); });
-}
-
-Result<Drain::Outcome> Drain::finish() noexcept {
-  return step([&]() -> Result<Outcome> {
-    Work& work = *work_;
-    if (!work.published) SWALE_RETURN_IF_ERROR(publish(work));
-    const meta::FileId file = work.file;
-    if (work.nameless) {
-      abandon();
-      SWALE_RETURN_IF_ERROR(remove_mark(file));
-      return Outcome::kNothing;
-    }
-    const Outcome outcome = work.how == How::kAside ? Outcome::kKeptAside : Outcome::kDone;
-    unmarked_.insert(file);
-    const Status drained = files_.drained(file, work.fixed, work.now);
-    if (!drained.ok()) unmarked_.erase(file);
-    SWALE_RETURN_IF_ERROR(drained);
-    const How how = work.how;
-    work_.reset();
-    SWALE_RETURN_IF_ERROR(unmark(file, how));
-    return outcome;
+void Drain::settle() noexcept {
+  if (step_ != Step::kBegun) return;
+  step_ = Step::kSettled;
+  each([&](Work& work) -> Status {
+    if (work.next < work.parts.size() || filled_ == &work)
+      return error(Code::kInternal, Scope::kOperation, "{}: not all is written", work.path);
+    SWALE_ASSIGN_OR_RETURN(const uint64_t size, work.out->size());
+    if (size != work.fixed.size) SWALE_RETURN_IF_ERROR(work.out->truncate(work.fixed.size));
+    io::File* const replaced = work.how == How::kInPlace ? nullptr : work.target.get();
+    return backing_.dress(work.file, *work.out, replaced);
   });
+  if (options_.rules.sync) {
+    const Status synced = contain([&] {
+      std::vector<std::pair<io::File*, Status*>> files;
+      for (const auto& work : batch_)
+        if (work->goes_on()) files.emplace_back(work->out.get(), &work->status);
+      syncs_.sync(files);
+    });
+    if (!synced.ok()) each([&](Work&) { return synced; });
+  }
+  each([&](Work& work) { return check_size(work); });
 }
 
-Status Drain::expect_unchanged(const Work& work) {
-  SWALE_ASSIGN_OR_RETURN(const auto now, open_if_there(work.path, io::OpenMode::kRead));
-  Stamp stamp;
-  if (now) {
-    SWALE_ASSIGN_OR_RETURN(stamp, backing_.stamp(*now));
+std::vector<Drain::Drained> Drain::finish() noexcept {
+  publish();
+  Status recorded = contain([&] { return record_drained(); });
+  if (!recorded.ok())
+    each([&](Work& work) {
+      unmarked_.erase(work.file);
+      return recorded;
+    });
+  unmark();
+  for (const auto& work : batch_) {
+    const bool aside = work->how == How::kAside;
+    const Outcome outcome = work->over ? Outcome::kNothing : aside ? Outcome::kKeptAside : Outcome::kDone;
+    if (work->status.ok())
+      drained_.push_back({work->file, outcome});
+    else
+      drained_.push_back({work->file, work->status});
   }
-  if (stamp == work.found) return {};
-  return error(Code::kAlreadyExists, Scope::kFile, "{}: others have changed it", work.path);
+  abandon();
+  return std::move(drained_);
 }
 
-// A server that follows this one knows the new file by its row.
-Status Drain::announce(Work& work) {
-  if (!work.settled) SWALE_RETURN_IF_ERROR(settle(work));
-  if (work.how == How::kWhole && options_.rules.mark) {
-    SWALE_ASSIGN_OR_RETURN(const Stamp ours, backing_.stamp(*work.out));
-    SWALE_RETURN_IF_ERROR(files_.announce(work.file, ours));
+Status Drain::record_drained() {
+  std::vector<NodeFiles::Done> drained;
+  for (const auto& work : batch_) {
+    if (!work->goes_on()) continue;
+    unmarked_.insert(work->file);
+    drained.push_back({work->file, &work->fixed, work->now});
   }
-  work.announced = true;
+  if (drained.empty()) return {};
+  SWALE_RETURN_IF_ERROR(files_.drained(drained));
+  for (const auto& work : batch_)
+    if (work->goes_on()) work->is_fixed = false;
   return {};
 }
 
-Status Drain::publish(Work& work) {
-  if (!work.announced) SWALE_RETURN_IF_ERROR(announce(work));
-  const auto path = backing_.path_of(work.file);
-  work.nameless = has_no_name(path.status());
-  if (work.nameless) {
-    work.published = true;
-    return {};
-  }
-  SWALE_RETURN_IF_ERROR(path.status());
-  if (*path != work.path)
-    return error(Code::kBusy, Scope::kFile, "{}: it became {} while it was drained; drain it again",
-                 work.path, *path);
-  if (work.how == How::kWhole) SWALE_RETURN_IF_ERROR(publish_whole(work));
-  if (work.how != How::kAside) {
-    SWALE_ASSIGN_OR_RETURN(work.now, backing_.stamp(*work.out));
-  } else {
-    SWALE_RETURN_IF_ERROR(publish_aside(work));
-    SWALE_ASSIGN_OR_RETURN(const auto theirs, open_if_there(work.path, io::OpenMode::kRead));
-    if (theirs) {
-      SWALE_ASSIGN_OR_RETURN(work.now, backing_.stamp(*theirs));
-    }
-  }
-  work.published = true;
-  return {};
-}
-
-// Where others have put something meanwhile, it is to be kept aside.
-Status Drain::publish_whole(Work& work) {
-  Status renamed = expect_unchanged(work);
-  if (renamed.ok())
-    renamed = work.target ? backing_.device().rename(work.out->path(), work.path)
-                          : backing_.device().rename_new(work.out->path(), work.path);
-  if (renamed.code() == Code::kAlreadyExists) {
-    work.how = How::kAside;
-    return {};
-  }
-  SWALE_RETURN_IF_ERROR(renamed);
-  return options_.rules.sync ? backing_.device().sync_directory(io::parent_directory(work.path)) : Status();
-}
-
-// A copy that a drain has made which was killed then is replaced.
-Status Drain::publish_aside(Work& work) {
-  SWALE_ASSIGN_OR_RETURN(const Stamp ours, backing_.stamp(*work.out));
-  SWALE_ASSIGN_OR_RETURN(const auto mark, mark_of(work.file));
-  std::string path;
-  if (mark && mark->how == How::kAside) {
-    const std::string before = backing_.root() + "/" + mark->path;
-    SWALE_ASSIGN_OR_RETURN(const auto there, open_if_there(before, io::OpenMode::kRead));
-    if (there) {
-      SWALE_ASSIGN_OR_RETURN(const Stamp stamp, backing_.stamp(*there));
-      if (stamp == mark->stamp) path = before;
-    }
-  }
-  if (!path.empty()) {
-    SWALE_RETURN_IF_ERROR(put_mark(work, path, ours));
-    SWALE_RETURN_IF_ERROR(backing_.device().rename(work.out->path(), path));
-  } else {
-    Status renamed;
-    for (int i = 1; i <= kAsideMax; ++i) {
-      path = work.path + ".swale-" + options_.job + (i == 1 ? "" : fmt::format("-{}", i));
-      SWALE_RETURN_IF_ERROR(put_mark(work, path, ours));
-      renamed = backing_.device().rename_new(work.out->path(), path);
-      if (renamed.code() != Code::kAlreadyExists) break;
-    }
-    SWALE_RETURN_IF_ERROR(renamed);
-  }
-  SWALE_RETURN_IF_ERROR(backing_.device().sync_directory(io::parent_directory(path)));
-  log_error(
-      "{}: others have changed this file since the job began to write it; it is kept, and what the job "
-      "has written is in {}: compare them, and remove one",
-      work.path, path);
-  aside_.push_back(path);
-  return {};
+void Drain::let_go(Work& work) noexcept {
+  if (!work.is_fixed) return;
+  files_.give_up(work.file);
+  if (work.out && work.how != How::kInPlace)
+    static_cast<void>(contain([&] { return backing_.device().remove(own_path(kNewPrefix, work.file)); }));
 }
 
 void Drain::abandon() noexcept {
-  if (!work_) return;
-  files_.give_up(work_->file);
-  if (work_->out && work_->how != How::kInPlace)
-    static_cast<void>(contain([&] { return backing_.device().remove(own_path(kNewPrefix, work_->file)); }));
-  work_.reset();
+  for (const auto& work : batch_) let_go(*work);
+  batch_.clear();
+  filled_ = nullptr;
+  step_ = Step::kNone;
 }
 
 Result<Drain::Outcome> Drain::file(const meta::FileId& id) noexcept {
-  SWALE_ASSIGN_OR_RETURN(const bool begun, begin(id));
-  if (!begun) return Outcome::kNothing;
-  for (bool more = true; more;) {
-    SWALE_ASSIGN_OR_RETURN(more, write_some());
+  SWALE_RETURN_IF_ERROR(begin({&id, 1}).status());
+  while (fill()) put();
+  return std::move(finish().front().outcome);
+}
+
+// The first failure, after all were tried.
+Status Drain::drain_all(std::span<const meta::FileId> files, uint64_t bytes_limit) {
+  Status first;
+  while (!files.empty()) {
+    SWALE_ASSIGN_OR_RETURN(const size_t count, begin(files, bytes_limit));
+    while (fill()) put();
+    for (const Drained& each : finish())
+      if (first.ok()) first = each.outcome.status();
+    files = files.subspan(count);
   }
-  return finish();
+  return first;
 }
 
 Status Drain::all() noexcept {
   return contain([&]() -> Status {
-    Status first = files_.take();
-    for (const meta::FileId& id : files_.undrained()) {
-      const Status drained = file(id).status();
-      if (first.ok() && !drained.ok()) first = drained;
-    }
-    return first;
+    const Status taken = files_.take();
+    const Status drained = drain_all(files_.undrained(), kBatchBytes);
+    return taken.ok() ? drained : taken;
   });
 }
 
@@ -463,16 +376,20 @@ Status Drain::make_space() noexcept {
     Status first = files_.serve();
     if (!files_.logs().starves()) return first;
     while (files_.logs().starves()) {
-      const auto id = files_.oldest(tried);
-      if (!id) break;
-      tried.insert(*id);
-      Status drained = file(*id).status();
-      if (drained.code() == Code::kNoSpace) {
+      const auto files = files_.oldest(kFilesMax, tried);
+      if (files.empty()) break;
+      SWALE_ASSIGN_OR_RETURN(const size_t count, begin(files, kSpaceBytes));
+      while (fill()) put();
+      tried.insert(files.begin(), files.begin() + static_cast<ptrdiff_t>(count));
+      for (const Drained& each : finish()) {
+        const Status drained = each.outcome.status();
+        if (first.ok()) first = drained;
+        if (drained.code() != Code::kNoSpace) continue;
         files_.logs().refuse(drained.posix_error());
         return drained;
       }
-      if (drained.ok()) drained = files_.serve();
-      if (first.ok() && !drained.ok()) first = drained;
+      const Status served = files_.serve();
+      if (first.ok()) first = served;
     }
     return files_.logs().starves() ? first : Status();
   });

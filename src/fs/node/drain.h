@@ -1,38 +1,45 @@
-// Drain: brings files of a node to the backing, as plain files (docs/design/node-files.md).
+// Drain: brings files of a node to the backing, as plain files, a batch at a time
+// (docs/design/node-files.md).
 //
-//   begin(file) ─► write_some() ... ─► settle() ─► announce() ─► publish() ─► finish()
-//   fix, look      the bytes, checked   sync        FilesLog      mark, rename  FilesLog, unmark
+//   begin(files) ─► fill(), put() ... ─► settle()  ─► announce() ─► publish()    ─► finish()
+//   fix, look, mark  bytes, checked     syncs, all   a record of   renames, then  a record of FilesLog,
+//                                       at once      FilesLog      directories    unmark
 //
 // A new or replaced file is written beside, announced (FileRow::ours) and renamed: it is there whole or not
 // at all. One whose backing bytes still count is changed in place, under a mark (drain_mark.h). One that
 // others have changed since this node began to write it is kept: ours becomes NAME.swale-JOB.
 //
-// Threads: one at a time, that of NodeFiles; its other calls may come between the steps, and beside
-// settle() and publish().
+// Threads: one at a time. begin(), fill(), announce() and finish() use NodeFiles, whose thread must make
+// them; put(), settle() and publish() use the backing alone: calls of NodeFiles may come beside them.
 // Invariants: (1) Bytes leave the logs only when the file gave them back as it got them, byte for byte by
 // checksum, and it was synced after that, has its size, and its name is synced. (2) A drain that was killed
 // at any step is finished by the next open(), or has changed nothing. (3) Paths lie beneath the root and
-// contain no link.
+// contain no link. (4) The failure of a file ends that file's drain, and no other's of its batch.
 // Errors: of the backing, with its errno; the file stays as it was for programs, and can be drained again.
+// Limits: kFilesMax files a batch.
 #pragma once
 
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/buffer.h"
+#include "base/contain.h"
 #include "base/status.h"
 #include "fs/node/backing.h"
 #include "fs/node/drain_mark.h"
 #include "fs/node/node_files.h"
+#include "io/many_syncs.h"
 
 namespace swale::fs {
 
 // Steps that tests leave out, to show that they would notice.
 struct DrainRules {
   bool sync = true;
+  bool sync_names = true;
   bool check = true;
   bool mark = true;
 };
@@ -54,6 +61,14 @@ class Drain {
   static Result<std::unique_ptr<Drain>> open(NodeFiles& files, Backing& backing,
                                              const DrainOptions& options) noexcept;
 
+  struct Drained {
+    meta::FileId file;
+    Result<Outcome> outcome;
+  };
+  static constexpr size_t kFilesMax = 64;
+  static constexpr uint64_t kBatchBytes = 256 * kMiB;  // of the logs, after which no file joins a batch
+  static constexpr uint64_t kSpaceBytes = 64 * kMiB;   // the same while writers wait for memory
+
   // A file from begin to end.
   Result<Outcome> file(const meta::FileId& file) noexcept;
   // All of them; the first failure, after the others were tried.
@@ -62,17 +77,18 @@ class Drain {
   // fail with its errno; they get what is freed later.
   Status make_space() noexcept;
 
-  // In steps. False: there is nothing to drain. A failure of any step ends the work: the file is as it was.
-  Result<bool> begin(const meta::FileId& file) noexcept;
-  Result<bool> write_some() noexcept;  // false: all is written
-  // Makes it durable: what takes long, and needs nothing of NodeFiles. finish() does it if
-  // nobody has. After a failure: abandon().
-  Status settle() noexcept;
-  // Says which new file is ours, durably, in case this process ends after the next step.
-  Status announce() noexcept;
-  // Gives it its name, which may not change meanwhile. As settle(), after announce().
-  Status publish() noexcept;
-  Result<Outcome> finish() noexcept;
+  // In steps. Begins the first of these files, as many as the limits allow, and returns how many those are.
+  // What fails for one of them is what finish() returns for it.
+  Result<size_t> begin(std::span<const meta::FileId> files, uint64_t bytes_limit = kBatchBytes) noexcept;
+  bool fill() noexcept;  // false: all is written
+  void put() noexcept;
+  // Makes the files durable. announce() does it if nobody has, and so on.
+  void settle() noexcept;
+  // Says which new files are ours, durably, in case this process ends after the next step.
+  void announce() noexcept;
+  // Gives them their names, which may not change meanwhile.
+  void publish() noexcept;
+  std::vector<Drained> finish() noexcept;
   void abandon() noexcept;
 
   const std::vector<std::string>& aside() const { return aside_; }
@@ -86,6 +102,9 @@ class Drain {
   };
   struct Work {
     meta::FileId file;
+    Status status;      // a failure: it goes no further
+    bool over = false;  // there was nothing to drain, or no name leads to it any more
+    bool is_fixed = false;
     NodeFiles::Fixed fixed;
     DrainMark::How how = DrainMark::How::kWhole;
     std::string path;                  // of its name
@@ -96,44 +115,66 @@ class Drain {
     size_t next = 0;
     uint64_t done = 0;                    // of the next part
     uint64_t unsent = 0, unsent_end = 0;  // written, and not yet handed to the disk
-    bool settled = false;
-    bool announced = false;
-    bool published = false;
-    bool nameless = false;  // no name leads to it any more
-    Stamp now;              // what is published
+    uint64_t unsent_bytes = 0;
+    Stamp now;  // what is published
+
+    bool goes_on() const { return status.ok() && !over; }
   };
+  enum class Step { kNone, kBegun, kSettled, kAnnounced, kNamed };
 
   Drain(NodeFiles& files, Backing& backing, const DrainOptions& options)
-      : files_(files), backing_(backing), options_(options) {}
+      : files_(files), backing_(backing), options_(options), syncs_(backing.device()) {}
   Status prepare();
   Status resume();
+  // A step of each file that goes on; its failure ends that file's drain.
+  template <class Call>
+  void each(const Call& call) noexcept {
+    for (const auto& work : batch_)
+      if (work->goes_on()) work->status = contain([&] { return call(*work); });
+  }
+  static bool has_no_name(const Status& status) {
+    return status.code() == Code::kNotFound || status.code() == Code::kBusy;
+  }
+  Status take_up(Work& work);
   Status look(Work& work);
   Status plan(Work& work);
-  Status open_out(Work& work);
-  Status settle(Work& work);
+  void open_outs() noexcept;
+  Status open_new(Work& work);
+  Status open_in_place(Work& work);
+  Status fill(Work& work);
   Status put(Work& work, uint64_t offset, MutableBytes bytes);
   Status check_size(Work& work);
-  Status announce(Work& work);
   Status publish(Work& work);
   Status publish_whole(Work& work);
   Status publish_aside(Work& work);
+  void sync_new_names() noexcept;
   Status expect_unchanged(const Work& work);
+  void mark_in_place() noexcept;
   Status put_mark(const Work& work, const std::string& path, const Stamp& stamp);
+  std::string mark_text(const Work& work, const std::string& path, const Stamp& stamp) const;
   Status remove_mark(const meta::FileId& file);
-  Status unmark(const meta::FileId& file, DrainMark::How how);
+  void unmark() noexcept;
   Result<std::optional<DrainMark>> mark_of(const meta::FileId& file);
   Result<std::unique_ptr<io::File>> open_if_there(const std::string& path, io::OpenMode mode);
   std::string own_path(const char* prefix, const meta::FileId& file) const;
-  template <class Call>
-  auto step(const Call& call) noexcept;
+  Status record_drained();
+  void let_go(Work& work) noexcept;
+  Status drain_all(std::span<const meta::FileId> files, uint64_t bytes_limit);
 
   NodeFiles& files_;
   Backing& backing_;
   const DrainOptions options_;
   std::string folder_;                   // .swale/JOB
   std::unique_ptr<io::Device> private_;  // of it
+  io::ManySyncs syncs_;
   Buffer buffer_;
-  std::unique_ptr<Work> work_;  // or null
+  Work* filled_ = nullptr;  // whose bytes the buffer has
+  uint64_t filled_offset_ = 0;
+  size_t filled_bytes_ = 0;
+  std::vector<std::unique_ptr<Work>> batch_;
+  size_t at_ = 0;  // of the batch, what is written next
+  Step step_ = Step::kNone;
+  std::vector<Drained> drained_;  // has space for the batch
   std::vector<std::string> aside_;
   std::set<meta::FileId> unmarked_;  // drained; their marks could not be removed
 };

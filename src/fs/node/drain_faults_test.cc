@@ -9,8 +9,20 @@
 namespace swale::fs::drain_faults_test {
 namespace {
 
-constexpr meta::FileId kNew{7, 11}, kReplaced{7, 12}, kChanged{7, 13};
-const char* const kNames[] = {"new", "replaced", "changed"};
+// One batch: new files in two directories, one that is replaced, two that are changed in place.
+enum class Kind { kNew, kReplaced, kChanged };
+struct Each {
+  const char* name;
+  Kind kind;
+};
+constexpr Each kEach[] = {{"new", Kind::kNew},
+                          {"replaced", Kind::kReplaced},
+                          {"changed", Kind::kChanged},
+                          {"d/new", Kind::kNew},
+                          {"d/changed", Kind::kChanged}};
+constexpr int kFiles = 5;
+constexpr meta::FileId id_of(int i) { return {7, 11 + static_cast<uint64_t>(i)}; }
+std::string path_of(int i) { return std::string("/b/") + kEach[i].name; }
 
 // What a power loss, or a kill, finds and leaves.
 enum class Loss { kKill, kPower };
@@ -18,11 +30,13 @@ enum class Loss { kKill, kPower };
 class DrainFaultsTest : public NodeRig {
  protected:
   DrainFaultsTest() {
-    for (uint64_t i = 0; i < 3; ++i) backing_.names[{7, 11 + i}] = kNames[i];
+    for (int i = 0; i < kFiles; ++i) backing_.names[id_of(i)] = kEach[i].name;
+    EXPECT_TRUE(disk_.make_directory("/b/d").ok());
+    EXPECT_TRUE(disk_.sync_directory("/b").ok());
   }
   struct World {
-    std::string before[3];  // "-": no file
-    std::string after[3];
+    std::string before[kFiles];  // "-": no file
+    std::string after[kFiles];
   };
 
   Status open_drain(const DrainRules& rules) {
@@ -32,63 +46,70 @@ class DrainFaultsTest : public NodeRig {
     SWALE_ASSIGN_OR_RETURN(drain_, Drain::open(*node_, backing_, {.job = "j", .rules = rules}));
     return {};
   }
-  // A fresh backing of three files, and logs with what is to become of them.
+  // A fresh backing, and logs with what is to become of its files.
   World make_world(uint64_t run) {
     node_.reset();
     drain_.reset();
     faults_.clear();
     options_.memory_directory = memory_.path() + "/node" + std::to_string(run);
     options_.spill_directory = storage_.path() + "/spill" + std::to_string(run);
-    for (const char* const name : kNames) static_cast<void>(disk_.remove(std::string("/b/") + name));
+    for (int i = 0; i < kFiles; ++i) static_cast<void>(disk_.remove(path_of(i)));
     const auto old = disk_.list("/b/.swale/j");
     for (size_t i = 0; old.ok() && i < old->size(); ++i)
       static_cast<void>(disk_.remove("/b/.swale/j/" + (*old)[i]));
-    World world{{"-", pattern(run, 9000), pattern(run + 1, 20'000)}, {}};
-    for (int i = 1; i < 3; ++i) put_file(disk_, std::string("/b/") + kNames[i], world.before[i]);
+    World world;
+    for (int i = 0; i < kFiles; ++i) {
+      world.before[i] = kEach[i].kind == Kind::kNew ? "-" : pattern(run + 7 * i, 9000 + 5500 * i);
+      if (kEach[i].kind != Kind::kNew) put_file(disk_, path_of(i), world.before[i]);
+    }
     EXPECT_TRUE(disk_.sync_directory("/b").ok());
+    EXPECT_TRUE(disk_.sync_directory("/b/d").ok());
     restart();
     start_writer();
-    for (uint64_t i = 0; i < 3; ++i) EXPECT_TRUE(node_->open_file({7, 11 + i}).ok());
-    EXPECT_TRUE(node_->truncate(kReplaced, 0).ok());
-    for (const uint64_t i : {uint64_t{0}, uint64_t{1}}) {
-      world.after[i] = pattern(run + 2 + i, 15'000);
-      write({7, 11 + i}, 0, world.after[i]);
-    }
-    world.after[2] = world.before[2];
-    for (const uint64_t offset : {uint64_t{100}, uint64_t{9000}, uint64_t{19'990}}) {
-      const std::string bytes = pattern(run + offset, 1000);
-      world.after[2].resize(std::max<size_t>(world.after[2].size(), offset + 1000), '\0');
-      world.after[2].replace(offset, 1000, bytes);
-      write(kChanged, offset, bytes);
-    }
+    for (int i = 0; i < kFiles; ++i) EXPECT_TRUE(node_->open_file(id_of(i)).ok());
+    for (int i = 0; i < kFiles; ++i) world.after[i] = change(i, run, world.before[i]);
     EXPECT_TRUE(node_->take().ok());
     return world;
   }
+  std::string change(int i, uint64_t run, const std::string& before) {
+    if (kEach[i].kind != Kind::kChanged) {
+      if (kEach[i].kind == Kind::kReplaced) {
+        EXPECT_TRUE(node_->truncate(id_of(i), 0).ok());
+      }
+      write(id_of(i), 0, pattern(run + 2 + i, 15'000));
+      return pattern(run + 2 + i, 15'000);
+    }
+    std::string after = before;
+    for (const uint64_t offset : {uint64_t{100}, uint64_t{9000}, before.size() - 10}) {
+      const std::string bytes = pattern(run + offset, 1000);
+      after.resize(std::max<size_t>(after.size(), offset + 1000), '\0');
+      after.replace(offset, 1000, bytes);
+      write(id_of(i), offset, bytes);
+    }
+    return after;
+  }
   std::string on_disk(int i) {
-    const std::string path = std::string("/b/") + kNames[i];
-    const auto there = disk_.exists(path);
-    return there.ok() && *there ? content_of(disk_, path) : "-";
+    const auto there = disk_.exists(path_of(i));
+    return there.ok() && *there ? content_of(disk_, path_of(i)) : "-";
   }
   bool marked(int i) {
-    const auto there =
-        disk_.exists("/b/.swale/j/" + marked_name(kMarkPrefix, {7, 11 + static_cast<uint64_t>(i)}));
+    const auto there = disk_.exists("/b/.swale/j/" + marked_name(kMarkPrefix, id_of(i)));
     return there.ok() && *there;
   }
   // What is wrong on the backing in the middle of a drain.
   std::string wrong_midway(const World& world) {
-    for (int i = 0; i < 3; ++i) {
+    for (int i = 0; i < kFiles; ++i) {
       const std::string now = on_disk(i);
       if (now == world.before[i] || now == world.after[i]) continue;
-      if (i < 2) return fmt::format("'{}' is half there", kNames[i]);
-      if (!marked(i)) return "a file that is half changed has no mark";
+      if (kEach[i].kind != Kind::kChanged) return fmt::format("'{}' is half there", kEach[i].name);
+      if (!marked(i)) return fmt::format("'{}' is half changed, and has no mark", kEach[i].name);
     }
     return "";
   }
   std::string wrong_at_end(const World& world) {
-    for (int i = 0; i < 3; ++i) {
-      if (on_disk(i) != world.after[i]) return fmt::format("'{}' is not what was written", kNames[i]);
-      if (read({7, 11 + static_cast<uint64_t>(i)}) != world.after[i])
-        return fmt::format("'{}' reads otherwise", kNames[i]);
+    for (int i = 0; i < kFiles; ++i) {
+      if (on_disk(i) != world.after[i]) return fmt::format("'{}' is not what was written", kEach[i].name);
+      if (read(id_of(i)) != world.after[i]) return fmt::format("'{}' reads otherwise", kEach[i].name);
     }
     const auto names = disk_.list("/b");
     for (const std::string& name : *names)
@@ -140,7 +161,7 @@ class DrainFaultsTest : public NodeRig {
     const uint64_t n = first_wrong(loss, mode, {}, &points, &wrong);
     EXPECT_EQ(n, 0u) << wrong;
     std::printf("killed at %d calls\n", static_cast<int>(points));
-    EXPECT_GT(points, 60u);
+    EXPECT_GT(points, 80u);
   }
 
   std::unique_ptr<Drain> drain_;
@@ -159,6 +180,12 @@ TEST_F(DrainFaultsTest, CanaryADrainThatForgetsToSync) {
   uint64_t points = 0;
   std::string wrong;
   EXPECT_GT(first_wrong(Loss::kPower, io::CrashMode::kDropAll, {.sync = false}, &points, &wrong), 0u);
+  std::printf("noticed: %s\n", wrong.c_str());
+}
+TEST_F(DrainFaultsTest, CanaryADrainThatForgetsToSyncTheNames) {
+  uint64_t points = 0;
+  std::string wrong;
+  EXPECT_GT(first_wrong(Loss::kPower, io::CrashMode::kDropAll, {.sync_names = false}, &points, &wrong), 0u);
   std::printf("noticed: %s\n", wrong.c_str());
 }
 TEST_F(DrainFaultsTest, CanaryADrainThatForgetsToMark) {
@@ -182,7 +209,7 @@ TEST_F(DrainFaultsTest, LiesOfTheBackingAreNeverSuccess) {
         ++lies;
         faults_.clear();
         bool right = true;
-        for (int i = 0; i < 3; ++i) right = right && on_disk(i) == world.after[i];
+        for (int i = 0; i < kFiles; ++i) right = right && on_disk(i) == world.after[i];
         if (drained.ok() && !right) ++believed;
         if (!drained.ok() && check) {
           EXPECT_EQ(drained.code(), Code::kCorruption) << drained.to_string();
@@ -203,9 +230,9 @@ TEST_F(DrainFaultsTest, DamagedBytesAreNotDrained) {
   small_chunks(256 * 1024, 2);
   ASSERT_TRUE(open_drain({}).ok());
   start_writer();
-  ASSERT_TRUE(node_->open_file(kNew).ok());
+  ASSERT_TRUE(node_->open_file(id_of(0)).ok());
   for (uint64_t i = 0; i < 6; ++i) {
-    write(kNew, i * 100'000, pattern(i, 100'000));
+    write(id_of(0), i * 100'000, pattern(i, 100'000));
     ASSERT_TRUE(node_->serve().ok());
   }
   const std::string path = options_.spill_directory + "/" + spill_name(log_, 0);

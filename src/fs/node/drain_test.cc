@@ -45,6 +45,16 @@ class DrainTest : public NodeRig {
     ASSERT_TRUE(done.ok()) << done.status().to_string();
     EXPECT_EQ(*done, outcome);
   }
+  // The steps of one file.
+  void begin(const meta::FileId& id) {
+    const auto begun = drain_->begin({&id, 1});
+    ASSERT_TRUE(begun.ok()) << begun.status().to_string();
+    ASSERT_EQ(*begun, 1u);
+  }
+  void write_all() {
+    while (drain_->fill()) drain_->put();
+  }
+  Result<Outcome> finish() { return drain_->finish().front().outcome; }
   // Nothing of ours is left beside the files.
   void expect_clean() { EXPECT_TRUE(device_.list(at(".swale/job7"))->empty()); }
 
@@ -150,11 +160,10 @@ TEST_F(DrainTest, AFileThatOthersMakeDuringADrainIsKept) {
   start_writer();
   ASSERT_TRUE(node_->open_file(kFile).ok());
   write(kFile, 0, "ours");
-  const auto begun = drain_->begin(kFile);
-  ASSERT_TRUE(begun.ok() && *begun);
+  begin(kFile);
   put_file(device_, at("file"), "theirs");
-  ASSERT_TRUE(drain_->write_some().ok());
-  const auto outcome = drain_->finish();
+  write_all();
+  const auto outcome = finish();
   ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
   EXPECT_EQ(*outcome, Outcome::kKeptAside);
   EXPECT_EQ(on_backing("file"), "theirs");
@@ -166,18 +175,110 @@ TEST_F(DrainTest, WritesAndTruncatesDuringADrainComeAfterIt) {
   start_writer();
   ASSERT_TRUE(node_->open_file(kFile).ok());
   write(kFile, 0, pattern(1, 100'000));
-  ASSERT_TRUE(*drain_->begin(kFile));
+  begin(kFile);
   write(kFile, 50'000, "during");
   ASSERT_TRUE(node_->truncate(kFile, 60'000).ok());
-  ASSERT_TRUE(drain_->write_some().ok());
+  write_all();
   std::string expected = pattern(1, 100'000).substr(0, 60'000);
   expected.replace(50'000, 6, "during");
   EXPECT_EQ(read(kFile), expected);
-  ASSERT_TRUE(drain_->finish().ok());
+  ASSERT_TRUE(finish().ok());
   EXPECT_EQ(on_backing("file"), pattern(1, 100'000)) << "the state with which the drain began";
   EXPECT_EQ(read(kFile), expected);
   expect_done(kFile);
   EXPECT_EQ(on_backing("file"), expected);
+}
+
+// A hundred files in two directories, a third of them changed in place: their syncs come before the first of
+// them gets its name, and each directory is synced once for all.
+TEST_F(DrainTest, AFewSyncsServeManyFiles) {
+  std::filesystem::create_directory(at("d"));
+  io::FaultDevice watched(*strict_);
+  NamedBacking backing(watched, root_);
+  const auto id_of = [](uint64_t i) { return meta::FileId{9, i + 1}; };
+  constexpr uint64_t kCount = 100;
+  for (uint64_t i = 0; i < kCount; ++i) {
+    backing.names[id_of(i)] = fmt::format("{}f{}", i % 2 == 0 ? "" : "d/", i);
+    if (i % 3 == 0) put_file(device_, at(backing.names[id_of(i)]), pattern(i, 5000));
+  }
+  auto node = NodeFiles::open(device_, device_, options_, backing);
+  ASSERT_TRUE(node.ok()) << node.status().to_string();
+  node_ = std::move(*node);
+  auto drain = Drain::open(*node_, backing, {.job = "job7"});
+  ASSERT_TRUE(drain.ok()) << drain.status().to_string();
+  drain_ = std::move(*drain);
+  start_writer();
+  for (uint64_t i = 0; i < kCount; ++i) {
+    ASSERT_TRUE(node_->open_file(id_of(i)).ok());
+    write(id_of(i), 100, pattern(i + 1, 3000));
+  }
+  std::vector<std::pair<io::CallKind, std::string>> calls;
+  watched.set_hook([&](const io::Call& call) {
+    calls.emplace_back(call.kind, call.path);
+    return Status();
+  });
+  ASSERT_TRUE(drain_->all().ok());
+  watched.clear();
+  std::map<std::string, int> directory_syncs;
+  int unsynced = 0, syncs = 0;
+  for (const auto& [kind, path] : calls) {
+    if (kind == io::CallKind::kSyncDirectory) ++directory_syncs[path];
+    if (kind == io::CallKind::kOpen && path.find("/new-") != std::string::npos) ++unsynced;
+    if (kind == io::CallKind::kSync) ++syncs;
+    if (kind == io::CallKind::kSync && path.find("/new-") != std::string::npos) --unsynced;
+    if (kind == io::CallKind::kRename && path.find("/new-") != std::string::npos) {
+      EXPECT_EQ(unsynced, 0) << path << " gets its name before all are synced";
+    }
+  }
+  constexpr int kBatches = (kCount + Drain::kFilesMax - 1) / Drain::kFilesMax;
+  EXPECT_EQ(syncs, 100 + 34) << "of the files, and of 34 marks";
+  EXPECT_EQ(directory_syncs[root_], kBatches);
+  EXPECT_EQ(directory_syncs[at("d")], kBatches);
+  EXPECT_EQ(directory_syncs[at(".swale/job7")], 2 * kBatches) << "marks come and go";
+  for (uint64_t i = 0; i < kCount; ++i) {
+    std::string expected = i % 3 == 0 ? pattern(i, 5000) : std::string(100, '\0');
+    expected.resize(std::max<size_t>(expected.size(), 3100), '\0');
+    expected.replace(100, 3000, pattern(i + 1, 3000));
+    EXPECT_EQ(on_backing(backing.names[id_of(i)]), expected);
+  }
+  expect_clean();
+  drain_.reset();
+  node_.reset();
+}
+
+// Each file of a batch fails for itself.
+TEST_F(DrainTest, AFileThatFailsLeavesTheOthersOfItsBatch) {
+  io::FaultDevice faulty(*strict_);
+  NamedBacking backing(faulty, root_);
+  const auto id_of = [](uint64_t i) { return meta::FileId{9, i}; };
+  for (uint64_t i = 1; i <= 3; ++i) backing.names[id_of(i)] = fmt::format("f{}", i);
+  for (const io::CallKind kind : {io::CallKind::kOpen, io::CallKind::kWrite, io::CallKind::kRead,
+                                  io::CallKind::kSync, io::CallKind::kRename}) {
+    for (uint64_t i = 1; i <= 3; ++i) std::filesystem::remove(at(backing.names[id_of(i)]));
+    drain_.reset();
+    node_.reset();
+    options_.memory_directory = memory_.path() + "/node" + std::string(io::call_kind_name(kind));
+    options_.spill_directory = storage_.path() + "/spill" + std::string(io::call_kind_name(kind));
+    auto node = NodeFiles::open(device_, device_, options_, backing);
+    ASSERT_TRUE(node.ok()) << node.status().to_string();
+    node_ = std::move(*node);
+    auto drain = Drain::open(*node_, backing, {.job = "job7"});
+    ASSERT_TRUE(drain.ok()) << drain.status().to_string();
+    drain_ = std::move(*drain);
+    start_writer();
+    for (uint64_t i = 1; i <= 3; ++i) write(id_of(i), 0, pattern(i, 70'000));
+    faulty.inject({.kind = kind, .path_part = marked_name(kNewPrefix, id_of(2))});
+    EXPECT_FALSE(drain_->all().ok()) << io::call_kind_name(kind);
+    EXPECT_EQ(on_backing("f1"), pattern(1, 70'000)) << io::call_kind_name(kind);
+    EXPECT_EQ(on_backing("f3"), pattern(3, 70'000)) << io::call_kind_name(kind);
+    EXPECT_FALSE(std::filesystem::exists(at("f2"))) << io::call_kind_name(kind);
+    EXPECT_EQ(node_->undrained(), std::vector<meta::FileId>{id_of(2)}) << io::call_kind_name(kind);
+    expect_clean();
+    ASSERT_TRUE(drain_->all().ok()) << io::call_kind_name(kind);
+    EXPECT_EQ(on_backing("f2"), pattern(2, 70'000)) << io::call_kind_name(kind);
+  }
+  drain_.reset();
+  node_.reset();
 }
 
 // Another job's ids are not ours.
@@ -204,11 +305,11 @@ TEST_F(DrainTest, AFileThatIsRemovedDuringADrainDoesNotAppear) {
   start_writer();
   ASSERT_TRUE(node_->open_file(kFile).ok());
   write(kFile, 0, "gone");
-  ASSERT_TRUE(*drain_->begin(kFile));
-  ASSERT_TRUE(drain_->write_some().ok());
+  begin(kFile);
+  write_all();
   there_->names.erase(kFile);
   ASSERT_TRUE(node_->remove(kFile).ok());
-  const auto outcome = drain_->finish();
+  const auto outcome = finish();
   ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
   EXPECT_EQ(*outcome, Outcome::kNothing);
   EXPECT_FALSE(std::filesystem::exists(at("file")));
@@ -223,13 +324,13 @@ TEST_F(DrainTest, AFileThatIsRenamedWhileItIsChangedInPlaceIsNoStrangers) {
   start_writer();
   ASSERT_TRUE(node_->open_file(kFile).ok());
   write(kFile, 50'000, pattern(2, 1'000));
-  ASSERT_TRUE(drain_->begin(kFile).value());
-  ASSERT_FALSE(drain_->write_some().value());
-  ASSERT_TRUE(drain_->settle().ok());
+  begin(kFile);
+  write_all();
+  drain_->settle();
   std::filesystem::rename(at("file"), at("renamed"));
   there_->names[kFile] = "renamed";
-  EXPECT_EQ(drain_->finish().status().code(), Code::kBusy);
-  EXPECT_EQ(drain_->settle().code(), Code::kInternal) << "no drain is under way";
+  EXPECT_EQ(finish().status().code(), Code::kBusy);
+  EXPECT_TRUE(drain_->finish().empty()) << "no drain is under way";
   expect_done(kFile);
   EXPECT_EQ(on_backing("renamed"),
             pattern(1, 50'000) + pattern(2, 1'000) + pattern(1, 100'000).substr(51'000));

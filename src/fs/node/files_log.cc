@@ -165,31 +165,37 @@ Status FilesLog::begin(uint64_t number, const Rows& rows, uint64_t order_max) {
 }
 
 Status FilesLog::put(const meta::FileId& file, const FileRow& row, uint64_t order_max) noexcept {
-  return contain([&] { return change(file, row, order_max); });
+  return contain([&] {
+    Rows one;
+    one.emplace(file, row);
+    return change(&one, order_max);
+  });
 }
 
-Status FilesLog::change(const meta::FileId& file, const FileRow& row, uint64_t order_max) {
-  Rows one;
-  one.emplace(file, row);
+Status FilesLog::put(Rows rows, uint64_t order_max) noexcept {
+  return contain([&] { return change(&rows, order_max); });
+}
+
+Status FilesLog::change(Rows* rows, uint64_t order_max) {
   order_max = std::max(order_max, order_max_);
   if (!log_->usable() || bytes_ > kRewriteBytes + 2 * kRowBytes * rows_.size()) {
     Rows all = rows_;
-    all.insert_or_assign(file, row);
+    for (const auto& [file, row] : *rows) all.insert_or_assign(file, row);
     const uint64_t before = number_;
     SWALE_RETURN_IF_ERROR(begin(number_ + 1, all, order_max));
     if (const Status removed = device_.remove(path_of(before)); !removed.ok())
       log_warn("{}; it is removed at the next start", removed.message());
   } else {
     std::string record = new_record(order_max);
-    append_row(file, row, &record);
+    for (const auto& [file, row] : *rows) append_row(file, row, &record);
     const uint64_t bytes = record.size();
     SWALE_RETURN_IF_ERROR(log_->append(kRowsKind, sequence_, &record, {}));
     ++sequence_, bytes_ += bytes;
   }
   // Nothing from here on fails: what is on storage is in memory, too.
   order_max_ = order_max;
-  rows_.erase(file);
-  rows_.merge(one);
+  for (const auto& [file, row] : *rows) rows_.erase(file);
+  rows_.merge(*rows);
   return {};
 }
 

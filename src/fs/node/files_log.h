@@ -73,7 +73,8 @@ class FilesLog {
 
   const Rows& rows() const { return rows_; }
   uint64_t order_max() const { return order_max_; }
-  // Durable when it returns.
+  // In one record. Durable when it returns.
+  Status put(Rows rows, uint64_t order_max) noexcept;
   Status put(const meta::FileId& file, const FileRow& row, uint64_t order_max) noexcept;
   // These rows are not needed any more; they go with the next rewriting.
   void forget(const meta::FileId& file) noexcept { rows_.erase(file); }
@@ -83,7 +84,7 @@ class FilesLog {
   Status find();
   Status read(uint64_t number, bool* begun);
   Status begin(uint64_t number, const Rows& rows, uint64_t order_max);
-  Status change(const meta::FileId& file, const FileRow& row, uint64_t order_max);
+  Status change(Rows* rows, uint64_t order_max);
   std::string path_of(uint64_t number) const;
 
   io::Device& device_;

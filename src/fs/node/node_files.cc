@@ -396,15 +396,17 @@ void NodeFiles::forget_clean() noexcept {
   }
 }
 
-std::optional<meta::FileId> NodeFiles::oldest(const std::set<meta::FileId>& but) const {
-  std::optional<meta::FileId> found;
-  uint64_t first = 0;
+std::vector<meta::FileId> NodeFiles::oldest(size_t count, const std::set<meta::FileId>& but) const {
+  std::vector<std::pair<uint64_t, meta::FileId>> waiting;
   for (const auto& [id, file] : files_) {
     if (file->fixed || !file->dirty() || but.contains(id)) continue;
-    const uint64_t order = file->extents.empty() ? kOrderMax : file->first_order;
-    if (!found || order < first) found = id, first = order;
+    waiting.emplace_back(file->extents.empty() ? kOrderMax : file->first_order, id);
   }
-  return found;
+  count = std::min(count, waiting.size());
+  std::partial_sort(waiting.begin(), waiting.begin() + static_cast<ptrdiff_t>(count), waiting.end());
+  std::vector<meta::FileId> oldest(count);
+  for (size_t i = 0; i < count; ++i) oldest[i] = waiting[i].second;
+  return oldest;
 }
 
 std::vector<meta::FileId> NodeFiles::undrained() const {
@@ -442,13 +444,12 @@ Result<NodeFiles::Fixed> NodeFiles::fix(const meta::FileId& id) noexcept {
   return fixed;
 }
 
-Status NodeFiles::announce(const meta::FileId& id, const Stamp& ours) noexcept {
+Status NodeFiles::announce(std::span<const std::pair<meta::FileId, Stamp>> ours) noexcept {
   return contain([&]() -> Status {
-    File& file = *files_.at(id);
-    FileRow row = file.row;
-    row.ours = ours;
-    SWALE_RETURN_IF_ERROR(rows_->put(id, row, order_));
-    file.row = std::move(row);
+    FilesLog::Rows rows;
+    for (const auto& [id, stamp] : ours) rows.emplace(id, files_.at(id)->row).first->second.ours = stamp;
+    SWALE_RETURN_IF_ERROR(rows_->put(std::move(rows), order_));
+    for (const auto& [id, stamp] : ours) files_.at(id)->row.ours = stamp;
     return {};
   });
 }
@@ -457,26 +458,35 @@ Status NodeFiles::read_piece(const FileExtents::Piece& piece, uint64_t from, Mut
   return logs_->read(places_.place_of(piece.address + from), out);
 }
 
-Status NodeFiles::drained(const meta::FileId& id, const Fixed& fixed, const Stamp& now) noexcept {
+Status NodeFiles::drained(std::span<const Done> files) noexcept {
   return contain([&]() -> Status {
-    File& file = *files_.at(id);
-    FileRow row = file.row;
-    if (row.floor < fixed.order) row.drained(fixed.order, now);  // else it was removed meanwhile
-    SWALE_RETURN_IF_ERROR(rows_->put(id, row, order_));
-    file.row = std::move(row);
-    file.extents.remove_marked([&](const auto& piece) { drop(piece); });
-    file.fresh = false;
-    file.first_order = file.extents.empty() ? 0 : fixed.order + 1;
-    if (file.row.size_order == 0) {
-      file.size = file.row.backing.size;
-      file.extents.visit(0, meta::kOffsetEnd, [&](const auto& piece) {
-        file.size = std::max(file.size, piece.offset + piece.length);
-      });
+    FilesLog::Rows rows;
+    for (const Done& done : files) {
+      FileRow& row = rows.emplace(done.file, files_.at(done.file)->row).first->second;
+      if (row.floor < done.fixed->order) row.drained(done.fixed->order, done.now);  // else it was removed
     }
-    give_up(id);
-    reopen_backing(id, file);
+    FilesLog::Rows now = rows;
+    SWALE_RETURN_IF_ERROR(rows_->put(std::move(rows), order_));
+    for (auto& [id, row] : now) files_.at(id)->row = std::move(row);
+    for (const Done& done : files) leave_logs(done);
     return {};
   });
+}
+
+// Its row says that it is drained.
+void NodeFiles::leave_logs(const Done& done) noexcept {
+  File& file = *files_.find(done.file)->second;
+  file.extents.remove_marked([&](const auto& piece) { drop(piece); });
+  file.fresh = false;
+  file.first_order = file.extents.empty() ? 0 : done.fixed->order + 1;
+  if (file.row.size_order == 0) {
+    file.size = file.row.backing.size;
+    file.extents.visit(0, meta::kOffsetEnd, [&](const auto& piece) {
+      file.size = std::max(file.size, piece.offset + piece.length);
+    });
+  }
+  give_up(done.file);
+  reopen_backing(done.file, file);
 }
 
 // The name may lead to another file since the drain, and may be gone before the file is closed.

@@ -21,6 +21,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -86,9 +87,9 @@ class NodeFiles final : private SegmentConsumer {
   Status end_log(uint32_t log) noexcept;
   // Supplies writers with memory. When starves() afterwards, a drain of oldest() makes space.
   Status serve() noexcept;
-  // Has bytes or a size that the backing has not; of those that are not in `but`, the one whose bytes wait
-  // longest.
-  std::optional<meta::FileId> oldest(const std::set<meta::FileId>& but = {}) const;
+  // Have bytes or a size that the backing has not; of those that are not in `but`, the ones whose bytes wait
+  // longest, the oldest first.
+  std::vector<meta::FileId> oldest(size_t count, const std::set<meta::FileId>& but = {}) const;
   std::vector<meta::FileId> undrained() const;
   bool is_undrained(const meta::FileId& file) const;
 
@@ -103,11 +104,16 @@ class NodeFiles final : private SegmentConsumer {
   };
   // kBusy: the file is being drained; kNotFound: there is nothing to drain.
   Result<Fixed> fix(const meta::FileId& file) noexcept;
-  // The file is about to be replaced by this one. Durable when it returns.
-  Status announce(const meta::FileId& file, const Stamp& ours) noexcept;
+  // The files are about to be replaced by these. Durable when it returns.
+  Status announce(std::span<const std::pair<meta::FileId, Stamp>> ours) noexcept;
   Status read_piece(const FileExtents::Piece& piece, uint64_t from, MutableBytes out) noexcept;
-  // All of it is on the backing, durably, and the file there is `now`. After a failure it is still fixed.
-  Status drained(const meta::FileId& file, const Fixed& fixed, const Stamp& now) noexcept;
+  struct Done {
+    meta::FileId file;
+    const Fixed* fixed = nullptr;
+    Stamp now;  // of the file on the backing
+  };
+  // All of them are on the backing, durably. After a failure they are still fixed.
+  Status drained(std::span<const Done> files) noexcept;
   void give_up(const meta::FileId& file) noexcept;
 
   const std::vector<Status>& damage() const { return damage_; }  // the first kDamageMax
@@ -146,6 +152,7 @@ class NodeFiles final : private SegmentConsumer {
   Status cut_file(const meta::FileId& id, File& file, uint64_t order, uint64_t size,
                   std::span<const Span> keep);
   Status look_at_backing(const meta::FileId& id, File& file);
+  void leave_logs(const Done& done) noexcept;
   void reopen_backing(const meta::FileId& id, File& file) noexcept;
   Status fill_from_backing(const meta::FileId& id, File& file, uint64_t offset, MutableBytes out);
   void forget_clean() noexcept;

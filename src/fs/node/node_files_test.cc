@@ -107,7 +107,8 @@ Status drain_as(NodeFiles& node, NamedBacking& backing, io::Device& disk, const 
   put_file(disk, "/b/file", bytes);
   SWALE_ASSIGN_OR_RETURN(const auto file, disk.open("/b/file", io::OpenMode::kRead));
   SWALE_ASSIGN_OR_RETURN(const Stamp now, backing.stamp(*file));
-  return node.drained(kFile, fixed, now);
+  const NodeFiles::Done done{kFile, &fixed, now};
+  return node.drained({&done, 1});
 }
 
 // The bytes of a drained file leave the logs; a later server must not take what they had replaced, which its
