@@ -1,20 +1,16 @@
 #include "fs/node/files_log.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "base/coding.h"
 #include "base/contain.h"
-#include "base/log.h"
 
 namespace swale::fs {
 namespace {
 
-constexpr std::string_view kPrefix = "files-";
 constexpr uint16_t kRowsKind = 2;
 constexpr size_t kRowBytes = 112;
 constexpr size_t kCutBytes = 16;
-constexpr uint64_t kRewriteBytes = 4 << 20;  // and twice what the rows take
 
 void append_row(const meta::FileId& file, const FileRow& row, std::string* out) {
   for (const uint64_t value :
@@ -48,7 +44,7 @@ bool take_row(Bytes* bytes, meta::FileId* file, FileRow* row) {
 }
 
 std::string new_record(uint64_t order_max) {
-  std::string record(store::kRecordHeadBytes, '\0');
+  std::string record = StateLog::new_record();
   append_u64(&record, order_max);
   return record;
 }
@@ -79,89 +75,35 @@ uint64_t FileRow::backing_end() const {
   return cuts.empty() ? backing.size : std::min(backing.size, cuts.front().size);
 }
 
-std::string FilesLog::path_of(uint64_t number) const {
-  return fmt::format("{}/{}{}", folder_, kPrefix, number);
-}
-
 Result<std::unique_ptr<FilesLog>> FilesLog::open(io::Device& device, const std::string& folder) noexcept {
   std::unique_ptr<FilesLog> log;
   const Status status = contain([&]() -> Status {
-    log.reset(new FilesLog(device, folder));
-    return log->find();
+    log.reset(new FilesLog());
+    SWALE_ASSIGN_OR_RETURN(log->log_, StateLog::open(device, {folder, "files-", kFilesLogKind, kRowsKind},
+                                                     [&](Bytes payload) { return log->take(payload); }));
+    return log->log_->begin(log->whole(log->rows_, log->order_max_));
   });
   if (!status.ok()) return status;
   return log;
 }
 
-Status FilesLog::find() {
-  SWALE_ASSIGN_OR_RETURN(const auto names, device_.list(folder_));
-  std::vector<uint64_t> numbers;
-  for (const std::string& name : names) {
-    uint64_t number = 0;
-    if (!name.starts_with(kPrefix)) continue;
-    const char* const end = name.data() + name.size();
-    const auto parsed = std::from_chars(name.data() + kPrefix.size(), end, number);
-    if (parsed.ec == std::errc() && parsed.ptr == end) numbers.push_back(number);
+bool FilesLog::take(Bytes payload) {
+  if (payload.size() < 8) return false;
+  order_max_ = std::max(order_max_, get_u64(payload.data()));
+  payload.remove_prefix(8);
+  while (!payload.empty()) {
+    meta::FileId id;
+    FileRow row;
+    if (!take_row(&payload, &id, &row)) return false;
+    rows_[id] = std::move(row);
   }
-  std::sort(numbers.rbegin(), numbers.rend());
-  for (const uint64_t number : numbers) {
-    bool begun = false;
-    SWALE_RETURN_IF_ERROR(read(number, &begun));
-    if (begun) break;
-  }
-  const uint64_t next = numbers.empty() ? 1 : numbers.front() + 1;
-  SWALE_RETURN_IF_ERROR(begin(next, rows_, order_max_));
-  for (const uint64_t number : numbers) SWALE_RETURN_IF_ERROR(device_.remove(path_of(number)));
-  return {};
+  return true;
 }
 
-// One that was begun has a record: it has all that those before it had.
-Status FilesLog::read(uint64_t number, bool* begun) {
-  const std::string path = path_of(number);
-  SWALE_ASSIGN_OR_RETURN(const auto file, device_.open(path, io::OpenMode::kRead));
-  SWALE_ASSIGN_OR_RETURN(const uint64_t end, file->size());
-  if (end < store::kLogHeaderBytes) return {};
-  uint64_t sequence = 0;
-  const auto scanned = store::read_log(
-      device_, path, {kFilesLogKind, 0, number}, end, store::LogTail::kMayBeTorn, &sequence,
-      [&](const store::Record& record) -> Status {
-        Bytes left = record.payload;
-        const auto broken = [&] {
-          return corruption(
-              "{}: offset {}: a record of kind {} with {} bytes is none of this log; restore it", path,
-              record.offset, record.kind, record.payload.size());
-        };
-        if (record.kind != kRowsKind || left.size() < 8) return broken();
-        order_max_ = std::max(order_max_, get_u64(left.data()));
-        left.remove_prefix(8);
-        while (!left.empty()) {
-          meta::FileId id;
-          FileRow row;
-          if (!take_row(&left, &id, &row)) return broken();
-          rows_[id] = std::move(row);
-        }
-        return {};
-      });
-  SWALE_RETURN_IF_ERROR(scanned.status());
-  *begun = scanned->records > 0;
-  return {};
-}
-
-Status FilesLog::begin(uint64_t number, const Rows& rows, uint64_t order_max) {
+std::string FilesLog::whole(const Rows& rows, uint64_t order_max) {
   std::string record = new_record(order_max);
   for (const auto& [file, row] : rows) append_row(file, row, &record);
-  auto log = std::make_unique<store::RecordLog>(device_, path_of(number),
-                                                store::LogIdentity{kFilesLogKind, 0, number});
-  const uint64_t bytes = record.size();
-  Status status = log->create();
-  if (status.ok()) status = log->append(kRowsKind, 1, &record, {});
-  if (!status.ok()) {
-    static_cast<void>(device_.remove(log->path()));
-    return status;
-  }
-  log_ = std::move(log);
-  number_ = number, sequence_ = 2, bytes_ = bytes;
-  return {};
+  return record;
 }
 
 Status FilesLog::put(const meta::FileId& file, const FileRow& row, uint64_t order_max) noexcept {
@@ -178,19 +120,14 @@ Status FilesLog::put(Rows rows, uint64_t order_max) noexcept {
 
 Status FilesLog::change(Rows* rows, uint64_t order_max) {
   order_max = std::max(order_max, order_max_);
-  if (!log_->usable() || bytes_ > kRewriteBytes + 2 * kRowBytes * rows_.size()) {
+  if (log_->is_long(kRowBytes * rows_.size())) {
     Rows all = rows_;
     for (const auto& [file, row] : *rows) all.insert_or_assign(file, row);
-    const uint64_t before = number_;
-    SWALE_RETURN_IF_ERROR(begin(number_ + 1, all, order_max));
-    if (const Status removed = device_.remove(path_of(before)); !removed.ok())
-      log_warn("{}; it is removed at the next start", removed.message());
+    SWALE_RETURN_IF_ERROR(log_->begin(whole(all, order_max)));
   } else {
     std::string record = new_record(order_max);
     for (const auto& [file, row] : *rows) append_row(file, row, &record);
-    const uint64_t bytes = record.size();
-    SWALE_RETURN_IF_ERROR(log_->append(kRowsKind, sequence_, &record, {}));
-    ++sequence_, bytes_ += bytes;
+    SWALE_RETURN_IF_ERROR(log_->append(std::move(record)));
   }
   // Nothing from here on fails: what is on storage is in memory, too.
   order_max_ = order_max;

@@ -2,8 +2,7 @@
 // the processes cannot say it: up to which order the bytes of a file are drained, where it was cut, and what
 // its backing file was.
 //
-//   FOLDER := files-NUMBER         the highest number that has a record; others were begun or are over
-//   files-NUMBER := RecordLog      kind kFilesLogKind, owner NUMBER
+//   FOLDER := StateLog "files-" of kFilesLogKind
 //   record  := order_max u64, row*  the first one has all rows, later ones those that changed
 //   row     := high u64, low u64, floor u64, size_order u64, size u64, device u64, inode u64,
 //              backing_size u64, modified_ns u64, ours (device u64, inode u64, size u64, modified_ns u64),
@@ -24,9 +23,9 @@
 #include <vector>
 
 #include "base/status.h"
+#include "fs/node/state_log.h"
 #include "io/device.h"
 #include "meta/index/types.h"
-#include "store/record_log.h"
 
 namespace swale::fs {
 
@@ -80,21 +79,14 @@ class FilesLog {
   void forget(const meta::FileId& file) noexcept { rows_.erase(file); }
 
  private:
-  FilesLog(io::Device& device, std::string folder) : device_(device), folder_(std::move(folder)) {}
-  Status find();
-  Status read(uint64_t number, bool* begun);
-  Status begin(uint64_t number, const Rows& rows, uint64_t order_max);
+  FilesLog() = default;
+  bool take(Bytes payload);
+  static std::string whole(const Rows& rows, uint64_t order_max);
   Status change(Rows* rows, uint64_t order_max);
-  std::string path_of(uint64_t number) const;
 
-  io::Device& device_;
-  const std::string folder_;
   Rows rows_;
   uint64_t order_max_ = 0;
-  uint64_t number_ = 0;
-  uint64_t sequence_ = 1;
-  uint64_t bytes_ = 0;  // written since it was begun
-  std::unique_ptr<store::RecordLog> log_;
+  std::unique_ptr<StateLog> log_;
 };
 
 }  // namespace swale::fs
