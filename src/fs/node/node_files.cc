@@ -339,6 +339,13 @@ Status NodeFiles::read_own(const meta::FileId& id, const Span& span, MutableByte
   });
 }
 
+SeenBacking NodeFiles::seen_backing(const meta::FileId& id) const {
+  const auto at = files_.find(id);
+  if (at == files_.end()) return {};
+  const Stamp& stamp = at->second->row.backing;
+  return {stamp.inode, stamp.size, stamp.modified_ns};
+}
+
 Status NodeFiles::read_backing(const meta::FileId& id, uint64_t offset, MutableBytes out) noexcept {
   return contain([&]() -> Status {
     SWALE_ASSIGN_OR_RETURN(File* const file, known(id));

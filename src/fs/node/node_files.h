@@ -31,7 +31,7 @@
 #include "fs/node/backing.h"
 #include "fs/node/file_extents.h"
 #include "fs/node/files_log.h"
-#include "fs/share/range_map.h"
+#include "fs/share/share_messages.h"
 
 namespace swale::fs {
 
@@ -77,6 +77,8 @@ class NodeFiles final : private SegmentConsumer {
   Result<uint64_t> draw_order() noexcept;
   // The bytes that this node's processes have written. kNotFound: it does not have all of them.
   Status read_own(const meta::FileId& file, const Span& span, MutableBytes out) noexcept;
+  // What the backing file was when this node opened the file, or drained it last.
+  SeenBacking seen_backing(const meta::FileId& file) const;
   // What the backing has, and zeros behind its end.
   Status read_backing(const meta::FileId& file, uint64_t offset, MutableBytes out) noexcept;
   // As truncate, of what was written up to that order: `keep` has been written since.

@@ -20,7 +20,8 @@ Status SharedFiles::wrote(const meta::FileId& file, uint64_t order, const Span& 
   return when == When::kNow ? share_.wrote(file, span) : share_.found(file, order, span);
 }
 
-Result<ShareAnswer> SharedFiles::ask(const ShareRequest& request) {
+Result<ShareAnswer> SharedFiles::ask(ShareRequest request) {
+  request.backing = files_->seen_backing(request.file);
   const MutexUnlock meanwhile(mutex_);
   return peers_.ask(request);
 }
@@ -121,6 +122,37 @@ Result<uint64_t> SharedFiles::size(const meta::FileId& file) noexcept {
   return size;
 }
 
+// In requests of at most kFetchBytesMax.
+Status SharedFiles::fetch_from(NodeId node, const NodeShare::Reading& reading, std::span<const Span> spans,
+                               MutableBytes out) {
+  std::vector<Span> asked;
+  uint64_t bytes = 0;
+  const auto fetch = [&]() -> Status {
+    if (asked.empty()) return {};
+    SWALE_ASSIGN_OR_RETURN(const std::string got, peers_.fetch(node, reading.file, asked));
+    if (got.size() != bytes)
+      return error(Code::kCorruption, Scope::kPeer, "file {:x}:{:x}: node {} has sent {} bytes instead of {}",
+                   reading.file.high, reading.file.low, node, got.size(), bytes);
+    const char* from = got.data();
+    for (const Span& span : asked) {
+      std::memcpy(out.data() + (span.begin - reading.span.begin), from, span.end - span.begin);
+      from += span.end - span.begin;
+    }
+    asked.clear();
+    bytes = 0;
+    return {};
+  };
+  for (Span rest : spans) {
+    while (rest.begin < rest.end) {
+      const uint64_t part = std::min(rest.end - rest.begin, kFetchBytesMax - bytes);
+      asked.push_back({rest.begin, rest.begin + part});
+      rest.begin += part, bytes += part;
+      if (bytes == kFetchBytesMax) SWALE_RETURN_IF_ERROR(fetch());
+    }
+  }
+  return fetch();
+}
+
 // Of each node once, all that is wanted of it.
 Status SharedFiles::fetch_parts(const NodeShare::Reading& reading, const Parts& parts, MutableBytes out) {
   std::map<NodeId, std::vector<Span>> wanted;
@@ -128,16 +160,7 @@ Status SharedFiles::fetch_parts(const NodeShare::Reading& reading, const Parts& 
     if (part.from == ReadPart::From::kNode) wanted[part.node].push_back(part.span);
   const MutexUnlock meanwhile(mutex_);
   for (const auto& [node, spans] : wanted) {
-    SWALE_ASSIGN_OR_RETURN(const std::string bytes, peers_.fetch(node, reading.file, spans));
-    size_t at = 0;
-    for (const Span& span : spans) {
-      const size_t length = span.end - span.begin;
-      if (length > bytes.size() - at)
-        return error(Code::kCorruption, Scope::kPeer, "node {} has sent {} bytes of {}", node, bytes.size(),
-                     "what it was asked for");
-      std::memcpy(out.data() + (span.begin - reading.span.begin), bytes.data() + at, length);
-      at += length;
-    }
+    SWALE_RETURN_IF_ERROR(fetch_from(node, reading, spans, out));
   }
   return {};
 }

@@ -4,8 +4,9 @@
 //   processes ─► NodeFiles ─wrote()─► NodeShare ─► SharePeers::ask ─► FileRoots at the file's root
 //   read() ◄─ own bytes, others' (SharePeers::fetch, once a node), the backing's, zeros
 //
-// Threads: any; a call that asks a peer lets others go on meanwhile. NodeFiles belongs to this class from
-// start() on: others use it in with_files(). A peer's question is answered by serve().
+// Threads: any; a call that asks a peer lets others go on meanwhile. `mutex` is the one of NodeFiles: the
+// caller's, who locks it for what he does there himself, and for nothing here. A peer's question is answered
+// by serve().
 // Invariants: those of the table of visibility (docs/design/node-files.md).
 // Errors: those of the peers; kUnavailable if nodes that should have bytes have cut them again and again.
 // After a commit or truncate that fails at its peer nobody knows whether the root obeyed it: the next one
@@ -33,8 +34,8 @@ class SharePeers {
 
 class SharedFiles final : public WriteWatcher {
  public:
-  SharedFiles(NodeId node, SharePeers& peers, const ShareRules& rules = {})
-      : peers_(peers), share_(node, rules) {}
+  SharedFiles(NodeId node, SharePeers& peers, Mutex& mutex, const ShareRules& rules = {})
+      : peers_(peers), mutex_(mutex), share_(node, rules) {}
 
   // `files` was opened with this as its watcher, and has the files open that are used here.
   void start(NodeFiles* files) {
@@ -53,26 +54,22 @@ class SharedFiles final : public WriteWatcher {
   // kNotFound: this node does not have all of it any more.
   Result<std::string> serve(const meta::FileId& file, std::span<const Span> spans) noexcept;
 
-  template <class Act>
-  auto with_files(const Act& act) {
-    const MutexLock lock(mutex_);
-    return act(*files_);
-  }
-
  private:
   using Parts = std::vector<ReadPart>;
 
   Status wrote(const meta::FileId& file, uint64_t order, const Span& span, When when) override;
   Status learn(const meta::FileId& file) REQUIRES(mutex_);
-  Result<ShareAnswer> ask(const ShareRequest& request) REQUIRES(mutex_);  // gives the mutex up meanwhile
+  Result<ShareAnswer> ask(ShareRequest request) REQUIRES(mutex_);  // gives the mutex up meanwhile
   Result<size_t> read_once(const meta::FileId& file, const Span& span, MutableBytes out) REQUIRES(mutex_);
   Status read_parts(const NodeShare::Reading& reading, const Parts& parts, MutableBytes out) REQUIRES(mutex_);
+  Status fetch_from(NodeId node, const NodeShare::Reading& reading, std::span<const Span> spans,
+                    MutableBytes out);
   Status fetch_parts(const NodeShare::Reading& reading, const Parts& parts, MutableBytes out)
       REQUIRES(mutex_);
   Status change(const meta::FileId& file, const ShareRequest& request) REQUIRES(mutex_);
 
   SharePeers& peers_;
-  Mutex mutex_;
+  Mutex& mutex_;
   CondVar changed_;  // a commit or truncate has ended
   NodeShare share_ GUARDED_BY(mutex_);
   NodeFiles* files_ GUARDED_BY(mutex_) = nullptr;

@@ -22,14 +22,11 @@ class SharedFilesTest : public testing::Test {
  protected:
   struct Node {
     Folder memory{memory_base()}, storage{testing::TempDir()};
+    Mutex mutex;
     std::unique_ptr<SharedFiles> shared;
     std::unique_ptr<NodeFiles> files;
     LogWriter writer;
     bool attached = false;
-  };
-  class Sizes final : public FirstSizes {
-   public:
-    Result<uint64_t> size_of(const meta::FileId&) override { return uint64_t{12}; }
   };
   class Peers final : public SharePeers {
    public:
@@ -72,14 +69,14 @@ class SharedFilesTest : public testing::Test {
     for (NodeId i = 0; i < kNodes; ++i) start(i);
   }
   void start_root() {
-    root = std::make_unique<FileRoots>(sizes_);
+    root = std::make_unique<FileRoots>();
     for (const std::string& record : records) ASSERT_TRUE(root->replay(record).ok());
   }
   // The server of a node, again: what it did not close is as a kill leaves it.
   void start(NodeId id) {
     Node& node = nodes[id];
     node.files.reset();
-    node.shared = std::make_unique<SharedFiles>(id, peers_);
+    node.shared = std::make_unique<SharedFiles>(id, peers_, node.mutex);
     NodeLogsOptions options;
     options.memory_directory = node.memory.path() + "/node";
     options.spill_directory = node.storage.path() + "/spill";
@@ -117,7 +114,6 @@ class SharedFilesTest : public testing::Test {
   io::PosixDevice device_;
   io::MemoryDevice disk_;
   NamedBacking backing_{disk_, "/b"};
-  Sizes sizes_;
   Peers peers_{*this};
 
  public:

@@ -9,25 +9,82 @@
 namespace swale::fs {
 namespace {
 
-// A record is a row of these, each with what follows it, sized.
-enum class Kind : uint8_t {
-  kBegin = 1,    // file u64 u64, size u64
-  kRequest = 2,  // a request
-};
+// Of a record's parts.
+enum class Kind : uint8_t { kRequest = 2, kState = 3 };
 
 void append_part(Kind kind, Bytes bytes, std::string* record) {
   append_u8(record, static_cast<uint8_t>(kind));
   append_sized(record, bytes);
 }
 
+constexpr Span kWholeFile{0, meta::kOffsetEnd};
+
 }  // namespace
 
-Status FileRoots::look(const ShareRequest& request, ShareAnswer* answer) {
+void FileRoots::append_state(const meta::FileId& id, const File& file, std::string* record) {
+  std::string state;
+  for (const uint64_t word : {id.high, id.low, file.size, file.backing_end, file.reserved_end})
+    append_u64(&state, word);
+  append_varint(&state, file.nodes.size());
+  for (const auto& [number, node] : file.nodes) {
+    append_u32(&state, number);
+    for (const uint64_t word : {node.changed, node.reserved, node.offset}) append_u64(&state, word);
+  }
+  append_varint(&state, file.parts.size());
+  uint64_t end = 0;
+  file.parts.visit(kWholeFile, [&](const Span& span, NodeId node) {
+    append_varint(&state, span.begin - end);
+    append_varint(&state, span.end - span.begin);
+    append_u32(&state, node);
+    end = span.end;
+  });
+  append_part(Kind::kState, state, record);
+}
+
+Status FileRoots::take_state(Bytes bytes) {
+  Decoder in(bytes);
+  const meta::FileId id{in.u64(), in.u64()};
+  auto file = std::make_unique<File>(in.u64());
+  file->backing_end = in.u64();
+  file->reserved_end = in.u64();
+  for (uint64_t left = in.varint64(); left > 0 && in.ok(); --left) {
+    Node& node = file->nodes[in.u32()];
+    node.changed = in.u64(), node.reserved = in.u64(), node.offset = in.u64();
+  }
+  uint64_t end = 0;
+  bool good = true;
+  for (uint64_t left = in.varint64(); good && left > 0 && in.ok(); --left) {
+    const uint64_t skip = in.varint64(), length = in.varint64();
+    const NodeId node = in.u32();
+    good = in.ok() && skip <= meta::kOffsetEnd - end && length <= meta::kOffsetEnd - end - skip;
+    if (good) file->parts.put({end + skip, end + skip + length}, node);
+    end += good ? skip + length : 0;
+  }
+  SWALE_RETURN_IF_ERROR(in.finish("the state of a file"));
+  if (!good || id.none() || end > file->size)
+    return corruption("the state of file {:x}:{:x}: its numbers are none of a file", id.high, id.low);
+  file->begun = true;
+  files_.insert_or_assign(id, std::move(file));
+  return {};
+}
+
+Status FileRoots::states(const std::function<Status(Bytes)>& visit) const noexcept {
+  return contain([&]() -> Status {
+    for (const auto& [id, file] : files_) {
+      if (!file->begun) continue;
+      std::string record;
+      append_state(id, *file, &record);
+      SWALE_RETURN_IF_ERROR(visit(record));
+    }
+    return {};
+  });
+}
+
+void FileRoots::look(const ShareRequest& request, ShareAnswer* answer) const {
   const auto at = files_.find(request.file);
   if (at == files_.end()) {
-    SWALE_ASSIGN_OR_RETURN(answer->size, sizes_.size_of(request.file));
-    answer->backing_end = answer->size;
-    return {};
+    answer->size = answer->backing_end = request.backing.size;
+    return;
   }
   const File& file = *at->second;
   file.parts.visit(request.span, [&](const Span& span, NodeId node) {
@@ -37,22 +94,15 @@ Status FileRoots::look(const ShareRequest& request, ShareAnswer* answer) {
   if (asking != file.nodes.end()) answer->committed = asking->second.changed;
   answer->size = file.size;
   answer->backing_end = file.backing_end;
-  return {};
 }
 
 // The record is made before anything changes: what has no record must be obeyed when it is asked for again.
-Status FileRoots::change(const ShareRequest& request, ShareAnswer* answer, std::string* record) {
+void FileRoots::change(const ShareRequest& request, ShareAnswer* answer, std::string* record) {
   auto at = files_.find(request.file);
-  if (at == files_.end()) {
-    SWALE_ASSIGN_OR_RETURN(const uint64_t size, sizes_.size_of(request.file));
-    at = files_.emplace(request.file, std::make_unique<File>(size)).first;
-  }
+  if (at == files_.end())
+    at = files_.emplace(request.file, std::make_unique<File>(request.backing.size)).first;
   File& file = *at->second;
-  if (!file.begun) {
-    std::string begin;
-    for (const uint64_t word : {request.file.high, request.file.low, file.size}) append_u64(&begin, word);
-    append_part(Kind::kBegin, begin, record);
-  }
+  if (!file.begun) append_state(request.file, file, record);
   append_part(Kind::kRequest, encode(request), record);
   bool changed = false;
   *answer = obey(file, request, &changed);
@@ -63,7 +113,6 @@ Status FileRoots::change(const ShareRequest& request, ShareAnswer* answer, std::
   answer->committed = file.nodes.at(request.node).changed;
   answer->size = file.size;
   answer->backing_end = file.backing_end;
-  return {};
 }
 
 void FileRoots::commit(File& file, const ShareRequest& request) {
@@ -107,9 +156,8 @@ ShareAnswer FileRoots::obey(File& file, const ShareRequest& request, bool* chang
 Result<ShareAnswer> FileRoots::handle(const ShareRequest& request, std::string* record) noexcept {
   ShareAnswer answer;
   record->clear();
-  const Status status = contain([&]() -> Status {
-    return request.op == ShareOp::kLook ? look(request, &answer) : change(request, &answer, record);
-  });
+  const Status status = contain(
+      [&] { request.op == ShareOp::kLook ? look(request, &answer) : change(request, &answer, record); });
   if (status.ok()) return answer;
   record->clear();
   return status;
@@ -122,11 +170,8 @@ Status FileRoots::replay(Bytes record) noexcept {
       const uint8_t kind = in.u8();
       const Bytes bytes = in.sized();
       SWALE_RETURN_IF_ERROR(in.status("a record of the roots of files"));
-      if (kind == static_cast<uint8_t>(Kind::kBegin) && bytes.size() == 24) {
-        auto file = std::make_unique<File>(get_u64(bytes.data() + 16));
-        file->begun = true;
-        files_.insert_or_assign(meta::FileId{get_u64(bytes.data()), get_u64(bytes.data() + 8)},
-                                std::move(file));
+      if (kind == static_cast<uint8_t>(Kind::kState)) {
+        SWALE_RETURN_IF_ERROR(take_state(bytes));
         continue;
       }
       if (kind != static_cast<uint8_t>(Kind::kRequest))

@@ -1,8 +1,17 @@
 // FileRoots: which node has which bytes of the files whose names this server keeps, and how long they are.
 // Changes of one file come one after the other here: this order is that of the commits of its nodes.
 //
+// What the backing had when the job first asked, the nodes say themselves (ShareRequest::backing): the root
+// need not know where the file is.
+//
 // Durability: each change gives a record (a request, as it came). The caller writes it before it sends the
-// answer, and replays all records, in their order, into a new FileRoots after a kill.
+// answer, and replays all records, in their order, into a new FileRoots after a kill (RootsLog, fs/node).
+// states() are records, too: what begins a log in place of all that were before it.
+//
+//   record := (kind u8, bytes sized)*
+//   kRequest  a request          kState  file u64 u64, size u64, backing_end u64, reserved_end u64,
+//                                        nodes varint, (node u32, changed u64, reserved u64, offset u64)*,
+//                                        parts varint, (skip varint, length varint, node u32)*
 //
 // Threads: one at a time; never waits.
 // Invariants: (1) A change that was obeyed is not obeyed again, nor one of the same node that is older: late
@@ -12,6 +21,7 @@
 // Memory: a RangeMap a file, and 40 bytes for each node that has written it.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -19,13 +29,6 @@
 #include "fs/share/share_messages.h"
 
 namespace swale::fs {
-
-// What the backing had when the job first asked.
-class FirstSizes {
- public:
-  virtual ~FirstSizes() = default;
-  virtual Result<uint64_t> size_of(const meta::FileId& file) = 0;
-};
 
 // Decisions that tests replace, to show that they would notice.
 struct ShareRules {
@@ -36,11 +39,14 @@ struct ShareRules {
 
 class FileRoots {
  public:
-  explicit FileRoots(FirstSizes& sizes, const ShareRules& rules = {}) : sizes_(sizes), rules_(rules) {}
+  explicit FileRoots(const ShareRules& rules = {}) : rules_(rules) {}
 
   // `record`: what must be written before the answer is sent; empty: nothing.
   Result<ShareAnswer> handle(const ShareRequest& request, std::string* record) noexcept;
   Status replay(Bytes record) noexcept;
+  // visit(record) of each file that has changed.
+  Status states(const std::function<Status(Bytes)>& visit) const noexcept;
+  size_t files() const { return files_.size(); }
   // The file is gone. Late requests find one that has nobody's bytes.
   void forget(const meta::FileId& file) noexcept { files_.erase(file); }
 
@@ -62,13 +68,14 @@ class FileRoots {
         : size(first_size), backing_end(first_size), reserved_end(first_size) {}
   };
 
-  Status look(const ShareRequest& request, ShareAnswer* answer);
-  Status change(const ShareRequest& request, ShareAnswer* answer, std::string* record);
+  void look(const ShareRequest& request, ShareAnswer* answer) const;
+  void change(const ShareRequest& request, ShareAnswer* answer, std::string* record);
+  static void append_state(const meta::FileId& id, const File& file, std::string* record);
+  Status take_state(Bytes bytes);
   ShareAnswer obey(File& file, const ShareRequest& request, bool* changed);
   static void commit(File& file, const ShareRequest& request);
   static int reserve(File& file, Node& node, const ShareRequest& request);
 
-  FirstSizes& sizes_;
   const ShareRules rules_;
   std::unordered_map<meta::FileId, std::unique_ptr<File>, meta::FileIdHash> files_;
 };

@@ -1,5 +1,7 @@
 #include "fs/share/share_messages.h"
 
+#include <algorithm>
+
 #include "base/coding.h"
 
 namespace swale::fs {
@@ -66,7 +68,8 @@ std::string encode(const ShareRequest& request) {
   append_u8(&out, static_cast<uint8_t>(request.op));
   append_u32(&out, request.node);
   for (const uint64_t word : {request.file.high, request.file.low, request.order, request.span.begin,
-                              request.span.end, request.size})
+                              request.span.end, request.size, request.backing.inode, request.backing.size,
+                              static_cast<uint64_t>(request.backing.modified_ns)})
     append_u64(&out, word);
   append_spans(&out, request.spans);
   return out;
@@ -84,13 +87,36 @@ Result<ShareRequest> decode_share_request(Bytes bytes) {
   request.span.begin = in.u64();
   request.span.end = in.u64();
   request.size = in.u64();
+  request.backing = {in.u64(), in.u64(), in.i64()};
   const bool spans = take_spans(&in, &request.spans);
   SWALE_RETURN_IF_ERROR(in.finish("a request to the root of a file"));
   if (!spans || op < static_cast<uint8_t>(ShareOp::kLook) || op > static_cast<uint8_t>(ShareOp::kReserve) ||
-      request.file.none() || request.size > meta::kOffsetEnd || request.span.begin > request.span.end ||
-      request.span.end > meta::kOffsetEnd)
+      request.file.none() || request.size > meta::kOffsetEnd || request.backing.size > meta::kOffsetEnd ||
+      request.span.begin > request.span.end || request.span.end > meta::kOffsetEnd)
     return corruption("a request to the root of a file: op {} of node {}: its numbers are none of a file", op,
                       request.node);
+  return request;
+}
+
+std::string encode(const FetchRequest& request) {
+  std::string out;
+  append_u64(&out, request.file.high);
+  append_u64(&out, request.file.low);
+  append_spans(&out, request.spans);
+  return out;
+}
+
+Result<FetchRequest> decode_fetch_request(Bytes bytes) {
+  Decoder in(bytes);
+  FetchRequest request;
+  request.file.high = in.u64();
+  request.file.low = in.u64();
+  const bool spans = take_spans(&in, &request.spans);
+  SWALE_RETURN_IF_ERROR(in.finish("a request for bytes of a file"));
+  uint64_t total = 0;
+  for (const Span& span : request.spans) total += std::min(span.end - span.begin, kFetchBytesMax + 1);
+  if (!spans || request.file.none() || total > kFetchBytesMax)
+    return corruption("a request for {} bytes of a file: its numbers are none of a file", total);
   return request;
 }
 

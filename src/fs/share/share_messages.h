@@ -9,11 +9,15 @@
 // A node has one kCommit or kTruncate of a file under way, and one kReserve. Its orders ascend, also over
 // restarts of its server; the root obeys each once, and none that is as old as one that it has obeyed.
 //
-//   request := op u8, node u32, file u64 u64, order u64, begin u64, end u64, size u64, spans
+//   request := op u8, node u32, file u64 u64, order u64, begin u64, end u64, size u64,
+//              backing (inode u64, size u64, modified_ns u64), spans
 //   spans   := count varint, (skip varint, length varint, more varint, (stride varint if more))*
 //              a begin is told from the end before it; `more` spans of the same length follow in strides
 //   answer  := error u32, size u64, backing_end u64, committed u64, offset u64,
 //              count varint, (skip varint, length varint, node u32)*
+//   fetch   := file u64 u64, spans    of a node: its bytes, one span after the other
+//
+// `backing`: what the node has seen there when it opened the file. The first change of a file tells the root.
 //
 // Errors: decoding foreign bytes gives kCorruption.
 // Threads: plain values. Requests of the three changes are also the records of the root's log.
@@ -33,6 +37,14 @@ using NodeId = uint32_t;
 
 enum class ShareOp : uint8_t { kLook = 1, kCommit, kTruncate, kReserve };
 
+// A file of the backing, as all nodes see it; inode 0: there was none.
+struct SeenBacking {
+  uint64_t inode = 0;
+  uint64_t size = 0;
+  int64_t modified_ns = 0;
+  friend bool operator==(const SeenBacking&, const SeenBacking&) = default;
+};
+
 struct ShareRequest {
   ShareOp op = ShareOp::kLook;
   NodeId node = 0;
@@ -40,6 +52,7 @@ struct ShareRequest {
   uint64_t order = 0;
   Span span = {};     // kLook; kReserve: `end` is where the file ends on this node
   uint64_t size = 0;  // kTruncate, kReserve
+  SeenBacking backing = {};
   std::vector<Span> spans = {};
   friend bool operator==(const ShareRequest&, const ShareRequest&) = default;
 };
@@ -60,9 +73,19 @@ struct ShareAnswer {
   friend bool operator==(const ShareAnswer&, const ShareAnswer&) = default;
 };
 
+// Of a node: bytes that it has.
+struct FetchRequest {
+  meta::FileId file = {};
+  std::vector<Span> spans = {};
+  friend bool operator==(const FetchRequest&, const FetchRequest&) = default;
+};
+inline constexpr uint64_t kFetchBytesMax = 8 * kMiB;  // of one request; who wants more asks again
+
 std::string encode(const ShareRequest& request);
 Result<ShareRequest> decode_share_request(Bytes bytes);
 std::string encode(const ShareAnswer& answer);
 Result<ShareAnswer> decode_share_answer(Bytes bytes);
+std::string encode(const FetchRequest& request);
+Result<FetchRequest> decode_fetch_request(Bytes bytes);
 
 }  // namespace swale::fs

@@ -134,6 +134,12 @@ TEST(FileShare, ForeignBytesAreRefusedOrAreARequest) {
   ASSERT_TRUE(same.ok());
   EXPECT_EQ(*same, answer);
   EXPECT_FALSE(decode_share_answer(Bytes(encode(answer)).substr(1)).ok());
+  const FetchRequest fetch{{1, 2}, {{3, 9}, {19, 25}, {35, 41}, {100, 100 + kMiB}}};
+  const auto asked = decode_fetch_request(encode(fetch));
+  ASSERT_TRUE(asked.ok());
+  EXPECT_EQ(*asked, fetch);
+  EXPECT_FALSE(decode_fetch_request(encode(FetchRequest{{1, 2}, {{0, kFetchBytesMax + 1}}})).ok());
+  EXPECT_FALSE(decode_fetch_request(encode(FetchRequest{{1, 2}, {{0, meta::kOffsetEnd}}})).ok());
 }
 
 TEST(RangeMap, IsAnArrayOfBytes) {
@@ -169,15 +175,16 @@ TEST(RangeMap, IsAnArrayOfBytes) {
 }
 
 TEST(FileRoots, ReservedPlacesFollowEachOtherAndAFullFileIsAnError) {
-  class Sizes final : public FirstSizes {
-   public:
-    Result<uint64_t> size_of(const meta::FileId&) override { return uint64_t{100}; }
-  } sizes;
-  FileRoots roots(sizes);
+  FileRoots roots;
   std::string record;
   const auto reserve = [&](NodeId node, uint64_t order, uint64_t bytes) {
-    const auto answer = roots.handle(
-        {.op = ShareOp::kReserve, .node = node, .file = {1, 1}, .order = order, .size = bytes}, &record);
+    const auto answer = roots.handle({.op = ShareOp::kReserve,
+                                      .node = node,
+                                      .file = {1, 1},
+                                      .order = order,
+                                      .size = bytes,
+                                      .backing = {.size = 100}},
+                                     &record);
     return answer.ok() && answer->error == 0 ? answer->offset : 0;
   };
   EXPECT_EQ(reserve(1, 1, 10), 100u);

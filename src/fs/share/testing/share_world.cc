@@ -33,9 +33,17 @@ void ShareWorld::problem(const std::string& what) {
 }
 
 void ShareWorld::start_root() {
-  root_ = std::make_unique<FileRoots>(sizes_, rules());
+  root_ = std::make_unique<FileRoots>(rules());
   for (const std::string& record : records_)
     if (const Status replayed = root_->replay(record); !replayed.ok()) problem(replayed.to_string());
+  if (records_.size() < 8 || rng_.chance(1, 2)) return;
+  // A log that is begun anew.
+  records_.clear();
+  const Status kept = root_->states([&](Bytes record) {
+    records_.emplace_back(record);
+    return ok_status();
+  });
+  if (!kept.ok()) problem(kept.to_string());
 }
 
 void ShareWorld::start_node(Node& node) {
@@ -147,7 +155,9 @@ void ShareWorld::answered(const Message& message) {
 
 void ShareWorld::ask_root(Node& node, Call& call, const ShareRequest& request) {
   call.id = next_call_++;
-  call.request = encode(request);
+  ShareRequest whole = request;
+  whole.backing = {1, kBackingBytes, 1};
+  call.request = encode(whole);
   call.stage = Call::Stage::kRoot;
   send({.from = node.id, .to = kRoot, .life = node.life, .call = call.id, .text = call.request});
 }

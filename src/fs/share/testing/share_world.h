@@ -94,11 +94,6 @@ class ShareWorld {
     std::vector<Span> spans = {};
     std::map<uint64_t, Value> bytes = {};
   };
-  class Sizes final : public FirstSizes {
-   public:
-    Result<uint64_t> size_of(const meta::FileId&) override { return kBackingBytes; }
-  };
-
   ShareRules rules() const;
   bool chance(uint32_t per_mille) { return rng_.below(1000) < per_mille; }
   void problem(const std::string& what);
@@ -130,7 +125,6 @@ class ShareWorld {
 
   const ShareWorldParams params_;
   Rng rng_;
-  Sizes sizes_;
   VisibilityModel model_{kBackingBytes};
   std::unique_ptr<FileRoots> root_;
   std::vector<std::string> records_;

@@ -1,0 +1,43 @@
+// KeptRoots: FileRoots whose changes outlive this server: each is in a log before its answer.
+//
+//   FOLDER := StateLog "roots-" of kRootsLogKind
+//   record := a record of FileRoots; the first one has the states of all files
+//
+// A commit survives each kill, and not the machine: what is to survive that is drained.
+//
+// Threads: any. Errors: after a record that could not be written nobody knows whether the change was obeyed;
+// the next change writes all anew.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/mutex.h"
+#include "fs/node/state_log.h"
+#include "fs/share/file_roots.h"
+
+namespace swale::fs {
+
+inline constexpr uint16_t kRootsLogKind = 17;
+
+class KeptRoots {
+ public:
+  static Result<std::unique_ptr<KeptRoots>> open(io::Device& device, const std::string& folder,
+                                                 const ShareRules& rules = {}) noexcept;
+
+  Result<ShareAnswer> handle(const ShareRequest& request) noexcept;
+
+ private:
+  explicit KeptRoots(const ShareRules& rules) : roots_(rules) {}
+  Status find(io::Device& device, const std::string& folder);
+  Status begin_anew() REQUIRES(mutex_);
+  Status keep(Bytes record) REQUIRES(mutex_);
+
+  Mutex mutex_;
+  FileRoots roots_ GUARDED_BY(mutex_);
+  std::unique_ptr<StateLog> log_ GUARDED_BY(mutex_);
+  uint64_t state_bytes_ GUARDED_BY(mutex_) = 0;  // when the log was begun
+  bool behind_ GUARDED_BY(mutex_) = false;       // the log does not have all
+};
+
+}  // namespace swale::fs

@@ -1,0 +1,202 @@
+#include "fs/peers/node_peers.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "base/contain.h"
+#include "base/log.h"
+#include "base/start_thread.h"
+#include "net/job/agree.h"
+#include "net/job/opening.h"
+
+namespace swale::fs {
+namespace {
+
+constexpr char kWhat[] = "the files of nodes";
+
+// What each method is: who waits for whom is in the order of the lanes.
+struct Row {
+  const char* name;
+  size_t lane;
+};
+constexpr std::array<Row, 2> kRows = {{
+    {"share.ask", 0},
+    {"share.fetch", 1},
+}};
+constexpr size_t kLanes = 2;
+
+// A node that does not answer, or not what it was asked for, is an error of the device.
+Status as_eio(const Status& why, NodeId node, const std::string& what) {
+  const Status named = why.with_context(fmt::format("{}: node {}", what, node));
+  const bool silent = why.code() == Code::kUnavailable || why.code() == Code::kDeadlineExceeded ||
+                      why.code() == Code::kAborted || why.code() == Code::kCorruption;
+  return silent && why.error_number() == 0 ? named.with_error_number(EIO) : named;
+}
+
+}  // namespace
+
+// An RpcClient waits for one call at a time.
+class NodePeers::Client {
+ public:
+  explicit Client(NodePeers& peers) : peers_(peers) {
+    {
+      const MutexLock lock(peers_.mutex_);
+      if (!peers_.free_.empty()) {
+        client_ = std::move(peers_.free_.back());
+        peers_.free_.pop_back();
+      }
+    }
+    if (client_ == nullptr) client_ = std::make_unique<net::RpcClient>(peers_.rpc_.get());
+  }
+  ~Client() {
+    static_cast<void>(contain([&] {
+      const MutexLock lock(peers_.mutex_);
+      peers_.free_.push_back(std::move(client_));
+    }));
+  }
+  Client(const Client&) = delete;
+  net::RpcClient& operator*() { return *client_; }
+
+ private:
+  NodePeers& peers_;
+  std::unique_ptr<net::RpcClient> client_;
+};
+
+Result<std::unique_ptr<NodePeers>> NodePeers::open(net::Job& job, const NodePeersOptions& options) {
+  std::unique_ptr<NodePeers> peers;
+  const Status status = contain([&]() -> Status {
+    peers.reset(new NodePeers(job, options));
+    return peers->begin();
+  });
+  if (!status.ok()) return status;
+  return peers;
+}
+
+Status NodePeers::begin() {
+  nodes_.assign(static_cast<size_t>(job_.size()), ~NodeId{0});
+  for (NodeId node = 0; node < options_.hosts.size(); ++node)
+    nodes_.at(static_cast<size_t>(options_.hosts[node])) = node;
+  SWALE_ASSIGN_OR_RETURN(own_, node_at(job_.rank()));
+  SWALE_RETURN_IF_ERROR(net::begin_collective(job_, net::CallKind::kOpenServers, kWhat, {}));
+  for (size_t lane = 0; lane < kLanes; ++lane) lanes_.push_back(std::make_unique<Lane>());
+  net::RpcOptions talk;
+  for (const Row& each : kRows) talk.methods.push_back(each.name);
+  SWALE_ASSIGN_OR_RETURN(rpc_, net::Rpc::open(job_, talk, this));
+  return {};
+}
+
+Result<NodeId> NodePeers::node_at(net::Rank rank) const {
+  const auto index = static_cast<size_t>(rank);
+  if (rank >= 0 && index < nodes_.size() && nodes_[index] != ~NodeId{0}) return nodes_[index];
+  return invalid_argument("rank {} has no server of the tree", rank);
+}
+
+Status NodePeers::start(PeerRequests* requests) {
+  {
+    const MutexLock lock(mutex_);
+    requests_ = requests;
+  }
+  for (size_t lane = 0; lane < lanes_.size(); ++lane)
+    SWALE_RETURN_IF_ERROR(start_thread(&lanes_[lane]->thread, "a thread that answers other nodes",
+                                       [this, lane] { serve(lane); }));
+  return {};
+}
+
+void NodePeers::on_requests(std::span<net::RpcRequest> requests) {
+  for (net::RpcRequest& each : requests) {
+    const Status kept = contain([&]() -> Status {
+      if (each.method >= kRows.size())
+        return Status(Code::kUnsupported, Scope::kOperation, "this node knows no such request");
+      const MutexLock lock(mutex_);
+      if (stop_) return Status(Code::kAborted, Scope::kOperation, "the node's server ends");
+      Lane& lane = *lanes_[kRows[each.method].lane];
+      lane.queue.push_back(std::move(each));
+      lane.work.notify_one();
+      return {};
+    });
+    if (!kept.ok()) static_cast<void>(contain([&] { rpc_->reply(each.token, kept); }));
+  }
+}
+
+void NodePeers::serve(size_t number) {
+  Lane& lane = *lanes_[number];
+  for (;;) {
+    net::RpcRequest request;
+    PeerRequests* requests = nullptr;
+    {
+      const MutexLock lock(mutex_);
+      lane.work.wait(lock, [&]() REQUIRES(mutex_) { return stop_ || !lane.queue.empty(); });
+      if (lane.queue.empty()) return;
+      request = std::move(lane.queue.front());
+      lane.queue.pop_front();
+      requests = requests_;
+    }
+    answer(*requests, request);
+  }
+}
+
+void NodePeers::answer(PeerRequests& requests, net::RpcRequest& request) {
+  Result<std::string> answer = std::string();
+  const Status contained = contain([&]() -> Status {
+    if (!rpc_->wanted(request.token)) return {};
+    SWALE_ASSIGN_OR_RETURN(const NodeId from, node_at(request.from));
+    answer = requests.answer(static_cast<PeerMethod>(request.method), from, request.payload);
+    return {};
+  });
+  if (!contained.ok()) answer = contained;
+  static_cast<void>(contain([&] {
+    answer.ok() ? rpc_->reply(request.token, net::RpcPayload(*std::move(answer)))
+                : rpc_->reply(request.token, answer.status());
+  }));
+}
+
+Result<std::string> NodePeers::call(NodeId to, PeerMethod method, std::string payload,
+                                    size_t answer_bytes_max, const std::string& what) noexcept {
+  std::string answer;
+  const Status status = contain([&]() -> Status {
+    if (to >= nodes()) return errno_status(EIO, fmt::format("{}: node {}: the job has none", what, to));
+    const Nanos until = system_clock().now() + options_.patience;
+    Client client(*this);
+    auto got = (*client).ask({.to = options_.hosts[to],
+                              .method = static_cast<net::RpcMethod>(method),
+                              .payload = std::move(payload),
+                              .response_bytes_max = static_cast<uint32_t>(answer_bytes_max),
+                              .deadline = until});
+    if (!got.ok()) return as_eio(got.status(), to, what);
+    answer = std::move(*got);
+    return {};
+  });
+  if (!status.ok()) return status;
+  return answer;
+}
+
+void NodePeers::stop() {
+  std::vector<std::unique_ptr<net::RpcClient>> clients;
+  {
+    const MutexLock lock(mutex_);
+    stop_ = true;
+    for (const auto& lane : lanes_) lane->work.notify_all();
+    clients.swap(free_);
+  }
+  for (const auto& lane : lanes_)
+    if (lane->thread.joinable()) lane->thread.join();
+}
+
+Status NodePeers::close() {
+  if (closed_) return {};
+  closed_ = true;
+  Status status = net::begin_collective(job_, net::CallKind::kCloseServers, kWhat, {});
+  stop();
+  const Status left = rpc_->close();
+  rpc_.reset();
+  return status.ok() ? left : status;
+}
+
+NodePeers::~NodePeers() {
+  if (closed_) return;
+  stop();
+  rpc_.reset();  // tells the other ranks
+}
+
+}  // namespace swale::fs

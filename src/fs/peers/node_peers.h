@@ -1,0 +1,89 @@
+// NodePeers: what the servers of a job's nodes ask each other about files, on net::Rpc. Each node is a rank of
+// the job; NodeId is the number of its server of names, whose host that rank is.
+//
+//   call() ─► Rpc ─► a queue a lane ─► a thread of its own ─► PeerRequests::answer ─► Rpc ─► the caller
+//
+// An answer may itself call nodes, in lanes that come before its own alone: so no two nodes wait for each
+// other's threads. Each call has a deadline (patience_of); a node that is down fails its calls at once.
+//
+// Threads: open and close collectively; call by any; a thread a lane. Requests that come before start() wait.
+// Errors: EIO, which names the node and what it was asked, if it is down, silent or sends garbage; else what it
+// has answered. Limits: kRpcMessageBytesMax a message.
+#pragma once
+
+#include <array>
+#include <deque>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/mutex.h"
+#include "fs/share/share_messages.h"
+#include "net/job/job.h"
+#include "net/rpc/rpc.h"
+
+namespace swale::fs {
+
+// DO NOT CHANGE THESE VALUES: nodes of one job may run different builds.
+enum class PeerMethod : uint16_t { kAsk = 0, kFetch = 1 };
+
+class PeerRequests {
+ public:
+  virtual ~PeerRequests() = default;
+  virtual Result<std::string> answer(PeerMethod method, NodeId from, Bytes payload) = 0;
+};
+
+struct NodePeersOptions {
+  std::vector<net::Rank> hosts;  // of each node; each rank has one
+  Nanos patience = seconds(30);  // with an answer that needs no storage
+};
+
+class NodePeers final : private net::RpcService {
+ public:
+  static Result<std::unique_ptr<NodePeers>> open(net::Job& job, const NodePeersOptions& options);
+  ~NodePeers() override;
+
+  NodeId own() const { return own_; }
+  uint32_t nodes() const { return static_cast<uint32_t>(options_.hosts.size()); }
+  Nanos patience() const { return options_.patience; }
+
+  // `requests` outlives this, or its close().
+  Status start(PeerRequests* requests);
+  // `what`: for messages: "file 1:2". A failure to answer is EIO.
+  Result<std::string> call(NodeId to, PeerMethod method, std::string payload, size_t answer_bytes_max,
+                           const std::string& what) noexcept;
+
+  // Collective, when no thread of this node calls any more.
+  Status close();
+
+ private:
+  struct Lane {
+    CondVar work;
+    std::deque<net::RpcRequest> queue;  // guarded by mutex_
+    std::thread thread;
+  };
+  class Client;  // one that is free, or a new one
+
+  NodePeers(net::Job& job, const NodePeersOptions& options) : job_(job), options_(options) {}
+  Status begin();
+  void on_requests(std::span<net::RpcRequest> requests) override;
+  void serve(size_t lane);
+  void answer(PeerRequests& requests, net::RpcRequest& request);
+  Result<NodeId> node_at(net::Rank rank) const;
+  void stop();
+
+  net::Job& job_;
+  const NodePeersOptions options_;
+  NodeId own_ = 0;
+  std::vector<NodeId> nodes_;  // by rank
+  Mutex mutex_;
+  std::vector<std::unique_ptr<Lane>> lanes_;  // the vector does not change after begin()
+  std::vector<std::unique_ptr<net::RpcClient>> free_ GUARDED_BY(mutex_);
+  PeerRequests* requests_ GUARDED_BY(mutex_) = nullptr;
+  bool stop_ GUARDED_BY(mutex_) = false;
+  std::unique_ptr<net::Rpc> rpc_;
+  bool closed_ = false;
+};
+
+}  // namespace swale::fs

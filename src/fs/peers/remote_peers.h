@@ -1,0 +1,38 @@
+// RemotePeers: SharePeers between the nodes of a job (NodePeers), and what a node answers them: as a root, by
+// KeptRoots, and for its own bytes, by SharedFiles.
+//
+// Threads: any. Errors: as NodePeers says, naming the file; a request that is none, or is not for this node,
+// is kCorruption or EIO, and changes nothing.
+#pragma once
+
+#include <string>
+
+#include "fs/node/kept_roots.h"
+#include "fs/node/shared_files.h"
+#include "fs/peers/node_peers.h"
+
+namespace swale::fs {
+
+class RemotePeers final : public SharePeers, public PeerRequests {
+ public:
+  RemotePeers(NodePeers& nodes, KeptRoots& roots) : nodes_(nodes), roots_(roots) {}
+  // Before a process of any node uses a file.
+  Status start(SharedFiles* files) {
+    files_ = files;
+    return nodes_.start(this);
+  }
+
+  Result<ShareAnswer> ask(const ShareRequest& request) override;
+  Result<std::string> fetch(NodeId node, const meta::FileId& file, std::span<const Span> spans) override;
+  Result<std::string> answer(PeerMethod method, NodeId from, Bytes payload) override;
+
+ private:
+  Result<std::string> answer_as_root(NodeId from, Bytes payload);
+  Result<std::string> give_bytes(Bytes payload);
+
+  NodePeers& nodes_;
+  KeptRoots& roots_;
+  SharedFiles* files_ = nullptr;
+};
+
+}  // namespace swale::fs
