@@ -116,11 +116,15 @@ test-asan: ## the tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@scripts/install-deps.sh test check
 	@scripts/build.sh asan
 	@scripts/run-tests.py asan
+	@scripts/build.sh checked swale swale_cli
+	@scripts/test-python.sh checked --sanitized asan
 
 test-tsan: ## the tests under ThreadSanitizer
 	@scripts/install-deps.sh test check
 	@scripts/build.sh tsan
 	@scripts/run-tests.py tsan
+	@scripts/build.sh checked swale swale_cli
+	@scripts/test-python.sh checked --sanitized tsan
 
 deb: ## Debian packages (library, command, development files, Python), into build/deb
 	@scripts/install-deps.sh build deb

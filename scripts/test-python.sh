@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# test-python.sh PRESET [--install-only | what pytest takes]: the tests of the Python package, as a wheel with
-# the library of build/PRESET, in an environment of their own (build/python-venv): NumPy and what reads
-# tables, pinned; no tool that builds. Then mypy. With CI set, a skipped test fails.
+# test-python.sh PRESET [--install-only | --sanitized asan|tsan | what pytest takes]: the tests of the Python
+# package, as a wheel with the library of build/PRESET, in an environment of their own (build/python-venv):
+# NumPy and what reads tables, pinned; no tool that builds. Then mypy. With CI set, a skipped test fails.
+# --sanitized: the tests that need no command, with the library of build/asan or build/tsan in the place of
+# the wheel's. The interpreter and other libraries are as they are, so leaks are not looked for.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/step.sh"
 cd "$swale_root"
@@ -34,6 +36,41 @@ fi
 scripts/build-wheel.sh "$preset" "$wheels"
 step python-package "Installing the wheel" install_package
 if [ "${2:-}" = --install-only ]; then exit 0; fi
+
+# Loaded first, and found under its name instead of the wheel's. The sanitizer looks for libstdc++ at once.
+sanitized_tests() {
+  local sanitizer=$1 runtime library=$swale_root/build/$1/src/capi/libswale.so.0
+  [ -f "$library" ] || die "build/$sanitizer has no libswale: run scripts/build.sh $sanitizer swale"
+  runtime=$("$(scripts/clang-tool.sh clang)" -print-file-name="libclang_rt.$sanitizer-$(uname -m).so")
+  local stdcxx
+  stdcxx=$("${CXX:-g++}" -print-file-name=libstdc++.so.6)
+  local loaded=("LD_PRELOAD=$runtime $stdcxx $library"
+    "ASAN_OPTIONS=detect_leaks=0:quarantine_size_mb=16:intercept_tls_get_addr=0"
+    "TSAN_OPTIONS=ignore_noninstrumented_modules=1:second_deadlock_stack=1"
+    "UBSAN_OPTIONS=print_stacktrace=1")
+  # Canary: memory that was freed is written to, in the library.
+  local used_after_free="import ctypes, swale
+library, cancel = ctypes.CDLL('libswale.so.0'), ctypes.c_void_p()
+library.swale_cancel_make(ctypes.byref(cancel))
+library.swale_cancel_free(cancel)
+library.swale_cancel_now(cancel)"
+  mkdir -p build/logs
+  if env "${loaded[@]}" "$venv/bin/python" -c "$used_after_free" > build/logs/python-canary.log 2>&1 ||
+    ! grep -q "Sanitizer: heap-use-after-free" build/logs/python-canary.log; then
+    die "the sanitizer does not see what the library does: build/logs/python-canary.log"
+  fi
+  say "Testing the Python package with the library of build/$sanitizer"
+  cd python
+  env "${loaded[@]}" HYPOTHESIS_STORAGE_DIRECTORY="$swale_root/build/hypothesis" \
+    "$venv/bin/python" -m pytest -q -p no:cacheprovider \
+    --deselect tests/test_comm.py::test_processes_load_the_packages_own_network \
+    tests/test_{append_arrow,attributes,comm,damage,export,faults,mistakes,push_down,random,read,tools}.py \
+    "${@:2}"
+}
+if [ "${2:-}" = --sanitized ]; then
+  sanitized_tests "${@:3}"
+  exit 0
+fi
 say "Testing the Python package"
 cd python
 strict=()
