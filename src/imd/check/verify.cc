@@ -8,6 +8,7 @@
 
 #include "base/hash.h"
 #include "imd/check/named_records.h"
+#include "imd/check/verify_clusters.h"
 #include "imd/check/verify_extrema.h"
 #include "imd/check/verify_tables.h"
 #include "imd/check/verify_values.h"
@@ -443,6 +444,7 @@ VerifyReport verify_directory(const Reader& reader, size_t problems_max, const V
     known = std::move(*now);
     report = Verifier(reader.files(), known).run(problems_max, progress);
   }
+  verify_clusters(reader.files(), known.epochs.empty() ? *opened : known, problems_max, &report);
   return report;
 }
 

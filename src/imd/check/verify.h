@@ -4,7 +4,8 @@
 //
 // It works partition by partition and epoch by epoch: it opens and keeps all slices of the segments, then
 // walks the runs; exactly one candidate of the index must name each record, at its own place. It sums counts,
-// bytes and digests over all partitions and compares them with the epoch log.
+// bytes and digests over all partitions and compares them with the epoch log. Then it does the same with each
+// cluster, and compares what that holds of each epoch with the epoch log.
 // Threads: any; another thread may refresh the reader meanwhile. Memory: the index of one epoch in one
 // partition, about 1.4 bytes per record, one chunk, and 24 bytes per record that a key has in one run.
 #pragma once
@@ -24,6 +25,7 @@ struct VerifyReport {
   uint64_t records = 0;
   uint64_t epochs = 0;
   uint64_t partitions = 0;
+  uint64_t clusters = 0;
   std::vector<Status> problems;
 };
 using VerifyProgressFn = std::function<void(uint64_t done_bytes, uint64_t total_bytes)>;

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/log.h"
 #include "imd/format/attributes.h"
+#include "imd/format/cluster_list.h"
 #include "imd/format/generation.h"
 #include "imd/format/stats_log.h"
 #include "imd/read/reader_view.h"
@@ -21,6 +23,15 @@ size_t common_epochs(const Manifest& a, const Manifest& b) {
   const auto same = [](const EpochEntry& x, const EpochEntry& y) { return x.epoch_id == y.epoch_id; };
   const auto end = std::mismatch(a.epochs.begin(), a.epochs.end(), b.epochs.begin(), b.epochs.end(), same);
   return static_cast<size_t>(end.first - a.epochs.begin());
+}
+
+// Answers do not depend on them; but storage that fails is told.
+Result<ClusterList> clusters_or_none(io::Device& device, const std::string& directory) {
+  Result<ClusterList> list = load_clusters(device, directory);
+  if (list.status().code() != Code::kCorruption && list.status().code() != Code::kUnsupported) return list;
+  log_warn("{}; the epochs themselves answer, without clusters. `swale optimize` makes clusters anew",
+           list.status().message());
+  return ClusterList();
 }
 
 Status check_described(const std::string& directory, const Manifest& manifest, int64_t epoch) {
@@ -57,6 +68,7 @@ Result<Reader::Refreshed> Reader::refresh() {
   const MutexLock only(refreshing_);
   SWALE_ASSIGN_OR_RETURN(Manifest manifest, load_manifest(device_, directory_));
   const std::shared_ptr<ReaderView> before = view();
+  SWALE_ASSIGN_OR_RETURN(const ClusterList clusters, clusters_or_none(device_, directory_));
   Refreshed refreshed;
   size_t common = 0;
   bool same_place = false;
@@ -65,10 +77,12 @@ Result<Reader::Refreshed> Reader::refresh() {
     refreshed.added = common < manifest.epochs.size();
     refreshed.dropped = common < before->manifest().epochs.size();
     const bool same_losses = before->manifest().lost == manifest.lost;
-    if (!refreshed.added && !refreshed.dropped && common > 0 && same_losses) return refreshed;
+    const bool same_clusters = before->clusters_generation() == clusters.generation;
+    if (!refreshed.added && !refreshed.dropped && common > 0 && same_losses && same_clusters)
+      return refreshed;
     same_place = common > 0 && same_losses;  // after a repair all logs are opened again
   }
-  auto next = std::make_shared<ReaderView>(files(), std::move(manifest), partitioners_);
+  auto next = std::make_shared<ReaderView>(files(), std::move(manifest), partitioners_, clusters);
   if (same_place) next->take_over(*before, common);
   const MutexLock lock(mutex_);
   view_ = std::move(next);

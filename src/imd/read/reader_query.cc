@@ -33,13 +33,15 @@ Query::Query(const ReaderFiles& files, const Manifest& manifest, PartitionCache&
       counters_(files.counters),
       reads_(files.device, files.options.reads_in_flight_max) {}
 
-Status Query::run(std::span<const QueryKey> keys, EpochRange epochs, Sink& sink) {
+Status Query::run(std::span<const QueryKey> keys, EpochRange epochs, Sink& sink, const ClusterSet* clusters) {
   if (!reusable_) {
     return error(Code::kInternal, Scope::kOperation, "a query that did not end runs again; please report it");
   }
   reusable_ = false;
   sink_ = &sink;
   keys_ = keys;
+  epochs_ = epochs;
+  clusters_ = clusters;
   stopped_ = false;
   sequence_ = 0;
   footer_depth_ = table_depth_ = depth_ = 0;
@@ -70,6 +72,7 @@ Status Query::flush() {
   if (stopped_) return {};
   visits_.clear();
   held_.clear();
+  own_held_.clear();
   return {};
 }
 
@@ -397,6 +400,8 @@ Status Query::match(const Pending& pending, const char* bytes) {
       run::RecordMatch::in_verified(pending.candidate, blocks, key.key, &walk_, group.logs->data->path()));
   if (!record) {
     ++false_count_;
+  } else if (group.member != nullptr) {
+    return match_series(pending, record->value);
   } else if (!sink_->hit({key.index, group.record().epoch, (sequence_ + pending.group) << 32 | pending.number,
                           record->value, run::points(rule_, *record)})) {
     stopped_ = true;
@@ -429,7 +434,7 @@ void Query::raise_depth(const Pending& pending) {
 bool Query::is_empty() const {
   return reads_.empty() && groups_.empty() && rests_.empty() && rest_keys_.empty() && pending_.empty() &&
          deferred_.empty() && block_groups_.empty() && overflows_.empty() && visits_.empty() &&
-         held_.empty() && !group_is_open_ && resolved_ == 0;
+         held_.empty() && own_held_.empty() && !group_is_open_ && resolved_ == 0;
 }
 
 // They have been answered.

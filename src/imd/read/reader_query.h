@@ -30,8 +30,10 @@
 #include "base/status.h"
 #include "imd/format/manifest.h"
 #include "imd/format/partitioner.h"
+#include "imd/format/series.h"
 #include "imd/read/arena.h"
 #include "imd/read/reader.h"
+#include "imd/read/reader_clusters.h"
 #include "imd/read/reader_io.h"
 #include "imd/read/reader_partition.h"
 #include "imd/read/reader_tables.h"
@@ -62,6 +64,8 @@ class Query {
     uint64_t sequence = 0;
     Bytes value;         // valid during the call; of one that lies elsewhere what stands in its place
     bool large = false;  // it lies elsewhere
+    // What `value` is, if a cluster answers (kPoints: large is set).
+    SeriesKind kind = SeriesKind::kWhole;
   };
   class Sink {
    public:
@@ -72,8 +76,9 @@ class Query {
   Query(const ReaderFiles& files, const Manifest& manifest, PartitionCache& partitions, TableCache& tables,
         const Partitioners& partitioners);
 
-  // Requires `keys` in the order of their hashes.
-  Status run(std::span<const QueryKey> keys, EpochRange epochs, Sink& sink);
+  // Requires `keys` in the order of their hashes. For epochs that `clusters` cover, these answer.
+  Status run(std::span<const QueryKey> keys, EpochRange epochs, Sink& sink,
+             const ClusterSet* clusters = nullptr);
   bool reusable() const { return reusable_; }
 
   void touch();  // backs the pages that a usual run takes
@@ -93,9 +98,10 @@ class Query {
   struct Visit {
     size_t first_key;
     size_t end_key;
-    uint32_t held;     // index in held_
-    uint32_t segment;  // index in the segments of its logs
-    uint32_t ranks;    // of its job
+    uint32_t held;                               // index in held_
+    uint32_t segment;                            // index in the segments of its logs
+    uint32_t ranks;                              // of its job
+    const ClusterSet::Member* member = nullptr;  // whose logs these are; nullptr: the directory's own
     size_t keys() const { return end_key - first_key; }
   };
   // The rests first_rest..+rest_count of one slice.
@@ -103,6 +109,7 @@ class Query {
     const PartitionLogs* logs;
     uint32_t held;     // index in held_
     uint32_t segment;  // index in logs->segments
+    const ClusterSet::Member* member;
     uint32_t first_rest;
     uint32_t rest_count;
     run::SliceLocation location;
@@ -154,6 +161,8 @@ class Query {
   Status plan_by_function(size_t first_key, size_t end_key, EpochNumber epoch);
   Status plan_partition(size_t first_key, size_t end_key, PartitionNumber partition, EpochNumber epoch);
   Result<uint32_t> hold(const EpochEntry& epoch, PartitionNumber partition);
+  bool is_covered(EpochNumber epoch) const { return clusters_ != nullptr && clusters_->covers(epoch); }
+  Status plan_clusters(size_t first_key, size_t end_key);
 
   // From visits to groups, and to candidates.
   Status flush();
@@ -182,6 +191,7 @@ class Query {
   Result<const char*> read_blocks_again(const Pending& pending, const char* bytes, const Status& found);
   Status match(const Pending& pending, const char* bytes);
   Status match_all(const Pending& pending, Bytes blocks);
+  Status match_series(const Pending& pending, Bytes series);
   // Their memory is about to hold others.
   void forget_blocks() {
     verified_ = {};
@@ -202,9 +212,12 @@ class Query {
   ReadCounters& counters_;
   Sink* sink_ = nullptr;
   std::span<const QueryKey> keys_;
+  EpochRange epochs_;
+  const ClusterSet* clusters_ = nullptr;
   Nanos now_ = 0;
 
   std::vector<std::shared_ptr<const PartitionLogs>> held_;  // of visits_ and groups_
+  std::vector<uint32_t> own_held_;                          // those of them that are the directory's own
   std::vector<Visit> visits_;                               // planned, until flush
   std::vector<SliceGroup> groups_;
   std::vector<Hash> rests_;

@@ -10,13 +10,15 @@ namespace swale::imd {
 // So many that their partitions can be held open and their rests kept, whatever the epoch.
 size_t Query::keys_at_once(size_t first_key, EpochRange epochs) const {
   const auto rest = keys_.subspan(first_key);
-  const size_t count =
-      std::clamp<size_t>(kRestsMax / std::max(epochs.last - epochs.first, 1u), 1, rest.size());
-  if (count == 1) return 1;
+  if (rest.size() == 1) return 1;
   uint32_t ranks = 1;
+  size_t sources = clusters_ == nullptr ? 0 : clusters_->members().size();
   for (EpochNumber epoch = epochs.first; epoch < epochs.last; ++epoch) {
+    if (is_covered(epoch)) continue;
+    ++sources;
     ranks = std::max(ranks, manifest_.jobs[manifest_.epochs[epoch].job].ranks);
   }
+  const size_t count = std::clamp<size_t>(kRestsMax / std::max<size_t>(sources, 1), 1, rest.size());
   const uint64_t end_partition = choose(rest[0].hash, ranks).index + uint64_t{kPartitionsMax / 2};
   const auto end = std::partition_point(
       rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(count),
@@ -25,7 +27,9 @@ size_t Query::keys_at_once(size_t first_key, EpochRange epochs) const {
 }
 
 Status Query::plan(size_t first_key, size_t end_key, EpochRange epochs) {
+  if (clusters_ != nullptr) SWALE_RETURN_IF_ERROR(plan_clusters(first_key, end_key));
   for (EpochNumber epoch = epochs.first; epoch < epochs.last; ++epoch) {
+    if (is_covered(epoch)) continue;
     const JobEntry& job = manifest_.jobs[manifest_.epochs[epoch].job];
     if (TableCache::has_tables(manifest_, manifest_.epochs[epoch])) {
       SWALE_RETURN_IF_ERROR(plan_by_tables(first_key, end_key, epoch));
@@ -83,6 +87,49 @@ Status Query::plan_by_function(size_t first_key, size_t end_key, EpochNumber epo
   return {};
 }
 
+// A cluster is one partition, of one rank and one way: each segment may have any key.
+Status Query::plan_clusters(size_t first_key, size_t end_key) {
+  for (const ClusterSet::Member& member : clusters_->members()) {
+    const std::vector<ClusterEntry::Epoch>& epochs = member.cluster->entry().epochs;
+    const bool asked = epochs.front().epoch < epochs_.last && epochs.back().epoch >= epochs_.first;
+    if (!asked) continue;
+    if (held_.size() >= kPartitionsMax || visits_.size() >= kVisitsMax) SWALE_RETURN_IF_ERROR(flush());
+    if (stopped_) return {};
+    SWALE_ASSIGN_OR_RETURN(auto logs, member.cluster->logs(&footer_depth_));
+    held_.push_back(std::move(logs));
+    for (uint32_t segment = 0; segment < held_.back()->segments.size(); ++segment) {
+      if (run::is_filter_segment(held_.back()->segments[segment])) {
+        return corruption("{}: has filters in place of sketches, which no cluster has",
+                          held_.back()->index->path());
+      }
+      visits_.push_back({.first_key = first_key,
+                         .end_key = end_key,
+                         .held = static_cast<uint32_t>(held_.size() - 1),
+                         .segment = segment,
+                         .ranks = 1,
+                         .member = &member});
+    }
+  }
+  return {};
+}
+
+// The values of the epochs that are asked, as one hit each.
+Status Query::match_series(const Pending& pending, Bytes series) {
+  const SliceGroup& group = groups_[pending.group];
+  const Cluster& cluster = *group.member->cluster;
+  const uint64_t sequence = (sequence_ + pending.group) << 32 | pending.number;
+  const bool known = walk_series(series, cluster.epochs(), [&](const SeriesValue& value) {
+    const EpochNumber epoch = cluster.entry().epochs[value.index].epoch;
+    if (stopped_ || epoch < epochs_.first || epoch >= epochs_.last || !group.member->answers[value.index])
+      return;
+    stopped_ = !sink_->hit({keys_[rest_keys_[pending.rest]].index, epoch, sequence, value.bytes,
+                            value.kind == SeriesKind::kPoints, value.kind});
+  });
+  if (known) return {};
+  return corruption("{}: offset {}: a record is no series of {} epochs", group.logs->data->path(),
+                    pending.candidate.block * run::kBlockBytes, cluster.epochs());
+}
+
 // Adds a visit to each segment of the partition's epoch whose way has one of the keys, which are all of this
 // partition.
 Status Query::plan_partition(size_t first_key, size_t end_key, PartitionNumber partition, EpochNumber epoch) {
@@ -125,6 +172,7 @@ void Query::add_groups(const Visit& visit) {
       groups_.push_back({.logs = &logs,
                          .held = visit.held,
                          .segment = visit.segment,
+                         .member = visit.member,
                          .first_rest = static_cast<uint32_t>(rests_.size()),
                          .rest_count = 0,
                          .location = *location,
@@ -139,14 +187,16 @@ void Query::add_groups(const Visit& visit) {
 // Mostly the partition asked for is the one asked for last.
 Result<uint32_t> Query::hold(const EpochEntry& epoch, PartitionNumber partition) {
   const LogId id = manifest_.log_of(epoch, partition);
-  for (size_t i = held_.size(); i > 0; --i) {
-    if (held_[i - 1]->id != id) continue;
-    SWALE_RETURN_IF_ERROR(partitions_.check(*held_[i - 1], epoch));
-    return static_cast<uint32_t>(i - 1);
+  for (size_t i = own_held_.size(); i > 0; --i) {
+    const uint32_t held = own_held_[i - 1];
+    if (held_[held]->id != id) continue;
+    SWALE_RETURN_IF_ERROR(partitions_.check(*held_[held], epoch));
+    return held;
   }
   SWALE_ASSIGN_OR_RETURN(auto logs, partitions_.get(epoch, partition, &footer_depth_));
   held_.push_back(std::move(logs));
-  return static_cast<uint32_t>(held_.size() - 1);
+  own_held_.push_back(static_cast<uint32_t>(held_.size() - 1));
+  return own_held_.back();
 }
 
 }  // namespace swale::imd

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "imd/format/generation.h"
+#include "imd/read/reader_collect.h"
 #include "imd/read/reader_sample.h"
 #include "imd/read/reader_sort.h"
 #include "imd/read/reader_top.h"
@@ -70,6 +71,18 @@ class BatchSink final : public Query::Sink {
   Status status_;
   std::vector<char> found_;
   size_t found_count_ = 0;
+};
+
+// Knows whether the sink behind it has stopped.
+class PassingSink final : public Query::Sink {
+ public:
+  explicit PassingSink(Query::Sink& behind) : behind_(behind) {}
+  bool hit(const Query::Hit& hit) override { return !(stopped_ = !behind_.hit(hit)); }
+  bool stopped() const { return stopped_; }
+
+ private:
+  Query::Sink& behind_;
+  bool stopped_ = false;
 };
 
 Status check_key(Bytes key) {
@@ -165,6 +178,36 @@ Status ReaderView::read(Bytes key, const FoundValue& value, uint64_t first, Muta
   return large_.read(at, first, out);
 }
 
+// With clusters, as many keys at a time as have about kCollectedBytes, because their values wait in memory.
+Status ReaderView::ask(std::span<const QueryKey> keys, EpochRange epochs, Query::Sink& sink) {
+  if (clusters_ == nullptr) return take_query()->run(keys, epochs, sink);
+  constexpr uint64_t kCollectedBytes = 4 * kMiB;
+  const size_t at_once =
+      std::max<uint64_t>(kCollectedBytes / std::max<uint64_t>(clusters_->bytes_per_key(), 1), 1);
+  PassingSink passing(sink);
+  for (size_t first = 0; first < keys.size() && !passing.stopped(); first += at_once) {
+    SWALE_RETURN_IF_ERROR(
+        ask_clusters(keys.subspan(first, std::min(at_once, keys.size() - first)), epochs, passing));
+  }
+  return {};
+}
+
+// The epochs themselves answer if the clusters cannot.
+Status ReaderView::ask_clusters(std::span<const QueryKey> keys, EpochRange epochs, Query::Sink& sink) {
+  if (!clusters_->usable()) return take_query()->run(keys, epochs, sink);
+  CollectSink collected;
+  Status failed = take_query()->run(keys, epochs, collected, clusters_.get());
+  if (failed.ok()) failed = collected.settle();
+  if (!failed.ok() && !can_be_passed(failed)) return failed;
+  if (!failed.ok()) {
+    collected.clear();
+    SWALE_RETURN_IF_ERROR(take_query()->run(keys, epochs, collected));
+    SWALE_RETURN_IF_ERROR(collected.settle());
+    clusters_->give_up(failed);
+  }
+  return collected.give(sink);
+}
+
 Result<std::vector<FoundValue>> ReaderView::find(Bytes key, int64_t epoch) {
   SWALE_RETURN_IF_ERROR(check_key(key));
   SWALE_ASSIGN_OR_RETURN(const EpochRange epochs, range_of(epoch));
@@ -172,7 +215,7 @@ Result<std::vector<FoundValue>> ReaderView::find(Bytes key, int64_t epoch) {
   constexpr size_t kExpectedMax = 64;
   ValueSink sink(std::min<size_t>(epochs.last - epochs.first, kExpectedMax));
   const QueryKey query_key{hash_bytes(key), 0, key};
-  SWALE_RETURN_IF_ERROR(take_query()->run({&query_key, 1}, epochs, sink));
+  SWALE_RETURN_IF_ERROR(ask({&query_key, 1}, epochs, sink));
   std::vector<FoundValue> values = sink.take();
   for (FoundValue& value : values) {
     value.epoch_id = manifest_.epochs[value.epoch].epoch_id;
@@ -200,7 +243,7 @@ Result<size_t> ReaderView::get_many(std::span<const Bytes> keys, int64_t epoch, 
     SWALE_ASSIGN_OR_RETURN(const ValueReader::Place value, place(keys[index], at, stored));
     return large_.read(value);
   });
-  SWALE_RETURN_IF_ERROR(take_query()->run(order, epochs, sink));
+  SWALE_RETURN_IF_ERROR(ask(order, epochs, sink));
   SWALE_RETURN_IF_ERROR(sink.status());
   return sink.found_count();
 }

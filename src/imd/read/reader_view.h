@@ -17,6 +17,7 @@
 #include "imd/format/manifest.h"
 #include "imd/format/partitioner.h"
 #include "imd/read/reader.h"
+#include "imd/read/reader_clusters.h"
 #include "imd/read/reader_io.h"
 #include "imd/read/reader_partition.h"
 #include "imd/read/reader_query.h"
@@ -30,9 +31,12 @@ namespace swale::imd {
 class ReaderView {
  public:
   // The objects that `files` and `partitioners` refer to must outlive the view.
-  ReaderView(const ReaderFiles& files, Manifest manifest, const Partitioners& partitioners)
+  ReaderView(const ReaderFiles& files, Manifest manifest, const Partitioners& partitioners,
+             const ClusterList& clusters)
       : files_(files),
         manifest_(std::move(manifest)),
+        clusters_generation_(clusters.generation),
+        clusters_(ClusterSet::open(files_, clusters, manifest_)),
         partitioners_(partitioners),
         partitions_(files_, manifest_),
         tables_(files_, manifest_, partitions_),
@@ -51,6 +55,7 @@ class ReaderView {
   }
 
   const Manifest& manifest() const { return manifest_; }
+  uint32_t clusters_generation() const { return clusters_generation_; }
   Result<std::vector<Value>> get(Bytes key, int64_t epoch);
   Result<std::vector<FoundValue>> find(Bytes key, int64_t epoch);
   Status read(Bytes key, const FoundValue& value, uint64_t first, MutableBytes out);
@@ -81,6 +86,8 @@ class ReaderView {
   QueryPool::Lease take_query() {
     return queries_.take([this] { return make_query(); });
   }
+  Status ask(std::span<const QueryKey> keys, EpochRange epochs, Query::Sink& sink);
+  Status ask_clusters(std::span<const QueryKey> keys, EpochRange epochs, Query::Sink& sink);
   Result<EpochRange> range_of(int64_t epoch) const;
   // `what` is the rest of a sentence: "keys are listed of one epoch at a time".
   Result<EpochNumber> one_epoch(int64_t epoch, std::string_view what) const;
@@ -95,6 +102,8 @@ class ReaderView {
 
   const ReaderFiles files_;
   const Manifest manifest_;
+  const uint32_t clusters_generation_;
+  const std::shared_ptr<ClusterSet> clusters_;  // nullptr: none answers
   const Partitioners& partitioners_;
   PartitionCache partitions_;
   TableCache tables_;

@@ -1,0 +1,140 @@
+// Series: the value of one record of a cluster: what one key has in the epochs of the cluster, by epoch and
+// then as appended. A key has one series, or several one after the other if one would be too long.
+//
+// Format (docs/formats/clusters.md):
+//   flags u8 | first varint | count varint | steps varint{count - 1}? | sizes varint{1 or count} | bytes
+//   An epoch is its index in the cluster. first: of the first value; each step leads from one value to the
+//   next and is absent (it is 1) with kNextEpochs. A size is bytes << 2 | kind; with kOneSize all values have
+//   it.
+// Threads: free functions; a SeriesBuilder or a SeriesTally belongs to one thread at a time.
+// Limits: kSeriesBytesMax a series.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/coding.h"
+#include "base/status.h"
+#include "imd/format/record_tally.h"
+#include "run/record.h"
+
+namespace swale::imd {
+
+inline constexpr size_t kSeriesBytesMax = run::kValueBytesMax;
+
+// DO NOT CHANGE: on disk.
+enum class SeriesKind : uint8_t {
+  kWhole = 0,     // the value
+  kPoints = 1,    // as in the record of the epoch: the value lies in its job's value log or pages
+  kResolved = 2,  // sized: what the record of the epoch has, a pointer; then the value that it points to
+  kContinues =
+      3,  // front part of what the next value has: that begins the key's next series, of the same epoch
+};
+enum SeriesFlag : uint8_t { kNextEpochs = 1, kOneSize = 2 };
+
+struct SeriesValue {
+  uint32_t index = 0;  // of the epoch, in the cluster
+  SeriesKind kind = SeriesKind::kWhole;
+  Bytes bytes;
+};
+
+// What bytes of the kind kResolved consist of. False: they are none.
+bool split_resolved(Bytes bytes, Bytes* stored, Bytes* value);
+
+// Calls fn(const SeriesValue&) for each value. False, and no call, for bytes that are no series of a cluster
+// of `epochs` epochs.
+template <class Fn>
+bool walk_series(Bytes series, uint32_t epochs, Fn&& fn) {
+  const char* at = series.data();
+  const char* const end = at + series.size();
+  if (at == end) return false;
+  const auto flags = static_cast<uint8_t>(*at++);
+  uint32_t index = 0;
+  uint32_t count = 0;
+  if ((flags & ~(kNextEpochs | kOneSize)) != 0) return false;
+  if ((at = get_varint32(at, end, &index)) == nullptr || index >= epochs) return false;
+  if ((at = get_varint32(at, end, &count)) == nullptr || count == 0) return false;
+  const bool next_epochs = (flags & kNextEpochs) != 0;
+  const bool one_size = (flags & kOneSize) != 0;
+  const char* step_at = at;
+  uint32_t step = 1;
+  if (next_epochs && count > epochs - index) return false;
+  for (uint32_t i = 1, last = index; i < count && !next_epochs; ++i, last += step) {
+    if ((at = get_varint32(at, end, &step)) == nullptr || step >= epochs - last) return false;
+  }
+  const char* size_at = at;
+  uint32_t size = 0;
+  uint64_t bytes = 0;
+  for (uint32_t i = 0; i < (one_size ? 1 : count); ++i) {
+    if ((at = get_varint32(at, end, &size)) == nullptr) return false;
+    bytes += size >> 2;
+  }
+  if (one_size) bytes *= count;
+  if (bytes != static_cast<uint64_t>(end - at)) return false;
+  for (uint32_t i = 0; i < count; ++i) {
+    if (i > 0 && next_epochs) ++index;
+    if (i > 0 && !next_epochs) step_at = get_varint32(step_at, end, &step), index += step;
+    if (i == 0 || !one_size) size_at = get_varint32(size_at, end, &size);
+    fn(SeriesValue{index, static_cast<SeriesKind>(size & 3), Bytes(at, size >> 2)});
+    at += size >> 2;
+  }
+  return true;
+}
+
+// Makes the series of one key after the other.
+class SeriesBuilder {
+ public:
+  // Takes a finished series, valid during the call.
+  using Emit = std::function<Status(Bytes series)>;
+  explicit SeriesBuilder(Emit emit) : emit_(std::move(emit)) {}
+
+  // The next value of the key, of the same epoch as the one before or of a later one.
+  Status add(uint32_t index, SeriesKind kind, Bytes bytes);
+  // With the pointer that `stored` ends with.
+  Status add_resolved(uint32_t index, Bytes stored, Bytes value);
+  // The key has no more values.
+  Status finish();
+
+ private:
+  struct Item {
+    uint32_t index;
+    uint32_t size;  // as encoded
+  };
+  static constexpr size_t kHeadBytesMax = 1 + 2 * kVarint32BytesMax;
+
+  size_t step_from_last(uint32_t index) const { return items_.empty() ? 0 : index - items_.back().index; }
+  void put(uint32_t index, SeriesKind kind, Bytes bytes);
+
+  const Emit emit_;
+  std::vector<Item> items_;
+  std::string bytes_;            // of items_
+  size_t used_ = kHeadBytesMax;  // of a series, if steps and sizes are written out
+  std::string resolved_;
+  std::string series_;
+};
+
+// Adds up what series hold, epoch by epoch, as the epoch log does.
+class SeriesTally {
+ public:
+  explicit SeriesTally(uint32_t epochs) : tallies_(epochs) {}
+
+  // The series of a key come one after the other. False: it is none, or does not continue what the one before
+  // has begun.
+  bool take(Bytes key, Bytes series);
+  // No value waits for its continuation.
+  bool complete() const { return front_.empty(); }
+  std::span<const RecordTally> tallies() const { return tallies_; }
+
+ private:
+  std::vector<RecordTally> tallies_;
+  std::string row_;    // the key, then what the record of the epoch has
+  std::string front_;  // of a value that continues, and whose it is
+  std::string front_key_;
+  uint32_t front_index_ = 0;
+};
+
+}  // namespace swale::imd

@@ -1,0 +1,196 @@
+// Passes that end in the middle, and clusters that are damaged: answers are those of the epochs, always.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "imd/check/verify.h"
+#include "imd/format/cluster_list.h"
+#include "imd/optimize/optimizer.h"
+#include "imd/testing/test_optimize.h"
+#include "io/fault_device.h"
+#include "io/memory_device.h"
+
+namespace swale::imd::optimize_faults_test {
+namespace {
+
+using test::Answers;
+using test::ask_directory;
+using test::kOptimized;
+using test::small_pass;
+using test::write_job;
+
+constexpr uint64_t kKeys = 12;
+
+// All files below a folder.
+void list_files(io::Device& device, const std::string& path, std::vector<std::string>* files) {
+  const auto names = device.list(path);
+  if (!names.ok()) return files->push_back(path);
+  for (const std::string& name : *names) list_files(device, path + "/" + name, files);
+}
+
+std::vector<std::string> files_of(io::Device& device, const std::string& path) {
+  std::vector<std::string> files;
+  list_files(device, path, &files);
+  return files;
+}
+
+OptimizeOptions full_pass() {
+  OptimizeOptions options = small_pass();
+  options.full = true;
+  return options;
+}
+
+class Passes {
+ public:
+  explicit Passes(bool one_size = false) {
+    set_log_level(LogLevel::kOff);
+    write_job(device_, {.ranks = 2, .records = 60, .keys = kKeys, .one_size = one_size}, 1);
+    before_ = ask_directory(device_, kKeys);
+    EXPECT_EQ(before_.problem, "");
+  }
+
+  ~Passes() { set_log_level(LogLevel::kWarn); }
+
+  // A pass whose n-th call fails, and all after it: as if it were killed there. Then perhaps the power fails.
+  // Returns whether the pass came to its end.
+  bool end_at(uint64_t nth, const io::CrashMode* crash) {
+    io::FaultDevice faulty(device_);
+    faulty.inject({.nth = nth, .from_then_on = true});
+    const bool ended = optimize_directory(faulty, kOptimized, full_pass()).ok() && faulty.faults() == 0;
+    if (crash != nullptr) device_.crash(rng_, *crash);
+    // The holder of the lock is this process, which would be taken for alive.
+    static_cast<void>(device_.remove(clusters_folder(kOptimized) + "/optimize.lock"));
+    EXPECT_TRUE(ask_directory(device_, kKeys) == before_) << "call " << nth;
+    const auto next = optimize_directory(device_, kOptimized, full_pass());
+    EXPECT_TRUE(next.ok()) << "call " << nth << ": " << next.status().to_string();
+    EXPECT_TRUE(ask_directory(device_, kKeys) == before_) << "after the next pass, call " << nth;
+    const auto list = load_clusters(device_, kOptimized);
+    EXPECT_TRUE(list.ok() && list->clusters.size() == 1u && list->generation == next->number);
+    const auto folders = device_.list(clusters_folder(kOptimized));
+    EXPECT_EQ(folders->size(), 1u) << "call " << nth << ": what was left is removed";
+    return ended;
+  }
+
+  // How many calls were tried.
+  uint64_t end_everywhere(const io::CrashMode* crash) {
+    for (uint64_t nth = 1; nth < 5'000; ++nth) {
+      if (end_at(nth, crash)) return nth;
+      if (testing::Test::HasFailure()) break;
+    }
+    ADD_FAILURE() << "no pass came to its end";
+    return 0;
+  }
+
+  io::MemoryDevice& device() { return device_; }
+  const Answers& before() const { return before_; }
+
+ private:
+  io::MemoryDevice device_;
+  Rng rng_{5};
+  Answers before_;
+};
+
+TEST(OptimizeFaults, APassThatIsKilledAtAnyCallChangesNoAnswer) {
+  Passes passes;
+  const uint64_t calls = passes.end_everywhere(nullptr);
+  fmt::print("killed at {} calls\n", calls);
+  EXPECT_GT(calls, 60u);
+}
+
+TEST(OptimizeFaults, APowerCutAtAnyCallChangesNoAnswer) {
+  for (const io::CrashMode mode : {io::CrashMode::kDropAll, io::CrashMode::kReorder}) {
+    Passes passes;
+    const uint64_t calls = passes.end_everywhere(&mode);
+    fmt::print("power cut at {} calls\n", calls);
+    EXPECT_GT(calls, 60u);
+  }
+}
+
+// The canary: a device that says that the cluster is durable when it is not. The answers are right even so,
+// but verify must tell.
+TEST(OptimizeFaults, ALyingDeviceIsNoticed) {
+  Passes passes;
+  io::FaultDevice lying(passes.device());
+  lying.inject({.action = io::FaultAction::kDrop,
+                .kind = io::CallKind::kSync,
+                .path_part = "clusters/0001/p000",
+                .from_then_on = true});
+  ASSERT_TRUE(optimize_directory(lying, kOptimized, small_pass()).ok());
+  Rng rng(1);
+  passes.device().crash(rng, io::CrashMode::kDropAll);
+  EXPECT_TRUE(ask_directory(passes.device(), kKeys) == passes.before());
+  const auto reader = Reader::open(passes.device(), kOptimized, {});
+  ASSERT_TRUE(reader.ok());
+  EXPECT_FALSE(verify_directory(**reader, 10).problems.empty());
+}
+
+TEST(OptimizeFaults, AFullDiskChangesNothingAndGivesItsSpaceBack) {
+  Passes passes;
+  io::FaultDevice faulty(passes.device());
+  uint64_t tried = 0;
+  for (uint64_t nth = 1; nth < 1'000; ++nth, ++tried) {
+    faulty.clear();
+    faulty.inject({.kind = io::CallKind::kWrite,
+                   .path_part = "clusters",
+                   .nth = nth,
+                   .from_then_on = true,
+                   .status = error(Code::kNoSpace, Scope::kFile, "no space")});
+    const auto report = optimize_directory(faulty, kOptimized, small_pass());
+    if (faulty.faults() == 0) break;
+    EXPECT_FALSE(report.ok());
+    EXPECT_TRUE(ask_directory(passes.device(), kKeys) == passes.before());
+    EXPECT_TRUE(load_clusters(passes.device(), kOptimized)->clusters.empty());
+    EXPECT_FALSE(*passes.device().exists(cluster_folder(kOptimized, 1))) << nth;
+  }
+  fmt::print("full at {} writes\n", tried);
+  EXPECT_GT(tried, 8u);
+}
+
+// Renames the logs of the epochs themselves, and back.
+void hide(io::Device& device, bool hidden) {
+  for (const char* name : {"part-000000.j0001.data", "part-000001.j0001.data"}) {
+    const std::string path = fmt::format("{}/p000/{}", kOptimized, name);
+    const std::string away = path + ".away";
+    ASSERT_TRUE(device.rename(hidden ? path : away, hidden ? away : path).ok());
+  }
+}
+
+// Every byte of a cluster turned over. With the epochs beside it the answers are right; without them they are
+// right or an error, which the other half of the test is the canary for: many flips must be told.
+TEST(OptimizeFaults, NoTurnedByteMakesAWrongAnswer) {
+  Passes passes(/*one_size=*/true);
+  io::MemoryDevice& device = passes.device();
+  ASSERT_TRUE(optimize_directory(device, kOptimized, small_pass()).ok());
+  const Answers right = ask_directory(device, 2);
+  ASSERT_EQ(right.problem, "");
+  uint64_t flips = 0;
+  uint64_t told = 0;
+  for (const std::string& path : files_of(device, cluster_folder(kOptimized, 1))) {
+    const auto file = device.open(path, io::OpenMode::kReadWrite).value();
+    const uint64_t size = *file->size();
+    // Blocks have one checksum: of large files each 61st byte.
+    for (uint64_t at = 0; at<size; at += size> 2'000 ? 61 : 1, ++flips) {
+      char byte = 0;
+      ASSERT_TRUE(io::read_exactly(*file, at, MutableBytes(&byte, 1)).ok());
+      const char turned = static_cast<char>(byte ^ (1 << (at % 8)));
+      ASSERT_TRUE(file->pwrite(at, Bytes(&turned, 1)).ok());
+      EXPECT_TRUE(ask_directory(device, 2) == right) << path << " " << at;
+      hide(device, true);
+      const Answers alone = ask_directory(device, 2);
+      EXPECT_TRUE(alone == right || alone.problem != "") << path << " " << at;
+      told += alone.problem.empty() ? 0 : 1;
+      hide(device, false);
+      ASSERT_TRUE(file->pwrite(at, Bytes(&byte, 1)).ok());
+    }
+  }
+  fmt::print("{} bytes turned, {} told\n", flips, told);
+  EXPECT_GT(told, 500u);
+  EXPECT_LT(told, flips);
+}
+
+}  // namespace
+}  // namespace swale::imd::optimize_faults_test

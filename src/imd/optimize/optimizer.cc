@@ -1,0 +1,275 @@
+#include "imd/optimize/optimizer.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "base/contain.h"
+#include "base/entropy.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/sealed_document.h"
+#include "base/uint128.h"
+#include "imd/format/generation.h"
+#include "imd/format/series.h"
+#include "imd/optimize/series_sorter.h"
+#include "imd/optimize/stripe_reader.h"
+#include "imd/read/reader_clusters.h"
+#include "imd/read/reader_io.h"
+#include "imd/read/reader_partition.h"
+#include "imd/read/reader_values.h"
+#include "imd/write/writer.h"
+#include "net/job/job.h"
+#include "net/meeting/bootstrap.h"
+
+namespace swale::imd {
+namespace {
+
+constexpr size_t kWriterMemoryMax = 64 * kMiB;
+constexpr uint64_t kStripesMax = uint64_t{1} << 20;
+
+// Files first, then the folder that they were in. Whatever cannot be removed is only told: nothing refers to
+// it.
+void remove_tree(io::Device& device, const std::string& path) {
+  const Result<std::vector<std::string>> names = device.list(path);
+  if (names.ok()) {
+    for (const std::string& name : *names) remove_tree(device, fmt::format("{}/{}", path, name));
+  }
+  const Status removed = device.remove(path);
+  if (!removed.ok() && removed.code() != Code::kNotFound) log_warn("{}", removed.message());
+}
+
+uint64_t content_bytes(const EpochEntry& epoch) { return epoch.data_bytes + epoch.large.bytes; }
+
+class Pass {
+ public:
+  Pass(io::Device& device, const std::string& directory, const OptimizeOptions& options)
+      : options_(options), files_{device, directory, {}, counters_} {}
+
+  Result<OptimizeReport> run();
+
+ private:
+  Status look();
+  void choose_epochs();
+  Status make_cluster();
+  Status write_epoch(net::Job& job);
+  Status write_series(Writer& writer);
+  Status compare(const SeriesTally& tally) const;
+  Status commit();
+  void remove_dead(uint32_t below);
+  std::string folder() const { return cluster_folder(files_.directory, claim_->number()); }
+  uint64_t stripes() const;
+
+  const OptimizeOptions& options_;
+  ReadCounters counters_;
+  const ReaderFiles files_;
+  Manifest manifest_;
+  ClusterList list_;  // as it is, then as it will be
+  std::vector<EpochNumber> epochs_;
+  std::optional<io::LockFile> lock_;
+  std::optional<store::JobClaim> claim_;
+  OptimizeReport report_;
+};
+
+Result<OptimizeReport> Pass::run() {
+  SWALE_ASSIGN_OR_RETURN(manifest_, load_manifest(files_.device, files_.directory));
+  SWALE_RETURN_IF_ERROR(io::make_directories(files_.device, clusters_folder(files_.directory)));
+  const io::LockRequest request{.job = hex16(random_number()), .lease = options_.lease};
+  SWALE_ASSIGN_OR_RETURN(
+      lock_,
+      io::LockFile::acquire(files_.device, clusters_folder(files_.directory) + "/optimize.lock", request));
+  SWALE_RETURN_IF_ERROR(look());
+  choose_epochs();
+  if (options_.approve) SWALE_RETURN_IF_ERROR(options_.approve(report_.plan));
+  if (epochs_.empty()) return report_;
+  SWALE_ASSIGN_OR_RETURN(claim_, store::JobClaim::next(files_.device, cluster_claims(files_.directory)));
+  remove_dead(claim_->number());
+  const Status made = contain([&]() -> Status {
+    SWALE_RETURN_IF_ERROR(make_cluster());
+    return commit();
+  });
+  if (!made.ok()) {
+    static_cast<void>(contain([&] { remove_tree(files_.device, folder()); }));
+    return made;
+  }
+  remove_dead(claim_->number());
+  report_.number = claim_->number();
+  return report_;
+}
+
+// Which clusters stay: those that answer for all of their epochs.
+Status Pass::look() {
+  Result<ClusterList> list = load_clusters(files_.device, files_.directory);
+  if (!list.ok() && list.status().code() != Code::kCorruption) return list.status();
+  if (!list.ok()) log_warn("{}; clusters are made anew", list.status().message());
+  if (list.ok()) list_ = std::move(*list);
+  std::erase_if(list_.clusters, [&](const ClusterEntry& cluster) {
+    const auto lives = [&](const ClusterEntry::Epoch& epoch) {
+      return manifest_.find_epoch(epoch.epoch, epoch.epoch_id) != nullptr;
+    };
+    if (options_.full || !std::ranges::all_of(cluster.epochs, lives)) return true;
+    const auto opened = Cluster::open(files_, cluster);
+    if (!opened.ok()) log_warn("{}; it is made anew", opened.status().message());
+    return !opened.ok();
+  });
+  return {};
+}
+
+void Pass::choose_epochs() {
+  std::set<EpochNumber> covered;
+  for (const ClusterEntry& cluster : list_.clusters) {
+    for (const ClusterEntry::Epoch& epoch : cluster.epochs) covered.insert(epoch.epoch);
+  }
+  OptimizePlan& plan = report_.plan;
+  for (const EpochEntry& epoch : manifest_.epochs) {
+    if (covered.contains(epoch.epoch)) continue;
+    if (manifest_.has_lost(epoch)) {
+      ++plan.epochs_lost;
+      continue;
+    }
+    epochs_.push_back(epoch.epoch);
+    ++plan.epochs;
+    plan.records += epoch.records;
+    plan.data_bytes += content_bytes(epoch);
+  }
+  // A key that is in one epoch only has a series of its own: its head, its sketch entry, the record's.
+  constexpr uint64_t kOverheadBytes = 12;
+  constexpr uint64_t kFixedBytes = 256 * kKiB;
+  plan.cluster_bytes_max =
+      plan.epochs == 0 ? 0
+                       : plan.data_bytes + plan.data_bytes / 50 + plan.records * kOverheadBytes + kFixedBytes;
+}
+
+Status Pass::make_cluster() {
+  net::JobOptions job_options;
+  job_options.transport = "loopback";
+  SWALE_ASSIGN_OR_RETURN(const auto job, net::Job::open(net::solo_bootstrap(), job_options));
+  const Status written = write_epoch(*job);
+  const Status closed = job->close();
+  return written.ok() ? closed : written;
+}
+
+Status Pass::write_epoch(net::Job& job) {
+  WriterOptions options;
+  options.memory_bytes = std::min(options_.memory_bytes / 4, kWriterMemoryMax);
+  if (manifest_.layout.compression != Codec::kNone) options.compression = manifest_.layout.compression;
+  options.lease = options_.lease;
+  SWALE_ASSIGN_OR_RETURN(const auto writer,
+                         Writer::open(job, files_.device, folder(), Create::kExclusive, options));
+  SWALE_RETURN_IF_ERROR(write_series(*writer));
+  SWALE_RETURN_IF_ERROR(writer->epoch_end(0, 0));
+  return writer->close();
+}
+
+// So many that the records of one fit into half of the memory.
+uint64_t Pass::stripes() const {
+  const uint64_t bytes = report_.plan.data_bytes + report_.plan.records * SeriesSorter::kBytesPerRecord;
+  return std::clamp<uint64_t>(bytes / (options_.memory_bytes / 2) + 1, 1, kStripesMax);
+}
+
+Status Pass::write_series(Writer& writer) {
+  PartitionCache partitions(files_, manifest_);
+  SWALE_ASSIGN_OR_RETURN(const auto reader, StripeReader::open(files_, manifest_, partitions, epochs_,
+                                                               options_.memory_bytes / 8));
+  ValueReader values(files_);
+  SeriesSorter::ResolveFn resolve;
+  if (manifest_.layout.values() == run::ValueRule::kPaged) {
+    resolve = [&](uint32_t index, Bytes key, Bytes stored) -> Result<std::string> {
+      SWALE_ASSIGN_OR_RETURN(
+          const auto place,
+          ValueReader::place_of(manifest_, manifest_.epochs[epochs_[index]], key, stored, files_.directory));
+      return values.read(place);
+    };
+  }
+  SeriesTally tally(static_cast<uint32_t>(epochs_.size()));
+  SeriesSorter sorter(resolve, [&](Bytes key, Bytes series) -> Status {
+    if (!tally.take(key, series))
+      return error(Code::kInternal, Scope::kOperation, "a series cannot be read back; please report it");
+    ++report_.series;
+    report_.bytes += key.size() + series.size();
+    return writer.append(key, series);
+  });
+  report_.stripes = stripes();
+  uint64_t done = 0;
+  for (uint64_t stripe = 0; stripe < report_.stripes; ++stripe) {
+    const auto begin_of = [&](uint64_t number) {
+      return static_cast<Hash>((static_cast<Uint128>(number) << 64) / report_.stripes);
+    };
+    SWALE_RETURN_IF_ERROR(
+        reader->read(begin_of(stripe), begin_of(stripe + 1) - 1, [&](const StripeRecord& record) {
+          sorter.add(record);
+          ++done;
+        }));
+    SWALE_RETURN_IF_ERROR(sorter.emit());
+    if (options_.progress) options_.progress(done, report_.plan.records);
+  }
+  SWALE_RETURN_IF_ERROR(reader->finish());
+  return compare(tally);
+}
+
+// What was written is what the epoch log says, record for record.
+Status Pass::compare(const SeriesTally& tally) const {
+  for (size_t i = 0; i < epochs_.size(); ++i) {
+    const EpochEntry& epoch = manifest_.epochs[epochs_[i]];
+    const RecordTally& found = tally.tallies()[i];
+    if (found == RecordTally{epoch.records, epoch.data_bytes, epoch.digest}) continue;
+    return corruption(
+        "{}: epoch {} has {} records of {} bytes with the digest {:016x}, the epoch log says {} of {} with "
+        "{:016x}; nothing was changed; run `swale verify`",
+        files_.directory, epoch.epoch, found.records, found.data_bytes, found.digest, epoch.records,
+        epoch.data_bytes, epoch.digest);
+  }
+  if (tally.complete()) return {};
+  return error(Code::kInternal, Scope::kOperation, "a value lacks its end; please report it");
+}
+
+// Through the folder as it was claimed: one that was removed meanwhile gets no list.
+Status Pass::commit() {
+  SWALE_ASSIGN_OR_RETURN(const Manifest own, load_manifest(files_.device, folder()));
+  if (own.epochs.size() != 1)
+    return corruption("{}: has {} epochs; expected the one that was committed", folder(), own.epochs.size());
+  ClusterEntry entry{.number = claim_->number(),
+                     .epoch_id = own.epochs[0].epoch_id,
+                     .series = report_.series,
+                     .bytes = report_.bytes,
+                     .epochs = {}};
+  for (const EpochNumber epoch : epochs_) entry.epochs.push_back({epoch, manifest_.epochs[epoch].epoch_id});
+  list_.generation = claim_->number();
+  list_.clusters.push_back(std::move(entry));
+  SWALE_ASSIGN_OR_RETURN(const auto anchored, files_.device.anchored(folder()));
+  SWALE_RETURN_IF_ERROR(claim_->fence());
+  SWALE_RETURN_IF_ERROR(lock_->check());
+  return io::replace_file(*anchored, cluster_list_path(files_.directory, claim_->number()), list_.encode());
+}
+
+// Folders of numbers below this one that are in no list: of passes that were killed, and of clusters that
+// others have replaced.
+void Pass::remove_dead(uint32_t below) {
+  const Result<ClusterList> now = load_clusters(files_.device, files_.directory);
+  const Result<std::vector<uint32_t>> numbers =
+      store::list_jobs(files_.device, cluster_claims(files_.directory));
+  if (!numbers.ok()) return;
+  std::set<uint32_t> live;
+  if (now.ok()) live.insert(now->generation);
+  for (const ClusterEntry& cluster : now.ok() ? now->clusters : list_.clusters) live.insert(cluster.number);
+  for (const uint32_t number : *numbers) {
+    if (number < below && !live.contains(number))
+      remove_tree(files_.device, cluster_folder(files_.directory, number));
+  }
+}
+
+}  // namespace
+
+Result<OptimizeReport> optimize_directory(io::Device& device, const std::string& directory,
+                                          const OptimizeOptions& options) {
+  if (options.memory_bytes < kOptimizeMemoryMin) {
+    return invalid_argument("{}: {} bytes of memory; a pass needs at least {}", directory,
+                            options.memory_bytes, kOptimizeMemoryMin);
+  }
+  return Pass(device, directory, options).run();
+}
+
+}  // namespace swale::imd

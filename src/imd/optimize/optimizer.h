@@ -1,0 +1,61 @@
+// optimize_directory: makes a cluster of the epochs of a massive directory that no cluster has
+// (docs/design/clusters.md).
+//
+//   lock ─► claim a number ─► stripe by stripe: read, sort by hash, series ─► a directory of its own, one
+//   epoch ─► counts and digests of all epochs agree? ─► the list of clusters, which makes it live ─► remove
+//   what is not
+//
+// The epochs themselves are only read. A pass that fails or is killed leaves nothing that answers; a failed
+// one removes its folder, the next pass that of a killed one. A job may write to the directory meanwhile, or
+// drop epochs: a cluster answers only for epochs that the epoch log has.
+//
+// Threads: one call at a time; the writer of the cluster has threads of its own.
+// Errors: kBusy if another pass works; kCorruption if an epoch cannot be read, or is not what the epoch log
+// says; kAborted if another pass has taken over.
+// Memory: about `memory_bytes`; more only if one key has more values than that.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "imd/format/cluster_list.h"
+#include "io/device.h"
+#include "io/lock_file.h"
+
+namespace swale::imd {
+
+// What a pass is going to do.
+struct OptimizePlan {
+  uint64_t epochs = 0;
+  uint64_t records = 0;
+  uint64_t data_bytes = 0;         // of keys and values
+  uint64_t cluster_bytes_max = 0;  // that the cluster takes on disk, at most
+  uint64_t epochs_lost = 0;        // left alone: parts of them are lost
+};
+
+struct OptimizeOptions {
+  size_t memory_bytes = kGiB;
+  bool full = false;  // one cluster of all epochs, in place of all others
+  io::LeaseOptions lease = {.lease = seconds(60), .wait = 0};
+  // Called before anything is written; a failure ends the pass. May be empty, as `progress`.
+  std::function<Status(const OptimizePlan&)> approve = {};
+  std::function<void(uint64_t done_records, uint64_t records)> progress = {};
+};
+
+struct OptimizeReport {
+  OptimizePlan plan;
+  uint32_t number = 0;  // of the cluster; 0: there was nothing to do
+  uint64_t series = 0;
+  uint64_t bytes = 0;  // of these, with their keys
+  uint64_t stripes = 0;
+};
+
+constexpr size_t kOptimizeMemoryMin = 32 * kMiB;
+
+Result<OptimizeReport> optimize_directory(io::Device& device, const std::string& directory,
+                                          const OptimizeOptions& options);
+
+}  // namespace swale::imd

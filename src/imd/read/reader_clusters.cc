@@ -1,0 +1,59 @@
+#include "imd/read/reader_clusters.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+#include "imd/format/generation.h"
+
+namespace swale::imd {
+
+Result<std::unique_ptr<Cluster>> Cluster::open(const ReaderFiles& files, const ClusterEntry& entry) {
+  ReaderFiles own_files = files;
+  own_files.directory = cluster_folder(files.directory, entry.number);
+  SWALE_ASSIGN_OR_RETURN(Manifest own, load_manifest(files.device, own_files.directory));
+  const bool right = own.epochs.size() == 1 && own.epochs[0].epoch_id == entry.epoch_id &&
+                     own.job_of(own.epochs[0]).ranks == 1 && own.job_of(own.epochs[0]).ways == 1 &&
+                     own.layout.format == run::ShuffleFormat::kBase && own.lost.empty();
+  if (!right) {
+    return corruption("{}: is not the cluster {:016x} that the list of clusters names", own_files.directory,
+                      entry.epoch_id);
+  }
+  return std::unique_ptr<Cluster>(new Cluster(std::move(own_files), std::move(own), entry));
+}
+
+std::shared_ptr<ClusterSet> ClusterSet::open(const ReaderFiles& files, const ClusterList& list,
+                                             const Manifest& manifest) {
+  auto set = std::make_shared<ClusterSet>();
+  set->covered_.resize(manifest.epochs.size());
+  for (const ClusterEntry& entry : list.clusters) {
+    std::vector<bool> answers;
+    for (const ClusterEntry::Epoch& epoch : entry.epochs) {
+      const bool lives = manifest.find_epoch(epoch.epoch, epoch.epoch_id) != nullptr;
+      answers.push_back(lives && !set->covered_[epoch.epoch]);
+    }
+    if (std::ranges::find(answers, true) == answers.end()) continue;
+    Result<std::unique_ptr<Cluster>> cluster = Cluster::open(files, entry);
+    if (!cluster.ok()) {
+      log_warn("{}; the epochs themselves answer instead. `swale optimize --full` makes clusters anew",
+               cluster.status().message());
+      continue;
+    }
+    for (size_t i = 0; i < answers.size(); ++i) {
+      if (answers[i]) set->covered_[entry.epochs[i].epoch] = true;
+    }
+    set->bytes_per_key_ += entry.bytes / std::max<uint64_t>(entry.series, 1);
+    set->members_.push_back({std::move(*cluster), std::move(answers)});
+  }
+  return set->members_.empty() ? nullptr : set;
+}
+
+void ClusterSet::give_up(const Status& why) {
+  if (!usable_.exchange(false)) return;
+  log_warn(
+      "{}; the epochs themselves answer instead, until this reader is opened again. `swale optimize "
+      "--full` makes clusters anew",
+      why.message());
+}
+
+}  // namespace swale::imd
