@@ -23,6 +23,7 @@ void add_commands(CLI::App& app, Run* run) {
   add_top(app, run);
   add_stats(app, run);
   add_verify(app, run);
+  add_optimize(app, run);
   add_repair(app, run);
   add_unlock(app, run);
   add_tier(app, run);

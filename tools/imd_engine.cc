@@ -25,11 +25,13 @@ Result<VerifyReport> imd_verify(const std::string& path, const VerifyRequest& re
   SWALE_ASSIGN_OR_RETURN(const auto directory, open_imd(path));
   const imd::VerifyReport report =
       imd::verify_directory(*directory->reader, request.problems_max, request.progress);
-  return VerifyReport{report.problems,
+  VerifyReport common{report.problems,
                       {{"epochs", "epochs", report.epochs},
                        {"partitions", "partitions", report.partitions},
                        {"records", "records", report.records},
                        {"bytes_checked", "bytes checked", report.bytes_checked}}};
+  if (report.clusters > 0) common.checked.push_back({"clusters", "clusters", report.clusters});
+  return common;
 }
 
 Result<RepairReport> imd_repair(io::Device& device, const std::string& path, const RepairRequest& request) {

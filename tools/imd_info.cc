@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "imd/format/attributes.h"
+#include "imd/format/cluster_list.h"
 #include "imd/format/manifest.h"
 #include "run/footer.h"
 #include "run/value_format.h"
@@ -113,6 +114,34 @@ Json document_json(const std::string& document) {
   return json.is_discarded() ? Json(document) : json;
 }
 
+// How many of its epochs the directory has.
+size_t answered(const imd::ClusterEntry& cluster, const imd::Manifest& manifest) {
+  return static_cast<size_t>(std::ranges::count_if(cluster.epochs, [&](const auto& epoch) {
+    return manifest.find_epoch(epoch.epoch, epoch.epoch_id) != nullptr;
+  }));
+}
+
+Json clusters_json(const imd::ClusterList& list, const imd::Manifest& manifest) {
+  Json clusters = Json::array();
+  for (const imd::ClusterEntry& cluster : list.clusters) {
+    clusters.push_back({{"number", cluster.number},
+                        {"epochs", answered(cluster, manifest)},
+                        {"epochs_dropped", cluster.epochs.size() - answered(cluster, manifest)},
+                        {"series", cluster.series},
+                        {"bytes", cluster.bytes}});
+  }
+  return clusters;
+}
+
+std::string clusters_text(const imd::ClusterList& list, const imd::Manifest& manifest) {
+  std::string text;
+  for (const imd::ClusterEntry& cluster : list.clusters) {
+    text += fmt::format("\n  cluster {:04}: {} epochs by key, {} series, {} bytes", cluster.number,
+                        answered(cluster, manifest), cluster.series, cluster.bytes);
+  }
+  return text;
+}
+
 Json lost_json(const imd::Manifest& manifest) {
   Json lost = Json::array();
   for (const imd::LostPart& part : manifest.lost) {
@@ -124,8 +153,8 @@ Json lost_json(const imd::Manifest& manifest) {
   return lost;
 }
 
-Json info_json(const imd::Manifest& manifest, const Sizes& sizes, const Described& attributes,
-               const std::string& path) {
+Json info_json(const imd::Manifest& manifest, const imd::ClusterList& clusters, const Sizes& sizes,
+               const Described& attributes, const std::string& path) {
   Json jobs = Json::array();
   for (const imd::JobEntry& job : manifest.jobs) {
     jobs.push_back({{"number", job.number},
@@ -177,6 +206,7 @@ Json info_json(const imd::Manifest& manifest, const Sizes& sizes, const Describe
           {"jobs", jobs},
           {"epochs", epochs},
           {"lost", lost_json(manifest)},
+          {"clusters", clusters_json(clusters, manifest)},
           {"disk",
            {{"files", sizes.files},
             {"data_bytes", sizes.data_bytes},
@@ -200,8 +230,8 @@ std::string layout_text(const run::Layout& layout) {
   return text;
 }
 
-std::string info_text(const imd::Manifest& manifest, const Sizes& sizes, const Described& attributes,
-                      const std::string& path) {
+std::string info_text(const imd::Manifest& manifest, const imd::ClusterList& clusters, const Sizes& sizes,
+                      const Described& attributes, const std::string& path) {
   uint64_t records = 0;
   uint64_t bytes = 0;
   for (const imd::EpochEntry& epoch : manifest.epochs) {
@@ -227,6 +257,7 @@ std::string info_text(const imd::Manifest& manifest, const Sizes& sizes, const D
         fmt::format("\n  {} index logs cannot be read, and their data are not counted: run `swale verify`",
                     sizes.unreadable_logs);
   }
+  text += clusters_text(clusters, manifest);
   if (manifest.schema.key) text += fmt::format("\n  keys: {}", run::key_text(manifest.schema.key));
   if (!manifest.schema.empty()) {
     text += fmt::format("\n  values: {}\n  extrema: {}", manifest.schema.fields_text(),
@@ -272,9 +303,15 @@ Result<InfoReport> imd_info(const std::string& path) {
   SWALE_ASSIGN_OR_RETURN(const auto directory, open_imd(path));
   SWALE_ASSIGN_OR_RETURN(const Sizes sizes, measure(*directory, path));
   const imd::Manifest& manifest = directory->reader->manifest();
-  const Described attributes = described(*directory);
-  return InfoReport{info_json(manifest, sizes, attributes, path),
-                    info_text(manifest, sizes, attributes, path), attributes.problems};
+  Described attributes = described(*directory);
+  imd::ClusterList clusters;
+  if (auto list = imd::load_clusters(directory->device, path); list.ok()) {
+    clusters = std::move(*list);
+  } else {
+    attributes.problems.push_back(list.status());
+  }
+  return InfoReport{info_json(manifest, clusters, sizes, attributes, path),
+                    info_text(manifest, clusters, sizes, attributes, path), attributes.problems};
 }
 
 }  // namespace swale::tools

@@ -114,6 +114,7 @@ void add_keys(CLI::App& app, Run* run);
 void add_top(CLI::App& app, Run* run);
 void add_stats(CLI::App& app, Run* run);
 void add_verify(CLI::App& app, Run* run);
+void add_optimize(CLI::App& app, Run* run);
 void add_repair(CLI::App& app, Run* run);
 void add_unlock(CLI::App& app, Run* run);
 void add_tier(CLI::App& app, Run* run);

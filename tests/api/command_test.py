@@ -85,6 +85,39 @@ class Command(CommandCase):
         self.assertEqual(info["disk"]["index_bytes"], os.path.getsize(os.path.join(self.path, INDEX)))
         self.assertNotIn("uncommitted", text)
 
+    def test_optimize(self):
+        path = self.copy()
+        keys = self.lines("keys", "--epoch", "1", "--u64")
+        ask = [["get", key, "--json"] for key in keys[:5] + keys[-1:]]
+        before = [self.run_swale(*words, path=path)[0] for words in ask]
+        text = self.run_swale("optimize", path=path)[0]
+        self.assertRegex(text, r"3 epochs, 67 records, \d+ bytes of keys and values; they stay")
+        self.assertRegex(text, r"cluster 0001 has 3 epochs: \d+ series")
+        self.assertEqual([self.run_swale(*words, path=path)[0] for words in ask], before)
+        (info,) = self.objects("info", path=path)
+        self.assertEqual([(one["number"], one["epochs"], one["epochs_dropped"]) for one in info["clusters"]],
+                         [(1, 3, 0)])
+        self.assertIn("cluster 0001: 3 epochs by key", self.run_swale("info", path=path)[0])
+        (report,) = self.objects("verify", path=path)
+        self.assertEqual((report["ok"], report["clusters"], report["records"]), (True, 1, 67))
+        (again,) = self.objects("optimize", path=path)
+        self.assertEqual((again["cluster"], again["epochs"]), (None, 0))
+        self.assertIn("nothing to do", self.run_swale("optimize", path=path)[0])
+        (full,) = self.objects("optimize", "--full", path=path)
+        self.assertEqual((full["cluster"], full["epochs"], full["records"]), (2, 3, 67))
+        # The epochs themselves are gone; a cluster answers. Its own directory is one, too.
+        os.remove(os.path.join(path, DATA))
+        self.assertEqual([self.run_swale(*words, path=path)[0] for words in ask], before)
+        cluster = os.path.join(path, "clusters", "0002")
+        self.assertIn("1 epochs", self.run_swale("info", path=cluster)[0])
+        self.assertTrue(self.lines("dump", path=cluster))
+
+    def test_optimize_of_what_is_damaged(self):
+        path = self.damage(DATA, 4096 + 100)
+        self.assertIn("offset 4096", self.run_swale("optimize", path=path, expect=3)[1])
+        self.assertEqual(self.objects("info", path=path)[0]["clusters"], [])
+        self.run_swale("optimize", "--memory", "1M", expect=2)
+
     def test_info_tells_data_from_reserved_space(self):
         before = self.objects("info")[0]["disk"]
         path = self.copy()

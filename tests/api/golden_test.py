@@ -1,9 +1,10 @@
 """golden_test.py SWALE MAKE_DIRECTORY GOLDEN: every released version of a directory is read by this build.
 
-GOLDEN/dir-v1 was written by `make_directory PATH 0 1` as two ranks, then by `make_directory PATH 1 1` as one;
-GOLDEN/large-v1 and attributes-v1 likewise, with the word `large` or `attributes`, and GOLDEN/indirect-v1 and
-lossy-v1 also with SWALE_IMD_FORMAT=indirect and lossy; GOLDEN/keys-v1 by `make_directory PATH 0 1` as one,
-with SWALE_IMD_KEY=u64; GOLDEN/layout-v1/COMPRESSION-INDEX by `make_directory PATH 0 1 400` as one, with
+GOLDEN/dir-v1 was written by `make_directory PATH 0 1` as two ranks, then by `make_directory PATH 1 1` as
+one; GOLDEN/large-v1 and attributes-v1 likewise, with the word `large` or `attributes`, and
+GOLDEN/indirect-v1 and lossy-v1 also with SWALE_IMD_FORMAT=indirect and lossy; GOLDEN/keys-v1 by
+`make_directory PATH 0 1` as one, with SWALE_IMD_KEY=u64; GOLDEN/clusters-v1 is dir-v1 after `swale
+optimize`; GOLDEN/layout-v1/COMPRESSION-INDEX by `make_directory PATH 0 1 400` as one, with
 SWALE_IMD_COMPRESSION and SWALE_IMD_INDEX set (for `papers0` SWALE_IMD_BLOOM_BITS=0, too). All of it by
 `tests/golden/make_golden.py build/checked/tests/api/make_directory`. Folders of a released version are never
 written again: a new version of a format adds a folder.
@@ -240,6 +241,16 @@ class Golden(unittest.TestCase):
         with copy_of("dir-v1") as path:
             subprocess.run([MAKE_DIRECTORY, path, "2", "1"], check=True, timeout=60)
             self.check(path, 3)
+
+    def test_clusters_answer(self):
+        self.check(os.path.join(GOLDEN, "clusters-v1"), 2)
+        with copy_of("clusters-v1") as path:
+            for partition in range(2):
+                os.remove(os.path.join(path, "p000", f"part-{partition:06}.j0001.data"))
+            for key in range(20):
+                self.assertEqual(self.run_swale("get", path, f"u64:{key}", "--u64"),
+                                 "".join(f"u64:{key}\t{epoch}\t{shown(epoch * 100 + key)}\n"
+                                         for epoch in range(2)))
 
     def test_canary_a_changed_byte_is_noticed(self):
         with copy_of("dir-v1") as path:
