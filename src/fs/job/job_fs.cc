@@ -5,6 +5,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <set>
 
@@ -68,7 +69,11 @@ Status JobFs::begin(io::Device& memory, io::Device& storage) {
     const MutexLock draining(drain_mutex_);
     const MutexLock lock(mutex_);
     // Its processes were threads of the server before this one.
-    for (const uint32_t log : files_->logs().logs()) SWALE_RETURN_IF_ERROR(files_->end_log(log));
+    for (const uint32_t log : files_->logs().logs()) {
+      const std::vector<uint32_t> left = files_->logs().logs();  // the end of one frees others that are over
+      if (std::find(left.begin(), left.end(), log) != left.end())
+        SWALE_RETURN_IF_ERROR(files_->end_log(log));
+    }
     SWALE_ASSIGN_OR_RETURN(
         drain_, Drain::open(*files_, backing_, {.job = options_.job, .rules = options_.drain_rules}));
   }
