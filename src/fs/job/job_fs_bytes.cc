@@ -90,19 +90,21 @@ int JobFs::open_file(Node& known, int flags, const Caller& caller, std::unique_p
 int JobFs::create(Node& known_parent, const char* name, mode_t mode, int flags, const Caller& caller,
                   Entry* entry, std::unique_ptr<OpenFile>* file) {
   JobNode& parent = JobNode::of(known_parent);
+  const auto open_existing = [&] {
+    if (const int missing = lookup(parent, name, entry); missing != 0) return missing;
+    const int refused = open_file(*entry->node, flags, caller, file);
+    if (refused != 0) nodes_.forget(&JobNode::of(*entry->node), 1);
+    return refused;
+  };
   int failed = keep_name(parent, name);
-  if (failed == EEXIST && (flags & O_EXCL) == 0) {
-    if (failed = lookup(parent, name, entry); failed != 0) return failed;
-    failed = open_file(*entry->node, flags, caller, file);
-    if (failed != 0) nodes_.forget(&JobNode::of(*entry->node), 1);
-    return failed;
-  }
+  if (failed == EEXIST && (flags & O_EXCL) == 0) return open_existing();
   if (failed != 0) return failed;
   struct stat above;
   if (::fstat(parent.directory.get(), &above) != 0) return errno;
   const gid_t group = (above.st_mode & S_ISGID) != 0 ? above.st_gid : caller.group;
   const meta::NewNode node{mode & 07777 & ~caller.umask, caller.user, group, now_nanos()};
   const auto made = names_.create(parent.id, name, node, true);
+  if (made.status().posix_error() == EEXIST && (flags & O_EXCL) == 0) return open_existing();
   if (!made.ok()) return answer(made.status());
   const meta::DirEntry there{made->file, meta::NodeType::kFile};
   io::Descriptor none;
