@@ -72,7 +72,8 @@ class WithTree {
     if (nothing >= 0) ::dup2(nothing, STDIN_FILENO);
     static_cast<void>(::chdir("/"));  // a working directory in the tree would wait for itself
     fuse::JobMountOptions wanted = options_;
-    wanted.ready = [tell] {
+    wanted.ready = [tell](const std::string& remark) {
+      if (!remark.empty()) complain("{}", remark);
       static_cast<void>(::write(tell, "m", 1));
       ::close(tell);
     };

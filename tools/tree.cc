@@ -29,10 +29,11 @@ struct ServeCommand {
 
   int run() const {
     fuse::JobMountOptions options = tree.options(backing, at_end);
-    options.ready = [this] {
+    options.ready = [this](const std::string& remark) {
       const std::string& mountpoint = tree.at.empty() ? backing : tree.at;
       json ? print_json({{"mountpoint", mountpoint}, {"backing", backing}})
            : print_line(fmt::format("{}: its tree is mounted", mountpoint));
+      if (!remark.empty()) complain("{}", remark);
       static_cast<void>(finish_output(kExitOk));
     };
     const Status ended = fuse::run_job_mount(options);
@@ -93,6 +94,13 @@ void TreeChoices::add_to(OptionSet command) {
   command.add_option("--memory", memory, "for bytes that are not on the backing yet; by default 1G")
       .size_between(kMemoryMin, kMemoryMax)
       .type_name("SIZE");
+  command
+      .add_option(
+          "--fsync", fsync,
+          "when fsync returns: when the bytes are durable in the buffer, if one is named and on a disk "
+          "(node, "
+          "the default), or when the file is in the backing directory")
+      .one_of({"node", "backing"});
 }
 
 void TreeChoices::add_buffer(OptionSet command) {
@@ -111,6 +119,8 @@ fuse::JobMountOptions TreeChoices::options(const std::string& backing, const std
   options.at = whole_path(at);
   options.buffer = whole_path(buffer);
   options.memory_bytes = memory;
+  options.fsync =
+      fsync == "backing" ? fuse::JobMountOptions::Fsync::kBacking : fuse::JobMountOptions::Fsync::kNode;
   options.at_end = at_end == "keep" ? AtEnd::kKeep : at_end == "discard" ? AtEnd::kDiscard : AtEnd::kDrain;
   return options;
 }
@@ -122,8 +132,9 @@ void add_serve(CLI::App& app, Run* run) {
       {
           .description =
               "Programs see the files of DIR, and what they write stays in this node's memory, or in "
-              "the buffer, until it is brought to DIR as plain files: by fsync, when nobody writes, "
-              "when memory is short, and at the end. The paths do not change. `swale run --backing DIR "
+              "the buffer, until it is brought to DIR as plain files: by fsync without a buffer, when nobody "
+              "writes, when memory is short, and at the end. The paths do not change. `swale run --backing "
+              "DIR "
               "-- program` does the same for as long as a program runs.\n\n"
               "It ends by umount or SIGTERM, and then brings all to DIR (--at-end drain), leaves it "
               "for the next server of DIR or for swale fs recover (keep), or gives it up (discard). "

@@ -18,6 +18,7 @@ struct TreeChoices {
   std::string at;
   std::string buffer;
   uint64_t memory = kGiB;
+  std::string fsync = "node";
 
   void add_to(OptionSet command);
   void add_buffer(OptionSet command);  // alone: of what a server has left

@@ -1,8 +1,10 @@
 #include "fuse/job_mount.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <spawn.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -87,6 +89,12 @@ Status make_private(const std::string& path) {
       path);
 }
 
+bool is_in_memory(const std::string& folder) {
+  struct statfs found;
+  if (::statfs(folder.c_str(), &found) != 0) return true;  // promises less
+  return found.f_type == TMPFS_MAGIC || found.f_type == RAMFS_MAGIC;
+}
+
 class JobMount {
  public:
   explicit JobMount(const JobMountOptions& options) : options_(options) {}
@@ -114,6 +122,7 @@ class JobMount {
   std::string memory_;
   std::string job_name_;
   size_t descriptors_ = 0;
+  bool fsync_drains_ = true;
   io::Descriptor root_;
   io::PosixDevice device_;
   std::unique_ptr<io::Device> anchored_;
@@ -200,6 +209,10 @@ Status JobMount::open() {
   ::gethostname(host, sizeof(host) - 1);
   of_fs.logs.shape.node = host;
   of_fs.logs.shape.wait_ns = kWaitForSpace;
+  fsync_drains_ =
+      options_.fsync == JobMountOptions::Fsync::kBacking || options_.buffer.empty() || is_in_memory(buffer_);
+  of_fs.fsync_drains = fsync_drains_;
+  of_fs.logs.outlives_power = !fsync_drains_;
   of_fs.drains_alone = options_.mounts && options_.at_end == JobMountOptions::AtEnd::kDrain;
   SWALE_ASSIGN_OR_RETURN(fs_, fs::JobFs::open(names_->client(), device_, device_, *anchored_, of_fs));
   return {};
@@ -212,7 +225,13 @@ Status JobMount::serve() {
   mounted.trusts_files = false;
   mounted.threads = options_.threads;
   return serve_mounted(mounted, fs_.get(), descriptors_, [&] {
-    if (options_.ready) options_.ready();
+    const bool less =
+        fsync_drains_ && options_.fsync == JobMountOptions::Fsync::kNode && !options_.buffer.empty();
+    if (options_.ready)
+      options_.ready(less ? fmt::format("{} is in memory: fsync brings the file to {}, at its speed; name a "
+                                        "--buffer on a disk of this node, or set --fsync backing",
+                                        buffer_, backing_)
+                          : "");
   });
 }
 

@@ -21,15 +21,19 @@ namespace swale::fuse {
 
 struct JobMountOptions {
   enum class AtEnd { kDrain, kKeep, kDiscard };
+  // Where what fsync has promised is durable. kNode needs a buffer that was named (temporary files may not
+  // outlive a restart of the machine) and that is on a disk; without one it is kBacking.
+  enum class Fsync { kNode, kBacking };
   std::string backing;  // a directory that is there
   std::string at;       // where it is mounted; "": over the backing
   std::string buffer;   // on node-local storage; "": in the folder of temporary files
   uint64_t memory_bytes = kGiB;
   AtEnd at_end = AtEnd::kDrain;
+  Fsync fsync = Fsync::kNode;
   unsigned threads = 10;
   bool mounts = true;  // false: only what the end does
-  // Once the mount is there.
-  std::function<void()> ready;
+  // Once the mount is there. `remark`: what a user must know of this buffer, or "".
+  std::function<void(const std::string& remark)> ready;
 };
 
 Status run_job_mount(const JobMountOptions& options);

@@ -34,7 +34,7 @@ class JobMountTest : public MountRig {
     options.at_end = end == End::kDrain ? JobMountOptions::AtEnd::kDrain : JobMountOptions::AtEnd::kKeep;
     options.threads = 4;
     return start([&](const std::function<void()>& ready) {
-      options.ready = ready;
+      options.ready = [ready](const std::string&) { ready(); };
       return run_job_mount(options);
     });
   }

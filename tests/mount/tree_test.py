@@ -230,6 +230,57 @@ class Tree(unittest.TestCase):
         self.assertEqual(listing(self.tree), seen)
         self.assertEqual(os.listdir(buffer), [])
 
+    def memory_of_the_node(self):
+        """Where the server has the logs of its memory, which a machine that loses power has no more."""
+        found = os.stat(self.tree)
+        return f"/dev/shm/swale-fs-{os.geteuid()}-{found.st_dev:x}-{found.st_ino:x}"
+
+    def test_fsync_is_durable_on_the_node_without_a_drain(self):
+        at = os.path.join(self.scratch, "at")
+        os.mkdir(at)
+        with open(os.path.join(self.tree, "old"), "wb") as file:
+            file.write(b"old bytes")
+        buffer = os.path.join(self.scratch, "buffer")
+        self.serve("--at", at, "--at-end", "keep", "--buffer", buffer)
+        self.assertEqual(json.loads(run(SWALE, "fs", "stat", "--json", at))["fsync"], "node")
+        large = random.Random(3).randbytes(6_000_000)
+        for name, how, content in (("new", "wb", large), ("old", "r+b", b"NEW"), ("late", "wb", b"late")):
+            with open(os.path.join(at, name), how) as file:
+                file.write(content)
+                if name != "late":
+                    file.flush()
+                    os.fsync(file.fileno())
+        os.rename(os.path.join(at, "new"), os.path.join(at, "renamed"))
+        self.assertEqual(sorted(os.listdir(self.tree)), [".swale", "old"])
+        self.end(signal.SIGKILL)
+        shutil.rmtree(self.memory_of_the_node())
+        run(SWALE, "fs", "recover", self.tree, "--buffer", buffer)
+        with open(os.path.join(self.tree, "old"), "rb") as file:
+            self.assertEqual(file.read(), b"NEW bytes")
+        with open(os.path.join(self.tree, "renamed"), "rb") as file:
+            self.assertEqual(file.read(), large)
+        subprocess.run(["fusermount3", "-u", "-z", at], stderr=subprocess.DEVNULL, check=False)
+
+    def test_fsync_brings_a_file_to_the_backing_where_that_is_wanted_or_the_buffer_is_in_memory(self):
+        at = os.path.join(self.scratch, "at")
+        os.mkdir(at)
+        with tempfile.TemporaryDirectory(dir="/dev/shm") as memory:
+            for name, options, remark in (("one", (), ""),
+                                          ("other", ("--buffer", os.path.join(self.scratch, "buffer"),
+                                                     "--fsync", "backing"), ""),
+                                          ("two", ("--buffer", os.path.join(memory, "buffer")),
+                                           "is in memory: fsync brings")):
+                self.serve("--at", at, *options)
+                with open(os.path.join(at, name), "wb") as file:
+                    file.write(b"synced")
+                    file.flush()
+                    os.fsync(file.fileno())
+                    self.assertTrue(os.path.exists(os.path.join(self.tree, name)))
+                status, said = self.end()
+                self.assertEqual(status, 0)
+                self.assertIn(remark, said)
+                self.assertEqual(said == "", remark == "")
+
     def test_what_others_change_fails_the_end_and_a_second_job_is_refused(self):
         for name in ("f", "g"):
             with open(os.path.join(self.tree, name), "wb") as file:

@@ -11,8 +11,8 @@
 // Threads: as FileSystem says; one of its own drains, and supplies writers with memory. Locks are taken in
 // the order drain_mutex_, change_mutex_, mutex_, that of JobNodes.
 // Invariants: (1) What is on the backing has there the name that it has in the tree, but for the moment of a
-// change, which an intent covers. (2) A write that has returned is seen by every read after it. (3) fsync
-// returns when the file is on the backing, durably, as a plain file.
+// change, which an intent covers. (2) A write that has returned is seen by every read after it. (3) After
+// fsync a machine that loses power finds the file's name and bytes: on the backing, or on this node.
 // Errors: errnos; the cause is in the log of the program. EIO: a server of names that does not answer, or
 // bytes that are damaged: the message names it.
 // Limits: one node has all bytes. Inode numbers are of ids: a tree of 4,096 openings.
@@ -52,6 +52,9 @@ struct JobFsOptions {
   NodeLogsOptions logs;
   Nanos idle = seconds(1);   // without writes, after which closed files are drained
   bool drains_alone = true;  // false: only when asked, or when memory is short
+  // False: fsync returns when bytes and name are durable in the folders of this node, which must then be on a
+  // disk. True, or if that cannot be: when the file is on the backing.
+  bool fsync_drains = true;
   DrainRules drain_rules;
   // For tests: without intents, which they must notice; and what happens between the backing and the names.
   bool intents = true;
@@ -59,8 +62,9 @@ struct JobFsOptions {
 };
 
 struct JobFsStats {
+  bool fsync_drains = false;
   uint64_t undrained_files = 0;  // that have a name
-  uint64_t undrained_bytes = 0, memory_bytes = 0, spilled_bytes = 0;
+  uint64_t undrained_bytes = 0, memory_bytes = 0, spilled_bytes = 0, spilled_chunks = 0;
   uint64_t drained_files = 0, kept_aside = 0, failed_drains = 0;
   std::string last_failure;
 
@@ -156,6 +160,9 @@ class JobFs final : public FileSystem {
   Status finish_intent() REQUIRES(mutex_);
   Status start_log();
   static int answer(const Status& status);
+  // Of a change of this entry: a machine that loses power must not find bytes under no name, nor a name
+  // without its bytes.
+  meta::AnswerWait wait_of(const meta::DirEntry& entry) const REQUIRES(mutex_);
 
   // Names.
   bool is_private(const JobNode& parent, std::string_view name) const {
@@ -188,6 +195,7 @@ class JobFs final : public FileSystem {
   Status set_mode(const meta::FileId& id, uint32_t taken, uint32_t given) REQUIRES(mutex_);
   int set_times_there(const meta::FileId& id, const timespec times[2]);
   int say_modified(JobNode& node);
+  Status sync_names(const meta::FileId& file, int64_t modified_ns = 0);
 
   // Bytes.
   int opened(JobNode& node, int flags, std::unique_ptr<OpenFile>* file);
@@ -205,6 +213,7 @@ class JobFs final : public FileSystem {
     std::optional<Result<Drain::Outcome>> outcome;  // set by who has drain_mutex_
   };
   class DirectoryTimes;
+  Result<bool> keep_on_node(const meta::FileId& file);
   Result<Drain::Outcome> drain_file(const meta::FileId& file) noexcept;
   void drain_wanted() REQUIRES(drain_mutex_);
   // As many as one batch has, with a result for each; at least one.

@@ -113,6 +113,14 @@ int JobFs::say_modified(JobNode& node) {
   return answer(names_.set_attributes(node.id, change).status());
 }
 
+// All that the names were told before survives the machine, too.
+Status JobFs::sync_names(const meta::FileId& file, int64_t modified_ns) {
+  meta::NodeChange change;
+  if (modified_ns != 0) change.set = meta::kModified;
+  change.modified_ns = change.now_ns = modified_ns;
+  return names_.set_attributes(file, change, meta::AnswerWait::kSynced).status();
+}
+
 // Takes bits from the mode in the names and gives others.
 Status JobFs::set_mode(const meta::FileId& id, uint32_t taken, uint32_t given) {
   SWALE_ASSIGN_OR_RETURN(const meta::TreeNode node, names_.stat(id));

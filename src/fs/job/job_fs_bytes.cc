@@ -223,11 +223,20 @@ int JobFs::flush(OpenFile& opened) { return say_modified(JobFile::of(opened).nod
 
 int JobFs::sync(OpenFile& opened) {
   JobFile& file = JobFile::of(opened);
-  if (const int failed = say_modified(file.node); failed != 0) return failed;
+  bool in_logs = false;
   {
     const MutexLock lock(mutex_);
-    if (!file.node.in_logs) return ::fsync(file.own.get()) == 0 ? 0 : errno;
+    in_logs = file.node.in_logs;
   }
+  if (in_logs && !options_.fsync_drains) {
+    if (const int failed = answer(sync_names(file.node.id, file.node.modified_ns.exchange(0))); failed != 0)
+      return failed;
+    const auto kept = keep_on_node(file.node.id);
+    if (!kept.ok()) return answer(kept.status());
+    if (*kept) return 0;
+  }
+  if (const int failed = say_modified(file.node); failed != 0) return failed;
+  if (!in_logs) return ::fsync(file.own.get()) == 0 ? 0 : errno;
   const auto drained = drain_file(file.node.id);
   if (!drained.ok()) return answer(drained.status());
   return *drained == Drain::Outcome::kKeptAside ? EIO : 0;  // the log of the program says where it is

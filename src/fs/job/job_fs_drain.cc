@@ -18,6 +18,9 @@ namespace {
 
 constexpr int kDrainTries = 8;  // of a file that is renamed while it is drained
 constexpr Nanos kLookEvery = milliseconds(100);
+constexpr size_t kKeptAtOnce = 4;        // chunks, while programs wait
+constexpr int kKeepTries = 1000;         // of a chunk in which somebody writes
+constexpr uint64_t kSmallSpilled = 256;  // chunks of less than a MiB
 
 }  // namespace
 
@@ -57,6 +60,7 @@ std::string JobFsStats::json() const {
   json.member("memory_bytes", memory_bytes).member("spilled_bytes", spilled_bytes);
   json.member("drained_files", drained_files).member("kept_aside", kept_aside);
   json.member("failed_drains", failed_drains).member("last_failure", last_failure);
+  json.member("fsync", fsync_drains ? "backing" : "node");
   json.end();
   return json.text();
 }
@@ -69,6 +73,12 @@ JobFs::DrainedFiles JobFs::drain_batch(std::span<const meta::FileId> files, uint
     const auto begun = drain_->begin(files, bytes_limit);
     if (!begun.ok()) return {{files.front(), begun.status()}};
     files = files.first(*begun);
+  }
+  // Else the names could lead to a file of the same id elsewhere, whose bytes the logs have no more.
+  if (const Status named = options_.fsync_drains ? Status() : sync_names(meta::kRootDirectory); !named.ok()) {
+    const MutexLock lock(mutex_);
+    drain_->abandon();
+    return {{files.front(), named}};
   }
   while (fill()) drain_->put();
   drain_->settle();
@@ -123,6 +133,30 @@ void JobFs::note(const Result<Drain::Outcome>& outcome) {
   }
   if (*outcome == Drain::Outcome::kKeptAside) ++kept_aside_;
   if (*outcome != Drain::Outcome::kNothing) ++drained_files_;
+}
+
+// False: it takes a drain. Each sync of a few bytes costs a chunk, an open file, until it is drained; and a
+// process that was stopped in the middle of a write keeps its chunk.
+Result<bool> JobFs::keep_on_node(const meta::FileId& file) {
+  std::vector<NodeLogs::ChunkName> chunks;
+  {
+    const MutexLock lock(mutex_);
+    const NodeLogs& logs = files_->logs();
+    if (logs.spilled_chunks() > kSmallSpilled + logs.spilled_bytes() / kMiB) return false;
+    SWALE_ASSIGN_OR_RETURN(chunks, files_->in_memory(file));
+  }
+  for (std::span<const NodeLogs::ChunkName> left = chunks; !left.empty();) {
+    const auto some = left.first(std::min(left.size(), kKeptAtOnce));
+    bool kept = false;
+    for (int tries = 0; !kept; ++tries) {
+      if (tries == kKeepTries) return false;
+      if (tries > 0) std::this_thread::yield();
+      const MutexLock lock(mutex_);
+      SWALE_ASSIGN_OR_RETURN(kept, files_->keep(some));
+    }
+    left = left.subspan(some.size());
+  }
+  return true;
 }
 
 // Those that wait are drained together: the processes of a job sync their files at the same time.
@@ -196,6 +230,7 @@ Status JobFs::drain_all() noexcept {
 
 JobFsStats JobFs::stats() noexcept {
   JobFsStats stats;
+  stats.fsync_drains = options_.fsync_drains;
   {
     const MutexLock lock(mutex_);
     static_cast<void>(files_->take());
@@ -203,6 +238,7 @@ JobFsStats JobFs::stats() noexcept {
     stats.undrained_bytes = files_->logs().live_bytes();
     stats.memory_bytes = files_->logs().memory_bytes();
     stats.spilled_bytes = files_->logs().spilled_bytes();
+    stats.spilled_chunks = files_->logs().spilled_chunks();
   }
   stats.drained_files = drained_files_;
   stats.kept_aside = kept_aside_;

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "base/log.h"
@@ -64,6 +65,11 @@ void JobFs::name_is_gone(const meta::DirEntry& entry) {
     log_error("{}; its bytes are dropped at the next start", removed.message());
 }
 
+meta::AnswerWait JobFs::wait_of(const meta::DirEntry& entry) const {
+  const bool has_bytes = entry.type == meta::NodeType::kDirectory || files_->is_undrained(entry.file);
+  return has_bytes && !options_.fsync_drains ? meta::AnswerWait::kSynced : meta::AnswerWait::kWritten;
+}
+
 int JobFs::expect_empty(const meta::FileId& directory) {
   meta::ListCursor cursor;
   while (!cursor.end()) {
@@ -100,6 +106,7 @@ int JobFs::remove_entry(JobNode& parent, const char* name, const meta::DirEntry&
   const MutexLock lock(mutex_);
   const bool directory = entry.type == meta::NodeType::kDirectory;
   const There found = there_at(parent, name);
+  const meta::AnswerWait wait = directory ? meta::AnswerWait::kWritten : wait_of(entry);
   if (found) {
     NameChange change;
     change.op = directory ? NameChange::Op::kRemoveDirectory : NameChange::Op::kUnlink;
@@ -107,7 +114,7 @@ int JobFs::remove_entry(JobNode& parent, const char* name, const meta::DirEntry&
     change.file = entry.file;
     change.inode = found.inode;
     if (options_.intents)
-      if (const int failed = answer(intent_->put(change)); failed != 0) return failed;
+      if (const int failed = answer(intent_->put(change, wait)); failed != 0) return failed;
     if (::unlinkat(parent.directory.get(), name, directory ? AT_REMOVEDIR : 0) != 0 && errno != ENOENT) {
       const int failed = errno;
       intent_->clear();
@@ -115,8 +122,8 @@ int JobFs::remove_entry(JobNode& parent, const char* name, const meta::DirEntry&
     }
     if (options_.between) options_.between();
   }
-  const Status removed = directory ? names_.remove_directory(parent.id, name, now_nanos())
-                                   : names_.unlink(parent.id, name, now_nanos()).status();
+  const Status removed = directory ? names_.remove_directory(parent.id, name, now_nanos(), wait)
+                                   : names_.unlink(parent.id, name, now_nanos(), wait).status();
   if (!removed.ok()) return answer(removed);  // the intent stays
   if (found) intent_->clear();
   name_is_gone(entry);
@@ -187,6 +194,8 @@ Result<std::optional<meta::FileId>> JobFs::rename_locked(const Rename& wanted) {
 
 // `inode`: of the one that moves, on the backing; 0: it is not there, nor is the other one.
 Status JobFs::rename_both(const Rename& wanted, uint64_t inode) {
+  const meta::AnswerWait wait =
+      std::max(wait_of(wanted.moved), wanted.other ? wait_of(*wanted.other) : meta::AnswerWait::kWritten);
   if (inode != 0) {
     NameChange change;
     change.op = wanted.exchanges() ? NameChange::Op::kExchange : NameChange::Op::kRename;
@@ -194,7 +203,7 @@ Status JobFs::rename_both(const Rename& wanted, uint64_t inode) {
     change.to = path_in(nodes_, wanted.new_parent, wanted.new_name);
     change.file = wanted.moved.file;
     change.inode = inode;
-    if (options_.intents) SWALE_RETURN_IF_ERROR(intent_->put(change));
+    if (options_.intents) SWALE_RETURN_IF_ERROR(intent_->put(change, wait));
     if (::renameat2(wanted.parent.directory.get(), wanted.name, wanted.new_parent.directory.get(),
                     wanted.new_name, wanted.flags & RENAME_EXCHANGE) != 0) {
       const Status failed = errno_status(errno, change.from + ": renaming it to " + change.to);
@@ -205,7 +214,7 @@ Status JobFs::rename_both(const Rename& wanted, uint64_t inode) {
   }
   const uint8_t flags = wanted.exchanges() ? meta::kExchange : 0;
   SWALE_RETURN_IF_ERROR(names_.rename(wanted.parent.id, wanted.name, wanted.new_parent.id, wanted.new_name,
-                                      flags, now_nanos()));
+                                      flags, now_nanos(), wait));
   if (inode != 0) intent_->clear();
   return {};
 }

@@ -62,10 +62,11 @@ Result<std::unique_ptr<NameIntent>> NameIntent::open(io::Device& device, const s
   return intent;
 }
 
-Status NameIntent::put(const NameChange& change) noexcept {
+Status NameIntent::put(const NameChange& change, meta::AnswerWait wait) noexcept {
   return contain([&]() -> Status {
     SWALE_RETURN_IF_ERROR(file_->truncate(0));
-    return file_->pwrite(0, encode(change));
+    SWALE_RETURN_IF_ERROR(file_->pwrite(0, encode(change)));
+    return wait == meta::AnswerWait::kSynced ? file_->sync() : Status();
   });
 }
 

@@ -5,7 +5,7 @@
 //
 //   FOLDER/intent := sealed document "swale-intent" 1: op, from, to, file, inode; empty: nothing is under way
 //
-// It is not synced: it survives a kill, as the records do that it is about.
+// It survives a kill, as the records do that it is about; and the machine if they do (kSynced).
 //
 // Threads: one at a time; one intent at a time.
 // Errors: a document that is not whole was never begun, for the change follows its writing.
@@ -18,6 +18,7 @@
 #include "base/status.h"
 #include "io/device.h"
 #include "meta/index/types.h"
+#include "meta/names/name_messages.h"
 
 namespace swale::fs {
 
@@ -37,7 +38,7 @@ class NameIntent {
   // What the server before this one has begun.
   const std::optional<NameChange>& left() const { return left_; }
 
-  Status put(const NameChange& change) noexcept;
+  Status put(const NameChange& change, meta::AnswerWait wait) noexcept;
   // A failure is told by the next put.
   void clear() noexcept;
 

@@ -157,7 +157,7 @@ bool NodeLogs::starves() const {
 }
 
 uint64_t NodeLogs::oldest_order() const {
-  uint64_t oldest = next_order_;
+  uint64_t oldest = std::min(next_order_, oldest_removed_);
   for (const auto& [id, log] : logs_) {
     for (const auto& [number, chunk] : log->chunks())
       if (chunk.first_order != 0) oldest = std::min(oldest, chunk.first_order);
@@ -189,6 +189,23 @@ uint64_t NodeLogs::spilled_bytes() const {
     for (const auto& [number, chunk] : log->chunks()) bytes += chunk.spilled != nullptr ? chunk.seen.used : 0;
   }
   return bytes;
+}
+
+uint64_t NodeLogs::oldest_in_memory() const {
+  uint64_t oldest = next_order_;
+  for (const auto& [id, log] : logs_) {
+    for (const auto& [number, chunk] : log->chunks())
+      if (chunk.slot != kSlotsMax && chunk.first_order != 0) oldest = std::min(oldest, chunk.first_order);
+  }
+  return oldest;
+}
+
+size_t NodeLogs::spilled_chunks() const {
+  size_t count = 0;
+  for (const auto& [id, log] : logs_) {
+    for (const auto& [number, chunk] : log->chunks()) count += chunk.spilled != nullptr;
+  }
+  return count;
 }
 
 uint64_t NodeLogs::live_bytes() const {

@@ -18,6 +18,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -26,6 +27,7 @@
 #include "base/status.h"
 #include "fs/log/served_log.h"
 #include "io/device.h"
+#include "io/many_syncs.h"
 #include "meta/index/types.h"
 
 namespace swale::fs {
@@ -54,6 +56,9 @@ struct NodeLogsOptions {
   uint64_t memory_bytes = 1 << 30;
   LogShape shape;          // of new logs
   uint32_t first_log = 1;  // no log of the job has had this number or a higher one
+  // A spilled chunk whose bytes were overwritten stays until memory alone has nothing that may have done so:
+  // a machine that loses power finds the old bytes or the new ones.
+  bool outlives_power = false;
   LogRules rules;
 };
 
@@ -85,6 +90,17 @@ class NodeLogs {
 
   // Fails if a chunk could not be spilled; it stays in memory.
   Status serve() noexcept;
+  // The chunk of a place, if memory alone has it: a machine that loses power loses it.
+  struct ChunkName {
+    uint32_t log = 0;
+    uint64_t number = 0;
+    friend auto operator<=>(const ChunkName&, const ChunkName&) = default;
+  };
+  std::optional<ChunkName> in_memory(const meta::Place& place) const;
+  // Spills these chunks at once: what was handed out of them survives the machine when it returns true.
+  // False: a process is in the middle of a write to one of them, which gets no other one: take(), and call it
+  // again.
+  Result<bool> keep(std::span<const ChunkName> chunks) noexcept;
   // What writers get that wait for a chunk (ENOSPC, EDQUOT, EIO), until one is granted; 0: they wait.
   void refuse(int error_number) noexcept;
   // A process waits for a chunk, and serve() had none for it.
@@ -95,13 +111,14 @@ class NodeLogs {
   std::vector<uint32_t> logs() const;
   uint64_t memory_bytes() const;   // reserved now
   uint64_t spilled_bytes() const;  // in files now
+  size_t spilled_chunks() const;   // an open file each
   uint64_t live_bytes() const;
   // What was handed out before this order is in no log any more: no successor hands it out again.
   uint64_t oldest_order() const;
 
  private:
   NodeLogs(io::Device& memory, io::Device& storage, const NodeLogsOptions& options)
-      : memory_(memory), storage_(storage), options_(options) {}
+      : memory_(memory), storage_(storage), options_(options), syncs_(storage) {}
   Status open_folders();
   Status find_logs();
   Status lock_node();
@@ -118,11 +135,17 @@ class NodeLogs {
   enum class Open { kStay, kMayGo };
   Result<Spilled> spill_oldest(Open open, const ServedLog* only);
   Status supply_by_spilling(ServedLog& log, Open open);
-  Status spill(ServedLog& log, Chunk& chunk);
+  using Spilling = std::vector<std::pair<ServedLog*, Chunk*>>;
+  Status spill(const Spilling& chunks);
+  Status write_and_sync(const Spilling& chunks, std::vector<std::unique_ptr<io::File>>* files);
+  static bool close(ServedLog& log, Chunk& chunk);
   Chunk* oldest(bool (*fits)(const Chunk&), const ServedLog* only, ServedLog** log);
   bool has_memory() const { return memory_bytes() + options_.shape.chunk_bytes <= options_.memory_bytes; }
   bool is_short() const { return memory_bytes() - free_bytes() > options_.memory_bytes / 4 * 3; }
   uint64_t free_bytes() const;
+  bool may_go(Chunk& chunk, uint64_t oldest_in_memory) const;
+  void keep_for_what_goes();
+  uint64_t oldest_in_memory() const;
   std::string spill_path(uint32_t log, uint64_t number) const;
   Result<Chunk*> chunk_at(const meta::Place& place, uint64_t length, ServedLog** log);
 
@@ -140,6 +163,9 @@ class NodeLogs {
   std::vector<Found> before_;  // of the server before, until recover()
   std::vector<Status> problems_;
   std::vector<char> block_;
+  io::ManySyncs syncs_;
+  uint64_t oldest_removed_ = kOrderMax;  // of spilled chunks: a machine that loses power may find them again
+  size_t over_and_kept_ = 0;             // spilled chunks that wait for others to be spilled
   uint32_t next_log_ = 1;
   uint64_t next_order_ = 1;
 };

@@ -15,6 +15,7 @@ namespace swale::fs {
 namespace {
 
 constexpr uint32_t kNoNumber = UINT32_MAX;  // of a log
+constexpr size_t kOverMax = 128;            // chunks that are kept for a loss of power
 
 uint32_t number_after(uint32_t log) { return log == kNoNumber ? kNoNumber : log + 1; }
 
@@ -234,10 +235,11 @@ Status NodeLogs::serve() noexcept {
   return contain([&]() -> Status {
     free_what_is_over();
     Status first;
-    while (is_short() && first.ok()) {
+    while ((is_short() || over_and_kept_ > kOverMax) && first.ok()) {
       const auto spilled = spill_oldest(Open::kStay, nullptr);
       first = spilled.status();
       if (spilled.ok() && *spilled == Spilled::kNothing) break;
+      if (over_and_kept_ > kOverMax) free_what_is_over();
     }
     for (auto& [id, log] : logs_) {
       if (!log->wants_chunk()) continue;
@@ -251,11 +253,44 @@ Status NodeLogs::serve() noexcept {
   });
 }
 
+// What took the place of its bytes is durable, or drained, or nobody cares what a loss of power leaves.
+bool NodeLogs::may_go(Chunk& chunk, uint64_t oldest_in_memory) const {
+  if (!options_.rules.is_over(chunk)) return false;
+  if (!options_.outlives_power || chunk.spilled == nullptr) return true;
+  if (chunk.over_before == 0) {
+    chunk.over_before = next_order_;
+    return false;
+  }
+  return oldest_in_memory >= chunk.over_before;
+}
+
+// What goes from memory now was never durable: what it had overwritten waits for what has overwritten it.
+void NodeLogs::keep_for_what_goes() {
+  uint64_t going = kOrderMax;
+  const auto each_chunk = [this](const auto& act) {
+    for (auto& [id, log] : logs_)
+      for (const auto& [number, chunk] : log->chunks()) act(*log->find(number));
+  };
+  each_chunk([&](const Chunk& chunk) {
+    const bool goes = chunk.slot != kSlotsMax && chunk.first_order != 0 && options_.rules.is_over(chunk);
+    if (goes) going = std::min(going, chunk.first_order);
+  });
+  each_chunk([&](Chunk& chunk) {
+    if (chunk.over_before > going) chunk.over_before = next_order_;
+  });
+}
+
 void NodeLogs::free_what_is_over() {
+  if (options_.outlives_power) keep_for_what_goes();
+  const uint64_t oldest = options_.outlives_power ? oldest_in_memory() : next_order_;
+  over_and_kept_ = 0;
   for (auto log = logs_.begin(); log != logs_.end();) {
     std::vector<uint64_t> over;
-    for (const auto& [number, chunk] : log->second->chunks()) {
-      if (options_.rules.is_over(chunk)) over.push_back(number);
+    for (const auto& [number, each] : log->second->chunks()) {
+      if (may_go(*log->second->find(number), oldest))
+        over.push_back(number);
+      else if (each.over_before != 0)
+        ++over_and_kept_;
     }
     for (const uint64_t number : over) {
       Chunk& chunk = *log->second->find(number);
@@ -265,6 +300,7 @@ void NodeLogs::free_what_is_over() {
           log_warn("{}; it is found again, and dropped, at the next start", removed.message());
           continue;
         }
+        if (chunk.first_order != 0) oldest_removed_ = std::min(oldest_removed_, chunk.first_order);
       }
       if (chunk.slot != kSlotsMax) log->second->free_slot(chunk);
       log->second->forget(number);
@@ -297,31 +333,92 @@ Result<NodeLogs::Spilled> NodeLogs::spill_oldest(Open open, const ServedLog* onl
     // One that nobody has filled: idle processes must not keep all memory.
     chunk = oldest([](const Chunk& each) { return !each.broken && !each.seen.closed && each.live > 0; }, only,
                    &log);
-    if (chunk == nullptr) return Spilled::kNothing;
-    log->close(*chunk);
-    // What was reserved meanwhile is handed out first.
-    const Reservation now = log->reservation(*chunk);
-    if (now.entries != chunk->entries.size() || chunk->known != chunk->entries.size())
-      return Spilled::kNothing;
-    chunk->seen.closed = true;
+    if (chunk == nullptr || !close(*log, *chunk)) return Spilled::kNothing;
   }
   if (chunk == nullptr) return Spilled::kNothing;
-  SWALE_RETURN_IF_ERROR(log->settle(*chunk, block_));
-  SWALE_RETURN_IF_ERROR(spill(*log, *chunk));
+  SWALE_RETURN_IF_ERROR(spill({{log, chunk}}));
   return Spilled::kOne;
 }
 
-Status NodeLogs::spill(ServedLog& log, Chunk& chunk) {
-  const std::string path = spill_path(log.id(), chunk.number);
-  auto file = log.spill(*spill_folder_, path, chunk, block_, &problems_);
-  Status status = file.status();
-  if (status.ok()) status = spill_folder_->sync_directory(options_.spill_directory);
+// False: what was reserved meanwhile is to be handed out first.
+bool NodeLogs::close(ServedLog& log, Chunk& chunk) {
+  if (chunk.complete()) return true;
+  if (chunk.broken) return false;
+  log.close(chunk);
+  if (log.reservation(chunk).entries != chunk.entries.size() || chunk.known != chunk.entries.size())
+    return false;
+  chunk.seen.closed = true;
+  return true;
+}
+
+std::optional<NodeLogs::ChunkName> NodeLogs::in_memory(const meta::Place& place) const {
+  const auto log = logs_.find(place.log);
+  if (log == logs_.end()) return {};
+  const uint64_t number = place.address / log->second->chunk_bytes();
+  const Chunk* const chunk = log->second->find(number);
+  if (chunk == nullptr || chunk->slot == kSlotsMax) return {};
+  return ChunkName{place.log, number};
+}
+
+// Logs whose last chunk goes get the next one before they ask: the space is there.
+Result<bool> NodeLogs::keep(std::span<const ChunkName> names) noexcept {
+  bool all = true;
+  const Status status = contain([&]() -> Status {
+    if (spill_folder_ == nullptr)
+      return invalid_argument("{}: no folder to spill to", options_.memory_directory);
+    Spilling chunks;
+    for (const ChunkName& name : names) {
+      const auto log = logs_.find(name.log);
+      Chunk* const chunk = log == logs_.end() ? nullptr : log->second->find(name.number);
+      if (chunk == nullptr || chunk->slot == kSlotsMax || chunk->live == 0) continue;
+      if (close(*log->second, *chunk))
+        chunks.emplace_back(log->second.get(), chunk);
+      else
+        all = false;
+    }
+    SWALE_RETURN_IF_ERROR(spill(chunks));
+    for (const auto& [log, chunk] : chunks)
+      if (!log->ended() && !log->has_open_chunk() && log->has_reserved_slot()) log->grant();
+    return {};
+  });
+  if (!status.ok()) return status;
+  return all;
+}
+
+// All of them, or none.
+Status NodeLogs::spill(const Spilling& chunks) {
+  std::vector<std::unique_ptr<io::File>> files;
+  const Status status = write_and_sync(chunks, &files);
   if (!status.ok()) {
-    static_cast<void>(spill_folder_->remove(path));
-    return status.with_context(fmt::format("chunk {} of log {} stays in memory", chunk.number, log.id()));
+    for (const auto& [log, chunk] : chunks)
+      static_cast<void>(spill_folder_->remove(spill_path(log->id(), chunk->number)));
+    const auto& [log, chunk] = chunks.front();
+    return status.with_context(fmt::format("chunk {} of log {} stays in memory", chunk->number, log->id()));
   }
-  log.free_slot(chunk);
-  chunk.spilled = std::move(*file);
+  for (size_t i = 0; i < chunks.size(); ++i) {
+    chunks[i].first->free_slot(*chunks[i].second);
+    chunks[i].second->spilled = std::move(files[i]);
+  }
+  return {};
+}
+
+Status NodeLogs::write_and_sync(const Spilling& chunks, std::vector<std::unique_ptr<io::File>>* files) {
+  if (chunks.empty()) return {};
+  std::vector<Status> statuses(chunks.size());
+  std::vector<std::pair<io::File*, Status*>> written;
+  for (size_t i = 0; i < chunks.size(); ++i) {
+    const auto& [log, chunk] = chunks[i];
+    SWALE_RETURN_IF_ERROR(log->settle(*chunk, block_));
+    SWALE_ASSIGN_OR_RETURN(auto file, log->spill(*spill_folder_, spill_path(log->id(), chunk->number), *chunk,
+                                                 block_, &problems_));
+    files->push_back(std::move(file));
+    written.emplace_back(files->back().get(), &statuses[i]);
+  }
+  if (!options_.rules.sync_spills) return {};
+  syncs_.sync(written);
+  for (const Status& status : statuses) SWALE_RETURN_IF_ERROR(status);
+  SWALE_RETURN_IF_ERROR(spill_folder_->sync_directory(options_.spill_directory));
+  oldest_removed_ = kOrderMax;
   return {};
 }
 

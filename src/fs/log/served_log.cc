@@ -211,7 +211,11 @@ Reservation ServedLog::reservation(const Chunk& chunk) const {
 bool ServedLog::needs_chunk() const {
   if (ended_ || head_ == nullptr || head_->current.load(std::memory_order_acquire) < next_number_)
     return false;
-  return std::none_of(open_.begin(), open_.end(), [&](const Chunk* chunk) {
+  return !has_open_chunk();
+}
+
+bool ServedLog::has_open_chunk() const {
+  return std::any_of(open_.begin(), open_.end(), [&](const Chunk* chunk) {
     return chunk->slot != kSlotsMax && (chunk->broken || !reservation(*chunk).closed);
   });
 }

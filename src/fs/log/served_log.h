@@ -40,6 +40,7 @@ struct Chunk {
   uint32_t settled = 0;               // bytes before this offset do not change any more
   uint64_t live = 0;                  // bytes that were handed out and not dropped
   uint64_t first_order = 0;           // of its first entry that was handed out
+  uint64_t over_before = 0;           // this order was not given yet when it was found to be over
   std::vector<uint32_t> checks;       // of the settled blocks
   bool broken = false;                // its reservation is garbage
   bool complete() const { return seen.closed && known == entries.size(); }
@@ -61,6 +62,7 @@ struct LogRules {
   // May the slot of this chunk be used again?
   bool (*is_over)(const Chunk&) = [](const Chunk& chunk) { return chunk.complete() && chunk.live == 0; };
   bool limit_stamps = true;
+  bool sync_spills = true;
   void (*before_log)(uint32_t log) = nullptr;  // take() is about to look at a log
 };
 
@@ -118,6 +120,7 @@ class ServedLog {
   // Memory. A grant needs a free slot that is reserved.
   bool needs_chunk() const;  // a writer waits, or would
   bool wants_chunk() const;  // the last one is half full
+  bool has_open_chunk() const;
   bool has_reserved_slot() const;
   Status reserve_slot();  // kNoSpace: the memory file system is full
   void grant();
@@ -129,7 +132,7 @@ class ServedLog {
   Reservation reservation(const Chunk& chunk) const;  // unchecked
   void free_slot(Chunk& chunk) noexcept;              // of a chunk that is over or spilled
   void forget(uint64_t number) noexcept { chunks_.erase(number); }
-  // The chunk's payload and index as a file at `path`, synced.
+  // The chunk's payload and index as a file at `path`, not synced yet.
   Result<std::unique_ptr<io::File>> spill(io::Device& device, const std::string& path, Chunk& chunk,
                                           MutableBytes block, std::vector<Status>* problems);
   void add_spilled(SpillIndex index, std::unique_ptr<io::File> file, std::vector<Found>* before);

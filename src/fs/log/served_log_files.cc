@@ -211,7 +211,6 @@ Result<std::unique_ptr<io::File>> ServedLog::spill(io::Device& device, const std
     SWALE_RETURN_IF_ERROR(file->pwrite(begin, view(bytes)));
   }
   SWALE_RETURN_IF_ERROR(file->pwrite(chunk.seen.used, encode_spill_index(index)));
-  SWALE_RETURN_IF_ERROR(file->sync());
   return file;
 }
 

@@ -95,6 +95,11 @@ class NodeFiles final : private SegmentConsumer {
   std::vector<meta::FileId> undrained() const;
   bool is_undrained(const meta::FileId& file) const;
 
+  // The chunks of logs with bytes of the file that would be lost with this machine's memory.
+  Result<std::vector<NodeLogs::ChunkName>> in_memory(const meta::FileId& file) noexcept;
+  // NodeLogs::keep of them: true: durable on this node.
+  Result<bool> keep(std::span<const NodeLogs::ChunkName> chunks) noexcept;
+
   // A state of a file that is to be drained.
   struct Fixed {
     uint64_t order = 0;
@@ -142,6 +147,7 @@ class NodeFiles final : private SegmentConsumer {
   Status take(std::span<const Segment> segments) override;
   void damaged(const Status& status) override;
 
+  static std::string name_of(const meta::FileId& file);
   Status recover();
   Status take_in();
   Status apply(const Segment& segment);

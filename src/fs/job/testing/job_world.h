@@ -10,8 +10,10 @@
 #include <memory>
 #include <string>
 
+#include "base/rng.h"
 #include "fs/job/job_fs.h"
 #include "fs/testing/file_system_calls.h"
+#include "io/memory_device.h"
 #include "io/posix_device.h"
 #include "meta/store/job_names.h"
 #include "net/job/job.h"
@@ -21,7 +23,10 @@ namespace swale::fs {
 
 class JobWorld {
  public:
-  JobWorld() : old_mask_(::umask(0)) {
+  // kLosesPower: the folders of the node are on a disk that lose_power() can take what was not synced from;
+  // fsync does not drain.
+  enum class Storage { kPlain, kLosesPower };
+  explicit JobWorld(Storage storage = Storage::kPlain) : old_mask_(::umask(0)), kind_(storage) {
     // Beside the program: /tmp may be without extended attributes.
     root_ = (std::filesystem::current_path() / "job-fs-XXXXXX").string();
     EXPECT_NE(::mkdtemp(root_.data()), nullptr);
@@ -31,9 +36,12 @@ class JobWorld {
     std::filesystem::create_directory(plain());
     options_.backing = backing();
     options_.job = "test";
-    options_.state_folder = root_ + "/buffer/state";
+    buffer_ = storage == Storage::kPlain ? root_ + "/buffer" : "/buffer";
+    options_.fsync_drains = storage == Storage::kPlain;
+    options_.logs.outlives_power = !options_.fsync_drains;
+    options_.state_folder = buffer_ + "/state";
     options_.logs.memory_directory = memory_ + "/node";
-    options_.logs.spill_directory = root_ + "/buffer/spill";
+    options_.logs.spill_directory = buffer_ + "/spill";
     options_.logs.memory_bytes = 32 * kMiB;
     options_.logs.shape.node = "here";
     options_.logs.shape.wait_ns = 60'000'000'000;
@@ -63,10 +71,10 @@ class JobWorld {
     job_ = std::move(*job);
     meta::JobNamesOptions of_names;
     of_names.deadline = seconds(60);
-    auto names = meta::JobNames::open(*job_, device_, root_ + "/buffer/names", of_names);
+    auto names = meta::JobNames::open(*job_, storage(), buffer_ + "/names", of_names);
     ASSERT_TRUE(names.ok()) << names.status().to_string();
     names_ = std::move(*names);
-    auto fs = JobFs::open(names_->client(), device_, device_, backing_device(), options_);
+    auto fs = JobFs::open(names_->client(), device_, storage(), backing_device(), options_);
     ASSERT_TRUE(fs.ok()) << fs.status().to_string();
     fs_ = std::move(*fs);
     calls_ = std::make_unique<FileSystemCalls>(*fs_);
@@ -88,8 +96,22 @@ class JobWorld {
     stop();
     start();
   }
+  // The backing keeps all that it has been told.
+  void lose_power(uint64_t seed, io::CrashMode mode) {
+    calls_.reset();
+    Rng rng(seed);
+    disk_.crash(rng, mode);
+    fs_.reset();
+    static_cast<void>(names_->close());
+    names_.reset();
+    static_cast<void>(job_->close());
+    job_.reset();
+    std::filesystem::remove_all(options_.logs.memory_directory);
+    start();
+  }
 
  private:
+  io::Device& storage() { return kind_ == Storage::kPlain ? static_cast<io::Device&>(device_) : disk_; }
   io::Device& backing_device() {
     if (!anchored_) {
       io::PosixOptions options;
@@ -102,10 +124,13 @@ class JobWorld {
   }
 
   const mode_t old_mask_;
+  const Storage kind_;
   std::string root_;
+  std::string buffer_;
   std::string memory_;
   JobFsOptions options_;
   io::PosixDevice device_;
+  io::MemoryDevice disk_;
   std::unique_ptr<io::Device> anchored_;
   std::unique_ptr<net::Job> job_;
   std::unique_ptr<meta::JobNames> names_;

@@ -1,0 +1,146 @@
+// NodeFiles: what waits for a drain, and what a drain or an fsync needs of it.
+#include <algorithm>
+
+#include "base/contain.h"
+#include "base/log.h"
+#include "fs/node/node_files.h"
+
+namespace swale::fs {
+
+std::vector<meta::FileId> NodeFiles::oldest(size_t count, const std::set<meta::FileId>& but) const {
+  std::vector<std::pair<uint64_t, meta::FileId>> waiting;
+  for (const auto& [id, file] : files_) {
+    if (file->fixed || !file->dirty() || but.contains(id)) continue;
+    waiting.emplace_back(file->extents.empty() ? kOrderMax : file->first_order, id);
+  }
+  count = std::min(count, waiting.size());
+  std::partial_sort(waiting.begin(), waiting.begin() + static_cast<ptrdiff_t>(count), waiting.end());
+  std::vector<meta::FileId> oldest(count);
+  for (size_t i = 0; i < count; ++i) oldest[i] = waiting[i].second;
+  return oldest;
+}
+
+std::vector<meta::FileId> NodeFiles::undrained() const {
+  std::vector<meta::FileId> ids;
+  for (const auto& [id, file] : files_)
+    if (file->dirty()) ids.push_back(id);
+  std::sort(ids.begin(), ids.end());
+  return ids;
+}
+
+bool NodeFiles::is_undrained(const meta::FileId& file) const {
+  const auto at = files_.find(file);
+  return at != files_.end() && at->second->dirty();
+}
+
+Result<std::vector<NodeLogs::ChunkName>> NodeFiles::in_memory(const meta::FileId& id) noexcept {
+  std::vector<NodeLogs::ChunkName> chunks;
+  const Status status = contain([&]() -> Status {
+    SWALE_ASSIGN_OR_RETURN(const File* const file, known(id));
+    file->extents.visit(0, meta::kOffsetEnd, [&](const FileExtents::Piece& piece) {
+      const auto chunk = logs_->in_memory(places_.place_of(piece.address));
+      if (chunk && (chunks.empty() || chunks.back() != *chunk)) chunks.push_back(*chunk);
+    });
+    std::sort(chunks.begin(), chunks.end());
+    chunks.erase(std::unique(chunks.begin(), chunks.end()), chunks.end());
+    return {};
+  });
+  if (!status.ok()) return status;
+  return chunks;
+}
+
+Result<bool> NodeFiles::keep(std::span<const NodeLogs::ChunkName> chunks) noexcept {
+  SWALE_RETURN_IF_ERROR(take());
+  return logs_->keep(chunks);
+}
+
+Result<NodeFiles::Fixed> NodeFiles::fix(const meta::FileId& id) noexcept {
+  Fixed fixed;
+  const Status status = contain([&]() -> Status {
+    SWALE_ASSIGN_OR_RETURN(File* const file, known(id));
+    if (file->fixed) return error(Code::kBusy, Scope::kFile, "{}: it is being drained", name_of(id));
+    if (!file->dirty())
+      return error(Code::kNotFound, Scope::kFile, "{}: there is nothing to drain", name_of(id));
+    fixed.pieces.reserve(file->extents.count(0, meta::kOffsetEnd));
+    file->extents.visit(0, meta::kOffsetEnd, [&](const auto& piece) { fixed.pieces.push_back(piece); });
+    fixed.order = order_;
+    fixed.size = file->size;
+    fixed.backing_end = file->row.backing_end();
+    fixed.backing = file->row.backing;
+    fixed.ours = file->row.ours;
+    file->extents.mark();
+    file->fixed = true;
+    return {};
+  });
+  if (!status.ok()) return status;
+  return fixed;
+}
+
+Status NodeFiles::announce(std::span<const std::pair<meta::FileId, Stamp>> ours) noexcept {
+  return contain([&]() -> Status {
+    FilesLog::Rows rows;
+    for (const auto& [id, stamp] : ours) rows.emplace(id, files_.at(id)->row).first->second.ours = stamp;
+    SWALE_RETURN_IF_ERROR(rows_->put(std::move(rows), order_));
+    for (const auto& [id, stamp] : ours) files_.at(id)->row.ours = stamp;
+    return {};
+  });
+}
+
+Status NodeFiles::read_piece(const FileExtents::Piece& piece, uint64_t from, MutableBytes out) noexcept {
+  return logs_->read(places_.place_of(piece.address + from), out);
+}
+
+Status NodeFiles::drained(std::span<const Done> files) noexcept {
+  return contain([&]() -> Status {
+    FilesLog::Rows rows;
+    for (const Done& done : files) {
+      FileRow& row = rows.emplace(done.file, files_.at(done.file)->row).first->second;
+      if (row.floor < done.fixed->order) row.drained(done.fixed->order, done.now);  // else it was removed
+    }
+    FilesLog::Rows now = rows;
+    SWALE_RETURN_IF_ERROR(rows_->put(std::move(rows), order_));
+    for (auto& [id, row] : now) files_.at(id)->row = std::move(row);
+    for (const Done& done : files) leave_logs(done);
+    return {};
+  });
+}
+
+// Its row says that it is drained.
+void NodeFiles::leave_logs(const Done& done) noexcept {
+  File& file = *files_.find(done.file)->second;
+  file.extents.remove_marked([&](const auto& piece) { drop(piece); });
+  file.fresh = false;
+  file.first_order = file.extents.empty() ? 0 : done.fixed->order + 1;
+  if (file.row.size_order == 0) {
+    file.size = file.row.backing.size;
+    file.extents.visit(0, meta::kOffsetEnd, [&](const auto& piece) {
+      file.size = std::max(file.size, piece.offset + piece.length);
+    });
+  }
+  give_up(done.file);
+  reopen_backing(done.file, file);
+}
+
+// The name may lead to another file since the drain, and may be gone before the file is closed.
+void NodeFiles::reopen_backing(const meta::FileId& id, File& file) noexcept {
+  file.backing.reset();
+  if (file.opens == 0 || file.row.backing.inode == 0) return;
+  const Status opened = contain([&]() -> Status {
+    SWALE_ASSIGN_OR_RETURN(const std::string path, backing_.path_of(id));
+    SWALE_ASSIGN_OR_RETURN(file.backing, backing_.device().open(path, io::OpenMode::kRead));
+    return {};
+  });
+  if (!opened.ok()) log_debug("{}; tried again by the next read", opened.message());
+}
+
+void NodeFiles::give_up(const meta::FileId& id) noexcept {
+  const auto at = files_.find(id);
+  if (at == files_.end() || !at->second->fixed) return;
+  File& file = *at->second;
+  for (const FileExtents::Piece& piece : file.held) drop(piece);
+  file.held.clear();
+  file.extents.unmark();
+  file.fixed = false;
+}
+
+}  // namespace swale::fs
