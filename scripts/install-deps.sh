@@ -48,6 +48,7 @@ test             groff-base          groff-base          groff          groff
 test             fuse3               fuse3               -              -
 test             acl                 acl                 acl            acl
 test             fio                 fio                 fio            fio
+test             rsync               rsync               rsync          rsync
 test             sqlite3             sqlite              sqlite         sqlite
 test             git                 git                 git            git
 test             e2fsprogs           e2fsprogs           e2fsprogs      -

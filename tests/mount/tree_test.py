@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""tree_test.py SWALE: programs that know nothing of Swale, in the tree of a job: tar, cp, git, SQLite, and
-Python's pwrite and mmap; servers that are killed, recovered, refused.
+"""tree_test.py SWALE: programs that know nothing of Swale, in the tree of a job: tar, cp, rsync, find, make,
+git, SQLite, fio, NumPy, and Python's pwrite and mmap; servers that are killed, recovered, refused.
 
 What they leave must be what they leave in a plain directory, byte for byte, seen through the mount and, after
 the end, in the backing directory.
@@ -27,6 +27,39 @@ GIT = {"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_COMMITTER_NAME": 
        "GIT_COMMITTER_EMAIL": "a@b",
        "GIT_AUTHOR_DATE": "2026-01-01T00:00:00Z", "GIT_COMMITTER_DATE": "2026-01-01T00:00:00Z",
        "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null"}
+FIO_MIB = 4
+# Sums of all files, made when they are older than their files, and a sum of the sums.
+MAKEFILE = """
+FILES := $(filter-out %.sum,$(sort $(wildcard source/d*/e*/f*) source/new))
+all: sums
+sums: $(addsuffix .sum,$(FILES))
+\tcat $^ > $@
+%.sum: %
+\tcksum < $< > $@
+.PHONY: all
+"""
+# Four processes write one array through mappings of their own; another one is written by np.save.
+NUMPY = """
+import multiprocessing, os, sys
+import numpy as np
+os.chdir(sys.argv[1])
+SHAPE = (400, 1003)
+
+def fill(part):
+    mapped = np.memmap("array", dtype="<f8", mode="r+", shape=SHAPE)
+    mapped[part::4] = np.arange(SHAPE[1]) * (part + 1)
+    mapped.flush()
+    return float(mapped[part::4].sum())
+
+if __name__ == "__main__":
+    np.memmap("array", dtype="<f8", mode="w+", shape=SHAPE).flush()
+    with multiprocessing.get_context("fork").Pool(4) as pool:
+        print(pool.map(fill, range(4)))
+    whole = np.fromfile("array", dtype="<f8").reshape(SHAPE)
+    print(whole.sum(), whole[7, 900], os.path.getsize("array"))
+    np.save("saved.npy", whole.T)
+    print(np.load("saved.npy", mmap_mode="r")[1000].sum())
+"""
 PATIENCE_S = 300  # for what must happen, on a machine however slow
 
 
@@ -345,6 +378,67 @@ with open(f"{tree}/after", "w") as file: file.write("after")
         with open(os.path.join(self.tree, "f7"), encoding="ascii") as file:
             self.assertEqual(file.read(), "file 7")
 
+
+    def needs(self, program):
+        if not shutil.which(program):
+            self.skipTest(f"{program} is not installed")
+
+    def test_fio_with_five_engines(self):
+        self.needs("fio")
+        self.serve("--memory", "32M")
+        for engine, *more in (("psync",), ("pvsync2",), ("libaio", "--direct=1"), ("io_uring",), ("mmap",)):
+            for name, kind in ((f"{engine}-seq", "write"), (f"{engine}-random", "randrw")):
+                run("fio", f"--name={name}", f"--directory={self.tree}", f"--ioengine={engine}",
+                    f"--rw={kind}", "--bs=4k-128k", f"--size={FIO_MIB}M", "--verify=crc32c", "--do_verify=1",
+                    "--iodepth=8", "--fallocate=none", "--end_fsync=1", "--output-format=terse", *more,
+                    cwd=self.scratch)
+        self.assertEqual(len(self.ends_with_all()), 10)
+
+    def test_rsync_find_and_make(self):
+        for program in ("rsync", "find", "make"):
+            self.needs(program)
+        source = os.path.join(self.scratch, "source")
+        make_tree(source, FILES // 5)
+        self.serve()
+        for changed in (False, True):
+            if changed:  # a part of a file, a new one, one less
+                with open(os.path.join(source, "large"), "r+b") as file:
+                    file.seek(3_000_000)
+                    file.write(b"changed")
+                with open(os.path.join(source, "new"), "wb") as file:
+                    file.write(b"new")
+                os.unlink(os.path.join(source, "d3", "e3", "f3"))
+            for root in (self.plain, self.tree):
+                run("rsync", "-a", "--delete", "--inplace", "--no-whole-file", source, root)
+                run("rsync", "-a", "--delete", source + "/", os.path.join(root, "by-rename"))
+                self.assertEqual(run("rsync", "-aOnci", "--delete", source, root), "")
+            self.same()
+        for root in (self.plain, self.tree):
+            with open(os.path.join(root, "Makefile"), "w", encoding="ascii") as file:
+                file.write(MAKEFILE)
+            run("make", "-j4", "-C", root)
+            run("make", "-q", "-C", root)  # nothing is left to be made
+            os.utime(os.path.join(root, "source", "new"))
+            self.assertIn("cksum", run("make", "-C", root))
+        self.same()
+        found = [sorted(run("find", ".", "-type", "f", "-size", "+1", "!", "-newer", "Makefile", "-printf",
+                            "%P %s %m %n %TY\\n", cwd=root).splitlines()) for root in (self.plain, self.tree)]
+        self.assertGreater(len(found[0]), 5)
+        self.assertEqual(found[0], found[1])
+        self.ends_with_all()
+        self.same()
+
+    def test_numpy_and_processes_of_python(self):
+        python = next((each for each in (sys.executable, "/usr/bin/python3") if subprocess.run(
+            [each, "-c", "import numpy"], capture_output=True, check=False).returncode == 0), None)
+        if python is None:
+            self.skipTest("NumPy is not installed")
+        self.serve()
+        said = [run(python, "-c", NUMPY, root) for root in (self.plain, self.tree)]
+        self.assertEqual(said[0], said[1])
+        self.same()
+        self.ends_with_all()
+        self.same()
 
     def test_canary_a_wrong_byte_is_noticed(self):
         make_tree(self.plain, 20)
