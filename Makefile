@@ -67,9 +67,9 @@ bench-meta: ## the metadata store beside LevelDB; build/bench/meta.json, page an
 	@scripts/build.sh release bench_meta_index bench_meta_client bench_meta_service bench_calibrate
 	@$${PYTHON:-/usr/bin/python3} bench/meta/meta.py build/release/bench build/bench --profile "$${BENCH:-full}" --results docs/results
 
-bench-fs: ## the node-local logs of the job's file system beside tmpfs; results in build/bench/fs.json, 4 min (BENCH=quick: 1 min)
+bench-fs: ## the job's file system on one node beside tmpfs, cp, a plain directory and a pass-through mount; results in build/bench/fs.json, 10 min (BENCH=quick: 2 min)
 	@scripts/install-deps.sh build bench
-	@scripts/build.sh release bench_fs bench_fs_drain bench_calibrate
+	@scripts/build.sh release bench_fs bench_fs_drain bench_fs_tree bench_calibrate swale_cli
 	@$${PYTHON:-/usr/bin/python3} bench/fs/fs.py build/release/bench build/bench --profile "$${BENCH:-full}"
 
 bench-python: ## the Python package beside the C calls, DuckDB and pyarrow; results in build/bench/python.json (BENCH=quick: 5 min)

@@ -1,24 +1,36 @@
 #!/usr/bin/env python3
 """fs.py PROGRAMS OUT [--profile full|quick|tiny] [--memory DIR] [--scratch DIR]: `make bench-fs`: the logs
-of a node in the job's file system, and their drain to a folder of --scratch.
+of a node in the job's file system, their drain to a folder of --scratch, and programs in the tree of a job
+there.
 
-PROGRAMS is build/*/bench. Each round runs the calibration, then each measurement; inside a measurement a log
-and tmpfs take turns, batch by batch, so a ratio divides figures of one moment. Writes OUT/fs.json. Exit
+PROGRAMS is build/*/bench; the command beside it is build/*/tools/swale. Without FUSE mounts the figures of
+the tree are missing, and their musts are not met. Each round runs the calibration, then each measurement;
+inside a measurement rivals take turns, so a ratio divides figures of one moment. Writes OUT/fs.json. Exit
 status: 0 if every "must" is met, 1 if one is not, 2 if an answer was wrong or a program failed.
 docs/design/file-logs.md and node-files.md have the predictions.
 """
 import pathlib
+import subprocess
 import sys
 import tempfile
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent / "tests" / "mount"))
 import calibration  # noqa: E402
 import judge  # noqa: E402
+import probe  # noqa: E402
 from keys import Key  # noqa: E402
 
-PROFILES = {"full": dict(rounds=5, batches=2000, mib=1024, drain_mib=2048, expected_s=200),
-            "quick": dict(rounds=2, batches=600, mib=512, drain_mib=1024, expected_s=45),
-            "tiny": dict(rounds=1, batches=4, mib=8, drain_mib=128, expected_s=8)}
+NO_MOUNTS = probe.no_mounts()
+
+PROFILES = {"full": dict(rounds=5, batches=2000, mib=1024, drain_mib=2048, tree_mib=2048, creates=2000,
+                         commits=300, requests=20_000, expected_s=600),
+            "quick": dict(rounds=2, batches=600, mib=512, drain_mib=1024, tree_mib=512, creates=500,
+                          commits=100, requests=5000, expected_s=120),
+            "tiny": dict(rounds=1, batches=4, mib=8, drain_mib=128, tree_mib=8, creates=10, commits=5,
+                         requests=50, expected_s=20)}
+RANKS = 8  # that one `swale run` has
 RECORD = 47_008  # bytes of a strided record of the file-per-process comparison
 SMALL = 64  # a write that is nearly only its segment
 # Key and where its figure stands: (measurement, field).
@@ -41,6 +53,27 @@ KEYS = (
     (Key("recovery_seconds_per_gib", "logs of a server that is gone, in 4 KiB writes: found, checked, "
          "handed out", "s", 1, 0.5,
          by="cpu"), ("recovery", "s_per_gib")),
+    (Key("n1_over_nn", "8 processes in the tree, records of 47,008 bytes and an fsync each: one shared file, "
+         "strided, over a file each", "", 1.15, 1.03), ("tree", "n1_over_nn")),
+    (Key("nn_over_direct", "the files of their own: a plain directory's time over the tree's", "", 0.9, 1,
+         less_is_better=False), ("tree", "nn_over_direct")),
+    (Key("n1_write_over_direct_mount", "the shared file until all is written, not synced: a plain "
+         "directory's time over the tree's", "", 0.8, 1, less_is_better=False),
+     ("tree", "n1_write_over_direct_mount")),
+    (Key("cpu_over_direct", "the files of their own: processor time of all processes and the server over a "
+         "plain directory's", "", 2, 1.3), ("tree", "cpu_over_direct")),
+    (Key("commit_over_fdatasync", "47,008 bytes and fsync in the tree over pwrite and fdatasync", "", 2.5,
+         1.5),
+     ("tree", "commit_over_fdatasync")),
+    (Key("create_mount_over_passthrough", "8 processes create and close in one directory: a pass-through's "
+         "time over the tree's", "", 0.6, 1, less_is_better=False),
+     ("tree", "create_mount_over_passthrough")),
+    (Key("mount_over_passthrough_seq", "writes of 1 MiB: a pass-through's time over the tree's", "", 0.8, 1,
+         less_is_better=False), ("tree", "mount_over_passthrough_seq")),
+    (Key("mount_over_passthrough_random", "writes of 4 KiB at random places, the same", "", 0.7, 1,
+         less_is_better=False), ("tree", "mount_over_passthrough_random")),
+    (Key("run_added_s", f"`swale run --backing` of {RANKS} processes that do nothing: more than without", "s",
+         1, 0.3, by="wait"), ("run", "added_s")),
 )
 
 
@@ -55,6 +88,21 @@ def judge_all(lines):
         dated = [(entry["round"], entry["line"][field]) for entry in lines if entry["name"] == measurement]
         results[key.name] = judge.judged(key, dated, factors.__getitem__)
     return results
+
+
+def run_added(swale, scratch):
+    """Seconds that the tree of a job adds to processes that do nothing."""
+    with tempfile.TemporaryDirectory(prefix="swale-bench-run-", dir=scratch) as folder:
+        backing = pathlib.Path(folder) / "backing"
+        backing.mkdir()
+        program = ["sh", "-c", "for i in $(seq " + str(RANKS) + "); do true & done; wait"]
+        took = []
+        buffer = pathlib.Path(folder) / "buffer"
+        for words in (program, [swale, "run", "--backing", backing, "--buffer", buffer, "--", *program]):
+            began = time.monotonic()
+            subprocess.run([str(word) for word in words], check=True, timeout=judge.TIMEOUT_S)
+            took.append(time.monotonic() - began)
+    return {"added_s": max(took[1] - took[0], 0.0), "seconds": took}
 
 
 def measure(arguments, scratch):
@@ -75,6 +123,14 @@ def measure(arguments, scratch):
             runner.keep("drain", [str(arguments.programs / "fs/bench_fs_drain"),
                                   *judge.words({"memory": memory, "backing": scratch,
                                                 "mib": profile["drain_mib"], "rounds": 1})])
+            if NO_MOUNTS:
+                continue
+            runner.keep("tree", [str(arguments.programs / "fs/bench_fs_tree"),
+                                 *judge.words({"path": scratch, "mib": profile["tree_mib"],
+                                               "creates": profile["creates"], "commits": profile["commits"],
+                                               "requests": profile["requests"], "rounds": 1})])
+            runner.lines.append({"round": runner.round, "name": "run",
+                                 "line": run_added(arguments.programs.parent / "tools/swale", scratch)})
     runner.progress.end()
     return {"profile": arguments.profile, "results": judge_all(runner.lines), "lines": runner.lines}
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The verdicts of fs.py say "no" when they must, and a tiny run goes through (fs_verdict_test.py BENCH_FS
-BENCH_CALIBRATE; bench_fs_drain stands beside bench_fs).
+BENCH_CALIBRATE SWALE; the other programs are where fs.py looks for them).
 """
 import contextlib
 import io
@@ -15,12 +15,20 @@ import fs  # noqa: E402
 CALIBRATION = dict(fs.calibration.REFERENCE)
 
 
-def lines(ratio, recovery, slow=1.0, drain=1.01):
+TREE = {"n1_over_nn": 1.1, "nn_over_direct": 0.95, "n1_write_over_direct_mount": 0.9, "cpu_over_direct": 1.5,
+        "commit_over_fdatasync": 2.4, "create_mount_over_passthrough": 0.7, "mount_over_passthrough_seq": 0.9,
+        "mount_over_passthrough_random": 0.8}
+LESS = ("n1_over_nn", "cpu_over_direct", "commit_over_fdatasync")
+
+
+def lines(ratio, recovery, slow=1.0, drain=1.01, tree=None, added=0.5):
     made = [{"round": 0, "name": "calibrate", "line": {name: value * slow for name,
                                                        value in CALIBRATION.items()}}]
     write = {"ratio": ratio, "log_ns": 100.0, "server_ns_per_piece": 100.0}
     made += [{"round": 0, "name": name, "line": write} for name in ("write_4k", "write_record", "segment")]
     made.append({"round": 0, "name": "drain", "line": {"ratio": drain, "cpu_ratio": drain}})
+    made.append({"round": 0, "name": "tree", "line": {**TREE, **(tree or {})}})
+    made.append({"round": 0, "name": "run", "line": {"added_s": added}})
     return made + [{"round": 0, "name": "recovery", "line": {"s_per_gib": recovery}}]
 
 
@@ -36,13 +44,18 @@ def main():
     assert missed(lines(1.31, 0.99, drain=0.99)) == ["drain_over_cp"]
     assert missed([entry for entry in lines(1.31, 0.99)
                    if entry["name"] != "write_4k"]) == ["write_4k_over_tmpfs"]
+    for name in TREE:
+        assert missed(lines(1.31, 0.99, tree={name: 2.6 if name in LESS else 0.5})) == [name]
+    assert missed(lines(1.31, 0.99, added=1.1)) == ["run_added_s"]
     programs = pathlib.Path(sys.argv[2]).parent
     assert programs / "fs" == pathlib.Path(sys.argv[1]).parent
     with tempfile.TemporaryDirectory(prefix="swale-test-") as out, contextlib.redirect_stdout(io.StringIO()):
         sys.argv = ["fs.py", str(programs), out, "--profile", "tiny"]
         assert fs.main() in (0, 1)  # the figures of a tiny run mean nothing
         kept = json.loads((pathlib.Path(out) / "fs.json").read_text())
-        assert all(entry["value"] > 0 for entry in kept["results"].values())
+        named = {key.name for key, (measurement, _) in fs.KEYS
+                 if not fs.NO_MOUNTS or measurement not in ("tree", "run")}
+        assert all(kept["results"][name]["value"] > 0 for name in named), kept["results"]
     print("ok")
 
 
