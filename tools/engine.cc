@@ -5,6 +5,7 @@
 #include "imd/format/manifest.h"
 #include "tools/meta_engine.h"
 #include "tools/tier_engine.h"
+#include "tools/tree_engine.h"
 
 namespace swale::tools {
 namespace {
@@ -39,7 +40,7 @@ std::string known_formats(std::span<const Engine> table) {
 }  // namespace
 
 std::span<const Engine> engines() {
-  static const Engine table[] = {kImdEngine, kMetaEngine, kTierEngine};
+  static const Engine table[] = {kImdEngine, kMetaEngine, kTierEngine, kTreeEngine};
   return table;
 }
 

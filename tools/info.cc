@@ -44,7 +44,8 @@ void add_info(CLI::App& app, Run* run) {
               "only.\n\n"
               "Of other engines' directories: how many servers, files and extents a metadata store has; "
               "what a directory is to a tiered write buffer (its SSD directory, its backing directory, or "
-              "the mountpoint), and what is in the log, which is read whole.",
+              "the mountpoint), and what is in the log, which is read whole; the same of a job's file system "
+              "(its mountpoint, the buffer of a node, its backing directory), and what is not drained.",
           .examples = {{"swale info out/particles", "a table for people"},
                        {"swale info out/particles --json | jq '.epochs[-1].step'",
                         "the last committed step"}},

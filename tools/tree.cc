@@ -3,17 +3,23 @@
 
 #include <sys/xattr.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <filesystem>
+#include <future>
 #include <memory>
 
 #include "fs/job/job_fs.h"
 #include "tools/options.h"
+#include "tools/progress.h"
+#include "tools/tree_engine.h"
 
 namespace swale::tools {
 namespace {
 
-constexpr size_t kStatsBytesMax = 65'536;  // of an extended attribute
+constexpr int kPollMillis = 200;
+constexpr int kPollsALine = 50;
 constexpr uint64_t kMemoryMin = 32 * kMiB;
 constexpr uint64_t kMemoryMax = uint64_t{1} << 50;
 
@@ -50,6 +56,7 @@ struct FsCommand {
   int run() const {
     if (action == "stat") return stat();
     if (action == "sync") return sync();
+    if (action == "drain") return drain();
     fuse::JobMountOptions options = tree.options(path, "drain");
     options.mounts = false;
     const Status recovered = fuse::run_job_mount(options);
@@ -57,31 +64,67 @@ struct FsCommand {
   }
 
  private:
-  static Status not_a_tree(const std::string& path, int failed) {
-    if (failed != ENODATA && failed != EOPNOTSUPP) return errno_status(failed, path);
-    return invalid_argument("{}: no server has its tree mounted (swale serve, swale run --backing)", path);
-  }
-
   int stat() const {
-    std::string text(kStatsBytesMax, '\0');
-    const ssize_t bytes = ::getxattr(path.c_str(), fs::kJobStatsAttribute, text.data(), text.size());
-    if (bytes < 0) return fail(not_a_tree(path, errno));
-    text.resize(static_cast<size_t>(bytes));
-    const Json stats = Json::parse(text);
+    const auto stats = ask_tree(path);
+    if (!stats.ok()) return fail(stats.status());
     if (json) {
-      print_json(stats);
+      print_json(*stats);
       return finish_output(kExitOk);
     }
-    for (const auto& [name, value] : stats.items())
+    for (const auto& [name, value] : stats->items())
       if (name != "last_failure" || value != "") print_line(fmt::format("{:<16} {}", name, value.dump()));
     return finish_output(kExitOk);
   }
 
+  // The server answers when all is on the backing.
+  Status command_sync() const {
+    if (::setxattr(path.c_str(), fs::kJobCommandAttribute, "sync", 4, 0) == 0) return {};
+    return errno_status(errno, path + ": bringing all to it; swale fs stat says why");
+  }
+
   int sync() const {
-    if (::getxattr(path.c_str(), fs::kJobStatsAttribute, nullptr, 0) < 0)
-      return fail(not_a_tree(path, errno));
-    if (::setxattr(path.c_str(), fs::kJobCommandAttribute, "sync", 4, 0) == 0) return kExitOk;
-    return fail(errno_status(errno, path + ": bringing all to it; swale fs stat says why"));
+    if (const auto stats = ask_tree(path); !stats.ok()) return fail(stats.status());
+    const Status synced = command_sync();
+    return synced.ok() ? kExitOk : fail(synced);
+  }
+
+  int drain() const {
+    const auto before = ask_tree(path);
+    if (!before.ok()) return fail(before.status());
+    std::future<Status> drained = std::async(std::launch::async, [this] { return command_sync(); });
+    show_progress(&drained, before->value("undrained_bytes", uint64_t{0}));
+    const Status ended = drained.get();
+    const auto after = ask_tree(path);
+    if (!after.ok()) return fail(after.status());
+    const auto more = [&](const char* name) {
+      return after->value(name, uint64_t{0}) - before->value(name, uint64_t{0});
+    };
+    if (json)
+      print_json({{"drained_files", more("drained_files")},
+                  {"kept_aside", more("kept_aside")},
+                  {"failed_drains", more("failed_drains")},
+                  {"undrained_files", after->value("undrained_files", uint64_t{0})},
+                  {"undrained_bytes", after->value("undrained_bytes", uint64_t{0})}});
+    else
+      print_line(fmt::format("{}: {} files were brought to it; {} are not there yet", path,
+                             more("drained_files"), after->value("undrained_files", uint64_t{0})));
+    const int shown = finish_output(kExitOk);
+    return ended.ok() ? shown : fail(ended);
+  }
+
+  // A bar on a terminal, else a line now and then.
+  void show_progress(std::future<Status>* drained, uint64_t bytes) const {
+    using std::chrono::milliseconds;
+    ProgressBar bar;
+    for (int polls = 1; drained->wait_for(milliseconds(kPollMillis)) != std::future_status::ready; ++polls) {
+      const auto now = ask_tree(path);
+      if (!now.ok()) continue;
+      const uint64_t left = now->value("undrained_bytes", uint64_t{0});
+      if (ProgressBar::wanted())
+        bar.update(bytes - std::min(left, bytes), bytes, "MiB", kMiB);
+      else if (polls % kPollsALine == 0)
+        complain("{}: {} MiB are not there yet", path, left / kMiB);
+    }
   }
 };
 
@@ -160,7 +203,8 @@ void add_fs(CLI::App& app, Run* run) {
       {
           .description =
               "stat shows what the server of a mounted tree has that is not on the backing directory "
-              "yet. sync brings all of it there, and returns when it is durable. recover does so for a "
+              "yet. sync brings all of it there, and returns when it is durable; drain does the same, and "
+              "shows how far it is. recover does so for a "
               "server that was killed, or that ended with --at-end keep: nothing may be mounted "
               "meanwhile, but for what the killed server has left, which is unmounted.",
           .examples =
@@ -171,14 +215,14 @@ void add_fs(CLI::App& app, Run* run) {
                 "mounted/now'; swale fs recover mounted; cat mounted/now",
                 "brings to mounted what a server has left"}},
       });
-  sub.add_option("ACTION", command->action, "stat, sync or recover")
+  sub.add_option("ACTION", command->action, "stat, sync, drain or recover")
       .required()
-      .one_of({"stat", "sync", "recover"});
+      .one_of({"stat", "sync", "drain", "recover"});
   sub.add_option("DIR", command->path, "where the tree is mounted; recover: the backing directory")
       .required()
       .type_name("DIR");
   command->tree.add_buffer(sub);
-  sub.add_flag("--json", command->json, "stat: print JSON");
+  sub.add_flag("--json", command->json, "stat, drain: print JSON");
   sub.callback([command, run] { *run = [command] { return command->run(); }; });
 }
 

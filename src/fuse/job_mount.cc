@@ -149,7 +149,7 @@ Status JobMount::find() {
   if (buffer_.empty())
     buffer_ = std::filesystem::temp_directory_path() / std::filesystem::path(memory_).filename();
   buffer_ = std::filesystem::absolute(buffer_).lexically_normal().string();
-  if (!options_.mounts && ::access((buffer_ + "/serve.json").c_str(), F_OK) != 0)
+  if (!options_.mounts && ::access((buffer_ + "/" + kServeDocument).c_str(), F_OK) != 0)
     return error(Code::kNotFound, Scope::kFile,
                  "{}: no job of {} has left anything there; if it had a --buffer, name that", buffer_,
                  backing_);
@@ -167,7 +167,7 @@ Status JobMount::find() {
 Status JobMount::find_job() {
   struct stat found;
   if (::fstat(root_.get(), &found) != 0) return errno_status(errno, backing_);
-  const std::string path = buffer_ + "/serve.json";
+  const std::string path = buffer_ + "/" + kServeDocument;
   const auto text = io::read_file(device_, path, kDocumentBytesMax);
   if (text.ok()) {
     SWALE_ASSIGN_OR_RETURN(const SealedDocument document, SealedDocument::parse(*text, path));
@@ -251,8 +251,8 @@ Status JobMount::end() {
   const Status closed = close();
   if (clean && closed.ok()) {
     std::error_code failed;
-    for (const char* const folder : {"/names", "/state", "/spill", "/serve.json"})
-      std::filesystem::remove_all(buffer_ + folder, failed);
+    for (const char* const folder : {"names", "state", "spill", kServeDocument})
+      std::filesystem::remove_all(buffer_ + "/" + folder, failed);
     std::filesystem::remove_all(memory_, failed);
     if (options_.buffer.empty()) std::filesystem::remove(buffer_, failed);
     if (const Status left = claim_->leave(); !left.ok()) log_warn("{}", left.message());

@@ -19,6 +19,8 @@
 
 namespace swale::fuse {
 
+inline constexpr char kServeDocument[] = "serve.json";
+
 struct JobMountOptions {
   enum class AtEnd { kDrain, kKeep, kDiscard };
   // Where what fsync has promised is durable. kNode needs a buffer that was named (temporary files may not

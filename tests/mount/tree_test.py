@@ -314,6 +314,45 @@ class Tree(unittest.TestCase):
                 self.assertIn(remark, said)
                 self.assertEqual(said == "", remark == "")
 
+    def test_info_verify_dump_and_drain_know_the_directories(self):
+        at = os.path.join(self.scratch, "at")
+        buffer = os.path.join(self.scratch, "buffer")
+        os.mkdir(at)
+        self.serve("--at", at, "--at-end", "keep", "--buffer", buffer)
+        for name in ("f", "g"):
+            with open(os.path.join(at, name), "wb") as file:
+                file.write(name.encode() * 100_000)
+                file.flush()
+                os.fsync(file.fileno())
+
+        def info(path):
+            return json.loads(run(SWALE, "info", "--json", path))
+
+        self.assertEqual((info(at)["part"], info(at)["undrained_files"]), ("mountpoint", 2))
+        self.assertEqual(info(self.tree)["part"], "backing")
+        found = info(buffer)
+        self.assertEqual((found["part"], found["undrained_files"]), ("buffer", 2))
+        self.assertEqual(found["undrained_bytes"], 200_000)
+        self.assertIn("buffer of a job's file system", run(SWALE, "info", os.path.join(buffer, "spill")))
+        self.assertIn("2 spilled chunks", run(SWALE, "verify", buffer))
+        self.assertIn('"order"', run(SWALE, "dump", "--json", buffer))
+        drained = json.loads(run(SWALE, "fs", "drain", "--json", at))
+        self.assertEqual((drained["drained_files"], drained["undrained_files"]), (2, 0))
+        self.assertEqual(info(buffer)["undrained_bytes"], 0)
+        with open(os.path.join(at, "h"), "wb") as file:
+            file.write(b"h" * 100_000)
+            file.flush()
+            os.fsync(file.fileno())
+        newest = max((entry.path for entry in os.scandir(os.path.join(buffer, "spill"))
+                      if entry.name.startswith("spill-")), key=lambda path: int(path.rsplit("-", 1)[1]))
+        with open(newest, "r+b") as file:  # a canary
+            file.seek(50_000)
+            file.write(b"X")
+        broken = subprocess.run([SWALE, "verify", buffer], capture_output=True, text=True, check=False)
+        self.assertNotEqual(broken.returncode, 0)
+        self.assertIn(os.path.basename(newest), broken.stdout + broken.stderr)
+        self.assertNotIn("restore", broken.stdout + broken.stderr)
+
     def test_what_others_change_fails_the_end_and_a_second_job_is_refused(self):
         for name in ("f", "g"):
             with open(os.path.join(self.tree, name), "wb") as file:

@@ -79,12 +79,29 @@ Result<std::unique_ptr<FilesLog>> FilesLog::open(io::Device& device, const std::
   std::unique_ptr<FilesLog> log;
   const Status status = contain([&]() -> Status {
     log.reset(new FilesLog());
-    SWALE_ASSIGN_OR_RETURN(log->log_, StateLog::open(device, {folder, "files-", kFilesLogKind, kRowsKind},
-                                                     [&](Bytes payload) { return log->take(payload); }));
+    SWALE_RETURN_IF_ERROR(log->find(device, folder));
     return log->log_->begin(log->whole(log->rows_, log->order_max_));
   });
   if (!status.ok()) return status;
   return log;
+}
+
+Result<FilesLog::Rows> FilesLog::look(io::Device& device, const std::string& folder) noexcept {
+  Rows rows;
+  const Status status = contain([&]() -> Status {
+    FilesLog log;
+    SWALE_RETURN_IF_ERROR(log.find(device, folder));
+    rows = std::move(log.rows_);
+    return {};
+  });
+  if (!status.ok()) return status;
+  return rows;
+}
+
+Status FilesLog::find(io::Device& device, const std::string& folder) {
+  SWALE_ASSIGN_OR_RETURN(log_, StateLog::open(device, {folder, "files-", kFilesLogKind, kRowsKind},
+                                              [&](Bytes payload) { return take(payload); }));
+  return {};
 }
 
 bool FilesLog::take(Bytes payload) {

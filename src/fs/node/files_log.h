@@ -70,6 +70,9 @@ class FilesLog {
   // Reads what is there, and begins a new file of it.
   static Result<std::unique_ptr<FilesLog>> open(io::Device& device, const std::string& folder) noexcept;
 
+  // The rows that are there, for somebody who changes nothing.
+  static Result<Rows> look(io::Device& device, const std::string& folder) noexcept;
+
   const Rows& rows() const { return rows_; }
   uint64_t order_max() const { return order_max_; }
   // In one record. Durable when it returns.
@@ -80,6 +83,7 @@ class FilesLog {
 
  private:
   FilesLog() = default;
+  Status find(io::Device& device, const std::string& folder);
   bool take(Bytes payload);
   static std::string whole(const Rows& rows, uint64_t order_max);
   Status change(Rows* rows, uint64_t order_max);

@@ -1,0 +1,22 @@
+// The row of a job's file system (docs/design/file-system.md) in the table of engines (engine.h). Its
+// directories have no manifest: they are known by what lies in them.
+//
+//   mountpoint         asks the server, as `swale fs stat` does
+//   buffer             of a node: which job it is of, and what its spilled chunks have that is not drained.
+//                      Nothing is changed: a server may live
+//   backing directory  which jobs have left something in its `.swale`
+//
+// What is in a node's memory is not looked at: swale fs recover brings it to the backing.
+// Threads: free functions.
+#pragma once
+
+#include "tools/engine.h"
+
+namespace swale::tools {
+
+extern const Engine kTreeEngine;
+
+// What the server whose tree is mounted at the path says of itself. kInvalidArgument: there is none.
+Result<Json> ask_tree(const std::string& path);
+
+}  // namespace swale::tools
