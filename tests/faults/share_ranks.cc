@@ -1,28 +1,22 @@
 // share_ranks DIR write|hasty|check NOTES HELD: one node of a job whose nodes share files, for
 // share_ranks_test.cc. The place in the job is in SWALE_JOB_*; HELD is ignored.
 //
-// write: in rounds, writes its block of each file, commits, and reads all blocks, until it is killed. It notes
-// in NOTES.rank what it is about to commit ("? FILE ROUND") and what was committed ("= FILE ROUND"). No block
-// may be older than the notes say. Prints "made N" after every tenth round, and "gone: ..." when a node does
-// not answer. hasty, for a canary: notes before the commit that it is done.
+// write: in rounds, writes its block of each file, commits, and reads all blocks, until it is killed. It
+// notes in NOTES.rank what it is about to commit ("? FILE ROUND") and what was committed ("= FILE ROUND"). No
+// block may be older than the notes say. Prints "made N" after every tenth round, and "gone: ..." when a node
+// does not answer. hasty, for a canary: notes before the commit that it is done.
 // check: rank 0 compares all blocks with the notes of all ranks. Prints "wrong: ...", or "done".
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <map>
 #include <string>
 
 #include "fs/log/log_writer.h"
 #include "fs/peers/remote_peers.h"
 #include "io/posix_device.h"
-#include "net/fabric/tls_fabric.h"
-#include "net/meeting/rendezvous.h"
-#include "net/meeting/topology.h"
+#include "tests/faults/rank_rounds.h"
 
 namespace swale::fs {
 namespace {
@@ -30,28 +24,6 @@ namespace {
 constexpr uint64_t kBlock = 100;  // bytes of each node in each file; each has the number of its round
 constexpr uint64_t kRounds = 250;
 constexpr Nanos kPatience = seconds(20);
-
-[[noreturn]] void stop(const char* kind, const std::string& what) {
-  fmt::print("{}: {}\n", kind, what);
-  std::fflush(stdout);
-  std::_Exit(1);
-}
-void expect(const Status& status) {
-  if (!status.ok()) stop("failed", status.to_string());
-}
-template <class T>
-T take(Result<T> result) {
-  expect(result.status());
-  return std::move(result).value();
-}
-std::string variable(const char* name) {
-  const char* const value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-void say(const std::string& line) {
-  fmt::print("{}\n", line);
-  std::fflush(stdout);
-}
 
 meta::FileId file_of(net::Rank root) { return {static_cast<uint64_t>(root), 5}; }
 
@@ -63,20 +35,6 @@ class FilesByRoot final : public Backing {
   }
 };
 
-// Of a file and a node: the last round that was committed, and the last that was begun.
-struct Noted {
-  uint64_t committed = 0, begun = 0;
-};
-std::map<net::Rank, Noted> read_notes(const std::string& path) {
-  std::map<net::Rank, Noted> noted;
-  std::ifstream in(path);
-  std::string kind;
-  net::Rank file = 0;
-  for (uint64_t round = 0; in >> kind >> file >> round;)
-    (kind == "=" ? noted[file].committed : noted[file].begun) = round;
-  return noted;
-}
-
 class ShareRank {
  public:
   ShareRank(net::Job& job, const std::string& directory, const std::string& notes)
@@ -87,7 +45,7 @@ class ShareRank {
     backing_ = std::make_unique<FilesByRoot>(device_, directory + "/backing");
     NodePeersOptions of_peers;
     of_peers.patience = kPatience;
-    for (net::Rank host = 0; host < ranks_; ++host) of_peers.hosts.push_back(host);
+    of_peers.own = static_cast<NodeId>(rank_);
     peers_ = take(NodePeers::open(job, of_peers));
     roots_ = take(KeptRoots::open(device_, own + "/roots"));
     remote_ = std::make_unique<RemotePeers>(*peers_, *roots_);
@@ -106,22 +64,17 @@ class ShareRank {
   }
 
   void write_until_killed(bool hasty) {
-    const int notes =
-        ::open(fmt::format("{}.{}", notes_path_, rank_).c_str(), O_CREAT | O_WRONLY | O_APPEND, 0600);
-    const auto note = [&](char kind, net::Rank root, uint64_t round) {
-      const std::string line = fmt::format("{} {} {}\n", kind, root, round);
-      if (::write(notes, line.data(), line.size()) < 0) stop("failed", "the notes cannot be written");
-    };
+    const RoundNotes notes(fmt::format("{}.{}", notes_path_, rank_));
     for (uint64_t round = 1; round <= kRounds; ++round) {
       for (net::Rank root = 0; root < ranks_; ++root) {
         const std::string block(kBlock, static_cast<char>(round));
-        note('?', root, round);
-        if (hasty) note('=', root, round);
+        notes.add('?', root, round);
+        if (hasty) notes.add('=', root, round);
         if (writer_.write(file_of(root), place_of(rank_), block.data(), block.size()) < 0)
           stop("failed", "a write");
         const Status committed = hasty ? Status() : shared_->commit(file_of(root));
         if (committed.posix_error() == EIO) say("gone: " + committed.to_string());
-        if (committed.ok() && !hasty) note('=', root, round);
+        if (committed.ok() && !hasty) notes.add('=', root, round);
         for (net::Rank node = 0; node < ranks_; ++node) look(root, node);
       }
       if (round % 10 == 0) say(fmt::format("made {}", round));
@@ -178,18 +131,7 @@ class ShareRank {
 };
 
 int run(char** argv) {
-  net::register_fabric(net::tls_fabric());
-  const net::LaunchEnvironment launch =
-      take(net::detect_launch([](const char* name) { return std::getenv(name); }));
-  net::RendezvousOptions meeting;
-  meeting.directory = variable("SWALE_JOB_RENDEZVOUS");
-  meeting.job_id = launch.job_id;
-  meeting.node_id = variable("SWALE_JOB_NODE");
-  meeting.rank = launch.rank;
-  meeting.size = launch.size;
-  net::JobOptions options;
-  options.node = meeting.node_id;
-  const auto job = take(net::Job::open(take(net::rendezvous_bootstrap(meeting)), options));
+  const auto job = open_job();
   {
     ShareRank rank(*job, argv[1], argv[3]);
     const std::string mode = argv[2];

@@ -19,6 +19,7 @@ struct JobFile final : OpenFile {
 
   JobNode& node;
   io::Descriptor own;  // of the backing, for while the logs do not have the file
+  bool appends = false;
 };
 
 struct JobDirectory final : OpenDirectory {

@@ -29,10 +29,11 @@ std::pair<std::string, std::string> split_path(const std::string& path) {
 }  // namespace
 
 Result<std::unique_ptr<JobFs>> JobFs::open(meta::NamesClient& names, io::Device& memory, io::Device& storage,
-                                           io::Device& backing, const JobFsOptions& options) noexcept {
+                                           io::Device& backing, const JobFsOptions& options,
+                                           NodePeers* peers) noexcept {
   std::unique_ptr<JobFs> fs;
   const Status status = contain([&]() -> Status {
-    fs.reset(new JobFs(names, backing, options));
+    fs.reset(new JobFs(names, backing, options, peers));
     return fs->begin(memory, storage);
   });
   if (!status.ok()) return status.with_context(options.backing);
@@ -40,9 +41,13 @@ Result<std::unique_ptr<JobFs>> JobFs::open(meta::NamesClient& names, io::Device&
 }
 
 JobFs::~JobFs() {
+  rest();
+  writer_.detach();
+}
+
+void JobFs::rest() noexcept {
   stopping_.store(true);
   if (keeper_.joinable()) keeper_.join();
-  writer_.detach();
 }
 
 Status JobFs::begin(io::Device& memory, io::Device& storage) {
@@ -63,22 +68,26 @@ Status JobFs::begin(io::Device& memory, io::Device& storage) {
     SWALE_ASSIGN_OR_RETURN(intent_, NameIntent::open(storage, options_.state_folder));
     SWALE_RETURN_IF_ERROR(finish_intent());
     SWALE_RETURN_IF_ERROR(find_places());
-    SWALE_ASSIGN_OR_RETURN(files_, NodeFiles::open(memory, storage, options_.logs, backing_));
+    if (peers_ != nullptr) SWALE_RETURN_IF_ERROR(join_nodes(storage));
+    SWALE_ASSIGN_OR_RETURN(files_, NodeFiles::open(memory, storage, options_.logs, backing_, shared_.get()));
   }
+  if (shared_) shared_->start(files_.get());
   {
     const MutexLock draining(drain_mutex_);
     const MutexLock lock(mutex_);
     // Its processes were threads of the server before this one.
     for (const uint32_t log : files_->logs().logs()) {
       const std::vector<uint32_t> left = files_->logs().logs();  // the end of one frees others that are over
-      if (std::find(left.begin(), left.end(), log) != left.end())
-        SWALE_RETURN_IF_ERROR(files_->end_log(log));
+      if (std::find(left.begin(), left.end(), log) != left.end()) SWALE_RETURN_IF_ERROR(files_->end_log(log));
     }
+    if (shared_) lead_ = std::make_unique<SharedDrain>(*peers_, *roots_, *shared_, *files_, backing_);
     SWALE_ASSIGN_OR_RETURN(
-        drain_, Drain::open(*files_, backing_, {.job = options_.job, .rules = options_.drain_rules}));
+        drain_,
+        Drain::open(*files_, backing_, {.job = options_.job, .rules = options_.drain_rules}, lead_.get()));
   }
   SWALE_RETURN_IF_ERROR(find_new_files());
   SWALE_RETURN_IF_ERROR(start_log());
+  if (remote_) SWALE_RETURN_IF_ERROR(remote_->start(shared_.get(), &other_nodes_));
   return start_thread(&keeper_, "the thread that drains", [this] { keep(); });
 }
 
@@ -114,6 +123,7 @@ Status JobFs::find_new_files() {
   const MutexLock lock(mutex_);
   for (const auto& [id, place] : nodes_.all_places()) {
     if (place.type != meta::NodeType::kFile || files_->size(id).ok() || on_backing(id).valid()) continue;
+    if (shared_ && root_of(id) != peers_->own()) continue;
     const auto node = names_.stat(id);
     if (node.status().posix_error() == ENOENT) continue;
     SWALE_RETURN_IF_ERROR(node.status());

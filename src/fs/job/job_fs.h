@@ -1,5 +1,6 @@
-// JobFs: the tree of a job as one node's programs see it: names of a NamesClient, bytes of NodeFiles, over
-// the backing directory (docs/design/file-system.md, "The tree over the backing").
+// JobFs: the tree of a job as one node's programs see it: names of a NamesClient, bytes of NodeFiles, and
+// with several nodes of SharedFiles, over the backing directory (docs/design/file-system.md, "The tree over
+// the backing").
 //
 // What is on the backing is seen; the tree adopts a name when it is first looked up. Changes of names and
 // attributes of what is there are made there, too, at once; new files, and bytes, come there by the drain.
@@ -9,13 +10,14 @@
 // a file with several names on the backing: EPERM.
 //
 // Threads: as FileSystem says; one of its own drains, and supplies writers with memory. Locks are taken in
-// the order drain_mutex_, change_mutex_, mutex_, that of JobNodes.
+// the order drain_mutex_, change_mutex_, the turn of this node (NameTurns), mutex_, that of JobNodes. With
+// mutex_ held no node is asked but for names, and told of those that have changed.
 // Invariants: (1) What is on the backing has there the name that it has in the tree, but for the moment of a
 // change, which an intent covers. (2) A write that has returned is seen by every read after it. (3) After
 // fsync a machine that loses power finds the file's name and bytes: on the backing, or on this node.
 // Errors: errnos; the cause is in the log of the program. EIO: a server of names that does not answer, or
 // bytes that are damaged: the message names it.
-// Limits: one node has all bytes. Inode numbers are of ids: a tree of 4,096 openings.
+// Limits: fcntl's and flock's locks are of the node. Inode numbers are of ids: a tree of 4,096 openings.
 #pragma once
 
 #include <atomic>
@@ -36,6 +38,9 @@
 #include "fs/log/log_writer.h"
 #include "fs/node/drain.h"
 #include "fs/node/node_files.h"
+#include "fs/peers/name_turns.h"
+#include "fs/peers/remote_peers.h"
+#include "fs/peers/shared_drain.h"
 #include "meta/client/names_client.h"
 
 namespace swale::fs {
@@ -56,8 +61,10 @@ struct JobFsOptions {
   // disk. True, or if that cannot be: when the file is on the backing.
   bool fsync_drains = true;
   DrainRules drain_rules;
-  // For tests: without intents, which they must notice; and what happens between the backing and the names.
+  // For tests: what is left out, which they must notice; and what happens between the backing and the names.
   bool intents = true;
+  bool commits = true;  // false: a close, and what else commits, does not
+  ShareRules share_rules;
   std::function<void()> between;
 };
 
@@ -73,13 +80,19 @@ struct JobFsStats {
 
 class JobFs final : public FileSystem {
  public:
-  // Recovers what a server before this one left. All must outlive it.
+  // Recovers what a server before this one left. All must outlive it. `peers`: the servers of the other
+  // nodes; null: there is one. They are to be closed after rest(), before this ends.
   static Result<std::unique_ptr<JobFs>> open(meta::NamesClient& names, io::Device& memory,
                                              io::Device& storage, io::Device& backing,
-                                             const JobFsOptions& options) noexcept;
+                                             const JobFsOptions& options,
+                                             NodePeers* peers = nullptr) noexcept;
   ~JobFs() override;
 
-  // Brings all to the backing; the first failure, after all were tried. A file that was kept aside is one.
+  // Drains nothing by itself any more, and asks no other node by itself.
+  void rest() noexcept;
+
+  // Brings all that this node has to the backing; the first failure, after all were tried. A file that was
+  // kept aside is one.
   Status drain_all() noexcept;
   JobFsStats stats() noexcept;
 
@@ -138,8 +151,8 @@ class JobFs final : public FileSystem {
   int seek(OpenFile& file, uint64_t offset, int whence, uint64_t* found) override;
 
  private:
-  JobFs(meta::NamesClient& names, io::Device& backing, const JobFsOptions& options)
-      : names_(names), options_(options), backing_(*this, backing, options.backing) {}
+  JobFs(meta::NamesClient& names, io::Device& backing, const JobFsOptions& options, NodePeers* peers)
+      : names_(names), options_(options), peers_(peers), backing_(*this, backing, options.backing) {}
 
   // What NodeFiles and Drain ask.
   class TreeBacking final : public Backing {
@@ -169,6 +182,7 @@ class JobFs final : public FileSystem {
     return &parent == root_node_ && name == kSwaleDirectory;
   }
   Result<meta::Named> look_up(JobNode& parent, const char* name);
+  Result<std::optional<meta::Named>> find_known(JobNode& parent, const char* name, bool in_turn);
   Result<meta::Named> adopt(JobNode& parent, const char* name);
   Result<bool> has_vanished(JobNode& parent, const char* name, const meta::Named& named);
   int enter(JobNode& parent, const char* name, const meta::Named& named, Entry* entry);
@@ -177,14 +191,17 @@ class JobFs final : public FileSystem {
   io::Descriptor on_backing(const meta::FileId& id);  // O_PATH; invalid: it is not there
   io::Descriptor parent_on_backing(const meta::FileId& id);
   Status list(JobNode& node, std::vector<DirectoryEntry>* entries);
-  int remove_entry(JobNode& parent, const char* name, const meta::DirEntry& entry);
+  int look_again(JobNode& parent, const char* name, meta::DirEntry* entry);
+  int remove_entry(JobNode& parent, const char* name, const meta::DirEntry& seen);
   struct Rename;
   int check_rename(const Rename& wanted);
+  Status expect_same(const Rename& wanted);
   // A file that must be on the backing before.
   Result<std::optional<meta::FileId>> rename_locked(const Rename& wanted);
   Status rename_both(const Rename& wanted, uint64_t inode) REQUIRES(mutex_);
   int expect_empty(const meta::FileId& directory);
   void name_is_gone(const meta::DirEntry& entry) REQUIRES(mutex_);
+  void drop(const meta::FileId& id) REQUIRES(mutex_);
 
   // Attributes.
   int describe(const meta::FileId& id, const meta::TreeNode& node, JobNode* known, struct stat* attributes);
@@ -204,6 +221,9 @@ class JobFs final : public FileSystem {
   void let_go(JobNode& node);
   int truncate(JobNode& node, uint64_t size);
   int append(JobNode& node, uint64_t offset, Bytes bytes);
+  Result<uint64_t> size_of(const meta::FileId& id);
+  int commit(JobNode& node);
+  int grow(JobNode& node, uint64_t size);
   int content_changes(JobNode& node, const Caller& caller);
 
   // The drain (job_fs_drain.cc).
@@ -213,6 +233,8 @@ class JobFs final : public FileSystem {
     std::optional<Result<Drain::Outcome>> outcome;  // set by who has drain_mutex_
   };
   class DirectoryTimes;
+  // The roots' records of commits do not outlive the machine: with several nodes a drain must.
+  bool fsync_drains() const { return options_.fsync_drains || shared_ != nullptr; }
   Result<bool> keep_on_node(const meta::FileId& file);
   Result<Drain::Outcome> drain_file(const meta::FileId& file) noexcept;
   void drain_wanted() REQUIRES(drain_mutex_);
@@ -224,12 +246,43 @@ class JobFs final : public FileSystem {
   bool fill() REQUIRES(drain_mutex_);
   void note(const Result<Drain::Outcome>& outcome);
   bool is_open(const meta::FileId& file) REQUIRES(mutex_);
+  Result<Drain::Outcome> drain_here(const meta::FileId& file, NodeId asks, const SeenBacking& seen) noexcept;
   void keep() noexcept;
   void make_space();
   void drain_idle(uint64_t writes, std::set<meta::FileId>* failed);
 
+  // Several nodes (job_fs_nodes.cc).
+  class OtherNodes final : public PeerRequests {
+   public:
+    explicit OtherNodes(JobFs& fs) : fs_(fs) {}
+    Result<std::string> answer(PeerMethod method, NodeId from, Bytes payload) override {
+      return fs_.answer_node(method, from, payload);
+    }
+
+   private:
+    JobFs& fs_;
+  };
+  Status join_nodes(io::Device& storage);
+  Result<std::string> answer_node(PeerMethod method, NodeId from, Bytes payload);
+  Result<std::string> drain_for(NodeId node, const DrainWish& wish);
+  Status learn_places(const DrainWish& wish);
+  Result<DrainWish> wish_for(const meta::FileId& file);
+  Result<Drain::Outcome> drain_at_root(const meta::FileId& file);
+  void hear(const NameNews& news);
+  // All other nodes, before the change is answered.
+  Status tell(const NameNews& news);
+  Status tell_place(const meta::DirEntry& entry, const JobNode& parent, const char* name);
+  Status tell_gone(const meta::DirEntry& entry);
+  SeenBacking seen_there(const meta::FileId& id);
+  // Whether a node of the job has it open.
+  bool is_held(const meta::FileId& id);
+  void drop_nameless();
+  Result<NameTurn> turn_to_find(JobNode& node);
+  Result<NameTurn> take_turn() { return NameTurn::take(turns_.get()); }
+
   meta::NamesClient& names_;
   const JobFsOptions options_;
+  NodePeers* const peers_;  // or null
   TreeBacking backing_;
   io::Descriptor root_directory_;  // O_PATH
   JobNode* root_node_ = nullptr;
@@ -241,11 +294,20 @@ class JobFs final : public FileSystem {
   Mutex drain_mutex_;   // of one drain after the other
   Mutex change_mutex_;  // no name goes or moves
   Mutex mutex_;
+  // Null with one node. They do not change after begin().
+  OtherNodes other_nodes_{*this};
+  std::unique_ptr<KeptRoots> roots_;
+  std::unique_ptr<RemotePeers> remote_;
+  std::unique_ptr<SharedFiles> shared_;
+  std::unique_ptr<NameTurns> turns_;
+  std::unique_ptr<SharedDrain> lead_;
   std::unique_ptr<NodeFiles> files_ PT_GUARDED_BY(mutex_);
   std::unique_ptr<NameIntent> intent_ PT_GUARDED_BY(mutex_);
   std::unique_ptr<Drain> drain_ GUARDED_BY(drain_mutex_);  // its steps that use NodeFiles need mutex_, too
   Mutex wanted_mutex_;                                     // the last that is taken
   std::vector<Wanted*> wanted_ GUARDED_BY(wanted_mutex_);  // files that somebody waits for
+
+  std::set<meta::FileId> kept_nameless_ GUARDED_BY(mutex_);  // other nodes have them open
 
   std::atomic<uint64_t> writes_ = 0;
   std::atomic<uint64_t> drained_files_ = 0, kept_aside_ = 0, failed_drains_ = 0;

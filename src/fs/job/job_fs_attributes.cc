@@ -73,18 +73,9 @@ int JobFs::describe(const meta::FileId& id, const meta::TreeNode& node, JobNode*
   found.st_blksize = kTransferBytes;
   found.st_size = static_cast<off_t>(node.target.size());
   if (node.type == meta::NodeType::kFile) {
-    const MutexLock lock(mutex_);
-    const auto size = files_->size(id);
-    struct stat there;
-    if (size.ok()) {
-      found.st_size = static_cast<off_t>(*size);
-    } else if (size.status().code() != Code::kNotFound) {
-      return answer(size.status());
-    } else {
-      const io::Descriptor backing = on_backing(id);
-      if (!backing.valid() || ::fstat(backing.get(), &there) != 0) return ENOENT;
-      found.st_size = there.st_size;
-    }
+    const auto size = size_of(id);
+    if (!size.ok()) return answer(size.status());
+    found.st_size = static_cast<off_t>(*size);
   }
   found.st_blocks = static_cast<blkcnt_t>((found.st_size + kStatBlockBytes - 1) / kStatBlockBytes);
   const int64_t newer = known != nullptr ? known->modified_ns.load() : 0;
@@ -133,6 +124,8 @@ Status JobFs::set_mode(const meta::FileId& id, uint32_t taken, uint32_t given) {
 
 int JobFs::change_mode(JobNode& node, mode_t mode) {
   if (node.type == meta::NodeType::kLink) return EOPNOTSUPP;
+  const auto turn = take_turn();
+  if (!turn.ok()) return answer(turn.status());
   const MutexLock lock(mutex_);
   const io::Descriptor there = node.type == meta::NodeType::kFile ? on_backing(node.id) : io::Descriptor();
   const io::Descriptor& known = node.type == meta::NodeType::kDirectory ? node.directory : there;
@@ -169,7 +162,8 @@ int JobFs::change_times(JobNode& node, const Change& wanted) {
   if (wanted.modified) node.modified_ns.store(0);
   const MutexLock lock(mutex_);
   if (const int failed = answer(names_.set_attributes(node.id, change).status()); failed != 0) return failed;
-  if (node.type == meta::NodeType::kFile && files_->is_undrained(node.id)) return 0;
+  // A drain of another node would take the new time for a change by others: the next one sets it.
+  if (node.type == meta::NodeType::kFile && (shared_ || files_->is_undrained(node.id))) return 0;
   if (const int failed = set_times_there(node.id, times); failed != 0) return failed;
   return node.type == meta::NodeType::kFile ? answer(files_->refresh(node.id)) : 0;
 }
@@ -245,6 +239,8 @@ int JobFs::set_attribute(Node& known, const char* name, Bytes value, int flags, 
   if (is_own(name)) return EPERM;
   if (!is_user(name) || !has_user_attributes_) return EOPNOTSUPP;
   if (node.type == meta::NodeType::kLink) return EPERM;
+  const auto turn = take_turn();
+  if (!turn.ok()) return answer(turn.status());
   const io::Descriptor there = node.type == meta::NodeType::kFile ? on_backing(node.id) : io::Descriptor();
   const io::Descriptor& on = node.type == meta::NodeType::kDirectory ? node.directory : there;
   if (on.valid() && ::setxattr(io::descriptor_path(on).c_str(), name, value.data(), value.size(), flags) != 0)
@@ -260,6 +256,8 @@ int JobFs::remove_attribute(Node& known, const char* name, const Caller&) {
   JobNode& node = JobNode::of(known);
   if (!is_user(name) || !has_user_attributes_) return EOPNOTSUPP;
   if (is_own(name)) return EPERM;
+  const auto turn = take_turn();
+  if (!turn.ok()) return answer(turn.status());
   if (const int failed = answer(names_.remove_user(node.id, name)); failed != 0) return failed;
   const io::Descriptor there = node.type == meta::NodeType::kFile ? on_backing(node.id) : io::Descriptor();
   const io::Descriptor& on = node.type == meta::NodeType::kDirectory ? node.directory : there;

@@ -47,15 +47,26 @@ int JobFs::expect_one_name(JobNode& node) {
   return EPERM;
 }
 
+// What is looked for on the backing by its name must have that there and here.
+Result<NameTurn> JobFs::turn_to_find(JobNode& node) {
+  MutexLock lock(mutex_);
+  const bool looks = shared_ && !node.in_logs;
+  lock.unlock();
+  return NameTurn::take(looks ? turns_.get() : nullptr);
+}
+
 // The caller holds the file in the names.
 int JobFs::opened(JobNode& node, int flags, std::unique_ptr<OpenFile>* file) {
   const bool writes = (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC) != 0;
   auto made = std::make_unique<JobFile>(node);
+  made->appends = (flags & O_APPEND) != 0;
   {
+    const auto turn = turn_to_find(node);
+    if (!turn.ok()) return answer(turn.status());
     const MutexLock lock(mutex_);
     if (writes && !node.in_logs)
       if (const int failed = expect_one_name(node); failed != 0) return failed;
-    if (writes || node.in_logs || files_->size(node.id).ok()) {
+    if (shared_ || writes || node.in_logs || files_->size(node.id).ok()) {
       if (const int failed = put_in_logs(node); failed != 0) return failed;
     } else {
       const io::Descriptor there = on_backing(node.id);
@@ -111,7 +122,7 @@ int JobFs::create(Node& known_parent, const char* name, mode_t mode, int flags, 
   JobNode& known = *nodes_.enter(made->file, there.type, &none);
   nodes_.put(made->file, {parent.id, name, there.type});
   std::unique_ptr<OpenFile> opened_file;
-  failed = opened(known, O_RDWR, &opened_file);
+  failed = opened(known, O_RDWR | (flags & O_APPEND), &opened_file);
   struct stat attributes;
   if (failed == 0) failed = describe(made->file, made->node, &known, &attributes);
   if (failed != 0) {
@@ -133,14 +144,12 @@ void JobFs::let_go(JobNode& node) {
   if (--node.opens > 0) return;
   if (node.in_logs) files_->close_file(node.id);
   node.in_logs = false;
-  if (!node.unlinked) return;
-  nodes_.remove_nameless(node.id);
-  if (const Status removed = files_->remove(node.id); !removed.ok())
-    log_error("{}; its bytes are dropped at the next start", removed.message());
+  if (node.unlinked) drop(node.id);
 }
 
 void JobFs::release(std::unique_ptr<OpenFile> file) {
   JobNode& node = JobFile::of(*file).node;
+  static_cast<void>(commit(node));  // of a process that was killed
   static_cast<void>(say_modified(node));
   let_go(node);
   static_cast<void>(answer(names_.release(node.id)));
@@ -148,6 +157,12 @@ void JobFs::release(std::unique_ptr<OpenFile> file) {
 
 int JobFs::read(OpenFile& opened, uint64_t offset, MutableBytes out, size_t* got) {
   JobFile& file = JobFile::of(opened);
+  if (shared_) {
+    const auto count = shared_->read(file.node.id, offset, out);
+    if (!count.ok()) return answer(count.status());
+    *got = *count;
+    return 0;
+  }
   {
     const MutexLock lock(mutex_);
     if (file.node.in_logs) {
@@ -205,6 +220,11 @@ int JobFs::write(OpenFile& opened, uint64_t offset, uint64_t length, const Calle
   if (const int failed = content_changes(node, caller); failed != 0) return failed;
   const MutableBytes buffer = write_buffer();
   if (buffer.empty()) return ENOMEM;
+  if (shared_ && JobFile::of(opened).appends) {
+    const auto place = shared_->reserve(node.id, length);
+    if (!place.ok()) return answer(place.status());
+    offset = *place;
+  }
   for (uint64_t done = 0; done < length;) {
     const MutableBytes part = buffer.first(std::min<uint64_t>(length - done, buffer.size()));
     if (const int failed = answer(fill(part)); failed != 0) return failed;
@@ -219,16 +239,23 @@ void JobFs::write(OpenFile& opened, uint64_t offset, uint64_t length, const Call
   answered(write(opened, offset, length, caller, fill));
 }
 
-int JobFs::flush(OpenFile& opened) { return say_modified(JobFile::of(opened).node); }
+// A close, of one of its descriptors.
+int JobFs::flush(OpenFile& opened) {
+  JobNode& node = JobFile::of(opened).node;
+  const int failed = commit(node);
+  const int unsaid = say_modified(node);
+  return failed != 0 ? failed : unsaid;
+}
 
 int JobFs::sync(OpenFile& opened) {
   JobFile& file = JobFile::of(opened);
+  if (const int failed = commit(file.node); failed != 0) return failed;
   bool in_logs = false;
   {
     const MutexLock lock(mutex_);
     in_logs = file.node.in_logs;
   }
-  if (in_logs && !options_.fsync_drains) {
+  if (in_logs && !fsync_drains()) {
     if (const int failed = answer(sync_names(file.node.id, file.node.modified_ns.exchange(0))); failed != 0)
       return failed;
     const auto kept = keep_on_node(file.node.id);
@@ -246,11 +273,19 @@ int JobFs::sync(OpenFile& opened) {
 int JobFs::truncate(JobNode& node, uint64_t size) {
   if (size > meta::kOffsetEnd) return EFBIG;
   const auto cut = [&]() -> Status {
-    const MutexLock lock(mutex_);
+    SWALE_ASSIGN_OR_RETURN(const NameTurn turn, turn_to_find(node));
+    MutexLock lock(mutex_);
     if (!node.in_logs)
       if (const int failed = expect_one_name(node); failed != 0) return errno_status(failed, "truncate");
     SWALE_RETURN_IF_ERROR(files_->open_file(node.id));
-    const Status done = files_->truncate(node.id, size);
+    Status done;
+    if (shared_) {
+      lock.unlock();
+      done = shared_->truncate(node.id, size);
+      lock.lock();
+    } else {
+      done = files_->truncate(node.id, size);
+    }
     files_->close_file(node.id);
     return done;
   };
@@ -270,13 +305,9 @@ int JobFs::allocate(OpenFile& opened, int mode, uint64_t offset, uint64_t length
   if ((mode & ~(FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE)) != 0) return EOPNOTSUPP;
   if (offset > meta::kOffsetEnd || length > meta::kOffsetEnd - offset) return EFBIG;
   if (const int failed = content_changes(node, caller); failed != 0) return failed;
-  uint64_t size = 0;
-  {
-    const MutexLock lock(mutex_);
-    const auto found = files_->size(node.id);
-    if (!found.ok()) return answer(found.status());
-    size = *found;
-  }
+  const auto found = size_of(node.id);
+  if (!found.ok()) return answer(found.status());
+  const uint64_t size = *found;
   if (zeros && offset < size) {
     const MutableBytes buffer = write_buffer();
     if (buffer.empty()) return ENOMEM;
@@ -290,7 +321,31 @@ int JobFs::allocate(OpenFile& opened, int mode, uint64_t offset, uint64_t length
   }
   node.modified_ns.store(now_nanos());
   if ((mode & FALLOC_FL_KEEP_SIZE) != 0 || offset + length <= size) return 0;
-  return truncate(node, offset + length);
+  return grow(node, offset + length);
+}
+
+// Other nodes may make it longer meanwhile: nothing of theirs is cut.
+int JobFs::grow(JobNode& node, uint64_t size) {
+  if (!shared_) return truncate(node, size);
+  if (const int failed = append(node, size - 1, Bytes("\0", 1)); failed != 0) return failed;
+  return commit(node);
+}
+
+// What was written here is seen on all nodes from now on.
+int JobFs::commit(JobNode& node) {
+  return shared_ && options_.commits ? answer(shared_->commit(node.id)) : 0;
+}
+
+// As the backing has it while nobody has written the file.
+Result<uint64_t> JobFs::size_of(const meta::FileId& id) {
+  if (shared_) return shared_->size(id, seen_there(id));
+  const MutexLock lock(mutex_);
+  auto size = files_->size(id);
+  if (size.status().code() != Code::kNotFound) return size;
+  const io::Descriptor backing = on_backing(id);
+  struct stat there;
+  if (!backing.valid() || ::fstat(backing.get(), &there) != 0) return errno_status(ENOENT, "its file");
+  return static_cast<uint64_t>(there.st_size);
 }
 
 // All of a file is data.

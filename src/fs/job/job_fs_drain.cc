@@ -69,13 +69,15 @@ std::string JobFsStats::json() const {
 // least the first file has a result.
 JobFs::DrainedFiles JobFs::drain_batch(std::span<const meta::FileId> files, uint64_t bytes_limit) {
   {
+    const auto turn = take_turn();
+    if (!turn.ok()) return {{files.front(), turn.status()}};
     const MutexLock lock(mutex_);
     const auto begun = drain_->begin(files, bytes_limit);
     if (!begun.ok()) return {{files.front(), begun.status()}};
     files = files.first(*begun);
   }
   // Else the names could lead to a file of the same id elsewhere, whose bytes the logs have no more.
-  if (const Status named = options_.fsync_drains ? Status() : sync_names(meta::kRootDirectory); !named.ok()) {
+  if (const Status named = fsync_drains() ? Status() : sync_names(meta::kRootDirectory); !named.ok()) {
     const MutexLock lock(mutex_);
     drain_->abandon();
     return {{files.front(), named}};
@@ -83,8 +85,13 @@ JobFs::DrainedFiles JobFs::drain_batch(std::span<const meta::FileId> files, uint
   while (fill()) drain_->put();
   drain_->settle();
   const MutexLock changing(change_mutex_);
+  const auto turn = take_turn();
   {
     const MutexLock lock(mutex_);
+    if (!turn.ok()) {
+      drain_->abandon();
+      return {{files.front(), turn.status()}};
+    }
     drain_->announce();
   }
   {
@@ -159,10 +166,35 @@ Result<bool> JobFs::keep_on_node(const meta::FileId& file) {
   return true;
 }
 
+// The root of the file leads, of several nodes: for the one that asks.
+Result<Drain::Outcome> JobFs::drain_here(const meta::FileId& file, NodeId asks,
+                                         const SeenBacking& seen) noexcept {
+  Result<Drain::Outcome> outcome = Drain::Outcome::kNothing;
+  const Status contained = contain([&] {
+    const MutexLock draining(drain_mutex_);
+    for (int tries = 0; tries < kDrainTries; ++tries) {
+      const auto wanted = lead_->prepare(file, asks, seen);
+      outcome = wanted.ok() ? Result<Drain::Outcome>(Drain::Outcome::kNothing) : wanted.status();
+      if (wanted.ok() && *wanted)
+        outcome = std::move(drain_batch({&file, 1}, Drain::kBatchBytes).front().outcome);
+      const bool all_there = outcome.ok() && (!*wanted || *outcome != Drain::Outcome::kNothing);
+      if (wanted.ok()) lead_->end(file, all_there);
+      if (outcome.status().code() != Code::kBusy) break;
+    }
+  });
+  if (!contained.ok()) return contained;
+  return outcome;
+}
+
 // Those that wait are drained together: the processes of a job sync their files at the same time.
 Result<Drain::Outcome> JobFs::drain_file(const meta::FileId& file) noexcept {
   Wanted own{file, {}};
   const Status contained = contain([&] {
+    if (shared_) {
+      own.outcome = drain_at_root(file);
+      note(*own.outcome);
+      return;
+    }
     {
       const MutexLock lock(wanted_mutex_);
       wanted_.push_back(&own);
@@ -195,6 +227,7 @@ void JobFs::drain_wanted() {
 }
 
 JobFs::DrainedFiles JobFs::drain_first(std::span<const meta::FileId> files, uint64_t bytes_limit) {
+  if (shared_) return {{files.front(), drain_file(files.front())}};
   const MutexLock draining(drain_mutex_);
   return drain_some(files, bytes_limit);
 }
@@ -230,7 +263,7 @@ Status JobFs::drain_all() noexcept {
 
 JobFsStats JobFs::stats() noexcept {
   JobFsStats stats;
-  stats.fsync_drains = options_.fsync_drains;
+  stats.fsync_drains = fsync_drains();
   {
     const MutexLock lock(mutex_);
     static_cast<void>(files_->take());
@@ -310,10 +343,14 @@ void JobFs::keep() noexcept {
   }
   const Clock& clock = system_clock();
   uint64_t writes = writes_.load();
-  Nanos quiet_since = clock.now();
+  Nanos quiet_since = clock.now(), looked = quiet_since;
   std::set<meta::FileId> failed;
   while (!stopping_.load()) {
     const Status kept = contain([&] {
+      if (shared_ && clock.now() - looked >= options_.idle) {
+        looked = clock.now();
+        drop_nameless();
+      }
       make_space();
       if (writes_.load() != writes) {
         writes = writes_.load();

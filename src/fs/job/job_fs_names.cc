@@ -22,19 +22,35 @@ meta::NewNode node_like(const struct stat& found, uint32_t mark) {
 
 }  // namespace
 
-// An entry of the tree, or one that the tree takes from the backing.
-Result<meta::Named> JobFs::look_up(JobNode& parent, const char* name) {
-  if (is_private(parent, name)) return errno_status(ENOENT, name);
+// An entry of the tree; none: it is to be taken from the backing, if that has it. Without the turn an entry
+// that seems to have vanished may be one that another node is renaming.
+Result<std::optional<meta::Named>> JobFs::find_known(JobNode& parent, const char* name, bool in_turn) {
   auto named = names_.look_up(parent.id, name);
-  if (named.ok()) {
-    SWALE_ASSIGN_OR_RETURN(const bool vanished, has_vanished(parent, name, *named));
-    if (!vanished) return named;
+  if (!named.ok()) {
+    if (named.status().posix_error() == ENOENT) return std::optional<meta::Named>();
+    return named.status();
+  }
+  SWALE_ASSIGN_OR_RETURN(const bool vanished, has_vanished(parent, name, *named));
+  if (!vanished) return std::optional<meta::Named>(std::move(*named));
+  if (in_turn) {
     SWALE_RETURN_IF_ERROR(names_.unlink(parent.id, name, now_nanos()).status());
     nodes_.remove(named->entry.file);
-  } else if (named.status().posix_error() != ENOENT) {
-    return named;
   }
-  return adopt(parent, name);
+  return std::optional<meta::Named>();
+}
+
+Result<meta::Named> JobFs::look_up(JobNode& parent, const char* name) {
+  if (is_private(parent, name)) return errno_status(ENOENT, name);
+  SWALE_ASSIGN_OR_RETURN(auto known, find_known(parent, name, !shared_));
+  if (known) return *std::move(known);
+  if (!shared_) return adopt(parent, name);
+  struct stat there;
+  const bool in_tree = names_.look_up(parent.id, name).ok();
+  if (!in_tree && ::fstatat(parent.directory.get(), name, &there, AT_SYMLINK_NOFOLLOW) != 0)
+    return errno_status(errno, name);
+  SWALE_ASSIGN_OR_RETURN(const NameTurn turn, take_turn());
+  SWALE_ASSIGN_OR_RETURN(known, find_known(parent, name, true));
+  return known ? Result<meta::Named>(*std::move(known)) : adopt(parent, name);
 }
 
 // Others have removed it from the backing, and nothing of it is in the logs.
@@ -45,6 +61,12 @@ Result<bool> JobFs::has_vanished(JobNode& parent, const char* name, const meta::
     if (S_ISREG(found.st_mode)) return false;
   } else if (errno != ENOENT) {
     return errno_status(errno, name);
+  }
+  if (shared_) {  // nothing of it is in the logs of any node either
+    SWALE_ASSIGN_OR_RETURN(
+        const ShareAnswer answer,
+        remote_->ask({.node = peers_->own(), .file = named.entry.file, .span = {0, meta::kOffsetEnd}}));
+    return answer.parts.empty();
   }
   const MutexLock lock(mutex_);
   return !files_->size(named.entry.file).ok();
@@ -154,6 +176,8 @@ int JobFs::make_directory(Node& known_parent, const char* name, mode_t mode, con
   JobNode& parent = JobNode::of(known_parent);
   if (const int failed = keep_name(parent, name); failed != 0) return failed;
   const mode_t wanted = mode & 07777 & ~caller.umask;
+  const auto turn = take_turn();
+  if (!turn.ok()) return answer(turn.status());
   if (::mkdirat(parent.directory.get(), name, wanted) != 0) return errno;
   const io::Descriptor made(io::open_beneath(parent.directory.get(), name, O_PATH | O_DIRECTORY));
   struct stat found;
@@ -176,6 +200,8 @@ int JobFs::make_symlink(Node& known_parent, const char* name, const char* target
                         Entry* entry) {
   JobNode& parent = JobNode::of(known_parent);
   if (const int failed = keep_name(parent, name); failed != 0) return failed;
+  const auto turn = take_turn();
+  if (!turn.ok()) return answer(turn.status());
   if (::symlinkat(target, parent.directory.get(), name) != 0) return errno;
   const meta::NewNode node{0777, caller.user, caller.group, now_nanos()};
   const auto named = names_.symlink(parent.id, name, target, node);
@@ -228,7 +254,7 @@ Status JobFs::list(JobNode& node, std::vector<DirectoryEntry>* entries) {
     if (found == nullptr) break;
     const std::string name = found->d_name;
     if (name == "." || name == ".." || known.contains(name) || is_private(node, name)) continue;
-    const auto named = adopt(node, name.c_str());
+    const auto named = shared_ ? look_up(node, name.c_str()) : adopt(node, name.c_str());
     if (named.status().posix_error() == ENOENT) continue;
     SWALE_RETURN_IF_ERROR(named.status());
     add(name, named->entry.file, named->entry.type);

@@ -61,13 +61,24 @@ void JobFs::name_is_gone(const meta::DirEntry& entry) {
     nodes_.add_nameless(id);
     return;
   }
+  drop(id);
+}
+
+// Bytes of a file that no name leads to, and that nobody on this node has open. Other nodes may.
+void JobFs::drop(const meta::FileId& id) {
+  if (shared_ && is_held(id)) {
+    nodes_.add_nameless(id);
+    kept_nameless_.insert(id);
+    return;
+  }
+  nodes_.remove_nameless(id);
   if (const Status removed = files_->remove(id); !removed.ok())
     log_error("{}; its bytes are dropped at the next start", removed.message());
 }
 
 meta::AnswerWait JobFs::wait_of(const meta::DirEntry& entry) const {
   const bool has_bytes = entry.type == meta::NodeType::kDirectory || files_->is_undrained(entry.file);
-  return has_bytes && !options_.fsync_drains ? meta::AnswerWait::kSynced : meta::AnswerWait::kWritten;
+  return has_bytes && !fsync_drains() ? meta::AnswerWait::kSynced : meta::AnswerWait::kWritten;
 }
 
 int JobFs::expect_empty(const meta::FileId& directory) {
@@ -101,8 +112,23 @@ int JobFs::remove_directory(Node& known_parent, const char* name, const Caller&)
   return failed;
 }
 
-int JobFs::remove_entry(JobNode& parent, const char* name, const meta::DirEntry& entry) {
+// Other nodes may have changed the entry since it was looked up: what it is in this node's turn counts.
+int JobFs::look_again(JobNode& parent, const char* name, meta::DirEntry* entry) {
+  if (!shared_) return 0;
+  const auto now = names_.find(parent.id, name);
+  if (!now.ok()) return answer(now.status());
+  const bool was_directory = entry->type == meta::NodeType::kDirectory;
+  if (was_directory != (now->type == meta::NodeType::kDirectory)) return was_directory ? ENOTDIR : EISDIR;
+  *entry = *now;
+  return was_directory ? expect_empty(entry->file) : 0;
+}
+
+int JobFs::remove_entry(JobNode& parent, const char* name, const meta::DirEntry& seen) {
   const MutexLock changing(change_mutex_);
+  const auto turn = take_turn();
+  if (!turn.ok()) return answer(turn.status());
+  meta::DirEntry entry = seen;
+  if (const int failed = look_again(parent, name, &entry); failed != 0) return failed;
   const MutexLock lock(mutex_);
   const bool directory = entry.type == meta::NodeType::kDirectory;
   const There found = there_at(parent, name);
@@ -127,7 +153,7 @@ int JobFs::remove_entry(JobNode& parent, const char* name, const meta::DirEntry&
   if (!removed.ok()) return answer(removed);  // the intent stays
   if (found) intent_->clear();
   name_is_gone(entry);
-  return 0;
+  return answer(tell_gone(entry));
 }
 
 int JobFs::rename(Node& known_parent, const char* name, Node& known_new_parent, const char* new_name,
@@ -137,16 +163,19 @@ int JobFs::rename(Node& known_parent, const char* name, Node& known_new_parent, 
   if ((flags & ~(RENAME_NOREPLACE | RENAME_EXCHANGE)) != 0 || flags == (RENAME_NOREPLACE | RENAME_EXCHANGE))
     return EINVAL;
   if (is_private(new_parent, new_name)) return EPERM;
-  const auto moved = look_up(parent, name);
-  if (!moved.ok()) return answer(moved.status());
-  const auto other = look_up(new_parent, new_name);
-  if (!other.ok() && other.status().posix_error() != ENOENT) return answer(other.status());
-  Rename wanted{parent, name, new_parent, new_name, flags, moved->entry, {}};
-  if (other.ok()) wanted.other = other->entry;
-  if (const int failed = check_rename(wanted); failed != 0) return failed;
-  if (wanted.other && wanted.other->file == wanted.moved.file) return 0;
   for (int tries = 0; tries < kRenameTries; ++tries) {
+    const auto moved = look_up(parent, name);
+    if (!moved.ok()) return answer(moved.status());
+    const auto other = look_up(new_parent, new_name);
+    if (!other.ok() && other.status().posix_error() != ENOENT) return answer(other.status());
+    Rename wanted{parent, name, new_parent, new_name, flags, moved->entry, {}};
+    if (other.ok()) wanted.other = other->entry;
+    if (const int failed = check_rename(wanted); failed != 0) return failed;
+    if (wanted.other && wanted.other->file == wanted.moved.file) return 0;
+    if (shared_ && wanted.moved.type == meta::NodeType::kFile)
+      if (const int failed = answer(shared_->commit(wanted.moved.file)); failed != 0) return failed;
     const auto drain_first = rename_locked(wanted);
+    if (drain_first.status().code() == Code::kAborted && drain_first.status().error_number() == 0) continue;
     if (!drain_first.ok()) return answer(drain_first.status());
     if (!*drain_first) {
       changed(parent);
@@ -171,10 +200,26 @@ int JobFs::check_rename(const Rename& wanted) {
   return directory ? expect_empty(wanted.other->file) : 0;
 }
 
+// kAborted: other nodes have changed the entries since they were looked up.
+Status JobFs::expect_same(const Rename& wanted) {
+  if (!shared_) return {};
+  const auto moved = names_.find(wanted.parent.id, wanted.name);
+  const auto other = names_.find(wanted.new_parent.id, wanted.new_name);
+  for (const auto* const each : {&moved, &other})
+    if (!each->ok() && each->status().posix_error() != ENOENT) return each->status();
+  const bool same = moved.ok() && *moved == wanted.moved && other.ok() == wanted.other.has_value() &&
+                    (!other.ok() || *other == *wanted.other);
+  if (!same) return Status(Code::kAborted, Scope::kOperation, "renamed or removed by another node");
+  const int failed = check_rename(wanted);
+  return failed == 0 ? Status() : errno_status(failed, wanted.new_name);
+}
+
 // A new file takes the place of one on the backing only when it is there itself: so the backing has the old
 // one or the new one, whoever is killed. So do both of an exchange.
 Result<std::optional<meta::FileId>> JobFs::rename_locked(const Rename& wanted) {
   const MutexLock changing(change_mutex_);
+  SWALE_ASSIGN_OR_RETURN(const NameTurn turn, take_turn());
+  SWALE_RETURN_IF_ERROR(expect_same(wanted));
   const MutexLock lock(mutex_);
   const There moved = there_at(wanted.parent, wanted.name);
   const There other = there_at(wanted.new_parent, wanted.new_name);
@@ -189,6 +234,10 @@ Result<std::optional<meta::FileId>> JobFs::rename_locked(const Rename& wanted) {
     nodes_.put(wanted.other->file, {wanted.parent.id, wanted.name, wanted.other->type});
   if (wanted.other && !wanted.exchanges()) name_is_gone(*wanted.other);
   nodes_.put(wanted.moved.file, {wanted.new_parent.id, wanted.new_name, wanted.moved.type});
+  if (wanted.other)
+    SWALE_RETURN_IF_ERROR(wanted.exchanges() ? tell_place(*wanted.other, wanted.parent, wanted.name)
+                                             : tell_gone(*wanted.other));
+  SWALE_RETURN_IF_ERROR(tell_place(wanted.moved, wanted.new_parent, wanted.new_name));
   return std::optional<meta::FileId>();
 }
 

@@ -31,15 +31,15 @@ Status expect_beneath(const std::string& path, const std::string& root) {
 
 }  // namespace
 
-Result<std::unique_ptr<Drain>> Drain::open(NodeFiles& files, Backing& backing,
-                                           const DrainOptions& options) noexcept {
+Result<std::unique_ptr<Drain>> Drain::open(NodeFiles& files, Backing& backing, const DrainOptions& options,
+                                           DrainSource* source) noexcept {
   std::unique_ptr<Drain> drain;
   const Status status = contain([&]() -> Status {
     if (!io::is_one_name(options.job))
       return invalid_argument("'{}': the name of a job must be one that a file can have", options.job);
-    drain.reset(new Drain(files, backing, options));
+    drain.reset(new Drain(files, backing, options, source));
     SWALE_RETURN_IF_ERROR(drain->prepare());
-    return drain->resume();
+    return source != nullptr ? Status() : drain->resume();
   });
   if (!status.ok()) return status;
   return drain;
@@ -112,7 +112,7 @@ Result<size_t> Drain::begin(std::span<const meta::FileId> files, uint64_t bytes_
 }
 
 Status Drain::take_up(Work& work) {
-  auto fixed = files_.fix(work.file);
+  auto fixed = source_.fix(work.file);
   if (fixed.status().code() == Code::kNotFound) {
     work.over = true;
     return remove_mark(work.file);
@@ -217,7 +217,7 @@ Status Drain::fill(Work& work) {
     const auto bytes =
         buffer.subspan(filled, std::min<uint64_t>(part.length - work.done, buffer.size() - filled));
     if (part.piece)
-      SWALE_RETURN_IF_ERROR(files_.read_piece(*part.piece, work.done, bytes));
+      SWALE_RETURN_IF_ERROR(source_.read_piece(*part.piece, work.done, bytes));
     else
       SWALE_RETURN_IF_ERROR(read_exactly(*work.target, begin + filled, bytes));
     filled += bytes.size();
@@ -277,6 +277,7 @@ void Drain::settle() noexcept {
   each([&](Work& work) -> Status {
     if (work.next < work.parts.size() || filled_ == &work)
       return error(Code::kInternal, Scope::kOperation, "{}: not all is written", work.path);
+    SWALE_RETURN_IF_ERROR(source_.write_others(work.file, *work.out));
     SWALE_ASSIGN_OR_RETURN(const uint64_t size, work.out->size());
     if (size != work.fixed.size) SWALE_RETURN_IF_ERROR(work.out->truncate(work.fixed.size));
     io::File* const replaced = work.how == How::kInPlace ? nullptr : work.target.get();
@@ -316,14 +317,14 @@ std::vector<Drain::Drained> Drain::finish() noexcept {
 }
 
 Status Drain::record_drained() {
-  std::vector<NodeFiles::Done> drained;
+  std::vector<DrainSource::Done> drained;
   for (const auto& work : batch_) {
     if (!work->goes_on()) continue;
     unmarked_.insert(work->file);
-    drained.push_back({work->file, &work->fixed, work->now});
+    drained.push_back({work->file, &work->fixed, work->now, work->how == How::kAside});
   }
   if (drained.empty()) return {};
-  SWALE_RETURN_IF_ERROR(files_.drained(drained));
+  SWALE_RETURN_IF_ERROR(source_.drained(drained));
   for (const auto& work : batch_)
     if (work->goes_on()) work->is_fixed = false;
   return {};
@@ -331,7 +332,7 @@ Status Drain::record_drained() {
 
 void Drain::let_go(Work& work) noexcept {
   if (!work.is_fixed) return;
-  files_.give_up(work.file);
+  source_.give_up(work.file);
   if (work.out && work.how != How::kInPlace)
     static_cast<void>(contain([&] { return backing_.device().remove(own_path(kNewPrefix, work.file)); }));
 }

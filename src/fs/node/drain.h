@@ -57,9 +57,10 @@ class Drain {
     kKeptAside,  // as NAME.swale-JOB: aside() says where
   };
 
-  // Finishes what a drain before this one has begun. All must outlive it.
-  static Result<std::unique_ptr<Drain>> open(NodeFiles& files, Backing& backing,
-                                             const DrainOptions& options) noexcept;
+  // Finishes what a drain before this one has begun. All must outlive it. `source`: in place of `files`, of
+  // files that several nodes write: nothing is finished then before it is drained.
+  static Result<std::unique_ptr<Drain>> open(NodeFiles& files, Backing& backing, const DrainOptions& options,
+                                             DrainSource* source = nullptr) noexcept;
 
   struct Drained {
     meta::FileId file;
@@ -122,8 +123,12 @@ class Drain {
   };
   enum class Step { kNone, kBegun, kSettled, kAnnounced, kNamed };
 
-  Drain(NodeFiles& files, Backing& backing, const DrainOptions& options)
-      : files_(files), backing_(backing), options_(options), syncs_(backing.device()) {}
+  Drain(NodeFiles& files, Backing& backing, const DrainOptions& options, DrainSource* source)
+      : files_(files),
+        source_(source != nullptr ? *source : files),
+        backing_(backing),
+        options_(options),
+        syncs_(backing.device()) {}
   Status prepare();
   Status resume();
   // A step of each file that goes on; its failure ends that file's drain.
@@ -162,6 +167,7 @@ class Drain {
   Status drain_all(std::span<const meta::FileId> files, uint64_t bytes_limit);
 
   NodeFiles& files_;
+  DrainSource& source_;
   Backing& backing_;
   const DrainOptions options_;
   std::string folder_;                   // .swale/JOB

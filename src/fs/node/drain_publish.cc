@@ -110,7 +110,7 @@ void Drain::announce() noexcept {
     return {};
   });
   if (ours.empty()) return;
-  const Status announced = files_.announce(ours);
+  const Status announced = source_.announce(ours);
   each([&](Work& work) { return work.how == How::kWhole ? announced : Status(); });
 }
 

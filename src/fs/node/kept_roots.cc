@@ -41,9 +41,13 @@ Status KeptRoots::begin_anew() {
   return {};
 }
 
-Status KeptRoots::keep(Bytes record) {
-  if (behind_ || log_->is_long(state_bytes_)) return begin_anew();
-  return log_->append(StateLog::new_record().append(record), store::AppendSync::kLater);
+Status KeptRoots::keep(Bytes record, store::AppendSync sync) {
+  const Status kept = contain([&]() REQUIRES(mutex_) -> Status {
+    if (behind_ || log_->is_long(state_bytes_)) return begin_anew();
+    return log_->append(StateLog::new_record().append(record), sync);
+  });
+  behind_ = !kept.ok();
+  return kept.with_context("what the root of a file keeps");
 }
 
 Result<ShareAnswer> KeptRoots::handle(const ShareRequest& request) noexcept {
@@ -51,10 +55,42 @@ Result<ShareAnswer> KeptRoots::handle(const ShareRequest& request) noexcept {
   std::string record;
   auto answer = roots_.handle(request, &record);
   if (!answer.ok() || record.empty()) return answer;
-  const Status kept = contain([&]() REQUIRES(mutex_) { return keep(record); });
-  behind_ = !kept.ok();
-  if (!kept.ok()) return kept.with_context("what the root of a file keeps");
+  SWALE_RETURN_IF_ERROR(keep(record, store::AppendSync::kLater));
   return answer;
+}
+
+Result<FileRoots::Drain> KeptRoots::begin_drain(const meta::FileId& file, const SeenBacking& seen) noexcept {
+  const MutexLock lock(mutex_);
+  return roots_.begin_drain(file, seen);
+}
+
+Result<FileRoots::Plan> KeptRoots::plan_drain(const meta::FileId& file) noexcept {
+  const MutexLock lock(mutex_);
+  return roots_.plan_drain(file);
+}
+
+Status KeptRoots::announce(const meta::FileId& file, const SeenBacking& ours) noexcept {
+  const MutexLock lock(mutex_);
+  std::string record;
+  SWALE_RETURN_IF_ERROR(roots_.announce(file, ours, &record));
+  return keep(record, store::AppendSync::kNow);
+}
+
+Status KeptRoots::drained(const meta::FileId& file, const SeenBacking& now, bool aside) noexcept {
+  const MutexLock lock(mutex_);
+  std::string record;
+  SWALE_RETURN_IF_ERROR(roots_.drained(file, now, aside, &record));
+  return keep(record, store::AppendSync::kNow);
+}
+
+void KeptRoots::end_drain(const meta::FileId& file) noexcept {
+  const MutexLock lock(mutex_);
+  roots_.end_drain(file);
+}
+
+std::vector<Span> KeptRoots::parts_of(const meta::FileId& file, NodeId node) {
+  const MutexLock lock(mutex_);
+  return roots_.parts_of(file, node);
 }
 
 }  // namespace swale::fs

@@ -3,7 +3,8 @@
 //   FOLDER := StateLog "roots-" of kRootsLogKind
 //   record := a record of FileRoots; the first one has the states of all files
 //
-// A commit survives each kill, and not the machine: what is to survive that is drained.
+// A commit survives each kill, and not the machine: what is to survive that is drained. What a drain has
+// changed is synced.
 //
 // Threads: any. Errors: after a record that could not be written nobody knows whether the change was obeyed;
 // the next change writes all anew.
@@ -27,11 +28,19 @@ class KeptRoots {
 
   Result<ShareAnswer> handle(const ShareRequest& request) noexcept;
 
+  // As FileRoots' calls of these names; what they keep is durable when they return.
+  Result<FileRoots::Drain> begin_drain(const meta::FileId& file, const SeenBacking& seen) noexcept;
+  Result<FileRoots::Plan> plan_drain(const meta::FileId& file) noexcept;
+  Status announce(const meta::FileId& file, const SeenBacking& ours) noexcept;
+  Status drained(const meta::FileId& file, const SeenBacking& now, bool aside) noexcept;
+  void end_drain(const meta::FileId& file) noexcept;
+  std::vector<Span> parts_of(const meta::FileId& file, NodeId node);
+
  private:
   explicit KeptRoots(const ShareRules& rules) : roots_(rules) {}
   Status find(io::Device& device, const std::string& folder);
   Status begin_anew() REQUIRES(mutex_);
-  Status keep(Bytes record) REQUIRES(mutex_);
+  Status keep(Bytes record, store::AppendSync sync) REQUIRES(mutex_);
 
   Mutex mutex_;
   FileRoots roots_ GUARDED_BY(mutex_);

@@ -185,6 +185,7 @@ Status NodeFiles::look_at_backing(const meta::FileId& id, File& file) {
     SWALE_ASSIGN_OR_RETURN(row.backing, backing_.stamp(**backing));
     if (row.backing != file.row.backing) SWALE_RETURN_IF_ERROR(rows_->put(id, row, order_));
     file.backing = std::move(*backing);
+    file.backing_inode = 0;
   }
   file.fresh = !backing.ok();
   file.size = row.backing.size;
@@ -338,18 +339,51 @@ Status NodeFiles::read_own(const meta::FileId& id, const Span& span, MutableByte
   });
 }
 
-SeenBacking NodeFiles::seen_backing(const meta::FileId& id) const {
+std::optional<SeenBacking> NodeFiles::seen_backing(const meta::FileId& id) const {
   const auto at = files_.find(id);
   if (at == files_.end()) return {};
   const Stamp& stamp = at->second->row.backing;
-  return {stamp.inode, stamp.size, stamp.modified_ns};
+  return SeenBacking{stamp.inode, stamp.size, stamp.modified_ns};
 }
 
-Status NodeFiles::read_backing(const meta::FileId& id, uint64_t offset, MutableBytes out) noexcept {
+// The file that was open when the name went is the one that counts.
+Status NodeFiles::read_backing(const meta::FileId& id, uint64_t inode, uint64_t offset,
+                               MutableBytes out) noexcept {
   return contain([&]() -> Status {
     SWALE_ASSIGN_OR_RETURN(File* const file, known(id));
-    return fill_from_backing(id, *file, offset, out);
+    const auto look = [&]() -> Status {
+      SWALE_ASSIGN_OR_RETURN(const Stamp stamp, backing_.stamp(*file->backing));
+      file->backing_inode = stamp.inode;
+      return {};
+    };
+    if (file->backing != nullptr && file->backing_inode == 0) SWALE_RETURN_IF_ERROR(look());
+    if (file->backing == nullptr || file->backing_inode != inode) {
+      SWALE_ASSIGN_OR_RETURN(const std::string path, backing_.path_of(id));
+      SWALE_ASSIGN_OR_RETURN(file->backing, backing_.device().open(path, io::OpenMode::kRead));
+      SWALE_RETURN_IF_ERROR(look());
+    }
+    if (file->backing_inode != inode)
+      return error(Code::kNotFound, Scope::kFile, "{}: the backing has inode {} in the place of {}",
+                   name_of(id), file->backing_inode, inode);
+    SWALE_ASSIGN_OR_RETURN(const size_t got, file->backing->pread(offset, out));
+    if (got < out.size()) std::memset(out.data() + got, 0, out.size() - got);
+    return {};
   });
+}
+
+void NodeFiles::on_backing(const meta::FileId& id) noexcept {
+  const auto at = files_.find(id);
+  if (at == files_.end()) return;
+  File& file = *at->second;
+  file.fresh = false;
+  file.backing_inode = 0;
+  if (file.opens == 0) return;
+  // Now, while there is a name: it may go before the next read.
+  static_cast<void>(contain([&]() -> Status {
+    SWALE_ASSIGN_OR_RETURN(const std::string path, backing_.path_of(id));
+    SWALE_ASSIGN_OR_RETURN(file.backing, backing_.device().open(path, io::OpenMode::kRead));
+    return {};
+  }));
 }
 
 Status NodeFiles::cut(const meta::FileId& id, uint64_t order, uint64_t size,

@@ -29,6 +29,7 @@
 #include "base/status.h"
 #include "fs/log/node_logs.h"
 #include "fs/node/backing.h"
+#include "fs/node/drain_source.h"
 #include "fs/node/file_extents.h"
 #include "fs/node/files_log.h"
 #include "fs/share/share_messages.h"
@@ -43,7 +44,7 @@ class WriteWatcher {
   virtual Status wrote(const meta::FileId& file, uint64_t order, const Span& span, When when) = 0;
 };
 
-class NodeFiles final : private SegmentConsumer {
+class NodeFiles final : public DrainSource, private SegmentConsumer {
  public:
   // Recovers what a server before this one left. All must outlive it. options.spill_directory is needed: what
   // must survive is there.
@@ -77,10 +78,14 @@ class NodeFiles final : private SegmentConsumer {
   Result<uint64_t> draw_order() noexcept;
   // The bytes that this node's processes have written. kNotFound: it does not have all of them.
   Status read_own(const meta::FileId& file, const Span& span, MutableBytes out) noexcept;
-  // What the backing file was when this node opened the file, or drained it last.
-  SeenBacking seen_backing(const meta::FileId& file) const;
-  // What the backing has, and zeros behind its end.
-  Status read_backing(const meta::FileId& file, uint64_t offset, MutableBytes out) noexcept;
+  // What the backing file was when this node opened the file, or drained it last; none: the file is not open
+  // here, and has no bytes here.
+  std::optional<SeenBacking> seen_backing(const meta::FileId& file) const;
+  // What the backing has in the file of that inode, and zeros behind its end. kNotFound: the file's name
+  // leads to another one.
+  Status read_backing(const meta::FileId& file, uint64_t inode, uint64_t offset, MutableBytes out) noexcept;
+  // Another node has brought the file to the backing.
+  void on_backing(const meta::FileId& file) noexcept;
   // As truncate, of what was written up to that order: `keep` has been written since.
   Status cut(const meta::FileId& file, uint64_t order, uint64_t size, std::span<const Span> keep) noexcept;
 
@@ -100,28 +105,13 @@ class NodeFiles final : private SegmentConsumer {
   // NodeLogs::keep of them: true: durable on this node.
   Result<bool> keep(std::span<const NodeLogs::ChunkName> chunks) noexcept;
 
-  // A state of a file that is to be drained.
-  struct Fixed {
-    uint64_t order = 0;
-    uint64_t size = 0;
-    uint64_t backing_end = 0;  // of the backing file, these bytes are part of it
-    Stamp backing;             // what the backing file must be, or
-    Stamp ours;                // what a drain that was killed has made of it
-    std::vector<FileExtents::Piece> pieces;
-  };
-  // kBusy: the file is being drained; kNotFound: there is nothing to drain.
-  Result<Fixed> fix(const meta::FileId& file) noexcept;
-  // The files are about to be replaced by these. Durable when it returns.
-  Status announce(std::span<const std::pair<meta::FileId, Stamp>> ours) noexcept;
-  Status read_piece(const FileExtents::Piece& piece, uint64_t from, MutableBytes out) noexcept;
-  struct Done {
-    meta::FileId file;
-    const Fixed* fixed = nullptr;
-    Stamp now;  // of the file on the backing
-  };
-  // All of them are on the backing, durably. After a failure they are still fixed.
-  Status drained(std::span<const Done> files) noexcept;
-  void give_up(const meta::FileId& file) noexcept;
+  using Fixed = DrainSource::Fixed;
+  using Done = DrainSource::Done;
+  Result<Fixed> fix(const meta::FileId& file) noexcept override;
+  Status announce(std::span<const std::pair<meta::FileId, Stamp>> ours) noexcept override;
+  Status read_piece(const FileExtents::Piece& piece, uint64_t from, MutableBytes out) noexcept override;
+  Status drained(std::span<const Done> files) noexcept override;
+  void give_up(const meta::FileId& file) noexcept override;
 
   const std::vector<Status>& damage() const { return damage_; }  // the first kDamageMax
   static constexpr size_t kDamageMax = 32;
@@ -137,6 +127,7 @@ class NodeFiles final : private SegmentConsumer {
     bool fixed = false;
     std::vector<FileExtents::Piece> held;  // overwritten while the file is fixed
     std::unique_ptr<io::File> backing;     // for holes
+    uint64_t backing_inode = 0;            // of it, if read_backing() has looked; else 0
 
     bool dirty() const { return fresh || !extents.empty() || row.size_order != 0 || !row.cuts.empty(); }
   };

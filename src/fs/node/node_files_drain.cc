@@ -124,6 +124,7 @@ void NodeFiles::leave_logs(const Done& done) noexcept {
 // The name may lead to another file since the drain, and may be gone before the file is closed.
 void NodeFiles::reopen_backing(const meta::FileId& id, File& file) noexcept {
   file.backing.reset();
+  file.backing_inode = 0;
   if (file.opens == 0 || file.row.backing.inode == 0) return;
   const Status opened = contain([&]() -> Status {
     SWALE_ASSIGN_OR_RETURN(const std::string path, backing_.path_of(id));

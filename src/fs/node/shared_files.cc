@@ -5,12 +5,27 @@
 #include <cstring>
 #include <map>
 
+#include "base/buffer.h"
 #include "base/contain.h"
+#include "base/crc32c.h"
 
 namespace swale::fs {
 namespace {
 
 constexpr int kReadAttempts = 16;
+constexpr size_t kWriteBytes = 256 * kKiB;
+
+// Writes, and reads again; the buffer is the caller's.
+Status write_checked(io::File& out, uint64_t offset, MutableBytes bytes) {
+  const uint32_t crc = crc32c(view(bytes));
+  SWALE_RETURN_IF_ERROR(out.pwrite(offset, view(bytes)));
+  SWALE_RETURN_IF_ERROR(read_exactly(out, offset, bytes));
+  if (crc32c(view(bytes)) == crc) return {};
+  return corruption(
+      "{}: offset {}: {} bytes have another checksum than those that were committed; the logs keep them: "
+      "check the disk, and drain again",
+      out.path(), offset, bytes.size());
+}
 
 }  // namespace
 
@@ -21,7 +36,7 @@ Status SharedFiles::wrote(const meta::FileId& file, uint64_t order, const Span& 
 }
 
 Result<ShareAnswer> SharedFiles::ask(ShareRequest request) {
-  request.backing = files_->seen_backing(request.file);
+  if (const auto seen = files_->seen_backing(request.file)) request.backing = *seen;
   const MutexUnlock meanwhile(mutex_);
   return peers_.ask(request);
 }
@@ -104,9 +119,122 @@ Result<uint64_t> SharedFiles::reserve(const meta::FileId& file, uint64_t bytes) 
   return offset;
 }
 
+// ---- drains
+
+Status SharedFiles::fix(const meta::FileId& file, uint64_t drain) noexcept {
+  const MutexLock lock(mutex_);
+  return contain([&]() REQUIRES(mutex_) -> Status {
+    give_up_locked(file);  // of a drain whose leader has given it up
+    for (;;) {
+      SWALE_RETURN_IF_ERROR(learn(file));
+      SWALE_ASSIGN_OR_RETURN(uint64_t order, files_->taken());
+      auto fixed = files_->fix(file);
+      if (!fixed.ok() && fixed.status().code() != Code::kNotFound) return fixed.status();
+      if (fixed.ok()) order = fixed->order;
+      // Nothing is taken in between: what is fixed, and no more, is in the request.
+      const auto request = share_.begin_fix(file, order, drain);
+      if (!request.ok()) files_->give_up(file);
+      if (request.status().code() == Code::kBusy) {
+        changed_.wait(mutex_);
+        continue;
+      }
+      SWALE_RETURN_IF_ERROR(request.status());
+      if (fixed.ok()) fixed_.insert_or_assign(file, std::move(*fixed));
+      const Status done = change(file, *request);
+      if (!done.ok()) give_up_locked(file);
+      return done;
+    }
+  });
+}
+
+Result<std::vector<FileExtents::Piece>> SharedFiles::fixed_pieces(const meta::FileId& file,
+                                                                  std::span<const Span> spans) noexcept {
+  std::vector<FileExtents::Piece> parts;
+  const Status status = contain([&]() REQUIRES(mutex_) -> Status {
+    const auto found = fixed_.find(file);
+    if (!rules_.owner_leads && found != fixed_.end()) {
+      parts = found->second.pieces;
+      return {};
+    }
+    auto piece = found == fixed_.end() ? nullptr : found->second.pieces.data();
+    const auto end = found == fixed_.end() ? nullptr : piece + found->second.pieces.size();
+    for (const Span& span : spans) {
+      uint64_t at = span.begin;
+      while (piece != end && piece->offset + piece->length <= at) ++piece;
+      while (piece != end && at < span.end && piece->offset <= at) {
+        const uint64_t skip = at - piece->offset;
+        const uint64_t length = std::min(piece->length - skip, span.end - at);
+        parts.push_back({at, length, piece->address + skip, piece->age});
+        at += length;
+        if (piece->offset + piece->length <= at) ++piece;
+      }
+      if (at < span.end)
+        return error(Code::kCorruption, Scope::kFile,
+                     "file {:x}:{:x}: bytes from {} to {} were committed by node {}, and it has none of them",
+                     file.high, file.low, at, span.end, node_);
+    }
+    return {};
+  });
+  if (!status.ok()) return status;
+  return parts;
+}
+
+Status SharedFiles::write_out(const meta::FileId& file, std::span<const Span> spans, io::File& out) noexcept {
+  return contain([&]() -> Status {
+    std::vector<FileExtents::Piece> pieces;
+    {
+      const MutexLock lock(mutex_);
+      SWALE_ASSIGN_OR_RETURN(pieces, fixed_pieces(file, spans));
+    }
+    SWALE_ASSIGN_OR_RETURN(Buffer buffer, Buffer::allocate(kWriteBytes));
+    for (const FileExtents::Piece& piece : pieces) {
+      for (uint64_t done = 0; done < piece.length;) {
+        const MutableBytes bytes =
+            buffer.span().first(std::min<uint64_t>(piece.length - done, buffer.span().size()));
+        {
+          const MutexLock lock(mutex_);
+          if (!fixed_.contains(file))
+            return error(Code::kAborted, Scope::kFile, "file {:x}:{:x}: its drain was given up", file.high,
+                         file.low);
+          SWALE_RETURN_IF_ERROR(files_->read_piece(piece, done, bytes));
+        }
+        SWALE_RETURN_IF_ERROR(write_checked(out, piece.offset + done, bytes));
+        done += bytes.size();
+      }
+    }
+    return {};
+  });
+}
+
+Status SharedFiles::published(const meta::FileId& file, const SeenBacking& now) noexcept {
+  const MutexLock lock(mutex_);
+  return contain([&]() REQUIRES(mutex_) -> Status {
+    const auto found = fixed_.find(file);
+    Status done;
+    if (found != fixed_.end()) {
+      const NodeFiles::Done all{file, &found->second, {0, now.inode, now.size, now.modified_ns}};
+      done = files_->drained({&all, 1});
+      if (!done.ok()) files_->give_up(file);
+      fixed_.erase(found);
+    }
+    files_->on_backing(file);
+    return done;
+  });
+}
+
+void SharedFiles::give_up_locked(const meta::FileId& file) {
+  fixed_.erase(file);
+  files_->give_up(file);
+}
+
+void SharedFiles::give_up(const meta::FileId& file) noexcept {
+  const MutexLock lock(mutex_);
+  give_up_locked(file);
+}
+
 // ---- reads
 
-Result<uint64_t> SharedFiles::size(const meta::FileId& file) noexcept {
+Result<uint64_t> SharedFiles::size(const meta::FileId& file, const SeenBacking& seen) noexcept {
   uint64_t size = 0;
   const MutexLock lock(mutex_);
   const Status status = contain([&]() REQUIRES(mutex_) -> Status {
@@ -114,7 +242,9 @@ Result<uint64_t> SharedFiles::size(const meta::FileId& file) noexcept {
     SWALE_RETURN_IF_ERROR(learn(file));
     // What ends its commit while the root is asked counts.
     SWALE_ASSIGN_OR_RETURN(const auto reading, share_.begin_read(file, {}));
-    SWALE_ASSIGN_OR_RETURN(const ShareAnswer answer, ask(share_.look(reading)));
+    ShareRequest look = share_.look(reading);
+    look.backing = seen;
+    SWALE_ASSIGN_OR_RETURN(const ShareAnswer answer, ask(std::move(look)));
     size = std::max(reading.own_end, share_.size(file, answer));
     return {};
   });
@@ -165,7 +295,8 @@ Status SharedFiles::fetch_parts(const NodeShare::Reading& reading, const Parts& 
   return {};
 }
 
-Status SharedFiles::read_parts(const NodeShare::Reading& reading, const Parts& parts, MutableBytes out) {
+Status SharedFiles::read_parts(const NodeShare::Reading& reading, const Parts& parts, uint64_t backing_inode,
+                               MutableBytes out) {
   using From = ReadPart::From;
   const auto bytes_of = [&](const Span& span) {
     return out.subspan(span.begin - reading.span.begin, span.end - span.begin);
@@ -175,7 +306,7 @@ Status SharedFiles::read_parts(const NodeShare::Reading& reading, const Parts& p
     if (part.from == From::kOwn)
       SWALE_RETURN_IF_ERROR(files_->read_own(reading.file, part.span, bytes));
     else if (part.from == From::kBacking)
-      SWALE_RETURN_IF_ERROR(files_->read_backing(reading.file, part.span.begin, bytes));
+      SWALE_RETURN_IF_ERROR(files_->read_backing(reading.file, backing_inode, part.span.begin, bytes));
     else if (part.from == From::kZeros)
       std::fill(bytes.begin(), bytes.end(), '\0');
   }
@@ -196,7 +327,7 @@ Result<size_t> SharedFiles::read_once(const meta::FileId& file, const Span& span
   const MutableBytes bytes = out.first(parts.empty() ? 0 : parts.back().span.end - span.begin);
   SWALE_RETURN_IF_ERROR(fetch_parts(reading, parts, bytes));
   SWALE_RETURN_IF_ERROR(files_->take());
-  SWALE_RETURN_IF_ERROR(read_parts(reading, parts, bytes));
+  SWALE_RETURN_IF_ERROR(read_parts(reading, parts, answer.backing_inode, bytes));
   return bytes.size();
 }
 

@@ -11,9 +11,12 @@
 // Errors: those of the peers; kUnavailable if nodes that should have bytes have cut them again and again.
 // After a commit or truncate that fails at its peer nobody knows whether the root obeyed it: the next one
 // tells the root all that this one would have.
-// Limits: a file that is used here is not drained meanwhile: no Drain asks the root yet.
+//
+// A drain, which the root leads (fs/peers): fix() commits what this node has, and keeps these bytes readable
+// for write_out() until published() or give_up().
 #pragma once
 
+#include <map>
 #include <span>
 #include <string>
 
@@ -35,7 +38,7 @@ class SharePeers {
 class SharedFiles final : public WriteWatcher {
  public:
   SharedFiles(NodeId node, SharePeers& peers, Mutex& mutex, const ShareRules& rules = {})
-      : peers_(peers), mutex_(mutex), share_(node, rules) {}
+      : node_(node), peers_(peers), mutex_(mutex), rules_(rules), share_(node, rules) {}
 
   // `files` was opened with this as its watcher, and has the files open that are used here.
   void start(NodeFiles* files) {
@@ -44,13 +47,25 @@ class SharedFiles final : public WriteWatcher {
   }
 
   Result<size_t> read(const meta::FileId& file, uint64_t offset, MutableBytes out) noexcept;
-  Result<uint64_t> size(const meta::FileId& file) noexcept;
+  // `seen`: of a file that is not open here.
+  Result<uint64_t> size(const meta::FileId& file, const SeenBacking& seen = {}) noexcept;
   // What had been written on this node is seen by each read that begins after this returns.
   Status commit(const meta::FileId& file) noexcept;
   // A commit; then the file ends there. Writes that return during the call are not cut.
   Status truncate(const meta::FileId& file, uint64_t size) noexcept;
   // A place that no other append gets.
   Result<uint64_t> reserve(const meta::FileId& file, uint64_t bytes) noexcept;
+  // All that was written on this node is committed, and is its part of the root's drain of that number.
+  Status fix(const meta::FileId& file, uint64_t drain) noexcept;
+  // Writes them, as fix() found them, and reads them again; nothing is synced.
+  Status write_out(const meta::FileId& file, std::span<const Span> spans, io::File& out) noexcept;
+  // The pieces of them that are in these spans, for the node whose drain it is.
+  Result<std::vector<FileExtents::Piece>> fixed_pieces(const meta::FileId& file,
+                                                       std::span<const Span> spans) noexcept REQUIRES(mutex_);
+  // They are on the backing, durably, in a file that is `now`: they leave the logs. Also for a node that has
+  // none.
+  Status published(const meta::FileId& file, const SeenBacking& now) noexcept;
+  void give_up(const meta::FileId& file) noexcept;
   // kNotFound: this node does not have all of it any more.
   Result<std::string> serve(const meta::FileId& file, std::span<const Span> spans) noexcept;
 
@@ -61,18 +76,23 @@ class SharedFiles final : public WriteWatcher {
   Status learn(const meta::FileId& file) REQUIRES(mutex_);
   Result<ShareAnswer> ask(ShareRequest request) REQUIRES(mutex_);  // gives the mutex up meanwhile
   Result<size_t> read_once(const meta::FileId& file, const Span& span, MutableBytes out) REQUIRES(mutex_);
-  Status read_parts(const NodeShare::Reading& reading, const Parts& parts, MutableBytes out) REQUIRES(mutex_);
+  Status read_parts(const NodeShare::Reading& reading, const Parts& parts, uint64_t backing_inode,
+                    MutableBytes out) REQUIRES(mutex_);
   Status fetch_from(NodeId node, const NodeShare::Reading& reading, std::span<const Span> spans,
                     MutableBytes out);
   Status fetch_parts(const NodeShare::Reading& reading, const Parts& parts, MutableBytes out)
       REQUIRES(mutex_);
   Status change(const meta::FileId& file, const ShareRequest& request) REQUIRES(mutex_);
+  void give_up_locked(const meta::FileId& file) REQUIRES(mutex_);
 
+  const NodeId node_;
   SharePeers& peers_;
   Mutex& mutex_;
+  const ShareRules rules_;
   CondVar changed_;  // a commit or truncate has ended
   NodeShare share_ GUARDED_BY(mutex_);
   NodeFiles* files_ GUARDED_BY(mutex_) = nullptr;
+  std::map<meta::FileId, NodeFiles::Fixed> fixed_ GUARDED_BY(mutex_);
 };
 
 }  // namespace swale::fs

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/coding.h"
 #include "base/contain.h"
 #include "base/log.h"
 #include "base/start_thread.h"
@@ -19,12 +20,22 @@ constexpr char kWhat[] = "the files of nodes";
 struct Row {
   const char* name;
   size_t lane;
+  bool is_long;  // takes as long as the storage: a node that is down is noticed all the same
 };
-constexpr std::array<Row, 2> kRows = {{
-    {"share.ask", 0},
-    {"share.fetch", 1},
+constexpr std::array<Row, 10> kRows = {{
+    {"share.ask", 0, false},
+    {"share.fetch", 1, false},
+    {"drain.fix", 2, false},
+    {"drain.write", 3, true},
+    {"drain.brought", 2, false},
+    {"drain.lead", 5, true},
+    {"names.turn", 4, false},
+    {"names.turn_over", 0, false},
+    {"lives", 0, false},
+    {"names.moved", 1, false},
 }};
-constexpr size_t kLanes = 2;
+constexpr size_t kLanes = 6;
+constexpr Nanos kLongPatience = seconds(24 * 3600);
 
 // A node that does not answer, or not what it was asked for, is an error of the device.
 Status as_eio(const Status& why, NodeId node, const std::string& what) {
@@ -74,11 +85,20 @@ Result<std::unique_ptr<NodePeers>> NodePeers::open(net::Job& job, const NodePeer
 }
 
 Status NodePeers::begin() {
-  nodes_.assign(static_cast<size_t>(job_.size()), ~NodeId{0});
-  for (NodeId node = 0; node < options_.hosts.size(); ++node)
-    nodes_.at(static_cast<size_t>(options_.hosts[node])) = node;
-  SWALE_ASSIGN_OR_RETURN(own_, node_at(job_.rank()));
   SWALE_RETURN_IF_ERROR(net::begin_collective(job_, net::CallKind::kOpenServers, kWhat, {}));
+  std::string own;
+  append_u32(&own, options_.own);
+  SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> all, job_.allgather(own));
+  hosts_.assign(all.size(), -1);
+  for (const std::string& each : all) {
+    Decoder in(each);
+    const NodeId node = in.u32();
+    SWALE_RETURN_IF_ERROR(in.finish("what a rank says of its node"));
+    if (node >= hosts_.size() || hosts_[node] != -1)
+      return invalid_argument("node {} of {} is said to be at two ranks, or is none", node, hosts_.size());
+    hosts_[node] = static_cast<net::Rank>(nodes_.size());
+    nodes_.push_back(node);
+  }
   for (size_t lane = 0; lane < kLanes; ++lane) lanes_.push_back(std::make_unique<Lane>());
   net::RpcOptions talk;
   for (const Row& each : kRows) talk.methods.push_back(each.name);
@@ -88,8 +108,8 @@ Status NodePeers::begin() {
 
 Result<NodeId> NodePeers::node_at(net::Rank rank) const {
   const auto index = static_cast<size_t>(rank);
-  if (rank >= 0 && index < nodes_.size() && nodes_[index] != ~NodeId{0}) return nodes_[index];
-  return invalid_argument("rank {} has no server of the tree", rank);
+  if (rank >= 0 && index < nodes_.size()) return nodes_[index];
+  return invalid_argument("rank {} is none of this job", rank);
 }
 
 Status NodePeers::start(PeerRequests* requests) {
@@ -156,9 +176,10 @@ Result<std::string> NodePeers::call(NodeId to, PeerMethod method, std::string pa
   std::string answer;
   const Status status = contain([&]() -> Status {
     if (to >= nodes()) return errno_status(EIO, fmt::format("{}: node {}: the job has none", what, to));
-    const Nanos until = system_clock().now() + options_.patience;
+    const bool is_long = kRows.at(static_cast<size_t>(method)).is_long;
+    const Nanos until = system_clock().now() + (is_long ? kLongPatience : options_.patience);
     Client client(*this);
-    auto got = (*client).ask({.to = options_.hosts[to],
+    auto got = (*client).ask({.to = hosts_[to],
                               .method = static_cast<net::RpcMethod>(method),
                               .payload = std::move(payload),
                               .response_bytes_max = static_cast<uint32_t>(answer_bytes_max),

@@ -1,14 +1,14 @@
-// NodePeers: what the servers of a job's nodes ask each other about files, on net::Rpc. Each node is a rank of
-// the job; NodeId is the number of its server of names, whose host that rank is.
+// NodePeers: what the servers of a job's nodes ask each other about files, on net::Rpc. Each node is a rank
+// of the job; NodeId is the number of its server of names, whose host that rank is.
 //
 //   call() ─► Rpc ─► a queue a lane ─► a thread of its own ─► PeerRequests::answer ─► Rpc ─► the caller
 //
 // An answer may itself call nodes, in lanes that come before its own alone: so no two nodes wait for each
-// other's threads. Each call has a deadline (patience_of); a node that is down fails its calls at once.
+// other's threads. Each call has a deadline; a node that is down fails its calls at once.
 //
 // Threads: open and close collectively; call by any; a thread a lane. Requests that come before start() wait.
-// Errors: EIO, which names the node and what it was asked, if it is down, silent or sends garbage; else what it
-// has answered. Limits: kRpcMessageBytesMax a message.
+// Errors: EIO, which names the node and what it was asked, if it is down, silent or sends garbage; else what
+// it has answered. Limits: kRpcMessageBytesMax a message.
 #pragma once
 
 #include <array>
@@ -26,7 +26,18 @@
 namespace swale::fs {
 
 // DO NOT CHANGE THESE VALUES: nodes of one job may run different builds.
-enum class PeerMethod : uint16_t { kAsk = 0, kFetch = 1 };
+enum class PeerMethod : uint16_t {
+  kAsk = 0,       // the root of a file: ShareRequest
+  kFetch = 1,     // bytes: FetchRequest
+  kFix = 2,       // what the node has of a file, for a drain: DrainStep
+  kWriteOut = 3,  // brings it to its places: DrainStep
+  kBrought = 4,   // the file is on the backing: DrainStep
+  kDrain = 5,     // the root leads a drain: DrainWish
+  kTurn = 6,      // of changing names (NameTurns)
+  kTurnOver = 7,
+  kLives = 8,  // nothing
+  kMoved = 9,  // another name leads to a file, or none: NameNews
+};
 
 class PeerRequests {
  public:
@@ -35,7 +46,7 @@ class PeerRequests {
 };
 
 struct NodePeersOptions {
-  std::vector<net::Rank> hosts;  // of each node; each rank has one
+  NodeId own = 0;                // this rank's; each rank has one, and they count from 0
   Nanos patience = seconds(30);  // with an answer that needs no storage
 };
 
@@ -44,8 +55,8 @@ class NodePeers final : private net::RpcService {
   static Result<std::unique_ptr<NodePeers>> open(net::Job& job, const NodePeersOptions& options);
   ~NodePeers() override;
 
-  NodeId own() const { return own_; }
-  uint32_t nodes() const { return static_cast<uint32_t>(options_.hosts.size()); }
+  NodeId own() const { return options_.own; }
+  uint32_t nodes() const { return static_cast<uint32_t>(hosts_.size()); }
   Nanos patience() const { return options_.patience; }
 
   // `requests` outlives this, or its close().
@@ -75,8 +86,8 @@ class NodePeers final : private net::RpcService {
 
   net::Job& job_;
   const NodePeersOptions options_;
-  NodeId own_ = 0;
-  std::vector<NodeId> nodes_;  // by rank
+  std::vector<net::Rank> hosts_;  // of each node
+  std::vector<NodeId> nodes_;     // by rank
   Mutex mutex_;
   std::vector<std::unique_ptr<Lane>> lanes_;  // the vector does not change after begin()
   std::vector<std::unique_ptr<net::RpcClient>> free_ GUARDED_BY(mutex_);

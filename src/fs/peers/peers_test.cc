@@ -62,10 +62,9 @@ void run_nodes(int32_t count, const std::function<void(Node&)>& body,
       ASSERT_TRUE(job.ok()) << job.status().to_string();
       NodePeersOptions of_peers;
       of_peers.patience = patience;
-      for (net::Rank host = 0; host < count; ++host) of_peers.hosts.push_back(count - 1 - host);
+      of_peers.own = static_cast<NodeId>(count - 1 - rank);
       auto peers = NodePeers::open(**job, of_peers);
       ASSERT_TRUE(peers.ok()) << peers.status().to_string();
-      EXPECT_EQ((*peers)->own(), static_cast<NodeId>(count - 1 - rank));
 
       Folder memory(memory_base()), storage(testing::TempDir());
       io::PosixDevice device;

@@ -13,12 +13,17 @@
 
 namespace swale::fs {
 
+// The server that keeps the file's node.
+NodeId root_of(const meta::FileId& file);
+std::string text_of(const meta::FileId& file);  // for messages
+
 class RemotePeers final : public SharePeers, public PeerRequests {
  public:
   RemotePeers(NodePeers& nodes, KeptRoots& roots) : nodes_(nodes), roots_(roots) {}
-  // Before a process of any node uses a file.
-  Status start(SharedFiles* files) {
+  // Before a process of any node uses a file. `others` answers what is not for bytes; null: nobody does.
+  Status start(SharedFiles* files, PeerRequests* others = nullptr) {
     files_ = files;
+    others_ = others;
     return nodes_.start(this);
   }
 
@@ -33,6 +38,7 @@ class RemotePeers final : public SharePeers, public PeerRequests {
   NodePeers& nodes_;
   KeptRoots& roots_;
   SharedFiles* files_ = nullptr;
+  PeerRequests* others_ = nullptr;
 };
 
 }  // namespace swale::fs

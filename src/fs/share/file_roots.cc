@@ -25,6 +25,11 @@ void FileRoots::append_state(const meta::FileId& id, const File& file, std::stri
   std::string state;
   for (const uint64_t word : {id.high, id.low, file.size, file.backing_end, file.reserved_end})
     append_u64(&state, word);
+  for (const SeenBacking& each : {file.backing, file.ours}) {
+    append_u64(&state, each.inode);
+    append_u64(&state, each.size);
+    append_u64(&state, static_cast<uint64_t>(each.modified_ns));
+  }
   append_varint(&state, file.nodes.size());
   for (const auto& [number, node] : file.nodes) {
     append_u32(&state, number);
@@ -44,9 +49,11 @@ void FileRoots::append_state(const meta::FileId& id, const File& file, std::stri
 Status FileRoots::take_state(Bytes bytes) {
   Decoder in(bytes);
   const meta::FileId id{in.u64(), in.u64()};
-  auto file = std::make_unique<File>(in.u64());
+  auto file = std::make_unique<File>(SeenBacking{});
+  file->size = in.u64();
   file->backing_end = in.u64();
   file->reserved_end = in.u64();
+  for (SeenBacking* const each : {&file->backing, &file->ours}) *each = {in.u64(), in.u64(), in.i64()};
   for (uint64_t left = in.varint64(); left > 0 && in.ok(); --left) {
     Node& node = file->nodes[in.u32()];
     node.changed = in.u64(), node.reserved = in.u64(), node.offset = in.u64();
@@ -84,6 +91,7 @@ void FileRoots::look(const ShareRequest& request, ShareAnswer* answer) const {
   const auto at = files_.find(request.file);
   if (at == files_.end()) {
     answer->size = answer->backing_end = request.backing.size;
+    answer->backing_inode = request.backing.inode;
     return;
   }
   const File& file = *at->second;
@@ -94,14 +102,18 @@ void FileRoots::look(const ShareRequest& request, ShareAnswer* answer) const {
   if (asking != file.nodes.end()) answer->committed = asking->second.changed;
   answer->size = file.size;
   answer->backing_end = file.backing_end;
+  answer->backing_inode = file.backing.inode;
+}
+
+FileRoots::File& FileRoots::file_of(const meta::FileId& id, const SeenBacking& seen) {
+  auto at = files_.find(id);
+  if (at == files_.end()) at = files_.emplace(id, std::make_unique<File>(seen)).first;
+  return *at->second;
 }
 
 // The record is made before anything changes: what has no record must be obeyed when it is asked for again.
 void FileRoots::change(const ShareRequest& request, ShareAnswer* answer, std::string* record) {
-  auto at = files_.find(request.file);
-  if (at == files_.end())
-    at = files_.emplace(request.file, std::make_unique<File>(request.backing.size)).first;
-  File& file = *at->second;
+  File& file = file_of(request.file, request.backing);
   if (!file.begun) append_state(request.file, file, record);
   append_part(Kind::kRequest, encode(request), record);
   bool changed = false;
@@ -113,17 +125,39 @@ void FileRoots::change(const ShareRequest& request, ShareAnswer* answer, std::st
   answer->committed = file.nodes.at(request.node).changed;
   answer->size = file.size;
   answer->backing_end = file.backing_end;
+  answer->backing_inode = file.backing.inode;
 }
 
-void FileRoots::commit(File& file, const ShareRequest& request) {
-  for (const Span& span : request.spans) file.parts.put(span, request.node);
+void FileRoots::commit(File& file, const ShareRequest& request) const {
+  Draining* const draining = file.draining.get();
+  for (const Span& span : request.spans) {
+    file.parts.put(span, request.node);
+    if (draining != nullptr && rules_.keep_changed) draining->unchanged.cut(span);
+  }
   if (!request.spans.empty()) file.size = std::max(file.size, request.spans.back().end);
   if (request.op == ShareOp::kTruncate) {
-    file.parts.cut({request.size, meta::kOffsetEnd});
+    const Span gone{request.size, meta::kOffsetEnd};
+    file.parts.cut(gone);
     file.backing_end = std::min(file.backing_end, request.size);
     file.size = file.reserved_end = request.size;
+    if (draining != nullptr) {
+      draining->unchanged.cut(gone);
+      if (draining->planned)
+        draining->cut_to = std::min(draining->cut_to, request.size);
+      else
+        draining->parts.cut(gone);
+    }
   }
   file.reserved_end = std::max(file.reserved_end, file.size);
+}
+
+// What the node has last, at this moment. What it had before, and another node has now, is that one's.
+void FileRoots::fix(File& file, NodeId node) {
+  file.parts.visit(kWholeFile, [&](const Span& span, NodeId owner) {
+    if (owner != node) return;
+    file.draining->parts.put(span, node);
+    file.draining->unchanged.put(span, 0);
+  });
 }
 
 int FileRoots::reserve(File& file, Node& node, const ShareRequest& request) {
@@ -145,11 +179,17 @@ ShareAnswer FileRoots::obey(File& file, const ShareRequest& request, bool* chang
       answer.error = ESTALE;  // a late copy: nobody waits for this answer
     }
     answer.offset = node.offset;
-  } else if (request.order > node.changed || !rules_.obey_once) {
+    return answer;
+  }
+  const bool fixes = request.op == ShareOp::kFix;
+  if (fixes && (!file.draining || file.draining->number != request.size || file.draining->planned))
+    answer.error = ESTALE;  // of a drain that was given up: it is a commit all the same
+  if (request.order > node.changed || !rules_.obey_once) {
     commit(file, request);
     node.changed = request.order;
     *changed = true;
   }
+  if (fixes && answer.error == 0) fix(file, request.node);
   return answer;
 }
 
@@ -161,6 +201,95 @@ Result<ShareAnswer> FileRoots::handle(const ShareRequest& request, std::string* 
   if (status.ok()) return answer;
   record->clear();
   return status;
+}
+
+// ---- drains
+
+Result<FileRoots::Drain> FileRoots::begin_drain(const meta::FileId& id, const SeenBacking& seen) noexcept {
+  Drain drain;
+  const Status status = contain([&]() -> Status {
+    File& file = file_of(id, seen);
+    if (file.draining)
+      return error(Code::kBusy, Scope::kFile, "file {:x}:{:x}: it is being drained", id.high, id.low);
+    for (const auto& [node, changes] : file.nodes) drain.nodes.push_back(node);
+    file.draining = std::make_unique<Draining>();
+    file.draining->number = drain.number = ++drains_;
+    return {};
+  });
+  if (!status.ok()) return status;
+  return drain;
+}
+
+Result<FileRoots::File*> FileRoots::draining(const meta::FileId& id) {
+  const auto at = files_.find(id);
+  if (at != files_.end() && at->second->draining) return at->second.get();
+  return error(Code::kInternal, Scope::kFile, "file {:x}:{:x}: no drain of it has begun", id.high, id.low);
+}
+
+Result<FileRoots::Plan> FileRoots::plan_drain(const meta::FileId& id) noexcept {
+  Plan plan;
+  const Status status = contain([&]() -> Status {
+    SWALE_ASSIGN_OR_RETURN(File* const file, draining(id));
+    file->draining->parts.visit(kWholeFile, [&](const Span& span, NodeId node) {
+      plan.parts.push_back({span, node});
+    });
+    plan.size = file->draining->size = file->size;
+    plan.backing_end = file->backing_end;
+    plan.backing = file->backing;
+    plan.ours = file->ours;
+    plan.nothing = plan.parts.empty() && file->backing.inode != 0 && file->size == file->backing.size &&
+                   file->backing_end == file->size;
+    file->draining->planned = true;
+    return {};
+  });
+  if (!status.ok()) return status;
+  return plan;
+}
+
+Status FileRoots::announce(const meta::FileId& id, const SeenBacking& ours, std::string* record) noexcept {
+  return contain([&]() -> Status {
+    SWALE_ASSIGN_OR_RETURN(File* const file, draining(id));
+    const SeenBacking before = file->ours;
+    file->ours = ours;
+    const Status made = contain([&] { append_state(id, *file, record); });
+    if (made.ok())
+      file->begun = true;
+    else
+      file->ours = before;
+    return made;
+  });
+}
+
+// Ranges that another commit has changed meanwhile stay with their nodes.
+Status FileRoots::drained(const meta::FileId& id, const SeenBacking& now, bool aside,
+                          std::string* record) noexcept {
+  return contain([&]() -> Status {
+    SWALE_ASSIGN_OR_RETURN(File* const file, draining(id));
+    const Draining& drain = *file->draining;
+    drain.unchanged.visit(kWholeFile, [&](const Span& span, char) { file->parts.cut(span); });
+    file->backing = now;
+    file->ours = {};
+    file->backing_end = std::min(now.size, drain.cut_to);
+    if (aside) file->size = std::max(file->backing_end, file->parts.end());
+    file->begun = true;
+    append_state(id, *file, record);
+    return {};
+  });
+}
+
+void FileRoots::end_drain(const meta::FileId& id) noexcept {
+  const auto at = files_.find(id);
+  if (at != files_.end()) at->second->draining.reset();
+}
+
+std::vector<Span> FileRoots::parts_of(const meta::FileId& id, NodeId node) const {
+  std::vector<Span> spans;
+  const auto at = files_.find(id);
+  if (at == files_.end()) return spans;
+  at->second->parts.visit(kWholeFile, [&](const Span& span, NodeId owner) {
+    if (owner == node) spans.push_back(span);
+  });
+  return spans;
 }
 
 Status FileRoots::replay(Bytes record) noexcept {

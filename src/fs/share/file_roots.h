@@ -10,13 +10,20 @@
 //
 //   record := (kind u8, bytes sized)*
 //   kRequest  a request          kState  file u64 u64, size u64, backing_end u64, reserved_end u64,
+//                                        2 * (inode u64, size u64, modified_ns u64): backing, ours,
 //                                        nodes varint, (node u32, changed u64, reserved u64, offset u64)*,
 //                                        parts varint, (skip varint, length varint, node u32)*
+//
+// A drain of a file (docs/design/node-files.md):
+//   begin_drain() ─► each node: kFix ─► plan_drain() ─► the bytes are written ─► announce() ─► the file has
+//   its name ─► drained() ─► end_drain()
+// What is committed after a node's kFix is not part of it, and stays with its node.
 //
 // Threads: one at a time; never waits.
 // Invariants: (1) A change that was obeyed is not obeyed again, nor one of the same node that is older: late
 // and doubled copies get an answer and change nothing. (2) Reserved places overlap neither each other nor
-// what was committed when they were given.
+// what was committed when they were given. (3) A range leaves its node only for bytes that a drain has
+// brought to the backing, and that nobody has committed anew since that node's kFix.
 // Errors: a Result is an answer that the sender may ask for again; an errno in the answer is final.
 // Memory: a RangeMap a file, and 40 bytes for each node that has written it.
 #pragma once
@@ -35,6 +42,8 @@ struct ShareRules {
   bool obey_once = true;       // a root
   bool own_from_begin = true;  // a node: its own bytes count from when a read began
   bool learn_orders = true;    // a node: its next server asks which bytes were committed
+  bool keep_changed = true;    // a root: what is committed while a drain is under way stays with its node
+  bool owner_leads = true;     // a node: it writes what the root says, not all that it has
 };
 
 class FileRoots {
@@ -46,7 +55,28 @@ class FileRoots {
   Status replay(Bytes record) noexcept;
   // visit(record) of each file that has changed.
   Status states(const std::function<Status(Bytes)>& visit) const noexcept;
-  size_t files() const { return files_.size(); }
+
+  struct Drain {
+    uint64_t number = 0;
+    std::vector<NodeId> nodes;  // that have changed the file
+  };
+  // kBusy: one is under way.
+  Result<Drain> begin_drain(const meta::FileId& file, const SeenBacking& seen) noexcept;
+  struct Plan {
+    std::vector<SharePart> parts;  // what is to be written, and by whom
+    uint64_t size = 0;
+    uint64_t backing_end = 0;
+    SeenBacking backing;   // what must be there, or
+    SeenBacking ours;      // what a drain that was killed has made of it
+    bool nothing = false;  // all of it is there
+  };
+  Result<Plan> plan_drain(const meta::FileId& file) noexcept;
+  // `record`: what must be durable when the next step begins.
+  Status announce(const meta::FileId& file, const SeenBacking& ours, std::string* record) noexcept;
+  // `aside`: the backing keeps its own file, which `now` is.
+  Status drained(const meta::FileId& file, const SeenBacking& now, bool aside, std::string* record) noexcept;
+  void end_drain(const meta::FileId& file) noexcept;
+  std::vector<Span> parts_of(const meta::FileId& file, NodeId node) const;
   // The file is gone. Late requests find one that has nobody's bytes.
   void forget(const meta::FileId& file) noexcept { files_.erase(file); }
 
@@ -56,16 +86,27 @@ class FileRoots {
     uint64_t reserved = 0;  // of its last reservation, which
     uint64_t offset = 0;    // was here
   };
+  struct Draining {
+    uint64_t number = 0;
+    RangeMap<NodeId> parts;    // of the nodes that have fixed theirs
+    RangeMap<char> unchanged;  // of these, since then
+    bool planned = false;
+    uint64_t size = 0;                   // when it was planned
+    uint64_t cut_to = meta::kOffsetEnd;  // by truncates since
+  };
   struct File {
     RangeMap<NodeId> parts;
     uint64_t size = 0;
     uint64_t backing_end = 0;
     uint64_t reserved_end = 0;
+    SeenBacking backing;  // what it must still be when it is drained, or else
+    SeenBacking ours;     // what a drain was about to name
     std::unordered_map<NodeId, Node> nodes;
     bool begun = false;  // a record says so
+    std::unique_ptr<Draining> draining;
 
-    explicit File(uint64_t first_size)
-        : size(first_size), backing_end(first_size), reserved_end(first_size) {}
+    explicit File(const SeenBacking& seen)
+        : size(seen.size), backing_end(seen.size), reserved_end(seen.size), backing(seen) {}
   };
 
   void look(const ShareRequest& request, ShareAnswer* answer) const;
@@ -73,10 +114,14 @@ class FileRoots {
   static void append_state(const meta::FileId& id, const File& file, std::string* record);
   Status take_state(Bytes bytes);
   ShareAnswer obey(File& file, const ShareRequest& request, bool* changed);
-  static void commit(File& file, const ShareRequest& request);
+  void commit(File& file, const ShareRequest& request) const;
+  static void fix(File& file, NodeId node);
+  File& file_of(const meta::FileId& id, const SeenBacking& seen);
+  Result<File*> draining(const meta::FileId& id);
   static int reserve(File& file, Node& node, const ShareRequest& request);
 
   const ShareRules rules_;
+  uint64_t drains_ = 0;
   std::unordered_map<meta::FileId, std::unique_ptr<File>, meta::FileIdHash> files_;
 };
 

@@ -104,6 +104,17 @@ Result<ShareRequest> NodeShare::begin_truncate(const meta::FileId& id, uint64_t 
   return request;
 }
 
+Result<ShareRequest> NodeShare::begin_fix(const meta::FileId& id, uint64_t order, uint64_t drain) noexcept {
+  ShareRequest request;
+  const Status status = contain([&]() -> Status {
+    SWALE_ASSIGN_OR_RETURN(request, begin(id, file_of(id), ShareOp::kFix, order));
+    request.size = drain;
+    return {};
+  });
+  if (!status.ok()) return status;
+  return request;
+}
+
 void NodeShare::end_change(const meta::FileId& id, Ended ended) noexcept {
   const auto at = files_.find(id);
   if (at == files_.end()) return;

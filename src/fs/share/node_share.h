@@ -51,6 +51,8 @@ class NodeShare {
   Result<std::optional<ShareRequest>> begin_commit(const meta::FileId& file, uint64_t order) noexcept;
   // The same, and the file ends at `size` then. No write has had this order.
   Result<ShareRequest> begin_truncate(const meta::FileId& file, uint64_t order, uint64_t size) noexcept;
+  // The same without a size, for a drain: all that this node has written up to `order` is its part of it.
+  Result<ShareRequest> begin_fix(const meta::FileId& file, uint64_t order, uint64_t drain) noexcept;
   enum class Ended {
     kObeyed,
     kUnknown  // no answer came: it may still be obeyed, until the next change is

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "base/coding.h"
-
 namespace swale::fs {
 namespace {
 
@@ -21,6 +19,8 @@ struct Places {
     return true;
   }
 };
+
+}  // namespace
 
 void append_spans(std::string* out, const std::vector<Span>& spans) {
   std::string body;
@@ -61,8 +61,6 @@ bool take_spans(Decoder* in, std::vector<Span>* spans) {
   return in->ok();
 }
 
-}  // namespace
-
 std::string encode(const ShareRequest& request) {
   std::string out;
   append_u8(&out, static_cast<uint8_t>(request.op));
@@ -90,7 +88,7 @@ Result<ShareRequest> decode_share_request(Bytes bytes) {
   request.backing = {in.u64(), in.u64(), in.i64()};
   const bool spans = take_spans(&in, &request.spans);
   SWALE_RETURN_IF_ERROR(in.finish("a request to the root of a file"));
-  if (!spans || op < static_cast<uint8_t>(ShareOp::kLook) || op > static_cast<uint8_t>(ShareOp::kReserve) ||
+  if (!spans || op < static_cast<uint8_t>(ShareOp::kLook) || op > static_cast<uint8_t>(ShareOp::kFix) ||
       request.file.none() || request.size > meta::kOffsetEnd || request.backing.size > meta::kOffsetEnd ||
       request.span.begin > request.span.end || request.span.end > meta::kOffsetEnd)
     return corruption("a request to the root of a file: op {} of node {}: its numbers are none of a file", op,
@@ -123,7 +121,8 @@ Result<FetchRequest> decode_fetch_request(Bytes bytes) {
 std::string encode(const ShareAnswer& answer) {
   std::string out;
   append_u32(&out, static_cast<uint32_t>(answer.error));
-  for (const uint64_t word : {answer.size, answer.backing_end, answer.committed, answer.offset})
+  for (const uint64_t word :
+       {answer.size, answer.backing_end, answer.backing_inode, answer.committed, answer.offset})
     append_u64(&out, word);
   append_varint(&out, answer.parts.size());
   uint64_t end = 0;
@@ -142,6 +141,7 @@ Result<ShareAnswer> decode_share_answer(Bytes bytes) {
   answer.error = static_cast<int>(in.u32());
   answer.size = in.u64();
   answer.backing_end = in.u64();
+  answer.backing_inode = in.u64();
   answer.committed = in.u64();
   answer.offset = in.u64();
   Places places{in};

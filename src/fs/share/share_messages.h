@@ -4,29 +4,31 @@
 //   kLook      parts of a span, the size                        changes nothing
 //   kCommit    what this node has written up to `order`         from now on every read sees it
 //   kTruncate  the same, and then the file ends at `size`
+//   kFix       a commit; and what the node has last is its part of the drain of number `size`
 //   kReserve   a place for `size` bytes behind all that is committed or reserved, and behind `end`
 //
-// A node has one kCommit or kTruncate of a file under way, and one kReserve. Its orders ascend, also over
-// restarts of its server; the root obeys each once, and none that is as old as one that it has obeyed.
+// A node has one kCommit, kTruncate or kFix of a file under way, and one kReserve. Its orders ascend, also
+// over restarts of its server; the root obeys each once, and none that is as old as one that it has obeyed.
 //
 //   request := op u8, node u32, file u64 u64, order u64, begin u64, end u64, size u64,
 //              backing (inode u64, size u64, modified_ns u64), spans
 //   spans   := count varint, (skip varint, length varint, more varint, (stride varint if more))*
 //              a begin is told from the end before it; `more` spans of the same length follow in strides
-//   answer  := error u32, size u64, backing_end u64, committed u64, offset u64,
+//   answer  := error u32, size u64, backing_end u64, backing_inode u64, committed u64, offset u64,
 //              count varint, (skip varint, length varint, node u32)*
 //   fetch   := file u64 u64, spans    of a node: its bytes, one span after the other
 //
 // `backing`: what the node has seen there when it opened the file. The first change of a file tells the root.
 //
 // Errors: decoding foreign bytes gives kCorruption.
-// Threads: plain values. Requests of the three changes are also the records of the root's log.
+// Threads: plain values. Requests of changes are also the records of the root's log.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/coding.h"
 #include "base/status.h"
 #include "fs/share/range_map.h"
 #include "meta/index/types.h"
@@ -35,7 +37,7 @@ namespace swale::fs {
 
 using NodeId = uint32_t;
 
-enum class ShareOp : uint8_t { kLook = 1, kCommit, kTruncate, kReserve };
+enum class ShareOp : uint8_t { kLook = 1, kCommit, kTruncate, kReserve, kFix };
 
 // A file of the backing, as all nodes see it; inode 0: there was none.
 struct SeenBacking {
@@ -51,7 +53,7 @@ struct ShareRequest {
   meta::FileId file = {};
   uint64_t order = 0;
   Span span = {};     // kLook; kReserve: `end` is where the file ends on this node
-  uint64_t size = 0;  // kTruncate, kReserve
+  uint64_t size = 0;  // kTruncate, kReserve; kFix: the drain's number
   SeenBacking backing = {};
   std::vector<Span> spans = {};
   friend bool operator==(const ShareRequest&, const ShareRequest&) = default;
@@ -64,11 +66,12 @@ struct SharePart {
 };
 
 struct ShareAnswer {
-  int error = 0;             // errno
-  uint64_t size = 0;         // committed
-  uint64_t backing_end = 0;  // where no node has bytes, the backing has them up to here; zeros follow
-  uint64_t committed = 0;    // the last order of this node that was obeyed
-  uint64_t offset = 0;       // kReserve
+  int error = 0;               // errno
+  uint64_t size = 0;           // committed
+  uint64_t backing_end = 0;    // where no node has bytes, the backing has them up to here; zeros follow
+  uint64_t backing_inode = 0;  // of that file
+  uint64_t committed = 0;      // the last order of this node that was obeyed
+  uint64_t offset = 0;         // kReserve
   std::vector<SharePart> parts = {};  // kLook, in order
   friend bool operator==(const ShareAnswer&, const ShareAnswer&) = default;
 };
@@ -81,6 +84,8 @@ struct FetchRequest {
 };
 inline constexpr uint64_t kFetchBytesMax = 8 * kMiB;  // of one request; who wants more asks again
 
+void append_spans(std::string* out, const std::vector<Span>& spans);
+bool take_spans(Decoder* in, std::vector<Span>* spans);  // false: these bytes are none
 std::string encode(const ShareRequest& request);
 Result<ShareRequest> decode_share_request(Bytes bytes);
 std::string encode(const ShareAnswer& answer);

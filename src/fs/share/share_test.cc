@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <cerrno>
+#include <functional>
+
 #include "fs/share/testing/share_world.h"
 
 namespace swale::fs::share_test {
@@ -194,6 +197,84 @@ TEST(FileRoots, ReservedPlacesFollowEachOtherAndAFullFileIsAnError) {
   EXPECT_TRUE(record.empty());
   EXPECT_EQ(reserve(1, 2, meta::kOffsetEnd - 119), 0u) << "EFBIG";
   EXPECT_EQ(reserve(1, 3, meta::kOffsetEnd - 120), 120u);
+}
+
+// Two nodes that overlap, a drain, and commits while it is under way; then a look, also after a restart.
+std::string after_a_drain(const ShareRules& rules,
+                          const std::function<void(FileRoots&, std::string*)>& meanwhile) {
+  constexpr meta::FileId kOne{1, 1};
+  FileRoots roots(rules), again;
+  std::string record;
+  const auto ask = [&](FileRoots& on, const ShareRequest& request) {
+    const auto answer = on.handle(request, &record);
+    EXPECT_TRUE(answer.ok() && answer->error == 0);
+    EXPECT_TRUE(again.replay(record).ok());
+    return answer.ok() ? *answer : ShareAnswer{};
+  };
+  const auto change = [&](ShareOp op, NodeId node, uint64_t order, std::vector<Span> spans,
+                          uint64_t size = 0) {
+    ask(roots,
+        {.op = op, .node = node, .file = kOne, .order = order, .size = size, .spans = std::move(spans)});
+  };
+  change(ShareOp::kCommit, 1, 5, {{0, 10}});
+  const auto drain = roots.begin_drain(kOne, {});
+  EXPECT_TRUE(drain.ok() && drain->nodes == std::vector<NodeId>{1});
+  EXPECT_EQ(roots.begin_drain(kOne, {}).status().code(), Code::kBusy);
+  change(ShareOp::kFix, 1, 6, {}, drain->number);
+  change(ShareOp::kFix, 2, 5, {{5, 15}}, drain->number);
+  const auto plan = roots.plan_drain(kOne);
+  EXPECT_TRUE(plan.ok() && !plan->nothing && plan->size == 15);
+  EXPECT_EQ(plan->parts, (std::vector<SharePart>{{{0, 5}, 1}, {{5, 15}, 2}}));
+  record.clear();
+  meanwhile(roots, &record);
+  EXPECT_TRUE(again.replay(record).ok());
+  const auto late = roots.handle(
+      {.op = ShareOp::kFix, .node = 3, .file = kOne, .order = 1, .size = drain->number}, &record);
+  EXPECT_TRUE(late.ok() && late->error == ESTALE);
+  EXPECT_TRUE(again.replay(record).ok());
+  record.clear();
+  EXPECT_TRUE(roots.drained(kOne, {7, 15, 1}, false, &record).ok());
+  EXPECT_TRUE(again.replay(record).ok());
+  roots.end_drain(kOne);
+  std::string text[2];
+  for (FileRoots* const each : {&roots, &again}) {
+    const ShareAnswer answer = ask(*each, {.node = 1, .file = kOne, .span = {0, 100}});
+    std::string& out = text[each == &again ? 1 : 0];
+    out = fmt::format("size {}, inode {} to {}", answer.size, answer.backing_inode, answer.backing_end);
+    for (const SharePart& part : answer.parts)
+      out += fmt::format(", {} to {} at {}", part.span.begin, part.span.end, part.node);
+  }
+  EXPECT_EQ(text[0], text[1]);
+  return text[0];
+}
+
+void commit_meanwhile(FileRoots& roots, std::string* record) {
+  EXPECT_TRUE(
+      roots
+          .handle({.op = ShareOp::kCommit, .node = 1, .file = {1, 1}, .order = 9, .spans = {{12, 20}}},
+                  record)
+          .ok());
+}
+
+TEST(FileRoots, ADrainTakesWhatItsNodesHaveLastAndLeavesWhatIsCommittedMeanwhile) {
+  EXPECT_EQ(after_a_drain({}, [](FileRoots&, std::string*) {}), "size 15, inode 7 to 15");
+  EXPECT_EQ(after_a_drain({}, commit_meanwhile), "size 20, inode 7 to 15, 12 to 20 at 1");
+  EXPECT_EQ(
+      after_a_drain(
+          {},
+          [](FileRoots& roots, std::string* record) {
+            EXPECT_TRUE(
+                roots
+                    .handle({.op = ShareOp::kTruncate, .node = 2, .file = {1, 1}, .order = 9, .size = 8},
+                            record)
+                    .ok());
+          }),
+      "size 8, inode 7 to 8");
+}
+
+TEST(FileRoots, CanaryADrainThatTakesWhatIsCommittedMeanwhile) {
+  EXPECT_NE(after_a_drain({.keep_changed = false}, commit_meanwhile),
+            "size 20, inode 7 to 15, 12 to 20 at 1");
 }
 
 }  // namespace

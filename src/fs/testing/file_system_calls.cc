@@ -64,6 +64,13 @@ int FileSystemCalls::close(int handle) {
   return told;
 }
 
+void FileSystemCalls::abandon(int handle) {
+  Opened opened = std::move(files_.at(handle));
+  files_.erase(handle);
+  fs_.release(std::move(opened.file));
+  fs_.forget(opened.node, 1);
+}
+
 int FileSystemCalls::write(int handle, uint64_t offset, Bytes data) {
   const Opened& opened = files_.at(handle);
   if ((opened.flags & O_APPEND) != 0) {

@@ -16,6 +16,8 @@ class FileSystemCalls final : public FileCalls {
 
   int open(const std::string& path, int flags, mode_t mode, int* handle) override;
   int close(int handle) override;
+  int flush(int handle) { return fs_.flush(*files_.at(handle).file); }
+  void abandon(int handle);  // closes it as it is for a process that is killed before the kernel could flush
   int write(int handle, uint64_t offset, Bytes data) override;
   int read(int handle, uint64_t offset, size_t size, std::string* out) override;
   int map_write(int handle, uint64_t offset, Bytes data) override { return write_at(handle, offset, data); }

@@ -1,0 +1,159 @@
+// JobFs: several nodes: what they tell each other of names, and drains that the root of a file leads.
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/log.h"
+#include "fs/job/job_fs.h"
+#include "fs/job/job_marks.h"
+
+namespace swale::fs {
+namespace {
+
+constexpr size_t kSmallAnswer = 64;
+constexpr int kWishTries = 8;  // of a drain while names change
+
+}  // namespace
+
+Status JobFs::join_nodes(io::Device& storage) {
+  SWALE_ASSIGN_OR_RETURN(roots_,
+                         KeptRoots::open(storage, options_.state_folder + "/roots", options_.share_rules));
+  remote_ = std::make_unique<RemotePeers>(*peers_, *roots_);
+  shared_ = std::make_unique<SharedFiles>(peers_->own(), *remote_, mutex_, options_.share_rules);
+  turns_ = std::make_unique<NameTurns>(*peers_);
+  return {};
+}
+
+Result<std::string> JobFs::answer_node(PeerMethod method, NodeId from, Bytes payload) {
+  switch (method) {
+    case PeerMethod::kFix:
+    case PeerMethod::kWriteOut:
+    case PeerMethod::kBrought:
+      return lead_->answer(method, payload);
+    case PeerMethod::kDrain: {
+      SWALE_ASSIGN_OR_RETURN(const DrainWish wish, decode_drain_wish(payload));
+      return drain_for(from, wish);
+    }
+    case PeerMethod::kTurn:
+    case PeerMethod::kTurnOver:
+      return turns_->answer(method, from, payload);
+    case PeerMethod::kMoved: {
+      SWALE_ASSIGN_OR_RETURN(const NameNews news, decode_name_news(payload));
+      hear(news);
+      return std::string();
+    }
+    default:
+      return std::string();
+  }
+}
+
+// ---- names
+
+void JobFs::hear(const NameNews& news) {
+  const MutexLock lock(mutex_);
+  if (news.gone)
+    name_is_gone({news.file, news.type});
+  else if (nodes_.place_of(news.file))
+    nodes_.put(news.file, {news.directory, news.name, news.type});
+}
+
+// The others act on what they know of it only in a turn of theirs, which comes after this one.
+Status JobFs::tell(const NameNews& news) {
+  if (peers_ == nullptr) return {};
+  Status first;
+  for (NodeId node = 0; node < peers_->nodes(); ++node) {
+    if (node == peers_->own()) continue;
+    const Status told =
+        peers_->call(node, PeerMethod::kMoved, encode(news), kSmallAnswer, text_of(news.file)).status();
+    if (first.ok()) first = told;
+  }
+  return first;
+}
+
+Status JobFs::tell_place(const meta::DirEntry& entry, const JobNode& parent, const char* name) {
+  return tell({entry.file, entry.type, false, parent.id, name});
+}
+
+Status JobFs::tell_gone(const meta::DirEntry& entry) { return tell({entry.file, entry.type, true, {}, ""}); }
+
+SeenBacking JobFs::seen_there(const meta::FileId& id) {
+  const io::Descriptor there = on_backing(id);
+  struct stat found;
+  if (!there.valid() || ::fstat(there.get(), &found) != 0) return {};
+  return {found.st_ino, static_cast<uint64_t>(found.st_size), nanos_of(found.st_mtim)};
+}
+
+// The names forget it with the last node that holds it.
+bool JobFs::is_held(const meta::FileId& id) { return names_.stat(id).status().posix_error() != ENOENT; }
+
+void JobFs::drop_nameless() {
+  const MutexLock lock(mutex_);
+  const std::set<meta::FileId> kept = kept_nameless_;
+  for (const meta::FileId& id : kept) {
+    JobNode* const node = nodes_.find(id);
+    const bool open = node != nullptr && node->opens > 0;
+    if (node != nullptr) nodes_.forget(node, 1);
+    if (open || is_held(id)) continue;
+    kept_nameless_.erase(id);
+    drop(id);
+  }
+}
+
+// ---- drains
+
+Result<DrainWish> JobFs::wish_for(const meta::FileId& file) {
+  DrainWish wish{.file = file};
+  for (meta::FileId id = file; id != meta::kRootDirectory;) {
+    const auto place = nodes_.place_of(id);
+    if (!place) return error(Code::kNotFound, Scope::kFile, "no name leads to {}", text_of(file));
+    wish.places.push_back({place->parent, place->name, id});
+    id = place->parent;
+  }
+  std::reverse(wish.places.begin(), wish.places.end());
+  const MutexLock lock(mutex_);
+  if (const auto seen = files_->seen_backing(file)) wish.backing = *seen;
+  return wish;
+}
+
+Result<Drain::Outcome> JobFs::drain_at_root(const meta::FileId& file) {
+  for (int tries = 1;; ++tries) {
+    const auto wish = wish_for(file);
+    if (wish.status().code() == Code::kNotFound) return Drain::Outcome::kNothing;
+    SWALE_RETURN_IF_ERROR(wish.status());
+    if (root_of(file) == peers_->own()) return drain_here(file, peers_->own(), wish->backing);
+    const auto drained =
+        peers_->call(root_of(file), PeerMethod::kDrain, encode(*wish), kSmallAnswer, text_of(file));
+    if (drained.status().code() == Code::kBusy && tries < kWishTries) continue;
+    SWALE_RETURN_IF_ERROR(drained.status());
+    if (drained->size() != 1 || static_cast<uint8_t>((*drained)[0]) > 2)
+      return error(Code::kIoError, Scope::kPeer, "{}: node {} has answered what is no outcome of a drain",
+                   text_of(file), root_of(file));
+    return static_cast<Drain::Outcome>((*drained)[0]);
+  }
+}
+
+// What leads to the file: in a turn, so that nobody renames any of it meanwhile.
+Status JobFs::learn_places(const DrainWish& wish) {
+  const MutexLock changing(change_mutex_);
+  SWALE_ASSIGN_OR_RETURN(const NameTurn turn, take_turn());
+  meta::FileId at = meta::kRootDirectory;
+  for (const KnownPlace& each : wish.places) {
+    const auto entry = names_.find(at, each.name);
+    if (each.directory != at || entry.status().posix_error() == ENOENT ||
+        (entry.ok() && entry->file != each.id))
+      return error(Code::kBusy, Scope::kFile, "{}: it was renamed or removed meanwhile", each.name);
+    SWALE_RETURN_IF_ERROR(entry.status());
+    nodes_.put(each.id, {at, each.name, entry->type});
+    at = each.id;
+  }
+  return at == wish.file ? Status() : corruption("a wish for a drain: its names lead elsewhere");
+}
+
+Result<std::string> JobFs::drain_for(NodeId node, const DrainWish& wish) {
+  SWALE_RETURN_IF_ERROR(learn_places(wish));
+  SWALE_ASSIGN_OR_RETURN(const Drain::Outcome outcome, drain_here(wish.file, node, wish.backing));
+  return std::string(1, static_cast<char>(outcome));
+}
+
+}  // namespace swale::fs

@@ -1,0 +1,150 @@
+// Several nodes of a job with one tree, in one process and without a kernel: opened, killed and opened again
+// on the same folders.
+//
+// Threads: one; those of the nodes' servers go on meanwhile.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "fs/job/job_fs.h"
+#include "fs/testing/file_system_calls.h"
+#include "io/posix_device.h"
+#include "meta/store/job_names.h"
+#include "net/job/job.h"
+#include "net/meeting/bootstrap.h"
+
+namespace swale::fs {
+
+class NodesWorld {
+ public:
+  explicit NodesWorld(size_t nodes) : old_mask_(::umask(0)), nodes_(nodes) {
+    root_ = (std::filesystem::current_path() / "job-nodes-XXXXXX").string();
+    EXPECT_NE(::mkdtemp(root_.data()), nullptr);
+    memory_ = ::access("/dev/shm", W_OK) == 0 ? "/dev/shm/swale-nodes-XXXXXX" : root_ + "/memory-XXXXXX";
+    EXPECT_NE(::mkdtemp(memory_.data()), nullptr);
+    std::filesystem::create_directory(backing());
+  }
+  ~NodesWorld() {
+    stop();
+    ::umask(old_mask_);
+    std::filesystem::remove_all(root_);
+    std::filesystem::remove_all(memory_);
+  }
+  NodesWorld(const NodesWorld&) = delete;
+  NodesWorld& operator=(const NodesWorld&) = delete;
+
+  std::string backing() const { return root_ + "/backing"; }
+  JobFs& fs(size_t node) { return *nodes_[node].fs; }
+  FileSystemCalls& calls(size_t node) { return *nodes_[node].calls; }
+  // Of all nodes, before start().
+  uint64_t memory_bytes = 32 * kMiB;
+  DrainRules drain_rules;
+  ShareRules share_rules;
+  bool commits = true;
+  Nanos patience = seconds(60);
+
+  void start() {
+    const auto group = std::make_shared<net::LocalGroup>(static_cast<int32_t>(nodes_.size()));
+    on_all([&](size_t number, Node& node) {
+      net::JobOptions of_job;
+      of_job.transport = "loopback";
+      of_job.posting = "direct";
+      auto job = net::Job::open(net::local_bootstrap(group, static_cast<net::Rank>(number)), of_job);
+      ASSERT_TRUE(job.ok()) << job.status().to_string();
+      node.job = std::move(*job);
+      const std::string own = fmt::format("{}/node{}", root_, number);
+      meta::JobNamesOptions of_names;
+      of_names.deadline = patience;
+      auto names = meta::JobNames::open(*node.job, node.device, own + "/names", of_names);
+      ASSERT_TRUE(names.ok()) << names.status().to_string();
+      node.names = std::move(*names);
+      NodePeersOptions of_peers;
+      of_peers.patience = patience;
+      node.names->with_server([&](meta::NamesServer& server) { of_peers.own = server.server(); });
+      auto peers = NodePeers::open(*node.job, of_peers);
+      ASSERT_TRUE(peers.ok()) << peers.status().to_string();
+      node.peers = std::move(*peers);
+      JobFsOptions options;
+      options.backing = backing();
+      options.job = "test";
+      options.state_folder = own + "/state";
+      options.logs.memory_directory = fmt::format("{}/node{}", memory_, number);
+      options.logs.spill_directory = own + "/spill";
+      options.logs.memory_bytes = memory_bytes;
+      options.logs.shape.node = "here";
+      options.logs.shape.wait_ns = 60'000'000'000;
+      options.drains_alone = false;
+      options.drain_rules = drain_rules;
+      options.share_rules = share_rules;
+      options.commits = commits;
+      auto fs = JobFs::open(node.names->client(), node.device, node.device, anchored(node), options,
+                            node.peers.get());
+      ASSERT_TRUE(fs.ok()) << fs.status().to_string();
+      node.fs = std::move(*fs);
+      node.calls = std::make_unique<FileSystemCalls>(*node.fs);
+    });
+  }
+  // As a kill leaves it: nothing is drained.
+  void stop() {
+    if (nodes_[0].job == nullptr) return;
+    on_all([&](size_t, Node& node) {
+      node.calls.reset();
+      node.fs->rest();
+      EXPECT_TRUE(node.peers->close().ok());
+      node.fs.reset();
+      node.peers.reset();
+      EXPECT_TRUE(node.names->close().ok());
+      node.names.reset();
+      EXPECT_TRUE(node.job->close().ok());
+      node.job.reset();
+    });
+  }
+  void restart() {
+    stop();
+    start();
+  }
+
+ private:
+  struct Node {
+    io::PosixDevice device;
+    std::unique_ptr<io::Device> anchored;
+    std::unique_ptr<net::Job> job;
+    std::unique_ptr<meta::JobNames> names;
+    std::unique_ptr<NodePeers> peers;
+    std::unique_ptr<JobFs> fs;
+    std::unique_ptr<FileSystemCalls> calls;
+  };
+
+  // Each on a thread: what is done is collective.
+  template <class Act>
+  void on_all(const Act& act) {
+    std::vector<std::thread> threads;
+    for (size_t number = 0; number < nodes_.size(); ++number)
+      threads.emplace_back([&, number] { act(number, nodes_[number]); });
+    for (std::thread& thread : threads) thread.join();
+  }
+  io::Device& anchored(Node& node) {
+    if (!node.anchored) {
+      io::PosixOptions options;
+      options.links = io::PosixOptions::Links::kNone;
+      auto made = io::PosixDevice(options).anchored(backing());
+      EXPECT_TRUE(made.ok()) << made.status().to_string();
+      node.anchored = std::move(*made);
+    }
+    return *node.anchored;
+  }
+
+  const mode_t old_mask_;
+  std::string root_;
+  std::string memory_;
+  std::vector<Node> nodes_;
+};
+
+}  // namespace swale::fs
