@@ -60,14 +60,15 @@ class TreeRank {
       return error != 0;
     };
     for (uint64_t round = 1; round <= kRounds; ++round) {
+      if (round % 10 == 0) say(fmt::format("made {}", round));
       int handle = -1;
       if (failed(calls_->open("shared", O_RDWR | O_CREAT, 0644, &handle), "open")) continue;
       notes.add('?', 0, round);
       const std::string block(kBlock, static_cast<char>(round));
       failed(calls_->write(handle, static_cast<uint64_t>(rank_) * kBlock, block), "write");
-      if (round % 5 == 0) failed(calls_->sync(handle), "sync");
+      if (round % 5 == 0 && failed(calls_->sync(handle), "sync"))
+        say(fmt::format("lost: {}", fs_->stats().last_failure));
       if (!failed(calls_->close(handle), "close")) notes.add('=', 0, round);
-      if (round % 10 == 0) say(fmt::format("made {}", round));
     }
     for (;;) ::pause();
   }

@@ -1,6 +1,9 @@
 #include "fs/peers/peer_messages.h"
 
+#include <algorithm>
+
 #include "base/coding.h"
+#include "io/beneath.h"
 
 namespace swale::fs {
 namespace {
@@ -109,7 +112,8 @@ Result<NameNews> decode_name_news(Bytes bytes) {
   news.directory = take_id(&in);
   news.name = in.sized();
   SWALE_RETURN_IF_ERROR(in.finish("news of a name"));
-  SWALE_RETURN_IF_ERROR(expect(!news.file.none() && type >= 1 && type <= 3, "news of a name"));
+  const bool named = news.gone || io::is_one_name(news.name);
+  SWALE_RETURN_IF_ERROR(expect(!news.file.none() && type >= 1 && type <= 3 && named, "news of a name"));
   return news;
 }
 

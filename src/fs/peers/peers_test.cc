@@ -9,6 +9,7 @@
 
 #include "base/rng.h"
 #include "fs/node/testing/node_rig.h"
+#include "fs/peers/peer_messages.h"
 #include "fs/peers/remote_peers.h"
 #include "net/meeting/bootstrap.h"
 
@@ -204,6 +205,50 @@ TEST(Peers, ForgedRequestsAreErrorsAndHarmNothing) {
     EXPECT_EQ(node.read(), "ABCABC6789ab");
     node.barrier();
   });
+}
+
+// Each length and each bit: an error, or a message whose numbers can be used. How many are refused.
+template <class Decode, class Use>
+uint64_t forge(const std::string& whole, const Decode& decode, const Use& use) {
+  uint64_t refused = 0;
+  EXPECT_TRUE(decode(whole).ok());
+  for (size_t length = 0; length < whole.size(); ++length) EXPECT_FALSE(decode(whole.substr(0, length)).ok());
+  EXPECT_FALSE(decode(whole + "x").ok());
+  for (size_t bit = 0; bit < 8 * whole.size(); ++bit) {
+    std::string bytes = whole;
+    bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ 1 << bit % 8);
+    const auto decoded = decode(bytes);
+    if (decoded.ok())
+      use(*decoded);
+    else
+      ++refused;
+  }
+  return refused;
+}
+
+TEST(Peers, ForgedMessagesOfDrainsAndNamesAreRefusedOrAreWhatTheySay) {
+  DrainStep step{.file = {1, 2}, .drain = 3, .backing = {4, 5, 6}, .path = "a/b"};
+  step.spans = {{0, 10}, {20, 30}, {40, 50}};
+  EXPECT_GT(forge(encode(step), decode_drain_step,
+                  [](const DrainStep& each) {
+                    uint64_t end = 0;
+                    for (const Span& span : each.spans) {
+                      EXPECT_TRUE(end <= span.begin && span.begin < span.end && span.end <= meta::kOffsetEnd);
+                      end = span.end;
+                    }
+                  }),
+            20u);
+  const DrainWish wish{
+      .file = {1, 2}, .backing = {4, 5, 6}, .places = {{{0, 1}, "d", {1, 9}}, {{1, 9}, "f", {1, 2}}}};
+  EXPECT_GT(
+      forge(encode(wish), decode_drain_wish, [](const DrainWish& each) { EXPECT_FALSE(each.file.none()); }),
+      5u);
+  const NameNews news{{1, 2}, meta::NodeType::kFile, false, {0, 1}, "name"};
+  EXPECT_GT(
+      forge(encode(news), decode_name_news,
+            [](const NameNews& each) { EXPECT_TRUE(each.gone || each.name.find('/') == std::string::npos); }),
+      5u);
+  EXPECT_FALSE(decode_name_news(encode(NameNews{{1, 2}, meta::NodeType::kFile, false, {0, 1}, ".."})).ok());
 }
 
 class Garbage final : public PeerRequests {

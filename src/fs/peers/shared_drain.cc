@@ -62,10 +62,13 @@ Status SharedDrain::fix_all(const meta::FileId& file, NodeId asks) {
                         kSmallAnswer, text_of(file))
                   .status();
     if (fixed.ok()) continue;
-    // What it alone has, as far as it has told.
+    // What it alone has, as far as it has told. One that has nothing is not needed.
     const auto lost = roots_.parts_of(file, each);
-    if (!lost.empty())
-      fixed = fixed.with_context(fmt::format("node {} has its bytes from {}", each, ranges_of(lost)));
+    if (lost.empty() && each != peers_.own()) {
+      log_warn("{}", fixed.message());
+      continue;
+    }
+    fixed = fixed.with_context(fmt::format("node {} has its bytes from {}", each, ranges_of(lost)));
     if (first.ok()) first = fixed;
   }
   SWALE_RETURN_IF_ERROR(first);
