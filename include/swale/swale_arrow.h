@@ -98,6 +98,8 @@ typedef struct swale_query {
   swale_cancel* cancel;       /* or NULL */
   swale_progress_fn progress; /* or NULL */
   void* progress_context;     /* handed to the function */
+  uint32_t part;              /* of a divided query, from 0 */
+  uint32_t parts;             /* how many there are; 0: the query is not divided */
 } swale_query;
 
 /* Starts a query and sets *stream, which the caller releases (stream->release(stream)) at any time, also
@@ -113,6 +115,10 @@ typedef struct swale_query {
  *
  * Rows: all records, in storage order, epoch after epoch. With keys: in the order of the keys, and for
  * each by epoch; keys without a value have no row. The order does not depend on the number of threads.
+ *
+ * Parts: every row is in one part, which depends on the query and `parts` alone, so that processes or tasks
+ * may share a query. A part has whole runs of each epoch, as of swale_reader_scan_part; with keys, a range of
+ * these. Some parts may be empty.
  *
  * Errors: SWALE_INVALID_ARGUMENT for an unknown column or a wrong condition, SWALE_NOT_FOUND for an epoch.
  * Failures while reading are the stream's: get_next returns an errno, get_last_error the text,

@@ -161,7 +161,7 @@ class Reader {
                                  const std::optional<std::pair<nb::bytes, std::vector<size_t>>>& keys,
                                  const std::optional<std::vector<std::string>>& columns,
                                  const std::optional<std::string>& where, uint64_t batch_rows,
-                                 uint32_t threads) {
+                                 uint32_t threads, uint32_t part, uint32_t parts) {
     const auto reader = handle();
     swale_query query = {};
     query.struct_bytes = sizeof query;
@@ -200,6 +200,8 @@ class Reader {
     query.where = where ? where->c_str() : nullptr;
     query.batch_rows = batch_rows;
     query.threads = threads;
+    query.part = part;
+    query.parts = parts;
     auto interrupt = std::make_unique<Stream::Interrupt>();
     query.progress = &Stream::progress;
     query.progress_context = interrupt.get();
@@ -365,7 +367,8 @@ void bind_reader(nb::module_& module) {
       .def("values", &Reader::values)
       .def("contains", &Reader::contains)
       .def("stream", &Reader::stream, nb::arg("epochs").none(), nb::arg("keys").none(),
-           nb::arg("columns").none(), nb::arg("where").none(), nb::arg("batch_rows"), nb::arg("threads"))
+           nb::arg("columns").none(), nb::arg("where").none(), nb::arg("batch_rows"), nb::arg("threads"),
+           nb::arg("part"), nb::arg("parts"))
       .def("top", &Reader::top)
       .def("keys", &Reader::keys)
       .def("sample", &Reader::sample)

@@ -155,6 +155,18 @@ def test_a_stream_gives_batches(run: str) -> None:
         assert sum(len(batch) for batch in stream) == RECORDS * EPOCHS, "it outlives the directory"
 
 
+def test_parts_have_each_record_once(run: str) -> None:
+    with swale.open(run) as d:
+        for parts in (1, 3, 7):
+            found = [(table["epoch"].tolist(), table["key"].tolist()) for part in range(parts)
+                     for table in d.stream(part=part, parts=parts)]
+            records = sorted(zip(*(sum(column, []) for column in zip(*found))))
+            assert records == [(epoch, key) for epoch in range(EPOCHS) for key in range(RECORDS)]
+        for wrong in ({"part": 3, "parts": 3}, {"parts": 0}, {"part": -1}):
+            with pytest.raises(ValueError, match="part"):
+                d.stream(**wrong)
+
+
 def test_columns_are_not_copied(run: str) -> None:
     with swale.open(run) as d:
         [batch] = list(d.get_many([1, 2]).batches())

@@ -183,6 +183,8 @@ Result<query::StreamQuery> stream_query(const swale_reader* reader, const swale_
   if (query.batch_rows != 0) made.batch_rows_max = query.batch_rows;
   made.threads =
       query.threads != 0 ? query.threads : std::min(usable_processors(), query::RecordStream::kThreadsMax);
+  made.part = query.part;
+  if (query.parts != 0 || query.part != 0) made.parts = query.parts;
   if (query.cancel != nullptr) made.cancel = query.cancel->flag;
   if (query.progress != nullptr) {
     made.progress = [fn = query.progress, context = query.progress_context](uint64_t done, uint64_t total) {

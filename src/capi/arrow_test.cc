@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cstddef>
 #include <cstring>
 #include <filesystem>
 #include <numeric>
@@ -180,6 +181,20 @@ TEST_F(Arrow, ReleasedAfterAnyNumberOfBatchesAndByAnotherThread) {
     }
     std::thread([&] { stream.release(&stream); }).join();
   }
+}
+
+TEST_F(Arrow, PartsHaveEachRowOnce) {
+  int64_t rows = 0;
+  query_.parts = 3;
+  for (query_.part = 0; query_.part < query_.parts; ++query_.part) {
+    ArrowArrayStream stream = start();
+    rows += rows_of(&stream);
+  }
+  EXPECT_EQ(rows, kFrames * static_cast<int64_t>(kParticles));
+  EXPECT_THAT(refusal(), HasSubstr("part 3 of 3"));
+  query_.struct_bytes = offsetof(swale_query, part);  // of a program that is older than parts
+  ArrowArrayStream stream = start();
+  EXPECT_EQ(rows_of(&stream), rows);
 }
 
 TEST_F(Arrow, ACancelledStreamSaysSo) {

@@ -9,6 +9,7 @@
 #include "base/contain.h"
 #include "base/start_thread.h"
 #include "imd/format/manifest.h"
+#include "imd/read/reader_scan.h"
 
 namespace swale::query {
 namespace {
@@ -18,6 +19,15 @@ constexpr uint64_t kRowsMax = uint64_t{1} << 24;
 
 Status cancelled() {
   return error(Code::kAborted, Scope::kOperation, "the query was cancelled; its results are incomplete");
+}
+
+void keep_part(uint32_t part, uint32_t parts, std::vector<std::string>* keys) {
+  const uint64_t count = keys->size();
+  const auto begin_of = [&](uint64_t number) {
+    return keys->begin() + static_cast<ptrdiff_t>(count * number / parts);
+  };
+  keys->erase(begin_of(uint64_t{part} + 1), keys->end());
+  keys->erase(keys->begin(), begin_of(part));
 }
 
 }  // namespace
@@ -103,6 +113,11 @@ Result<std::unique_ptr<RecordStream>> RecordStream::open(std::shared_ptr<imd::Re
     return invalid_argument("batches of {} rows: expected 1 to {}", query.batch_rows_max, kRowsMax);
   if (query.threads < 1 || query.threads > kThreadsMax)
     return invalid_argument("{} threads: expected 1 to {}", query.threads, kThreadsMax);
+  if (query.parts < 1 || query.parts > imd::Reader::kScanPartsMax || query.part >= query.parts) {
+    return invalid_argument("part {} of {}: expected 1 to {} parts, numbered from 0", query.part, query.parts,
+                            imd::Reader::kScanPartsMax);
+  }
+  if (query.keys) keep_part(query.part, query.parts, &*query.keys);
   std::unique_ptr<RecordStream> stream(new RecordStream(std::move(reader), std::move(query)));
   const imd::Manifest& manifest = stream->view_->manifest();
   for (const EpochNumber epoch : stream->query_.epochs) {
@@ -113,6 +128,7 @@ Result<std::unique_ptr<RecordStream>> RecordStream::open(std::shared_ptr<imd::Re
     }
     stream->total_ += manifest.epochs[epoch].records;
   }
+  stream->total_ /= stream->query_.parts;
   if (stream->query_.keys) stream->total_ = stream->query_.keys->size();
   return stream;
 }
@@ -160,12 +176,13 @@ Result<std::optional<RecordStream::Piece>> RecordStream::next_piece() {
   while (scans_.empty()) {
     if (epoch_ == query_.epochs.size()) return std::optional<Piece>();
     const EpochNumber epoch = query_.epochs[epoch_];
-    if (partition_ == manifest.jobs[manifest.epochs[epoch].job].ranks) {
+    const uint32_t partitions = manifest.jobs[manifest.epochs[epoch].job].ranks;
+    if (partition_ == partitions) {
       ++epoch_;
       partition_ = PartitionNumber(0);
       continue;
     }
-    SWALE_ASSIGN_OR_RETURN(const auto found, view_->scan_pieces(epoch, partition_, kBlocksMin));
+    SWALE_ASSIGN_OR_RETURN(const auto found, pieces_of(epoch, partitions));
     ++partition_;
     scans_.assign(found.begin(), found.end());
   }
@@ -173,6 +190,29 @@ Result<std::optional<RecordStream::Piece>> RecordStream::next_piece() {
   piece.scan = scans_.front();
   scans_.pop_front();
   return std::optional(piece);
+}
+
+// Of the current partition, as far as it belongs to the query's part.
+Result<std::vector<imd::Reader::ScanPiece>> RecordStream::pieces_of(EpochNumber epoch,
+                                                                    uint32_t partitions) const {
+  std::vector<imd::Reader::ScanPiece> pieces;
+  const imd::PartitionShare share = imd::share_of(partition_, partitions, query_.part, query_.parts);
+  if (share.is_nothing()) return pieces;
+  if (share.is_all()) return view_->scan_pieces(epoch, partition_, kBlocksMin);
+  SWALE_ASSIGN_OR_RETURN(const auto runs, view_->scan_pieces(epoch, partition_, 1));
+  if (runs.empty()) return pieces;
+  imd::Reader::ScanPiece all = runs.front();
+  for (size_t i = 1; i < runs.size(); ++i) all.blocks += runs[i].blocks;
+  for (const auto& run : runs) {
+    if (!share.has(run, all)) continue;
+    if (pieces.empty() || pieces.back().blocks >= kBlocksMin) {
+      pieces.push_back(run);
+    } else {
+      pieces.back().blocks += run.blocks;
+      pieces.back().records += run.records;
+    }
+  }
+  return pieces;
 }
 
 Status RecordStream::take_pieces() {
@@ -287,7 +327,8 @@ Status RecordStream::check_cancelled() {
   const Nanos now = system_clock().now();
   if (now - asked_at_ < kPatience) return {};
   asked_at_ = now;
-  if (query_.progress && !query_.progress(done_.load(std::memory_order_relaxed), total_)) return cancelled();
+  const uint64_t done = std::min(done_.load(std::memory_order_relaxed), total_);
+  if (query_.progress && !query_.progress(done, total_)) return cancelled();
   return {};
 }
 

@@ -52,6 +52,9 @@ struct StreamQuery {
   std::optional<Filter> where = {};
   uint64_t batch_rows_max = 65'536;
   unsigned threads = 1;
+  // Of a divided query: the runs of each epoch that Reader::scan_part gives this part, or a range of keys.
+  uint32_t part = 0;
+  uint32_t parts = 1;
   std::shared_ptr<const std::atomic<bool>> cancel = {};  // null: cannot be cancelled
   // With what was read and what there is (records, or keys if keys are asked for). False cancels the stream.
   std::function<bool(uint64_t done, uint64_t total)> progress = {};
@@ -98,6 +101,8 @@ class RecordStream {
   void work() noexcept;
   Status take_pieces();
   Result<std::optional<Piece>> next_piece() REQUIRES(taking_);
+  Result<std::vector<imd::Reader::ScanPiece>> pieces_of(EpochNumber epoch, uint32_t partitions) const
+      REQUIRES(taking_);
   Status read_piece(const Piece& piece, BatchBuilder* builder);
   Status scan_piece(const Piece& piece, PieceRows* rows);
   Status look_up(const Piece& piece, PieceRows* rows);
@@ -112,7 +117,7 @@ class RecordStream {
   const std::unique_ptr<imd::Reader> view_;
   const StreamQuery query_;
   const OwnProcess process_;
-  uint64_t total_ = 0;
+  uint64_t total_ = 0;  // of a part of a scan about so many
   std::atomic<uint64_t> done_ = 0;
   std::atomic<bool> stopped_ = false;
   Nanos asked_at_ = 0;  // when next() last asked for cancellation

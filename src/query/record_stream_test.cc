@@ -1,5 +1,6 @@
 #include "query/record_stream.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/testing/test_threads.h"
 #include "imd/testing/test_directory.h"
 #include "io/fault_device.h"
 #include "io/memory_device.h"
@@ -188,30 +190,94 @@ TEST_F(RecordStreamTest, EpochsComeInTheOrderOfTheQuery) {
   EXPECT_THAT(read(std::move(asked)).places, testing::ElementsAre(testing::Pair(2, 5), testing::Pair(0, 5)));
 }
 
-TEST_F(RecordStreamTest, CanBeLeftAtAnyBatch) {
-  for (size_t batches = 0; batches < 12; ++batches) {
-    StreamQuery asked = query({"epoch", "key"});
-    asked.threads = 3;
-    asked.batch_rows_max = 1'000;
-    auto stream = RecordStream::open(reader_, std::move(asked)).value();
-    for (size_t i = 0; i < batches; ++i) ASSERT_TRUE(stream->next().ok());
+TEST_F(RecordStreamTest, PartsAreThoseOfAScanAndHaveEachRowOnce) {
+  const Rows expected = scanned();
+  for (const uint32_t parts : {1U, 2U, 3U, 5U, 40U}) {
+    uint64_t rows = 0;
+    for (uint32_t part = 0; part < parts; ++part) {
+      std::vector<std::pair<int64_t, uint64_t>> scanned_part;
+      ASSERT_TRUE(reader_
+                      ->scan_part(imd::Reader::kAllEpochs, part, parts,
+                                  [&](EpochNumber epoch, Bytes key, Bytes) {
+                                    uint64_t id;
+                                    std::memcpy(&id, key.data(), sizeof id);
+                                    scanned_part.emplace_back(epoch, id);
+                                    return true;
+                                  })
+                      .ok());
+      StreamQuery asked = query({"epoch", "key"});
+      asked.part = part;
+      asked.parts = parts;
+      asked.threads = 2;
+      asked.progress = [](uint64_t done, uint64_t total) { return done <= total; };
+      EXPECT_TRUE(read(std::move(asked)).places == scanned_part) << part << " of " << parts;
+      rows += scanned_part.size();
+    }
+    EXPECT_EQ(rows, expected.places.size());
   }
 }
 
-TEST_F(RecordStreamTest, CancelledAtAnyBatchItSaysSo) {
-  for (size_t batches = 0; batches < 12; ++batches) {
-    const auto cancel = std::make_shared<std::atomic<bool>>(false);
+TEST_F(RecordStreamTest, PartsOfKeysAreTheirRanges) {
+  std::vector<std::string> keys;
+  for (uint64_t i = 0; i < 101; ++i) keys.push_back(number_key(i * 7 % kRecords));
+  StreamQuery whole = query({"epoch", "key"});
+  whole.keys = keys;
+  const Rows expected = read(std::move(whole));
+  for (const uint32_t parts : {1U, 2U, 7U, 200U}) {
+    std::vector<std::pair<int64_t, uint64_t>> all;
+    for (uint32_t part = 0; part < parts; ++part) {
+      StreamQuery asked = query({"epoch", "key"});
+      asked.keys = keys;
+      asked.part = part;
+      asked.parts = parts;
+      const Rows rows = read(std::move(asked));
+      all.insert(all.end(), rows.places.begin(), rows.places.end());
+    }
+    EXPECT_TRUE(all == expected.places) << parts;
+  }
+}
+
+// At least kBatches batches of so many rows.
+constexpr uint64_t kBatchRows = 1'000;
+constexpr size_t kBatches = 12;
+
+TEST_F(RecordStreamTest, CanBeLeftAtAnyBatch) {
+  const size_t before = test::threads_of_this_process();
+  for (size_t batches = 0; batches <= kBatches + 1; ++batches) {
     StreamQuery asked = query({"epoch", "key"});
-    asked.threads = 2;
-    asked.batch_rows_max = 1'000;
-    asked.cancel = cancel;
+    asked.threads = 3;
+    asked.batch_rows_max = kBatchRows;
     auto stream = RecordStream::open(reader_, std::move(asked)).value();
     for (size_t i = 0; i < batches; ++i) ASSERT_TRUE(stream->next().ok());
-    *cancel = true;
-    const auto next = stream->next();
-    EXPECT_EQ(next.status().code(), Code::kAborted);
-    EXPECT_EQ(stream->next().status().code(), Code::kAborted) << "again";
+    if (batches == 1) {
+      EXPECT_GT(test::threads_of_this_process(), before) << "canary: threads are seen";
+    }
+    stream.reset();
+    EXPECT_EQ(test::threads_of_this_process(), before) << batches;
   }
+  fmt::print("left after each of 0 to {} batches\n", kBatches + 1);
+}
+
+// Whether a stream that is cancelled after so many batches says so, now and again.
+bool says_so(RecordStream& stream, size_t batches, std::atomic<bool>* cancel) {
+  for (size_t i = 0; i < batches; ++i) EXPECT_TRUE(stream.next().ok());
+  *cancel = true;
+  return stream.next().status().code() == Code::kAborted && stream.next().status().code() == Code::kAborted;
+}
+
+TEST_F(RecordStreamTest, CancelledAtAnyBatchItSaysSo) {
+  for (const bool heard : {true, false}) {
+    for (size_t batches = 0; batches < kBatches; ++batches) {
+      const auto cancel = std::make_shared<std::atomic<bool>>(false);
+      StreamQuery asked = query({"epoch", "key"});
+      asked.threads = 2;
+      asked.batch_rows_max = kBatchRows;
+      if (heard) asked.cancel = cancel;  // else the canary: a stream that does not look
+      auto stream = RecordStream::open(reader_, std::move(asked)).value();
+      EXPECT_EQ(says_so(*stream, batches, cancel.get()), heard) << batches;
+    }
+  }
+  fmt::print("cancelled after each of 0 to {} batches\n", kBatches - 1);
 }
 
 TEST_F(RecordStreamTest, TheProgressFunctionCanEndIt) {
@@ -254,6 +320,11 @@ TEST_F(RecordStreamTest, RefusesWhatItCannotDo) {
   asked = query();
   asked.batch_rows_max = 0;
   EXPECT_THAT(refused(asked), HasSubstr("0 rows"));
+  asked = query();
+  asked.part = asked.parts = 2;
+  EXPECT_THAT(refused(asked), HasSubstr("part 2 of 2"));
+  asked.parts = 0;
+  EXPECT_THAT(refused(asked), HasSubstr("part 2 of 0"));
   asked = query();
   asked.columns.clear();
   EXPECT_THAT(refused(asked), HasSubstr("no column"));

@@ -260,15 +260,18 @@ class Directory:
         return self._stream(epochs, columns, where, threads, 0, None).read_all()
 
     def stream(self, *, epochs: Epochs = None, columns: Iterable[str] | None = None, where: str | None = None,
-               threads: int = 0, batch_rows: int = 0) -> RecordStream:
+               threads: int = 0, batch_rows: int = 0, part: int = 0, parts: int = 1) -> RecordStream:
         """As `scan`, but the records come batch by batch, so that they need not fit into memory.
 
         Parameters
         ----------
         batch_rows : int
             At most so many rows in a batch; 0: 65,536.
+        part, parts : int
+            Part `part` (from 0) of `parts`: each record is in one of them, so that processes may share a
+            query.
         """
-        return self._stream(epochs, columns, where, threads, batch_rows, None)
+        return self._stream(epochs, columns, where, threads, batch_rows, None, part, parts)
 
     def top(self, field: str, k: int = 10, *, epoch: int = -1, smallest: bool = False) -> Table:
         """The `k` records of one epoch with the largest (or smallest) numbers in a field, the best first.
@@ -529,7 +532,8 @@ class Directory:
     # ---- Arguments ----
 
     def _stream(self, epochs: Epochs, columns: Iterable[str] | None, where: str | None, threads: int,
-                batch_rows: int, keys: tuple[bytes, list[int]] | None) -> RecordStream:
+                batch_rows: int, keys: tuple[bytes, list[int]] | None, part: int = 0,
+                parts: int = 1) -> RecordStream:
         if isinstance(columns, str):
             columns = [columns]
         names = None if columns is None else [_text(name, "columns: expected names of columns")
@@ -538,7 +542,10 @@ class Directory:
             _text(where, "where: expected a condition as text, like 'x > 1'")
         chosen = self._epochs(epochs)
         rows, workers = _count(batch_rows, "batch_rows"), _count(threads, "threads")
-        return RecordStream(lambda: self._reader.stream(chosen, keys, names, where, rows, workers))
+        which, of = _count(part, "part"), _count(parts, "parts")
+        if which >= of:
+            raise ValueError(f"part {which} of {of}: expected 1 part or more, numbered from 0")
+        return RecordStream(lambda: self._reader.stream(chosen, keys, names, where, rows, workers, which, of))
 
     def _planned(self, plan: Plan, columns: list[str], batch_rows: int) -> RecordStream:
         """The records that a plan asks for."""

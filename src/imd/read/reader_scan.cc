@@ -287,12 +287,11 @@ Result<std::optional<Reader::ScanPiece>> piece_of(const ReaderFiles& files, cons
                                                   const EpochEntry& epoch, const PartitionShare& share) {
   using Piece = std::optional<Reader::ScanPiece>;
   const Reader::ScanPiece all = whole(logs, epoch.epoch);
-  if (share.from == 0 && share.to == share.parts) return Piece(all);
+  if (share.is_all()) return Piece(all);
   SWALE_ASSIGN_OR_RETURN(const auto runs, pieces_of(files, logs, epoch, 1));
   Piece piece;
   for (const Reader::ScanPiece& run : runs) {
-    const uint64_t at = (run.first_block - all.first_block) * share.parts;
-    if (at < share.from * all.blocks || at >= share.to * all.blocks) continue;
+    if (!share.has(run, all)) continue;
     if (!piece) {
       piece = run;
       continue;

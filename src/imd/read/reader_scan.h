@@ -42,6 +42,14 @@ struct PartitionShare {
   uint32_t from = 0;
   uint32_t to = 0;
   uint32_t parts = 1;
+
+  bool is_nothing() const { return from == to; }
+  bool is_all() const { return from == 0 && to == parts; }
+  // Whether a run of `all`, which has the partition's blocks of the epoch, belongs to it.
+  bool has(const Reader::ScanPiece& run, const Reader::ScanPiece& all) const {
+    const uint64_t begin = (run.first_block - all.first_block) * parts;
+    return begin >= from * all.blocks && begin < to * all.blocks;
+  }
 };
 PartitionShare share_of(PartitionNumber partition, uint32_t partitions, uint32_t part, uint32_t parts);
 
