@@ -1,4 +1,4 @@
-// Which sanitizer this program was built with, for tests that count what a sanitizer changes. Plain constants.
+// Which sanitizer this program was built with, for tests that count what a sanitizer changes. Constants.
 #pragma once
 
 namespace swale::test {

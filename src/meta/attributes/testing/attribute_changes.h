@@ -1,5 +1,5 @@
-// What the tests of the table of attributes and of its log share: requests, random changes, and a table that a
-// shard logs as a server has it.
+// What the tests of the table of attributes and of its log share: requests, random changes, and a table that
+// a shard logs as a server has it.
 //
 // Threads: one at a time.
 #pragma once
