@@ -226,6 +226,48 @@ TEST(Optimize, ThereIsNothingToDoTwice) {
   expect_verified(device, 1);
 }
 
+// Four of similar length become one: 16 passes of one epoch each copy 24 more, and no more than six
+// clusters are ever asked.
+TEST(Optimize, FourClustersOfSimilarLengthBecomeOne) {
+  io::MemoryDevice device;
+  uint64_t copied = 0;
+  std::vector<size_t> counts;
+  for (uint64_t pass = 0; pass < 16; ++pass) {
+    write_job(device, {.epochs = 1, .records = 50, .keys = 10, .one_size = true}, 1 + pass);
+    const Answers before = ask_directory(device, 10);
+    const auto report = optimize(device);
+    ASSERT_TRUE(report.ok()) << report.status().to_string();
+    copied += report->plan.epochs;
+    counts.push_back(list_of(device).clusters.size());
+    EXPECT_TRUE(ask_directory(device, 10) == before) << pass;
+  }
+  EXPECT_THAT(counts, testing::ElementsAre(1, 2, 3, 1, 2, 3, 4, 2, 3, 4, 5, 3, 4, 5, 6, 1));
+  EXPECT_EQ(copied, 12u + 3 * 4 + 16);
+  expect_verified(device, 1);
+}
+
+// What a cluster alone still has, no pass takes away.
+TEST(Optimize, TheOnlyCopyStays) {
+  io::MemoryDevice device;
+  test::TestDirectory directory(device, kOptimized);
+  directory.begin_job(2);
+  Rng rng(3);
+  for (int i = 0; i < 3; ++i) directory.write_epoch(test::numbered_records(rng, 500, 50, 40));
+  ASSERT_TRUE(optimize(device).ok());
+  directory.manifest.lost.push_back({directory.manifest.epochs[1].epoch_id, PartitionNumber(0), "gone"});
+  directory.commit();
+  OptimizeOptions full = small_pass();
+  full.full = true;
+  ASSERT_TRUE(optimize(device, full).ok());
+  EXPECT_EQ(list_of(device).clusters.at(0).epochs.size(), 3u);
+  const auto reader = Reader::open(device, kOptimized, {}).value();
+  for (const auto& [key, values] : directory.models[1]) {
+    const auto found = reader->get(key, 1);
+    ASSERT_TRUE(found.ok()) << found.status().to_string();
+    EXPECT_EQ(found->size(), values.size());
+  }
+}
+
 TEST(Optimize, DroppedEpochsAreAnsweredByNobody) {
   io::MemoryDevice device;
   write_job(device, {.epochs = 4, .keys = kKeys}, 1);

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -53,6 +54,9 @@ class Pass {
 
  private:
   Status look();
+  bool is_only_copy(const ClusterEntry& cluster) const;
+  std::vector<EpochNumber> uncovered() const;
+  void merge_similar();
   void choose_epochs();
   Status make_cluster();
   Status write_epoch(net::Job& job);
@@ -82,6 +86,7 @@ Result<OptimizeReport> Pass::run() {
       lock_,
       io::LockFile::acquire(files_.device, clusters_folder(files_.directory) + "/optimize.lock", request));
   SWALE_RETURN_IF_ERROR(look());
+  merge_similar();
   choose_epochs();
   if (options_.approve) SWALE_RETURN_IF_ERROR(options_.approve(report_.plan));
   if (epochs_.empty()) return report_;
@@ -100,7 +105,8 @@ Result<OptimizeReport> Pass::run() {
   return report_;
 }
 
-// Which clusters stay: those that answer for all of their epochs.
+// Which clusters stay: those that answer for all of their epochs, and those whose epochs cannot be read
+// again.
 Status Pass::look() {
   Result<ClusterList> list = load_clusters(files_.device, files_.directory);
   if (!list.ok() && list.status().code() != Code::kCorruption) return list.status();
@@ -110,7 +116,8 @@ Status Pass::look() {
     const auto lives = [&](const ClusterEntry::Epoch& epoch) {
       return manifest_.find_epoch(epoch.epoch, epoch.epoch_id) != nullptr;
     };
-    if (options_.full || !std::ranges::all_of(cluster.epochs, lives)) return true;
+    const bool wanted = !options_.full && std::ranges::all_of(cluster.epochs, lives);
+    if (!wanted && !is_only_copy(cluster)) return true;
     const auto opened = Cluster::open(files_, cluster);
     if (!opened.ok()) log_warn("{}; it is made anew", opened.status().message());
     return !opened.ok();
@@ -118,19 +125,57 @@ Status Pass::look() {
   return {};
 }
 
-void Pass::choose_epochs() {
+// Parts of an epoch itself are lost.
+bool Pass::is_only_copy(const ClusterEntry& cluster) const {
+  return std::ranges::any_of(cluster.epochs, [&](const ClusterEntry::Epoch& epoch) {
+    const EpochEntry* const entry = manifest_.find_epoch(epoch.epoch, epoch.epoch_id);
+    return entry != nullptr && manifest_.has_lost(*entry);
+  });
+}
+
+// The epochs that no cluster has.
+std::vector<EpochNumber> Pass::uncovered() const {
   std::set<EpochNumber> covered;
   for (const ClusterEntry& cluster : list_.clusters) {
-    for (const ClusterEntry::Epoch& epoch : cluster.epochs) covered.insert(epoch.epoch);
+    for (const ClusterEntry::Epoch& epoch : cluster.epochs) {
+      if (manifest_.find_epoch(epoch.epoch, epoch.epoch_id) != nullptr) covered.insert(epoch.epoch);
+    }
   }
-  OptimizePlan& plan = report_.plan;
+  std::vector<EpochNumber> epochs;
   for (const EpochEntry& epoch : manifest_.epochs) {
-    if (covered.contains(epoch.epoch)) continue;
+    if (!covered.contains(epoch.epoch)) epochs.push_back(epoch.epoch);
+  }
+  return epochs;
+}
+
+// The new cluster and the three before it become one, if the longest of these is less than twice as long as
+// the new one: so an epoch is copied once for each factor of four.
+void Pass::merge_similar() {
+  constexpr size_t kBefore = 3;
+  std::vector<ClusterEntry>& clusters = list_.clusters;
+  for (size_t epochs = uncovered().size(); epochs > 0 && clusters.size() >= kBefore;) {
+    const std::span<const ClusterEntry> last(clusters.end() - kBefore, clusters.end());
+    size_t longest = 0;
+    bool only_copy = false;
+    for (const ClusterEntry& cluster : last) {
+      longest = std::max(longest, cluster.epochs.size());
+      only_copy = only_copy || is_only_copy(cluster);
+    }
+    if (longest >= 2 * epochs || only_copy) break;
+    for (const ClusterEntry& cluster : last) epochs += cluster.epochs.size();
+    clusters.erase(clusters.end() - kBefore, clusters.end());
+  }
+}
+
+void Pass::choose_epochs() {
+  OptimizePlan& plan = report_.plan;
+  for (const EpochNumber number : uncovered()) {
+    const EpochEntry& epoch = manifest_.epochs[number];
     if (manifest_.has_lost(epoch)) {
       ++plan.epochs_lost;
       continue;
     }
-    epochs_.push_back(epoch.epoch);
+    epochs_.push_back(number);
     ++plan.epochs;
     plan.records += epoch.records;
     plan.data_bytes += content_bytes(epoch);
