@@ -5,7 +5,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := build
 MAKEFLAGS += --no-print-directory
-.PHONY: help build install demo bench-fs bench-imd bench-imd-ablation bench-meta bench-python bench-rpc bench-shuffle bench-source bench-threehop bench-tier sim-shuffle test test-python test-long test-asan test-tsan deb test-deb wheel check format docs clean
+.PHONY: help build install demo bench-fs bench-imd bench-imd-ablation bench-meta bench-optimize bench-python bench-rpc bench-shuffle bench-source bench-threehop bench-tier sim-shuffle test test-python test-long test-asan test-tsan deb test-deb wheel check format docs clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -33,6 +33,11 @@ bench-imd: ## Swale, LevelDB, RocksDB, DuckDB and raw appends, the same work; re
 	@scripts/venv.sh
 	@scripts/build.sh release swale_benchmarks
 	@build/venv/bin/python bench/imd.py build/release/bench build/bench --profile "$${BENCH:-full}"
+
+bench-optimize: ## trajectories before and after `swale optimize`, beside compacted RocksDB; results in build/bench/optimize.json (BENCH=quick: 4 min)
+	@scripts/install-deps.sh build bench
+	@scripts/build.sh release swale_benchmarks swale_cli
+	@$${PYTHON:-/usr/bin/python3} bench/optimize.py build/release/bench build/bench --swale build/release/tools/swale --profile "$${BENCH:-full}"
 
 bench-rpc: ## requests between ranks beside UCX alone, and TLS beside UCX over TCP; results in build/bench/rpc.json and tls.json
 	@scripts/install-deps.sh build bench

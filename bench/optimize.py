@@ -1,0 +1,171 @@
+#!/usr/bin/env python3
+"""optimize.py PROGRAMS OUT --swale SWALE [--profile full|quick|tiny] [--scratch DIR]: `make bench-optimize`.
+
+Writes directories, asks trajectories, runs `swale optimize`, asks again, and asks compacted RocksDB the same.
+Writes OUT/optimize.json. Exit status as judge.py says. PROGRAMS has the programs of bench/, SWALE is the
+command. docs/design/clusters.md tells what is expected.
+"""
+import os
+import pathlib
+import shutil
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+import judge  # noqa: E402
+from figures import Lines, divided, quickest_ways  # noqa: E402
+from keys import Key  # noqa: E402
+
+PROFILES = {
+    "full": dict(expected_s=900, keys=4_000_000, long_keys=20_000, long_epochs=1_000, rounds=3, samples=200,
+                 opens=20, warm=10_000),
+    "quick": dict(expected_s=200, keys=400_000, long_keys=2_000, long_epochs=1_000, rounds=1, samples=100,
+                  opens=10, warm=5_000),
+    "tiny": dict(expected_s=20, keys=3_000, long_keys=200, long_epochs=20, rounds=1, samples=5, opens=2,
+                 warm=50, quick_calibration=1, drop_all=0),
+}
+KEYS = (
+    Key("optimized_cold_over_rocksdb", "a trajectory of five epochs, nothing resident but indexes, over "
+        "compacted RocksDB", "", 1.0, 0.85),
+    Key("optimized_warm_over_rocksdb", "the same from the page cache", "", 1.0, 0.6),
+    Key("optimized_open_query_over_rocksdb", "opening and a trajectory, in a fresh process, nothing resident",
+        "", 0.05, 0.035),
+    Key("optimized_1000_reads", "reads of a trajectory of the long directory", "", 3, 2),
+    Key("optimized_1000_depth", "its longest chain of reads that waited for one another", "", 3, 2),
+    Key("optimized_1000_bytes_over_values", "bytes asked for, over bytes of values", "", 1.6, 1.35),
+    Key("optimized_1000_cold_over_unoptimized", "its time over that before the pass", "", 0.03, 0.015),
+    Key("optimize_cpu_ns_per_record", "CPU of the pass on five epochs", "ns", 60, 40, by="cpu"),
+    Key("rocksdb_cpu_over_optimized", "CPU of RocksDB's load and compaction over writing and the pass, net "
+        "of generating", "", 18, 25, less_is_better=False),
+    Key("optimize_bytes_over_data", "bytes of a cluster of 16 epochs over those of keys and values", "", 0.90,
+        0.86),
+)
+SHORT, DENSE = 5, 16  # epochs
+
+
+class Bench(judge.Runner):
+    def __init__(self, programs, swale, scratch, profile):
+        super().__init__(PROFILES[profile])
+        self.programs, self.swale, self.scratch = programs, swale, scratch
+
+    def run(self, name, program, **options):
+        return self.keep(name, [str(self.programs / f"bench_{program}"), *judge.words(options)])
+
+    def ask(self, name, mode, path, keys, epochs, samples):
+        self.run(name, "query", mode=mode, path=path, keys=keys, epochs=epochs, samples=samples,
+                 first=self.round * 1_000_000, **{"drop-all": self.p.get("drop_all", 1)})
+
+    def optimize(self, name, path):
+        """A pass, with its CPU and the bytes of its cluster."""
+        before = os.times()
+        line = self.keep(name, [str(self.swale), "optimize", str(path), "--json"])
+        after = os.times()
+        line["cpu_s"] = (after.children_user + after.children_system
+                         - before.children_user - before.children_system)
+        line["cpu_ns_per_record"] = line["cpu_s"] * 1e9 / line["records"]
+        line["disk_bytes"] = sum(file.stat().st_size for file in (path / "clusters").rglob("*")
+                                 if file.is_file())
+        line["bytes_over_data"] = line["disk_bytes"] / line["data_bytes"]
+
+    def five_epochs(self):
+        path, work = self.scratch / "short", dict(keys=self.p["keys"], epochs=SHORT)
+        self.run("generate", "ingest", store="nothing", **work)
+        self.run("swale", "ingest", store="swale", path=path, **work)
+        self.ask("before.cold", "cold", path, samples=self.p["samples"], **work)
+        self.optimize("optimize", path)
+        self.ask("verify", "verify", path, samples=1, **work)
+        self.ask("after.cold", "cold", path, samples=self.p["samples"], **work)
+        self.ask("after.warm", "warm", path, samples=self.p["warm"], **work)
+        self.ask("after.open", "open", path, samples=self.p["opens"], **work)
+        shutil.rmtree(path)
+
+    def rival(self):
+        if not (self.programs / "bench_rocksdb").exists():
+            return
+        path = self.scratch / "rocksdb"
+        work = dict(store="rocksdb", path=path, keys=self.p["keys"], epochs=SHORT,
+                    **{"drop-all": self.p.get("drop_all", 1)})
+        self.run("rocksdb.load", "rocksdb", mode="load", **work)
+        self.run("rocksdb.compact", "rocksdb", mode="compact", **work)
+        self.run("rocksdb.query", "rocksdb", mode="query", samples=max(2, self.p["samples"] // 2),
+                 first=self.round * 1_000_000, **work)
+        shutil.rmtree(path)
+
+    def many_epochs(self):
+        path, work = self.scratch / "long", dict(keys=self.p["long_keys"], epochs=self.p["long_epochs"])
+        self.run("long.swale", "ingest", store="swale", path=path, **work)
+        self.ask("long.before", "cold", path, samples=max(2, self.p["samples"] // 10), **work)
+        self.optimize("long.optimize", path)
+        self.ask("long.after", "cold", path, samples=self.p["samples"], **work)
+        shutil.rmtree(path)
+        path = self.scratch / "dense"
+        self.run("dense.swale", "ingest", store="swale", path=path, keys=self.p["keys"] // 4, epochs=DENSE)
+        self.optimize("dense.optimize", path)
+        shutil.rmtree(path)
+
+    def run_all(self):
+        for self.round in range(self.p["rounds"]):
+            self.run("calibrate", "calibrate", path=self.scratch / "calibrate",
+                     quick=self.p.get("quick_calibration", 0))
+            self.five_epochs()
+            self.rival()
+            self.many_epochs()
+        self.progress.end()
+
+
+def judged_samples(lines, profile):
+    def over_rival(name, measure, path):
+        ways = list(quickest_ways(lines, "rocksdb.query", measure))
+        return [(number, ours / way[measure]["p50"])
+                for (number, ours), way in zip(lines.dated(name, *path), ways)]
+
+    rival = lines.rounds("rocksdb.query")
+    cpu = ("cpu_ns_per_record",)
+    return {
+        "optimized_cold_over_rocksdb": over_rival("after.cold", "cold_us", ("us", "p50")) if rival else [],
+        "optimized_warm_over_rocksdb": over_rival("after.warm", "warm_us", ("us", "p50")) if rival else [],
+        "optimized_open_query_over_rocksdb": lines.combine(
+            [("after.open", ("ms", "p50")), ("rocksdb.query", ("open_and_query_ms", "p50"))], divided)
+        if rival else [],
+        "optimized_1000_reads": lines.dated("long.after", "reads", "p50"),
+        "optimized_1000_depth": lines.dated("long.after", "depth_max"),
+        "optimized_1000_bytes_over_values": [(number, asked / (40 * profile["long_epochs"]))
+                                             for number, asked in lines.dated("long.after", "asked_bytes",
+                                                                              "p50")],
+        "optimized_1000_cold_over_unoptimized": lines.combine([("long.after", ("us", "p50")),
+                                                               ("long.before", ("us", "p50"))], divided),
+        "optimize_cpu_ns_per_record": lines.dated("optimize", *cpu),
+        "rocksdb_cpu_over_optimized": lines.combine(
+            [("rocksdb.load", cpu), ("rocksdb.compact", cpu), ("swale", cpu), ("optimize", cpu),
+             ("generate", cpu)],
+            lambda load, compact, write, optimize, generate: (load + compact - generate) / (write + optimize
+                                                                                            - generate))
+        if rival else [],
+        "optimize_bytes_over_data": lines.dated("dense.optimize", "bytes_over_data"),
+    }
+
+
+def measure(arguments, scratch):
+    bench = Bench(arguments.programs, arguments.swale, scratch, arguments.profile)
+    bench.run_all()
+    lines = Lines(bench.lines)
+    found = judged_samples(lines, bench.p)
+    results = {key.name: judge.judged(key, found[key.name], lines.factors) for key in KEYS}
+    return {"profile": arguments.profile, "parameters": bench.p, "results": results, "lines": bench.lines}
+
+
+def text(result):
+    def shown(value):
+        return "-" if value is None else f"{value:.4g}"
+
+    return "\n".join(f"  {name:40} {shown(row['value']):>10}   must {row['must']}, aim {row['aim']}"
+                     for name, row in result["results"].items())
+
+
+def main():
+    return judge.main(__doc__, "optimize", PROFILES, measure, text,
+                      more=lambda parser: parser.add_argument("--swale", type=pathlib.Path, required=True))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
