@@ -2,8 +2,8 @@
 // of the three clusters before it if they are of similar length (docs/design/clusters.md).
 //
 //   lock ─► claim a number ─► stripe by stripe: read, sort by hash, make series, append them to a directory
-//   of its own ─► counts and digests of all epochs agree? ─► end its epoch ─► write the list of clusters, which
-//   makes it live ─► remove what is not
+//   of its own ─► counts and digests of all epochs agree? ─► end its epoch ─► write the list of clusters,
+//   which makes it live ─► remove what is not
 //
 // The epochs themselves are only read. A pass that fails or is killed leaves nothing that answers; a failed
 // one removes its folder, the next pass that of a killed one. A job may write to the directory meanwhile, or
