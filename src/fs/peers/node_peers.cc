@@ -123,20 +123,17 @@ Status NodePeers::start(PeerRequests* requests) {
   return {};
 }
 
+// Also while the Rpc is being opened. One that cannot be kept is dropped: its deadline tells.
 void NodePeers::on_requests(std::span<net::RpcRequest> requests) {
-  for (net::RpcRequest& each : requests) {
-    const Status kept = contain([&]() -> Status {
-      if (each.method >= kRows.size())
-        return Status(Code::kUnsupported, Scope::kOperation, "this node knows no such request");
-      const MutexLock lock(mutex_);
-      if (stop_) return Status(Code::kAborted, Scope::kOperation, "the node's server ends");
-      Lane& lane = *lanes_[kRows[each.method].lane];
+  const MutexLock lock(mutex_);
+  const Status kept = contain([&]() REQUIRES(mutex_) {
+    for (net::RpcRequest& each : requests) {
+      Lane& lane = *lanes_[each.method < kRows.size() ? kRows[each.method].lane : 0];
       lane.queue.push_back(std::move(each));
       lane.work.notify_one();
-      return {};
-    });
-    if (!kept.ok()) static_cast<void>(contain([&] { rpc_->reply(each.token, kept); }));
-  }
+    }
+  });
+  if (!kept.ok()) log_error("requests of other nodes are dropped: {}", kept.message());
 }
 
 void NodePeers::serve(size_t number) {
@@ -160,6 +157,8 @@ void NodePeers::answer(PeerRequests& requests, net::RpcRequest& request) {
   Result<std::string> answer = std::string();
   const Status contained = contain([&]() -> Status {
     if (!rpc_->wanted(request.token)) return {};
+    if (request.method >= kRows.size())
+      return Status(Code::kUnsupported, Scope::kOperation, "this node knows no such request");
     SWALE_ASSIGN_OR_RETURN(const NodeId from, node_at(request.from));
     answer = requests.answer(static_cast<PeerMethod>(request.method), from, request.payload);
     return {};

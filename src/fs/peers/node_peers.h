@@ -46,7 +46,7 @@ class PeerRequests {
 };
 
 struct NodePeersOptions {
-  NodeId own = 0;                // this rank's; each rank has one, and they count from 0
+  NodeId own = 0;                // of this rank; all together count from 0
   Nanos patience = seconds(30);  // with an answer that needs no storage
 };
 
