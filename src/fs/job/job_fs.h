@@ -241,7 +241,9 @@ class JobFs final : public FileSystem {
   // As many as one batch has, with a result for each; at least one.
   DrainedFiles drain_first(std::span<const meta::FileId> files, uint64_t bytes_limit);
   DrainedFiles drain_some(std::span<const meta::FileId> files, uint64_t bytes_limit) REQUIRES(drain_mutex_);
-  DrainedFiles drain_batch(std::span<const meta::FileId> files, uint64_t bytes_limit) REQUIRES(drain_mutex_);
+  // `publishing`: gets the turn in which they got their names; null: it ends with the batch.
+  DrainedFiles drain_batch(std::span<const meta::FileId> files, uint64_t bytes_limit,
+                           std::optional<NameTurn>* publishing = nullptr) REQUIRES(drain_mutex_);
   Status drain_each(std::span<const meta::FileId> files);  // the first failure
   bool fill() REQUIRES(drain_mutex_);
   void note(const Result<Drain::Outcome>& outcome);

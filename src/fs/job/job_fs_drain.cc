@@ -67,7 +67,8 @@ std::string JobFsStats::json() const {
 
 // Programs wait while logs are read and records are written; what takes long needs nothing of theirs. At
 // least the first file has a result.
-JobFs::DrainedFiles JobFs::drain_batch(std::span<const meta::FileId> files, uint64_t bytes_limit) {
+JobFs::DrainedFiles JobFs::drain_batch(std::span<const meta::FileId> files, uint64_t bytes_limit,
+                                       std::optional<NameTurn>* publishing) {
   {
     const auto turn = take_turn();
     if (!turn.ok()) return {{files.front(), turn.status()}};
@@ -85,7 +86,7 @@ JobFs::DrainedFiles JobFs::drain_batch(std::span<const meta::FileId> files, uint
   while (fill()) drain_->put();
   drain_->settle();
   const MutexLock changing(change_mutex_);
-  const auto turn = take_turn();
+  auto turn = take_turn();
   {
     const MutexLock lock(mutex_);
     if (!turn.ok()) {
@@ -94,6 +95,7 @@ JobFs::DrainedFiles JobFs::drain_batch(std::span<const meta::FileId> files, uint
     }
     drain_->announce();
   }
+  if (publishing != nullptr) publishing->emplace(std::move(*turn));
   {
     const DirectoryTimes times(*this, files);
     drain_->publish();
@@ -173,10 +175,12 @@ Result<Drain::Outcome> JobFs::drain_here(const meta::FileId& file, NodeId asks,
   const Status contained = contain([&] {
     const MutexLock draining(drain_mutex_);
     for (int tries = 0; tries < kDrainTries; ++tries) {
+      // Until all nodes know: they open what was drained by its name, which may not go before.
+      std::optional<NameTurn> publishing;
       const auto wanted = lead_->prepare(file, asks, seen);
       outcome = wanted.ok() ? Result<Drain::Outcome>(Drain::Outcome::kNothing) : wanted.status();
       if (wanted.ok() && *wanted)
-        outcome = std::move(drain_batch({&file, 1}, Drain::kBatchBytes).front().outcome);
+        outcome = std::move(drain_batch({&file, 1}, Drain::kBatchBytes, &publishing).front().outcome);
       const bool all_there = outcome.ok() && (!*wanted || *outcome != Drain::Outcome::kNothing);
       if (wanted.ok()) lead_->end(file, all_there);
       if (outcome.status().code() != Code::kBusy) break;

@@ -17,6 +17,9 @@ constexpr int kWishTries = 8;  // of a drain while names change
 }  // namespace
 
 Status JobFs::join_nodes(io::Device& storage) {
+  // Closed to others from the beginning: all nodes may come here at once.
+  if (::mkdirat(root_directory_.get(), kSwaleDirectory, 0700) != 0 && errno != EEXIST)
+    return errno_status(errno, options_.backing + "/" + kSwaleDirectory + ": making it");
   SWALE_ASSIGN_OR_RETURN(roots_,
                          KeptRoots::open(storage, options_.state_folder + "/roots", options_.share_rules));
   remote_ = std::make_unique<RemotePeers>(*peers_, *roots_);
