@@ -259,8 +259,8 @@ int JobFs::sync(OpenFile& opened) {
     if (const int failed = answer(sync_names(file.node.id, file.node.modified_ns.exchange(0))); failed != 0)
       return failed;
     const auto kept = keep_on_node(file.node.id);
-    if (!kept.ok()) return answer(kept.status());
-    if (*kept) return 0;
+    if (!kept.ok() && kept.status().code() != Code::kNoSpace) return answer(kept.status());
+    if (kept.ok() && *kept) return 0;  // else it takes a drain; a full buffer is no failure of the program's
   }
   if (const int failed = say_modified(file.node); failed != 0) return failed;
   if (!in_logs) return ::fsync(file.own.get()) == 0 ? 0 : errno;

@@ -13,6 +13,7 @@
 #include "base/rng.h"
 #include "fs/job/job_fs.h"
 #include "fs/testing/file_system_calls.h"
+#include "io/fault_device.h"
 #include "io/memory_device.h"
 #include "io/posix_device.h"
 #include "meta/store/job_names.h"
@@ -60,6 +61,7 @@ class JobWorld {
   std::string plain() const { return root_ + "/plain"; }
   JobFsOptions& options() { return options_; }
   JobFs& fs() { return *fs_; }
+  io::FaultDevice& disk() { return faulty_disk_; }  // of kLosesPower
   FileSystemCalls& calls() { return *calls_; }
 
   void start() {
@@ -111,7 +113,9 @@ class JobWorld {
   }
 
  private:
-  io::Device& storage() { return kind_ == Storage::kPlain ? static_cast<io::Device&>(device_) : disk_; }
+  io::Device& storage() {
+    return kind_ == Storage::kPlain ? static_cast<io::Device&>(device_) : faulty_disk_;
+  }
   io::Device& backing_device() {
     if (!anchored_) {
       io::PosixOptions options;
@@ -131,6 +135,7 @@ class JobWorld {
   JobFsOptions options_;
   io::PosixDevice device_;
   io::MemoryDevice disk_;
+  io::FaultDevice faulty_disk_{disk_};
   std::unique_ptr<io::Device> anchored_;
   std::unique_ptr<net::Job> job_;
   std::unique_ptr<meta::JobNames> names_;
