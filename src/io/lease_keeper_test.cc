@@ -8,6 +8,7 @@
 #include <chrono>
 #include <thread>
 
+#include "base/testing/sanitizers.h"
 #include "base/testing/test_threads.h"
 #include "io/lock_file.h"
 #include "io/memory_device.h"

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/testing/sanitizers.h"
 #include "base/testing/test_threads.h"
 #include "io/advised_queue.h"
 #include "io/io_queue.h"

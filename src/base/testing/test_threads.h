@@ -10,8 +10,6 @@
 #include <string>
 #include <thread>
 
-#include "base/testing/sanitizers.h"
-
 namespace swale::test {
 
 // True of a thread in `task` (a folder of /proc/self/task) that is no longer the program's, or never was. One
