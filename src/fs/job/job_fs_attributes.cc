@@ -74,8 +74,10 @@ int JobFs::describe(const meta::FileId& id, const meta::TreeNode& node, JobNode*
   found.st_size = static_cast<off_t>(node.target.size());
   if (node.type == meta::NodeType::kFile) {
     const auto size = size_of(id);
-    if (!size.ok()) return answer(size.status());
-    found.st_size = static_cast<off_t>(*size);
+    // Another thread has just given the file its name, and opens it next.
+    const bool is_new = size.status().posix_error() == ENOENT && (node.mode & kOnBacking) == 0;
+    if (!size.ok() && !is_new) return answer(size.status());
+    found.st_size = is_new ? 0 : static_cast<off_t>(*size);
   }
   found.st_blocks = static_cast<blkcnt_t>((found.st_size + kStatBlockBytes - 1) / kStatBlockBytes);
   const int64_t newer = known != nullptr ? known->modified_ns.load() : 0;

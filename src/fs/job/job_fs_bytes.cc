@@ -68,11 +68,14 @@ int JobFs::opened(JobNode& node, int flags, std::unique_ptr<OpenFile>* file) {
       if (const int failed = expect_one_name(node); failed != 0) return failed;
     if (shared_ || writes || node.in_logs || files_->size(node.id).ok()) {
       if (const int failed = put_in_logs(node); failed != 0) return failed;
-    } else {
-      const io::Descriptor there = on_backing(node.id);
-      if (!there.valid()) return ENOENT;
+    } else if (const io::Descriptor there = on_backing(node.id); there.valid()) {
       made->own = io::Descriptor(::open(io::descriptor_path(there).c_str(), O_RDONLY | O_CLOEXEC));
       if (!made->own.valid()) return errno;
+    } else {
+      const auto named = names_.stat(node.id);
+      if (!named.ok()) return answer(named.status());
+      if ((named->mode & kOnBacking) != 0) return ENOENT;
+      if (const int failed = put_in_logs(node); failed != 0) return failed;  // another thread has just made it
     }
     ++node.opens;
   }
