@@ -20,31 +20,16 @@
 #include "meta/store/store.h"
 #include "net/fabric/tls_fabric.h"
 #include "net/fabric/ucx_fabric.h"
-#include "net/meeting/rendezvous.h"
-#include "net/meeting/topology.h"
+#include "tests/faults/rank_program.h"
 
 namespace swale::meta {
 namespace {
 
 constexpr uint64_t kBytes = 1000;
 
-[[noreturn]] void stop(const char* kind, const std::string& what) {
-  fmt::print("{}: {}\n", kind, what);
-  std::fflush(stdout);
-  std::_Exit(1);
-}
-void check(const Status& status) {
-  if (!status.ok()) stop("failed", status.to_string());
-}
-template <class T>
-T take(Result<T> result) {
-  check(result.status());
-  return std::move(result).value();
-}
-std::string variable(const char* name) {
-  const char* const value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
+using faults::expect;
+using faults::stop;
+using faults::take;
 
 struct Work {
   std::string directory;
@@ -64,7 +49,7 @@ class RankOfJob {
     File file = take(client_->open("shared", 0, 0, 0));
     get_all(file);
     storms();
-    if (job_.rank() == 0) check(client_->seal(&file));
+    if (job_.rank() == 0) expect(client_->seal(&file));
     barrier();
     file = take(client_->open("shared", 0, 0, 0));
     get_all(file);
@@ -73,7 +58,7 @@ class RankOfJob {
   }
 
  private:
-  void barrier() { check(job_.allgather("").status()); }
+  void barrier() { expect(job_.allgather("").status()); }
   std::vector<uint64_t> gather(uint64_t mine) {
     std::string text;
     append_u64(&text, mine);
@@ -99,7 +84,7 @@ class RankOfJob {
 
   void create() {
     const auto made = client_->open("exclusive", Client::kCreate | Client::kExclusive, 0600, 0);
-    if (!made.ok() && made.status().code() != Code::kAlreadyExists) check(made.status());
+    if (!made.ok() && made.status().code() != Code::kAlreadyExists) expect(made.status());
     if (const uint64_t winners = sum(made.ok() ? 1 : 0); winners != 1)
       stop("wrong", fmt::format("{} ranks have created one file", winners));
   }
@@ -109,9 +94,9 @@ class RankOfJob {
     std::vector<Extent> mine;
     for (uint64_t i = 0; i < work_.blocks; ++i) mine.push_back(block(job_.rank(), i));
     const size_t half = mine.size() / 2;
-    check(client_->put(&file, std::span(mine).first(half)));
-    check(client_->put(&file, std::span(mine).subspan(half)));
-    check(client_->close(&file, 0).status());
+    expect(client_->put(&file, std::span(mine).first(half)));
+    expect(client_->put(&file, std::span(mine).subspan(half)));
+    expect(client_->close(&file, 0).status());
     barrier();
   }
 
@@ -120,7 +105,7 @@ class RankOfJob {
     std::vector<ByteRange> ranges;
     for (uint64_t i = 0; i < work_.blocks; ++i) ranges.push_back({block(writer, i).offset, kBytes});
     Found found;
-    check(client_->get(file, ranges, &found));
+    expect(client_->get(file, ranges, &found));
     if (found.ends.size() != ranges.size() || found.extents.size() != ranges.size())
       stop("wrong", fmt::format("{} segments for {} ranges", found.extents.size(), ranges.size()));
     for (uint64_t i = 0; i < work_.blocks; ++i) {
@@ -156,7 +141,7 @@ class RankOfJob {
     const uint64_t cpu = cpu_us();
     for (uint64_t round = 0; round < work_.rounds; ++round) {
       begins.push_back(system_clock().now());
-      check(client_->stat("shared").status());
+      expect(client_->stat("shared").status());
       ends.push_back(system_clock().now());
       barrier();
     }
@@ -183,20 +168,6 @@ class RankOfJob {
   std::unique_ptr<Client> client_;
 };
 
-std::unique_ptr<net::Job> open_job() {
-  const net::LaunchEnvironment launch =
-      take(net::detect_launch([](const char* name) { return std::getenv(name); }));
-  net::RendezvousOptions meeting;
-  meeting.directory = variable("SWALE_JOB_RENDEZVOUS");
-  meeting.job_id = launch.job_id;
-  meeting.node_id = variable("SWALE_JOB_NODE");
-  meeting.rank = launch.rank;
-  meeting.size = launch.size;
-  net::JobOptions options;
-  options.node = meeting.node_id;
-  return take(net::Job::open(take(net::rendezvous_bootstrap(meeting)), options));
-}
-
 int run(char** argv) {
   Work work;
   work.directory = argv[1];
@@ -210,12 +181,12 @@ int run(char** argv) {
   work.rounds = static_cast<uint64_t>(std::atoi(argv[5]));
   net::register_fabric(net::tls_fabric());
   net::register_fabric(net::ucx_fabric());
-  const auto job = open_job();
+  const auto job = faults::open_job();
   io::PosixDevice device;
   const auto store = take(Store::open(*job, device, work.directory, work.store));
   { RankOfJob(job.get(), store.get(), work).run(); }
-  check(store->close());
-  check(job->close());
+  expect(store->close());
+  expect(job->close());
   fmt::print("done\n");
   return 0;
 }

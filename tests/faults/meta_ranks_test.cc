@@ -15,8 +15,8 @@
 #include <filesystem>
 
 #include "sim/meta_model.h"
-#include "tests/faults/launcher.h"
 #include "tests/faults/network.h"
+#include "tests/faults/rank_job.h"
 
 namespace swale::faults::meta_ranks_test {
 namespace {
@@ -39,22 +39,8 @@ struct Storm {
   unsigned long rounds = 0, requests = 0, at_root = 0, cpu_us = 0, span_us = 0, slowest_us = 0;
 };
 
-class Scratch {
- public:
-  Scratch() {
-    std::string path = (std::filesystem::temp_directory_path() / "swale-meta-ranks-XXXXXX").string();
-    path_ = ::mkdtemp(path.data());
-  }
-  ~Scratch() { std::filesystem::remove_all(path_); }
-  Scratch(const Scratch&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
 Storm run_job(const Shape& shape, const Method& method, const Network* network) {
-  const Scratch scratch;
+  const Scratch scratch("meta-ranks");
   LaunchParams params;
   params.size = static_cast<int>(shape.hosts * shape.ranks_per_host);
   params.program = META_RANKS;

@@ -20,32 +20,16 @@
 #include "io/posix_device.h"
 #include "meta/store/job_names.h"
 #include "net/fabric/tls_fabric.h"
-#include "net/meeting/rendezvous.h"
-#include "net/meeting/topology.h"
+#include "tests/faults/rank_program.h"
 
 namespace swale::meta {
 namespace {
 
 constexpr uint64_t kNames = 12;  // of each node
 
-[[noreturn]] void stop(const char* kind, const std::string& what) {
-  fmt::print("{}: {}\n", kind, what);
-  std::fflush(stdout);
-  std::_Exit(1);
-}
-template <class T>
-T take(Result<T> result) {
-  if (!result.ok()) stop("failed", result.status().to_string());
-  return std::move(result).value();
-}
-std::string variable(const char* name) {
-  const char* const value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-void say(const std::string& line) {
-  fmt::print("{}\n", line);
-  std::fflush(stdout);
-}
+using faults::say;
+using faults::stop;
+using faults::take;
 
 // "+name": it is there; "-name": it is not; "~name": it is as it was.
 class Notes {
@@ -141,17 +125,7 @@ void check(NamesClient& client, net::Rank ranks, const std::string& notes_path) 
 
 int run(char** argv) {
   net::register_fabric(net::tls_fabric());
-  const net::LaunchEnvironment launch =
-      take(net::detect_launch([](const char* name) { return std::getenv(name); }));
-  net::RendezvousOptions meeting;
-  meeting.directory = variable("SWALE_JOB_RENDEZVOUS");
-  meeting.job_id = launch.job_id;
-  meeting.node_id = variable("SWALE_JOB_NODE");
-  meeting.rank = launch.rank;
-  meeting.size = launch.size;
-  net::JobOptions options;
-  options.node = meeting.node_id;
-  const auto job = take(net::Job::open(take(net::rendezvous_bootstrap(meeting)), options));
+  const auto job = faults::open_job();
   io::PosixDevice device;
   JobNamesOptions tree;
   tree.deadline = seconds(20);

@@ -3,12 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <stdlib.h>
 
-#include <filesystem>
 #include <fstream>
 
-#include "tests/faults/launcher.h"
+#include "tests/faults/rank_job.h"
 
 namespace swale::faults::names_ranks_test {
 namespace {
@@ -16,31 +14,8 @@ namespace {
 constexpr Seconds kPatience(300);
 constexpr int kNodes = 3;
 
-class Scratch {
- public:
-  Scratch() {
-    std::string path = (std::filesystem::temp_directory_path() / "swale-names-ranks-XXXXXX").string();
-    path_ = ::mkdtemp(path.data());
-  }
-  ~Scratch() { std::filesystem::remove_all(path_); }
-  Scratch(const Scratch&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
 LaunchParams job_of(const Scratch& scratch, const std::string& mode) {
-  LaunchParams params;
-  params.size = kNodes;
-  params.program = NAMES_RANKS;
-  params.arguments = {scratch.path() + "/tree", mode, scratch.path() + "/notes"};
-  params.job_id = "names-ranks-" + mode;
-  params.rendezvous = scratch.path() + "/rendezvous-" + mode;
-  params.by_tls = true;
-  std::filesystem::create_directories(params.rendezvous);
-  std::filesystem::permissions(params.rendezvous, std::filesystem::perms::owner_all);
-  return params;
+  return job_by_tls(NAMES_RANKS, scratch, mode, kNodes);
 }
 
 // One node is killed in the middle of its work, and when another one has missed it, all.
@@ -57,7 +32,7 @@ void kill_a_job(const Scratch& scratch) {
 }
 
 TEST(NamesRanks, WhatWasAnsweredSurvivesAKilledNodeAndAKilledJob) {
-  const Scratch scratch;
+  const Scratch scratch("names-ranks");
   ASSERT_NO_FATAL_FAILURE(kill_a_job(scratch));
   Launcher job(job_of(scratch, "check"));
   EXPECT_TRUE(job.wait_for_ends(kPatience)) << job.describe();
@@ -67,7 +42,7 @@ TEST(NamesRanks, WhatWasAnsweredSurvivesAKilledNodeAndAKilledJob) {
 }
 
 TEST(NamesRanks, CanaryAnAnswerThatIsLostIsSeen) {
-  const Scratch scratch;
+  const Scratch scratch("names-ranks");
   ASSERT_NO_FATAL_FAILURE(kill_a_job(scratch));
   std::ofstream(scratch.path() + "/notes.0", std::ios::app) << "=+0-99\n";
   Launcher job(job_of(scratch, "check"));

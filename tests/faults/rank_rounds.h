@@ -1,5 +1,5 @@
 // What programs share that are a node of a job, write in rounds until they are killed, and are started again
-// to check: the job of the environment, lines for the test, and notes of what was committed.
+// to check: notes of what was committed.
 //
 // Threads: one.
 #pragma once
@@ -8,57 +8,18 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cstdio>
-#include <cstdlib>
 #include <fstream>
 #include <map>
-#include <memory>
 #include <string>
-#include <utility>
 
-#include "net/fabric/tls_fabric.h"
-#include "net/job/job.h"
-#include "net/meeting/rendezvous.h"
-#include "net/meeting/topology.h"
+#include "tests/faults/rank_program.h"
 
 namespace swale::fs {
 
-[[noreturn]] inline void stop(const char* kind, const std::string& what) {
-  fmt::print("{}: {}\n", kind, what);
-  std::fflush(stdout);
-  std::_Exit(1);
-}
-inline void expect(const Status& status) {
-  if (!status.ok()) stop("failed", status.to_string());
-}
-template <class T>
-T take(Result<T> result) {
-  expect(result.status());
-  return std::move(result).value();
-}
-inline std::string variable(const char* name) {
-  const char* const value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-inline void say(const std::string& line) {
-  fmt::print("{}\n", line);
-  std::fflush(stdout);
-}
-
-inline std::unique_ptr<net::Job> open_job() {
-  net::register_fabric(net::tls_fabric());
-  const net::LaunchEnvironment launch =
-      take(net::detect_launch([](const char* name) { return std::getenv(name); }));
-  net::RendezvousOptions meeting;
-  meeting.directory = variable("SWALE_JOB_RENDEZVOUS");
-  meeting.job_id = launch.job_id;
-  meeting.node_id = variable("SWALE_JOB_NODE");
-  meeting.rank = launch.rank;
-  meeting.size = launch.size;
-  net::JobOptions options;
-  options.node = meeting.node_id;
-  return take(net::Job::open(take(net::rendezvous_bootstrap(meeting)), options));
-}
+using faults::expect;
+using faults::say;
+using faults::stop;
+using faults::take;
 
 // Of a file and a node: the last round that was committed, and the last that was begun.
 struct Noted {

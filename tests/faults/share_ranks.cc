@@ -16,6 +16,7 @@
 #include "fs/log/log_writer.h"
 #include "fs/peers/remote_peers.h"
 #include "io/posix_device.h"
+#include "net/fabric/tls_fabric.h"
 #include "tests/faults/rank_rounds.h"
 
 namespace swale::fs {
@@ -131,7 +132,8 @@ class ShareRank {
 };
 
 int run(char** argv) {
-  const auto job = open_job();
+  net::register_fabric(net::tls_fabric());
+  const auto job = faults::open_job();
   {
     ShareRank rank(*job, argv[1], argv[3]);
     const std::string mode = argv[2];

@@ -3,43 +3,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <stdlib.h>
 
-#include <filesystem>
 #include <fstream>
 
-#include "tests/faults/launcher.h"
+#include "tests/faults/rank_job.h"
 
 namespace swale::faults::share_ranks_test {
 namespace {
 
 constexpr Seconds kPatience(300);
 
-class Scratch {
- public:
-  Scratch() {
-    std::string path = (std::filesystem::temp_directory_path() / "swale-share-ranks-XXXXXX").string();
-    path_ = ::mkdtemp(path.data());
-  }
-  ~Scratch() { std::filesystem::remove_all(path_); }
-  Scratch(const Scratch&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
 LaunchParams job_of(const Scratch& scratch, const std::string& mode, int nodes) {
-  LaunchParams params;
-  params.size = nodes;
-  params.program = SHARE_RANKS;
-  params.arguments = {scratch.path() + "/nodes", mode, scratch.path() + "/notes"};
-  params.job_id = "share-ranks-" + mode;
-  params.rendezvous = scratch.path() + "/rendezvous-" + mode;
-  params.by_tls = true;
-  std::filesystem::create_directories(params.rendezvous);
-  std::filesystem::permissions(params.rendezvous, std::filesystem::perms::owner_all);
-  return params;
+  return job_by_tls(SHARE_RANKS, scratch, mode, nodes);
 }
 
 // One node is killed in the middle of its work, and when another one has missed it, all.
@@ -61,7 +36,7 @@ void kill_a_job(const Scratch& scratch, int nodes) {
 class ShareRanks : public testing::TestWithParam<int> {};
 
 TEST_P(ShareRanks, ReadsShowWhatWasCommittedAlsoAfterAKilledNodeAndAKilledJob) {
-  const Scratch scratch;
+  const Scratch scratch("share-ranks");
   ASSERT_NO_FATAL_FAILURE(kill_a_job(scratch, GetParam()));
   Launcher job(job_of(scratch, "check", GetParam()));
   EXPECT_TRUE(job.wait_for_ends(kPatience)) << job.describe();
@@ -72,7 +47,7 @@ TEST_P(ShareRanks, ReadsShowWhatWasCommittedAlsoAfterAKilledNodeAndAKilledJob) {
 INSTANTIATE_TEST_SUITE_P(Nodes, ShareRanks, testing::Values(2, 4));
 
 TEST(ShareRanksCanary, ACommitThatIsLostIsSeen) {
-  const Scratch scratch;
+  const Scratch scratch("share-ranks");
   ASSERT_NO_FATAL_FAILURE(kill_a_job(scratch, 2));
   std::ofstream(scratch.path() + "/notes.0", std::ios::app) << "? 1 249\n= 1 249\n";
   Launcher job(job_of(scratch, "check", 2));
@@ -80,7 +55,7 @@ TEST(ShareRanksCanary, ACommitThatIsLostIsSeen) {
 }
 
 TEST(ShareRanksCanary, ACommitThatDoesNotWaitIsSeen) {
-  const Scratch scratch;
+  const Scratch scratch("share-ranks");
   Launcher job(job_of(scratch, "hasty", 2));
   EXPECT_TRUE(job.wait_for_ends(kPatience, 1)) << job.describe();
   EXPECT_NE(job.end(0).find("wrong: file"), nullptr) << job.describe();

@@ -14,6 +14,7 @@
 #include "fs/testing/file_system_calls.h"
 #include "io/posix_device.h"
 #include "meta/store/job_names.h"
+#include "net/fabric/tls_fabric.h"
 #include "tests/faults/rank_rounds.h"
 
 namespace swale::fs {
@@ -116,7 +117,8 @@ class TreeRank {
 };
 
 int run(char** argv) {
-  const auto job = open_job();
+  net::register_fabric(net::tls_fabric());
+  const auto job = faults::open_job();
   {
     TreeRank rank(*job, argv[1], argv[3]);
     if (std::string(argv[2]) == "write") rank.write_until_killed();

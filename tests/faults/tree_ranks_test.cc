@@ -4,12 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <stdlib.h>
 
-#include <filesystem>
 #include <fstream>
 
-#include "tests/faults/launcher.h"
+#include "tests/faults/rank_job.h"
 
 namespace swale::faults::tree_ranks_test {
 namespace {
@@ -17,31 +15,8 @@ namespace {
 constexpr Seconds kPatience(300);
 constexpr int kNodes = 3;
 
-class Scratch {
- public:
-  Scratch() {
-    std::string path = (std::filesystem::temp_directory_path() / "swale-tree-ranks-XXXXXX").string();
-    path_ = ::mkdtemp(path.data());
-  }
-  ~Scratch() { std::filesystem::remove_all(path_); }
-  Scratch(const Scratch&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
 LaunchParams job_of(const Scratch& scratch, const std::string& mode) {
-  LaunchParams params;
-  params.size = kNodes;
-  params.program = TREE_RANKS;
-  params.arguments = {scratch.path() + "/nodes", mode, scratch.path() + "/notes"};
-  params.job_id = "tree-ranks-" + mode;
-  params.rendezvous = scratch.path() + "/rendezvous-" + mode;
-  params.by_tls = true;
-  std::filesystem::create_directories(params.rendezvous);
-  std::filesystem::permissions(params.rendezvous, std::filesystem::perms::owner_all);
-  return params;
+  return job_by_tls(TREE_RANKS, scratch, mode, kNodes);
 }
 
 // `dead`: killed first, at about its n-th round.
@@ -71,7 +46,7 @@ void kill_a_job(const Scratch& scratch, int dead, int round) {
 
 TEST(TreeRanks, WhatWasCommittedComesToTheBackingAfterAKilledNodeAndAKilledJob) {
   for (int dead = 0; dead < kNodes; ++dead) {
-    const Scratch scratch;
+    const Scratch scratch("tree-ranks");
     ASSERT_NO_FATAL_FAILURE(kill_a_job(scratch, dead, 20 + 10 * dead));
     Launcher job(job_of(scratch, "check"));
     EXPECT_TRUE(job.wait_for_ends(kPatience)) << job.describe();
@@ -82,7 +57,7 @@ TEST(TreeRanks, WhatWasCommittedComesToTheBackingAfterAKilledNodeAndAKilledJob) 
 }
 
 TEST(TreeRanks, CanaryACommitThatIsLostIsSeen) {
-  const Scratch scratch;
+  const Scratch scratch("tree-ranks");
   ASSERT_NO_FATAL_FAILURE(kill_a_job(scratch, 1, 20));
   std::ofstream(scratch.path() + "/notes.0", std::ios::app) << "? 0 251\n= 0 251\n";
   Launcher job(job_of(scratch, "check"));
