@@ -75,7 +75,8 @@ int JobFs::opened(JobNode& node, int flags, std::unique_ptr<OpenFile>* file) {
       const auto named = names_.stat(node.id);
       if (!named.ok()) return answer(named.status());
       if ((named->mode & kOnBacking) != 0) return ENOENT;
-      if (const int failed = put_in_logs(node); failed != 0) return failed;  // another thread has just made it
+      // Another thread has just made it.
+      if (const int failed = put_in_logs(node); failed != 0) return failed;
     }
     ++node.opens;
   }
