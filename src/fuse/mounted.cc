@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "fuse/idle_nodes.h"
+#include "fuse/served.h"
 #include "fuse/session.h"
 #include "fuse/wire.h"
 
@@ -81,7 +82,7 @@ Status failed_mount(const Mounted& options, std::string_view step) {
                options.mountpoint, step, said.empty() ? "libfuse gives no reason" : said);
 }
 
-Status start(const Mounted& options, fs::FileSystem* fs, Session* session) {
+Status start(const Mounted& options, Served* served, Session* session) {
   char* text = nullptr;
   const std::string name = "fsname=" + options.name;
   bool made = fuse_opt_add_arg(&session->arguments, "swale") == 0 &&
@@ -94,7 +95,7 @@ Status start(const Mounted& options, fs::FileSystem* fs, Session* session) {
   std::free(text);
   if (!made) return Status::out_of_memory();
   const fuse_lowlevel_ops& operations = session_operations();
-  session->session = fuse_session_new(&session->arguments, &operations, sizeof(operations), fs);
+  session->session = fuse_session_new(&session->arguments, &operations, sizeof(operations), served);
   if (session->session == nullptr) return failed_mount(options, "a FUSE session");
   session->handles_signals = fuse_set_signal_handlers(session->session) == 0;
   if (fuse_session_mount(session->session, options.mountpoint.c_str()) != 0)
@@ -146,8 +147,9 @@ Status expect_mountpoint(const std::string& path) {
 Status serve_mounted(const Mounted& mounted, fs::FileSystem* fs, size_t descriptors,
                      const std::function<void()>& ready) {
   const FuseWords words;
-  Session session;
-  SWALE_RETURN_IF_ERROR(start(mounted, fs, &session));
+  Served served(*fs);
+  Session session;  // ends before what it serves
+  SWALE_RETURN_IF_ERROR(start(mounted, &served, &session));
   session.idle = std::make_unique<IdleNodes>(
       fs, session.session, mounted.nodes_max > 0 ? mounted.nodes_max : nodes_max_of(descriptors));
   SWALE_RETURN_IF_ERROR(session.idle->start());

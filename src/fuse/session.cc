@@ -9,6 +9,7 @@
 
 #include "base/buffer.h"
 #include "base/contain.h"
+#include "fuse/served.h"
 
 namespace swale::fuse {
 namespace {
@@ -20,7 +21,8 @@ using fs::Node;
 using fs::OpenDirectory;
 using fs::OpenFile;
 
-FileSystem& fs_of(fuse_req_t request) { return *static_cast<FileSystem*>(fuse_req_userdata(request)); }
+Served& served_of(fuse_req_t request) { return *static_cast<Served*>(fuse_req_userdata(request)); }
+FileSystem& fs_of(fuse_req_t request) { return served_of(request).fs; }
 Node& node_of(fuse_req_t request, fuse_ino_t number) {
   assert(number != 0);  // libfuse's word for a name that is not there
   return number == FUSE_ROOT_ID ? *fs_of(request).root() : *reinterpret_cast<Node*>(number);
@@ -82,7 +84,7 @@ int answer_entry(fuse_req_t request, const Entry& entry) {
 // The kernel hands over the umask, because a directory's default ACL takes its place, and checks the ACLs
 // that the mount tells it.
 void init(void* data, fuse_conn_info* connection) {
-  FileSystem& fs = *static_cast<FileSystem*>(data);
+  FileSystem& fs = static_cast<Served*>(data)->fs;
   const unsigned acls = fs.kernel_use().checks_acls ? FUSE_CAP_POSIX_ACL : 0;
   connection->want |= connection->capable & (FUSE_CAP_DONT_MASK | acls);
   fs.set_acls((connection->capable & acls) != 0);
@@ -210,25 +212,23 @@ void rename(fuse_req_t request, fuse_ino_t parent, const char* name, fuse_ino_t 
   });
 }
 
-void describe(const FileSystem& fs, std::unique_ptr<OpenFile> file, fuse_file_info* info) {
+int describe(fuse_req_t request, std::unique_ptr<OpenFile> file, fuse_file_info* info) {
+  FileSystem& fs = fs_of(request);
   info->keep_cache = fs.kernel_use().keeps_pages ? 1 : 0;
   info->noflush = (info->flags & O_ACCMODE) == O_RDONLY;  // nothing can have been lost
-  info->fh = reinterpret_cast<uint64_t>(file.release());
-}
-
-void release_file(fuse_req_t request, const fuse_file_info* info) {
-  fs_of(request).release(std::unique_ptr<OpenFile>(&file_of(info)));
+  if (served_of(request).keep(&file, &info->fh)) return 0;
+  fs.release(std::move(file));
+  return ENOMEM;
 }
 
 void open(fuse_req_t request, fuse_ino_t number, fuse_file_info* info) {
   guarded(request, [&] {
     std::unique_ptr<OpenFile> file;
-    const int failed =
-        fs_of(request).open_file(node_of(request, number), info->flags, caller_of(request), &file);
+    int failed = fs_of(request).open_file(node_of(request, number), info->flags, caller_of(request), &file);
+    if (failed == 0) failed = describe(request, std::move(file), info);
     if (failed != 0) return failed;
-    describe(fs_of(request), std::move(file), info);
-    FileSystem& fs = fs_of(request);
-    if (fuse_reply_open(request, info) != 0) fs.release(std::unique_ptr<OpenFile>(&file_of(info)));
+    Served& served = served_of(request);
+    if (fuse_reply_open(request, info) != 0) served.release_file(info->fh);
     return kAnswered;
   });
 }
@@ -237,15 +237,19 @@ void create(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode
   guarded(request, [&] {
     std::unique_ptr<OpenFile> file;
     Entry entry;
-    const int failed = fs_of(request).create(node_of(request, parent), name, mode, info->flags,
-                                             caller_of(request), &entry, &file);
+    int failed = fs_of(request).create(node_of(request, parent), name, mode, info->flags, caller_of(request),
+                                       &entry, &file);
     if (failed != 0) return failed;
-    describe(fs_of(request), std::move(file), info);
+    Served& served = served_of(request);
+    failed = describe(request, std::move(file), info);
+    if (failed != 0) {
+      served.fs.forget(entry.node, 1);
+      return failed;
+    }
     const fuse_entry_param param = entry_param(request, entry);
-    FileSystem& fs = fs_of(request);
     if (fuse_reply_create(request, &param, info) != 0) {
-      fs.release(std::unique_ptr<OpenFile>(&file_of(info)));
-      fs.forget(entry.node, 1);
+      served.release_file(info->fh);
+      served.fs.forget(entry.node, 1);
     }
     return kAnswered;
   });
@@ -253,7 +257,7 @@ void create(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode
 
 void release(fuse_req_t request, fuse_ino_t, fuse_file_info* info) {
   done_or_failed(request, [&] {
-    release_file(request, info);
+    served_of(request).release_file(info->fh);
     return 0;
   });
 }
@@ -356,15 +360,15 @@ void opendir(fuse_req_t request, fuse_ino_t number, fuse_file_info* info) {
     const int failed =
         fs_of(request).open_directory(node_of(request, number), caller_of(request), &directory);
     if (failed != 0) return failed;
-    OpenDirectory* const opened = directory.release();
-    info->fh = reinterpret_cast<uint64_t>(opened);
-    if (fuse_reply_open(request, info) != 0) delete opened;
+    Served& served = served_of(request);
+    if (!served.keep(&directory, &info->fh)) return ENOMEM;
+    if (fuse_reply_open(request, info) != 0) served.release_directory(info->fh);
     return kAnswered;
   });
 }
 
 void releasedir(fuse_req_t request, fuse_ino_t, fuse_file_info* info) {
-  delete &directory_of(info);
+  served_of(request).release_directory(info->fh);
   fuse_reply_err(request, 0);
 }
 

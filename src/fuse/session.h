@@ -15,7 +15,7 @@ namespace swale::fuse {
 
 inline constexpr unsigned kRequestBytesMax = 1u << 20;
 
-// The operations; a session's user data is its FileSystem.
+// The operations; a session's user data is its Served.
 const fuse_lowlevel_ops& session_operations();
 
 }  // namespace swale::fuse
