@@ -1,6 +1,6 @@
 // Served: the file system that a session's requests work on, and what the kernel has open of it. The kernel
-// does not always say that it has closed a file: what was on its way when the mount went is dropped. So the end
-// of the session releases what is left.
+// does not always say that it has closed a file: what was on its way when the mount went is dropped. So the
+// end of the session releases what is left.
 //
 // Threads: any; it ends when no request is served any more. The file system outlives it.
 #pragma once
