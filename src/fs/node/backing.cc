@@ -4,7 +4,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+
+#include "base/crc32c.h"
+#include "io/beneath.h"
 
 namespace swale::fs {
 
@@ -35,6 +39,26 @@ void start_writeback(io::File& file, uint64_t offset, uint64_t bytes) {
   if (file.descriptor() < 0) return;
   static_cast<void>(::sync_file_range(file.descriptor(), static_cast<off_t>(offset),
                                       static_cast<off_t>(bytes), SYNC_FILE_RANGE_WRITE));
+}
+
+Status write_checked(io::File& out, uint64_t offset, MutableBytes bytes) {
+  const uint32_t crc = crc32c(view(bytes));
+  SWALE_RETURN_IF_ERROR(out.pwrite(offset, view(bytes)));
+  SWALE_RETURN_IF_ERROR(read_exactly(out, offset, bytes));
+  if (crc32c(view(bytes)) == crc) return {};
+  return corruption(
+      "{}: offset {}: {} bytes have another checksum than those that were committed; the logs keep them: "
+      "check the disk, and drain again",
+      out.path(), offset, bytes.size());
+}
+
+bool is_of_names(std::string_view path) {
+  while (!path.empty()) {
+    const size_t slash = std::min(path.find('/'), path.size());
+    if (!io::is_one_name(path.substr(0, slash))) return false;
+    path.remove_prefix(std::min(slash + 1, path.size()));
+  }
+  return true;
 }
 
 }  // namespace swale::fs

@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/status.h"
 #include "fs/node/files_log.h"
@@ -19,6 +20,10 @@ Result<Stamp> stamp_of(io::File& file);
 Status dress_as(io::File& file, io::File* replaced);
 // Advice: the disk writes this range while the next ones are copied; a sync then waits for less.
 void start_writeback(io::File& file, uint64_t offset, uint64_t bytes);
+// Writes bytes of the logs, and reads them again into the same buffer. kCorruption: they are others.
+Status write_checked(io::File& out, uint64_t offset, MutableBytes bytes);
+// Of names alone, so that it stays beneath where it begins: the device follows no link.
+bool is_of_names(std::string_view path);
 
 class Backing {
  public:

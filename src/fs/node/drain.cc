@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/contain.h"
-#include "base/crc32c.h"
 #include "base/log.h"
 #include "io/beneath.h"
 
@@ -18,14 +17,9 @@ using How = DrainMark::How;
 // Each name of the path below the root is one, and it is none of ours.
 Status expect_beneath(const std::string& path, const std::string& root) {
   bool good = path.starts_with(root + "/");
-  std::string_view rest = good ? std::string_view(path).substr(root.size() + 1) : "";
+  const std::string_view rest = good ? std::string_view(path).substr(root.size() + 1) : "";
   if (rest == kSwaleDirectory || rest.starts_with(std::string(kSwaleDirectory) + "/")) good = false;
-  while (good && !rest.empty()) {
-    const size_t slash = std::min(rest.find('/'), rest.size());
-    good = io::is_one_name(rest.substr(0, slash));
-    rest.remove_prefix(std::min(slash + 1, rest.size()));
-  }
-  if (good) return {};
+  if (good && is_of_names(rest)) return {};
   return invalid_argument("{}: it is no path of a file beneath {}", path, root);
 }
 
@@ -239,16 +233,8 @@ void Drain::put() noexcept {
 
 // Writes bytes of the logs, and reads them again; the buffer is theirs.
 Status Drain::put(Work& work, uint64_t offset, MutableBytes bytes) {
-  const uint32_t crc = crc32c(view(bytes));
-  SWALE_RETURN_IF_ERROR(work.out->pwrite(offset, view(bytes)));
-  if (options_.rules.check) {
-    SWALE_RETURN_IF_ERROR(read_exactly(*work.out, offset, bytes));
-    if (crc32c(view(bytes)) != crc)
-      return corruption(
-          "{}: offset {}: {} bytes have another checksum than those that were committed; the logs keep them: "
-          "check the disk, and drain again",
-          work.out->path(), offset, bytes.size());
-  }
+  SWALE_RETURN_IF_ERROR(options_.rules.check ? write_checked(*work.out, offset, bytes)
+                                             : work.out->pwrite(offset, view(bytes)));
   // The disk writes it while the next bytes are copied: a sync then waits for less.
   if (work.unsent_bytes == 0) work.unsent = offset;
   work.unsent_bytes += bytes.size();

@@ -7,25 +7,12 @@
 
 #include "base/buffer.h"
 #include "base/contain.h"
-#include "base/crc32c.h"
 
 namespace swale::fs {
 namespace {
 
 constexpr int kReadAttempts = 16;
 constexpr size_t kWriteBytes = 256 * kKiB;
-
-// Writes, and reads again; the buffer is the caller's.
-Status write_checked(io::File& out, uint64_t offset, MutableBytes bytes) {
-  const uint32_t crc = crc32c(view(bytes));
-  SWALE_RETURN_IF_ERROR(out.pwrite(offset, view(bytes)));
-  SWALE_RETURN_IF_ERROR(read_exactly(out, offset, bytes));
-  if (crc32c(view(bytes)) == crc) return {};
-  return corruption(
-      "{}: offset {}: {} bytes have another checksum than those that were committed; the logs keep them: "
-      "check the disk, and drain again",
-      out.path(), offset, bytes.size());
-}
 
 }  // namespace
 

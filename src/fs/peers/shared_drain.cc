@@ -6,7 +6,6 @@
 #include "base/contain.h"
 #include "base/log.h"
 #include "fs/peers/remote_peers.h"
-#include "io/beneath.h"
 
 namespace swale::fs {
 namespace {
@@ -15,16 +14,6 @@ constexpr size_t kSmallAnswer = 64;
 constexpr size_t kRangesNamed = 8;  // of a node that is down
 
 SeenBacking seen_of(const Stamp& stamp) { return {stamp.inode, stamp.size, stamp.modified_ns}; }
-
-// Of names alone: the device follows no link.
-Status expect_beneath(std::string_view path) {
-  for (std::string_view rest = path; !rest.empty();) {
-    const size_t slash = std::min(rest.find('/'), rest.size());
-    if (!io::is_one_name(rest.substr(0, slash))) return corruption("a step of a drain: no path: {}", path);
-    rest.remove_prefix(std::min(slash + 1, rest.size()));
-  }
-  return {};
-}
 
 std::string ranges_of(const std::vector<Span>& spans) {
   std::string text;
@@ -173,7 +162,7 @@ void SharedDrain::end(const meta::FileId& file, bool published) noexcept {
 
 Status SharedDrain::write_out(const DrainStep& step) {
   const std::string path = backing_.root() + "/" + step.path;
-  SWALE_RETURN_IF_ERROR(expect_beneath(step.path));
+  if (!is_of_names(step.path)) return corruption("a step of a drain: no path: {}", step.path);
   SWALE_ASSIGN_OR_RETURN(const auto out, backing_.device().open(path, io::OpenMode::kReadWrite));
   SWALE_ASSIGN_OR_RETURN(const Stamp stamp, backing_.stamp(*out));
   if (stamp.inode != step.backing.inode)
