@@ -129,8 +129,36 @@ Result<std::unique_ptr<RecordStream>> RecordStream::open(std::shared_ptr<imd::Re
     stream->total_ += manifest.epochs[epoch].records;
   }
   stream->total_ /= stream->query_.parts;
-  if (stream->query_.keys) stream->total_ = stream->query_.keys->size();
+  if (stream->query_.keys) {
+    stream->total_ = stream->query_.keys->size();
+    stream->keys_a_piece_ = stream->keys_of_piece();
+    stream->all_epochs_ = stream->asks_all_epochs();
+  }
   return stream;
+}
+
+// As many as have about kPieceBytes of values, in as many pieces for each thread.
+size_t RecordStream::keys_of_piece() const {
+  constexpr uint64_t kOfAValue = 64;  // kept beside its bytes
+  uint64_t bytes = 0, records = 0;
+  for (const EpochNumber epoch : query_.epochs) {
+    const imd::EpochEntry& found = view_->manifest().epochs[epoch];
+    bytes += found.data_bytes + found.large.bytes;
+    records += found.records;
+  }
+  const uint64_t of_a_value = kOfAValue + (records == 0 ? 0 : bytes / records);
+  const uint64_t of_a_key = of_a_value * std::max<uint64_t>(query_.epochs.size(), 1);
+  const uint64_t most = std::clamp<uint64_t>(kPieceBytes / of_a_key, kKeysMin, kKeysMax);
+  const auto divided = [](uint64_t count, uint64_t by) { return (count + by - 1) / by; };
+  const uint64_t for_each_thread = std::max<uint64_t>(divided(query_.keys->size(), most * query_.threads), 1);
+  return std::max(divided(query_.keys->size(), for_each_thread * query_.threads), uint64_t{kKeysMin});
+}
+
+bool RecordStream::asks_all_epochs() const {
+  if (query_.epochs.size() != view_->manifest().epochs.size()) return false;
+  uint32_t next = 0;
+  return std::all_of(query_.epochs.begin(), query_.epochs.end(),
+                     [&next](EpochNumber epoch) { return epoch == EpochNumber(next++); });
 }
 
 RecordStream::~RecordStream() {
@@ -168,7 +196,7 @@ Result<std::optional<RecordStream::Piece>> RecordStream::next_piece() {
     if (left == 0) return std::optional<Piece>();
     Piece piece;
     piece.first_key = key_;
-    piece.keys = std::min(left, kKeysAPiece);
+    piece.keys = std::min(left, keys_a_piece_);
     key_ += piece.keys;
     return std::optional(piece);
   }
@@ -281,15 +309,21 @@ Status RecordStream::look_up(const Piece& piece, PieceRows* rows) {
   const std::vector<Bytes> keys(asked.begin(), asked.end());
   std::vector<Found> found;
   std::string values;
-  for (size_t place = 0; place < query_.epochs.size(); ++place) {
-    if (stopped_.load(std::memory_order_relaxed)) return {};
-    const Result<size_t> got =
-        view_->get_many(keys, query_.epochs[place], [&](size_t key, EpochNumber, Bytes value) {
-          found.push_back({key, place, values.size(), value.size()});
-          values += value;
-          return !stopped_.load(std::memory_order_relaxed);
-        });
-    SWALE_RETURN_IF_ERROR(got.status());
+  const auto ask = [&](int64_t epochs, size_t first_place) {
+    return view_->get_many(keys, epochs, [&](size_t key, EpochNumber epoch, Bytes value) {
+      const size_t place = epochs == imd::Reader::kAllEpochs ? epoch.value() : first_place;
+      found.push_back({key, place, values.size(), value.size()});
+      values += value;
+      return !stopped_.load(std::memory_order_relaxed);
+    });
+  };
+  if (all_epochs_) {  // at once: clusters have a key's epochs side by side
+    SWALE_RETURN_IF_ERROR(ask(imd::Reader::kAllEpochs, 0).status());
+  } else {
+    for (size_t place = 0; place < query_.epochs.size(); ++place) {
+      if (stopped_.load(std::memory_order_relaxed)) return {};
+      SWALE_RETURN_IF_ERROR(ask(query_.epochs[place], place).status());
+    }
   }
   std::stable_sort(found.begin(), found.end(), [](const Found& a, const Found& b) {
     return a.key != b.key ? a.key < b.key : a.place < b.place;

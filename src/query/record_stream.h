@@ -18,8 +18,7 @@
 // it again.
 //   kAborted if the stream is cancelled.
 // Memory: threads * kPiecesAhead * kBatchesAhead + threads batches, a scan chunk for each thread; for keys
-// also the values
-//   of kKeysAPiece keys for each thread.
+// also the values of a piece's keys for each thread: about kPieceBytes, but at least those of kKeysMin keys.
 // Limits: next() asks for cancellation and calls `progress` every kPatience, also while it waits for storage.
 #pragma once
 
@@ -64,7 +63,9 @@ class RecordStream {
  public:
   static constexpr uint64_t kPiecesAhead = 2;
   static constexpr size_t kBatchesAhead = 2;
-  static constexpr size_t kKeysAPiece = 4096;
+  // Keys of a piece share what is read: slices, and blocks that lie side by side.
+  static constexpr size_t kKeysMin = 1024, kKeysMax = 65'536;
+  static constexpr size_t kPieceBytes = 64 * kMiB;
   static constexpr Nanos kPatience = milliseconds(50);
   static constexpr unsigned kThreadsMax = 256;
 
@@ -105,6 +106,8 @@ class RecordStream {
       REQUIRES(taking_);
   Status read_piece(const Piece& piece, BatchBuilder* builder);
   Status scan_piece(const Piece& piece, PieceRows* rows);
+  size_t keys_of_piece() const;
+  bool asks_all_epochs() const;
   Status look_up(const Piece& piece, PieceRows* rows);
   bool put(uint64_t number, Batch batch);                           // false: stop
   void finish(uint64_t number, Status status, bool last) noexcept;  // last: there are no more pieces
@@ -118,6 +121,8 @@ class RecordStream {
   const StreamQuery query_;
   const OwnProcess process_;
   uint64_t total_ = 0;  // of a part of a scan about so many
+  size_t keys_a_piece_ = kKeysMin;
+  bool all_epochs_ = false;  // of the view, in its order
   std::atomic<uint64_t> done_ = 0;
   std::atomic<bool> stopped_ = false;
   Nanos asked_at_ = 0;  // when next() last asked for cancellation
