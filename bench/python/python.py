@@ -40,8 +40,8 @@ KEYS = [
     ("where_rows_over_duckdb", 1.0, 0.6, True, "time of these rows over DuckDB's on unsorted Parquet, all "
      "cores"),
     ("where_count_over_duckdb", 3, 1.5, True, "time of counting them over DuckDB's"),
-    ("sql_key_over_sorted_parquet", 0.5, 0.25, True, "WHERE key = ? on a fresh DuckDB connection, cold, over its sorted "
-     "Parquet"),
+    ("sql_key_over_sorted_parquet", 0.5, 0.25, True, "WHERE key = ? on a fresh DuckDB connection, cold, over "
+     "its sorted Parquet"),
     ("append_many_over_c", 1.1, 0.9, True, "CPU a record of append_many over a C loop of swale_dir_append"),
     ("export_parquet_over_pyarrow", 1.6, 1.2, True, "wall time over pyarrow writing the same table from "
      "memory"),
@@ -375,7 +375,8 @@ def append_child(path, keys):
 
 def memory_of_this(name):
     """VmRSS or VmHWM in bytes. (ru_maxrss is no measure here: a program inherits that of who started it.)"""
-    [found] = re.findall(rf"^{name}:\s+(\d+) kB$", pathlib.Path("/proc/self/status").read_text(), re.MULTILINE)
+    status = pathlib.Path("/proc/self/status").read_text()
+    [found] = re.findall(rf"^{name}:\s+(\d+) kB$", status, re.MULTILINE)
     return 1024 * int(found)
 
 
