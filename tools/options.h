@@ -117,6 +117,7 @@ void add_verify(CLI::App& app, Run* run);
 void add_optimize(CLI::App& app, Run* run);
 void add_repair(CLI::App& app, Run* run);
 void add_unlock(CLI::App& app, Run* run);
+void add_mount(CLI::App& app, Run* run);
 void add_tier(CLI::App& app, Run* run);
 void add_tier_mount(CLI::App& app, Run* run);
 void add_tier_stats(CLI::App& app, Run* run);

@@ -1,7 +1,6 @@
 // `swale tier mount`: the files of a backing directory, with a tiered write buffer in front of them.
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -9,6 +8,7 @@
 
 #include "fuse/mount.h"
 #include "io/link_rule.h"
+#include "tools/background.h"
 #include "tools/command_line.h"
 #include "tools/options.h"
 #include "tools/tier_choices.h"
@@ -33,7 +33,6 @@ struct TierMountCommand {
  private:
   Result<fuse::MountOptions> options() const;
   std::string said(const tier::RecoveryReport& found, uint64_t log_bytes) const;
-  int in_background(fuse::MountOptions options) const;
 };
 
 std::string absolute(const std::string& path) {
@@ -88,43 +87,6 @@ std::string TierMountCommand::said(const tier::RecoveryReport& found, uint64_t l
   return text + "\n";
 }
 
-// The parent ends when the mount is there, or with the child that could not make it, which has said why.
-int TierMountCommand::in_background(fuse::MountOptions options) const {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return fail(errno_status(errno, "a pipe"));
-  const pid_t child = ::fork();
-  if (child < 0) return fail(errno_status(errno, "starting a process for the mount"));
-  if (child > 0) {
-    ::close(ends[1]);
-    std::string text;
-    char part[512];
-    for (ssize_t got; (got = ::read(ends[0], part, sizeof(part))) > 0;)
-      text.append(part, static_cast<size_t>(got));
-    if (!text.empty()) {
-      json ? print_json_text(text) : print(text);
-      return finish_output(kExitOk);
-    }
-    int state = 0;
-    ::waitpid(child, &state, 0);
-    return WIFEXITED(state) ? WEXITSTATUS(state) : kExitFailure;
-  }
-  ::close(ends[0]);
-  ::setsid();
-  const uint64_t log_bytes = log_bytes_of(options.store);
-  options.ready = [&](const tier::RecoveryReport& found) {
-    const std::string text = said(found, log_bytes);
-    const int nowhere = ::open("/dev/null", O_RDWR | O_CLOEXEC);
-    ::dup2(nowhere, STDIN_FILENO);
-    ::dup2(nowhere, STDOUT_FILENO);
-    if (log_file.empty()) ::dup2(nowhere, STDERR_FILENO);
-    ::close(nowhere);
-    static_cast<void>(::chdir("/") + ::write(ends[1], text.data(), text.size()));
-    ::close(ends[1]);
-  };
-  const Status ended = fuse::run_mount(options);
-  ::_exit(ended.ok() ? kExitOk : fail(ended));
-}
-
 // Where other users may write (/tmp), one could have planted a link, a file or a FIFO in its place.
 Result<io::Descriptor> open_messages(const std::string& path) {
   const std::string doing = path + ": opening the file for messages";
@@ -157,14 +119,17 @@ int TierMountCommand::run() const {
     if (!log.ok()) return fail(log.status());
     ::dup2(log->get(), STDERR_FILENO);
   }
-  if (!foreground) return in_background(std::move(*wanted));
-  wanted->ready = [this, log_bytes = log_bytes_of(wanted->store)](const tier::RecoveryReport& found) {
-    const std::string text = said(found, log_bytes);
-    json ? print_json_text(text) : print(text);
-    static_cast<void>(finish_output(kExitOk));
+  Serving serving;
+  serving.foreground = foreground;
+  serving.json = json;
+  serving.keeps_messages = !log_file.empty();
+  serving.serve = [&](const auto& ready) {
+    wanted->ready = [&, log_bytes = log_bytes_of(wanted->store)](const tier::RecoveryReport& found) {
+      ready(said(found, log_bytes));
+    };
+    return fuse::run_mount(*wanted);
   };
-  const Status ended = fuse::run_mount(*wanted);
-  return ended.ok() ? kExitOk : fail(ended);
+  return serve_in_background(serving);
 }
 
 }  // namespace

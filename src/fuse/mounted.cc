@@ -90,6 +90,7 @@ Status start(const Mounted& options, Served* served, Session* session) {
               fuse_opt_add_opt_escaped(&text, name.c_str()) == 0;
   if (made && options.allow_other) made = fuse_opt_add_opt(&text, "allow_other") == 0;
   if (made && !options.trusts_files) made = fuse_opt_add_opt(&text, "nosuid,nodev") == 0;
+  if (made && options.read_only) made = fuse_opt_add_opt(&text, "ro") == 0;
   made = made && fuse_opt_add_arg(&session->arguments, "-o") == 0 &&
          fuse_opt_add_arg(&session->arguments, text) == 0;
   std::free(text);

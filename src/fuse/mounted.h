@@ -21,6 +21,7 @@ struct Mounted {
   std::string name;        // what `mount` and `df` show
   bool allow_other = false;
   bool trusts_files = true;  // false: nosuid, nodev
+  bool read_only = false;
   unsigned threads = 10;
   size_t nodes_max = 0;  // that the kernel may know; 0: by the limit of descriptors
 };
