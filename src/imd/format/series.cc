@@ -1,17 +1,35 @@
 #include "imd/format/series.h"
 
 #include <algorithm>
+#include <array>
 #include <cassert>
 #include <utility>
+
+#include "base/copy.h"
 
 namespace swale::imd {
 namespace {
 
-constexpr uint32_t kKindBits = 2;
-
-uint32_t size_code(size_t bytes, SeriesKind kind) {
-  return static_cast<uint32_t>(bytes << kKindBits) | static_cast<uint32_t>(kind);
+// Adds to a tally of each of `count` epochs the digest of a value behind a key of eight bytes. `row` has the
+// key, and space for a value.
+template <size_t kPairs, bool kRest>
+void tally_values(const char* value, size_t value_bytes, size_t count, char* row, RecordTally* tally) {
+  const size_t row_bytes = run::kQuickKeyBytes + value_bytes;
+  for (size_t i = 0; i < count; ++i, value += value_bytes, ++tally) {
+    copy_bytes(row + run::kQuickKeyBytes, value, value_bytes);
+    ++tally->records;
+    tally->data_bytes += row_bytes;
+    tally->digest += record_digest_of<kPairs, kRest>(row, row_bytes, run::kQuickKeyBytes);
+  }
 }
+
+constexpr size_t kPairsMax = (run::kQuickKeyBytes + run::kQuickValueBytesMax) / 16;
+
+template <size_t... kPairs>
+constexpr auto talliers(std::index_sequence<kPairs...>) {
+  return std::array{std::array{&tally_values<kPairs + 1, false>, &tally_values<kPairs + 1, true>}...};
+}
+constexpr auto kTalliers = talliers(std::make_index_sequence<kPairsMax>());
 
 }  // namespace
 
@@ -22,20 +40,50 @@ bool split_resolved(Bytes bytes, Bytes* stored, Bytes* value) {
   return in.ok();
 }
 
+char* put_usual_series_head(uint32_t first, size_t count, size_t value_bytes, char* out) {
+  *out++ = static_cast<char>(kNextEpochs | kOneSize);
+  out = put_varint(out, first);
+  out = put_varint(out, count);
+  return put_varint(out, series_size_code(value_bytes, SeriesKind::kWhole));
+}
+
+char* put_series(std::span<const SeriesValue> values, char* out) {
+  const uint32_t size = series_size_code(values.front());
+  uint32_t other_steps = 0;  // bits in which steps differ from 1, and sizes from the first one
+  uint32_t other_sizes = 0;
+  for (size_t i = 1; i < values.size(); ++i) {
+    other_steps |= (values[i].index - values[i - 1].index) ^ 1;
+    other_sizes |= series_size_code(values[i]) ^ size;
+  }
+  *out++ = static_cast<char>((other_steps == 0 ? kNextEpochs : 0) | (other_sizes == 0 ? kOneSize : 0));
+  out = put_varint(out, values.front().index);
+  out = put_varint(out, values.size());
+  for (size_t i = 1; i < values.size() && other_steps != 0; ++i)
+    out = put_varint(out, values[i].index - values[i - 1].index);
+  for (const SeriesValue& value : values.first(other_sizes == 0 ? 1 : values.size()))
+    out = put_varint(out, series_size_code(value));
+  for (const SeriesValue& value : values) {
+    copy_bytes(out, value.bytes.data(), value.bytes.size());
+    out += value.bytes.size();
+  }
+  return out;
+}
+
 // A value that fits into no series is cut; its last part says what it is.
 Status SeriesBuilder::add(uint32_t index, SeriesKind kind, Bytes bytes) {
   for (;;) {
-    const size_t step_bytes = varint_bytes(step_from_last(index));
-    if (used_ + step_bytes + varint_bytes(size_code(bytes.size(), kind)) + bytes.size() <= kSeriesBytesMax) {
-      put(index, kind, bytes);
+    const SeriesValue value{index, kind, bytes};
+    const size_t taken = series_value_bytes_max(step_to(index), value);
+    if (used_ + taken <= kSeriesBytesMax) {
+      put(value);
       return {};
     }
-    if (!items_.empty()) {
+    if (!values_.empty()) {
       SWALE_RETURN_IF_ERROR(finish());
       continue;
     }
-    const size_t part = kSeriesBytesMax - used_ - step_bytes - kVarint32BytesMax;
-    put(index, SeriesKind::kContinues, bytes.substr(0, part));
+    const size_t part = kSeriesBytesMax - used_ - varint_bytes(0) - kVarint32BytesMax;
+    put({index, SeriesKind::kContinues, bytes.substr(0, part)});
     bytes.remove_prefix(part);
     SWALE_RETURN_IF_ERROR(finish());
   }
@@ -48,58 +96,87 @@ Status SeriesBuilder::add_resolved(uint32_t index, Bytes stored, Bytes value) {
   return add(index, SeriesKind::kResolved, resolved_);
 }
 
-void SeriesBuilder::put(uint32_t index, SeriesKind kind, Bytes bytes) {
-  const uint32_t size = size_code(bytes.size(), kind);
-  used_ += varint_bytes(step_from_last(index)) + varint_bytes(size) + bytes.size();
-  items_.push_back({index, size});
-  bytes_.append(bytes);
+void SeriesBuilder::put(const SeriesValue& value) {
+  if (bytes_.capacity() < kSeriesBytesMax) bytes_.reserve(kSeriesBytesMax);
+  used_ += series_value_bytes_max(step_to(value.index), value);
+  const size_t at = bytes_.size();
+  bytes_.append(value.bytes);
+  values_.push_back({value.index, value.kind, Bytes(bytes_).substr(at)});
 }
 
 Status SeriesBuilder::finish() {
-  if (items_.empty()) return {};
-  bool next_epochs = true;
-  bool one_size = true;
-  for (size_t i = 1; i < items_.size(); ++i) {
-    next_epochs = next_epochs && items_[i].index == items_[i - 1].index + 1;
-    one_size = one_size && items_[i].size == items_[0].size;
-  }
-  series_.clear();
-  series_.push_back(static_cast<char>((next_epochs ? kNextEpochs : 0) | (one_size ? kOneSize : 0)));
-  append_varint(&series_, items_.front().index);
-  append_varint(&series_, items_.size());
-  for (size_t i = 1; i < items_.size() && !next_epochs; ++i)
-    append_varint(&series_, items_[i].index - items_[i - 1].index);
-  for (size_t i = 0; i < (one_size ? 1 : items_.size()); ++i) append_varint(&series_, items_[i].size);
-  series_.append(bytes_);
+  if (values_.empty()) return {};
+  series_.resize(used_);
+  series_.resize(static_cast<size_t>(put_series(values_, series_.data()) - series_.data()));
   assert(series_.size() <= kSeriesBytesMax);
-  items_.clear();
+  values_.clear();
   bytes_.clear();
-  used_ = kHeadBytesMax;
+  used_ = kSeriesHeadBytesMax;
   return emit_(series_);
 }
 
+inline void SeriesTally::count(uint32_t index, Bytes key, Bytes stored) {
+  row_.assign(key);
+  row_.append(stored);
+  tallies_[index].add({1, row_.size(), record_digest(row_, key.size())});
+}
+
+// Of a value that is resolved, or one of the parts of a value.
+bool SeriesTally::take_slowly(Bytes key, const SeriesValue& value) {
+  Bytes bytes = value.bytes;
+  bool right = true;
+  if (!front_.empty()) {
+    right = value.index == front_index_;
+    front_.append(bytes);
+    bytes = front_;
+  }
+  if (value.kind == SeriesKind::kContinues) {
+    if (front_.empty()) front_.assign(bytes);
+    front_key_.assign(key);
+    front_index_ = value.index;
+    return right;
+  }
+  Bytes resolved;
+  if (value.kind == SeriesKind::kResolved) right = split_resolved(bytes, &bytes, &resolved) && right;
+  count(value.index, key, bytes);
+  front_.clear();
+  return right;
+}
+
+// What most series are: whole values of equal sizes, of epochs that follow each other. False: it is another
+// one, and nothing was done.
+inline bool SeriesTally::take_usual(Bytes key, Bytes series) {
+  const char* at = series.data();
+  const char* const end = at + series.size();
+  if (key.size() != run::kQuickKeyBytes || at == end || *at++ != (kNextEpochs | kOneSize)) return false;
+  uint32_t head[3] = {};  // first, count, size
+  for (uint32_t& number : head) {
+    if ((at = get_varint32(at, end, &number)) == nullptr) return false;
+  }
+  const size_t count = head[1];
+  const size_t value_bytes = head[2] >> 2;
+  const size_t pairs = (run::kQuickKeyBytes + value_bytes) / 16;
+  if ((head[2] & 3) != static_cast<uint32_t>(SeriesKind::kWhole) || count == 0 || pairs == 0 ||
+      value_bytes > run::kQuickValueBytesMax || head[0] >= tallies_.size() ||
+      count > tallies_.size() - head[0] || count * value_bytes != static_cast<size_t>(end - at)) {
+    return false;
+  }
+  char row[run::kQuickKeyBytes + run::kQuickValueBytesMax];
+  copy_bytes(row, key.data(), run::kQuickKeyBytes);
+  kTalliers[pairs - 1][value_bytes % 16 != 8 ? 1 : 0](at, value_bytes, count, row, &tallies_[head[0]]);
+  return true;
+}
+
 bool SeriesTally::take(Bytes key, Bytes series) {
+  if (front_.empty() && take_usual(key, series)) return true;
   bool right = front_.empty() || front_key_ == key;
   const auto epochs = static_cast<uint32_t>(tallies_.size());
   const bool known = walk_series(series, epochs, [&](const SeriesValue& value) {
-    Bytes bytes = value.bytes;
-    if (!front_.empty()) {
-      right = right && value.index == front_index_;
-      front_.append(bytes);
-      bytes = front_;
+    if (value.kind <= SeriesKind::kPoints && front_.empty()) [[likely]] {
+      count(value.index, key, value.bytes);
+    } else {
+      right = take_slowly(key, value) && right;
     }
-    if (value.kind == SeriesKind::kContinues) {
-      if (front_.empty()) front_.assign(bytes);
-      front_key_.assign(key);
-      front_index_ = value.index;
-      return;
-    }
-    Bytes resolved;
-    if (value.kind == SeriesKind::kResolved) right = right && split_resolved(bytes, &bytes, &resolved);
-    row_.assign(key);
-    row_.append(bytes);
-    tallies_[value.index].add({1, row_.size(), record_digest(row_, key.size())});
-    front_.clear();
   });
   return known && right;
 }

@@ -18,6 +18,7 @@
 
 #include "base/bytes.h"
 #include "base/coding.h"
+#include "base/hash.h"
 #include "base/status.h"
 #include "imd/format/record_tally.h"
 #include "run/record.h"
@@ -85,7 +86,28 @@ bool walk_series(Bytes series, uint32_t epochs, Fn&& fn) {
   return true;
 }
 
-// Makes the series of one key after the other.
+// Most bytes that a series begins with, if it has no steps and one size.
+inline constexpr size_t kSeriesHeadBytesMax = 1 + 2 * kVarint32BytesMax;
+constexpr uint32_t series_size_code(size_t bytes, SeriesKind kind) {
+  return static_cast<uint32_t>(bytes << 2) | static_cast<uint32_t>(kind);
+}
+inline uint32_t series_size_code(const SeriesValue& value) {
+  return series_size_code(value.bytes.size(), value.kind);
+}
+// Most bytes that a value takes in a series, `step` epochs after the value before it.
+inline size_t series_value_bytes_max(uint32_t step, const SeriesValue& value) {
+  return varint_bytes(step) + varint_bytes(series_size_code(value)) + value.bytes.size();
+}
+// Writes the series of these values, of one key and in its order, and returns its end. Requires a value, and
+// space for kSeriesHeadBytesMax and the most that each of them takes.
+char* put_series(std::span<const SeriesValue> values, char* out);
+
+// Writes what the series of `count` values begins with that are whole, of equal sizes and of as many epochs,
+// one after the other; then come their bytes.
+char* put_usual_series_head(uint32_t first, size_t count, size_t value_bytes, char* out);
+
+// Makes the series of one key after the other. For any values; most keys have all of theirs in memory, and
+// together they fit: put_series is quicker.
 class SeriesBuilder {
  public:
   // Takes a finished series, valid during the call.
@@ -100,19 +122,13 @@ class SeriesBuilder {
   Status finish();
 
  private:
-  struct Item {
-    uint32_t index;
-    uint32_t size;  // as encoded
-  };
-  static constexpr size_t kHeadBytesMax = 1 + 2 * kVarint32BytesMax;
-
-  size_t step_from_last(uint32_t index) const { return items_.empty() ? 0 : index - items_.back().index; }
-  void put(uint32_t index, SeriesKind kind, Bytes bytes);
+  uint32_t step_to(uint32_t index) const { return values_.empty() ? 0 : index - values_.back().index; }
+  void put(const SeriesValue& value);
 
   const Emit emit_;
-  std::vector<Item> items_;
-  std::string bytes_;            // of items_
-  size_t used_ = kHeadBytesMax;  // of a series, if steps and sizes are written out
+  std::vector<SeriesValue> values_;  // their bytes are in bytes_, which never moves
+  std::string bytes_;
+  size_t used_ = kSeriesHeadBytesMax;  // of a series, if steps and sizes are written out
   std::string resolved_;
   std::string series_;
 };
@@ -130,6 +146,10 @@ class SeriesTally {
   std::span<const RecordTally> tallies() const { return tallies_; }
 
  private:
+  void count(uint32_t index, Bytes key, Bytes stored);
+  bool take_usual(Bytes key, Bytes series);
+  bool take_slowly(Bytes key, const SeriesValue& value);
+
   std::vector<RecordTally> tallies_;
   std::string row_;    // the key, then what the record of the epoch has
   std::string front_;  // of a value that continues, and whose it is

@@ -12,12 +12,12 @@
 #include "base/entropy.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/processors.h"
 #include "base/sealed_document.h"
-#include "base/uint128.h"
 #include "imd/format/generation.h"
-#include "imd/format/series.h"
-#include "imd/optimize/series_sorter.h"
+#include "imd/optimize/stripe_pipeline.h"
 #include "imd/optimize/stripe_reader.h"
+#include "imd/optimize/throttle.h"
 #include "imd/read/reader_clusters.h"
 #include "imd/read/reader_io.h"
 #include "imd/read/reader_partition.h"
@@ -30,7 +30,12 @@ namespace swale::imd {
 namespace {
 
 constexpr size_t kWriterMemoryMax = 64 * kMiB;
+constexpr size_t kWriterMemoryMaxOfRate = 16 * kMiB;  // so that it is not written in long bursts
 constexpr uint64_t kStripesMax = uint64_t{1} << 20;
+// A stripe with what sorts it stays in a core's caches. If runs must be read again for each, it is as long as
+// memory permits.
+constexpr uint64_t kStripeBytesMax = 4 * kMiB;
+constexpr uint64_t kBytesPerRecord = SeriesMaker::kBytesPerRecord + 16;
 
 // Files first, then the folder that they were in. Whatever cannot be removed is only told: nothing refers to
 // it.
@@ -41,6 +46,21 @@ void remove_tree(io::Device& device, const std::string& path) {
   }
   const Status removed = device.remove(path);
   if (!removed.ok() && removed.code() != Code::kNotFound) log_warn("{}", removed.message());
+}
+
+// The epochs that no cluster has.
+std::vector<EpochNumber> uncovered(const Manifest& manifest, const ClusterList& list) {
+  std::set<EpochNumber> covered;
+  for (const ClusterEntry& cluster : list.clusters) {
+    for (const ClusterEntry::Epoch& epoch : cluster.epochs) {
+      if (manifest.find_epoch(epoch.epoch, epoch.epoch_id) != nullptr) covered.insert(epoch.epoch);
+    }
+  }
+  std::vector<EpochNumber> epochs;
+  for (const EpochEntry& epoch : manifest.epochs) {
+    if (!covered.contains(epoch.epoch)) epochs.push_back(epoch.epoch);
+  }
+  return epochs;
 }
 
 uint64_t content_bytes(const EpochEntry& epoch) { return epoch.data_bytes + epoch.large.bytes; }
@@ -55,17 +75,18 @@ class Pass {
  private:
   Status look();
   bool is_only_copy(const ClusterEntry& cluster) const;
-  std::vector<EpochNumber> uncovered() const;
   void merge_similar();
   void choose_epochs();
   Status make_cluster();
   Status write_epoch(net::Job& job);
   Status write_series(Writer& writer);
-  Status compare(const SeriesTally& tally) const;
+  Status append(Writer& writer, const SeriesBatch& batch);
+  SeriesMaker::ResolveFn resolve(ValueReader& values) const;
+  StripePipeline::Params pipeline_params(const StripeReader& reader) const;
+  Status compare(std::span<const RecordTally> tallies) const;
   Status commit();
   void remove_dead(uint32_t below);
   std::string folder() const { return cluster_folder(files_.directory, claim_->number()); }
-  uint64_t stripes() const;
 
   const OptimizeOptions& options_;
   ReadCounters counters_;
@@ -86,10 +107,12 @@ Result<OptimizeReport> Pass::run() {
       lock_,
       io::LockFile::acquire(files_.device, clusters_folder(files_.directory) + "/optimize.lock", request));
   SWALE_RETURN_IF_ERROR(look());
-  merge_similar();
+  const bool enough =
+      epochs_to_optimize(manifest_, list_).size() >= std::max<uint64_t>(options_.epochs_min, 1);
+  if (enough) merge_similar();
   choose_epochs();
+  if (!enough) return report_;
   if (options_.approve) SWALE_RETURN_IF_ERROR(options_.approve(report_.plan));
-  if (epochs_.empty()) return report_;
   SWALE_ASSIGN_OR_RETURN(claim_, store::JobClaim::next(files_.device, cluster_claims(files_.directory)));
   remove_dead(claim_->number());
   const Status made = contain([&]() -> Status {
@@ -133,27 +156,13 @@ bool Pass::is_only_copy(const ClusterEntry& cluster) const {
   });
 }
 
-// The epochs that no cluster has.
-std::vector<EpochNumber> Pass::uncovered() const {
-  std::set<EpochNumber> covered;
-  for (const ClusterEntry& cluster : list_.clusters) {
-    for (const ClusterEntry::Epoch& epoch : cluster.epochs) {
-      if (manifest_.find_epoch(epoch.epoch, epoch.epoch_id) != nullptr) covered.insert(epoch.epoch);
-    }
-  }
-  std::vector<EpochNumber> epochs;
-  for (const EpochEntry& epoch : manifest_.epochs) {
-    if (!covered.contains(epoch.epoch)) epochs.push_back(epoch.epoch);
-  }
-  return epochs;
-}
-
 // The new cluster and the three before it become one, if the longest of these is less than twice as long as
 // the new one: so an epoch is copied once for each factor of four.
 void Pass::merge_similar() {
   constexpr size_t kBefore = 3;
   std::vector<ClusterEntry>& clusters = list_.clusters;
-  for (size_t epochs = uncovered().size(); epochs > 0 && clusters.size() >= kBefore;) {
+  for (size_t epochs = epochs_to_optimize(manifest_, list_).size();
+       epochs > 0 && clusters.size() >= kBefore;) {
     const std::span<const ClusterEntry> last(clusters.end() - kBefore, clusters.end());
     size_t longest = 0;
     bool only_copy = false;
@@ -169,14 +178,11 @@ void Pass::merge_similar() {
 
 void Pass::choose_epochs() {
   OptimizePlan& plan = report_.plan;
-  for (const EpochNumber number : uncovered()) {
+  epochs_ = epochs_to_optimize(manifest_, list_);
+  plan.epochs = epochs_.size();
+  plan.epochs_lost = uncovered(manifest_, list_).size() - epochs_.size();
+  for (const EpochNumber number : epochs_) {
     const EpochEntry& epoch = manifest_.epochs[number];
-    if (manifest_.has_lost(epoch)) {
-      ++plan.epochs_lost;
-      continue;
-    }
-    epochs_.push_back(number);
-    ++plan.epochs;
     plan.records += epoch.records;
     plan.data_bytes += content_bytes(epoch);
   }
@@ -199,7 +205,8 @@ Status Pass::make_cluster() {
 
 Status Pass::write_epoch(net::Job& job) {
   WriterOptions options;
-  options.memory_bytes = std::min(options_.memory_bytes / 4, kWriterMemoryMax);
+  options.memory_bytes = std::min(options_.memory_bytes / 4,
+                                  options_.rate_bytes_per_s == 0 ? kWriterMemoryMax : kWriterMemoryMaxOfRate);
   if (manifest_.layout.compression != Codec::kNone) options.compression = manifest_.layout.compression;
   options.lease = options_.lease;
   SWALE_ASSIGN_OR_RETURN(const auto writer,
@@ -209,10 +216,30 @@ Status Pass::write_epoch(net::Job& job) {
   return writer->close();
 }
 
-// So many that the records of one fit into half of the memory.
-uint64_t Pass::stripes() const {
-  const uint64_t bytes = report_.plan.data_bytes + report_.plan.records * SeriesSorter::kBytesPerRecord;
-  return std::clamp<uint64_t>(bytes / (options_.memory_bytes / 2) + 1, 1, kStripesMax);
+// Stripes take half of the memory at most; only one that has more of one key takes more.
+StripePipeline::Params Pass::pipeline_params(const StripeReader& reader) const {
+  StripePipeline::Params params{.epochs = static_cast<uint32_t>(epochs_.size())};
+  if (reader.by_hash()) {
+    params.threads = options_.threads != 0 ? options_.threads : usable_processors();
+    params.slots = params.threads + 2;
+  } else {
+    params.slots = 1;
+  }
+  uint64_t stripe_bytes = options_.memory_bytes / 2 / params.slots;
+  if (reader.by_hash()) stripe_bytes = std::min(stripe_bytes, kStripeBytesMax);
+  const uint64_t bytes = report_.plan.data_bytes + report_.plan.records * kBytesPerRecord;
+  params.stripes = std::clamp<uint64_t>(bytes / stripe_bytes + 1, 1, kStripesMax);
+  return params;
+}
+
+SeriesMaker::ResolveFn Pass::resolve(ValueReader& values) const {
+  if (manifest_.layout.values() != run::ValueRule::kPaged) return {};
+  return [&](uint32_t index, Bytes key, Bytes stored) -> Result<std::string> {
+    SWALE_ASSIGN_OR_RETURN(
+        const auto place,
+        ValueReader::place_of(manifest_, manifest_.epochs[epochs_[index]], key, stored, files_.directory));
+    return values.read(place);
+  };
 }
 
 Status Pass::write_series(Writer& writer) {
@@ -220,46 +247,38 @@ Status Pass::write_series(Writer& writer) {
   SWALE_ASSIGN_OR_RETURN(const auto reader, StripeReader::open(files_, manifest_, partitions, epochs_,
                                                                options_.memory_bytes / 8));
   ValueReader values(files_);
-  SeriesSorter::ResolveFn resolve;
-  if (manifest_.layout.values() == run::ValueRule::kPaged) {
-    resolve = [&](uint32_t index, Bytes key, Bytes stored) -> Result<std::string> {
-      SWALE_ASSIGN_OR_RETURN(
-          const auto place,
-          ValueReader::place_of(manifest_, manifest_.epochs[epochs_[index]], key, stored, files_.directory));
-      return values.read(place);
-    };
-  }
-  SeriesTally tally(static_cast<uint32_t>(epochs_.size()));
-  SeriesSorter sorter(resolve, [&](Bytes key, Bytes series) -> Status {
-    if (!tally.take(key, series))
-      return error(Code::kInternal, Scope::kOperation, "a series cannot be read back; please report it");
-    ++report_.series;
-    report_.bytes += key.size() + series.size();
-    return writer.append(key, series);
-  });
-  report_.stripes = stripes();
+  StripePipeline::Params params = pipeline_params(*reader);
+  params.resolve = resolve(values);
+  report_.stripes = params.stripes;
+  SWALE_ASSIGN_OR_RETURN(const auto pipeline, StripePipeline::start(*reader, params));
+  Throttle throttle(options_.rate_bytes_per_s, *options_.clock, options_.pause);
   uint64_t done = 0;
-  for (uint64_t stripe = 0; stripe < report_.stripes; ++stripe) {
-    const auto begin_of = [&](uint64_t number) {
-      return static_cast<Hash>((static_cast<Uint128>(number) << 64) / report_.stripes);
-    };
-    SWALE_RETURN_IF_ERROR(
-        reader->read(begin_of(stripe), begin_of(stripe + 1) - 1, [&](const StripeRecord& record) {
-          sorter.add(record);
-          ++done;
-        }));
-    SWALE_RETURN_IF_ERROR(sorter.emit());
+  for (;;) {
+    SWALE_ASSIGN_OR_RETURN(const SeriesBatch* const batch, pipeline->next());
+    if (batch == nullptr) break;
+    SWALE_RETURN_IF_ERROR(append(writer, *batch));
+    done += batch->records;
     if (options_.progress) options_.progress(done, report_.plan.records);
+    if (!throttle.take(batch->read_bytes + batch->bytes()))
+      return error(Code::kAborted, Scope::kOperation, "{}: the pass was told to end; nothing was changed",
+                   files_.directory);
   }
   SWALE_RETURN_IF_ERROR(reader->finish());
-  return compare(tally);
+  return compare(pipeline->tallies());
+}
+
+Status Pass::append(Writer& writer, const SeriesBatch& batch) {
+  SWALE_RETURN_IF_ERROR(batch.walk([&](Bytes key, Bytes series) { return writer.append(key, series); }));
+  report_.series += batch.series;
+  report_.bytes += batch.bytes();
+  return {};
 }
 
 // What was written is what the epoch log says, record for record.
-Status Pass::compare(const SeriesTally& tally) const {
+Status Pass::compare(std::span<const RecordTally> tallies) const {
   for (size_t i = 0; i < epochs_.size(); ++i) {
     const EpochEntry& epoch = manifest_.epochs[epochs_[i]];
-    const RecordTally& found = tally.tallies()[i];
+    const RecordTally& found = tallies[i];
     if (found == RecordTally{epoch.records, epoch.data_bytes, epoch.digest}) continue;
     return corruption(
         "{}: epoch {} has {} records of {} bytes with the digest {:016x}, the epoch log says {} of {} with "
@@ -267,8 +286,7 @@ Status Pass::compare(const SeriesTally& tally) const {
         files_.directory, epoch.epoch, found.records, found.data_bytes, found.digest, epoch.records,
         epoch.data_bytes, epoch.digest);
   }
-  if (tally.complete()) return {};
-  return error(Code::kInternal, Scope::kOperation, "a value lacks its end; please report it");
+  return {};
 }
 
 // Through the folder as it was claimed: one that was removed meanwhile gets no list.
@@ -307,6 +325,12 @@ void Pass::remove_dead(uint32_t below) {
 }
 
 }  // namespace
+
+std::vector<EpochNumber> epochs_to_optimize(const Manifest& manifest, const ClusterList& list) {
+  std::vector<EpochNumber> epochs = uncovered(manifest, list);
+  std::erase_if(epochs, [&](EpochNumber epoch) { return manifest.has_lost(manifest.epochs[epoch]); });
+  return epochs;
+}
 
 Result<OptimizeReport> optimize_directory(io::Device& device, const std::string& directory,
                                           const OptimizeOptions& options) {

@@ -1,15 +1,16 @@
 // optimize_directory: makes a cluster of the epochs of a massive directory that no cluster has, and of those
 // of the three clusters before it if they are of similar length (docs/design/clusters.md).
 //
-//   lock ─► claim a number ─► stripe by stripe: read, sort by hash, make series, append them to a directory
-//   of its own ─► counts and digests of all epochs agree? ─► end its epoch ─► write the list of clusters,
-//   which makes it live ─► remove what is not
+//   lock ─► claim a number ─► stripe by stripe: read, sort by hash, make series (StripePipeline), append them
+//   to a directory of its own ─► counts and digests of all epochs agree? ─► end its epoch ─► write the list
+//   of clusters, which makes it live ─► remove what is not
 //
 // The epochs themselves are only read. A pass that fails or is killed leaves nothing that answers; a failed
 // one removes its folder, the next pass that of a killed one. A job may write to the directory meanwhile, or
 // drop epochs: a cluster answers only for epochs that the epoch log has.
 //
-// Threads: one call at a time; the writer of the cluster has threads of its own.
+// Threads: one call at a time; the work is done by the process's crew, and the cluster does not depend on how
+// many threads that has.
 // Errors: kBusy if another pass works; kCorruption if an epoch cannot be read, or is not what the epoch log
 // says; kAborted if another pass has taken over.
 // Memory: about `memory_bytes`; more only if one key has more values than that.
@@ -18,10 +19,13 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "base/bytes.h"
+#include "base/clock.h"
 #include "base/status.h"
 #include "imd/format/cluster_list.h"
+#include "imd/format/manifest.h"
 #include "io/device.h"
 #include "io/lock_file.h"
 
@@ -38,7 +42,14 @@ struct OptimizePlan {
 
 struct OptimizeOptions {
   size_t memory_bytes = kGiB;
-  bool full = false;  // one cluster of all epochs, in place of all others
+  bool full = false;              // one cluster of all epochs, in place of all others
+  uint64_t epochs_min = 1;        // with fewer to copy there is nothing to do
+  uint32_t threads = 0;           // that make series; 0: one for each processor
+  uint64_t rate_bytes_per_s = 0;  // read and written, at most; 0: no limit
+  const Clock* clock = &system_clock();
+  // Waits so long, or returns false to end the pass: called after each stripe, also for no time. Empty: this
+  // thread sleeps.
+  std::function<bool(Nanos)> pause = {};
   io::LeaseOptions lease = {.lease = seconds(60), .wait = 0};
   // Called before anything is written; a failure ends the pass. May be empty, as `progress`.
   std::function<Status(const OptimizePlan&)> approve = {};
@@ -52,6 +63,9 @@ struct OptimizeReport {
   uint64_t bytes = 0;  // of these, with their keys
   uint64_t stripes = 0;
 };
+
+// The epochs that no cluster has, and of which nothing is lost.
+std::vector<EpochNumber> epochs_to_optimize(const Manifest& manifest, const ClusterList& list);
 
 constexpr size_t kOptimizeMemoryMin = 32 * kMiB;
 

@@ -1,27 +1,51 @@
 #include "imd/optimize/stripe_reader.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
+#include "base/copy.h"
 #include "base/uint128.h"
 #include "imd/format/partitioner.h"
 #include "imd/read/reader_scan.h"
 #include "imd/read/reader_tables.h"
 #include "run/format.h"
+#include "run/record.h"
 
 namespace swale::imd {
 namespace {
 
-constexpr size_t kChunkBytesMin = 64 * kKiB;
-constexpr size_t kChunkBytesMax = kMiB;
+// One holds any record.
+constexpr size_t kChunkBytesMin = 32 * kKiB;
+constexpr size_t kChunkBytesMax = 256 * kKiB;
+constexpr size_t kReadsInFlight = 8;
+static_assert(kChunkBytesMin >= sizeof(StripeRow) + run::kEncodedRecordBytesMax);
 // Records of a run are ordered by the top 40 bits of what is left of the hash: hashes that are further apart
 // than this are in order.
 constexpr Hash kDisorder = Hash{1} << 24;
+constexpr Hash kHashMax = ~Hash{0};
+
+// Whether all records after one with this hash have higher ones than `last`.
+bool is_beyond(Hash hash, Hash last) { return hash > last && hash - last > kDisorder; }
+// Whether all records before one with this hash have at most `last`.
+bool is_before(Hash hash, Hash last) {
+  return last == kHashMax || (hash <= last && last - hash >= kDisorder);
+}
 
 // The lowest hash h with choose(h, ranks).index = partition.
 Hash lowest_hash(PartitionNumber partition, uint32_t ranks) {
   const Uint128 product = static_cast<Uint128>(partition.value()) << 64;
   return static_cast<Hash>((product + ranks - 1) / ranks);
+}
+
+// A place in the part where hashes pass `last`, up to their disorder.
+uint32_t place_of(const StripePart& part, Hash last) {
+  uint32_t begin = 0;
+  for (uint32_t end = part.count; begin < end;) {
+    const uint32_t middle = begin + (end - begin) / 2;
+    part.hash(middle) <= last ? begin = middle + 1 : end = middle;
+  }
+  return begin;
 }
 
 }  // namespace
@@ -40,6 +64,7 @@ Result<std::unique_ptr<StripeReader>> StripeReader::open(const ReaderFiles& file
       uint32_t depth = 0;
       SWALE_ASSIGN_OR_RETURN(const auto logs, partitions.get(epoch, partition, &depth));
       SWALE_ASSIGN_OR_RETURN(const auto pieces, pieces_of(files, *logs, epoch, 1));
+      logs->data->prefer_direct();
       for (const Reader::ScanPiece& piece : pieces) {
         Stream& stream = reader->streams_.emplace_back();
         stream.index = index;
@@ -52,10 +77,14 @@ Result<std::unique_ptr<StripeReader>> StripeReader::open(const ReaderFiles& file
       }
     }
   }
-  const size_t share = memory_bytes / std::max<size_t>(reader->streams_.size(), 1);
-  reader->chunk_.resize(std::clamp(share, kChunkBytesMin, kChunkBytesMax) / run::kBlockBytes *
-                        run::kBlockBytes);
+  const size_t share = memory_bytes / (2 * std::max<size_t>(reader->streams_.size(), 1));
+  reader->chunk_bytes_ =
+      std::clamp(share, kChunkBytesMin, kChunkBytesMax) / run::kBlockBytes * run::kBlockBytes;
   return reader;
+}
+
+bool StripeReader::by_hash() const {
+  return std::ranges::all_of(streams_, [](const Stream& stream) { return stream.by_hash; });
 }
 
 void StripeReader::rewind(Stream& stream) {
@@ -64,65 +93,217 @@ void StripeReader::rewind(Stream& stream) {
                                                    stream.logs->data->path(), stream.epoch->epoch_id);
 }
 
-Status StripeReader::read(Hash first, Hash last, const RecordFn& fn) {
+bool StripeReader::needs_more(const Stream& stream, const Stripe& stripe) {
+  if (stream.at_end() || stream.lowest > stripe.last) return false;
+  return !stream.by_hash || !is_beyond(stream.reached, stripe.last);
+}
+
+Status StripeReader::read(Stripe* stripe) {
+  take_back(stripe);
+  std::vector<Stream*> hungry;
   for (Stream& stream : streams_) {
-    if (stream.lowest <= last) SWALE_RETURN_IF_ERROR(read_stream(stream, first, last, fn));
+    if (!stream.by_hash) rewind(stream);
+  }
+  for (;;) {
+    hungry.clear();
+    for (Stream& stream : streams_) {
+      if (needs_more(stream, *stripe)) hungry.push_back(&stream);
+    }
+    if (hungry.empty()) break;
+    SWALE_RETURN_IF_ERROR(read_chunks(hungry, stripe));
+  }
+  for (Stream& stream : streams_) give(stream, stripe);
+  return {};
+}
+
+Status StripeReader::read_chunks(std::span<Stream* const> streams, Stripe* stripe) {
+  while (!streams.empty()) {
+    const auto some = streams.first(std::min(streams.size(), kReadsInFlight));
+    streams = streams.subspan(some.size());
+    SWALE_RETURN_IF_ERROR(fetch_chunks(some));
+    for (size_t i = 0; i < some.size(); ++i) {
+      files_.counters.reads.add();
+      files_.counters.bytes_read.add(fetched_[i].blocks.size());
+      stripe->read_bytes += fetched_[i].blocks.size();
+      SWALE_RETURN_IF_ERROR(feed(*some[i], std::move(fetched_[i]), stripe));
+    }
   }
   return {};
 }
 
-Status StripeReader::read_stream(Stream& stream, Hash first, Hash last, const RecordFn& fn) {
-  if (!stream.by_hash && stream.at_end()) rewind(stream);
-  if (stream.by_hash) give_ahead(stream, last, fn);
-  const auto take = [&](const run::ScannedRecord& scanned) {
-    StripeRecord record{
-        stream.index, hash_bytes(scanned.key), {}, static_cast<uint32_t>(scanned.key.size()), scanned.large};
-    const Bytes row(scanned.key.data(), scanned.key.size() + scanned.value.size());
-    stream.reached = std::max(stream.reached, record.hash);
-    if (record.hash > last && stream.by_hash) {
-      stream.ahead.push_back({record, stream.ahead_bytes.size(), static_cast<uint32_t>(row.size())});
-      stream.ahead_bytes.append(row);
-    } else if (record.hash <= last && (record.hash >= first || stream.by_hash)) {
-      record.row = row;
-      fn(record);
+// The next blocks of each, into fetched_.
+Status StripeReader::fetch_chunks(std::span<Stream* const> streams) {
+  if (!queue_) {
+    SWALE_ASSIGN_OR_RETURN(queue_, files_.device.make_queue(kReadsInFlight));
+  }
+  fetched_.clear();
+  std::vector<io::Operation> reads;
+  for (Stream* const stream : streams) {
+    const uint64_t blocks =
+        std::min<uint64_t>(chunk_bytes_ / run::kBlockBytes, stream->piece.blocks - stream->done_blocks);
+    fetched_.push_back({new_chunk(), {}});
+    Fetched& fetched = fetched_.back();
+    fetched.blocks = fetched.chunk->bytes().substr(0, blocks * run::kBlockBytes);
+    reads.push_back({.file = stream->logs->data.get(),
+                     .offset = (stream->piece.first_block + stream->done_blocks) * run::kBlockBytes,
+                     .into = fetched.chunk->span().first(fetched.blocks.size()),
+                     .from = {},
+                     .tag = reads.size()});
+    stream->done_blocks += blocks;
+  }
+  std::vector<io::Completion> completions;
+  struct Settle {  // no read is left when an exception frees its memory
+    std::unique_ptr<io::IoQueue>& queue;
+    ~Settle() {
+      if (queue->in_flight() > 0) queue.reset();
     }
-    return true;
+  } const settle{queue_};
+  queue_->submit(reads);
+  while (queue_->in_flight() > 0) queue_->wait(1, &completions);
+  for (const io::Completion& completion : completions) {
+    SWALE_RETURN_IF_ERROR(completion.status);
+    const io::Operation& read = reads[completion.tag];
+    if (completion.bytes == read.into.size()) continue;
+    return corruption(
+        "{}: expected {} bytes at offset {}, found {}: the file has been cut short; run `swale verify`",
+        read.file->path(), read.into.size(), read.offset, completion.bytes);
+  }
+  return {};
+}
+
+Status StripeReader::feed(Stream& stream, Fetched fetched, Stripe* stripe) {
+  Feeding to{stream, stripe};
+  const auto place = static_cast<std::ptrdiff_t>(stream.memory.size());
+  stream.memory.push_back(std::move(fetched.chunk));
+  const run::RunCursor::RowsFn rows = [&](const run::UniformRows& uniform) {
+    return take_uniform(to, uniform);
   };
-  const auto beyond = [&] {
-    return stream.by_hash && stream.reached > last && stream.reached - last > kDisorder;
-  };
-  while (!stream.at_end() && !beyond()) SWALE_RETURN_IF_ERROR(read_chunk(stream, take));
+  // Of a stream that is read again, blocks are not kept.
+  stream.cursor->take_rows(stream.by_hash ? &rows : nullptr);
+  const Status fed = stream.cursor->feed(
+      fetched.blocks, [&](const run::ScannedRecord& record) { return take_record(to, record); });
+  stream.cursor->take_rows(nullptr);
+  SWALE_RETURN_IF_ERROR(fed);
+  SWALE_RETURN_IF_ERROR(to.status);
+  flush(to);
+  if (!to.keeps_blocks) {
+    spare_.push_back(std::move(stream.memory[static_cast<size_t>(place)]));
+    stream.memory.erase(stream.memory.begin() + place);
+  }
   return stream.at_end() ? stream.cursor->finish() : Status();
 }
 
-// Keeps those that lie beyond the stripe.
-void StripeReader::give_ahead(Stream& stream, Hash last, const RecordFn& fn) {
-  std::vector<Ahead> kept;
-  std::string kept_bytes;
-  for (Ahead& ahead : stream.ahead) {
-    const Bytes row = Bytes(stream.ahead_bytes).substr(ahead.at, ahead.row_bytes);
-    if (ahead.record.hash <= last) {
-      ahead.record.row = row;
-      fn(ahead.record);
-      continue;
-    }
-    kept.push_back({ahead.record, kept_bytes.size(), ahead.row_bytes});
-    kept_bytes.append(row);
+// kCorruption: the run is not in the order of its hashes.
+Status StripeReader::reach(Stream& stream, Hash hash) {
+  if (!stream.by_hash) return {};
+  if (hash < stream.lowest || is_beyond(stream.reached, hash)) {
+    return corruption(
+        "{}: the run from offset {} on is not in the order of its keys' hashes; run `swale verify`",
+        stream.logs->data->path(), stream.piece.first_block * run::kBlockBytes);
   }
-  stream.ahead = std::move(kept);
-  stream.ahead_bytes = std::move(kept_bytes);
+  stream.reached = std::max(stream.reached, hash);
+  return {};
 }
 
-Status StripeReader::read_chunk(Stream& stream, const run::RunCursor::RecordFn& fn) {
-  const uint64_t count =
-      std::min<uint64_t>(chunk_.size() / run::kBlockBytes, stream.piece.blocks - stream.done_blocks);
-  const MutableBytes out(chunk_.data(), count * run::kBlockBytes);
-  const BlockNumber first = stream.piece.first_block + stream.done_blocks;
-  SWALE_RETURN_IF_ERROR(io::read_exactly(*stream.logs->data, first * run::kBlockBytes, out));
-  files_.counters.reads.add();
-  files_.counters.bytes_read.add(out.size());
-  stream.done_blocks += count;
-  return stream.cursor->feed(view(out), fn);
+bool StripeReader::take_uniform(Feeding& to, const run::UniformRows& uniform) const {
+  if (uniform.count == 0) return true;
+  StripePart part;
+  part.uniform = uniform.rows;
+  part.count = uniform.count;
+  part.index = to.stream.index;
+  part.row_bytes = static_cast<uint16_t>(uniform.row_bytes());
+  part.key_bytes = static_cast<uint8_t>(uniform.key_bytes);
+  to.keeps_blocks = true;
+  to.status = reach(to.stream, part.hash(0));
+  if (to.status.ok()) to.status = reach(to.stream, part.hash(part.count - 1));
+  if (to.status.ok()) to.stream.ahead.push_back(part);
+  return to.status.ok();
+}
+
+bool StripeReader::take_record(Feeding& to, const run::ScannedRecord& record) {
+  const Hash hash = hash_bytes(record.key);
+  to.status = reach(to.stream, hash);
+  if (!to.status.ok()) return false;
+  if (!to.stream.by_hash && !to.stripe->has(hash)) return true;
+  const size_t row_bytes = record.key.size() + record.value.size();
+  Copies& copies = to.copies;
+  if (copies.rows == nullptr ||
+      reinterpret_cast<char*>(copies.rows + copies.count + 1) + row_bytes > copies.bytes) {
+    flush(to);
+    const StripeChunk chunk = new_chunk();
+    to.stream.memory.push_back(chunk);
+    copies = {reinterpret_cast<StripeRow*>(chunk->data()), 0, chunk->data() + chunk->size()};
+  }
+  copies.bytes -= row_bytes;
+  copy_bytes(copies.bytes, record.key.data(), row_bytes);
+  copies.rows[copies.count++] = {hash, copies.bytes, to.stream.index,
+                                 StripeRow::shape_of(row_bytes, record.key.size(), record.large)};
+  return true;
+}
+
+// Makes a part of what was copied.
+void StripeReader::flush(Feeding& to) const {
+  if (to.copies.count == 0) return;
+  StripePart part;
+  part.rows = to.copies.rows;
+  part.count = to.copies.count;
+  part.index = to.stream.index;
+  to.stream.ahead.push_back(part);
+  to.copies = {};
+}
+
+// Gives all records up to the stripe's end, and keeps all beyond it. Those about its end, which may be out of
+// order, are given and kept.
+void StripeReader::give(Stream& stream, Stripe* stripe) {
+  if (stream.ahead.empty()) return;
+  const Hash last = stripe->last;
+  const size_t given_before = stripe->parts.size();
+  for (StripePart& part : stream.ahead) {
+    if (part.count == 0) continue;
+    if (stream.by_hash && is_beyond(part.hash(0), last)) break;
+    if (!stream.by_hash || is_before(part.hash(part.count - 1), last)) {
+      stripe->add(part);
+      part.count = 0;
+      continue;
+    }
+    uint32_t give_end = place_of(part, last);
+    uint32_t keep_begin = give_end;
+    while (give_end < part.count && !is_beyond(part.hash(give_end), last)) ++give_end;
+    while (keep_begin > 0 && !is_before(part.hash(keep_begin - 1), last)) --keep_begin;
+    const bool ends_here = give_end < part.count;
+    StripePart given = part;
+    given.count = give_end;
+    if (given.count > 0) stripe->add(given);
+    part.drop(keep_begin);
+    if (ends_here) break;
+  }
+  if (stripe->parts.size() > given_before)
+    stripe->memory.insert(stripe->memory.end(), stream.memory.begin(), stream.memory.end());
+  while (!stream.ahead.empty() && stream.ahead.front().count == 0) stream.ahead.pop_front();
+  while (!stream.memory.empty() &&
+         (stream.ahead.empty() || !lies_in(stream.ahead.front().begin(), stream.memory.front())))
+    stream.memory.pop_front();
+}
+
+StripeChunk StripeReader::new_chunk() {
+  if (!spare_.empty()) {
+    StripeChunk chunk = std::move(spare_.back());
+    spare_.pop_back();
+    return chunk;
+  }
+  Result<Buffer> memory = Buffer::allocate(chunk_bytes_);
+  if (!memory.ok()) throw std::bad_alloc();
+  return std::make_shared<Buffer>(std::move(*memory));
+}
+
+void StripeReader::take_back(Stripe* stripe) {
+  for (StripeChunk& chunk : stripe->memory) {
+    if (chunk.use_count() == 1) spare_.push_back(std::move(chunk));
+  }
+  stripe->memory.clear();
+  stripe->parts.clear();
+  stripe->rows_max = 0;
+  stripe->read_bytes = 0;
 }
 
 Status StripeReader::finish() const {

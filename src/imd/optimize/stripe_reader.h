@@ -2,60 +2,50 @@
 // once.
 //
 // The runs of a job whose keys are placed by hash are in the order of these hashes: each is a stream that
-// stays where the last stripe ended. Other runs (a partitioner of the user's, the lossy format, with several
-// ranks) have keys of all hashes in another order: they are read again for each stripe.
+// stays where the last stripe ended. Reads of several streams are in flight together, past the page cache
+// where the file system can. Other runs (a partitioner of the user's, the lossy format, with several ranks)
+// have keys of all hashes in another order: they are read again for each stripe.
 //
-// Threads: one at a time. Memory: one chunk, and for each run what of its last chunk lies beyond the stripe.
+// Threads: one at a time; stripes that were read belong to their owner, who gives them back by another read.
+// Memory: one or two chunks for each run, and those of stripes.
 // Errors: kCorruption that names file and offset; nothing is passed over.
 #pragma once
 
 #include <cstdint>
-#include <functional>
+#include <deque>
 #include <memory>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "base/status.h"
 #include "imd/format/manifest.h"
+#include "imd/optimize/stripe.h"
 #include "imd/read/reader.h"
 #include "imd/read/reader_io.h"
 #include "imd/read/reader_partition.h"
+#include "io/io_queue.h"
 #include "run/run_cursor.h"
 
 namespace swale::imd {
 
-struct StripeRecord {
-  uint32_t index = 0;  // of the epoch among those that are read
-  Hash hash = 0;       // of the key
-  Bytes row;           // the key, then what the record has of the value
-  uint32_t key_bytes = 0;
-  bool large = false;  // the value lies elsewhere
-};
-
 class StripeReader {
  public:
-  using RecordFn = std::function<void(const StripeRecord&)>;
-
-  // The objects referred to must outlive the reader. `memory_bytes`: about what it may take.
+  // The objects referred to must outlive the reader. `memory_bytes`: about what chunks may take.
   static Result<std::unique_ptr<StripeReader>> open(const ReaderFiles& files, const Manifest& manifest,
                                                     PartitionCache& partitions,
                                                     std::span<const EpochNumber> epochs, size_t memory_bytes);
 
-  // The records whose hashes lie in first..last: by epoch, partition and run, in a run as they were appended.
-  // Stripes ascend: each begins after the last one.
-  Status read(Hash first, Hash last, const RecordFn& fn);
+  // The records whose hashes lie in stripe->first..last. Stripes ascend: each begins after the last one. What
+  // the stripe had before is forgotten.
+  Status read(Stripe* stripe);
   // Call after the last stripe: that all runs came to their ends.
   Status finish() const;
+  // Whether each run is read once.
+  bool by_hash() const;
 
  private:
-  struct Ahead {
-    StripeRecord record;  // without its row
-    size_t at = 0;        // of the row in the stream's bytes
-    uint32_t row_bytes = 0;
-  };
   struct Stream {
     uint32_t index = 0;
     const EpochEntry* epoch = nullptr;
@@ -66,21 +56,50 @@ class StripeReader {
     Hash reached = 0;  // the highest hash that was read
     uint64_t done_blocks = 0;
     std::unique_ptr<run::RunCursor> cursor;
-    std::vector<Ahead> ahead;
-    std::string ahead_bytes;
+    // Not given yet, or not all of it. All records of a run are uniform rows, or all are copied.
+    std::deque<StripePart> ahead;
+    std::deque<StripeChunk> memory;  // of these, in their order
 
     bool at_end() const { return done_blocks == piece.blocks; }
   };
+  // Rows that are copied: from the front of a chunk what describes them, from its back their bytes.
+  struct Copies {
+    StripeRow* rows = nullptr;
+    uint32_t count = 0;
+    char* bytes = nullptr;
+  };
+  struct Feeding {
+    Stream& stream;
+    Stripe* stripe;
+    Copies copies = {};
+    bool keeps_blocks = false;
+    Status status = {};
+  };
+  struct Fetched {
+    StripeChunk chunk;
+    Bytes blocks;  // in it
+  };
 
-  StripeReader(const ReaderFiles& files) : files_(files) {}
-  Status read_stream(Stream& stream, Hash first, Hash last, const RecordFn& fn);
-  static void give_ahead(Stream& stream, Hash last, const RecordFn& fn);
-  Status read_chunk(Stream& stream, const run::RunCursor::RecordFn& fn);
+  explicit StripeReader(const ReaderFiles& files) : files_(files) {}
   static void rewind(Stream& stream);
+  static bool needs_more(const Stream& stream, const Stripe& stripe);
+  static void give(Stream& stream, Stripe* stripe);
+  Status read_chunks(std::span<Stream* const> streams, Stripe* stripe);
+  Status fetch_chunks(std::span<Stream* const> streams);
+  Status feed(Stream& stream, Fetched fetched, Stripe* stripe);
+  bool take_uniform(Feeding& to, const run::UniformRows& uniform) const;
+  bool take_record(Feeding& to, const run::ScannedRecord& record);
+  void flush(Feeding& to) const;
+  static Status reach(Stream& stream, Hash hash);
+  StripeChunk new_chunk();
+  void take_back(Stripe* stripe);
 
   const ReaderFiles& files_;
   std::vector<Stream> streams_;
-  std::vector<char> chunk_;
+  size_t chunk_bytes_ = 0;
+  std::vector<StripeChunk> spare_;
+  std::vector<Fetched> fetched_;
+  std::unique_ptr<io::IoQueue> queue_;
 };
 
 }  // namespace swale::imd

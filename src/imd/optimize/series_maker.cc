@@ -1,0 +1,210 @@
+#include "imd/optimize/series_maker.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "base/copy.h"
+
+namespace swale::imd {
+namespace {
+
+constexpr size_t kRowsAhead = 16;  // prefetched
+// A bucket has a few rows, so that sorting it by insertion is quick; and buckets are few enough for the
+// caches.
+constexpr uint64_t kRowsPerBucket = 4;
+constexpr uint64_t kBucketsMax = uint64_t{1} << 16;
+constexpr size_t kInsertionMax = 32;
+constexpr size_t kUsualKeyBytes = 8;
+
+bool less(const StripeRow& a, const StripeRow& b) { return a.hash < b.hash; }
+
+// Stable.
+void sort_bucket(std::span<StripeRow> rows) {
+  if (rows.size() > kInsertionMax) {
+    if (!std::ranges::is_sorted(rows, less)) std::stable_sort(rows.begin(), rows.end(), less);
+    return;
+  }
+  for (size_t i = 1; i < rows.size(); ++i) {
+    if (rows[i - 1].hash <= rows[i].hash) continue;
+    const StripeRow row = rows[i];
+    size_t to = i;
+    for (; to > 0 && rows[to - 1].hash > row.hash; --to) rows[to] = rows[to - 1];
+    rows[to] = row;
+  }
+}
+
+}  // namespace
+
+SeriesMaker::SeriesMaker(uint32_t epochs, const ResolveFn& resolve) : resolve_(resolve), tally_(epochs) {}
+
+Status SeriesMaker::make(const Stripe& stripe, SeriesBatch* batch) {
+  batch->clear();
+  collect(stripe);
+  sort();
+  batch->records = sorted_.size();
+  batch->read_bytes = stripe.read_bytes;
+  for (size_t begin = 0; begin < sorted_.size();) {
+    bool usual = false;
+    const size_t end = next_hash(begin, &usual);
+    const std::span<StripeRow> rows(sorted_.data() + begin, end - begin);
+    SWALE_RETURN_IF_ERROR(usual ? put_usual(rows, batch) : put_hash(rows, batch));
+    begin = end;
+  }
+  if (tally_.complete()) return {};
+  return error(Code::kInternal, Scope::kOperation, "a value lacks its end; please report it");
+}
+
+// The stripe's rows, and how many lie in each bucket.
+void SeriesMaker::collect(const Stripe& stripe) {
+  first_ = stripe.first;
+  const uint64_t buckets =
+      std::clamp<uint64_t>(std::bit_ceil(stripe.rows_max / kRowsPerBucket), 2, kBucketsMax);
+  const auto bits = [](uint64_t number) { return 64 - static_cast<uint32_t>(std::countl_zero(number)); };
+  const uint32_t hash_bits = bits(stripe.last - stripe.first);
+  shift_ = hash_bits - std::min(hash_bits, bits(buckets - 1));
+  bucket_ends_.assign(bucket_of(stripe.last) + 1, 0);
+  if (rows_.size() < stripe.rows_max) rows_.resize(stripe.rows_max);
+  StripeRow* out = rows_.data();
+  const auto take = [&](const StripeRow& row) {
+    if (!stripe.has(row.hash)) return;
+    ++bucket_ends_[bucket_of(row.hash)];
+    *out++ = row;
+  };
+  for (const StripePart& part : stripe.parts) {
+    if (part.rows != nullptr) {
+      for (const StripeRow& row : std::span(part.rows, part.count)) take(row);
+      continue;
+    }
+    const char* at = part.uniform;
+    const uint32_t shape = StripeRow::shape_of(part.row_bytes, part.key_bytes, false);
+    for (uint32_t i = 0; i < part.count; ++i, at += part.row_bytes)
+      take({hash_bytes({at, part.key_bytes}), at, part.index, shape});
+  }
+  sorted_.resize(static_cast<size_t>(out - rows_.data()));
+}
+
+// Rows of equal hashes stay in their order.
+void SeriesMaker::sort() {
+  uint32_t begin = 0;
+  for (uint32_t& end : bucket_ends_) begin += std::exchange(end, begin);
+  for (const StripeRow& row : std::span(rows_).first(sorted_.size()))
+    sorted_[bucket_ends_[bucket_of(row.hash)]++] = row;
+  begin = 0;
+  for (const uint32_t end : bucket_ends_) {
+    sort_bucket(std::span(sorted_).subspan(begin, end - begin));
+    begin = end;
+  }
+}
+
+// The end of the rows with the hash of that at `begin`. `*usual`: they are of one key, of eight bytes, and
+// make one series of whole values of equal sizes, of epochs that follow each other.
+size_t SeriesMaker::next_hash(size_t begin, bool* usual) const {
+  const StripeRow& first = sorted_[begin];
+  const bool usual_key = first.key_bytes() == kUsualKeyBytes;
+  const uint64_t key = usual_key ? get_u64(first.at) : 0;
+  uint64_t others = usual_key ? 0 : 1;  // bits in which rows differ from the usual
+  size_t end = begin + 1;
+  for (; end < sorted_.size() && sorted_[end].hash == first.hash; ++end) {
+    const StripeRow& row = sorted_[end];
+    if (end + kRowsAhead < sorted_.size()) __builtin_prefetch(sorted_[end + kRowsAhead].at);
+    others |= (row.index - sorted_[end - 1].index) ^ 1;
+    others |= row.shape ^ first.shape;
+    if (others == 0) others = get_u64(row.at) ^ key;
+  }
+  const size_t value_bytes = first.row_bytes() - first.key_bytes();
+  const size_t most =
+      kSeriesHeadBytesMax +
+      (end - begin) * (1 + varint_bytes(series_size_code(value_bytes, SeriesKind::kWhole)) + value_bytes);
+  *usual = others == 0 && !first.large() && most <= kSeriesBytesMax;
+  return end;
+}
+
+Status SeriesMaker::put_usual(std::span<const StripeRow> rows, SeriesBatch* batch) {
+  const size_t value_bytes = rows.front().row_bytes() - kUsualKeyBytes;
+  char* const key = batch->reserve(SeriesBatch::kHeadBytes + kUsualKeyBytes + kSeriesHeadBytesMax +
+                                   rows.size() * value_bytes) +
+                    SeriesBatch::kHeadBytes;
+  copy_bytes(key, rows.front().at, kUsualKeyBytes);
+  char* const series = key + kUsualKeyBytes;
+  char* out = put_usual_series_head(rows.front().index, rows.size(), value_bytes, series);
+  for (const StripeRow& row : rows) {
+    copy_bytes(out, row.at + kUsualKeyBytes, value_bytes);
+    out += value_bytes;
+  }
+  return finish({key, kUsualKeyBytes}, {series, static_cast<size_t>(out - series)}, batch);
+}
+
+// Any rows of one hash: nearly always of one key.
+Status SeriesMaker::put_hash(std::span<StripeRow> rows, SeriesBatch* batch) {
+  const Bytes first = rows.front().key();
+  const auto is_first = [&](const StripeRow& row) { return row.key() == first; };
+  if (std::ranges::all_of(rows.subspan(1), is_first)) return put_key(rows, batch);
+  std::ranges::stable_sort(rows, {}, &StripeRow::key);
+  for (size_t from = 0; from < rows.size();) {
+    size_t to = from;
+    while (to < rows.size() && rows[to].key() == rows[from].key()) ++to;
+    SWALE_RETURN_IF_ERROR(put_key(rows.subspan(from, to - from), batch));
+    from = to;
+  }
+  return {};
+}
+
+// One series, if it takes them all.
+Status SeriesMaker::put_key(std::span<const StripeRow> rows, SeriesBatch* batch) {
+  values_.clear();
+  size_t most = kSeriesHeadBytesMax;
+  uint32_t index = rows.front().index;
+  for (const StripeRow& row : rows) {
+    if (row.large() && resolve_) return put_slowly(rows, batch);
+    const SeriesValue value{row.index, row.large() ? SeriesKind::kPoints : SeriesKind::kWhole, row.stored()};
+    most += series_value_bytes_max(row.index - std::exchange(index, row.index), value);
+    if (most > kSeriesBytesMax) return put_slowly(rows, batch);
+    values_.push_back(value);
+  }
+  const Bytes key = rows.front().key();
+  char* const head = batch->reserve(SeriesBatch::kHeadBytes + key.size() + most);
+  char* const key_at = head + SeriesBatch::kHeadBytes;
+  copy_bytes(key_at, key.data(), key.size());
+  char* const series = key_at + key.size();
+  char* const end = put_series(values_, series);
+  return finish({key_at, key.size()}, {series, static_cast<size_t>(end - series)}, batch);
+}
+
+// A resolved value that fits into no series by itself stays where it is.
+Status SeriesMaker::put_slowly(std::span<const StripeRow> rows, SeriesBatch* batch) {
+  const Bytes key = rows.front().key();
+  SeriesBuilder builder([&](Bytes series) {
+    char* const key_at =
+        batch->reserve(SeriesBatch::kHeadBytes + key.size() + series.size()) + SeriesBatch::kHeadBytes;
+    char* const series_at = key_at + key.size();
+    copy_bytes(key_at, key.data(), key.size());
+    copy_bytes(series_at, series.data(), series.size());
+    return finish({key_at, key.size()}, {series_at, series.size()}, batch);
+  });
+  for (const StripeRow& row : rows) {
+    const Bytes stored = row.stored();
+    const SeriesKind kind = row.large() ? SeriesKind::kPoints : SeriesKind::kWhole;
+    if (!row.large() || !resolve_) {
+      SWALE_RETURN_IF_ERROR(builder.add(row.index, kind, stored));
+      continue;
+    }
+    SWALE_ASSIGN_OR_RETURN(const std::string value, resolve_(row.index, key, stored));
+    SWALE_RETURN_IF_ERROR(value.size() <= kSeriesBytesMax ? builder.add_resolved(row.index, stored, value)
+                                                          : builder.add(row.index, kind, stored));
+  }
+  return builder.finish();
+}
+
+// What is in the batch now is read back: what is counted is what will be written.
+Status SeriesMaker::finish(Bytes key, Bytes series, SeriesBatch* batch) {
+  char* const head = batch->memory.data() + batch->used;
+  put_u16(head, static_cast<uint16_t>(key.size()));
+  put_u16(head + 2, static_cast<uint16_t>(series.size()));
+  batch->used += SeriesBatch::kHeadBytes + key.size() + series.size();
+  ++batch->series;
+  if (tally_.take(key, series)) return {};
+  return error(Code::kInternal, Scope::kOperation, "a series cannot be read back; please report it");
+}
+
+}  // namespace swale::imd

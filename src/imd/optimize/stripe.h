@@ -1,0 +1,82 @@
+// Stripe: the records of a range of hashes, as a StripeReader finds them and a SeriesMaker sorts them.
+//
+// Rows of uniform runs stay in the blocks that were read; other records are copied. Both lie in chunks, which
+// a stripe shares with those beside it.
+// Invariants: the parts come by epoch, partition and run, and rows of a part in the order of its run: so
+// records of one key are by epoch and then as appended. The first and the last part of a run may have rows
+// beyond the stripe.
+// Threads: one at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/bytes.h"
+#include "base/hash.h"
+
+namespace swale::imd {
+
+// A record: the key, then what it has of its value.
+struct StripeRow {
+  Hash hash;  // of the key
+  const char* at;
+  uint32_t index;  // of the epoch among those that are read
+  uint32_t shape;  // row_bytes | key_bytes << 16 | large << 24: compared at once
+
+  static constexpr uint32_t shape_of(size_t row_bytes, size_t key_bytes, bool large) {
+    return static_cast<uint32_t>(row_bytes | key_bytes << 16 | (large ? size_t{1} << 24 : 0));
+  }
+  size_t row_bytes() const { return shape & 0xffff; }
+  size_t key_bytes() const { return shape >> 16 & 0xff; }
+  bool large() const { return shape >> 24 != 0; }  // the value lies elsewhere
+  Bytes key() const { return {at, key_bytes()}; }
+  Bytes stored() const { return {at + key_bytes(), row_bytes() - key_bytes()}; }
+};
+static_assert(sizeof(StripeRow) == 24);
+
+// Neighbouring records of one run.
+struct StripePart {
+  const StripeRow* rows = nullptr;  // else:
+  const char* uniform = nullptr;    // rows of equal sizes
+  uint32_t count = 0;
+  uint32_t index = 0;
+  uint16_t row_bytes = 0;
+  uint8_t key_bytes = 0;
+
+  const void* begin() const { return rows != nullptr ? static_cast<const void*>(rows) : uniform; }
+  Hash hash(size_t i) const {
+    return rows != nullptr ? rows[i].hash : hash_bytes({uniform + i * row_bytes, key_bytes});
+  }
+  // Without the first `n`.
+  void drop(uint32_t n) {
+    rows != nullptr ? static_cast<void>(rows += n) : static_cast<void>(uniform += size_t{n} * row_bytes);
+    count -= n;
+  }
+};
+
+// Memory of parts.
+using StripeChunk = std::shared_ptr<Buffer>;
+inline bool lies_in(const void* at, const StripeChunk& chunk) {
+  const char* const byte = static_cast<const char*>(at);
+  return byte >= chunk->data() && byte < chunk->data() + chunk->size();
+}
+
+struct Stripe {
+  Hash first = 0;
+  Hash last = 0;
+  uint64_t rows_max = 0;    // of all parts, those beyond the stripe included
+  uint64_t read_bytes = 0;  // from storage, on the way to it
+  std::vector<StripePart> parts;
+  std::vector<StripeChunk> memory;
+
+  bool has(Hash hash) const { return hash - first <= last - first; }
+  void add(const StripePart& part) {
+    parts.push_back(part);
+    rows_max += part.count;
+  }
+};
+
+}  // namespace swale::imd
