@@ -1,8 +1,12 @@
+#include <signal.h>
+
+#include <cerrno>
 #include <filesystem>
 #include <memory>
 #include <string>
 #include <system_error>
 
+#include "imd/optimize/follower.h"
 #include "imd/optimize/optimizer.h"
 #include "tools/command_line.h"
 #include "tools/engine.h"
@@ -15,11 +19,48 @@ namespace {
 struct OptimizeCommand {
   Common common;
   uint64_t memory_bytes = kGiB;
+  uint64_t rate_bytes_per_s = 0;
+  uint32_t threads = 0;
   bool full = false;
+  bool follow = false;
 
   int run() const;
+  imd::OptimizeOptions options() const;
+  int pass(io::Device& device) const;
+  int follow_job(io::Device& device) const;
   Status approve(const imd::OptimizePlan& plan) const;
+  void print_made(const imd::OptimizeReport& report) const;
   void print_text(const imd::OptimizeReport& report) const;
+};
+
+// SIGTERM and SIGINT, while it lives: they do not end the process, but pause says that one has come.
+class EndSignals {
+ public:
+  EndSignals() {
+    ::sigemptyset(&set_);
+    ::sigaddset(&set_, SIGTERM);
+    ::sigaddset(&set_, SIGINT);
+    ::pthread_sigmask(SIG_BLOCK, &set_, &usual_);
+  }
+  ~EndSignals() { ::pthread_sigmask(SIG_SETMASK, &usual_, nullptr); }
+
+  // Waits so long. False: a signal has come, now or before.
+  bool pause(Nanos nanos) {
+    const Nanos end = system_clock().now() + nanos;
+    while (!come_) {
+      const Nanos left = std::max<Nanos>(end - system_clock().now(), 0);
+      const timespec wait{left / seconds(1), left % seconds(1)};
+      come_ = ::sigtimedwait(&set_, nullptr, &wait) > 0;
+      if (!come_ && errno == EAGAIN) return true;
+    }
+    return false;
+  }
+  bool come() const { return come_; }
+
+ private:
+  sigset_t set_ = {};
+  sigset_t usual_ = {};
+  bool come_ = false;
 };
 
 // Says what it is going to take, and refuses if there is not so much.
@@ -53,38 +94,66 @@ void OptimizeCommand::print_text(const imd::OptimizeReport& report) const {
                          report.plan.epochs, report.series, report.bytes));
 }
 
+imd::OptimizeOptions OptimizeCommand::options() const {
+  imd::OptimizeOptions options;
+  options.memory_bytes = memory_bytes;
+  options.rate_bytes_per_s = rate_bytes_per_s;
+  options.threads = threads;
+  options.full = full;
+  options.approve = [this](const imd::OptimizePlan& plan) { return approve(plan); };
+  return options;
+}
+
+void OptimizeCommand::print_made(const imd::OptimizeReport& report) const {
+  if (!common.json) return print_text(report);
+  print_json({{"path", common.path},
+              {"cluster", report.number == 0 ? Json() : Json(report.number)},
+              {"epochs", report.plan.epochs},
+              {"epochs_lost", report.plan.epochs_lost},
+              {"records", report.plan.records},
+              {"data_bytes", report.plan.data_bytes},
+              {"cluster_bytes_max", report.plan.cluster_bytes_max},
+              {"series", report.series},
+              {"bytes", report.bytes},
+              {"stripes", report.stripes}});
+  std::fflush(stdout);
+}
+
+int OptimizeCommand::pass(io::Device& device) const {
+  const Result<imd::OptimizeReport> report = [&] {
+    ProgressBar bar;
+    imd::OptimizeOptions of_pass = options();
+    if (!common.json && ProgressBar::wanted())
+      of_pass.progress = [&](uint64_t done, uint64_t records) { bar.update(done, records, "records"); };
+    return imd::optimize_directory(device, common.path, of_pass);
+  }();
+  if (!report.ok()) return fail(report.status());
+  print_made(*report);
+  return finish_output(kExitOk);
+}
+
+int OptimizeCommand::follow_job(io::Device& device) const {
+  EndSignals signals;
+  imd::FollowOptions following;
+  following.pass = options();
+  following.pass.epochs_min = imd::kFollowEpochsMin;
+  following.pass.pause = [&](Nanos nanos) { return signals.pause(nanos); };
+  following.made = [&](const imd::OptimizeReport& report) { print_made(report); };
+  const Status status = imd::follow_directory(device, common.path, following);
+  if (status.ok()) return finish_output(kExitOk);
+  if (!signals.come()) return fail(status);
+  complain("{}: ends, as it was told to; the clusters that were made stay, and the next call continues",
+           common.path);
+  return finish_output(kExitOk);
+}
+
 int OptimizeCommand::run() const {
   const Result<io::PosixOptions> storage = Common::storage();
   if (!storage.ok()) return fail(storage.status());
   io::PosixDevice device(*storage, common.path);
   const Status right = expect_engine(device, common.path, kImdEngine);
   if (!right.ok()) return fail(right);
-  const Result<imd::OptimizeReport> report = [&] {
-    ProgressBar bar;
-    imd::OptimizeOptions options;
-    options.memory_bytes = memory_bytes;
-    options.full = full;
-    options.approve = [this](const imd::OptimizePlan& plan) { return approve(plan); };
-    if (!common.json && ProgressBar::wanted())
-      options.progress = [&](uint64_t done, uint64_t records) { bar.update(done, records, "records"); };
-    return imd::optimize_directory(device, common.path, options);
-  }();
-  if (!report.ok()) return fail(report.status());
-  if (common.json) {
-    print_json({{"path", common.path},
-                {"cluster", report->number == 0 ? Json() : Json(report->number)},
-                {"epochs", report->plan.epochs},
-                {"epochs_lost", report->plan.epochs_lost},
-                {"records", report->plan.records},
-                {"data_bytes", report->plan.data_bytes},
-                {"cluster_bytes_max", report->plan.cluster_bytes_max},
-                {"series", report->series},
-                {"bytes", report->bytes},
-                {"stripes", report->stripes}});
-  } else {
-    print_text(*report);
-  }
-  return finish_output(kExitOk);
+  return follow ? follow_job(device) : pass(device);
 }
 
 }  // namespace
@@ -101,18 +170,31 @@ void add_optimize(CLI::App& app, Run* run) {
               "complete.\n\n"
               "The epochs themselves stay as they are, so the directory takes up to twice its bytes; the "
               "command says first how many. Scans and top read the epochs themselves. A job may write "
-              "meanwhile; its later epochs are for the next call. A call that was killed leaves nothing that "
-              "answers, and the next one removes its files. A cluster that is damaged is not used. To be rid "
-              "of all clusters, remove the folder DIR/clusters.",
+              "meanwhile; its later epochs are for the next call, or --follow waits for them. A call that "
+              "was killed leaves nothing that answers, and the next one removes its files. A cluster that is "
+              "damaged is not used. To be rid of all clusters, remove the folder DIR/clusters.",
           .examples = {{"swale optimize out/particles", "a cluster of all epochs"},
                        {"swale optimize out/particles --full --json | jq .bytes",
-                        "one cluster in place of all others"}},
+                        "one cluster in place of all others"},
+                       {"swale optimize out/particles --follow --rate 100M",
+                        "beside the job that writes it, without taking the device from it"}},
       });
   command->common.add_path(sub);
   sub.add_option("--memory", command->memory_bytes, "memory to sort in (default 1G)")
       .size_between(imd::kOptimizeMemoryMin, uint64_t{1} << 40)
       .type_name("BYTES");
   sub.add_flag("--full", command->full, "one cluster of all epochs, in place of the others");
+  sub.add_option("--rate", command->rate_bytes_per_s, "bytes that it reads and writes in a second, at most")
+      .size_between(kMiB, uint64_t{1} << 40)
+      .type_name("BYTES");
+  sub.add_option("--threads", command->threads, "threads that sort (default: one for each processor)")
+      .between(1, 256)
+      .type_name("N");
+  sub.add_flag(
+         "--follow", command->follow,
+         "beside a running job: a cluster of every 16 epochs that it has written, of the rest at its end; "
+         "ends then, or on SIGTERM")
+      .excludes("--full");
   command->common.add_json(sub);
   sub.callback([command, run] { *run = [command] { return command->run(); }; });
 }

@@ -2,6 +2,7 @@
 import collections
 import json
 import os
+import signal
 import struct
 import subprocess
 import sys
@@ -111,6 +112,39 @@ class Command(CommandCase):
         cluster = os.path.join(path, "clusters", "0002")
         self.assertIn("1 epochs", self.run_swale("info", path=cluster)[0])
         self.assertTrue(self.lines("dump", path=cluster))
+
+    def test_optimize_follows_a_job_that_has_ended(self):
+        path = self.copy()
+        (made,) = self.objects("optimize", "--follow", "--rate", "64M", "--threads", "2", path=path)
+        self.assertEqual((made["cluster"], made["epochs"]), (1, 3))
+        self.assertEqual(self.objects("optimize", "--follow", path=path), [])
+        self.run_swale("optimize", "--follow", "--full", path=path, expect=2)
+        self.run_swale("optimize", "--rate", "1K", path=path, expect=2)
+
+    def test_optimize_follows_until_it_is_told_to_end(self):
+        path = self.copy()
+        # A job on another machine holds the directory, and three epochs are too few for a pass.
+        lock = {"counter": "1".zfill(20), "nonce": "0123456789abcdef", "lease_s": 600, "host": "elsewhere",
+                "boot": "b", "pid_namespace": "n", "pid": 7, "start_time": "1", "allocation": "",
+                "job": "00000000000000ab", "since": "2026-01-01T00:00:00Z"}
+        with open(os.path.join(path, "swale.lock"), "w", encoding="ascii") as file:
+            file.write(json.dumps(lock, separators=(",", ":")) + "\n")
+        process = subprocess.Popen([SWALE, "optimize", path, "--follow", "--json"], stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True)
+        self.addCleanup(process.kill)
+        while not self.waits_for_sigterm(process.pid):
+            self.assertIsNone(process.poll())
+        process.terminate()
+        out, errors = process.communicate(timeout=100)
+        self.assertEqual((process.returncode, out), (0, ""))
+        self.assertIn("as it was told to", errors)
+        self.assertEqual(self.objects("info", path=path)[0]["clusters"], [])
+
+    @staticmethod
+    def waits_for_sigterm(pid):
+        with open(f"/proc/{pid}/status", encoding="ascii") as file:
+            blocked = int(next(line for line in file if line.startswith("SigBlk:")).split()[1], 16)
+        return blocked >> (signal.SIGTERM - 1) & 1
 
     def test_optimize_of_what_is_damaged(self):
         path = self.damage(DATA, 4096 + 100)
