@@ -12,6 +12,7 @@
 
 #include "base/status.h"
 #include "net/job/agree.h"
+#include "net/meeting/bootstrap.h"
 #include "net/meeting/call_order.h"
 
 namespace swale::net {
@@ -28,5 +29,7 @@ struct AgreedOption {
 };
 // All ranks give the same names in the same order.
 Status agree_on_options(const Ranks& ranks, std::span<const AgreedOption> options);
+// Before there is a job.
+Status agree_on_options(Bootstrap& bootstrap, std::span<const AgreedOption> options);
 
 }  // namespace swale::net

@@ -121,10 +121,11 @@ class Rendezvous : public Bootstrap {
 };
 
 Status Rendezvous::join() {
-  if (::mkdir(options_.directory.c_str(), 0700) != 0 && errno != EEXIST) {
-    return errno_status(errno, fmt::format("mkdir {} (option job.rendezvous)", options_.directory));
+  if (!options_.is_descriptor) {
+    if (::mkdir(options_.directory.c_str(), 0700) != 0 && errno != EEXIST)
+      return errno_status(errno, fmt::format("mkdir {} (option job.rendezvous)", options_.directory));
+    SWALE_RETURN_IF_ERROR(check_rendezvous_base(options_.directory));
   }
-  SWALE_RETURN_IF_ERROR(check_rendezvous_base(options_.directory));
   uint64_t random[2];
   if (::getrandom(random, sizeof(random), 0) != sizeof(random)) return errno_status(errno, "getrandom");
   nonce_ = random[0];
