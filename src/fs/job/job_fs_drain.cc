@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/contain.h"
@@ -21,6 +22,13 @@ constexpr Nanos kLookEvery = milliseconds(100);
 constexpr size_t kKeptAtOnce = 4;        // chunks, while programs wait
 constexpr int kKeepTries = 1000;         // of a chunk in which somebody writes
 constexpr uint64_t kSmallSpilled = 256;  // chunks of less than a MiB
+
+// (Where compilers inline a list in braces, they take it for uninitialized.)
+std::vector<Drain::Drained> only(const meta::FileId& file, Result<Drain::Outcome> outcome) {
+  std::vector<Drain::Drained> drained;
+  drained.push_back({file, std::move(outcome)});
+  return drained;
+}
 
 }  // namespace
 
@@ -71,17 +79,17 @@ JobFs::DrainedFiles JobFs::drain_batch(std::span<const meta::FileId> files, uint
                                        std::optional<NameTurn>* publishing) {
   {
     const auto turn = take_turn();
-    if (!turn.ok()) return {{files.front(), turn.status()}};
+    if (!turn.ok()) return only(files.front(), turn.status());
     const MutexLock lock(mutex_);
     const auto begun = drain_->begin(files, bytes_limit);
-    if (!begun.ok()) return {{files.front(), begun.status()}};
+    if (!begun.ok()) return only(files.front(), begun.status());
     files = files.first(*begun);
   }
   // Else the names could lead to a file of the same id elsewhere, whose bytes the logs have no more.
   if (const Status named = fsync_drains() ? Status() : sync_names(meta::kRootDirectory); !named.ok()) {
     const MutexLock lock(mutex_);
     drain_->abandon();
-    return {{files.front(), named}};
+    return only(files.front(), named);
   }
   while (fill()) drain_->put();
   drain_->settle();
@@ -91,7 +99,7 @@ JobFs::DrainedFiles JobFs::drain_batch(std::span<const meta::FileId> files, uint
     const MutexLock lock(mutex_);
     if (!turn.ok()) {
       drain_->abandon();
-      return {{files.front(), turn.status()}};
+      return only(files.front(), turn.status());
     }
     drain_->announce();
   }
@@ -231,7 +239,7 @@ void JobFs::drain_wanted() {
 }
 
 JobFs::DrainedFiles JobFs::drain_first(std::span<const meta::FileId> files, uint64_t bytes_limit) {
-  if (shared_) return {{files.front(), drain_file(files.front())}};
+  if (shared_) return only(files.front(), drain_file(files.front()));
   const MutexLock draining(drain_mutex_);
   return drain_some(files, bytes_limit);
 }
