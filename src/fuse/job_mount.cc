@@ -1,267 +1,400 @@
 #include "fuse/job_mount.h"
 
-#include <fcntl.h>
-#include <linux/magic.h>
-#include <spawn.h>
+#include <signal.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
-#include <sys/wait.h>
-#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <filesystem>
+#include <atomic>
 #include <memory>
-#include <optional>
+#include <thread>
 
+#include "base/coding.h"
 #include "base/contain.h"
 #include "base/entropy.h"
 #include "base/log.h"
+#include "base/mutex.h"
+#include "base/process_identity.h"
 #include "base/sealed_document.h"
+#include "base/start_thread.h"
 #include "fs/job/backing_claim.h"
 #include "fs/job/job_fs.h"
+#include "fuse/job_folders.h"
 #include "fuse/mounted.h"
+#include "fuse/node_meeting.h"
 #include "io/posix_device.h"
 #include "meta/store/job_names.h"
+#include "net/job/agree.h"
 #include "net/job/job.h"
 #include "net/meeting/bootstrap.h"
 
 namespace swale::fuse {
 namespace {
 
-constexpr DocumentFormat kFormat{"swale-serve"};
-constexpr size_t kDocumentBytesMax = 64 * kKiB;
-constexpr char kMemoryFolder[] = "/dev/shm";
 constexpr Nanos kNamesDeadline = seconds(30);
 constexpr uint64_t kWaitForSpace = 600'000'000'000;  // of a writer, while the drain makes some
+// At the end a node waits for the programs of the others. A dead node ends that within the silence deadline.
+constexpr Nanos kLongestJob = seconds(7 * 24 * 3600);
+constexpr Nanos kWatchEvery = seconds(1);
+constexpr size_t kHostsNamed = 16;
 
-// An ordinary user's mount is unmounted by a program that may do so; it works for root, too.
-Status unmount_dead(const std::string& path) {
-  const char* const arguments[] = {"fusermount3", "-u", "-z", path.c_str(), nullptr};
-  pid_t child = 0;
-  const int failed =
-      ::posix_spawnp(&child, arguments[0], nullptr, nullptr, const_cast<char* const*>(arguments), environ);
-  if (failed != 0) return errno_status(failed, "starting fusermount3");
-  int state = 0;
-  while (::waitpid(child, &state, 0) < 0 && errno == EINTR) {
+// Ends this process's mount when the backing is this server's no more.
+class BackingWatch {
+ public:
+  explicit BackingWatch(const fs::BackingClaim& claim) : claim_(claim) {}
+  ~BackingWatch() { stop(); }
+  BackingWatch(const BackingWatch&) = delete;
+  BackingWatch& operator=(const BackingWatch&) = delete;
+
+  // Once the mount handles SIGTERM.
+  Status start() {
+    const SignalsBlocked blocked;
+    return start_thread(&thread_, "the thread that looks whose the backing is", [this] { watch(); });
   }
-  if (WIFEXITED(state) && WEXITSTATUS(state) == 0) return {};
-  return error(Code::kIoError, Scope::kFile,
-               "{}: its dead mount could not be unmounted: run fusermount3 -u {}", path, path);
-}
+  void stop() {
+    {
+      const MutexLock lock(mutex_);
+      over_ = true;
+      changed_.notify_all();
+    }
+    if (thread_.joinable()) thread_.join();
+  }
+  bool lost() const { return lost_.load(); }
 
-// The directory behind a path, without the mount that a killed server has left over it.
-Result<std::string> find_directory(const std::string& path) {
-  struct stat found;
-  const std::string whole = std::filesystem::absolute(path).lexically_normal().string();
-  if (::stat(whole.c_str(), &found) != 0 && errno == ENOTCONN) SWALE_RETURN_IF_ERROR(unmount_dead(whole));
-  SWALE_RETURN_IF_ERROR(expect_mountpoint(whole));
-  if (::getxattr(whole.c_str(), fs::kJobStatsAttribute, nullptr, 0) > 0)
-    return error(Code::kBusy, Scope::kFile, "{}: a job has it now: wait until that has ended", whole);
-  std::error_code failed;
-  const auto real = std::filesystem::canonical(whole, failed);
-  if (failed) return errno_status(failed.value(), whole);
-  return real.string();
-}
+ private:
+  void watch() {
+    while (!is_over_soon()) {
+      if (claim_.expect_own().code() != Code::kAborted) continue;
+      lost_.store(true);
+      ::kill(::getpid(), SIGTERM);
+      return;
+    }
+  }
+  bool is_over_soon() {
+    MutexLock lock(mutex_);
+    changed_.wait_for(lock, kWatchEvery, [&]() REQUIRES(mutex_) { return over_; });
+    return over_;
+  }
 
-// The server would ask itself for what lies below its own mount.
-Status expect_apart(const std::string& path, const char* option, const std::string& other) {
-  std::error_code failed;
-  const std::filesystem::path one = std::filesystem::weakly_canonical(path, failed);
-  const auto is_within = [](const std::filesystem::path& inner, const std::filesystem::path& outer) {
-    const auto relative = inner.lexically_relative(outer);
-    return !relative.empty() && *relative.begin() != "..";
-  };
-  if (!is_within(one, other) && !is_within(other, one)) return {};
-  return invalid_argument("{}: {} must neither be in {} nor have it inside", path, option, other);
-}
-
-// This user's alone.
-Status make_private(const std::string& path) {
-  struct stat found;
-  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return errno_status(errno, path + ": making it");
-  if (::lstat(path.c_str(), &found) != 0) return errno_status(errno, path);
-  if (S_ISDIR(found.st_mode) && found.st_uid == ::geteuid() && (found.st_mode & 0077) == 0) return {};
-  return invalid_argument(
-      "{}: it must be a directory of yours that is closed to others: chmod 700, or name "
-      "another --buffer",
-      path);
-}
-
-bool is_in_memory(const std::string& folder) {
-  struct statfs found;
-  if (::statfs(folder.c_str(), &found) != 0) return true;  // promises less
-  return found.f_type == TMPFS_MAGIC || found.f_type == RAMFS_MAGIC;
-}
+  const fs::BackingClaim& claim_;
+  Mutex mutex_;
+  CondVar changed_;
+  bool over_ GUARDED_BY(mutex_) = false;
+  std::atomic<bool> lost_ = false;
+  std::thread thread_;
+};
 
 class JobMount {
  public:
   explicit JobMount(const JobMountOptions& options) : options_(options) {}
+  ~JobMount() { leave_at_once(); }
+  JobMount(const JobMount&) = delete;
+  JobMount& operator=(const JobMount&) = delete;
 
   Status run() {
-    SWALE_RETURN_IF_ERROR(find());
+    SWALE_ASSIGN_OR_RETURN(folders_, find_job_folders(options_));
+    SWALE_RETURN_IF_ERROR(options_.nodes ? meet() : begin_alone());
     SWALE_RETURN_IF_ERROR(open());
     const Status served = options_.mounts ? serve() : Status();
+    if (watch_ && watch_->lost()) return lost();
+    // Nodes whose mounts are there do not come to an end because of this one's.
+    if (!served.ok() && options_.nodes) return served;
     const Status ended = end();
     return served.ok() ? ended : served;
   }
 
  private:
-  Status find();
-  Status find_job();
+  Status begin_alone();
+  Status read_own();
+  Status meet();
+  Status agree_on_job();
+  Status claim_together(const std::string& hosts);
   Status open();
+  Status open_files();
   Status serve();
+  std::string remark() const;
   Status end();
+  Result<bool> end_together(Status* drained);
   Status close();
+  void leave_at_once();
+  Status lost();
+  bool is_first() const { return !options_.nodes || options_.nodes->own == 0; }
 
   const JobMountOptions& options_;
-  std::string backing_;
-  std::string mountpoint_;
-  std::string buffer_;
-  std::string memory_;
-  std::string job_name_;
+  JobFolders folders_;
+  io::Descriptor buffer_lock_;
+  std::string job_name_;  // "": the buffer is of none yet
   size_t descriptors_ = 0;
   bool fsync_drains_ = true;
-  io::Descriptor root_;
   io::PosixDevice device_;
   std::unique_ptr<io::Device> anchored_;
+  Meeting meeting_;
   std::unique_ptr<fs::BackingClaim> claim_;
   std::unique_ptr<net::Job> job_;
   std::unique_ptr<meta::JobNames> names_;
+  std::unique_ptr<fs::NodePeers> peers_;  // of several nodes
   std::unique_ptr<fs::JobFs> fs_;
+  std::unique_ptr<BackingWatch> watch_;
 };
 
-Status JobMount::find() {
-  SWALE_ASSIGN_OR_RETURN(backing_, find_directory(options_.backing));
-  mountpoint_ = backing_;
-  if (!options_.at.empty() && options_.mounts) {
-    SWALE_ASSIGN_OR_RETURN(mountpoint_, find_directory(options_.at));
-    if (mountpoint_ != backing_) SWALE_RETURN_IF_ERROR(expect_apart(mountpoint_, "--at", backing_));
-  }
-  for (const std::string& other : {backing_, mountpoint_})
-    if (!options_.buffer.empty()) SWALE_RETURN_IF_ERROR(expect_apart(options_.buffer, "--buffer", other));
-  root_ = io::Descriptor(::open(backing_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  struct stat found;
-  if (!root_.valid() || ::fstat(root_.get(), &found) != 0) return errno_status(errno, backing_);
-  memory_ = fmt::format("{}/swale-fs-{}-{:x}-{:x}", kMemoryFolder, ::geteuid(), found.st_dev, found.st_ino);
-  buffer_ = options_.buffer;
-  if (buffer_.empty())
-    buffer_ = std::filesystem::temp_directory_path() / std::filesystem::path(memory_).filename();
-  buffer_ = std::filesystem::absolute(buffer_).lexically_normal().string();
-  if (!options_.mounts && ::access((buffer_ + "/" + kServeDocument).c_str(), F_OK) != 0)
-    return error(Code::kNotFound, Scope::kFile,
-                 "{}: no job of {} has left anything there; if it had a --buffer, name that", buffer_,
-                 backing_);
-  SWALE_RETURN_IF_ERROR(make_private(memory_));
-  SWALE_RETURN_IF_ERROR(make_private(buffer_));
-  SWALE_RETURN_IF_ERROR(find_job());
-  io::PosixOptions beneath;
-  beneath.links = io::PosixOptions::Links::kNone;
-  SWALE_ASSIGN_OR_RETURN(anchored_, io::PosixDevice(beneath).anchored(backing_));
-  SWALE_ASSIGN_OR_RETURN(claim_, fs::BackingClaim::take(root_.get(), backing_, job_name_));
+// ---- the beginning
+
+Status JobMount::read_own() {
+  SWALE_ASSIGN_OR_RETURN(buffer_lock_, lock_buffer(folders_));
+  SWALE_ASSIGN_OR_RETURN(job_name_, read_served_job(device_, folders_));
   return {};
 }
 
-// The job that the buffer is of: one that was killed, or this one.
-Status JobMount::find_job() {
-  struct stat found;
-  if (::fstat(root_.get(), &found) != 0) return errno_status(errno, backing_);
-  const std::string path = buffer_ + "/" + kServeDocument;
-  const auto text = io::read_file(device_, path, kDocumentBytesMax);
-  if (text.ok()) {
-    SWALE_ASSIGN_OR_RETURN(const SealedDocument document, SealedDocument::parse(*text, path));
-    SWALE_RETURN_IF_ERROR(document.check_header(kFormat));
-    SWALE_ASSIGN_OR_RETURN(const uint64_t inode, document.root().hex("inode"));
-    SWALE_ASSIGN_OR_RETURN(job_name_, document.root().text("job"));
-    if (inode == found.st_ino) return {};
-    return invalid_argument(
-        "{}: it has bytes of another directory than {}: recover that first (swale fs recover), or name "
-        "another --buffer",
-        buffer_, backing_);
+std::string drawn_name() { return fmt::format("job-{:016x}", random_number()); }
+
+Status JobMount::begin_alone() {
+  SWALE_RETURN_IF_ERROR(read_own());
+  if (job_name_.empty()) {
+    job_name_ = drawn_name();
+    SWALE_RETURN_IF_ERROR(write_served_job(device_, folders_, job_name_));
   }
-  if (text.status().code() != Code::kNotFound) return text.status();
-  job_name_ = fmt::format("job-{:016x}", random_number());
-  JsonWriter json;
-  begin_document(kFormat, {}, &json);
-  json.member("inode", hex16(found.st_ino)).member("job", job_name_);
-  return io::replace_file(device_, path, take_sealed(&json));
+  SWALE_ASSIGN_OR_RETURN(
+      claim_, fs::BackingClaim::take(folders_.root.get(), folders_.backing, job_name_, host_name()));
+  const SignalsBlocked blocked;
+  net::JobOptions of_job;
+  of_job.transport = "loopback";
+  SWALE_ASSIGN_OR_RETURN(job_, net::Job::open(net::solo_bootstrap(), of_job));
+  return {};
+}
+
+// A signal ends this process while it waits for the others.
+Status JobMount::meet() {
+  SWALE_ASSIGN_OR_RETURN(meeting_, meet_in_backing(folders_, *options_.nodes));
+  const Status own = contain([&]() -> Status {
+    SWALE_RETURN_IF_ERROR(read_own());
+    if (job_name_.empty()) return {};
+    return fs::BackingClaim::end_starts(folders_.root.get(), folders_.backing, job_name_);
+  });
+  SWALE_RETURN_IF_ERROR(net::agree(*meeting_.bootstrap, own));
+  const SignalsBlocked blocked;
+  net::JobOptions of_job = options_.nodes->settings.job;
+  of_job.collective_deadline = kLongestJob;
+  SWALE_ASSIGN_OR_RETURN(job_, net::Job::open(std::move(meeting_.bootstrap), of_job));
+  return agree_on_job();
+}
+
+// Two ranks that are on one node, for a message.
+Status expect_apart(const net::NodeMap& nodes) {
+  for (net::Rank rank = 0; rank < nodes.ranks(); ++rank) {
+    const net::Seat seat = nodes.seat(rank);
+    if (seat.local > 0)
+      return invalid_argument(
+          "ranks {} and {} are on one node: start one server on each (mpirun --map-by ppr:1:node, srun "
+          "--ntasks-per-node=1), or swale run, which does",
+          nodes.rank_at(seat.node, 0), rank);
+  }
+  return {};
+}
+
+// All ranks have the same, and so come to the same answer.
+Result<std::string> common_job(const std::vector<std::string>& jobs, const JobFolders& folders) {
+  const auto known = std::find_if(jobs.begin(), jobs.end(), [](const auto& each) { return !each.empty(); });
+  if (known == jobs.end()) return std::string();
+  for (size_t rank = 0; rank < jobs.size(); ++rank) {
+    if (jobs[rank] == *known) continue;
+    return invalid_argument(
+        "{}: the buffer of rank {} is of {}, that of rank {} of {}: start swale fs recover on those nodes, and "
+        "all of them, where it ran; a buffer that nothing is wanted of can be removed",
+        folders.backing, known - jobs.begin(), *known, rank, jobs[rank].empty() ? "no job" : jobs[rank]);
+  }
+  return *known;
+}
+
+Status JobMount::agree_on_job() {
+  SWALE_RETURN_IF_ERROR(expect_apart(*job_->nodes()));
+  SWALE_RETURN_IF_ERROR(net::agree_on_options(net::ranks_of(*job_), options_in_common(options_)));
+  std::string mine;
+  append_sized(&mine, job_name_);
+  append_sized(&mine, host_name());
+  SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> all, job_->allgather(mine));
+  std::vector<std::string> jobs;
+  std::string hosts;
+  for (const std::string& each : all) {
+    Decoder in(each);
+    jobs.emplace_back(in.sized());
+    const Bytes host = in.sized();
+    SWALE_RETURN_IF_ERROR(in.finish("what a rank says of its server"));
+    if (jobs.size() <= kHostsNamed) hosts += fmt::format("{}{}", hosts.empty() ? "" : " ", host);
+  }
+  if (all.size() > kHostsNamed) hosts += fmt::format(" and {} more", all.size() - kHostsNamed);
+  SWALE_ASSIGN_OR_RETURN(std::string job, common_job(jobs, folders_));
+  if (job.empty()) {
+    SWALE_ASSIGN_OR_RETURN(const net::Word drawn,
+                           net::first_word(net::ranks_of(*job_), is_first() ? drawn_name() : ""));
+    job = drawn.text;
+  }
+  Status written;
+  if (job_name_.empty()) written = write_served_job(device_, folders_, job);
+  job_name_ = job;
+  SWALE_RETURN_IF_ERROR(net::agree(*job_, written));
+  return claim_together(hosts);
+}
+
+// The first takes it, the others are told.
+Status JobMount::claim_together(const std::string& hosts) {
+  Status claimed;
+  std::string start;
+  if (is_first()) {
+    auto claim = fs::BackingClaim::take(folders_.root.get(), folders_.backing, job_name_, hosts);
+    claimed = claim.status();
+    if (claim.ok()) {
+      claim_ = std::move(*claim);
+      start = hex16(claim_->start());
+    }
+  }
+  SWALE_RETURN_IF_ERROR(net::agree(*job_, claimed));
+  SWALE_ASSIGN_OR_RETURN(const net::Word told, net::first_word(net::ranks_of(*job_), start));
+  if (!is_first()) {
+    auto claim = fs::BackingClaim::join(folders_.root.get(), folders_.backing, job_name_,
+                                        std::stoull(told.text, nullptr, 16));
+    claimed = claim.status();
+    if (claim.ok()) claim_ = std::move(*claim);
+  }
+  return net::agree(*job_, claimed);
 }
 
 Status JobMount::open() {
   descriptors_ = raise_descriptor_limit();
   ::umask(0);  // modes are the programs'
   const SignalsBlocked blocked;
-  net::JobOptions of_job;
-  of_job.transport = "loopback";
-  SWALE_ASSIGN_OR_RETURN(job_, net::Job::open(net::solo_bootstrap(), of_job));
+  io::PosixOptions beneath;
+  beneath.links = io::PosixOptions::Links::kNone;
+  SWALE_ASSIGN_OR_RETURN(anchored_, io::PosixDevice(beneath).anchored(folders_.backing));
   meta::JobNamesOptions of_names;
   of_names.deadline = kNamesDeadline;
-  SWALE_ASSIGN_OR_RETURN(names_, meta::JobNames::open(*job_, device_, buffer_ + "/names", of_names));
+  SWALE_ASSIGN_OR_RETURN(names_, meta::JobNames::open(*job_, device_, folders_.buffer + "/names", of_names));
+  if (!options_.nodes) return open_files();
+  fs::NodePeersOptions of_peers;
+  names_->with_server([&](meta::NamesServer& server) { of_peers.own = server.server(); });
+  SWALE_ASSIGN_OR_RETURN(peers_, fs::NodePeers::open(*job_, of_peers));
+  return net::agree(*job_, open_files());
+}
+
+Status JobMount::open_files() {
   fs::JobFsOptions of_fs;
-  of_fs.backing = backing_;
+  of_fs.backing = folders_.backing;
   of_fs.job = job_name_;
-  of_fs.state_folder = buffer_ + "/state";
-  of_fs.logs.memory_directory = memory_ + "/node";
-  of_fs.logs.spill_directory = buffer_ + "/spill";
+  of_fs.state_folder = folders_.buffer + "/state";
+  of_fs.logs.memory_directory = folders_.memory + "/node";
+  of_fs.logs.spill_directory = folders_.buffer + "/spill";
   of_fs.logs.memory_bytes = options_.memory_bytes;
-  char host[64] = "";
-  ::gethostname(host, sizeof(host) - 1);
-  of_fs.logs.shape.node = host;
+  of_fs.logs.shape.node = host_name();
   of_fs.logs.shape.wait_ns = kWaitForSpace;
-  fsync_drains_ =
-      options_.fsync == JobMountOptions::Fsync::kBacking || options_.buffer.empty() || is_in_memory(buffer_);
+  fsync_drains_ = options_.nodes || options_.fsync == JobMountOptions::Fsync::kBacking ||
+                  options_.buffer.empty() || is_in_memory(folders_.buffer);
   of_fs.fsync_drains = fsync_drains_;
   of_fs.logs.outlives_power = !fsync_drains_;
   of_fs.drains_alone = options_.mounts && options_.at_end == JobMountOptions::AtEnd::kDrain;
-  SWALE_ASSIGN_OR_RETURN(fs_, fs::JobFs::open(names_->client(), device_, device_, *anchored_, of_fs));
+  if (options_.nodes) of_fs.expect_own = [this] { return claim_->expect_own(); };
+  SWALE_ASSIGN_OR_RETURN(
+      fs_, fs::JobFs::open(names_->client(), device_, device_, *anchored_, of_fs, peers_.get()));
   return {};
+}
+
+// ---- the mount
+
+std::string JobMount::remark() const {
+  if (!fsync_drains_ || options_.fsync == JobMountOptions::Fsync::kBacking || options_.buffer.empty() ||
+      !is_first())
+    return "";
+  return fmt::format("{}: fsync brings the file to {}, at its speed; {}--fsync backing says so",
+                     options_.nodes ? "the tree has several nodes" : folders_.buffer + " is in memory",
+                     folders_.backing,
+                     options_.nodes ? "" : "name a --buffer on a disk of this node for more; ");
 }
 
 Status JobMount::serve() {
   Mounted mounted;
-  mounted.mountpoint = mountpoint_;
-  mounted.name = "swale:" + backing_;
+  mounted.mountpoint = folders_.mountpoint;
+  mounted.name = "swale:" + folders_.backing;
   mounted.trusts_files = false;
   mounted.threads = options_.threads;
-  return serve_mounted(mounted, fs_.get(), descriptors_, [&] {
-    const bool less =
-        fsync_drains_ && options_.fsync == JobMountOptions::Fsync::kNode && !options_.buffer.empty();
-    if (options_.ready)
-      options_.ready(less ? fmt::format("{} is in memory: fsync brings the file to {}, at its speed; name a "
-                                        "--buffer on a disk of this node, or set --fsync backing",
-                                        buffer_, backing_)
-                          : "");
+  if (options_.nodes) watch_ = std::make_unique<BackingWatch>(*claim_);
+  Status watching;
+  const Status served = serve_mounted(mounted, fs_.get(), descriptors_, [&] {
+    if (watch_) watching = watch_->start();
+    if (!watching.ok()) log_warn("{}", watching.message());
+    if (options_.ready) options_.ready(remark());
   });
+  if (watch_) watch_->stop();
+  return served;
 }
 
+// ---- the end
+
 Status JobMount::close() {
+  fs_->rest();
+  Status closed = peers_ ? peers_->close() : Status();
   fs_.reset();
-  Status closed = names_->close();
+  const Status names = names_->close();
+  if (closed.ok()) closed = names;
   names_.reset();
+  peers_.reset();
   const Status left = job_->close();
   job_.reset();
   return closed.ok() ? left : closed;
 }
 
+// The others are told, and not waited for. While this lives they may ask it.
+void JobMount::leave_at_once() {
+  if (fs_) fs_->rest();
+  peers_.reset();
+  fs_.reset();
+  names_.reset();
+  job_.reset();
+}
+
+Status JobMount::lost() {
+  const Status why = claim_->expect_own();
+  leave_at_once();
+  return why;
+}
+
+// Whether all nodes have brought all to the backing, and may forget it. Other nodes read from this one until
+// their programs have ended.
+Result<bool> JobMount::end_together(Status* drained) {
+  SWALE_RETURN_IF_ERROR(net::agree(*job_, {}));
+  if (options_.at_end == JobMountOptions::AtEnd::kDrain) *drained = fs_->drain_all();
+  *drained = net::agree(*job_, *drained);
+  const bool clean = fs_->stats().undrained_files == 0 || options_.at_end == JobMountOptions::AtEnd::kDiscard;
+  SWALE_ASSIGN_OR_RETURN(const uint64_t all, net::least_number(net::ranks_of(*job_), clean ? 1 : 0));
+  return all == 1;
+}
+
 Status JobMount::end() {
   using AtEnd = JobMountOptions::AtEnd;
-  const Status drained = options_.at_end == AtEnd::kDrain ? fs_->drain_all() : Status();
-  const bool clean = fs_->stats().undrained_files == 0 || options_.at_end == AtEnd::kDiscard;
-  const Status closed = close();
-  if (clean && closed.ok()) {
-    std::error_code failed;
-    for (const char* const folder : {"names", "state", "spill", kServeDocument})
-      std::filesystem::remove_all(buffer_ + "/" + folder, failed);
-    std::filesystem::remove_all(memory_, failed);
-    if (options_.buffer.empty()) std::filesystem::remove(buffer_, failed);
-    if (const Status left = claim_->leave(); !left.ok()) log_warn("{}", left.message());
+  Status drained, closed;
+  bool clean = false;
+  if (options_.nodes) {
+    const auto together = end_together(&drained);
+    clean = together.ok() && *together;
+    if (!together.ok()) {
+      if (options_.at_end == AtEnd::kDrain) static_cast<void>(fs_->drain_all());
+      drained = together.status();
+      leave_at_once();
+    }
+  } else {
+    if (options_.at_end == AtEnd::kDrain) drained = fs_->drain_all();
+    clean = fs_->stats().undrained_files == 0 || options_.at_end == AtEnd::kDiscard;
+  }
+  if (job_) closed = close();
+  // Where all nodes have said that all is there, none keeps what the others do not have.
+  if (clean && (closed.ok() || options_.nodes)) {
+    remove_job_folders(folders_, options_);
+    const Status left = is_first() ? claim_->leave() : Status();
+    if (!left.ok()) log_warn("{}", left.message());
   }
   if (!drained.ok() && clean) return drained;  // a file was kept aside
   if (!drained.ok())
-    return drained.with_context(fmt::format("{}: not all came to it; run swale fs recover {}{} to repeat it",
-                                            backing_, backing_,
-                                            options_.buffer.empty() ? "" : " --buffer " + buffer_));
+    return drained.with_context(
+        fmt::format("{}: not all came to it; run swale fs recover {}{}{} to repeat it", folders_.backing,
+                    folders_.backing, options_.buffer.empty() ? "" : " --buffer " + folders_.buffer,
+                    options_.nodes ? " on all nodes of the job (mpirun --map-by ppr:1:node)" : ""));
   return closed;
 }
 

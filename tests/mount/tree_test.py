@@ -263,9 +263,9 @@ class Tree(unittest.TestCase):
         self.assertEqual(listing(self.tree), seen)
         self.assertEqual(os.listdir(buffer), [])
 
-    def memory_of_the_node(self):
+    def memory_of(self, buffer):
         """Where the server has the logs of its memory, which a machine that loses power has no more."""
-        found = os.stat(self.tree)
+        found = os.stat(buffer)
         return f"/dev/shm/swale-fs-{os.geteuid()}-{found.st_dev:x}-{found.st_ino:x}"
 
     def test_fsync_is_durable_on_the_node_without_a_drain(self):
@@ -286,7 +286,7 @@ class Tree(unittest.TestCase):
         os.rename(os.path.join(at, "new"), os.path.join(at, "renamed"))
         self.assertEqual(sorted(os.listdir(self.tree)), [".swale", "old"])
         self.end(signal.SIGKILL)
-        shutil.rmtree(self.memory_of_the_node())
+        shutil.rmtree(self.memory_of(buffer))
         run(SWALE, "fs", "recover", self.tree, "--buffer", buffer)
         with open(os.path.join(self.tree, "old"), "rb") as file:
             self.assertEqual(file.read(), b"NEW bytes")

@@ -61,6 +61,8 @@ struct JobFsOptions {
   // disk. True, or if that cannot be: when the file is on the backing.
   bool fsync_drains = true;
   DrainRules drain_rules;
+  // Of several nodes: whether the backing is still this server's. Asked in each turn that may change it.
+  std::function<Status()> expect_own;
   // For tests: what is left out, which they must notice; and what happens between the backing and the names.
   bool intents = true;
   bool commits = true;  // false: a close, and what else commits, does not

@@ -24,7 +24,7 @@ Status JobFs::join_nodes(io::Device& storage) {
                          KeptRoots::open(storage, options_.state_folder + "/roots", options_.share_rules));
   remote_ = std::make_unique<RemotePeers>(*peers_, *roots_);
   shared_ = std::make_unique<SharedFiles>(peers_->own(), *remote_, mutex_, options_.share_rules);
-  turns_ = std::make_unique<NameTurns>(*peers_);
+  turns_ = std::make_unique<NameTurns>(*peers_, options_.expect_own);
   return {};
 }
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -447,6 +448,47 @@ TEST_F(RandomNodes, CanaryADrainWithoutOwner) {
   world_.share_rules.owner_leads = false;
   world_.start();
   EXPECT_GT(run(3, 600), 0u);
+}
+
+// ---- a node that was away
+
+// What it does to the backing when it wakes, whose job has it no more.
+class WokenNode : public JobFsNodes {
+ protected:
+  void wake() {
+    put(backing("old"), "old");
+    put(backing("other"), "other");
+    world_.start();
+    make(0, "new", "new bytes");
+    make(0, "old", "NEW", 1);
+    lost_ = true;
+    failed_ = {world_.calls(0).unlink("other"), world_.calls(0).rename("old", "renamed", 0)};
+    drained_ = world_.fs(0).drain_all();
+  }
+  std::atomic<bool> lost_ = false;
+  std::vector<int> failed_;
+  Status drained_;
+};
+
+TEST_F(WokenNode, ChangesNothingOfTheBackingThatIsNotItsAnyMore) {
+  world_.expect_own = [this](size_t node) {
+    return lost_ ? errno_status(EIO, fmt::format("node {} has lost it", node)) : Status();
+  };
+  wake();
+  EXPECT_THAT(failed_, ElementsAre(EIO, EIO));
+  EXPECT_FALSE(drained_.ok());
+  EXPECT_EQ(content(backing("old")), "old");
+  EXPECT_EQ(content(backing("other")), "other");
+  EXPECT_EQ(content(backing("new")), "(missing)");
+  EXPECT_EQ(content(backing("renamed")), "(missing)");
+}
+
+TEST_F(WokenNode, CanaryANodeThatDoesNotAsk) {
+  wake();
+  EXPECT_THAT(failed_, ElementsAre(0, 0));
+  EXPECT_TRUE(drained_.ok()) << drained_.to_string();
+  EXPECT_EQ(content(backing("other")), "(missing)");
+  EXPECT_EQ(content(backing("new")), "new bytes");
 }
 
 }  // namespace

@@ -26,9 +26,11 @@ Result<uint64_t> NameTurns::take() {
     const MutexLock lock(mutex_);
     turn.number = ++last_;
   }
-  const Status given =
-      turn.node == 0 ? wait_for(turn)
+  Status given = turn.node == 0
+                     ? wait_for(turn)
                      : peers_.call(0, PeerMethod::kTurn, encode_number(turn.number), 64, kTheTurn).status();
+  // It may have lost it while it waited.
+  if (given.ok() && expect_own_) given = expect_own_();
   if (given.ok()) return turn.number;
   over(turn.number);  // it may come after all
   return given;

@@ -6,8 +6,10 @@
 // patience.
 #pragma once
 
+#include <functional>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "base/mutex.h"
 #include "fs/peers/node_peers.h"
@@ -16,7 +18,9 @@ namespace swale::fs {
 
 class NameTurns {
  public:
-  explicit NameTurns(NodePeers& peers) : peers_(peers) {}
+  // `expect_own`: whether this node may still change the backing; null: it may.
+  explicit NameTurns(NodePeers& peers, std::function<Status()> expect_own = {})
+      : peers_(peers), expect_own_(std::move(expect_own)) {}
 
   // A number for over().
   Result<uint64_t> take();
@@ -36,6 +40,7 @@ class NameTurns {
   Status look_for_dead(NodeId node) EXCLUDES(mutex_);
 
   NodePeers& peers_;
+  const std::function<Status()> expect_own_;
   Mutex mutex_;
   CondVar changed_;
   uint64_t last_ GUARDED_BY(mutex_) = 0;  // of this node

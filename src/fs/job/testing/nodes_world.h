@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -48,6 +49,7 @@ class NodesWorld {
   DrainRules drain_rules;
   ShareRules share_rules;
   bool commits = true;
+  std::function<Status(size_t node)> expect_own;  // whether the backing is still this node's
   Nanos patience = seconds(60);
 
   void start() {
@@ -84,6 +86,7 @@ class NodesWorld {
       options.drain_rules = drain_rules;
       options.share_rules = share_rules;
       options.commits = commits;
+      if (expect_own) options.expect_own = [this, number] { return expect_own(number); };
       auto fs = JobFs::open(node.names->client(), node.device, node.device, anchored(node), options,
                             node.peers.get());
       ASSERT_TRUE(fs.ok()) << fs.status().to_string();

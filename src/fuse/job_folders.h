@@ -1,0 +1,45 @@
+// JobFolders: where the tree of a job is on this node: its backing, its mountpoint, its buffer and its memory.
+//
+//   BUFFER (0700) := serve.json names/ state/ spill/    serve.json: sealed document "swale-serve" 1: inode (of
+//                                                       the backing), job
+//
+// Threads: free functions. Errors: what hinders a server, with a remedy. kBusy: a server lives.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+
+#include "base/status.h"
+#include "fuse/job_mount.h"
+#include "io/descriptor.h"
+#include "io/device.h"
+
+namespace swale::fuse {
+
+struct JobFolders {
+  std::string backing;     // without links
+  std::string mountpoint;  // the same, by default
+  std::string buffer;      // of this user alone, and so is
+  std::string memory;
+  io::Descriptor root;  // O_PATH, of the backing, which a later mount does not hide
+  ino_t inode = 0;      // its
+};
+
+// Unmounts what a killed server has left over them. Makes buffer and memory.
+Result<JobFolders> find_job_folders(const JobMountOptions& options);
+
+// The one server of this buffer, until the descriptor is closed or the process has ended; also one that is
+// stopped.
+Result<io::Descriptor> lock_buffer(const JobFolders& folders);
+
+// The job that the buffer is of, which was killed or kept; "": none.
+Result<std::string> read_served_job(io::Device& device, const JobFolders& folders);
+Status write_served_job(io::Device& device, const JobFolders& folders, const std::string& job);
+
+// All has come to the backing, or was given up.
+void remove_job_folders(const JobFolders& folders, const JobMountOptions& options);
+
+bool is_in_memory(const std::string& folder);
+
+}  // namespace swale::fuse
