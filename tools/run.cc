@@ -189,15 +189,14 @@ class Family {
   int program_exit_ = 0;
 };
 
-// Of one node: the program may be a launcher of several processes.
+// Alone, the program may be a launcher of several processes on this node.
 int RunCommand::run_in_tree(const std::vector<std::string>& words) const {
-  const auto launch = net::detect_launch(capi::process_environment);
-  if (!launch.ok()) return fail(launch.status());
-  if (launch->size > 1)
-    return fail(
-        invalid_argument("the tree of --backing is of one node as yet: put swale run before the launcher "
-                         "(swale run --backing DIR -- mpirun ...), or give --ssd for I/O servers"));
-  return run_with_tree(tree.options(iond.tier.backing, iond.tier.at_end), words);
+  auto nodes = find_launch();
+  if (!nodes.ok()) return fail(nodes.status());
+  fuse::JobMountOptions options = tree.options(iond.tier.backing, iond.tier.at_end);
+  if (!*nodes) return run_with_tree(options, words);
+  options.nodes = *std::move(nodes);
+  return run_on_nodes(options, words);
 }
 
 int RunCommand::run() const {
@@ -253,8 +252,11 @@ void add_run(CLI::App& app, Run* run) {
               "With --backing DIR and no --ssd: mounts the tree of a job over DIR while the program "
               "runs (swale serve has its promises), and brings all to DIR at the end, before it ends "
               "with the program's exit status; if that is 0, with the server's. The program may be a "
-              "launcher with all its processes on this node. A server that is killed is started again: "
-              "what was open fails, what was written is there.\n\n"
+              "launcher with all its processes on this node. On several nodes put it between the launcher "
+              "and the program (`mpirun -n 64 swale run --backing DIR -- program`): the first rank of each "
+              "node starts its server, the programs start when all mounts are there, and each rank ends "
+              "when all nodes have brought all to DIR. A server that is killed is started again, with "
+              "those of all nodes: what was open fails, what was written is there.\n\n"
               "With --ssd: I/O servers. Put it between the launcher and the program: `mpirun -n 4 "
               "swale run --ssd ... --backing ... -- program`. Each rank of the launch becomes the "
               "program, and beside some of them an I/O server is started (swale iond), as a process of "

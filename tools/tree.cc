@@ -10,7 +10,10 @@
 #include <future>
 #include <memory>
 
+#include "capi/options.h"
 #include "fs/job/job_fs.h"
+#include "fs/node/drain_mark.h"
+#include "net/meeting/topology.h"
 #include "tools/options.h"
 #include "tools/progress.h"
 #include "tools/tree_engine.h"
@@ -25,6 +28,13 @@ constexpr uint64_t kMemoryMax = uint64_t{1} << 50;
 
 std::string whole_path(const std::string& path) {
   return path.empty() ? path : std::filesystem::absolute(path).lexically_normal().string();
+}
+
+// Each rank of a launch is the server of a node.
+Status find_place(fuse::JobMountOptions* options) {
+  SWALE_ASSIGN_OR_RETURN(options->nodes, find_launch());
+  if (options->nodes) options->nodes->meeting += ".serve";
+  return {};
 }
 
 struct ServeCommand {
@@ -42,6 +52,7 @@ struct ServeCommand {
       if (!remark.empty()) complain("{}", remark);
       static_cast<void>(finish_output(kExitOk));
     };
+    if (const Status found = find_place(&options); !found.ok()) return fail(found);
     const Status ended = fuse::run_job_mount(options);
     return ended.ok() ? kExitOk : fail(ended);
   }
@@ -59,6 +70,7 @@ struct FsCommand {
     if (action == "drain") return drain();
     fuse::JobMountOptions options = tree.options(path, "drain");
     options.mounts = false;
+    if (const Status found = find_place(&options); !found.ok()) return fail(found);
     const Status recovered = fuse::run_job_mount(options);
     return recovered.ok() ? kExitOk : fail(recovered);
   }
@@ -130,6 +142,21 @@ struct FsCommand {
 
 }  // namespace
 
+Result<std::optional<fuse::JobMountOptions::Nodes>> find_launch() {
+  SWALE_ASSIGN_OR_RETURN(const net::LaunchEnvironment launch, net::detect_launch(capi::process_environment));
+  if (launch.size == 1) return std::optional<fuse::JobMountOptions::Nodes>();
+  SWALE_RETURN_IF_ERROR(capi::check_process_variables());
+  fuse::JobMountOptions::Nodes nodes;
+  SWALE_ASSIGN_OR_RETURN(nodes.settings, capi::job_settings("", capi::process_environment));
+  nodes.settings.rendezvous = fs::kSwaleDirectory;  // below the backing
+  SWALE_ASSIGN_OR_RETURN(const net::RendezvousOptions meeting,
+                         net::rendezvous_options(nodes.settings, launch, capi::process_environment));
+  nodes.meeting = meeting.job_id;
+  nodes.own = launch.rank;
+  nodes.count = launch.size;
+  return std::optional(std::move(nodes));
+}
+
 void TreeChoices::add_to(OptionSet command) {
   command.add_option("--at", at, "where the tree is mounted; by default over the backing directory itself")
       .type_name("DIR");
@@ -183,7 +210,10 @@ void add_serve(CLI::App& app, Run* run) {
               "for the next server of DIR or for swale fs recover (keep), or gives it up (discard). "
               "Only the user who mounts may use the tree. Meanwhile no other program should change "
               "files of DIR; a file that one did change is kept, and what the job has written is put "
-              "beside it.",
+              "beside it.\n\n"
+              "Under a launcher (mpirun --map-by ppr:1:node, srun --ntasks-per-node=1) each rank is the "
+              "server of its node, and all show one tree: programs of one node see what others have "
+              "closed or synced. fsync then brings the file to DIR. The end waits for all nodes.",
           .examples = {{"mkdir -p mounted && (swale serve mounted & server=$!; until swale fs stat mounted "
                         "2>/dev/null; do sleep 0.1; done; date > mounted/now; kill $server; wait $server)",
                         "mounts, writes, and ends: mounted/now is a plain file then"}},
@@ -206,7 +236,8 @@ void add_fs(CLI::App& app, Run* run) {
               "yet. sync brings all of it there, and returns when it is durable; drain does the same, and "
               "shows how far it is. recover does so for a "
               "server that was killed, or that ended with --at-end keep: nothing may be mounted "
-              "meanwhile, but for what the killed server has left, which is unmounted.",
+              "meanwhile, but for what the killed server has left, which is unmounted. The tree of several "
+              "nodes is recovered on all of them, by a launcher, a rank on each.",
           .examples =
               {{"mkdir -p mounted && swale run --backing mounted -- sh -c 'date > mounted/now; swale fs stat "
                 "mounted; swale fs sync mounted'",

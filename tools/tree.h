@@ -3,7 +3,10 @@
 // Threads: one, which has started none.
 #pragma once
 
+#include <signal.h>
+
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,8 +28,21 @@ struct TreeChoices {
   fuse::JobMountOptions options(const std::string& backing, const std::string& at_end) const;
 };
 
+// The nodes as a launcher has started this process on them, a rank each: none if it is alone.
+Result<std::optional<fuse::JobMountOptions::Nodes>> find_launch();
+
+inline constexpr int kServerRestartsMax = 3;  // of a server that is killed again and again
+
 // Runs a program with the tree of `backing`: starts its server, and again if that is killed; ends it when the
 // program has ended. Returns the program's exit code; if that is 0, the server's.
 int run_with_tree(const fuse::JobMountOptions& options, const std::vector<std::string>& program);
+// The same for a rank of a launch, which are options.nodes here: the first of each node starts its server; all
+// wait for all mounts, and at the end for their node's server.
+int run_on_nodes(const fuse::JobMountOptions& options, const std::vector<std::string>& program);
+
+// Starts a program as a child, in the working directory as a mount over it shows it; `first`: what it does
+// first. -1: it could not be, and errno says why.
+pid_t start_beside(const std::vector<std::string>& words, const sigset_t& usual,
+                   const std::function<void()>& first = {});
 
 }  // namespace swale::tools

@@ -1,0 +1,129 @@
+// run_on_nodes: one rank of a launch, whose ranks share a tree on all of their nodes.
+//
+//   all ranks meet in the backing ─► the first of each node starts its keeper ─► all mounts are there, or all
+//   ranks fail ─► each runs its program ─► and waits for the end of its node's server
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "fuse/job_folders.h"
+#include "fuse/node_meeting.h"
+#include "net/job/agree.h"
+#include "tools/child.h"
+#include "tools/node_keeper.h"
+#include "tools/options.h"
+#include "tools/tree.h"
+
+namespace swale::tools {
+namespace {
+
+// The servers meet while the ranks wait for them, and are to say first who is missing.
+constexpr Nanos kServersPart = 2;
+
+class RankOnNode {
+ public:
+  RankOnNode(const fuse::JobMountOptions& options, const std::vector<std::string>& words)
+      : options_(options), words_(words) {
+    ::sigemptyset(&awaited_);
+    ::sigaddset(&awaited_, SIGCHLD);
+    for (const int signal : kForwarded) ::sigaddset(&awaited_, signal);
+  }
+
+  int run() {
+    if (const Status begun = begin(); !begun.ok()) return fail(begun);
+    ::sigprocmask(SIG_BLOCK, &awaited_, &usual_);
+    const auto connection = connect_to_keeper(folder_);
+    if (!connection.ok()) return fail(connection.status());
+    if (const Status started = start_program(); !started.ok()) return fail(started);
+    const int program_exit = wait_for_program();
+    // The launcher ends the other ranks when it hears of the failure; the keeper lives on for them.
+    if (program_exit != 0) return program_exit;
+    return end_at_keeper(*connection);
+  }
+
+ private:
+  Status begin();
+  Status start_keeper_of(const net::NodeMap& nodes);
+  Status start_program();
+  int wait_for_program();
+
+  const fuse::JobMountOptions options_;
+  const std::vector<std::string>& words_;
+  std::string folder_;  // of the keeper's socket
+  sigset_t awaited_ = {}, usual_ = {};
+  pid_t keeper_ = -1;
+  pid_t program_ = -1;
+};
+
+Status RankOnNode::begin() {
+  SWALE_ASSIGN_OR_RETURN(const fuse::JobFolders folders, fuse::find_job_folders(options_));
+  folder_ = folders.memory;
+  fuse::JobMountOptions::Nodes all = *options_.nodes;
+  all.meeting += ".run";
+  SWALE_ASSIGN_OR_RETURN(const fuse::Meeting meeting, fuse::meet_in_backing(folders, all));
+  net::Bootstrap& bootstrap = *meeting.bootstrap;
+  SWALE_ASSIGN_OR_RETURN(const net::NodeMap nodes,
+                         fuse::find_nodes(bootstrap, fuse::node_word(all.settings)));
+  SWALE_RETURN_IF_ERROR(net::agree_on_options(bootstrap, fuse::options_in_common(options_)));
+  const Status own = nodes.seat(all.own).local == 0 ? start_keeper_of(nodes) : Status();
+  const Status mounted = net::agree(bootstrap, own);
+  if (!mounted.ok() && keeper_ > 0) {
+    ::kill(keeper_, SIGTERM);
+    ::waitpid(keeper_, nullptr, 0);
+  }
+  return mounted;
+}
+
+Status RankOnNode::start_keeper_of(const net::NodeMap& nodes) {
+  const net::Seat seat = nodes.seat(options_.nodes->own);
+  NodeKeeperOptions keeper;
+  keeper.mount = options_;
+  keeper.mount.nodes->own = seat.node;
+  keeper.mount.nodes->count = nodes.nodes();
+  keeper.mount.nodes->meeting += ".servers";
+  keeper.mount.nodes->settings.join_deadline /= kServersPart;
+  if (nodes.nodes() == 1) keeper.mount.nodes.reset();
+  keeper.folder = folder_;
+  keeper.programs = static_cast<size_t>(nodes.ranks_on(seat.node));
+  keeper.patience = options_.nodes->settings.join_deadline;
+  sigset_t usual;
+  ::sigprocmask(SIG_SETMASK, nullptr, &usual);
+  SWALE_ASSIGN_OR_RETURN(keeper_, start_keeper(keeper, usual));
+  return {};
+}
+
+Status RankOnNode::start_program() {
+  const pid_t parent = ::getpid();
+  program_ = start_beside(words_, usual_, [parent] {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a launcher that kills this process means the program
+    if (::getppid() != parent) ::_exit(kExitSignal + SIGKILL);
+  });
+  return program_ < 0 ? errno_status(errno, words_.front() + ": starting it") : Status();
+}
+
+int RankOnNode::wait_for_program() {
+  for (;;) {
+    const int signal = ::sigwaitinfo(&awaited_, nullptr);
+    if (signal < 0) continue;
+    if (signal != SIGCHLD) {
+      ::kill(program_, signal);
+      continue;
+    }
+    int state = 0;
+    for (pid_t ended = 0; (ended = ::waitpid(-1, &state, WNOHANG)) > 0;) {
+      if (ended == program_) return exit_code_of(state);
+      if (ended == keeper_) complain("the keeper of this node's tree has ended: its mount may be gone");
+    }
+  }
+}
+
+}  // namespace
+
+int run_on_nodes(const fuse::JobMountOptions& options, const std::vector<std::string>& program) {
+  return RankOnNode(options, program).run();
+}
+
+}  // namespace swale::tools
