@@ -376,6 +376,9 @@ void JobFs::keep() noexcept {
     if (!kept.ok()) log_warn("{}", kept.message());
     logs->wait(kLookEvery);
   }
+  const MutexLock lock(mutex_);
+  const Status rested = logs->rest();  // what this thread has begun
+  if (!rested.ok()) log_warn("{}", rested.message());
 }
 
 }  // namespace swale::fs

@@ -132,6 +132,10 @@ constexpr bool has_space(const Reservation& now, uint64_t length, uint64_t chunk
   return now.used + length + sizeof(LogEntry) * (uint64_t{now.entries} + 1) + sizeof(ChunkHead) <=
          chunk_bytes;
 }
+// The writer rings then, and the server grants the next chunk.
+constexpr bool is_half_full(const Reservation& now, uint64_t chunk_bytes) {
+  return now.used + sizeof(LogEntry) * uint64_t{now.entries} > chunk_bytes / 2;
+}
 inline ChunkHead* head_of(char* chunk, uint64_t chunk_bytes) {
   return reinterpret_cast<ChunkHead*>(chunk + chunk_bytes - sizeof(ChunkHead));
 }
@@ -187,8 +191,8 @@ struct NodeHead {
   uint32_t next_log;  // numbers of logs are not used again while this file is there
 };
 
-// Writers ring when they need, or have taken, a chunk. Garbage in it wakes the server in vain, or lets it
-// sleep for as long as it wanted to.
+// Writers ring when they need, have taken, or have half filled a chunk. Garbage in it wakes the server in
+// vain, or lets it sleep for as long as it wanted to.
 struct Bell {
   std::atomic<uint32_t> rung;
   std::atomic<uint32_t> asleep;

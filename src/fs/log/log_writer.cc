@@ -192,7 +192,9 @@ int LogWriter::reserve(const Request& request, uint32_t length, Space* space) no
       *space = {chunk, number, now};
       now.used += length;
       now.entries += 1;
-      if (word.compare_exchange_weak(seen, now.packed())) return 0;
+      if (!word.compare_exchange_weak(seen, now.packed())) continue;
+      if (is_half_full(now, chunk_bytes_) && !is_half_full(space->at, chunk_bytes_)) ring();
+      return 0;
     }
     if (head_->current.compare_exchange_strong(number, number + 1)) ring();
   }

@@ -52,7 +52,7 @@ Status NodeLogs::recover(SegmentConsumer& consumer) noexcept {
     SWALE_RETURN_IF_ERROR(hand_out(before_, consumer));
     before_.clear();
     before_.shrink_to_fit();
-    for (auto& [id, log] : logs_) log->settle(block_, &problems_);
+    for (auto& [id, log] : logs_) log->settle();
     tell(consumer);
     return {};
   });
@@ -83,7 +83,7 @@ Status NodeLogs::take_found(SegmentConsumer& consumer) {
     ServedLog::mark_taken(found, found.order);
     logs_.find(found.log)->second->publish_order(found, found.order);
   }
-  for (auto& [id, log] : logs_) log->settle(block_, &problems_);
+  for (auto& [id, log] : logs_) log->settle();
   return {};
 }
 
@@ -94,7 +94,7 @@ Status NodeLogs::end_log(uint32_t id, SegmentConsumer& consumer) noexcept {
     at->second->end();
     SWALE_RETURN_IF_ERROR(take_found(consumer));
     at->second->abandon_pending();
-    at->second->settle(block_, &problems_);
+    at->second->settle();
     free_what_is_over();
     return {};
   });
@@ -152,8 +152,10 @@ void NodeLogs::refuse(int error_number) noexcept {
   for (auto& [id, log] : logs_) log->refuse(error_number);
 }
 
+// A writer that has just used up what serve() gave it is served by the next one.
 bool NodeLogs::starves() const {
-  return std::any_of(logs_.begin(), logs_.end(), [](const auto& log) { return log.second->needs_chunk(); });
+  return had_no_chunk_ &&
+         std::any_of(logs_.begin(), logs_.end(), [](const auto& log) { return log.second->needs_chunk(); });
 }
 
 uint64_t NodeLogs::oldest_order() const {
@@ -195,7 +197,7 @@ uint64_t NodeLogs::oldest_in_memory() const {
   uint64_t oldest = next_order_;
   for (const auto& [id, log] : logs_) {
     for (const auto& [number, chunk] : log->chunks())
-      if (chunk.slot != kSlotsMax && chunk.first_order != 0) oldest = std::min(oldest, chunk.first_order);
+      if (chunk.only_in_memory() && chunk.first_order != 0) oldest = std::min(oldest, chunk.first_order);
   }
   return oldest;
 }

@@ -26,8 +26,8 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "fs/log/served_log.h"
+#include "fs/log/spill_writer.h"
 #include "io/device.h"
-#include "io/many_syncs.h"
 #include "meta/index/types.h"
 
 namespace swale::fs {
@@ -88,6 +88,8 @@ class NodeLogs {
   // These bytes of segments will not be read again. Each byte is dropped once.
   Status drop(const meta::Place& place, uint64_t length) noexcept;
 
+  // Grants chunks from memory that is free, at once.
+  void grant_at_once() noexcept;
   // Fails if a chunk could not be spilled; it stays in memory.
   Status serve() noexcept;
   // The chunk of a place, if memory alone has it: a machine that loses power loses it.
@@ -101,6 +103,9 @@ class NodeLogs {
   // False: a process is in the middle of a write to one of them, which gets no other one: take(), and call it
   // again.
   Result<bool> keep(std::span<const ChunkName> chunks) noexcept;
+  // Waits for chunks on their way to storage. A thread that has called serve() or keep() does so before it
+  // ends.
+  Status rest() noexcept;
   // What writers get that wait for a chunk (ENOSPC, EDQUOT, EIO), until one is granted; 0: they wait.
   void refuse(int error_number) noexcept;
   // A process waits for a chunk, and serve() had none for it.
@@ -118,7 +123,7 @@ class NodeLogs {
 
  private:
   NodeLogs(io::Device& memory, io::Device& storage, const NodeLogsOptions& options)
-      : memory_(memory), storage_(storage), options_(options), syncs_(storage) {}
+      : memory_(memory), storage_(storage), options_(options) {}
   Status open_folders();
   Status find_logs();
   Status lock_node();
@@ -135,9 +140,10 @@ class NodeLogs {
   enum class Open { kStay, kMayGo };
   Result<Spilled> spill_oldest(Open open, const ServedLog* only);
   Status supply_by_spilling(ServedLog& log, Open open);
-  using Spilling = std::vector<std::pair<ServedLog*, Chunk*>>;
-  Status spill(const Spilling& chunks);
-  Status write_and_sync(const Spilling& chunks, std::vector<std::unique_ptr<io::File>>* files);
+  Status spill_ahead();
+  Status start_spill(ServedLog& log, Chunk& chunk);
+  Status note_names(Status spilled);
+  void grant_next(ServedLog& log, Chunk& spilled);
   static bool close(ServedLog& log, Chunk& chunk);
   Chunk* oldest(bool (*fits)(const Chunk&), const ServedLog* only, ServedLog** log);
   bool has_memory() const { return memory_bytes() + options_.shape.chunk_bytes <= options_.memory_bytes; }
@@ -146,7 +152,6 @@ class NodeLogs {
   bool may_go(Chunk& chunk, uint64_t oldest_in_memory) const;
   void keep_for_what_goes();
   uint64_t oldest_in_memory() const;
-  std::string spill_path(uint32_t log, uint64_t number) const;
   Result<Chunk*> chunk_at(const meta::Place& place, uint64_t length, ServedLog** log);
 
   io::Device& memory_;
@@ -162,8 +167,9 @@ class NodeLogs {
   std::vector<Found> found_;
   std::vector<Found> before_;  // of the server before, until recover()
   std::vector<Status> problems_;
-  std::vector<char> block_;
-  io::ManySyncs syncs_;
+  std::unique_ptr<SpillWriter> spills_;  // null: no folder to spill to; ends before the logs
+  bool had_no_chunk_ = false;            // the last serve(), for a writer that waited
+  bool fails_ahead_ = false;             // a chunk that need not go yet could not
   uint64_t oldest_removed_ = kOrderMax;  // of spilled chunks: a machine that loses power may find them again
   size_t over_and_kept_ = 0;             // spilled chunks that wait for others to be spilled
   uint32_t next_log_ = 1;

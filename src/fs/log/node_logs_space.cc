@@ -33,10 +33,6 @@ std::string log_path(const NodeLogsOptions& options, uint32_t log) {
 
 }  // namespace
 
-std::string NodeLogs::spill_path(uint32_t log, uint64_t number) const {
-  return options_.spill_directory + "/" + spill_name(log, number);
-}
-
 Result<std::unique_ptr<NodeLogs>> NodeLogs::open(io::Device& memory, io::Device& storage,
                                                  const NodeLogsOptions& options) noexcept {
   std::unique_ptr<NodeLogs> logs;
@@ -47,7 +43,6 @@ Result<std::unique_ptr<NodeLogs>> NodeLogs::open(io::Device& memory, io::Device&
       return invalid_argument("{} chunks of {} bytes; 1 to {} of {} to {} bytes, in pages, are possible",
                               shape.slots, shape.chunk_bytes, kSlotsMax, kChunkBytesMin, kChunkBytesMax);
     logs.reset(new NodeLogs(memory, storage, options));
-    logs->block_.resize(kBlockBytes);
     SWALE_RETURN_IF_ERROR(logs->open_folders());
     SWALE_RETURN_IF_ERROR(logs->lock_node());
     SWALE_RETURN_IF_ERROR(logs->map_bell());
@@ -67,6 +62,8 @@ Status NodeLogs::open_folders() {
   if (options_.spill_directory.empty()) return {};
   SWALE_RETURN_IF_ERROR(io::make_directories(storage_, options_.spill_directory));
   SWALE_ASSIGN_OR_RETURN(spill_folder_, storage_.anchored_private(options_.spill_directory));
+  spills_ =
+      std::make_unique<SpillWriter>(*spill_folder_, options_.spill_directory, options_.rules, &problems_);
   return {};
 }
 
@@ -119,7 +116,7 @@ Status NodeLogs::find_logs() {
       uint64_t number = 0;
       if (!parse_spill_name(name, &log, &number)) continue;
       SWALE_ASSIGN_OR_RETURN(const auto file,
-                             spill_folder_->open(spill_path(log, number), io::OpenMode::kRead));
+                             spill_folder_->open(spills_->path_of(log, number), io::OpenMode::kRead));
       auto index = read_spill_index(*file);
       if (index.ok() && (index->log != log || index->number != number))
         index = corruption("{}: it has chunk {} of log {}", file->path(), index->number, index->log);
@@ -153,14 +150,14 @@ Status NodeLogs::find_logs() {
       auto& log = logs_[id];
       if (log == nullptr) log = ServedLog::of_spilled(id, index.chunk_bytes);
       SWALE_ASSIGN_OR_RETURN(auto file,
-                             spill_folder_->open(spill_path(id, number), io::OpenMode::kReadWrite));
+                             spill_folder_->open(spills_->path_of(id, number), io::OpenMode::kReadWrite));
       log->add_spilled(std::move(index), std::move(file), &before_);
     }
   }
   for (const auto& [place, why] : unfinished) {
     const auto log = logs_.find(place.first);
     if (log != logs_.end() && log->second->find(place.second) != nullptr)
-      SWALE_RETURN_IF_ERROR(spill_folder_->remove(spill_path(place.first, place.second)));
+      SWALE_RETURN_IF_ERROR(spill_folder_->remove(spills_->path_of(place.first, place.second)));
     else
       problems_.push_back(why);
   }
@@ -231,22 +228,32 @@ bool NodeLogs::free_other_slot(const ServedLog& wanting) {
   return false;
 }
 
+void NodeLogs::grant_at_once() noexcept {
+  static_cast<void>(contain([&] {
+    for (auto& [id, log] : logs_)
+      if (log->wants_chunk()) static_cast<void>(supply(*log));
+  }));
+}
+
 Status NodeLogs::serve() noexcept {
   return contain([&]() -> Status {
+    Status first = spills_ ? spill_ahead() : Status();
     free_what_is_over();
-    Status first;
     while ((is_short() || over_and_kept_ > kOverMax) && first.ok()) {
       const auto spilled = spill_oldest(Open::kStay, nullptr);
       first = spilled.status();
       if (spilled.ok() && *spilled == Spilled::kNothing) break;
       if (over_and_kept_ > kOverMax) free_what_is_over();
     }
+    had_no_chunk_ = false;
     for (auto& [id, log] : logs_) {
       if (!log->wants_chunk()) continue;
+      const bool waits = log->needs_chunk();
       // Only for a writer that waits are chunks closed that others write.
-      Status status = first.ok() ? supply_by_spilling(*log, log->needs_chunk() ? Open::kMayGo : Open::kStay)
-                                 : supply(*log);
+      Status status =
+          first.ok() ? supply_by_spilling(*log, waits ? Open::kMayGo : Open::kStay) : supply(*log);
       const bool full = status.code() == Code::kNoSpace || status.code() == Code::kResourceExhausted;
+      had_no_chunk_ |= waits && !status.ok();
       if (!full && first.ok()) first = std::move(status);
     }
     return first;
@@ -256,6 +263,7 @@ Status NodeLogs::serve() noexcept {
 // What took the place of its bytes is durable, or drained, or nobody cares what a loss of power leaves.
 bool NodeLogs::may_go(Chunk& chunk, uint64_t oldest_in_memory) const {
   if (!options_.rules.is_over(chunk)) return false;
+  if (chunk.is_on_its_way) return false;
   if (!options_.outlives_power || chunk.spilled == nullptr) return true;
   if (chunk.over_before == 0) {
     chunk.over_before = next_order_;
@@ -272,7 +280,7 @@ void NodeLogs::keep_for_what_goes() {
       for (const auto& [number, chunk] : log->chunks()) act(*log->find(number));
   };
   each_chunk([&](const Chunk& chunk) {
-    const bool goes = chunk.slot != kSlotsMax && chunk.first_order != 0 && options_.rules.is_over(chunk);
+    const bool goes = chunk.only_in_memory() && chunk.first_order != 0 && options_.rules.is_over(chunk);
     if (goes) going = std::min(going, chunk.first_order);
   });
   each_chunk([&](Chunk& chunk) {
@@ -287,22 +295,25 @@ void NodeLogs::free_what_is_over() {
   for (auto log = logs_.begin(); log != logs_.end();) {
     std::vector<uint64_t> over;
     for (const auto& [number, each] : log->second->chunks()) {
-      if (may_go(*log->second->find(number), oldest))
+      Chunk& chunk = *log->second->find(number);
+      if (may_go(chunk, oldest)) {
         over.push_back(number);
-      else if (each.over_before != 0)
+      } else if (each.over_before != 0) {
         ++over_and_kept_;
+        if (chunk.in_memory()) log->second->free_slot(chunk);
+      }
     }
     for (const uint64_t number : over) {
       Chunk& chunk = *log->second->find(number);
       if (chunk.spilled != nullptr) {
-        const Status removed = spill_folder_->remove(spill_path(log->first, number));
+        const Status removed = spill_folder_->remove(spills_->path_of(log->first, number));
         if (!removed.ok() && removed.code() != Code::kNotFound) {
           log_warn("{}; it is found again, and dropped, at the next start", removed.message());
           continue;
         }
         if (chunk.first_order != 0) oldest_removed_ = std::min(oldest_removed_, chunk.first_order);
       }
-      if (chunk.slot != kSlotsMax) log->second->free_slot(chunk);
+      if (chunk.in_memory()) log->second->free_slot(chunk);
       log->second->forget(number);
     }
     const bool gone = log->second->ended() && log->second->chunks().empty();
@@ -316,7 +327,7 @@ Chunk* NodeLogs::oldest(bool (*fits)(const Chunk&), const ServedLog* only, Serve
   for (auto& [id, each] : logs_) {
     if (only != nullptr && only != each.get()) continue;
     for (const auto& [number, chunk] : each->chunks()) {
-      if (chunk.slot == kSlotsMax || !fits(chunk)) continue;
+      if (!chunk.in_memory() || !fits(chunk)) continue;
       if (found != nullptr && found->first_order <= chunk.first_order) continue;
       found = each->find(number);
       *log = each.get();
@@ -336,7 +347,13 @@ Result<NodeLogs::Spilled> NodeLogs::spill_oldest(Open open, const ServedLog* onl
     if (chunk == nullptr || !close(*log, *chunk)) return Spilled::kNothing;
   }
   if (chunk == nullptr) return Spilled::kNothing;
-  SWALE_RETURN_IF_ERROR(spill({{log, chunk}}));
+  if (chunk->spilled == nullptr) {
+    Status failed = chunk->is_on_its_way ? Status() : start_spill(*log, *chunk);
+    while (failed.ok() && chunk->is_on_its_way) failed = rest();
+    if (chunk->spilled == nullptr) return failed;
+    fails_ahead_ = false;
+  }
+  log->free_slot(*chunk);
   return Spilled::kOne;
 }
 
@@ -356,70 +373,81 @@ std::optional<NodeLogs::ChunkName> NodeLogs::in_memory(const meta::Place& place)
   if (log == logs_.end()) return {};
   const uint64_t number = place.address / log->second->chunk_bytes();
   const Chunk* const chunk = log->second->find(number);
-  if (chunk == nullptr || chunk->slot == kSlotsMax) return {};
+  if (chunk == nullptr || !chunk->only_in_memory()) return {};
   return ChunkName{place.log, number};
 }
 
-// Logs whose last chunk goes get the next one before they ask: the space is there.
+Status NodeLogs::note_names(Status spilled) {
+  if (spills_->take_named()) oldest_removed_ = kOrderMax;
+  return spilled;
+}
+
+Status NodeLogs::start_spill(ServedLog& log, Chunk& chunk) {
+  while (!spills_->has_place()) SWALE_RETURN_IF_ERROR(note_names(spills_->advance(1)));
+  log.settle(chunk);
+  return spills_->start(log, chunk);
+}
+
+Status NodeLogs::rest() noexcept {
+  return contain([&] { return spills_ ? note_names(spills_->finish()) : Status(); });
+}
+
+// What an fsync will want on the disk goes there while programs write on. After a failure only what must go
+// does, until one of that has gone.
+Status NodeLogs::spill_ahead() {
+  Status status = note_names(spills_->advance(0));
+  if (!options_.outlives_power || fails_ahead_) return status;
+  const auto fits = [](const Chunk& each) {
+    return each.complete() && each.live > 0 && !each.spilled && !each.is_on_its_way;
+  };
+  while (status.ok() && spills_->has_place()) {
+    ServedLog* log = nullptr;
+    Chunk* const chunk = oldest(fits, nullptr, &log);
+    if (chunk == nullptr) break;
+    status = start_spill(*log, *chunk);
+  }
+  fails_ahead_ = !status.ok();
+  return status;
+}
+
+// A log whose last chunk is closed gets the next one before it asks. A chunk of few bytes needs no memory to
+// be read soon.
+void NodeLogs::grant_next(ServedLog& log, Chunk& spilled) {
+  if (spilled.in_memory() && spilled.seen.used < log.chunk_bytes() / 2) log.free_slot(spilled);
+  if (log.ended() || log.has_open_chunk()) return;
+  if (!supply(log).ok() && spilled.in_memory()) {
+    log.free_slot(spilled);
+    log.grant();
+  }
+}
+
 Result<bool> NodeLogs::keep(std::span<const ChunkName> names) noexcept {
   bool all = true;
   const Status status = contain([&]() -> Status {
-    if (spill_folder_ == nullptr)
-      return invalid_argument("{}: no folder to spill to", options_.memory_directory);
-    Spilling chunks;
+    if (!spills_) return invalid_argument("{}: no folder to spill to", options_.memory_directory);
+    std::vector<std::pair<ServedLog*, Chunk*>> chunks;
     for (const ChunkName& name : names) {
       const auto log = logs_.find(name.log);
       Chunk* const chunk = log == logs_.end() ? nullptr : log->second->find(name.number);
-      if (chunk == nullptr || chunk->slot == kSlotsMax || chunk->live == 0) continue;
-      if (close(*log->second, *chunk))
-        chunks.emplace_back(log->second.get(), chunk);
-      else
+      if (chunk == nullptr || !chunk->only_in_memory() || chunk->live == 0) continue;
+      if (!close(*log->second, *chunk)) {
         all = false;
+        continue;
+      }
+      chunks.emplace_back(log->second.get(), chunk);
+      if (!chunk->is_on_its_way) SWALE_RETURN_IF_ERROR(start_spill(*log->second, *chunk));
     }
-    SWALE_RETURN_IF_ERROR(spill(chunks));
-    for (const auto& [log, chunk] : chunks)
-      if (!log->ended() && !log->has_open_chunk() && log->has_reserved_slot()) log->grant();
+    if (chunks.empty()) return {};
+    SWALE_RETURN_IF_ERROR(rest());
+    fails_ahead_ = false;
+    for (const auto& [log, chunk] : chunks) grant_next(*log, *chunk);
     return {};
   });
-  if (!status.ok()) return status;
-  return all;
-}
-
-// All of them, or none.
-Status NodeLogs::spill(const Spilling& chunks) {
-  std::vector<std::unique_ptr<io::File>> files;
-  const Status status = write_and_sync(chunks, &files);
   if (!status.ok()) {
-    for (const auto& [log, chunk] : chunks)
-      static_cast<void>(spill_folder_->remove(spill_path(log->id(), chunk->number)));
-    const auto& [log, chunk] = chunks.front();
-    return status.with_context(fmt::format("chunk {} of log {} stays in memory", chunk->number, log->id()));
+    static_cast<void>(rest());
+    return status;
   }
-  for (size_t i = 0; i < chunks.size(); ++i) {
-    chunks[i].first->free_slot(*chunks[i].second);
-    chunks[i].second->spilled = std::move(files[i]);
-  }
-  return {};
-}
-
-Status NodeLogs::write_and_sync(const Spilling& chunks, std::vector<std::unique_ptr<io::File>>* files) {
-  if (chunks.empty()) return {};
-  std::vector<Status> statuses(chunks.size());
-  std::vector<std::pair<io::File*, Status*>> written;
-  for (size_t i = 0; i < chunks.size(); ++i) {
-    const auto& [log, chunk] = chunks[i];
-    SWALE_RETURN_IF_ERROR(log->settle(*chunk, block_));
-    SWALE_ASSIGN_OR_RETURN(auto file, log->spill(*spill_folder_, spill_path(log->id(), chunk->number), *chunk,
-                                                 block_, &problems_));
-    files->push_back(std::move(file));
-    written.emplace_back(files->back().get(), &statuses[i]);
-  }
-  if (!options_.rules.sync_spills) return {};
-  syncs_.sync(written);
-  for (const Status& status : statuses) SWALE_RETURN_IF_ERROR(status);
-  SWALE_RETURN_IF_ERROR(spill_folder_->sync_directory(options_.spill_directory));
-  oldest_removed_ = kOrderMax;
-  return {};
+  return all;
 }
 
 }  // namespace swale::fs

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "fs/log/testing/log_rig.h"
+#include "io/fault_device.h"
 
 namespace swale::fs::node_logs_test {
 namespace {
@@ -167,6 +168,133 @@ TEST_F(NodeLogsTest, MemoryThatIsShortIsSpilledAndReadBack) {
   serve();
   EXPECT_EQ(logs_->spilled_bytes(), 0u);
   EXPECT_TRUE(std::filesystem::is_empty(options_.spill_directory));
+}
+
+// A writer that has used up what it was given does not starve: a drain is begun for those that do.
+TEST_F(NodeLogsTest, AWriterStarvesIfTheServerHasNothingForIt) {
+  small_chunks(64 * 1024, 4);
+  options_.spill_directory.clear();
+  options_.shape.wait_ns = 1'000'000;
+  open();
+  LogWriter writer;
+  attach(writer, add());
+  const std::string bytes = pattern(1, 9000);
+  uint64_t written = 0;
+  const auto use_up = [&] {
+    while (writer.write(kFile, written * 9000, bytes.data(), bytes.size()) == 9000) ++written;
+    take();
+  };
+  use_up();
+  EXPECT_FALSE(logs_->starves());
+  serve();
+  EXPECT_FALSE(logs_->starves());
+  for (int turn = 0; turn < 4; ++turn) {
+    use_up();
+    serve();
+  }
+  EXPECT_EQ(written, 28u);
+  EXPECT_TRUE(logs_->starves());
+  files_.drop_all(*logs_);
+  serve();
+  EXPECT_FALSE(logs_->starves());
+}
+
+TEST_F(NodeLogsTest, AHalfFullChunkRings) {
+  small_chunks(64 * 1024, 4);
+  open();
+  LogWriter writer;
+  attach(writer, add());
+  const std::string bytes = pattern(1, 9000);
+  const auto write = [&] { ASSERT_EQ(writer.write(kFile, 0, bytes.data(), bytes.size()), 9000); };
+  for (int i = 0; i < 3; ++i) write();
+  EXPECT_FALSE(logs_->wait(0));
+  write();
+  EXPECT_TRUE(logs_->wait(0));
+  write();
+  EXPECT_FALSE(logs_->wait(0));
+}
+
+// Complete chunks are durable before anybody asks, and still read from memory.
+TEST_F(NodeLogsTest, WhatOutlivesPowerIsSpilledAhead) {
+  small_chunks(128 * 1024, 16);
+  options_.outlives_power = true;
+  options_.rules.direct_bytes_min = kPageBytes;
+  open();
+  LogWriter writer;
+  attach(writer, add());
+  std::string expected;
+  for (uint64_t i = 0; i < 40; ++i) {
+    const std::string bytes = pattern(i, 20'000);
+    ASSERT_EQ(writer.write(kFile, expected.size(), bytes.data(), bytes.size()), 20'000);
+    expected += bytes;
+    take();
+    serve();
+  }
+  ASSERT_TRUE(logs_->rest().ok());
+  EXPECT_EQ(logs_->spilled_bytes(), 720'000u) << "6 writes a chunk, and 4 in the one that is open";
+  EXPECT_GE(logs_->memory_bytes(), expected.size());
+  std::vector<NodeLogs::ChunkName> left;
+  for (const Segment& segment : files_.taken)
+    if (const auto chunk = logs_->in_memory(segment.place); chunk && (left.empty() || left.back() != *chunk))
+      left.push_back(*chunk);
+  EXPECT_EQ(left.size(), 1u);
+  EXPECT_EQ(files_.bytes(*logs_), expected);
+  const auto kept = logs_->keep(left);
+  ASSERT_TRUE(kept.ok() && *kept) << kept.status().to_string();
+  writer.detach();
+  logs_.reset();
+  std::filesystem::remove_all(options_.memory_directory);
+  open();
+  files_ = Files();
+  ASSERT_TRUE(logs_->recover(files_).ok());
+  EXPECT_EQ(files_.bytes(*logs_), expected);
+  EXPECT_TRUE(files_.problems.empty());
+}
+
+// Storage without space for a chunk keeps it in memory; it goes when it must, or is asked for.
+TEST_F(NodeLogsTest, ASpillAheadThatFailsIsToldAndWaitsUntilOneGoes) {
+  small_chunks(128 * 1024, 16);
+  options_.outlives_power = true;
+  io::FaultDevice storage(device_);
+  auto logs = NodeLogs::open(device_, storage, options_);
+  ASSERT_TRUE(logs.ok()) << logs.status().to_string();
+  logs_ = std::move(*logs);
+  LogWriter writer;
+  attach(writer, add());
+  const auto write = [&](uint64_t from, uint64_t to) {
+    for (uint64_t i = from; i < to; ++i) {
+      const std::string bytes = pattern(i, 20'000);
+      ASSERT_EQ(writer.write(kFile, i * 20'000, bytes.data(), bytes.size()), 20'000);
+    }
+    take();
+  };
+  write(0, 5);
+  serve();  // grants the next chunk
+  write(5, 8);
+  io::Fault fault;
+  fault.kind = io::CallKind::kWrite;
+  fault.path_part = kSpillPrefix;
+  fault.status = errno_status(ENOSPC, "the disk");
+  storage.inject(fault);
+  Status failed = logs_->serve();
+  if (failed.ok()) failed = logs_->rest();
+  EXPECT_EQ(failed.code(), Code::kNoSpace) << failed.to_string();
+  EXPECT_NE(failed.to_string().find("stays in memory"), std::string::npos) << failed.to_string();
+  EXPECT_EQ(logs_->spilled_bytes(), 0u);
+  serve();
+  EXPECT_EQ(logs_->spilled_bytes(), 0u) << "tried again and again";
+  const auto chunk = logs_->in_memory(files_.taken.front().place);
+  ASSERT_TRUE(chunk);
+  const auto kept = logs_->keep({&*chunk, 1});
+  ASSERT_TRUE(kept.ok() && *kept) << kept.status().to_string();
+  EXPECT_EQ(logs_->spilled_bytes(), 120'000u);
+  write(8, 11);
+  serve();
+  write(11, 14);
+  serve();
+  ASSERT_TRUE(logs_->rest().ok());
+  EXPECT_EQ(logs_->spilled_bytes(), 240'000u);
+  EXPECT_EQ(files_.bytes(*logs_).size(), 280'000u);
 }
 
 TEST_F(NodeLogsTest, AServerFindsTheLogsOfTheOneBefore) {

@@ -58,7 +58,7 @@ void ServedLog::scan(uint64_t limit_ns, const LogRules& rules, std::vector<Found
                      std::vector<Status>* problems) {
   if (rules.before_log != nullptr) rules.before_log(id_);
   for (Chunk* const chunk : open_) {
-    if (chunk->slot == kSlotsMax || chunk->complete() || !believe_reservation(*chunk, problems)) continue;
+    if (!chunk->in_memory() || chunk->complete() || !believe_reservation(*chunk, problems)) continue;
     const KnownChunk known{id_, chunk->number, chunk_bytes_, chunk->seen.used};
     for (uint32_t i = chunk->known; i < chunk->entries.size(); ++i) {
       if (chunk->entries[i] != EntryState::kPending) continue;
@@ -96,16 +96,13 @@ void ServedLog::publish_order(const Found& found, uint64_t order) noexcept {
   advance(*found.chunk);
 }
 
-void ServedLog::settle(MutableBytes block, std::vector<Status>* problems) {
-  for (size_t i = open_.size(); i-- > 0;) {
-    Chunk& chunk = *open_[i];
-    if (Status status = settle(chunk, block); !status.ok()) tell(problems, std::move(status));
-  }
+void ServedLog::settle() {
+  for (size_t i = open_.size(); i-- > 0;) settle(*open_[i]);
 }
 
 // What lies before the first pending entry is at rest: places ascend with the entries' numbers.
-Status ServedLog::settle(Chunk& chunk, MutableBytes block) {
-  if (chunk.slot == kSlotsMax) return {};
+void ServedLog::settle(Chunk& chunk) {
+  if (!chunk.in_memory()) return;
   uint64_t end = chunk.settled;
   if (chunk.complete()) {
     end = chunk.seen.used;
@@ -116,18 +113,15 @@ Status ServedLog::settle(Chunk& chunk, MutableBytes block) {
   }
   while (chunk.checks.size() < (chunk.complete() ? blocks_of_bytes(end) : end / kBlockBytes)) {
     const uint64_t begin = chunk.checks.size() * uint64_t{kBlockBytes};
-    const auto bytes = block.first(std::min<uint64_t>(kBlockBytes, chunk.seen.used - begin));
-    SWALE_RETURN_IF_ERROR(read_bytes(chunk, static_cast<uint32_t>(begin), bytes));
-    chunk.checks.push_back(crc32c(view(bytes)));
+    chunk.checks.push_back(crc32c(payload(chunk).substr(begin, kBlockBytes)));
   }
   chunk.settled = static_cast<uint32_t>(end);
   if (chunk.complete()) std::erase(open_, &chunk);
-  return {};
 }
 
 // By a call of the system, not through the mapping: a page that the process has taken away is an error here.
 Status ServedLog::read_bytes(Chunk& chunk, uint32_t place, MutableBytes out) {
-  if (chunk.spilled != nullptr) return io::read_exactly(*chunk.spilled, place, out);
+  if (!chunk.in_memory()) return io::read_exactly(*chunk.spilled, place, out);
   return io::read_exactly(*file_, file_offset(chunk, place), out);
 }
 
@@ -136,8 +130,8 @@ Status ServedLog::check_block(Chunk& chunk, uint64_t index, Bytes block) const {
   if (found == chunk.checks[index]) return {};
   const uint64_t place = index * kBlockBytes;
   return corruption("{}: {} bytes at {}: checksum {:#x}, expected {:#x}; these bytes of chunk {} are lost",
-                    chunk.spilled ? chunk.spilled->path() : path_, block.size(),
-                    chunk.spilled ? place : file_offset(chunk, place), found, chunk.checks[index],
+                    chunk.in_memory() ? path_ : chunk.spilled->path(), block.size(),
+                    chunk.in_memory() ? file_offset(chunk, place) : place, found, chunk.checks[index],
                     chunk.number);
 }
 
@@ -226,7 +220,7 @@ bool ServedLog::wants_chunk() const {
   const Chunk& newest = chunks_.rbegin()->second;
   if (newest.broken || newest.slot == kSlotsMax || newest.number + 1 != next_number_) return false;
   const Reservation now = reservation(newest);
-  return !now.closed && now.used + now.entries * sizeof(LogEntry) > chunk_bytes_ / 2;
+  return !now.closed && is_half_full(now, chunk_bytes_);
 }
 
 bool ServedLog::has_reserved_slot() const { return free_slots() > 0; }

@@ -4,7 +4,7 @@
 // A chunk is
 //   open      the process may reserve in it
 //   complete  closed, and each entry is taken or refused: nothing can change that the server reads
-//   spilled   complete, and in a file; its slot is free
+//   spilled   complete, and in a file (SpillWriter); its slot may be free, or have the bytes still
 // and goes when it is complete and none of its bytes is live.
 //
 // Memory: a byte for each piece, 4 for each block, and a block when it is read. Threads: one at a time.
@@ -33,7 +33,8 @@ enum class EntryState : uint8_t { kPending, kTaken, kRefused };
 struct Chunk {
   uint64_t number = 0;
   uint32_t slot = kSlotsMax;          // kSlotsMax: not in memory
-  std::unique_ptr<io::File> spilled;  // or null
+  std::unique_ptr<io::File> spilled;  // or null: no file of it is durable
+  bool is_on_its_way = false;         // to a file: neither its slot nor its number goes
   Reservation seen;                   // what was last believed
   std::vector<EntryState> entries;    // `seen.entries` of them
   uint32_t known = 0;                 // no pending entry before this one
@@ -44,6 +45,9 @@ struct Chunk {
   std::vector<uint32_t> checks;       // of the settled blocks
   bool broken = false;                // its reservation is garbage
   bool complete() const { return seen.closed && known == entries.size(); }
+  bool in_memory() const { return slot != kSlotsMax; }
+  // A machine that loses power loses it.
+  bool only_in_memory() const { return in_memory() && spilled == nullptr; }
 };
 
 // A published entry that nobody has been given yet.
@@ -63,6 +67,7 @@ struct LogRules {
   bool (*is_over)(const Chunk&) = [](const Chunk& chunk) { return chunk.complete() && chunk.live == 0; };
   bool limit_stamps = true;
   bool sync_spills = true;
+  uint64_t direct_bytes_min = 256 << 10;  // of a spill past the page cache: fewer do not keep a disk busy
   void (*before_log)(uint32_t log) = nullptr;  // take() is about to look at a log
 };
 
@@ -71,7 +76,7 @@ inline constexpr uint32_t kProblemsMax = 32;  // messages of damage of one log
 struct LogShape {
   std::string node;  // the host's name
   uint32_t chunk_bytes = kChunkBytes;
-  uint32_t slots = 64;
+  uint32_t slots = kSlotsMax;
   uint64_t wait_ns = 0;
 };
 
@@ -105,8 +110,8 @@ class ServedLog {
   static void mark_taken(const Found& found, uint64_t order) noexcept;
   void publish_order(const Found& found, uint64_t order) noexcept;
   // Takes checksums of what has come to rest.
-  void settle(MutableBytes block, std::vector<Status>* problems);
-  Status settle(Chunk& chunk, MutableBytes block);
+  void settle();
+  void settle(Chunk& chunk);
 
   // Each block that has a checksum is checked; parts of the one that was checked last cost a copy.
   Status read(Chunk& chunk, uint32_t place, MutableBytes out);
@@ -132,9 +137,10 @@ class ServedLog {
   Reservation reservation(const Chunk& chunk) const;  // unchecked
   void free_slot(Chunk& chunk) noexcept;              // of a chunk that is over or spilled
   void forget(uint64_t number) noexcept { chunks_.erase(number); }
-  // The chunk's payload and index as a file at `path`, not synced yet.
-  Result<std::unique_ptr<io::File>> spill(io::Device& device, const std::string& path, Chunk& chunk,
-                                          MutableBytes block, std::vector<Status>* problems);
+  // Of a chunk in memory. What a process changes there afterwards is damage, which its checksums tell.
+  Bytes payload(const Chunk& chunk) const { return {memory_of(chunk), chunk.seen.used}; }
+  // Of a complete one. Entries that are damaged meanwhile are told, and left out.
+  SpillIndex index_of(const Chunk& chunk, std::vector<Status>* problems);
   void add_spilled(SpillIndex index, std::unique_ptr<io::File> file, std::vector<Found>* before);
 
  private:

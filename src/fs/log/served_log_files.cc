@@ -182,8 +182,7 @@ void ServedLog::add_spilled(SpillIndex index, std::unique_ptr<io::File> file, st
   next_number_ = std::max(next_number_, chunk.number + 1);
 }
 
-Result<std::unique_ptr<io::File>> ServedLog::spill(io::Device& device, const std::string& path, Chunk& chunk,
-                                                   MutableBytes block, std::vector<Status>* problems) {
+SpillIndex ServedLog::index_of(const Chunk& chunk, std::vector<Status>* problems) {
   SpillIndex index{id_, chunk.number, chunk_bytes_, chunk.seen.used, {}, chunk.checks};
   const KnownChunk known{id_, chunk.number, chunk_bytes_, chunk.seen.used};
   for (uint32_t i = 0; i < chunk.entries.size(); ++i) {
@@ -200,18 +199,7 @@ Result<std::unique_ptr<io::File>> ServedLog::spill(io::Device& device, const std
     }
     index.entries.push_back({copy, order >> 16});
   }
-  SWALE_ASSIGN_OR_RETURN(auto file, device.open(path, io::OpenMode::kOpenOrCreate));
-  SWALE_RETURN_IF_ERROR(file->truncate(0));
-  for (uint64_t i = 0; i < chunk.checks.size(); ++i) {
-    const uint64_t begin = i * kBlockBytes;
-    const auto bytes = block.first(std::min<uint64_t>(kBlockBytes, chunk.seen.used - begin));
-    SWALE_RETURN_IF_ERROR(read_bytes(chunk, static_cast<uint32_t>(begin), bytes));
-    // Damage goes along: whoever reads these bytes is told.
-    if (Status whole = check_block(chunk, i, view(bytes)); !whole.ok()) tell(problems, std::move(whole));
-    SWALE_RETURN_IF_ERROR(file->pwrite(begin, view(bytes)));
-  }
-  SWALE_RETURN_IF_ERROR(file->pwrite(chunk.seen.used, encode_spill_index(index)));
-  return file;
+  return index;
 }
 
 }  // namespace swale::fs

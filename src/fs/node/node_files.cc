@@ -414,6 +414,7 @@ Status NodeFiles::remove(const meta::FileId& id) noexcept {
 }
 
 Status NodeFiles::serve() noexcept {
+  logs_->grant_at_once();
   return contain([&]() -> Status {
     SWALE_RETURN_IF_ERROR(take());
     const Status served = logs_->serve();
