@@ -10,7 +10,20 @@ namespace {
 
 constexpr uint64_t kCopyBytes = kMiB;
 
+FileSystem::Fill fill_from(const char* at) {
+  return [at](MutableBytes out) mutable -> Status {
+    std::copy_n(at, out.size(), out.data());
+    at += out.size();
+    return {};
+  };
+}
+
 }  // namespace
+
+void FileSystem::write_bytes(OpenFile& file, uint64_t offset, Bytes bytes, const Caller& caller,
+                             const std::function<void(int)>& answered) {
+  write(file, offset, bytes.size(), caller, fill_from(bytes.data()), answered);
+}
 
 int FileSystem::copy(OpenFile& from, uint64_t from_offset, OpenFile& to, uint64_t to_offset, uint64_t length,
                      const Caller& caller, uint64_t* copied) {
@@ -24,13 +37,7 @@ int FileSystem::copy(OpenFile& from, uint64_t from_offset, OpenFile& to, uint64_
     size_t got = 0;
     const MutableBytes part = buffer->span().first(std::min<uint64_t>(length - done, buffer->size()));
     int failed = read(from, from_offset + done, part, &got);
-    if (failed == 0 && got > 0)
-      failed =
-          write(to, to_offset + done, got, caller, [&, at = part.data()](MutableBytes out) mutable -> Status {
-            std::copy_n(at, out.size(), out.data());
-            at += out.size();
-            return {};
-          });
+    if (failed == 0 && got > 0) failed = write(to, to_offset + done, got, caller, fill_from(part.data()));
     if (failed != 0 && done == 0) return failed;
     if (failed != 0 || got == 0) break;
     done += got;

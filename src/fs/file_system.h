@@ -101,6 +101,13 @@ class FileSystem {
   // Puts the next bytes of a write where they belong; is called until all are there.
   using Fill = std::function<Status(MutableBytes)>;
 
+  // What the kernel keeps of an open file's pages.
+  enum class Pages {
+    kKept,
+    kForMappings,  // none, unless the kernel cannot map such a file: then all
+    kNone,         // others write the file, too
+  };
+
   virtual ~FileSystem() = default;
   FileSystem(const FileSystem&) = delete;
   FileSystem& operator=(const FileSystem&) = delete;
@@ -156,6 +163,10 @@ class FileSystem {
                      Entry* entry, std::unique_ptr<OpenFile>* file) = 0;
   virtual int open_file(Node& node, int flags, const Caller& caller, std::unique_ptr<OpenFile>* file) = 0;
   virtual void release(std::unique_ptr<OpenFile> file) = 0;
+  virtual Pages pages(const OpenFile& file) const {
+    static_cast<void>(file);
+    return Pages::kKept;
+  }
   virtual int read(OpenFile& file, uint64_t offset, MutableBytes out, size_t* got) = 0;
   // Changes of the content need no permission but the handle's. The caller matters for set-id bits, which
   // root's changes leave.
@@ -164,6 +175,9 @@ class FileSystem {
   // The same; `answered` gets the errno, and afterwards this thread may have more to do.
   virtual void write(OpenFile& file, uint64_t offset, uint64_t length, const Caller& caller, const Fill& fill,
                      const std::function<void(int)>& answered) = 0;
+  // The same of bytes that are in memory.
+  virtual void write_bytes(OpenFile& file, uint64_t offset, Bytes bytes, const Caller& caller,
+                           const std::function<void(int)>& answered);
   virtual int flush(OpenFile& file) = 0;  // at each close of a descriptor: tells of what was lost
   virtual int sync(OpenFile& file) = 0;
   virtual int allocate(OpenFile& file, int mode, uint64_t offset, uint64_t length, const Caller& caller) = 0;

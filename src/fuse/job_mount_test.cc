@@ -4,9 +4,18 @@
 
 #include <gtest/gtest.h>
 
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
+#include <string>
+#include <vector>
 
 #include "fs/job/testing/job_world.h"
 #include "fs/testing/random_calls.h"
@@ -70,6 +79,64 @@ TEST_F(JobMountTest, RandomCallsGiveWhatAPlainDirectoryGivesAlsoAfterKills) {
     if (life + 1 == lives()) std::printf("%s\n%lu calls\n", random.summary().c_str(), calls);
     before = end;
   }
+}
+
+// Writes that come at the same time, within the file and behind its end.
+TEST_F(JobMountTest, ProcessesWriteOneFileAtTheSameTime) {
+  constexpr uint64_t kWriters = 4, kRecords = 60, kBytes = 47'008;
+  ASSERT_EQ(begin(End::kDrain), "");
+  const std::string path = mountpoint() + "/shared";
+  std::vector<pid_t> writers;
+  for (uint64_t writer = 0; writer < kWriters; ++writer) {
+    writers.push_back(::fork());
+    if (writers.back() != 0) continue;
+    const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    bool wrote = file >= 0;
+    for (uint64_t i = 0; i < kRecords; ++i) {
+      const uint64_t record = i * kWriters + writer;
+      const std::string bytes(kBytes, static_cast<char>('a' + record % 26));
+      wrote = wrote && ::pwrite(file, bytes.data(), kBytes, static_cast<off_t>(record * kBytes)) == kBytes;
+    }
+    ::_exit(wrote ? 0 : 1);
+  }
+  for (const pid_t writer : writers) {
+    int status = 0;
+    ASSERT_EQ(::waitpid(writer, &status, 0), writer);
+    EXPECT_EQ(status, 0);
+  }
+  std::string expected;
+  for (uint64_t record = 0; record < kWriters * kRecords; ++record)
+    expected.append(kBytes, static_cast<char>('a' + record % 26));
+  EXPECT_TRUE(content(path) == expected);
+  finish(End::kDrain);
+  EXPECT_TRUE(content(backing() + "/shared") == expected);
+}
+
+// The kernel keeps no pages of a file but those that are mapped, where it can map such a file.
+TEST_F(JobMountTest, MappingsAndCallsSeeEachOther) {
+  ASSERT_EQ(begin(End::kDrain), "");
+  const int file = ::open((mountpoint() + "/mapped").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  ASSERT_GE(file, 0);
+  const std::string first(20'000, 'a');
+  ASSERT_EQ(::pwrite(file, first.data(), first.size(), 0), 20'000);
+  void* const memory = ::mmap(nullptr, first.size(), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  ASSERT_NE(memory, MAP_FAILED) << ::strerror(errno);
+  char* const mapped = static_cast<char*>(memory);
+  EXPECT_EQ(std::string(mapped, 3), "aaa");
+  ASSERT_EQ(::pwrite(file, "bb", 2, 1), 2);
+  EXPECT_EQ(std::string(mapped, 4), "abba");
+  mapped[2] = 'c';
+  char found[4];
+  ASSERT_EQ(::pread(file, found, 4, 0), 4);
+  EXPECT_EQ(std::string(found, 4), "abca");
+  mapped[19'999] = 'z';
+  EXPECT_EQ(::msync(memory, first.size(), MS_SYNC), 0);
+  ::munmap(memory, first.size());
+  ::close(file);
+  finish(End::kDrain);
+  std::string expected = first;
+  expected[1] = 'b', expected[2] = 'c', expected[19'999] = 'z';
+  EXPECT_TRUE(content(backing() + "/mapped") == expected);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 // Threads: any; it ends when no request is served any more. The file system outlives it.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <unordered_set>
 
@@ -21,6 +22,8 @@ class Served {
   Served& operator=(const Served&) = delete;
 
   fs::FileSystem& fs;
+  // The kernel can map files of whose pages it keeps none (wire.h): set before the first file is opened.
+  std::atomic<bool> maps_direct_files = false;
 
   // Takes what the kernel gets a number of. False: there is no memory, and nothing is taken.
   bool keep(std::unique_ptr<fs::OpenFile>* file, uint64_t* number) noexcept;

@@ -10,6 +10,7 @@
 #include "base/buffer.h"
 #include "base/contain.h"
 #include "fuse/served.h"
+#include "fuse/wire.h"
 
 namespace swale::fuse {
 namespace {
@@ -212,9 +213,16 @@ void rename(fuse_req_t request, fuse_ino_t parent, const char* name, fuse_ino_t 
   });
 }
 
+bool is_direct(fuse_req_t request, const OpenFile& file) {
+  const FileSystem::Pages pages = fs_of(request).pages(file);
+  const bool maps = served_of(request).maps_direct_files.load(std::memory_order_relaxed);
+  return pages == FileSystem::Pages::kNone || (pages == FileSystem::Pages::kForMappings && maps);
+}
+
 int describe(fuse_req_t request, std::unique_ptr<OpenFile> file, fuse_file_info* info) {
   FileSystem& fs = fs_of(request);
-  info->keep_cache = fs.kernel_use().keeps_pages ? 1 : 0;
+  info->direct_io = is_direct(request, *file) ? 1 : 0;
+  info->keep_cache = info->direct_io == 0 && fs.kernel_use().keeps_pages ? 1 : 0;
   info->noflush = (info->flags & O_ACCMODE) == O_RDONLY;  // nothing can have been lost
   if (served_of(request).keep(&file, &info->fh)) return 0;
   fs.release(std::move(file));
@@ -228,6 +236,7 @@ void open(fuse_req_t request, fuse_ino_t number, fuse_file_info* info) {
     if (failed == 0) failed = describe(request, std::move(file), info);
     if (failed != 0) return failed;
     Served& served = served_of(request);
+    const ParallelWrites allowed(info->direct_io != 0);
     if (fuse_reply_open(request, info) != 0) served.release_file(info->fh);
     return kAnswered;
   });
@@ -247,6 +256,7 @@ void create(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode
       return failed;
     }
     const fuse_entry_param param = entry_param(request, entry);
+    const ParallelWrites allowed(info->direct_io != 0);
     if (fuse_reply_create(request, &param, info) != 0) {
       served.release_file(info->fh);
       served.fs.forget(entry.node, 1);
@@ -285,7 +295,7 @@ void read(fuse_req_t request, fuse_ino_t, size_t size, off_t offset, fuse_file_i
   });
 }
 
-// The bytes go from the kernel's pipe, or from libfuse's buffer, to their place in the store's queue.
+// The bytes go from the kernel's pipe to their place in the store's queue.
 Status take(fuse_bufvec* from, MutableBytes out) {
   while (!out.empty()) {
     fuse_bufvec to = {};
@@ -308,10 +318,16 @@ void write_buf(fuse_req_t request, fuse_ino_t, fuse_bufvec* from, off_t offset, 
     answered = true;
     failed != 0 ? fuse_reply_err(request, failed) : fuse_reply_write(request, length);
   };
+  const bool in_memory = from->count == 1 && (from->buf[0].flags & FUSE_BUF_IS_FD) == 0;
   const Status status = contain([&] {
-    fs_of(request).write(
-        file_of(info), static_cast<uint64_t>(offset), length, caller_of(request),
-        [from](MutableBytes out) { return take(from, out); }, answer);
+    OpenFile& file = file_of(info);
+    const auto at = static_cast<uint64_t>(offset);
+    if (in_memory)
+      fs_of(request).write_bytes(file, at, Bytes(static_cast<const char*>(from->buf[0].mem), length),
+                                 caller_of(request), answer);
+    else
+      fs_of(request).write(
+          file, at, length, caller_of(request), [from](MutableBytes out) { return take(from, out); }, answer);
   });
   if (!answered) answer(status.posix_error());
 }

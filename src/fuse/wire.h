@@ -1,9 +1,13 @@
-// wire: how a session reads requests from the kernel and answers them, where libfuse's own way costs a
-// request.
+// wire: how a session reads requests from the kernel and answers them: what libfuse of the time does not know.
 //
-// The kernel asks for the attribute security.capability before each write, unless the file system says that
-// it takes privileges away itself when a file is written or cut (FUSE_HANDLE_KILLPRIV_V2, Linux 5.11). TierFs
-// does; libfuse knows no such flag before 3.18, so the answer to the kernel's first request gets it here.
+// The answer to the kernel's first request gets two flags.
+// - FUSE_HANDLE_KILLPRIV_V2 (Linux 5.11): the file system itself takes privileges away when a file is written
+//   or cut, as TierFs and JobFs do. Else the kernel asks for the attribute security.capability before each
+//   write.
+// - FUSE_DIRECT_IO_ALLOW_MMAP (Linux 6.7): programs may map files of whose pages the kernel keeps none.
+//   Served::maps_direct_files says that the kernel knows it.
+// An answer that opens a file may get FOPEN_PARALLEL_DIRECT_WRITES (Linux 6.2): writes to a file that do not
+// make it longer come at the same time.
 //
 // Threads: those of the session; an answer to INIT comes from the thread that has read it. Errors: those of
 // read and writev.
@@ -13,7 +17,16 @@
 
 namespace swale::fuse {
 
-// Of a session that is mounted, before it serves. Status: no memory.
+// Of a session that is mounted, before it serves; its data is a Served. Status: no memory.
 Status use_wire(fuse_session* session);
+
+// While one lives, answers of this thread that open a file allow parallel writes.
+class ParallelWrites {
+ public:
+  explicit ParallelWrites(bool allowed);
+  ~ParallelWrites();
+  ParallelWrites(const ParallelWrites&) = delete;
+  ParallelWrites& operator=(const ParallelWrites&) = delete;
+};
 
 }  // namespace swale::fuse

@@ -45,6 +45,8 @@
 
 namespace swale::fs {
 
+struct JobFile;
+
 // Attributes of the root that are not listed: how the server stands, as a JSON object; and one that takes
 // "sync", which returns when all is on the backing.
 inline constexpr const char* kJobStatsAttribute = "user.swale.fs";
@@ -142,11 +144,14 @@ class JobFs final : public FileSystem {
              std::unique_ptr<OpenFile>* file) override;
   int open_file(Node& node, int flags, const Caller& caller, std::unique_ptr<OpenFile>* file) override;
   void release(std::unique_ptr<OpenFile> file) override;
+  Pages pages(const OpenFile& file) const override;
   int read(OpenFile& file, uint64_t offset, MutableBytes out, size_t* got) override;
   int write(OpenFile& file, uint64_t offset, uint64_t length, const Caller& caller,
             const Fill& fill) override;
   void write(OpenFile& file, uint64_t offset, uint64_t length, const Caller& caller, const Fill& fill,
              const std::function<void(int)>& answered) override;
+  void write_bytes(OpenFile& file, uint64_t offset, Bytes bytes, const Caller& caller,
+                   const std::function<void(int)>& answered) override;
   int flush(OpenFile& file) override;
   int sync(OpenFile& file) override;
   int allocate(OpenFile& file, int mode, uint64_t offset, uint64_t length, const Caller& caller) override;
@@ -222,6 +227,7 @@ class JobFs final : public FileSystem {
   int expect_one_name(JobNode& node) REQUIRES(mutex_);
   void let_go(JobNode& node);
   int truncate(JobNode& node, uint64_t size);
+  int begin_write(JobFile& file, uint64_t* offset, uint64_t length, const Caller& caller);
   int append(JobNode& node, uint64_t offset, Bytes bytes);
   Result<uint64_t> size_of(const meta::FileId& id);
   int commit(JobNode& node);

@@ -159,6 +159,13 @@ void JobFs::release(std::unique_ptr<OpenFile> file) {
   static_cast<void>(answer(names_.release(node.id)));
 }
 
+// A file that was opened to be read, and is on the backing only, is read there: the kernel may keep what it
+// has of that, which writes of this node take away.
+FileSystem::Pages JobFs::pages(const OpenFile& opened) const {
+  if (shared_) return Pages::kNone;
+  return static_cast<const JobFile&>(opened).own.valid() ? Pages::kKept : Pages::kForMappings;
+}
+
 int JobFs::read(OpenFile& opened, uint64_t offset, MutableBytes out, size_t* got) {
   JobFile& file = JobFile::of(opened);
   if (shared_) {
@@ -218,17 +225,23 @@ int JobFs::append(JobNode& node, uint64_t offset, Bytes bytes) {
   return 0;
 }
 
+// `offset`: where the bytes go, of a file that is appended to: behind those of all nodes.
+int JobFs::begin_write(JobFile& file, uint64_t* offset, uint64_t length, const Caller& caller) {
+  if (*offset > meta::kOffsetEnd || length > meta::kOffsetEnd - *offset) return EFBIG;
+  if (const int failed = content_changes(file.node, caller); failed != 0) return failed;
+  if (!shared_ || !file.appends) return 0;
+  const auto place = shared_->reserve(file.node.id, length);
+  if (!place.ok()) return answer(place.status());
+  *offset = *place;
+  return 0;
+}
+
 int JobFs::write(OpenFile& opened, uint64_t offset, uint64_t length, const Caller& caller, const Fill& fill) {
   JobNode& node = JobFile::of(opened).node;
-  if (offset > meta::kOffsetEnd || length > meta::kOffsetEnd - offset) return EFBIG;
-  if (const int failed = content_changes(node, caller); failed != 0) return failed;
   const MutableBytes buffer = write_buffer();
   if (buffer.empty()) return ENOMEM;
-  if (shared_ && JobFile::of(opened).appends) {
-    const auto place = shared_->reserve(node.id, length);
-    if (!place.ok()) return answer(place.status());
-    offset = *place;
-  }
+  if (const int failed = begin_write(JobFile::of(opened), &offset, length, caller); failed != 0)
+    return failed;
   for (uint64_t done = 0; done < length;) {
     const MutableBytes part = buffer.first(std::min<uint64_t>(length - done, buffer.size()));
     if (const int failed = answer(fill(part)); failed != 0) return failed;
@@ -241,6 +254,14 @@ int JobFs::write(OpenFile& opened, uint64_t offset, uint64_t length, const Calle
 void JobFs::write(OpenFile& opened, uint64_t offset, uint64_t length, const Caller& caller, const Fill& fill,
                   const std::function<void(int)>& answered) {
   answered(write(opened, offset, length, caller, fill));
+}
+
+void JobFs::write_bytes(OpenFile& opened, uint64_t offset, Bytes bytes, const Caller& caller,
+                        const std::function<void(int)>& answered) {
+  JobFile& file = JobFile::of(opened);
+  int failed = begin_write(file, &offset, bytes.size(), caller);
+  if (failed == 0) failed = append(file.node, offset, bytes);
+  answered(failed);
 }
 
 // A close, of one of its descriptors.
