@@ -219,6 +219,7 @@ class JobFs final : public FileSystem {
   Status set_mode(const meta::FileId& id, uint32_t taken, uint32_t given) REQUIRES(mutex_);
   int set_times_there(const meta::FileId& id, const timespec times[2]);
   int say_modified(JobNode& node);
+  static meta::NodeChange modified_at(int64_t modified_ns);  // 0: nothing changes, but is synced
   Status sync_names(const meta::FileId& file, int64_t modified_ns = 0);
 
   // Bytes.

@@ -108,10 +108,7 @@ int JobFs::say_modified(JobNode& node) {
 
 // All that the names were told before survives the machine, too.
 Status JobFs::sync_names(const meta::FileId& file, int64_t modified_ns) {
-  meta::NodeChange change;
-  if (modified_ns != 0) change.set = meta::kModified;
-  change.modified_ns = change.now_ns = modified_ns;
-  return names_.set_attributes(file, change, meta::AnswerWait::kSynced).status();
+  return names_.set_attributes(file, modified_at(modified_ns), meta::AnswerWait::kSynced).status();
 }
 
 // Takes bits from the mode in the names and gives others.

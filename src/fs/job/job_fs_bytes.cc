@@ -30,6 +30,13 @@ MutableBytes write_buffer() {
 
 }  // namespace
 
+meta::NodeChange JobFs::modified_at(int64_t modified_ns) {
+  meta::NodeChange change;
+  if (modified_ns != 0) change.set = meta::kModified;
+  change.modified_ns = change.now_ns = modified_ns;
+  return change;
+}
+
 int JobFs::put_in_logs(JobNode& node) {
   if (node.in_logs) return 0;
   if (const int failed = answer(files_->open_file(node.id)); failed != 0) return failed;
@@ -281,9 +288,11 @@ int JobFs::sync(OpenFile& opened) {
     in_logs = file.node.in_logs;
   }
   if (in_logs && !fsync_drains()) {
-    if (const int failed = answer(sync_names(file.node.id, file.node.modified_ns.exchange(0))); failed != 0)
-      return failed;
+    // The disk has the names' record and the chunks to write at the same time.
+    meta::NamesClient::Setting naming(names_, file.node.id, modified_at(file.node.modified_ns.exchange(0)),
+                                      meta::AnswerWait::kSynced);
     const auto kept = keep_on_node(file.node.id);
+    if (const int failed = answer(naming.end()); failed != 0) return failed;
     if (!kept.ok() && kept.status().code() != Code::kNoSpace) return answer(kept.status());
     if (kept.ok() && *kept) return 0;  // else it takes a drain; a full buffer is no failure of the program's
   }

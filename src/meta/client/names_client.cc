@@ -80,41 +80,64 @@ void NamesClient::hear(Nanos until) {
   for (net::RpcCompletion& each : done) names_.on_completion(each.tag, std::move(each.response));
 }
 
-Result<NameAnswer> NamesClient::ask_once(const NameRequest& request) {
-  const Nanos until = system_clock().now() + deadline_;
-  Waiter mine;
+Status NamesClient::begin(const NameRequest& request, Waiter* mine) {
+  mine->until = system_clock().now() + deadline_;
+  const MutexLock lock(mutex_);
+  const Status begun = contain([&]() REQUIRES(mutex_) {
+    waiters_[names_.ask(request, mine->until)] = mine;
+    send();
+  });
+  if (!begun.ok()) forget(mine);
+  return begun;
+}
+
+void NamesClient::forget(Waiter* mine) {
+  std::erase_if(waiters_, [&](const auto& each) { return each.second == mine; });
+}
+
+Result<NameAnswer> NamesClient::await(Waiter* mine) {
   const MutexLock lock(mutex_);
   const Status waited = contain([&]() REQUIRES(mutex_) {
-    waiters_[names_.ask(request, until)] = &mine;
     for (;;) {
       send();
       hand_out();
-      if (mine.done) return ok_status();
+      if (mine->done) return ok_status();
       const Nanos now = system_clock().now();
-      if (now >= until) {
+      if (now >= mine->until) {
         names_.expire(now);
       } else if (!hearing_) {
-        hear(until);
+        hear(mine->until);
       } else {
-        mine.wake.wait_for(mutex_, until - now);
+        mine->sleeps = true;
+        mine->wake.wait_for(mutex_, mine->until - now);
+        mine->sleeps = false;
       }
     }
   });
-  if (!waited.ok()) std::erase_if(waiters_, [&](const auto& each) { return each.second == &mine; });
-  // Somebody else hears from now on.
-  if (!hearing_ && !waiters_.empty()) waiters_.begin()->second->wake.notify_one();
+  if (!waited.ok()) forget(mine);
+  // Somebody else hears from now on: the next one that asks, or one that sleeps.
+  const auto sleeps =
+      std::find_if(waiters_.begin(), waiters_.end(), [](const auto& each) { return each.second->sleeps; });
+  if (!hearing_ && sleeps != waiters_.end()) sleeps->second->wake.notify_one();
   if (!waited.ok()) return waited;
-  return std::move(mine.answer);
+  return std::move(mine->answer);
 }
 
-Result<NameAnswer> NamesClient::ask(NameRequest request) {
-  Result<NameAnswer> answer = ask_once(request);
+Result<NameAnswer> NamesClient::ask_once(const NameRequest& request) {
+  Waiter mine;
+  SWALE_RETURN_IF_ERROR(begin(request, &mine));
+  return await(&mine);
+}
+
+Result<NameAnswer> NamesClient::judged(const NameRequest& request, Result<NameAnswer> answer) {
   if (!answer.ok()) return as_eio(answer.status());
   if (answer->error == 0) return answer;
   const std::string what =
       request.directory.none() ? name_of(request.file) : path_of(request.directory, request.name);
   return errno_status(answer->error, what);
 }
+
+Result<NameAnswer> NamesClient::ask(NameRequest request) { return judged(request, ask_once(request)); }
 
 Status NamesClient::finish() {
   const Nanos until = system_clock().now() + deadline_;
@@ -321,7 +344,7 @@ Result<std::string> NamesClient::read_link(const FileId& link) {
   return std::move(node.target);
 }
 
-Result<TreeNode> NamesClient::set_attributes(const FileId& file, const NodeChange& change, AnswerWait wait) {
+NameRequest NamesClient::to_set(const FileId& file, const NodeChange& change, AnswerWait wait) const {
   NameRequest request = of(NameOp::kSetNode, file);
   request.set = change.set;
   request.mode = change.mode;
@@ -331,9 +354,30 @@ Result<TreeNode> NamesClient::set_attributes(const FileId& file, const NodeChang
   request.modified_ns = change.modified_ns;
   request.now_ns = change.now_ns;
   request.wait = wait;
-  SWALE_ASSIGN_OR_RETURN(NameAnswer answer, ask(std::move(request)));
+  return request;
+}
+
+Result<TreeNode> NamesClient::set_attributes(const FileId& file, const NodeChange& change, AnswerWait wait) {
+  SWALE_ASSIGN_OR_RETURN(NameAnswer answer, ask(to_set(file, change, wait)));
   if (answer.node) return *std::move(answer.node);
   return stat(file);  // the repetition of one whose file is gone
+}
+
+NamesClient::Setting::Setting(NamesClient& names, const FileId& file, const NodeChange& change,
+                              AnswerWait wait)
+    : names_(names), request_(names.to_set(file, change, wait)), waiter_(std::make_unique<Waiter>()) {
+  const Status begun = names_.begin(request_, waiter_.get());
+  if (begun.ok()) return;
+  waiter_->answer = begun;
+  waiter_->done = true;
+}
+
+NamesClient::Setting::~Setting() { static_cast<void>(end()); }
+
+Status NamesClient::Setting::end() {
+  if (!waiter_) return {};
+  const std::unique_ptr<Waiter> mine = std::move(waiter_);
+  return judged(request_, names_.await(mine.get())).status();
 }
 
 Result<std::string> NamesClient::read_user(const FileId& file, std::string_view name) {

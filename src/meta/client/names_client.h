@@ -10,6 +10,7 @@
 // Limits: names of kEntryNameBytesMax; deadline of NamesClientOptions for each call.
 #pragma once
 
+#include <memory>
 #include <string_view>
 
 #include "base/mutex.h"
@@ -46,6 +47,8 @@ struct ListCursor {
 };
 
 class NamesClient {
+  struct Waiter;
+
  public:
   // `hosts`: the rank of each server. Both outlive the client.
   NamesClient(net::Rpc* rpc, const std::vector<net::Rank>* hosts, const NodeNamesOptions& options,
@@ -74,6 +77,21 @@ class NamesClient {
   Result<std::string> read_link(const FileId& link);
   Result<TreeNode> set_attributes(const FileId& file, const NodeChange& change,
                                   AnswerWait wait = AnswerWait::kWritten);
+  // set_attributes whose caller does something else between its making and end(), which waits for the answer;
+  // the destructor does if nobody has.
+  class Setting {
+   public:
+    Setting(NamesClient& names, const FileId& file, const NodeChange& change, AnswerWait wait);
+    ~Setting();
+    Setting(const Setting&) = delete;
+    Setting& operator=(const Setting&) = delete;
+    Status end();
+
+   private:
+    NamesClient& names_;
+    const NameRequest request_;
+    std::unique_ptr<Waiter> waiter_;  // null: it has ended
+  };
   // The next entries, about `most` of them; none: the end.
   Result<std::vector<ListedEntry>> list(const FileId& directory, ListCursor* cursor, uint32_t most);
 
@@ -89,14 +107,21 @@ class NamesClient {
   Status finish();
 
  private:
-  struct Waiter {  // a thread that has asked
+  struct Waiter {  // for a thread that has asked
+    Nanos until = 0;
     CondVar wake;
+    bool sleeps = false;
     bool done = false;
     Result<NameAnswer> answer{NameAnswer()};
   };
 
   Result<NameAnswer> ask(NameRequest request);
   Result<NameAnswer> ask_once(const NameRequest& request);
+  Status begin(const NameRequest& request, Waiter* mine);
+  Result<NameAnswer> await(Waiter* mine);
+  void forget(Waiter* mine) REQUIRES(mutex_);
+  NameRequest to_set(const FileId& file, const NodeChange& change, AnswerWait wait) const;
+  static Result<NameAnswer> judged(const NameRequest& request, Result<NameAnswer> answer);
   // Found a name whose node is elsewhere: the node.
   Result<Named> complete(NameAnswer answer);
   void send() REQUIRES(mutex_);
