@@ -118,14 +118,24 @@ int JobFs::create(Node& known_parent, const char* name, mode_t mode, int flags, 
     if (refused != 0) nodes_.forget(&JobNode::of(*entry->node), 1);
     return refused;
   };
-  int failed = keep_name(parent, name);
+  // What the backing does not have is made, or refused, by the names alone.
+  struct stat found;
+  const bool asks = shared_ || is_private(parent, name) || !io::is_one_name(name) ||
+                    ::fstatat(parent.directory.get(), name, &found, AT_SYMLINK_NOFOLLOW) == 0 ||
+                    errno != ENOENT;
+  int failed = asks ? keep_name(parent, name) : 0;
   if (failed == EEXIST && (flags & O_EXCL) == 0) return open_existing();
   if (failed != 0) return failed;
   struct stat above;
   if (::fstat(parent.directory.get(), &above) != 0) return errno;
   const gid_t group = (above.st_mode & S_ISGID) != 0 ? above.st_gid : caller.group;
   const meta::NewNode node{mode & 07777 & ~caller.umask, caller.user, group, now_nanos()};
-  const auto made = names_.create(parent.id, name, node, true);
+  auto made = names_.create(parent.id, name, node, true);
+  if (made.status().posix_error() == EEXIST && !asks) {  // or others have removed it from the backing
+    failed = keep_name(parent, name);
+    if (failed != 0 && failed != EEXIST) return failed;
+    if (failed == 0) made = names_.create(parent.id, name, node, true);
+  }
   if (made.status().posix_error() == EEXIST && (flags & O_EXCL) == 0) return open_existing();
   if (!made.ok()) return answer(made.status());
   const meta::DirEntry there{made->file, meta::NodeType::kFile};

@@ -153,6 +153,44 @@ TEST_F(JobFsTest, WhatIsOnTheBackingIsSeenAndStaysWhatItIs) {
   EXPECT_EQ(::getxattr(backing("f").c_str(), "user.more", value, sizeof(value)), 1);
 }
 
+TEST_F(JobFsTest, WhatOthersHaveRemovedIsMadeAnew) {
+  put(backing("f"), "old");
+  world_.start();
+  EXPECT_EQ(read("f"), "old");
+  int handle = -1;
+  EXPECT_EQ(calls().open("f", O_RDWR | O_CREAT | O_EXCL, 0644, &handle), EEXIST);
+  std::filesystem::remove(backing("f"));
+  ASSERT_EQ(calls().open("f", O_RDWR | O_CREAT | O_EXCL, 0644, &handle), 0);
+  EXPECT_EQ(calls().write(handle, 0, "new"), 0);
+  EXPECT_EQ(calls().close(handle), 0);
+  EXPECT_EQ(calls().open("f", O_RDWR | O_CREAT | O_EXCL, 0644, &handle), EEXIST);
+  write("f", "n", 2);
+  drain();
+  EXPECT_EQ(content(backing("f")), "nen");
+}
+
+// Of what this node writes; what only the backing has changes with the kernel's knowledge.
+TEST_F(JobFsTest, TheKernelKeepsNoPagesOfFilesInLogs) {
+  put(backing("f"), "old");
+  world_.start();
+  FileSystem& fs = world_.fs();
+  const Caller caller = Caller::this_thread();
+  Entry entry;
+  ASSERT_EQ(fs.lookup(*fs.root(), "f", &entry), 0);
+  const auto pages = [&](int flags) {
+    std::unique_ptr<OpenFile> file;
+    EXPECT_EQ(fs.open_file(*entry.node, flags, caller, &file), 0);
+    const FileSystem::Pages found = fs.pages(*file);
+    fs.release(std::move(file));
+    return found;
+  };
+  EXPECT_EQ(pages(O_RDONLY), FileSystem::Pages::kKept);
+  EXPECT_EQ(pages(O_RDWR), FileSystem::Pages::kForMappings);
+  write("f", "new");
+  EXPECT_EQ(pages(O_RDONLY), FileSystem::Pages::kForMappings);
+  fs.forget(entry.node, 1);
+}
+
 // Names of what is on the backing change there at once, so that no file of others comes into their place.
 TEST_F(JobFsTest, NamesOnTheBackingFollowAtOnceAndNewFilesWithTheDrain) {
   std::filesystem::create_directories(backing("d/e"));
