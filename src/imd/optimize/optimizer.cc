@@ -34,7 +34,7 @@ constexpr size_t kWriterMemoryMaxOfRate = 16 * kMiB;  // so that it is not writt
 constexpr uint64_t kStripesMax = uint64_t{1} << 20;
 // A stripe with what sorts it stays in a core's caches. If runs must be read again for each, it is as long as
 // memory permits.
-constexpr uint64_t kStripeBytesMax = 4 * kMiB;
+constexpr uint64_t kStripeBytesMax = 2 * kMiB;
 constexpr uint64_t kBytesPerRecord = SeriesMaker::kBytesPerRecord + 16;
 
 // Files first, then the folder that they were in. Whatever cannot be removed is only told: nothing refers to

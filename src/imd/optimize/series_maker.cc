@@ -9,10 +9,10 @@
 namespace swale::imd {
 namespace {
 
-constexpr size_t kRowsAhead = 16;  // prefetched
+constexpr size_t kRowsAhead = 24;  // prefetched
 // A bucket has a few rows, so that sorting it by insertion is quick; and buckets are few enough for the
 // caches.
-constexpr uint64_t kRowsPerBucket = 4;
+constexpr uint64_t kRowsPerBucket = 2;
 constexpr uint64_t kBucketsMax = uint64_t{1} << 16;
 constexpr size_t kInsertionMax = 32;
 constexpr size_t kUsualKeyBytes = 8;
@@ -63,23 +63,33 @@ void SeriesMaker::collect(const Stripe& stripe) {
   const auto bits = [](uint64_t number) { return 64 - static_cast<uint32_t>(std::countl_zero(number)); };
   const uint32_t hash_bits = bits(stripe.last - stripe.first);
   shift_ = hash_bits - std::min(hash_bits, bits(buckets - 1));
-  bucket_ends_.assign(bucket_of(stripe.last) + 1, 0);
+  bucket_ends_.assign(((stripe.last - stripe.first) >> shift_) + 1, 0);
   if (rows_.size() < stripe.rows_max) rows_.resize(stripe.rows_max);
   StripeRow* out = rows_.data();
-  const auto take = [&](const StripeRow& row) {
-    if (!stripe.has(row.hash)) return;
-    ++bucket_ends_[bucket_of(row.hash)];
-    *out++ = row;
+  uint32_t* const counts = bucket_ends_.data();  // all that the loops use is in registers
+  const Hash begin = stripe.first;
+  const Hash length = stripe.last - stripe.first;
+  const uint32_t shift = shift_;
+  const auto take = [=, &out](Hash hash, const char* at, uint32_t index, uint32_t shape) {
+    const Hash place = hash - begin;
+    if (place > length) return;
+    ++counts[place >> shift];
+    *out++ = {hash, at, index, shape};
   };
   for (const StripePart& part : stripe.parts) {
     if (part.rows != nullptr) {
-      for (const StripeRow& row : std::span(part.rows, part.count)) take(row);
+      for (const StripeRow& row : std::span(part.rows, part.count))
+        take(row.hash, row.at, row.index, row.shape);
       continue;
     }
-    const char* at = part.uniform;
     const uint32_t shape = StripeRow::shape_of(part.row_bytes, part.key_bytes, false);
-    for (uint32_t i = 0; i < part.count; ++i, at += part.row_bytes)
-      take({hash_bytes({at, part.key_bytes}), at, part.index, shape});
+    const char* at = part.uniform;
+    const char* const end = at + size_t{part.count} * part.row_bytes;
+    if (part.key_bytes == kUsualKeyBytes) {
+      for (; at != end; at += part.row_bytes) take(hash_eight_bytes(at), at, part.index, shape);
+    } else {
+      for (; at != end; at += part.row_bytes) take(hash_bytes({at, part.key_bytes}), at, part.index, shape);
+    }
   }
   sorted_.resize(static_cast<size_t>(out - rows_.data()));
 }
@@ -88,13 +98,25 @@ void SeriesMaker::collect(const Stripe& stripe) {
 void SeriesMaker::sort() {
   uint32_t begin = 0;
   for (uint32_t& end : bucket_ends_) begin += std::exchange(end, begin);
+  uint32_t* const next = bucket_ends_.data();
+  StripeRow* const sorted = sorted_.data();
+  const Hash first = first_;
+  const uint32_t shift = shift_;
   for (const StripeRow& row : std::span(rows_).first(sorted_.size()))
-    sorted_[bucket_ends_[bucket_of(row.hash)]++] = row;
+    sorted[next[(row.hash - first) >> shift]++] = row;
   begin = 0;
   for (const uint32_t end : bucket_ends_) {
     sort_bucket(std::span(sorted_).subspan(begin, end - begin));
     begin = end;
   }
+}
+
+// A row that will be needed soon: where it begins and where it ends.
+inline void SeriesMaker::fetch_ahead(size_t at) const {
+  if (at + kRowsAhead >= sorted_.size()) return;
+  const StripeRow& row = sorted_[at + kRowsAhead];
+  __builtin_prefetch(row.at);
+  __builtin_prefetch(row.at + row.row_bytes() - 1);
 }
 
 // The end of the rows with the hash of that at `begin`. `*usual`: they are of one key, of eight bytes, and
@@ -104,10 +126,11 @@ size_t SeriesMaker::next_hash(size_t begin, bool* usual) const {
   const bool usual_key = first.key_bytes() == kUsualKeyBytes;
   const uint64_t key = usual_key ? get_u64(first.at) : 0;
   uint64_t others = usual_key ? 0 : 1;  // bits in which rows differ from the usual
+  fetch_ahead(begin);
   size_t end = begin + 1;
   for (; end < sorted_.size() && sorted_[end].hash == first.hash; ++end) {
     const StripeRow& row = sorted_[end];
-    if (end + kRowsAhead < sorted_.size()) __builtin_prefetch(sorted_[end + kRowsAhead].at);
+    fetch_ahead(end);
     others |= (row.index - sorted_[end - 1].index) ^ 1;
     others |= row.shape ^ first.shape;
     if (others == 0) others = get_u64(row.at) ^ key;

@@ -70,13 +70,13 @@ class SeriesMaker {
  private:
   void collect(const Stripe& stripe);
   void sort();
+  void fetch_ahead(size_t at) const;
   size_t next_hash(size_t begin, bool* usual) const;
   Status put_usual(std::span<const StripeRow> rows, SeriesBatch* batch);
   Status put_hash(std::span<StripeRow> rows, SeriesBatch* batch);
   Status put_key(std::span<const StripeRow> rows, SeriesBatch* batch);
   Status put_slowly(std::span<const StripeRow> rows, SeriesBatch* batch);
   Status finish(Bytes key, Bytes series, SeriesBatch* batch);
-  uint32_t bucket_of(Hash hash) const { return static_cast<uint32_t>((hash - first_) >> shift_); }
 
   const ResolveFn resolve_;
   SeriesTally tally_;

@@ -57,12 +57,18 @@ struct StripePart {
   }
 };
 
-// Memory of parts.
-using StripeChunk = std::shared_ptr<Buffer>;
-inline bool lies_in(const void* at, const StripeChunk& chunk) {
-  const char* const byte = static_cast<const char*>(at);
-  return byte >= chunk->data() && byte < chunk->data() + chunk->size();
-}
+// Memory of parts: a piece of a larger block, whose pages are huge where the system has them. Devices pin
+// fewer of these, and rows that lie about in them need fewer translations.
+struct StripeMemory {
+  std::shared_ptr<Buffer> block;
+  MutableBytes bytes;
+
+  bool has(const void* at) const {
+    const char* const byte = static_cast<const char*>(at);
+    return byte >= bytes.data() && byte < bytes.data() + bytes.size();
+  }
+};
+using StripeChunk = std::shared_ptr<StripeMemory>;
 
 struct Stripe {
   Hash first = 0;

@@ -143,10 +143,10 @@ Status StripeReader::fetch_chunks(std::span<Stream* const> streams) {
         std::min<uint64_t>(chunk_bytes_ / run::kBlockBytes, stream->piece.blocks - stream->done_blocks);
     fetched_.push_back({new_chunk(), {}});
     Fetched& fetched = fetched_.back();
-    fetched.blocks = fetched.chunk->bytes().substr(0, blocks * run::kBlockBytes);
+    fetched.blocks = view(fetched.chunk->bytes).substr(0, blocks * run::kBlockBytes);
     reads.push_back({.file = stream->logs->data.get(),
                      .offset = (stream->piece.first_block + stream->done_blocks) * run::kBlockBytes,
-                     .into = fetched.chunk->span().first(fetched.blocks.size()),
+                     .into = fetched.chunk->bytes.first(fetched.blocks.size()),
                      .from = {},
                      .tag = reads.size()});
     stream->done_blocks += blocks;
@@ -232,7 +232,8 @@ bool StripeReader::take_record(Feeding& to, const run::ScannedRecord& record) {
     flush(to);
     const StripeChunk chunk = new_chunk();
     to.stream.memory.push_back(chunk);
-    copies = {reinterpret_cast<StripeRow*>(chunk->data()), 0, chunk->data() + chunk->size()};
+    const MutableBytes bytes = chunk->bytes;
+    copies = {reinterpret_cast<StripeRow*>(bytes.data()), 0, bytes.data() + bytes.size()};
   }
   copies.bytes -= row_bytes;
   copy_bytes(copies.bytes, record.key.data(), row_bytes);
@@ -281,19 +282,21 @@ void StripeReader::give(Stream& stream, Stripe* stripe) {
     stripe->memory.insert(stripe->memory.end(), stream.memory.begin(), stream.memory.end());
   while (!stream.ahead.empty() && stream.ahead.front().count == 0) stream.ahead.pop_front();
   while (!stream.memory.empty() &&
-         (stream.ahead.empty() || !lies_in(stream.ahead.front().begin(), stream.memory.front())))
+         (stream.ahead.empty() || !stream.memory.front()->has(stream.ahead.front().begin())))
     stream.memory.pop_front();
 }
 
 StripeChunk StripeReader::new_chunk() {
-  if (!spare_.empty()) {
-    StripeChunk chunk = std::move(spare_.back());
-    spare_.pop_back();
-    return chunk;
+  if (spare_.empty()) {
+    Result<Buffer> memory = Buffer::allocate(Buffer::kHugePageBytes, HugePages::kAdvise);
+    if (!memory.ok()) throw std::bad_alloc();
+    const auto block = std::make_shared<Buffer>(std::move(*memory));
+    for (size_t at = 0; at + chunk_bytes_ <= block->size(); at += chunk_bytes_)
+      spare_.push_back(std::make_shared<StripeMemory>(block, block->span().subspan(at, chunk_bytes_)));
   }
-  Result<Buffer> memory = Buffer::allocate(chunk_bytes_);
-  if (!memory.ok()) throw std::bad_alloc();
-  return std::make_shared<Buffer>(std::move(*memory));
+  StripeChunk chunk = std::move(spare_.back());
+  spare_.pop_back();
+  return chunk;
 }
 
 void StripeReader::take_back(Stripe* stripe) {
