@@ -5,10 +5,13 @@ Writes directories, asks trajectories, runs `swale optimize`, asks again, and as
 Writes OUT/optimize.json. Exit status as judge.py says. PROGRAMS has the programs of bench/, SWALE is the
 command. docs/design/clusters.md tells what is expected.
 """
+import json
 import os
 import pathlib
 import shutil
+import subprocess
 import sys
+import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
@@ -18,11 +21,11 @@ from keys import Key  # noqa: E402
 
 PROFILES = {
     "full": dict(expected_s=900, keys=4_000_000, long_keys=20_000, long_epochs=1_000, rounds=3, samples=200,
-                 opens=20, warm=10_000),
+                 opens=20, warm=10_000, frame_keys=100_000, frame_epochs=400),
     "quick": dict(expected_s=200, keys=400_000, long_keys=2_000, long_epochs=1_000, rounds=1, samples=100,
-                  opens=10, warm=5_000),
+                  opens=10, warm=5_000, frame_keys=50_000, frame_epochs=200),
     "tiny": dict(expected_s=20, keys=3_000, long_keys=200, long_epochs=20, rounds=1, samples=5, opens=2,
-                 warm=50, quick_calibration=1, drop_all=0),
+                 warm=50, frame_keys=2_000, frame_epochs=40, quick_calibration=1, drop_all=0),
 }
 KEYS = (
     Key("optimized_cold_over_rocksdb", "a trajectory of five epochs, nothing resident but indexes, over "
@@ -35,6 +38,10 @@ KEYS = (
     Key("optimized_1000_bytes_over_values", "bytes asked for, over bytes of values", "", 1.6, 1.35),
     Key("optimized_1000_cold_over_unoptimized", "its time over that before the pass", "", 0.03, 0.015),
     Key("optimize_cpu_ns_per_record", "CPU of the pass on five epochs", "ns", 60, 40, by="cpu"),
+    Key("optimize_wall_over_copy", "time of a pass with --full over O_DIRECT reads and writes of the same "
+        "bytes by as many threads", "", 1.5, 1.2, by="wait"),
+    Key("frame_beside_optimize", "a storage-bound frame beside --follow --rate of a tenth of the device, "
+        "over alone", "", 1.15, 1.12),
     Key("rocksdb_cpu_over_optimized", "CPU of RocksDB's load and compaction over writing and the pass, net "
         "of generating", "", 18, 25, less_is_better=False),
     Key("optimize_bytes_over_data", "bytes of a cluster of 16 epochs over those of keys and values", "", 0.90,
@@ -57,8 +64,9 @@ class Bench(judge.Runner):
 
     def optimize(self, name, path):
         """A pass, with its CPU and the bytes of its cluster."""
-        before = os.times()
-        line = self.keep(name, [str(self.swale), "optimize", str(path), "--json"])
+        before, began = os.times(), time.monotonic()
+        line = self.keep(name, [str(self.swale), "optimize", str(path), "--full", "--json"])
+        line["wall_s"] = time.monotonic() - began
         after = os.times()
         line["cpu_s"] = (after.children_user + after.children_system
                          - before.children_user - before.children_system)
@@ -73,6 +81,8 @@ class Bench(judge.Runner):
         self.run("swale", "ingest", store="swale", path=path, **work)
         self.ask("before.cold", "cold", path, samples=self.p["samples"], **work)
         self.optimize("optimize", path)
+        self.run("copy", "copy", **{"from": path, "to": self.scratch / "copy", "threads": os.cpu_count(),
+                                    "write-bytes": self.lines[-1]["line"]["disk_bytes"]})
         self.ask("verify", "verify", path, samples=1, **work)
         self.ask("after.cold", "cold", path, samples=self.p["samples"], **work)
         self.ask("after.warm", "warm", path, samples=self.p["warm"], **work)
@@ -103,6 +113,20 @@ class Bench(judge.Runner):
         self.optimize("dense.optimize", path)
         shutil.rmtree(path)
 
+    def frames(self):
+        """A job that writes frame after frame, alone and beside a pass that follows it."""
+        path = self.scratch / "frames"
+        work = dict(store="swale", path=path, keys=self.p["frame_keys"], epochs=self.p["frame_epochs"])
+        device = self.run("device", "raw", path=self.scratch / "raw",
+                          bytes=self.p["frame_keys"] * self.p["frame_epochs"] * 12)
+        rate = max(2**20, int(device["bytes_per_s"] / 10))
+        for name in ("frames.alone", "frames.beside", "frames.alone"):
+            follower = Follower(self.swale, path, rate) if name == "frames.beside" else None
+            line = self.run(name, "ingest", **work)
+            if follower:
+                line.update(rate=rate, clusters=follower.end())
+            shutil.rmtree(path)
+
     def run_all(self):
         for self.round in range(self.p["rounds"]):
             self.run("calibrate", "calibrate", path=self.scratch / "calibrate",
@@ -110,7 +134,32 @@ class Bench(judge.Runner):
             self.five_epochs()
             self.rival()
             self.many_epochs()
+            self.frames()
         self.progress.end()
+
+
+class Follower:
+    """`swale optimize --follow` of a directory that a job is about to make."""
+
+    PATIENCE_S, WAIT_S = 5, 600
+
+    def __init__(self, swale, path, rate):
+        script = f'until [ -e "{path}/swale.json" ]; do sleep 0.02; done; exec "$@"'
+        self.process = subprocess.Popen(
+            ["sh", "-c", script, "sh", str(swale), "optimize", str(path), "--follow", "--rate", str(rate),
+             "--json"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def end(self):
+        """The job has ended: how many clusters it has made. What would take long is not waited for."""
+        try:
+            out, errors = self.process.communicate(timeout=self.PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self.process.terminate()
+            out, errors = self.process.communicate(timeout=self.WAIT_S)
+        if self.process.returncode != 0:
+            raise judge.Failed(f"swale optimize --follow: {errors.strip()}")
+        return sum(json.loads(line)["cluster"] is not None for line in out.splitlines())
 
 
 def judged_samples(lines, profile):
@@ -135,6 +184,9 @@ def judged_samples(lines, profile):
         "optimized_1000_cold_over_unoptimized": lines.combine([("long.after", ("us", "p50")),
                                                                ("long.before", ("us", "p50"))], divided),
         "optimize_cpu_ns_per_record": lines.dated("optimize", *cpu),
+        "optimize_wall_over_copy": lines.combine([("optimize", ("wall_s",)), ("copy", ("wall_s",))], divided),
+        "frame_beside_optimize": lines.combine([("frames.beside", ("writing_s",)),
+                                                ("frames.alone", ("writing_s",))], divided),
         "rocksdb_cpu_over_optimized": lines.combine(
             [("rocksdb.load", cpu), ("rocksdb.compact", cpu), ("swale", cpu), ("optimize", cpu),
              ("generate", cpu)],
