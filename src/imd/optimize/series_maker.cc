@@ -40,8 +40,8 @@ SeriesMaker::SeriesMaker(uint32_t epochs, const ResolveFn& resolve) : resolve_(r
 
 Status SeriesMaker::make(const Stripe& stripe, SeriesBatch* batch) {
   batch->clear();
-  collect(stripe);
-  sort();
+  count(stripe);
+  sort(stripe);
   batch->records = sorted_.size();
   batch->read_bytes = stripe.read_bytes;
   for (size_t begin = 0; begin < sorted_.size();) {
@@ -55,55 +55,60 @@ Status SeriesMaker::make(const Stripe& stripe, SeriesBatch* batch) {
   return error(Code::kInternal, Scope::kOperation, "a value lacks its end; please report it");
 }
 
-// The stripe's rows, and how many lie in each bucket.
-void SeriesMaker::collect(const Stripe& stripe) {
-  first_ = stripe.first;
+// Hashes of all rows of the parts, and how many lie in each bucket.
+void SeriesMaker::count(const Stripe& stripe) {
   const uint64_t buckets =
       std::clamp<uint64_t>(std::bit_ceil(stripe.rows_max / kRowsPerBucket), 2, kBucketsMax);
   const auto bits = [](uint64_t number) { return 64 - static_cast<uint32_t>(std::countl_zero(number)); };
-  const uint32_t hash_bits = bits(stripe.last - stripe.first);
-  shift_ = hash_bits - std::min(hash_bits, bits(buckets - 1));
-  bucket_ends_.assign(((stripe.last - stripe.first) >> shift_) + 1, 0);
-  if (rows_.size() < stripe.rows_max) rows_.resize(stripe.rows_max);
-  StripeRow* out = rows_.data();
-  uint32_t* const counts = bucket_ends_.data();  // all that the loops use is in registers
-  const Hash begin = stripe.first;
-  const Hash length = stripe.last - stripe.first;
-  const uint32_t shift = shift_;
-  const auto take = [=, &out](Hash hash, const char* at, uint32_t index, uint32_t shape) {
-    const Hash place = hash - begin;
-    if (place > length) return;
-    ++counts[place >> shift];
-    *out++ = {hash, at, index, shape};
+  const Hash begin = stripe.first;  // all that the loops use is in registers
+  const Hash length = stripe.last - begin;
+  const uint32_t shift = shift_ = bits(length) - std::min(bits(length), bits(buckets - 1));
+  bucket_ends_.assign((length >> shift) + 1, 0);
+  if (hashes_.size() < stripe.rows_max) hashes_.resize(stripe.rows_max);
+  uint32_t* const counts = bucket_ends_.data();
+  Hash* out = hashes_.data();
+  const auto take = [=, &out](Hash hash) {
+    *out++ = hash;
+    if (hash - begin <= length) ++counts[(hash - begin) >> shift];
   };
   for (const StripePart& part : stripe.parts) {
-    if (part.rows != nullptr) {
-      for (const StripeRow& row : std::span(part.rows, part.count))
-        take(row.hash, row.at, row.index, row.shape);
-      continue;
-    }
-    const uint32_t shape = StripeRow::shape_of(part.row_bytes, part.key_bytes, false);
     const char* at = part.uniform;
     const char* const end = at + size_t{part.count} * part.row_bytes;
-    if (part.key_bytes == kUsualKeyBytes) {
-      for (; at != end; at += part.row_bytes) take(hash_eight_bytes(at), at, part.index, shape);
+    if (part.rows != nullptr) {
+      for (const StripeRow& row : std::span(part.rows, part.count)) take(row.hash);
+    } else if (part.key_bytes == kUsualKeyBytes) {
+      for (; at != end; at += part.row_bytes) take(hash_eight_bytes(at));
     } else {
-      for (; at != end; at += part.row_bytes) take(hash_bytes({at, part.key_bytes}), at, part.index, shape);
+      for (; at != end; at += part.row_bytes) take(hash_bytes({at, part.key_bytes}));
     }
   }
-  sorted_.resize(static_cast<size_t>(out - rows_.data()));
 }
 
-// Rows of equal hashes stay in their order.
-void SeriesMaker::sort() {
+// The stripe's rows in the order of hashes; those of equal hashes stay in theirs.
+void SeriesMaker::sort(const Stripe& stripe) {
   uint32_t begin = 0;
   for (uint32_t& end : bucket_ends_) begin += std::exchange(end, begin);
+  sorted_.resize(begin);
   uint32_t* const next = bucket_ends_.data();
   StripeRow* const sorted = sorted_.data();
-  const Hash first = first_;
+  const Hash* hash = hashes_.data();
+  const Hash first = stripe.first;
+  const Hash length = stripe.last - first;
   const uint32_t shift = shift_;
-  for (const StripeRow& row : std::span(rows_).first(sorted_.size()))
-    sorted[next[(row.hash - first) >> shift]++] = row;
+  const auto put = [=, &hash](const char* at, uint32_t index, uint32_t shape) {
+    const Hash of_row = *hash++;
+    if (of_row - first <= length) sorted[next[(of_row - first) >> shift]++] = {of_row, at, index, shape};
+  };
+  for (const StripePart& part : stripe.parts) {
+    const uint32_t shape = StripeRow::shape_of(part.row_bytes, part.key_bytes, false);
+    for (uint32_t i = 0; i < part.count; ++i) {
+      if (part.rows != nullptr) {
+        put(part.rows[i].at, part.index, part.rows[i].shape);
+      } else {
+        put(part.uniform + size_t{i} * part.row_bytes, part.index, shape);
+      }
+    }
+  }
   begin = 0;
   for (const uint32_t end : bucket_ends_) {
     sort_bucket(std::span(sorted_).subspan(begin, end - begin));

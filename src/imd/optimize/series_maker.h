@@ -3,7 +3,7 @@
 //
 //   rows of the stripe ─► by the next bits of their hashes ─► sorted ─► series ─► batch
 //
-// Memory: 48 bytes a record, and the batch: about as long as the stripe. Both stay for the next stripe.
+// Memory: 32 bytes a record, and the batch: about as long as the stripe. Both stay for the next stripe.
 // Threads: one at a time.
 #pragma once
 
@@ -55,7 +55,7 @@ struct SeriesBatch {
 
 class SeriesMaker {
  public:
-  static constexpr uint64_t kBytesPerRecord = 2 * sizeof(StripeRow);  // beside its row and its series
+  static constexpr uint64_t kBytesPerRecord = sizeof(Hash) + sizeof(StripeRow);  // beside row and series
 
   // The value that a record points to; called by any thread. A failure ends the pass. May be empty: pointers
   // stay.
@@ -68,8 +68,8 @@ class SeriesMaker {
   std::span<const RecordTally> tallies() const { return tally_.tallies(); }
 
  private:
-  void collect(const Stripe& stripe);
-  void sort();
+  void count(const Stripe& stripe);
+  void sort(const Stripe& stripe);
   void fetch_ahead(size_t at) const;
   size_t next_hash(size_t begin, bool* usual) const;
   Status put_usual(std::span<const StripeRow> rows, SeriesBatch* batch);
@@ -80,10 +80,9 @@ class SeriesMaker {
 
   const ResolveFn resolve_;
   SeriesTally tally_;
-  Hash first_ = 0;
   uint32_t shift_ = 0;
   std::vector<uint32_t> bucket_ends_;
-  std::vector<StripeRow> rows_;
+  std::vector<Hash> hashes_;
   std::vector<StripeRow> sorted_;
   std::vector<SeriesValue> values_;  // of one key
 };
