@@ -48,7 +48,7 @@ namespace swale::fs {
 struct JobFile;
 
 // Attributes of the root that are not listed: how the server stands, as a JSON object; and one that takes
-// "sync", which returns when all is on the backing.
+// "sync", which returns when all is on the backing, of all nodes.
 inline constexpr const char* kJobStatsAttribute = "user.swale.fs";
 inline constexpr const char* kJobCommandAttribute = "user.swale.command";
 
@@ -98,6 +98,8 @@ class JobFs final : public FileSystem {
   // Brings all that this node has to the backing; the first failure, after all were tried. A file that was
   // kept aside is one.
   Status drain_all() noexcept;
+  // All that all nodes have.
+  Status drain_everywhere() noexcept;
   JobFsStats stats() noexcept;
 
   KernelUse kernel_use() const override {

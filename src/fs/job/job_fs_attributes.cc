@@ -233,7 +233,7 @@ int JobFs::set_attribute(Node& known, const char* name, Bytes value, int flags, 
   JobNode& node = JobNode::of(known);
   if (&node == root_node_ && std::string_view(name) == kJobCommandAttribute) {
     if (value != "sync") return EINVAL;
-    return answer(drain_all());
+    return answer(drain_everywhere());
   }
   if (is_own(name)) return EPERM;
   if (!is_user(name) || !has_user_attributes_) return EOPNOTSUPP;

@@ -2,9 +2,12 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 
+#include "base/contain.h"
 #include "base/log.h"
+#include "base/start_thread.h"
 #include "fs/job/job_fs.h"
 #include "fs/job/job_marks.h"
 
@@ -13,6 +16,7 @@ namespace {
 
 constexpr size_t kSmallAnswer = 64;
 constexpr int kWishTries = 8;  // of a drain while names change
+constexpr size_t kNodesAtOnce = 16;
 
 }  // namespace
 
@@ -44,6 +48,10 @@ Result<std::string> JobFs::answer_node(PeerMethod method, NodeId from, Bytes pay
     case PeerMethod::kMoved: {
       SWALE_ASSIGN_OR_RETURN(const NameNews news, decode_name_news(payload));
       hear(news);
+      return std::string();
+    }
+    case PeerMethod::kDrainAll: {
+      SWALE_RETURN_IF_ERROR(drain_all());
       return std::string();
     }
     default:
@@ -104,6 +112,30 @@ void JobFs::drop_nameless() {
 }
 
 // ---- drains
+
+// Nodes at once: each waits for its own disks.
+Status JobFs::drain_everywhere() noexcept {
+  if (peers_ == nullptr) return drain_all();
+  return contain([&]() -> Status {
+    std::vector<Status> drained(peers_->nodes());
+    std::atomic<NodeId> next = 0;
+    const auto drain_some = [&] {
+      for (NodeId node = next++; node < drained.size(); node = next++)
+        drained[node] =
+            node == peers_->own()
+                ? drain_all()
+                : peers_->call(node, PeerMethod::kDrainAll, "", kSmallAnswer, "its files").status();
+    };
+    std::vector<std::thread> threads(std::min<size_t>(drained.size(), kNodesAtOnce) - 1);
+    for (std::thread& thread : threads)
+      if (!start_thread(&thread, "a thread that drains a node", drain_some).ok()) break;
+    drain_some();
+    for (std::thread& thread : threads)
+      if (thread.joinable()) thread.join();
+    const auto failed = std::find_if(drained.begin(), drained.end(), [](const Status& s) { return !s.ok(); });
+    return failed == drained.end() ? Status() : *failed;
+  });
+}
 
 Result<DrainWish> JobFs::wish_for(const meta::FileId& file) {
   DrainWish wish{.file = file};

@@ -450,6 +450,16 @@ TEST_F(RandomNodes, CanaryADrainWithoutOwner) {
   EXPECT_GT(run(3, 600), 0u);
 }
 
+TEST_F(JobFsNodes, ASyncOfTheTreeBringsWhatAllNodesHave) {
+  world_.start();
+  make(0, "a", "of node 0");
+  make(1, "b", "of node 1");
+  JobFs& fs = world_.fs(2);
+  EXPECT_EQ(fs.set_attribute(*fs.root(), kJobCommandAttribute, "sync", 0, Caller{}), 0);
+  EXPECT_EQ(content(backing("a")), "of node 0");
+  EXPECT_EQ(content(backing("b")), "of node 1");
+}
+
 // ---- a node that was away
 
 // What it does to the backing when it wakes, whose job has it no more.

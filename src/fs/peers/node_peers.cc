@@ -22,7 +22,7 @@ struct Row {
   size_t lane;
   bool is_long;  // takes as long as the storage: a node that is down is noticed all the same
 };
-constexpr std::array<Row, 10> kRows = {{
+constexpr std::array<Row, 11> kRows = {{
     {"share.ask", 0, false},
     {"share.fetch", 1, false},
     {"drain.fix", 2, false},
@@ -33,8 +33,9 @@ constexpr std::array<Row, 10> kRows = {{
     {"names.turn_over", 0, false},
     {"lives", 0, false},
     {"names.moved", 1, false},
+    {"drain.all", 6, true},
 }};
-constexpr size_t kLanes = 6;
+constexpr size_t kLanes = 7;
 constexpr Nanos kLongPatience = seconds(24 * 3600);
 
 // A node that does not answer, or not what it was asked for, is an error of the device.

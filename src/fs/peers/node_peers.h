@@ -35,8 +35,9 @@ enum class PeerMethod : uint16_t {
   kDrain = 5,     // the root leads a drain: DrainWish
   kTurn = 6,      // of changing names (NameTurns)
   kTurnOver = 7,
-  kLives = 8,  // nothing
-  kMoved = 9,  // another name leads to a file, or none: NameNews
+  kLives = 8,      // nothing
+  kMoved = 9,      // another name leads to a file, or none: NameNews
+  kDrainAll = 10,  // that the node has
 };
 
 class PeerRequests {
