@@ -8,6 +8,7 @@
 
 #include "base/crc32c.h"
 #include "base/sealed_document.h"
+#include "fs/job/backing_claim.h"
 #include "fs/job/job_fs.h"
 #include "fs/log/spill_file.h"
 #include "fs/node/files_log.h"
@@ -28,8 +29,8 @@ bool is_there(io::Device& device, const std::string& path) {
 Part part_of(io::Device& device, const std::string& path) {
   if (::getxattr(path.c_str(), fs::kJobStatsAttribute, nullptr, 0) >= 0) return Part::kMountpoint;
   if (is_there(device, path + "/" + fuse::kServeDocument)) return Part::kBuffer;
-  return is_there(device, fmt::format("{}/{}/lock", path, fs::kSwaleDirectory)) ? Part::kBacking
-                                                                                : Part::kNone;
+  return is_there(device, fmt::format("{}/{}/{}", path, fs::kSwaleDirectory, fs::kClaimLock)) ? Part::kBacking
+                                                                                              : Part::kNone;
 }
 
 // The directory of a path that leads to it, or to what a buffer has: BUFFER/spill/spill-1-0. What is below
@@ -132,7 +133,7 @@ Result<InfoReport> buffer_info(io::Device& device, const std::string& path) {
 Result<InfoReport> backing_info(io::Device& device, const std::string& path) {
   const std::string folder = path + "/" + fs::kSwaleDirectory;
   SWALE_ASSIGN_OR_RETURN(auto jobs, device.list(folder));
-  std::erase(jobs, "lock");
+  for (const char* const other : {fs::kClaimLock, fs::kMeetingFolder}) std::erase(jobs, other);
   InfoReport report;
   report.json = {{"path", path}, {"format", kTreeEngine.format}, {"part", "backing"}, {"jobs", jobs}};
   report.text = fmt::format("{}: the backing directory of a job's file system\n", path);

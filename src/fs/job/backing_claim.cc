@@ -20,8 +20,6 @@
 namespace swale::fs {
 namespace {
 
-constexpr char kLock[] = "lock";
-constexpr char kMeetingFolder[] = "meeting";
 constexpr char kServersPrefix[] = "servers-";
 constexpr DocumentFormat kServersFormat{"swale-servers"};
 constexpr size_t kServersBytesMax = 64 * kKiB;
@@ -148,14 +146,14 @@ Result<bool> BackingClaim::lock() {
   if (folder.status().posix_error() == ENOENT) return false;
   SWALE_RETURN_IF_ERROR(folder.status());
   folder_ = std::move(*folder);
-  lock_ = io::Descriptor(io::open_beneath(folder_.get(), kLock, O_RDWR | O_CREAT, 0600));
+  lock_ = io::Descriptor(io::open_beneath(folder_.get(), kClaimLock, O_RDWR | O_CREAT, 0600));
   if (!lock_.valid())
     return errno == ENOENT ? Result<bool>(false) : errno_status(errno, path_ + "/.swale/lock");
   if (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) return errno_status(errno, path_ + "/.swale/lock: locking it");
     return error(Code::kBusy, Scope::kFile, "{}: a job has it now: wait until that has ended", path_);
   }
-  return same(lock_.get(), folder_.get(), kLock) && same(folder_.get(), root_, kSwaleDirectory);
+  return same(lock_.get(), folder_.get(), kClaimLock) && same(folder_.get(), root_, kSwaleDirectory);
 }
 
 Status BackingClaim::open_own() {
@@ -166,7 +164,7 @@ Status BackingClaim::open_own() {
 Status BackingClaim::expect_no_other_job() const {
   SWALE_ASSIGN_OR_RETURN(const auto names, names_in(folder_.get(), path_ + "/.swale"));
   for (const std::string& name : names)
-    if (name != kLock && name != kMeetingFolder && name != job_)
+    if (name != kClaimLock && name != kMeetingFolder && name != job_)
       return error(
           Code::kBusy, Scope::kFile,
           "{}: {} has it, or has ended without bringing all to it, on {}: when its servers have ended, run "
@@ -215,7 +213,7 @@ Status BackingClaim::leave() noexcept {
       return errno_status(errno, path_ + "/.swale/" + job_ + ": removing it");
     std::error_code failed;
     std::filesystem::remove_all(io::descriptor_path(folder_) + "/" + kMeetingFolder, failed);
-    ::unlinkat(folder_.get(), kLock, 0);
+    ::unlinkat(folder_.get(), kClaimLock, 0);
     if (::unlinkat(root_, kSwaleDirectory, AT_REMOVEDIR) != 0 && errno != ENOENT)
       return errno_status(errno, path_ + "/.swale: removing it");
     return {};

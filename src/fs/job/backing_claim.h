@@ -26,6 +26,10 @@
 
 namespace swale::fs {
 
+// In `.swale`, beside the folders of jobs.
+inline constexpr char kClaimLock[] = "lock";
+inline constexpr char kMeetingFolder[] = "meeting";
+
 class BackingClaim {
  public:
   // By one server of the job. `root`: of the backing directory; `path`: for messages; `job`: the only one
