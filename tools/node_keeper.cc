@@ -96,7 +96,10 @@ Status Keeper::listen() {
 // The servers of a start have a word of their own: one that is left from the start before meets nobody.
 int Keeper::start_server() {
   ++starts_;
-  if (mount_.nodes) mount_.nodes->meeting = fmt::format("{}.{}", options_.mount.nodes->meeting, starts_);
+  if (mount_.nodes) {
+    mount_.nodes->meeting = fmt::format("{}.{}", options_.mount.nodes->meeting, starts_);
+    mount_.nodes->again = starts_ > 1;
+  }
   return server_.start(mount_, usual_);
 }
 

@@ -167,7 +167,7 @@ Status JobMount::meet() {
   SWALE_ASSIGN_OR_RETURN(meeting_, meet_in_backing(folders_, *options_.nodes));
   const Status own = contain([&]() -> Status {
     SWALE_RETURN_IF_ERROR(read_own());
-    if (job_name_.empty()) return {};
+    if (job_name_.empty() || !options_.nodes->again) return {};
     return fs::BackingClaim::end_starts(folders_.root.get(), folders_.backing, job_name_);
   });
   SWALE_RETURN_IF_ERROR(net::agree(*meeting_.bootstrap, own));
@@ -191,45 +191,59 @@ Status expect_apart(const net::NodeMap& nodes) {
   return {};
 }
 
-// All ranks have the same, and so come to the same answer.
-Result<std::string> common_job(const std::vector<std::string>& jobs, const JobFolders& folders) {
-  const auto known = std::find_if(jobs.begin(), jobs.end(), [](const auto& each) { return !each.empty(); });
-  if (known == jobs.end()) return std::string();
-  for (size_t rank = 0; rank < jobs.size(); ++rank) {
-    if (jobs[rank] == *known) continue;
+// What a buffer has of a job before.
+struct LeftJob {
+  std::string name;        // "": nothing
+  bool has_names = false;  // else it was killed before anything could be written
+};
+
+// All ranks have the same, and so come to the same answer. "": there was none.
+Result<std::string> common_job(const std::vector<LeftJob>& left, const JobFolders& folders) {
+  auto known = std::find_if(left.begin(), left.end(), [](const LeftJob& each) { return each.has_names; });
+  const bool any_names = known != left.end();
+  if (!any_names)
+    known = std::find_if(left.begin(), left.end(), [](const LeftJob& each) { return !each.name.empty(); });
+  if (known == left.end()) return std::string();
+  for (size_t rank = 0; any_names && rank < left.size(); ++rank) {
+    if (left[rank].name == known->name) continue;
     return invalid_argument(
         "{}: the buffer of rank {} is of {}, that of rank {} of {}: start swale fs recover on those nodes, and "
         "all of them, where it ran; a buffer that nothing is wanted of can be removed",
-        folders.backing, known - jobs.begin(), *known, rank, jobs[rank].empty() ? "no job" : jobs[rank]);
+        folders.backing, known - left.begin(), known->name, rank,
+        left[rank].name.empty() ? "no job" : left[rank].name);
   }
-  return *known;
+  return known->name;
 }
 
 Status JobMount::agree_on_job() {
   SWALE_RETURN_IF_ERROR(expect_apart(*job_->nodes()));
   SWALE_RETURN_IF_ERROR(net::agree_on_options(net::ranks_of(*job_), options_in_common(options_)));
+  SWALE_ASSIGN_OR_RETURN(const bool has_names, device_.exists(folders_.buffer + "/names/tree.json"));
   std::string mine;
   append_sized(&mine, job_name_);
+  append_u8(&mine, has_names ? 1 : 0);
   append_sized(&mine, host_name());
   SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> all, job_->allgather(mine));
-  std::vector<std::string> jobs;
+  std::vector<LeftJob> left;
   std::string hosts;
   for (const std::string& each : all) {
     Decoder in(each);
-    jobs.emplace_back(in.sized());
+    LeftJob& job = left.emplace_back();
+    job.name = in.sized();
+    job.has_names = in.u8() != 0;
     const Bytes host = in.sized();
     SWALE_RETURN_IF_ERROR(in.finish("what a rank says of its server"));
-    if (jobs.size() <= kHostsNamed) hosts += fmt::format("{}{}", hosts.empty() ? "" : " ", host);
+    if (left.size() <= kHostsNamed) hosts += fmt::format("{}{}", hosts.empty() ? "" : " ", host);
   }
   if (all.size() > kHostsNamed) hosts += fmt::format(" and {} more", all.size() - kHostsNamed);
-  SWALE_ASSIGN_OR_RETURN(std::string job, common_job(jobs, folders_));
+  SWALE_ASSIGN_OR_RETURN(std::string job, common_job(left, folders_));
   if (job.empty()) {
     SWALE_ASSIGN_OR_RETURN(const net::Word drawn,
                            net::first_word(net::ranks_of(*job_), is_first() ? drawn_name() : ""));
     job = drawn.text;
   }
   Status written;
-  if (job_name_.empty()) written = write_served_job(device_, folders_, job);
+  if (job_name_ != job) written = write_served_job(device_, folders_, job);
   job_name_ = job;
   SWALE_RETURN_IF_ERROR(net::agree(*job_, written));
   return claim_together(hosts);

@@ -36,6 +36,7 @@ struct JobMountOptions {
     net::Rank own = 0;  // from 0
     int32_t count = 1;
     std::string meeting;  // a word that the servers have in common, and no others at the time
+    bool again = false;   // a server has ended: those that it has left are to end, and to be started again
     net::JobSettings settings;
   };
   std::string backing;  // a directory that is there

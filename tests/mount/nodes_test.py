@@ -56,12 +56,12 @@ assert open(f"{root}/shared", "rb").read(4) == b"SYNC"
 assert not os.path.exists(f"{root}/own-1") and os.path.exists(f"{root}/renamed")
 """
 
-def wait_until(what, done):
+def wait_until(what, done, pause_s=0.05):
     end = time.monotonic() + PATIENCE_S
     while not done():
         if time.monotonic() > end:
             raise AssertionError(f"waited {PATIENCE_S} s until {what}")
-        time.sleep(0.05)
+        time.sleep(pause_s)
 
 
 class Nodes(unittest.TestCase):
@@ -77,7 +77,8 @@ class Nodes(unittest.TestCase):
 
     def make(self, name):
         path = os.path.join(self.scratch, name)
-        os.makedirs(path, exist_ok=True)
+        if name not in os.listdir(self.scratch):  # a look at what is there may wait for its server
+            os.mkdir(path)
         return path
 
     def tearDown(self):
@@ -239,6 +240,79 @@ for r in range(size): assert open(f"{root}/after-{r}", "rb").read() == b"after"
         self.assertEqual(len(os.listdir(self.backing)), 4)
         self.nothing_is_left()
 
+    def kill_all(self):
+        while self.servers():
+            for number in self.servers():
+                try:
+                    os.kill(number, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+            for process in self.started:  # else they stay as zombies
+                process.poll()
+
+    def killed_at(self, step, reached):
+        """Both ranks of a job write, and all of it is killed at that step of its life."""
+        print(f"killed when {step}")
+        program = PROGRAM + """
+with open(f"{root}/own-{rank}", "wb") as own: own.write(record(0, rank))
+meet("written")
+while not os.path.exists(f"{scratch}/end"): time.sleep(0.01)
+"""
+        started = self.launch(program, ranks=2)
+        wait_until(step, reached, pause_s=0)
+        self.kill_all()
+        self.ends(started)
+
+    def test_a_job_that_is_killed_at_any_step_is_started_again(self):
+        def names(*path):
+            try:
+                return os.listdir(os.path.join(self.scratch, *path))
+            except OSError:
+                return []
+
+        def ends():
+            if len(names("steps")) == 2:
+                with open(os.path.join(self.steps, "end"), "w", encoding="ascii"):
+                    pass
+            return len(names("steps")) == 3 and not os.path.ismount(self.at(0))
+        for step, reached in (
+                ("the ranks meet", lambda: names("backing", ".swale", "meeting")),
+                ("the servers meet", lambda: any("servers" in name for name in
+                                                 names("backing", ".swale", "meeting"))),
+                ("the job has the backing", lambda: any(name.startswith("job-") for name in
+                                                        names("backing", ".swale"))),
+                ("its names are there", lambda: "tree.json" in names("buffer-1", "names")),
+                ("one mount is there", lambda: os.path.ismount(self.at(0)) or os.path.ismount(self.at(1))),
+                ("all have written", lambda: len(names("steps")) == 2),
+                ("it ends", ends)):
+            written = step == "all have written"
+            self.killed_at(step, reached)
+            for name in names("steps"):
+                os.unlink(os.path.join(self.steps, name))
+            again = PROGRAM + """
+if %s:
+    for r in range(size): assert open(f"{root}/own-{r}", "rb").read() == record(0, r)
+meet("again")
+with open(f"{root}/own-{rank}", "wb") as own: own.write(record(0, rank))
+""" % written
+            for status, said in self.ends(self.launch(again, ranks=2)):
+                self.assertEqual(status, 0, f"killed when {step}: {said}")
+            self.assertEqual(sorted(names("backing")), ["own-0", "own-1"])
+            self.nothing_is_left()
+            for name in names("steps"):
+                os.unlink(os.path.join(self.steps, name))
+            if not written:  # else only the tree may have shown them
+                for name in names("backing"):
+                    os.unlink(os.path.join(self.backing, name))
+
+    # The canary: what one node has is missed.
+    def test_a_job_is_not_started_again_without_what_a_node_has(self):
+        self.killed_at("all have written", lambda: len(os.listdir(self.steps)) == 2)
+        shutil.rmtree(os.path.join(self.scratch, "buffer-1"))
+        for status, said in self.ends(self.launch("", ranks=2)):
+            self.assertNotEqual(status, 0)
+        self.assertIn("that of rank 1 of no job", said)
+
     def test_a_launcher_that_dies_leaves_servers_that_bring_all_to_the_backing(self):
         program = PROGRAM + """
 with open(f"{root}/own-{rank}", "wb") as own: own.write(record(0, rank))
@@ -311,6 +385,34 @@ time.sleep(%d)
             self.assertEqual(file.read(), b"NEW bytes")
         self.nothing_is_left()
 
+    # It holds its node's buffer: nobody starts the job anew beside it, and it cannot wake to another job.
+    def test_a_server_that_is_stopped_is_named_before_its_job_is_recovered(self):
+        started = self.serve()
+        self.assertEqual(json.loads(run(SWALE, "info", "--json", self.backing))["jobs"],
+                         [name for name in os.listdir(os.path.join(self.backing, ".swale"))
+                          if name.startswith("job-")])
+        with open(self.at(1, "new"), "wb") as file:
+            file.write(b"of node 1")
+        started[1].send_signal(signal.SIGSTOP)
+        started[0].kill()
+        self.ends(started[:1])
+        subprocess.run(["fusermount3", "-u", "-z", self.at(0)], check=True)
+
+        def recover():
+            return self.ends([self.start(rank, 2, rank, "fs", "recover", "--buffer", "%b", self.backing)
+                              for rank in range(2)])
+        for status, said in recover():
+            self.assertNotEqual(status, 0)
+            self.assertIn("a job has it now: wait until its server has ended, which may also be stopped", said)
+            self.assertIn("buffer-1", said)
+        self.assertFalse(os.path.exists(os.path.join(self.backing, "new")))
+        started[1].kill()
+        self.ends(started[1:])
+        self.assertEqual([status for status, _ in recover()], [0, 0])
+        with open(os.path.join(self.backing, "new"), "rb") as file:
+            self.assertEqual(file.read(), b"of node 1")
+        self.nothing_is_left()
+
     def test_a_drain_that_fails_on_one_node_fails_all(self):
         for name in ("f", "g"):
             with open(os.path.join(self.backing, name), "wb") as file:
@@ -338,7 +440,9 @@ time.sleep(%d)
         wait_until("the first node is unmounted", lambda: not os.path.ismount(self.at(0)))
         with open(self.at(1, "early"), "rb") as file:
             self.assertEqual(file.read(), b"e" * 100_000)
+        self.assertFalse(os.path.exists(os.path.join(self.backing, "early")))
         run(SWALE, "fs", "sync", self.at(1))
+        self.assertTrue(os.path.exists(os.path.join(self.backing, "early")))
         self.assertEqual(json.loads(run(SWALE, "fs", "stat", "--json", self.at(1)))["fsync"], "backing")
         second.send_signal(signal.SIGTERM)
         self.assertEqual([status for status, _ in self.ends([first, second])], [0, 0])
