@@ -9,9 +9,14 @@ namespace swale::io {
 void AdvisedQueue::submit(std::span<const Operation> operations) {
   reserve_more(&announced_, operations.size());
   reserve_more(&done_, operations.size());
+  const bool alone = operations.size() == 1 && in_flight() == 0;
   for (const Operation& operation : operations) {
     if (operation.kind != Operation::Kind::kRead) {
       done_.push_back(execute(operation));
+      continue;
+    }
+    if (alone) {
+      announced_.push_back(operation);
       continue;
     }
     File& file = *operation.file;
