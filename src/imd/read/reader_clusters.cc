@@ -13,8 +13,9 @@ Result<std::unique_ptr<Cluster>> Cluster::open(const ReaderFiles& files, const C
   own_files.directory = cluster_folder(files.directory, entry.number);
   SWALE_ASSIGN_OR_RETURN(Manifest own, load_manifest(files.device, own_files.directory));
   const bool right = own.epochs.size() == 1 && own.epochs[0].epoch_id == entry.epoch_id &&
-                     own.job_of(own.epochs[0]).ranks == 1 && own.job_of(own.epochs[0]).ways == 1 &&
-                     own.layout.format == run::ShuffleFormat::kBase && own.lost.empty();
+                     own.job_of(own.epochs[0]).number == 1 && own.job_of(own.epochs[0]).ranks == 1 &&
+                     own.job_of(own.epochs[0]).ways == 1 && own.layout.format == run::ShuffleFormat::kBase &&
+                     own.lost.empty();
   if (!right) {
     return corruption("{}: is not the cluster {:016x} that the list of clusters names", own_files.directory,
                       entry.epoch_id);
@@ -22,7 +23,17 @@ Result<std::unique_ptr<Cluster>> Cluster::open(const ReaderFiles& files, const C
   return std::unique_ptr<Cluster>(new Cluster(std::move(own_files), std::move(own), entry));
 }
 
-std::shared_ptr<ClusterSet> ClusterSet::open(const ReaderFiles& files, const ClusterList& list,
+std::unique_ptr<Cluster> Cluster::as_listed(const ReaderFiles& files, const ClusterEntry& entry) {
+  ReaderFiles own_files = files;
+  own_files.directory = cluster_folder(files.directory, entry.number);
+  Manifest own;
+  own.jobs.push_back(
+      {.number = 1, .id = {}, .ranks = 1, .ways = 1, .partitioner = std::string(kHashPartitioner)});
+  own.epochs.push_back({.epoch_id = entry.epoch_id, .records = entry.series});
+  return std::unique_ptr<Cluster>(new Cluster(std::move(own_files), std::move(own), entry));
+}
+
+std::shared_ptr<ClusterSet> ClusterSet::make(const ReaderFiles& files, const ClusterList& list,
                                              const Manifest& manifest) {
   auto set = std::make_shared<ClusterSet>();
   set->covered_.resize(manifest.epochs.size());
@@ -33,17 +44,11 @@ std::shared_ptr<ClusterSet> ClusterSet::open(const ReaderFiles& files, const Clu
       answers.push_back(lives && !set->covered_[epoch.epoch]);
     }
     if (std::ranges::find(answers, true) == answers.end()) continue;
-    Result<std::unique_ptr<Cluster>> cluster = Cluster::open(files, entry);
-    if (!cluster.ok()) {
-      log_warn("{}; the epochs themselves answer instead. `swale optimize --full` makes clusters anew",
-               cluster.status().message());
-      continue;
-    }
     for (size_t i = 0; i < answers.size(); ++i) {
       if (answers[i]) set->covered_[entry.epochs[i].epoch] = true;
     }
     set->bytes_per_key_ += entry.bytes / std::max<uint64_t>(entry.series, 1);
-    set->members_.push_back({std::move(*cluster), std::move(answers)});
+    set->members_.push_back({Cluster::as_listed(files, entry), std::move(answers)});
   }
   return set->members_.empty() ? nullptr : set;
 }

@@ -1,8 +1,8 @@
 // ClusterSet: the clusters that answer for epochs of one view (docs/design/clusters.md).
 //
 // Only the epoch log decides which epochs of a cluster count: it answers for those whose number has this very
-// id there. No answer depends on clusters: one that cannot be opened is passed over with a warning, and when
-// a query fails with clusters and succeeds without them, the set is not used any more.
+// id there. No answer depends on clusters: when a query fails with clusters and succeeds without them, the set
+// is not used any more. Making a set reads nothing.
 //
 // Threads: a Cluster is immutable, its cache of logs thread-safe; use and give_up by any thread.
 #pragma once
@@ -24,6 +24,9 @@ class Cluster {
  public:
   // kCorruption if the cluster's own directory is not the one that the list names.
   static Result<std::unique_ptr<Cluster>> open(const ReaderFiles& files, const ClusterEntry& entry);
+  // Reads nothing: what the directory has is known from the list and the format (one epoch of one job of one
+  // rank and one way). `logs` fails if it is not so: the footer of its index names the epoch's id.
+  static std::unique_ptr<Cluster> as_listed(const ReaderFiles& files, const ClusterEntry& entry);
   Cluster(const Cluster&) = delete;
   Cluster& operator=(const Cluster&) = delete;
 
@@ -47,7 +50,7 @@ class Cluster {
 class ClusterSet {
  public:
   // nullptr: no cluster answers for an epoch of `manifest`.
-  static std::shared_ptr<ClusterSet> open(const ReaderFiles& files, const ClusterList& list,
+  static std::shared_ptr<ClusterSet> make(const ReaderFiles& files, const ClusterList& list,
                                           const Manifest& manifest);
 
   struct Member {

@@ -36,7 +36,7 @@ class ReaderView {
       : files_(files),
         manifest_(std::move(manifest)),
         clusters_generation_(clusters.generation),
-        clusters_(ClusterSet::open(files_, clusters, manifest_)),
+        clusters_(ClusterSet::make(files_, clusters, manifest_)),
         partitioners_(partitioners),
         partitions_(files_, manifest_),
         tables_(files_, manifest_, partitions_),
