@@ -306,6 +306,13 @@ module swale
       type(c_funptr), value :: fn
       type(c_ptr), value :: context
     end function
+    integer(c_int) function swale_reader_warm(reader, epochs, count, bytes) bind(C, name="swale_reader_warm")
+      import :: c_int, c_int64_t, c_size_t, swale_reader
+      type(swale_reader), value :: reader
+      integer(c_int64_t), intent(in) :: epochs(*)
+      integer(c_size_t), value :: count
+      integer(c_int64_t), intent(out) :: bytes
+    end function
     integer(c_int) function swale_reader_count(reader, epoch, records) bind(C, name="swale_reader_count")
       import :: c_int, c_int64_t, swale_reader
       type(swale_reader), value :: reader
@@ -545,7 +552,7 @@ module swale
     swale_dir_epoch_end_wait, swale_dir_pause, swale_dir_resume, swale_dir_close, swale_reader_close, &
     swale_reader_epoch_count, swale_reader_epoch_info, swale_values_count, swale_values_at, swale_values_free, &
     swale_reader_get_many, swale_reader_scan, swale_reader_scan_part, swale_reader_keys, swale_reader_count, &
-    swale_reader_stats, &
+    swale_reader_warm, swale_reader_stats, &
     swale_reader_refresh, swale_reader_sample, swale_reader_epoch_stats, swale_dir_stats, swale_stats_count, &
     swale_stats_at, swale_stats_ranks, swale_stats_free, swale_top_count, swale_top_at, swale_top_get_stats, &
     swale_top_free, swale_subfile_close

@@ -386,6 +386,12 @@ int swale_reader_keys(swale_reader* reader, int64_t epoch, swale_key_fn fn, void
 int swale_reader_sample(swale_reader* reader, int64_t epoch, size_t n, uint64_t seed, swale_key_fn fn,
                         void* context);
 
+/* Reads the index of `count` epochs (one may be SWALE_ALL_EPOCHS) into the cache that all readers of this
+ * process share (option imd.cache), the first ones first, until no more fits; nothing else leaves the cache.
+ * A query of these epochs then reads no more than the blocks of its values. *bytes (may be NULL) is how much
+ * of the cache they take. Any thread may call it, at any time. SWALE_INVALID_ARGUMENT with imd.cache=0. */
+int swale_reader_warm(swale_reader* reader, const int64_t* epochs, size_t count, uint64_t* bytes);
+
 /* The number of records in one epoch or in all; reads no data. */
 int swale_reader_count(swale_reader* reader, int64_t epoch, uint64_t* records);
 
@@ -446,8 +452,9 @@ void swale_top_free(swale_top* top);
 
 /* The reader's requests to storage since it was opened: "read.bytes" (in all read requests together),
  * "read.requests", "read.depth_max" (the longest chain of reads that waited for one another in one query),
- * "queries" (calls of get and get_many) and "read.false_candidates" (blocks read for a key that they did not
- * contain). */
+ * "queries" (calls of get and get_many), "read.false_candidates" (blocks read for a key that they did not
+ * contain), "cache.hits" and "cache.misses" (slices of the index, and blocks, that the cache had or lacked) and
+ * "cache.bytes" (that the cache of the process holds now, for all readers). */
 int swale_reader_stats(const swale_reader* reader, swale_stats** stats);
 
 /* ---- Subfiles: a massive directory as the papers see it (deltafs-imd-2017, section 3) ------------------ */

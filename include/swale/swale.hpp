@@ -405,6 +405,14 @@ class Reader {
     return top;
   }
 
+  // Reads the index of these epochs into the cache of the process, as far as it fits; returns how many bytes
+  // of it they take.
+  std::uint64_t warm(const std::vector<std::int64_t>& epochs = {SWALE_ALL_EPOCHS}) const {
+    std::uint64_t bytes = 0;
+    detail::check(swale_reader_warm(handle_, epochs.data(), epochs.size(), &bytes));
+    return bytes;
+  }
+
   // The number of records in one epoch or in all; reads no data.
   std::uint64_t count(std::int64_t epoch = SWALE_ALL_EPOCHS) const {
     std::uint64_t records = 0;

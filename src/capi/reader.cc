@@ -308,6 +308,18 @@ int swale_top_get_stats(const swale_top* top, swale_top_stats* stats) {
 
 void swale_top_free(swale_top* top) { delete top; }
 
+int swale_reader_warm(swale_reader* reader, const int64_t* epochs, size_t count, uint64_t* bytes) {
+  return guarded([&]() -> Status {
+    if (reader == nullptr) return swale::capi::null_argument("swale_reader_warm", "reader");
+    if (epochs == nullptr && count != 0) return swale::capi::null_argument("swale_reader_warm", "epochs");
+    const std::span<const int64_t> wanted(epochs, count);
+    for (const int64_t epoch : wanted) SWALE_RETURN_IF_ERROR(check_epoch(reader, "swale_reader_warm", epoch));
+    SWALE_ASSIGN_OR_RETURN(const uint64_t taken, reader->reader->warm(wanted));
+    if (bytes != nullptr) *bytes = taken;
+    return {};
+  });
+}
+
 int swale_reader_count(swale_reader* reader, int64_t epoch, uint64_t* records) {
   return guarded([&]() -> Status {
     if (reader == nullptr) return swale::capi::null_argument("swale_reader_count", "reader");

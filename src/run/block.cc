@@ -83,6 +83,7 @@ class StreamWalker {
         ++walk_.decompressed_;
         walk_.piece_.clear();
         SWALE_RETURN_IF_ERROR(append_piece(block, number_of(blocks), path_, &walk_.piece_));
+        walk_.stream_ = {walk_.piece_.data(), walk_.piece_.size()};
       }
       walk_.block_ = block.data();
       walk_.packed_ = candidate_.packed;
@@ -91,8 +92,7 @@ class StreamWalker {
       walk_.next_ = 0;
       walk_.at_ = trailer.first_start;
     }
-    return candidate_.packed ? Bytes(walk_.piece_.data(), walk_.piece_.size())
-                             : block.substr(0, kPayloadBytes);
+    return candidate_.packed ? walk_.stream_ : block.substr(0, kPayloadBytes);
   }
 
   Status assemble(Bytes front, Bytes blocks) {
@@ -143,6 +143,14 @@ namespace {
 }
 
 }  // namespace
+
+void BlockWalk::know(const char* block, Bytes piece) {
+  if (block_ == block && packed_) return;
+  block_ = block;
+  packed_ = true;
+  stream_ = piece;
+  next_ = UINT32_MAX;  // the next walk begins at the block's first record
+}
 
 void seal_block(char* block, uint32_t seed, BlockNumber block_number, uint32_t first_ordinal, uint32_t count,
                 uint32_t first_start) {

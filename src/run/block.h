@@ -48,12 +48,17 @@ Result<RunHeader> decode_run_header(Bytes block, PartitionNumber partition, Bloc
 class BlockWalk {
  public:
   void forget() { block_ = nullptr; }
+  // The packed block at this address has this piece, which its owner keeps: it need not be decompressed.
+  void know(const char* block, Bytes piece);
+  // The piece of the packed block at this address; empty if the walk is elsewhere. Valid until it moves on.
+  Bytes piece_of(const char* block) const { return block_ == block && packed_ ? stream_ : Bytes(); }
   // How many blocks were decompressed since the last call.
   uint64_t take_decompressed() { return std::exchange(decompressed_, 0); }
 
  private:
   friend class StreamWalker;
-  std::vector<char> piece_;      // packed: the block's stream
+  std::vector<char> piece_;      // packed: a block that was decompressed
+  Bytes stream_;                 // packed: the block's stream, in piece_ or the owner's
   std::vector<char> spanning_;   // a record that ends in a later block
   const char* block_ = nullptr;  // none: what stands below means nothing
   bool packed_ = false;

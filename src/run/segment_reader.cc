@@ -60,6 +60,15 @@ Result<Slice> Slice::open_seeded(const SegmentRecord& segment, uint32_t seed, co
   return slice;
 }
 
+Result<Slice> Slice::open_verified(const SegmentRecord& segment, const SliceLocation& location, Bytes bytes,
+                                   std::string_view path) {
+  Slice slice(segment, 0, location, path);  // the seed is for checksums
+  slice.total_bytes_ = static_cast<uint32_t>(bytes.size());
+  slice.bytes_ = bytes;
+  SWALE_RETURN_IF_ERROR(slice.parse());
+  return slice;
+}
+
 std::optional<SliceLocation> Slice::overflow() const {
   if (complete()) return std::nullopt;
   const uint64_t area = segment_->index_offset + (uint64_t{segment_->stride} << segment_->slice_bits);

@@ -77,12 +77,16 @@ class Slice {
   // The same for callers that keep segment_seed(partition, segment).
   static Result<Slice> open_seeded(const SegmentRecord& segment, uint32_t seed, const SliceLocation& location,
                                    Bytes bytes, std::string_view path);
+  // A complete slice from bytes() of one that was opened before, whose checksums need not be computed again.
+  static Result<Slice> open_verified(const SegmentRecord& segment, const SliceLocation& location, Bytes bytes,
+                                     std::string_view path);
 
   // The location of the slice's overflow, if it is longer than the stride. Attach it before calling
   // candidates.
   std::optional<SliceLocation> overflow() const;
   Status attach_overflow(Bytes bytes);
   bool complete() const { return total_bytes_ == bytes_.size(); }
+  Bytes bytes() const { return bytes_; }  // the whole slice once it is complete
 
   uint64_t records() const { return pieces_.records; }  // of all pieces
   uint32_t piece_count() const { return pieces_.count; }

@@ -210,6 +210,14 @@ static void read_many(swale_reader* reader) {
   CHECK_FAILS(SWALE_NOT_FOUND, "no epoch",
               swale_reader_scan_part(reader, kEpochs, 0, 1, tally_record, &divided));
   CHECK(divided.records == all.records);
+  const int64_t epochs[] = {1, SWALE_ALL_EPOCHS, kEpochs};
+  uint64_t warmed = 0;
+  CHECK_OK(swale_reader_warm(reader, epochs, 2, &warmed));
+  CHECK(warmed > 0 && counted(reader, "cache.bytes") >= warmed);
+  CHECK_OK(swale_reader_warm(reader, NULL, 0, NULL));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "epochs\" is NULL", swale_reader_warm(reader, NULL, 1, NULL));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "reader", swale_reader_warm(NULL, epochs, 1, NULL));
+  CHECK_FAILS(SWALE_NOT_FOUND, "no epoch", swale_reader_warm(reader, epochs, 3, NULL));
   struct tally some = {0, 0, 10};
   CHECK_OK(swale_reader_scan(reader, 1, tally_record, &some));
   CHECK(some.records == 10);

@@ -138,6 +138,38 @@ TEST_F(CppApi, SeesWhatIsCommittedWhileItIsOpen) {
   }
 }
 
+TEST_F(CppApi, AWarmReaderReadsBlocksOnlyAndTheSameOnesOnce) {
+  write_three_epochs();
+  const swale::Reader reader(path_);
+  const auto count = [&](const swale::Reader& of, const std::string& name) {
+    for (const swale::Stat& stat : of.stats()) {
+      if (stat.name == name) return stat.sum;
+    }
+    ADD_FAILURE() << name;
+    return std::uint64_t{0};
+  };
+  const std::uint64_t one = reader.warm({1});
+  EXPECT_GT(one, 0u);
+  EXPECT_GT(reader.warm(), one);
+  EXPECT_GE(count(reader, "cache.bytes"), reader.warm());
+  const std::uint64_t reads = count(reader, "read.requests");
+  const std::vector<swale::Value> values = reader.get("key-7");
+  EXPECT_FALSE(values.empty());
+  const std::uint64_t blocks = count(reader, "read.requests") - reads;
+  EXPECT_GT(blocks, 0u);
+  EXPECT_LE(blocks, 3u);
+  EXPECT_EQ(reader.get("key-7").size(), values.size());
+  EXPECT_EQ(count(reader, "read.requests") - reads, blocks);
+  const swale::Reader other(path_);
+  EXPECT_EQ(other.get("key-7").size(), values.size());
+  EXPECT_EQ(count(other, "cache.misses"), 0u) << "the cache is the process's";
+  EXPECT_EQ(code_of([&] { reader.warm({3}); }), SWALE_NOT_FOUND);
+  const swale::Reader uncached(path_, "imd.cache=0");
+  EXPECT_EQ(code_of([&] { uncached.warm(); }), SWALE_INVALID_ARGUMENT);
+  EXPECT_EQ(uncached.get("key-7").size(), values.size());
+  EXPECT_EQ(count(uncached, "cache.hits"), 0u);
+}
+
 TEST_F(CppApi, SpreadsKeysByTheCallersFunction) {
   swale::Job job;
   const std::string options = "imd.memory=8M,imd.partitioner=length";

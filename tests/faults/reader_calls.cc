@@ -355,6 +355,11 @@ const std::vector<ReaderCall>& reader_calls() {
          const int code = around([&] { return swale_reader_count(reader, SWALE_ALL_EPOCHS, &records); });
          return {code, std::to_string(records)};
        }},
+      {"warm",
+       [](Sample, swale_reader* reader, const Around& around) -> Answer {
+         const int64_t epochs[] = {1, SWALE_ALL_EPOCHS};
+         return {around([&] { return swale_reader_warm(reader, epochs, 2, nullptr); }), ""};
+       }},
       {"an epoch that is not there",
        [](Sample, swale_reader* reader, const Around& around) -> Answer {
          Notes notes;

@@ -8,6 +8,7 @@
 #include "imd/format/cluster_list.h"
 #include "imd/format/generation.h"
 #include "imd/format/stats_log.h"
+#include "imd/read/read_cache.h"
 #include "imd/read/reader_view.h"
 #include "run/format.h"
 
@@ -122,10 +123,19 @@ Counters ReadStats::counters() const {
   out.add({"read.depth_max", "", "longest chain of reads that waited for one another in one query", true},
           depth_max);
   out.add({"read.false_candidates", "", "blocks read for a key that they did not contain"}, false_candidates);
+  out.add({"cache.hits", "", "slices, and blocks of a record, that the cache of the process had"},
+          cache_hits);
+  out.add({"cache.misses", "", "those that it did not have"}, cache_misses);
+  out.add({"cache.bytes", "bytes", "that the cache of the process holds, for all readers", true},
+          cache_bytes);
   return out;
 }
 
-ReadStats Reader::stats() const { return counters_->snapshot(); }
+ReadStats Reader::stats() const {
+  ReadStats stats = counters_->snapshot();
+  if (options_.cache) stats.cache_bytes = options_.cache->used_bytes();
+  return stats;
+}
 
 Result<std::vector<Value>> Reader::get(Bytes key, int64_t epoch) {
   const std::shared_ptr<ReaderView> now = view();
@@ -184,6 +194,11 @@ Result<TopResult> Reader::top(int64_t epoch, std::string_view field, size_t k, r
 }
 
 Status Reader::scan(int64_t epoch, const RecordFn& fn) { return scan_part(epoch, 0, 1, fn); }
+
+Result<uint64_t> Reader::warm(std::span<const int64_t> epochs) {
+  const std::shared_ptr<ReaderView> now = view();
+  return now->blame(now->warm(epochs));
+}
 
 Result<uint64_t> Reader::count(int64_t epoch) const { return view()->count(epoch); }
 

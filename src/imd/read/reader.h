@@ -43,6 +43,7 @@
 
 namespace swale::imd {
 
+class ReadCache;
 class ReaderView;
 class StatsReader;
 struct ReadCounters;
@@ -54,6 +55,7 @@ struct ReaderOptions {
   size_t reads_in_flight_max = 64;
   size_t scan_chunk_bytes = 4 * kMiB;
   Map map = Map::kNever;
+  std::shared_ptr<ReadCache> cache = {};  // of verified slices and blocks; none: every query reads
 };
 
 struct Value {
@@ -78,6 +80,9 @@ struct ReadStats {
   uint64_t depth_max = 0;
   uint64_t queries = 0;
   uint64_t false_candidates = 0;
+  uint64_t cache_hits = 0;  // slices, and blocks of a record, that the cache had
+  uint64_t cache_misses = 0;
+  uint64_t cache_bytes = 0;  // that the cache of the process holds now
 
   Counters counters() const;
 };
@@ -195,6 +200,11 @@ class Reader {
   // is found by a scan (partitions_scanned). kInvalidArgument for a field that the schema has not.
   static constexpr size_t kTopMax = size_t{1} << 20;
   Result<TopResult> top(int64_t epoch, std::string_view field, size_t k, run::Extreme which);
+
+  // Reads the slices of these epochs (kAllEpochs: all) into the cache, first those that come first, until one
+  // does not fit; displaces nothing. Returns how many bytes of the cache they take. A query of one of these
+  // epochs then reads only the blocks of its records. kInvalidArgument without a cache.
+  Result<uint64_t> warm(std::span<const int64_t> epochs);
 
   // The number of records in one epoch or in all, from the manifest; reads nothing.
   Result<uint64_t> count(int64_t epoch) const;

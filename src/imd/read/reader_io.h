@@ -35,9 +35,17 @@ struct ReadCounters {
   Counter queries;
   Counter false_candidates;
   Counter blocks_decompressed;  // by queries
+  Counter cache_hits;
+  Counter cache_misses;
 
   ReadStats snapshot() const {
-    return {bytes_read.value(), reads.value(), depth_max.value(), queries.value(), false_candidates.value()};
+    return {.bytes_read = bytes_read.value(),
+            .reads = reads.value(),
+            .depth_max = depth_max.value(),
+            .queries = queries.value(),
+            .false_candidates = false_candidates.value(),
+            .cache_hits = cache_hits.value(),
+            .cache_misses = cache_misses.value()};
   }
 };
 

@@ -133,6 +133,7 @@ Result<std::shared_ptr<const PartitionLogs>> open_partition(const ReaderFiles& f
                                                             const PartitionLogs* before) {
   auto logs = std::make_shared<PartitionLogs>();
   logs->id = id;
+  if (files.options.cache) logs->cache_directory = files.options.cache->number_of(files.directory);
   if (before != nullptr) {
     logs->index = before->index;
     logs->data = before->data;

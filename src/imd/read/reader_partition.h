@@ -25,6 +25,7 @@
 #include "base/mutex.h"
 #include "base/status.h"
 #include "imd/format/manifest.h"
+#include "imd/read/read_cache.h"
 #include "imd/read/reader_io.h"
 #include "io/device.h"
 #include "io/mapping.h"
@@ -50,8 +51,9 @@ struct PartitionLogs {
   std::vector<EpochNumber> lost;  // epochs that the index log lacks and that repair has recorded as lost
   std::unique_ptr<io::Mapping> data_map;  // none: it is read
   std::unique_ptr<io::Mapping> index_map;
-  uint64_t index_end = 0;     // end of the footer that was used
-  uint32_t footer_depth = 0;  // successive reads that were needed to find it
+  uint64_t index_end = 0;        // end of the footer that was used
+  uint32_t footer_depth = 0;     // successive reads that were needed to find it
+  uint32_t cache_directory = 0;  // ReadCache::number_of the directory
   uint64_t footer_reads = 0;
   uint64_t footer_bytes = 0;
 
@@ -64,6 +66,15 @@ struct PartitionLogs {
     uint64_t count = 0;
   };
   BlockRange blocks_of(EpochNumber epoch) const;
+  // Of a slice at offset 0 of the segment's file.
+  ReadCache::Name cache_name(const run::SegmentRecord& segment) const {
+    return {.epoch_id = segment.epoch_id,
+            .offset = 0,
+            .directory = cache_directory,
+            .job = id.job,
+            .partition = id.partition,
+            .blocks = 0};
+  }
 };
 
 // Opens the logs (or takes the files of `before`) and reads the footer. kCorruption, which names the file, if

@@ -31,6 +31,7 @@ Query::Query(const ReaderFiles& files, const Manifest& manifest, PartitionCache&
       tables_(tables),
       partitioners_(partitioners),
       counters_(files.counters),
+      cache_(files.options.cache.get()),
       reads_(files.device, files.options.reads_in_flight_max) {}
 
 Status Query::run(std::span<const QueryKey> keys, EpochRange epochs, Sink& sink, const ClusterSet* clusters) {
@@ -42,6 +43,7 @@ Status Query::run(std::span<const QueryKey> keys, EpochRange epochs, Sink& sink,
   keys_ = keys;
   epochs_ = epochs;
   clusters_ = clusters;
+  caches_blocks_ = cache_ != nullptr && keys.size() <= kKeysCachedMax;
   stopped_ = false;
   sequence_ = 0;
   footer_depth_ = table_depth_ = depth_ = 0;
@@ -95,8 +97,11 @@ Status Query::look_into_groups() {
 Status Query::look_into(size_t first_group, size_t end_group) {
   now_ = system_clock().now();
   eager_ = end_group - first_group <= kEagerGroupsMax;
+  bool all_cached = true;
   for (size_t i = first_group; i < end_group; ++i) {
     SliceGroup& group = groups_[i];
+    if (take_cached(group)) continue;
+    all_cached = false;
     ++reads_count_;
     bytes_count_ += group.location.bytes;
     const io::Mapping* map = group.logs->index_map.get();
@@ -107,10 +112,11 @@ Status Query::look_into(size_t first_group, size_t end_group) {
       prefetch(group.bytes, group.location.bytes);
     }
   }
-  depth_ = std::max(depth_, end_group > first_group ? 1u : 0u);
+  depth_ = std::max(depth_, all_cached ? 0u : 1u);
   SWALE_RETURN_IF_ERROR(reads_.submit());
   for (size_t i = first_group; i < end_group && !stopped_; ++i) {
-    if (!eager_ && i + kSlicesAhead < end_group && groups_[i + kSlicesAhead].bytes != nullptr) {
+    if (!eager_ && i + kSlicesAhead < end_group && groups_[i + kSlicesAhead].bytes != nullptr &&
+        !groups_[i + kSlicesAhead].cached) {
       prefetch(groups_[i + kSlicesAhead].bytes, groups_[i + kSlicesAhead].location.bytes);
     }
     // What was read has no tag here: it is examined when it has come.
@@ -121,6 +127,7 @@ Status Query::look_into(size_t first_group, size_t end_group) {
   SWALE_RETURN_IF_ERROR(look_at_rest());
   reads_.cancel();
   pending_.clear();
+  forget_pins();
   resolved_ = 0;
   block_groups_.clear();
   overflows_.clear();
@@ -139,8 +146,11 @@ void Query::ask_for_slice(size_t index) {
 }
 
 Status Query::examine(size_t index) {
-  SWALE_ASSIGN_OR_RETURN(run::Slice slice, open_slice(groups_[index]));
+  const SliceGroup& group = groups_[index];
+  if (group.cached) return examine_cached(index);
+  SWALE_ASSIGN_OR_RETURN(run::Slice slice, open_slice(group));
   if (!slice.complete()) return wait_for_overflow(index, std::move(slice));
+  keep(group, slice);
   return take_candidates(index, slice);
 }
 
@@ -221,6 +231,7 @@ Status Query::take_read(uint64_t tag) {
     case Stage::kOverflow: {
       Overflow& overflow = overflows_[index];
       SWALE_RETURN_IF_ERROR(attach_overflow(groups_[overflow.group], &overflow.slice, view(overflow.bytes)));
+      keep(groups_[overflow.group], overflow.slice);
       SWALE_RETURN_IF_ERROR(take_candidates(overflow.group, overflow.slice));
       break;
     }
@@ -239,7 +250,9 @@ bool Query::ask_at_once(size_t first_pending) {
   }
   if (bytes > kChunkBytes) return false;
   for (size_t i = first_pending; i < pending_.size(); ++i) {
-    resolve(pending_[i], i > first_pending ? &pending_[i - 1] : nullptr);
+    const Pending* const previous = i > first_pending ? &pending_[i - 1] : nullptr;
+    if (take_cached(pending_[i], previous)) continue;
+    resolve(pending_[i], previous);
     raise_depth(pending_[i]);
     if (pending_[i].bytes == nullptr) ask_for_blocks(i);
   }
@@ -250,7 +263,11 @@ bool Query::ask_at_once(size_t first_pending) {
 Status Query::match_resolved() {
   for (; resolved_ < pending_.size() && !stopped_; ++resolved_) {
     const Pending& pending = pending_[resolved_];
-    if (pending.bytes != nullptr) SWALE_RETURN_IF_ERROR(look_into_blocks(pending, pending.bytes, true));
+    if (pending.pin != kNoPin) {
+      SWALE_RETURN_IF_ERROR(match_cached(pending));
+    } else if (pending.bytes != nullptr) {
+      SWALE_RETURN_IF_ERROR(look_into_blocks(pending, pending.bytes, true));
+    }
   }
   return {};
 }
@@ -268,7 +285,12 @@ Status Query::look_at_rest() {
   size_t ahead = 0;
   for (size_t i = 0; i < pending_.size() && !stopped_; ++i) {
     for (; ahead < std::min(pending_.size(), i + kCandidatesAhead); ++ahead) {
-      resolve(pending_[ahead], ahead > 0 ? &pending_[ahead - 1] : nullptr);
+      const Pending* const previous = ahead > 0 ? &pending_[ahead - 1] : nullptr;
+      if (!take_cached(pending_[ahead], previous)) resolve(pending_[ahead], previous);
+    }
+    if (pending_[i].pin != kNoPin) {
+      SWALE_RETURN_IF_ERROR(match_cached(pending_[i]));
+      continue;
     }
     raise_depth(pending_[i]);
     if (pending_[i].bytes != nullptr) {
@@ -349,9 +371,12 @@ Status Query::match_group(const BlockGroup& group) {
 
 Status Query::look_into_blocks(const Pending& pending, const char* bytes, bool mapped) {
   const Status status = verify(pending, bytes, mapped);
-  if (status.ok()) return match(pending, bytes);
-  SWALE_ASSIGN_OR_RETURN(bytes, read_blocks_again(pending, bytes, status));
-  return match(pending, bytes);
+  if (!status.ok()) {
+    SWALE_ASSIGN_OR_RETURN(bytes, read_blocks_again(pending, bytes, status));
+  }
+  SWALE_RETURN_IF_ERROR(match(pending, bytes));
+  if (!mapped) keep(pending, bytes);
+  return {};
 }
 
 Result<const char*> Query::read_blocks_again(const Pending& pending, const char* bytes, const Status& found) {
@@ -434,7 +459,7 @@ void Query::raise_depth(const Pending& pending) {
 bool Query::is_empty() const {
   return reads_.empty() && groups_.empty() && rests_.empty() && rest_keys_.empty() && pending_.empty() &&
          deferred_.empty() && block_groups_.empty() && overflows_.empty() && visits_.empty() &&
-         held_.empty() && own_held_.empty() && !group_is_open_ && resolved_ == 0;
+         held_.empty() && own_held_.empty() && pins_.empty() && !group_is_open_ && resolved_ == 0;
 }
 
 // They have been answered.
@@ -451,6 +476,7 @@ void Query::forget_groups() {
   block_memory_.reset();
   resolved_ = 0;
   group_is_open_ = false;
+  pins_.clear();
   forget_blocks();
 }
 
@@ -460,6 +486,8 @@ void Query::settle_counters() {
   counters_.bytes_read.add(std::exchange(bytes_count_, 0));
   counters_.false_candidates.add(std::exchange(false_count_, 0));
   counters_.blocks_decompressed.add(walk_.take_decompressed());
+  counters_.cache_hits.add(std::exchange(cache_hits_, 0));
+  counters_.cache_misses.add(std::exchange(cache_misses_, 0));
 }
 
 void Query::touch() {
@@ -476,6 +504,7 @@ void Query::trim() {
   trim_vector(deferred_, kKeptBytes / 8);
   trim_vector(sort_scratch_, kKeptBytes / 8);
   trim_vector(block_groups_, kKeptBytes / 8);
+  trim_vector(pins_, kKeptBytes / 8);
   slice_memory_.trim(kKeptBytes / 4);
   block_memory_.trim(kKeptBytes / 4);
 }

@@ -9,6 +9,10 @@
 // read through one ReadQueue. If there are few slices, the blocks of each are requested as soon as it has
 // arrived; if there are many, blocks are sorted first, and neighbours are read together.
 //
+// With a ReadCache, slices are looked up there first, and kept there when they were read and verified; so are
+// blocks, if the keys are few (kKeysCachedMax): those of a batch are read by neighbours, and few come again.
+// Mapped bytes are not kept: others could change them after the check.
+//
 // A Query keeps its memory for the next run; after a few queries of a size it allocates nothing. A run that
 // did not end regularly (an error, an exception from inside or from the sink, a sink that stops) leaves reads
 // and half of a plan: such a Query is not reusable() and must not run again. Its destructor waits for the
@@ -32,6 +36,7 @@
 #include "imd/format/partitioner.h"
 #include "imd/format/series.h"
 #include "imd/read/arena.h"
+#include "imd/read/read_cache.h"
 #include "imd/read/reader.h"
 #include "imd/read/reader_clusters.h"
 #include "imd/read/reader_io.h"
@@ -93,6 +98,8 @@ class Query {
   static constexpr size_t kEagerGroupsMax = 64;
   static constexpr size_t kSlicesAhead = 2;       // prefetched
   static constexpr size_t kCandidatesAhead = 16;  // whose blocks are prefetched
+  static constexpr uint32_t kNoPin = UINT32_MAX;
+  static constexpr size_t kKeysCachedMax = 64;
 
   // A segment in which to search for keys first_key..end_key-1.
   struct Visit {
@@ -114,8 +121,9 @@ class Query {
     uint32_t rest_count;
     run::SliceLocation location;
     const char* bytes;
-    bool asked = false;  // its bytes were requested and come by a read
-    uint32_t depth = 1;  // of the reads that brought the slice
+    bool asked = false;          // its bytes were requested and come by a read
+    uint32_t depth = 1;          // of the reads that brought the slice
+    ReadCache::Pin cached = {};  // has the whole slice, verified
 
     const run::SegmentRecord& record() const { return logs->segments[segment]; }
   };
@@ -123,8 +131,9 @@ class Query {
     run::Candidate candidate;
     uint32_t group;
     uint32_t rest;
-    uint32_t number;    // in its group
-    const char* bytes;  // of its blocks, if they are mapped
+    uint32_t number;        // in its group
+    uint32_t pin = kNoPin;  // index in pins_ of its blocks, if they are cached
+    const char* bytes;      // of its blocks, if they are mapped or cached
   };
   // Neighbouring blocks of one epoch, to be read, and the candidates in them.
   struct BlockGroup {
@@ -181,6 +190,14 @@ class Query {
   // From candidates to hits.
   bool ask_at_once(size_t first_pending);
   Status look_at_rest();
+  ReadCache::Name name_of(const SliceGroup& group) const;
+  ReadCache::Name name_of(const Pending& pending) const;
+  bool take_cached(SliceGroup& group);
+  bool take_cached(Pending& pending, const Pending* previous);
+  Status examine_cached(size_t group);
+  Status match_cached(const Pending& pending);
+  void keep(const SliceGroup& group, const run::Slice& slice);
+  void keep(const Pending& pending, const char* bytes);
   void resolve(Pending& pending, const Pending* previous) const;
   Status match_resolved();
   void ask_for_blocks(size_t pending);
@@ -197,6 +214,12 @@ class Query {
     verified_ = {};
     walk_.forget();
   }
+  // The same for cached blocks.
+  void forget_pins() {
+    if (pins_.empty()) return;
+    walk_.forget();
+    pins_.clear();
+  }
   void raise_depth(const Pending& pending);
 
   Status run_all(EpochRange epochs);
@@ -210,6 +233,7 @@ class Query {
   TableCache& tables_;
   const Partitioners& partitioners_;
   ReadCounters& counters_;
+  ReadCache* const cache_;  // nullptr: none
   Sink* sink_ = nullptr;
   std::span<const QueryKey> keys_;
   EpochRange epochs_;
@@ -227,6 +251,8 @@ class Query {
   std::vector<Pending> sort_scratch_;
   std::vector<BlockGroup> block_groups_;
   std::vector<Overflow> overflows_;
+  std::vector<ReadCache::Pin> pins_;  // of blocks in pending_
+  ReadCache::Name last_kept_;
   Arena slice_memory_;
   Arena block_memory_;
   run::BlockWalk walk_;
@@ -234,6 +260,7 @@ class Query {
   size_t resolved_ = 0;         // pending_ before it have been matched or asked for
   bool group_is_open_ = false;  // the last of block_groups_ may grow
   bool eager_ = false;
+  bool caches_blocks_ = false;
   bool stopped_ = false;
   uint64_t sequence_ = 0;  // of groups_[0]
   uint32_t footer_depth_ = 0;
@@ -242,6 +269,8 @@ class Query {
   uint64_t reads_count_ = 0;
   uint64_t bytes_count_ = 0;
   uint64_t false_count_ = 0;
+  uint64_t cache_hits_ = 0;
+  uint64_t cache_misses_ = 0;
   bool reusable_ = true;
   ReadQueue reads_;  // destroyed first: it waits for reads into the memory above
 };

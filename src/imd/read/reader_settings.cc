@@ -3,6 +3,7 @@
 #include <array>
 
 #include "base/bytes.h"
+#include "imd/read/read_cache.h"
 
 namespace swale::imd {
 namespace {
@@ -21,6 +22,13 @@ constexpr std::array kRows = {
               .help = "auto: logs on local file systems are mapped, so bytes in the page cache are found "
                       "without a system call; a page that the device fails to deliver, or that another "
                       "process cuts off, then raises SIGBUS in this process"},
+    OptionRow{.name = "imd.cache",
+              .type = OptionType::kBytes,
+              .default_value = "32M",
+              .min = 0,
+              .max = 1024 * kGiB,
+              .help = "memory of this process in which readers keep verified slices and blocks, for all of "
+                      "them together: the largest that one of them gives; 0: this reader keeps none"},
     OptionRow{.name = "imd.scan_chunk",
               .type = OptionType::kBytes,
               .default_value = "4M",
@@ -38,6 +46,7 @@ ReaderOptions reader_options(const Config& config) {
   options.scan_chunk_bytes = config.get_bytes("imd.scan_chunk");
   options.map =
       config.get_string("imd.map") == "auto" ? ReaderOptions::Map::kAuto : ReaderOptions::Map::kNever;
+  options.cache = ReadCache::of_this_process(config.get_bytes("imd.cache"));
   return options;
 }
 

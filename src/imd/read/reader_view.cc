@@ -366,6 +366,56 @@ Status ReaderView::scan_part(int64_t epoch, uint32_t part, uint32_t parts, const
   return {};
 }
 
+// In the order in which they are given, each once: what comes first is in memory if not all of it fits.
+Result<uint64_t> ReaderView::warm(std::span<const int64_t> epochs) {
+  if (!files_.options.cache) {
+    return invalid_argument("{}: this reader has no cache to warm: it was opened with imd.cache=0",
+                            files_.directory);
+  }
+  std::vector<bool> asked(manifest_.epochs.size());
+  std::vector<EpochNumber> order;
+  for (const int64_t epoch : epochs) {
+    SWALE_ASSIGN_OR_RETURN(const EpochRange range, range_of(epoch));
+    for (EpochNumber each = range.first; each < range.last; ++each) {
+      if (!asked[each]) order.push_back(each);
+      asked[each] = true;
+    }
+  }
+  Warmed warmed;
+  const bool clustered = clusters_ != nullptr && clusters_->usable();
+  if (clustered) SWALE_RETURN_IF_ERROR(warm_clusters(asked, &warmed));
+  for (const EpochNumber epoch : order) {
+    if (warmed.full) break;
+    if (!clustered || !clusters_->covers(epoch)) SWALE_RETURN_IF_ERROR(warm_epoch(epoch, &warmed));
+  }
+  return warmed.bytes;
+}
+
+// A cluster that cannot be opened is left to the queries, which do without.
+Status ReaderView::warm_clusters(const std::vector<bool>& asked, Warmed* warmed) {
+  for (const ClusterSet::Member& member : clusters_->members()) {
+    const std::vector<ClusterEntry::Epoch>& epochs = member.cluster->entry().epochs;
+    bool needed = false;
+    for (size_t i = 0; i < epochs.size(); ++i)
+      needed = needed || (member.answers[i] && asked[epochs[i].epoch]);
+    if (!needed) continue;
+    uint32_t depth = 0;
+    const auto logs = member.cluster->logs(&depth);
+    if (!logs.ok() && can_be_passed(logs.status())) continue;
+    SWALE_RETURN_IF_ERROR(logs.status());
+    SWALE_RETURN_IF_ERROR(warm_segments(files_, **logs, (*logs)->segments, warmed));
+  }
+  return {};
+}
+
+Status ReaderView::warm_epoch(EpochNumber epoch, Warmed* warmed) {
+  for (PartitionNumber partition(0); partition < partitions_of(epoch) && !warmed->full; ++partition) {
+    SWALE_ASSIGN_OR_RETURN(const auto logs, logs_of(epoch, partition));
+    SWALE_RETURN_IF_ERROR(warm_segments(files_, *logs, logs->segments_of(epoch), warmed));
+  }
+  return {};
+}
+
 Result<uint64_t> ReaderView::count(int64_t epoch) const {
   SWALE_ASSIGN_OR_RETURN(const EpochRange epochs, range_of(epoch));
   uint64_t records = 0;

@@ -25,6 +25,7 @@
 #include "imd/read/reader_scan.h"
 #include "imd/read/reader_tables.h"
 #include "imd/read/reader_values.h"
+#include "imd/read/reader_warm.h"
 
 namespace swale::imd {
 
@@ -69,6 +70,7 @@ class ReaderView {
   Status sample(int64_t epoch, size_t n, uint64_t seed, const Reader::KeyFn& fn);
   Result<TopResult> top(int64_t epoch, std::string_view field, size_t k, run::Extreme which);
   Result<uint64_t> count(int64_t epoch) const;
+  Result<uint64_t> warm(std::span<const int64_t> epochs);
 
   // Returns `status`; but kAborted if it reports a damaged file and the directory has changed since the view
   // was made.
@@ -86,6 +88,8 @@ class ReaderView {
   QueryPool::Lease take_query() {
     return queries_.take([this] { return make_query(); });
   }
+  Status warm_epoch(EpochNumber epoch, Warmed* warmed);
+  Status warm_clusters(const std::vector<bool>& asked, Warmed* warmed);
   Status ask(std::span<const QueryKey> keys, EpochRange epochs, Query::Sink& sink);
   Status ask_clusters(std::span<const QueryKey> keys, EpochRange epochs, Query::Sink& sink);
   Result<EpochRange> range_of(int64_t epoch) const;
