@@ -453,8 +453,8 @@ void swale_top_free(swale_top* top);
 /* The reader's requests to storage since it was opened: "read.bytes" (in all read requests together),
  * "read.requests", "read.depth_max" (the longest chain of reads that waited for one another in one query),
  * "queries" (calls of get and get_many), "read.false_candidates" (blocks read for a key that they did not
- * contain), "cache.hits" and "cache.misses" (slices of the index, and blocks, that the cache had or lacked) and
- * "cache.bytes" (that the cache of the process holds now, for all readers). */
+ * contain), "cache.hits" and "cache.misses" (slices of the index, and blocks, that the cache had or lacked)
+ * and "cache.bytes" (that the cache of the process holds now, for all readers). */
 int swale_reader_stats(const swale_reader* reader, swale_stats** stats);
 
 /* ---- Subfiles: a massive directory as the papers see it (deltafs-imd-2017, section 3) ------------------ */

@@ -6,9 +6,10 @@
 // are never rewritten, so what has this name has these bytes, whatever epochs come, are dropped or repaired.
 //
 // What stays is decided by S3-FIFO (Yang et al., SOSP 2023): a new piece enters a small queue, a tenth of the
-// memory. If it is asked for again before it leaves that, it moves to the main queue, else the cache remembers
-// its hash for a while: if it comes back in that time, it enters the main queue at once. So pieces that are
-// asked for once, as by a long batch, displace at most the small queue. Scans, samples and top ask no cache.
+// memory. If it is asked for again before it leaves that, it moves to the main queue, else the cache
+// remembers its hash for a while: if it comes back in that time, it enters the main queue at once. So pieces
+// that are asked for once, as by a long batch, displace at most the small queue. Scans, samples and top ask
+// no cache.
 //
 // Threads: any number, at once. Pieces are divided among shards by their hash; a shard has a lock, which a
 // find holds for some 20 ns. A Pin may be used and dropped by any thread.

@@ -1,4 +1,5 @@
-// Readers with a ReadCache: every answer is that of a reader without one, and what is there is not read again.
+// Readers with a ReadCache: every answer is that of a reader without one, and what is there is not read
+// again.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
 // ClusterSet: the clusters that answer for epochs of one view (docs/design/clusters.md).
 //
 // Only the epoch log decides which epochs of a cluster count: it answers for those whose number has this very
-// id there. No answer depends on clusters: when a query fails with clusters and succeeds without them, the set
-// is not used any more. Making a set reads nothing.
+// id there. No answer depends on clusters: when a query fails with clusters and succeeds without them, the
+// set is not used any more. Making a set reads nothing.
 //
 // Threads: a Cluster is immutable, its cache of logs thread-safe; use and give_up by any thread.
 #pragma once
