@@ -218,6 +218,13 @@ class Reader {
     return std::make_unique<Stream>(made, nullptr);
   }
 
+  uint64_t warm(const std::vector<int64_t>& epochs) {
+    const auto reader = handle();
+    uint64_t bytes = 0;
+    call([&] { return swale_reader_warm(reader.get(), epochs.data(), epochs.size(), &bytes); });
+    return bytes;
+  }
+
   nb::object keys(int64_t epoch) {
     const auto reader = handle();
     Keys found;
@@ -370,6 +377,7 @@ void bind_reader(nb::module_& module) {
            nb::arg("columns").none(), nb::arg("where").none(), nb::arg("batch_rows"), nb::arg("threads"),
            nb::arg("part"), nb::arg("parts"))
       .def("top", &Reader::top)
+      .def("warm", &Reader::warm)
       .def("keys", &Reader::keys)
       .def("sample", &Reader::sample)
       .def("encode", &Reader::encode)

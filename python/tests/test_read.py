@@ -99,6 +99,23 @@ def test_keys_and_samples(run: str) -> None:
         assert drawn.tolist() != d.sample(20, seed=8).tolist()
 
 
+def test_a_warm_directory_reads_no_index(run: str) -> None:
+    with swale.open(run) as d:
+        taken = d.warm()
+        assert taken > 0 and d.stats()["cache.bytes"] >= taken
+        assert 0 < d.warm(-1) < taken  # the last epoch
+        before = d.stats()
+        assert d[17]["x"].tolist() == [17, 1017, 2017, 3017]
+        read = d.stats()["read.requests"] - before["read.requests"]
+        assert 0 < read <= EPOCHS and d.stats()["cache.hits"] - before["cache.hits"] >= EPOCHS
+        assert d[17]["x"].tolist() == [17, 1017, 2017, 3017]
+        assert d.stats()["read.requests"] - before["read.requests"] == read  # its blocks are there, too
+        with pytest.raises(IndexError):
+            d.warm(EPOCHS)
+    with swale.open(run, options="imd.cache=0") as d, pytest.raises(swale.InvalidArgumentError):
+        d.warm()
+
+
 def test_what_there_is(run: str) -> None:
     with swale.open(run) as d:
         assert [epoch.step for epoch in d.epochs] == [0, 10, 20, 30]

@@ -512,6 +512,13 @@ class Directory:
         the most of a rank, and which rank that was (``min_rank``, ``max_rank``)."""
         return dict(json.loads(self._reader.epoch_stats(self._epoch(epoch)))["stats"])
 
+    def warm(self, epochs: Epochs = None) -> int:
+        """Reads the index of some epochs (all if not given) into the cache of this process, the first ones
+        first, until no more fits (option ``imd.cache``): looking up a key then reads no more than its
+        records. Returns how many bytes of the cache they take.
+        """
+        return self._reader.warm([-1] if (chosen := self._epochs(epochs)) is None else chosen)
+
     def refresh(self) -> bool:
         """Makes epochs visible that were committed since. Whether anything has changed."""
         return self._reader.refresh() != 0

@@ -153,7 +153,8 @@ def index_health(directory: Directory) -> dict[str, Any] | None:
         return None
     last = max(epoch.epoch for epoch in epochs if epoch.records)
     n = max(1, min(LOOKUP_KEYS_MAX, LOOKUPS_MAX // len(epochs)))
-    with type(directory)(directory.path, options=directory._options) as fresh:
+    uncached = ",".join(filter(None, [directory._options, "imd.cache=0"]))
+    with type(directory)(directory.path, options=uncached) as fresh:
         try:
             keys = fresh.sample(n, epoch=last)
             before = fresh.stats()
