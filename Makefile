@@ -34,7 +34,7 @@ bench-imd: ## Swale, LevelDB, RocksDB, DuckDB and raw appends, the same work; re
 	@scripts/build.sh release swale_benchmarks
 	@build/venv/bin/python bench/imd.py build/release/bench build/bench --profile "$${BENCH:-full}"
 
-bench-optimize: ## trajectories before and after `swale optimize`, beside compacted RocksDB; results in build/bench/optimize.json (BENCH=quick: 4 min)
+bench-optimize: ## trajectories before and after `swale optimize`, beside RocksDB and LevelDB; results in build/bench/optimize.json and .md (BENCH=quick: 7 min)
 	@scripts/install-deps.sh build bench
 	@scripts/build.sh release swale_benchmarks swale_cli
 	@$${PYTHON:-/usr/bin/python3} bench/optimize.py build/release/bench build/bench --swale build/release/tools/swale --profile "$${BENCH:-full}"

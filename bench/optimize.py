@@ -2,8 +2,9 @@
 """optimize.py PROGRAMS OUT --swale SWALE [--profile full|quick|tiny] [--scratch DIR]: `make bench-optimize`.
 
 Writes directories, asks trajectories, runs `swale optimize`, asks again, and asks compacted RocksDB the same.
-Writes OUT/optimize.json. Exit status as judge.py says. PROGRAMS has the programs of bench/, SWALE is the
-command. docs/design/clusters.md tells what is expected.
+Writes OUT/optimize.json, and the page of results optimize.md, .csv and .png (optimize_page.py). Exit status
+as judge.py says. PROGRAMS has the programs of bench/, SWALE is the command. docs/design/clusters.md and
+reader.md tell what is expected.
 """
 import json
 import os
@@ -16,26 +17,37 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 import judge  # noqa: E402
-from figures import Lines, divided, quickest_ways  # noqa: E402
+import optimize_page  # noqa: E402
+from figures import Lines, divided  # noqa: E402
+from imd import machine  # noqa: E402
 from keys import Key  # noqa: E402
 
 PROFILES = {
-    "full": dict(expected_s=900, keys=4_000_000, long_keys=20_000, long_epochs=1_000, rounds=3, samples=200,
-                 opens=20, warm=10_000, frame_keys=100_000, frame_epochs=400),
-    "quick": dict(expected_s=200, keys=400_000, long_keys=2_000, long_epochs=1_000, rounds=1, samples=100,
-                  opens=10, warm=5_000, frame_keys=50_000, frame_epochs=200),
-    "tiny": dict(expected_s=20, keys=3_000, long_keys=200, long_epochs=20, rounds=1, samples=5, opens=2,
-                 warm=50, frame_keys=2_000, frame_epochs=40, quick_calibration=1, drop_all=0),
+    "full": dict(expected_s=1_200, keys=4_000_000, long_keys=20_000, long_epochs=1_000, rounds=3,
+                 samples=200, opens=20, warm=10_000, frame_keys=100_000, frame_epochs=400,
+                 axis_records=4_000_000, axis_epochs=(1, 4, 16, 64, 250, 1_000)),
+    "quick": dict(expected_s=400, keys=400_000, long_keys=2_000, long_epochs=1_000, rounds=1, samples=100,
+                  opens=10, warm=5_000, frame_keys=50_000, frame_epochs=200, axis_records=1_000_000,
+                  axis_epochs=(1, 10, 100, 1_000)),
+    "tiny": dict(expected_s=40, keys=3_000, long_keys=200, long_epochs=20, rounds=1, samples=5, opens=2,
+                 warm=50, frame_keys=2_000, frame_epochs=40, axis_records=4_000, axis_epochs=(1, 20),
+                 quick_calibration=1, drop_all=0),
 }
 KEYS = (
     Key("optimized_cold_over_rocksdb", "a trajectory of five epochs, nothing resident but indexes, over "
         "compacted RocksDB", "", 1.0, 0.85),
-    Key("optimized_warm_over_rocksdb", "the same from the page cache", "", 1.0, 0.6),
+    Key("optimized_warm_over_rocksdb", "the same of keys that were asked before", "", 1.0, 0.6),
+    Key("optimized_page_cache_over_rocksdb", "the same of keys that were not, from the page cache; RocksDB "
+        "was asked before", "", None, None),
     Key("optimized_open_query_over_rocksdb", "opening and a trajectory, in a fresh process, nothing resident",
         "", 0.05, 0.035),
     Key("optimized_1000_reads", "reads of a trajectory of the long directory", "", 3, 2),
     Key("optimized_1000_depth", "its longest chain of reads that waited for one another", "", 3, 2),
     Key("optimized_1000_bytes_over_values", "bytes asked for, over bytes of values", "", 1.6, 1.35),
+    Key("optimized_1000_cold_over_rocksdb", "its time, nothing resident but indexes, over that of RocksDB",
+        "", 1.0, 0.7),
+    Key("cached_cold_over_leveldb", "a trajectory of five epochs before the pass, nothing resident but "
+        "indexes, over LevelDB", "", 0.9, 0.65),
     Key("optimized_1000_cold_over_unoptimized", "its time over that before the pass", "", 0.03, 0.015),
     Key("optimize_cpu_ns_per_record", "CPU of the pass on five epochs", "ns", 60, 40, by="cpu"),
     Key("optimize_wall_over_copy", "time of a pass with --full over O_DIRECT reads and writes of the same "
@@ -48,6 +60,7 @@ KEYS = (
         0.86),
 )
 SHORT, DENSE = 5, 16  # epochs
+GETS_MAX = 16  # epochs: beyond, a scan is a store's quickest way
 
 
 class Bench(judge.Runner):
@@ -80,25 +93,37 @@ class Bench(judge.Runner):
         self.run("generate", "ingest", store="nothing", **work)
         self.run("swale", "ingest", store="swale", path=path, **work)
         self.ask("before.cold", "cold", path, samples=self.p["samples"], **work)
+        self.ask("before.cached", "cached", path, samples=self.p["samples"], **work)
         self.optimize("optimize", path)
         self.run("copy", "copy", **{"from": path, "to": self.scratch / "copy", "threads": os.cpu_count(),
                                     "write-bytes": self.lines[-1]["line"]["disk_bytes"]})
         self.ask("verify", "verify", path, samples=1, **work)
         self.ask("after.cold", "cold", path, samples=self.p["samples"], **work)
+        self.ask("after.cached", "cached", path, samples=self.p["samples"], **work)
         self.ask("after.warm", "warm", path, samples=self.p["warm"], **work)
+        self.ask("after.again", "again", path, samples=self.rival_warm(), **work)
         self.ask("after.open", "open", path, samples=self.p["opens"], **work)
         shutil.rmtree(path)
 
-    def rival(self):
-        if not (self.programs / "bench_rocksdb").exists():
+    def rival_samples(self):
+        return max(2, self.p["samples"] // 2)
+
+    def rival_warm(self):
+        """The keys that store_bench.cc asks again."""
+        return 10 * self.rival_samples()
+
+    def rival(self, name, program, keys, epochs):
+        """A store of the rival, loaded, compacted if it can be, and asked."""
+        if not (self.programs / f"bench_{program}").exists():
             return
-        path = self.scratch / "rocksdb"
-        work = dict(store="rocksdb", path=path, keys=self.p["keys"], epochs=SHORT,
-                    **{"drop-all": self.p.get("drop_all", 1)})
-        self.run("rocksdb.load", "rocksdb", mode="load", **work)
-        self.run("rocksdb.compact", "rocksdb", mode="compact", **work)
-        self.run("rocksdb.query", "rocksdb", mode="query", samples=max(2, self.p["samples"] // 2),
-                 first=self.round * 1_000_000, **work)
+        path = self.scratch / program
+        work = dict(store="rocksdb" if program == "rocksdb" else "leveldb-4m", path=path, keys=keys,
+                    epochs=epochs, **{"drop-all": self.p.get("drop_all", 1)})
+        self.run(f"{name}.load", program, mode="load", **work)
+        if program == "rocksdb":
+            self.run(f"{name}.compact", program, mode="compact", **work)
+        self.run(f"{name}.query", program, mode="query", samples=self.rival_samples(),
+                 first=self.round * 1_000_000, ways="all" if epochs <= GETS_MAX else "range", **work)
         shutil.rmtree(path)
 
     def many_epochs(self):
@@ -107,7 +132,9 @@ class Bench(judge.Runner):
         self.ask("long.before", "cold", path, samples=max(2, self.p["samples"] // 10), **work)
         self.optimize("long.optimize", path)
         self.ask("long.after", "cold", path, samples=self.p["samples"], **work)
+        self.ask("long.cached", "cached", path, samples=self.p["samples"], **work)
         shutil.rmtree(path)
+        self.rival("long.rocksdb", "rocksdb", **work)
         path = self.scratch / "dense"
         self.run("dense.swale", "ingest", store="swale", path=path, keys=self.p["keys"] // 4, epochs=DENSE)
         self.optimize("dense.optimize", path)
@@ -132,10 +159,29 @@ class Bench(judge.Runner):
             self.run("calibrate", "calibrate", path=self.scratch / "calibrate",
                      quick=self.p.get("quick_calibration", 0))
             self.five_epochs()
-            self.rival()
+            self.rival("rocksdb", "rocksdb", self.p["keys"], SHORT)
+            if self.round == 0:  # its load takes long
+                self.rival("leveldb", "leveldb", self.p["keys"], SHORT)
             self.many_epochs()
             self.frames()
+        for epochs in self.p["axis_epochs"]:
+            self.axis(epochs)
         self.progress.end()
+
+    def axis(self, epochs):
+        """One place of the page's axis: as many records, in so many epochs."""
+        name, path = f"axis.{epochs}", self.scratch / "axis"
+        work = dict(keys=max(self.p["axis_records"] // epochs, 2), epochs=epochs)
+        samples = max(2, self.p["samples"] // 2)
+        self.run(f"{name}.swale", "ingest", store="swale", path=path, **work)
+        self.ask(f"{name}.before.cached", "cached", path, samples=samples, **work)
+        self.ask(f"{name}.before.again", "again", path, samples=self.rival_warm(), **work)
+        self.optimize(f"{name}.optimize", path)
+        self.ask(f"{name}.after.cached", "cached", path, samples=samples, **work)
+        self.ask(f"{name}.after.again", "again", path, samples=self.rival_warm(), **work)
+        shutil.rmtree(path)
+        for program in ("rocksdb", "leveldb"):
+            self.rival(f"{name}.{program}", program, **work)
 
 
 class Follower:
@@ -163,16 +209,21 @@ class Follower:
 
 
 def judged_samples(lines, profile):
-    def over_rival(name, measure, path):
-        ways = list(quickest_ways(lines, "rocksdb.query", measure))
-        return [(number, ours / way[measure]["p50"])
-                for (number, ours), way in zip(lines.dated(name, *path), ways)]
+    def over(name, rival_name, measure, path=("us", "p50")):
+        """Rounds that have both."""
+        theirs = {number: optimize_page.quickest(line, measure)
+                  for number, line in lines.dated(rival_name)}
+        return [(number, ours / theirs[number]) for number, ours in lines.dated(name, *path)
+                if number in theirs]
 
     rival = lines.rounds("rocksdb.query")
     cpu = ("cpu_ns_per_record",)
     return {
-        "optimized_cold_over_rocksdb": over_rival("after.cold", "cold_us", ("us", "p50")) if rival else [],
-        "optimized_warm_over_rocksdb": over_rival("after.warm", "warm_us", ("us", "p50")) if rival else [],
+        "optimized_cold_over_rocksdb": over("after.cached", "rocksdb.query", "cold_us"),
+        "optimized_warm_over_rocksdb": over("after.again", "rocksdb.query", "warm_us"),
+        "optimized_page_cache_over_rocksdb": over("after.warm", "rocksdb.query", "warm_us"),
+        "optimized_1000_cold_over_rocksdb": over("long.cached", "long.rocksdb.query", "cold_us"),
+        "cached_cold_over_leveldb": over("before.cached", "leveldb.query", "cold_us"),
         "optimized_open_query_over_rocksdb": lines.combine(
             [("after.open", ("ms", "p50")), ("rocksdb.query", ("open_and_query_ms", "p50"))], divided)
         if rival else [],
@@ -199,11 +250,15 @@ def judged_samples(lines, profile):
 
 def measure(arguments, scratch):
     bench = Bench(arguments.programs, arguments.swale, scratch, arguments.profile)
+    about = machine(scratch)
     bench.run_all()
     lines = Lines(bench.lines)
     found = judged_samples(lines, bench.p)
     results = {key.name: judge.judged(key, found[key.name], lines.factors) for key in KEYS}
-    return {"profile": arguments.profile, "parameters": bench.p, "results": results, "lines": bench.lines}
+    result = {"profile": arguments.profile, "machine": about, "parameters": bench.p, "results": results,
+              "lines": bench.lines}
+    optimize_page.write(result, arguments.out)
+    return result
 
 
 def text(result):

@@ -5,13 +5,16 @@
 //   --mode
 //     verify  every record, by a scan
 //     scan    every record, counted only, by one thread, all in the page cache
-//     cold    a trajectory; the reader is open and has answered another key, so the partition's footer is
-//             resident; the files' pages are dropped each time
+//     cold    a trajectory; the reader has no cache, is open and has answered another key, so the partition's
+//             footer is resident; the files' pages are dropped each time
+//     cached  a trajectory; all slices of the index that fit are in the reader's cache, the files' pages are
+//             dropped each time
 //     first   a trajectory in a fresh process with nothing resident: its reader was opened, then the pages
 //             were dropped
 //     open    the same in a fresh process, opening included, all caches dropped (needs root, else only the
 //             pages)
 //     warm    a trajectory, all in the page cache
+//     again   a trajectory of a key that was asked before: the same keys twice, as the rivals are asked
 //     batch   100,000 keys of one epoch at once, all in the page cache, on one core
 //     miss    keys that are not there, all in the page cache
 #include <fmt/format.h>
@@ -43,8 +46,8 @@ struct Work {
 
 class OpenReader {
  public:
-  explicit OpenReader(const Work& work) {
-    check(swale_reader_open(work.path.c_str(), work.options.c_str(), &reader_));
+  explicit OpenReader(const Work& work, const std::string& more = "") {
+    check(swale_reader_open(work.path.c_str(), (work.options + "," + more).c_str(), &reader_));
   }
   ~OpenReader() { swale_reader_close(reader_); }
   swale_reader* get() const { return reader_; }
@@ -197,12 +200,29 @@ nlohmann::json run_scan(const Work& work) {
 nlohmann::json run_cold(const Work& work) {
   ColdSamples samples;
   for (uint64_t i = 0; i < work.samples; ++i) {
-    const OpenReader reader(work);  // a new one: what an old one has mapped cannot be evicted
+    // A new one: what an old one has mapped cannot be evicted.
+    const OpenReader reader(work, "imd.cache=0");
     query_us(reader.get(), work, work.key(work.samples + i));
     evict(work.path);
     samples.add(cold_query(reader, work, work.key(i)));
   }
   return samples.json();
+}
+
+nlohmann::json run_cached(const Work& work) {
+  const OpenReader reader(work);
+  const int64_t all = SWALE_ALL_EPOCHS;
+  uint64_t warmed = 0;
+  check(swale_reader_warm(reader.get(), &all, 1, &warmed));
+  query_us(reader.get(), work, work.key(work.samples));
+  ColdSamples samples;
+  for (uint64_t i = 0; i < work.samples; ++i) {
+    evict(work.path);
+    samples.add(cold_query(reader, work, work.key(i)));
+  }
+  nlohmann::json line = samples.json();
+  line["warmed_bytes"] = warmed;
+  return line;
 }
 
 nlohmann::json run_first_once(const Work& work) {
@@ -259,6 +279,20 @@ nlohmann::json run_warm(const Work& work) {
   const uint64_t fetched_before = storage_bytes_read();
   for (uint64_t i = 0; i < work.samples; ++i) us.push_back(query_us(reader.get(), work, work.key(i)));
   return {{"us", summary(us)}, {"fetched_bytes", storage_bytes_read() - fetched_before}};
+}
+
+nlohmann::json run_again(const Work& work) {
+  preload(work.path);
+  const OpenReader reader(work);
+  std::vector<double> us;
+  uint64_t requests_before = 0;
+  for (int pass = 0; pass < 2; ++pass) {
+    us.clear();
+    requests_before = reader.stats().reads;
+    for (uint64_t i = 0; i < work.samples; ++i) us.push_back(query_us(reader.get(), work, work.key(i)));
+  }
+  const double requests = static_cast<double>(reader.stats().reads - requests_before);
+  return {{"us", summary(us)}, {"reads", requests / static_cast<double>(work.samples)}};
 }
 
 nlohmann::json run_batch(const Work& work) {
@@ -327,11 +361,13 @@ nlohmann::json run(const Work& work) {
   if (work.mode == "verify") return run_verify(work);
   if (work.mode == "scan") return run_scan(work);
   if (work.mode == "cold") return run_cold(work);
+  if (work.mode == "cached") return run_cached(work);
   if (work.mode == "first") return run_first(work);
   if (work.mode == "first-once") return run_first_once(work);
   if (work.mode == "open") return run_open(work);
   if (work.mode == "open-once") return run_open_once(work);
   if (work.mode == "warm") return run_warm(work);
+  if (work.mode == "again") return run_again(work);
   if (work.mode == "batch") return run_batch(work);
   if (work.mode == "miss") return run_miss(work);
   die("--mode: " + work.mode);

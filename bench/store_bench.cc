@@ -2,6 +2,7 @@
 //   --store NAME --path DIR --keys N --epochs N --samples N (of each kind of query) --mode load|compact|query
 //   --values words|doubles|floats|particles   what values are made of (workload.h)
 //   --drop-all 0   never the caches of the whole machine
+//   --ways range   only scans: for trajectories so long that gets are never the quickest way
 //   --canary 1   load writes one value wrong, so that whoever checks answers can be seen to do so
 // load and compact measure writing; query measures cold, warm and opening, each answer checked.
 #include <fmt/format.h>
@@ -27,6 +28,7 @@ struct Work {
   uint64_t samples = 0;
   uint64_t first = 0;
   bool drop_all = true;
+  bool ranges_only = false;
 };
 
 // A get per epoch, one after the other; the same, each by a thread of its own, as Swale reads its epochs at
@@ -144,7 +146,7 @@ nlohmann::json run_queries(Store& store, Way way, const Work& work) {
   };
   std::vector<double> cold, fetched, warm;
   {
-    Team team(store, work.data.epochs);
+    Team team(store, way == Way::kParallelGets ? work.data.epochs : 1);
     for (int i = 0; i < 1000; ++i) ask(n++, team);
     for (uint64_t i = 0; i < work.samples; ++i) {
       evict(work.path);
@@ -157,7 +159,7 @@ nlohmann::json run_queries(Store& store, Way way, const Work& work) {
   preload(work.path);
   store.open_for_reading(work.path, Reading::kWarm);
   for (int pass = 0; pass < 2; ++pass) {  // the first one fills the store's own cache
-    Team team(store, work.data.epochs);
+    Team team(store, way == Way::kParallelGets ? work.data.epochs : 1);
     warm.clear();
     for (uint64_t i = 0; i < 10 * work.samples; ++i) warm.push_back(ask(n + i, team));
   }
@@ -177,9 +179,11 @@ nlohmann::json run_open_once(Store& store, const Work& work) {
 }
 
 nlohmann::json run_query(Store& store, const Work& work) {
-  nlohmann::json gets = run_queries(store, Way::kGets, work);
-  nlohmann::json parallel = run_queries(store, Way::kParallelGets, work);
-  nlohmann::json range = run_queries(store, Way::kRange, work);
+  nlohmann::json line = {{"range", run_queries(store, Way::kRange, work)}};
+  if (!work.ranges_only) {
+    line["gets"] = run_queries(store, Way::kGets, work);
+    line["parallel_gets"] = run_queries(store, Way::kParallelGets, work);
+  }
   std::vector<double> ms;
   for (uint64_t i = 0; i < work.samples / 10 + 1; ++i) {
     ms.push_back(
@@ -189,7 +193,8 @@ nlohmann::json run_query(Store& store, const Work& work) {
                    "--values", kValueKindNames[static_cast<size_t>(work.data.values)]})
             .at("ms"));
   }
-  return {{"gets", gets}, {"parallel_gets", parallel}, {"range", range}, {"open_and_query_ms", summary(ms)}};
+  line["open_and_query_ms"] = summary(ms);
+  return line;
 }
 
 nlohmann::json run(const Work& work) {
@@ -216,6 +221,7 @@ int main(int argc, char** argv) {
   work.samples = arguments.number("samples", 200);
   work.first = arguments.number("first", 0);
   work.drop_all = arguments.number("drop-all", 1) != 0;
+  work.ranges_only = arguments.text("ways", "all") == "range";
   arguments.expect_no_more();
   nlohmann::json line = run(work);
   line["store"] = work.store;
