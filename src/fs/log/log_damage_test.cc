@@ -236,6 +236,37 @@ TEST_F(LogDamageTest, AServerThatTrustsALengthWouldBeNoticed) {
   EXPECT_GT(garbage(*logs_, files_, options_, 1), 0u);
 }
 
+// Where a chunk had payload the next one in its slot has entries: none is published before a writer has done
+// so, even if the server looks between reservation and publishing.
+TEST_F(LogDamageTest, WhatAReusedSlotHadIsNoEntry) {
+  const uint32_t log = add();
+  LogWriter writer;
+  attach(writer, log);
+  const std::string bytes(20'000, 'x');
+  const auto write = [&](int count) {
+    for (int i = 0; i < count; ++i) ASSERT_EQ(writer.write(kFile, 0, bytes.data(), bytes.size()), 20'000);
+    take();
+  };
+  write(5);
+  serve();
+  write(4);  // the last three in the second chunk
+  files_.drop_all(*logs_);
+  serve();
+  write(1);
+  serve();  // grants the third chunk, where the first one was
+  Memory memory(log_path(log), log_bytes());
+  std::atomic<uint64_t>& word = head_of(memory.chunk(), kChunk)->reserve;
+  Reservation stopped = Reservation::of(word.load());
+  ASSERT_EQ(stopped.number, 2u);
+  ASSERT_EQ(stopped.entries, 0u);
+  stopped.entries = 700, stopped.used = 70'000;
+  word.store(stopped.packed());
+  files_.taken.clear();
+  take();
+  EXPECT_TRUE(files_.taken.empty());
+  ASSERT_TRUE(files_.problems.empty()) << files_.problems.front().to_string();
+}
+
 // A process that takes its memory away, which its server has mapped.
 TEST_F(LogDamageTest, APayloadThatWasPunchedIsDamage) {
   const uint32_t log = add();

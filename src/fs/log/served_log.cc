@@ -278,13 +278,16 @@ void ServedLog::refuse(int error_number) noexcept {
   futex_wake(&head_->grants);
 }
 
-// A thread that has stopped before it reserved finds the chunk closed, or another chunk's number.
+// A thread that has stopped before it reserved finds the chunk closed, or another chunk's number. All of it is
+// zeros afterwards: entries of the next chunk lie where this one had payload, and one that is reserved must
+// not look as if it were published.
 void ServedLog::free_slot(Chunk& chunk) noexcept {
   char* const memory = memory_of(chunk);
   ChunkHead& head = *head_of(memory, chunk_bytes_);
   head.reserve.fetch_or(kClosed);
   head.magic = 0;
   std::atomic_thread_fence(std::memory_order_seq_cst);
+  std::memset(memory, 0, chunk.seen.used);
   std::memset(memory + chunk_bytes_ - sizeof(ChunkHead) - sizeof(LogEntry) * chunk.entries.size(), 0,
               sizeof(LogEntry) * chunk.entries.size());
   slot_[chunk.slot] = Slot::kFree;
