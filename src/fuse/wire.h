@@ -1,4 +1,4 @@
-// wire: how a session reads requests from the kernel and answers them: what libfuse of the time does not know.
+// wire: how a session reads requests from the kernel and answers them, where libfuse does not know how yet.
 //
 // The answer to the kernel's first request gets two flags.
 // - FUSE_HANDLE_KILLPRIV_V2 (Linux 5.11): the file system itself takes privileges away when a file is written
