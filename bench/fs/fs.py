@@ -5,7 +5,9 @@ there.
 
 PROGRAMS is build/*/bench; the command beside it is build/*/tools/swale. Without FUSE mounts the figures of
 the tree are missing, and their musts are not met. Each round runs the calibration, then each measurement;
-inside a measurement rivals take turns, so a ratio divides figures of one moment. Writes OUT/fs.json. Exit
+inside a measurement rivals take turns, so a ratio divides figures of one moment. The slow backing is a loop
+device on a file of --scratch that the kernel limits (throttle.py); without one its figures are missing, too.
+Writes OUT/fs.json. Exit
 status: 0 if every "must" is met, 1 if one is not, 2 if an answer was wrong or a program failed.
 docs/design/file-logs.md and node-files.md have the predictions.
 """
@@ -16,20 +18,23 @@ import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tier"))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent / "tests" / "mount"))
 import calibration  # noqa: E402
 import judge  # noqa: E402
 import probe  # noqa: E402
+import throttle  # noqa: E402
 from keys import Key  # noqa: E402
 
 NO_MOUNTS = probe.no_mounts()
 
-PROFILES = {"full": dict(rounds=5, batches=2000, mib=1024, drain_mib=2048, tree_mib=2048, creates=2000,
-                         commits=300, requests=20_000, expected_s=600),
-            "quick": dict(rounds=2, batches=600, mib=512, drain_mib=1024, tree_mib=512, creates=500,
-                          commits=100, requests=5000, expected_s=120),
-            "tiny": dict(rounds=1, batches=4, mib=8, drain_mib=128, tree_mib=8, creates=10, commits=5,
-                         requests=50, expected_s=20)}
+PROFILES = {"full": dict(rounds=5, batches=2000, mib=1024, drain_mib=2048, tree_mib=2048, slow_mib=256,
+                         creates=2000, commits=300, requests=20_000, expected_s=600),
+            "quick": dict(rounds=2, batches=600, mib=512, drain_mib=1024, tree_mib=512, slow_mib=256,
+                          creates=500, commits=100, requests=5000, expected_s=120),
+            "tiny": dict(rounds=1, batches=4, mib=8, drain_mib=128, tree_mib=8, slow_mib=4, creates=10,
+                         commits=5, requests=50, expected_s=20)}
+SLOW_WRITES, SLOW_BYTES, SLOW_DEVICE_MIB = 150, 60_000_000, 1536  # of the slow backing
 RANKS = 8  # that one `swale run` has
 RECORD = 47_008  # bytes of a strided record of the file-per-process comparison
 SMALL = 64  # a write that is nearly only its segment
@@ -68,6 +73,16 @@ KEYS = (
     (Key("create_mount_over_passthrough", "8 processes create and close in one directory: a pass-through's "
          "time over the tree's", "", 0.6, 1, less_is_better=False),
      ("tree", "create_mount_over_passthrough")),
+    (Key("read_node_over_cache", "reads of 1 MiB of what another process has written, not synced: a plain "
+         "directory's time, from the page cache, over the tree's", "", 0.7, 1, less_is_better=False),
+     ("tree", "read_node_over_cache")),
+    (Key("checkpoint_over_slow_backing", f"the shared file and its fsyncs with a backing held to "
+         f"{SLOW_WRITES} writes and {SLOW_BYTES // 1_000_000} MB a second, a plain directory's time there "
+         "over the tree's", "", 5, 9, less_is_better=False), ("slow", "checkpoint_over_slow_backing")),
+    (Key("drain_over_slow_direct", "its drain to that backing over the plain directory's time", "", 1.1, 1.0),
+     ("slow", "drain_over_slow_direct")),
+    (Key("root_requests_per_storm", "64 processes of 4 nodes open, stat and close a file, simulated: "
+         "requests at the server of its name, at most of 50 storms", "", 24, 12), ("storm", "requests_max")),
     (Key("mount_over_passthrough_seq", "writes of 1 MiB: a pass-through's time over the tree's", "", 0.8, 1,
          less_is_better=False), ("tree", "mount_over_passthrough_seq")),
     (Key("mount_over_passthrough_random", "writes of 4 KiB at random places, the same", "", 0.7, 1,
@@ -105,6 +120,20 @@ def run_added(swale, scratch):
     return {"added_s": max(took[1] - took[0], 0.0), "seconds": took}
 
 
+def slow_backing(runner, program, scratch):
+    """A checkpoint and its drain, to a device that is held."""
+    mib = runner.p["slow_mib"]
+    try:
+        with throttle.Device(scratch, SLOW_DEVICE_MIB) as device:
+            device.check(SLOW_WRITES)
+            device.limit(SLOW_WRITES, SLOW_BYTES)
+            runner.keep("slow", [str(program), *judge.words({"backing": device.root, "buffer": scratch,
+                                                             "mib": mib, "rounds": 1})])
+            device.limit(None)
+    except throttle.Unavailable as why:
+        print(f"fs.py: no slow backing: {why}", file=sys.stderr, flush=True)
+
+
 def measure(arguments, scratch):
     profile = PROFILES[arguments.profile]
     runner = judge.Runner(profile)
@@ -123,8 +152,10 @@ def measure(arguments, scratch):
             runner.keep("drain", [str(arguments.programs / "fs/bench_fs_drain"),
                                   *judge.words({"memory": memory, "backing": scratch,
                                                 "mib": profile["drain_mib"], "rounds": 1})])
+            runner.keep("storm", [str(arguments.programs / "fs/bench_fs_storm"), "--storms", "50"])
             if NO_MOUNTS:
                 continue
+            slow_backing(runner, arguments.programs / "fs/bench_fs_slow", scratch)
             runner.keep("tree", [str(arguments.programs / "fs/bench_fs_tree"),
                                  *judge.words({"path": scratch, "mib": profile["tree_mib"],
                                                "creates": profile["creates"], "commits": profile["commits"],

@@ -1,5 +1,5 @@
-"""A real block device that the kernel limits: a loop device on a file, with ext4, and a limit on the writes a
-second by a control group.
+"""A real block device that the kernel limits: a loop device on a file, with ext4, and a limit on the writes,
+and on the bytes, a second by a control group.
 
 Version 1 of control groups limits the device for everybody; version 2 limits the processes of a group that
 this module makes, and moves the caller into. Whether the limit holds is measured before anything else is: a
@@ -35,18 +35,19 @@ def mounted(kind, option):
 
 
 class Limit:
-    """Writes a second of a block device, while it is held."""
+    """Writes, and bytes written, a second of a block device, while it is held."""
 
     def __init__(self, device):
         number = os.stat(device).st_rdev
         self.device = f"{os.major(number)}:{os.minor(number)}"
         self.group = None
-        self.control = None
+        self.controls = []
         old = mounted("cgroup", "blkio")
         new = mounted("cgroup2", None)
         if old and (old / "blkio.throttle.write_iops_device").exists():
-            self.control = old / "blkio.throttle.write_iops_device"
-            self.words = ("{} {}", "0")
+            self.controls = [(old / "blkio.throttle.write_iops_device", "{device} {writes}"),
+                             (old / "blkio.throttle.write_bps_device", "{device} {bytes}")]
+            self.unlimited = "0"
         elif new and "io" in (new / "cgroup.controllers").read_text(encoding="utf-8").split():
             self._make_group(new)
         else:
@@ -62,15 +63,16 @@ class Limit:
             (self.group / "cgroup.procs").write_text(str(os.getpid()), encoding="utf-8")
         except OSError as failure:
             raise Unavailable(f"{root}: {failure}") from failure
-        self.control = self.group / "io.max"
-        self.words = ("{} wiops={}", "max")
+        self.controls = [(self.group / "io.max", "{device} wiops={writes} wbps={bytes}")]
+        self.unlimited = "max"
 
-    def set(self, writes_per_second):
-        self.control.write_text(self.words[0].format(self.device, writes_per_second or self.words[1]),
-                                encoding="utf-8")
+    def set(self, writes_per_second, bytes_per_second=None):
+        for control, words in self.controls:
+            control.write_text(words.format(device=self.device, writes=writes_per_second or self.unlimited,
+                                            bytes=bytes_per_second or self.unlimited), encoding="utf-8")
 
     def release(self):
-        if self.control and self.control.exists():
+        if all(control.exists() for control, _ in self.controls):
             self.set(None)
         if self.group and self.group.exists():
             (self.root / "cgroup.procs").write_text(str(os.getpid()), encoding="utf-8")
@@ -79,7 +81,7 @@ class Limit:
 
 class Device:
     """with Device(scratch, mib) as device: device.root is the file system, device.limit(n) the writes a
-    second (None: no limit).
+    second (None: no limit), device.limit(n, bytes) those and the bytes.
     """
 
     def __init__(self, scratch, mib):
@@ -119,8 +121,8 @@ class Device:
         self.is_mounted = True
         self.limiter = Limit(self.loop)
 
-    def limit(self, writes_per_second):
-        self.limiter.set(writes_per_second)
+    def limit(self, writes_per_second, bytes_per_second=None):
+        self.limiter.set(writes_per_second, bytes_per_second)
 
     def check(self, writes_per_second):
         """Raises Unavailable if the kernel does not keep the limit."""

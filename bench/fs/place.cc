@@ -1,0 +1,165 @@
+#include "bench/fs/place.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <vector>
+
+#include "bench/arguments.h"
+#include "bench/check_status.h"
+#include "bench/measure.h"
+#include "bench/tier/passthrough.h"
+#include "fs/job/job_fs.h"
+#include "fuse/job_mount.h"
+
+namespace swale::bench {
+namespace {
+
+constexpr unsigned kThreads = 10;
+constexpr double kEndSeconds = 20;  // of a server that was unmounted
+
+}  // namespace
+
+Place::Place(Kind kind, const std::string& directory, const std::string& buffer, uint64_t memory)
+    : kind_(kind), directory_(directory) {
+  std::filesystem::create_directories(directory_);
+  if (kind == Kind::kPlain) return;
+  if (kind != Kind::kTree) std::filesystem::create_directories(directory_ + "-files");
+  start([&](const std::function<void()>& ready) {
+    if (kind != Kind::kTree)
+      return run_passthrough(directory_ + "-files", directory_, kThreads, kind == Kind::kSpliced, ready);
+    fuse::JobMountOptions options;
+    options.backing = directory_;
+    options.buffer = buffer;
+    options.memory_bytes = memory;
+    options.ready = [&](const std::string&) { ready(); };
+    check(fuse::run_job_mount(options));
+  });
+}
+
+Place::~Place() {
+  if (server_ == 0) return;
+  const bool unmounted = std::system(("fusermount3 -u " + directory_).c_str()) == 0;
+  // A namespace of mounts that somebody has made meanwhile keeps this one.
+  for (const double until = now_s() + (unmounted ? kEndSeconds : 0); now_s() < until; ::usleep(1000))
+    if (::waitpid(server_, nullptr, WNOHANG) != 0) return;
+  ::kill(server_, SIGTERM);
+  ::waitpid(server_, nullptr, 0);
+}
+
+int Place::open(const std::string& name, int flags) const {
+  const int file = ::open(path(name).c_str(), flags | O_CLOEXEC, 0644);
+  if (file < 0) die(path(name) + ": " + ::strerror(errno));
+  return file;
+}
+
+double Place::settle() const {
+  const double began = now_s();
+  if (kind_ == Kind::kTree && ::setxattr(directory_.c_str(), fs::kJobCommandAttribute, "sync", 4, 0) != 0)
+    die(directory_ + ": sync");
+  const double took = now_s() - began;
+  ::sync();
+  return took;
+}
+
+double Place::server_cpu_s() const {
+  if (server_ == 0) return 0;
+  std::ifstream stat("/proc/" + std::to_string(server_) + "/stat");
+  std::string word;
+  double ticks = 0;
+  for (int field = 1; stat >> word; ++field)
+    if (field == 14 || field == 15) ticks += std::stod(word);
+  return ticks / static_cast<double>(::sysconf(_SC_CLK_TCK));
+}
+
+// A child that serves until it is unmounted, or this program has ended.
+void Place::start(const std::function<void(const std::function<void()>&)>& serve) {
+  int ends[2];
+  if (::pipe(ends) != 0) die("no pipe");
+  server_ = ::fork();
+  if (server_ == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+    ::close(ends[0]);
+    serve([&] {
+      if (::write(ends[1], "+", 1) != 1) die("nobody waits for the mount");
+    });
+    ::_exit(0);
+  }
+  ::close(ends[1]);
+  char ready = 0;
+  if (::read(ends[0], &ready, 1) != 1) die(directory_ + ": the mount did not come");
+  ::close(ends[0]);
+}
+
+void write_all(int file, const char* data, uint64_t bytes, uint64_t offset) {
+  if (::pwrite(file, data, bytes, static_cast<off_t>(offset)) != static_cast<ssize_t>(bytes))
+    die(std::string("a write failed: ") + ::strerror(errno));
+}
+
+Took together(const Place& place, uint64_t processes,
+              const std::function<void(uint64_t, const std::function<void()>&)>& work) {
+  const size_t bytes = 2 * processes * sizeof(double);
+  void* const shared = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (shared == MAP_FAILED) die("mmap");
+  auto* const times = static_cast<double*>(shared);
+  int gate[2];
+  if (::pipe(gate) != 0) die("no pipe");
+  const Cpu before = cpu_of(RUSAGE_CHILDREN);
+  std::vector<pid_t> children;
+  for (uint64_t process = 0; process < processes; ++process) {
+    children.push_back(::fork());
+    if (children.back() != 0) continue;
+    ::close(gate[1]);
+    char nothing;
+    static_cast<void>(::read(gate[0], &nothing, 1));  // until the gate is closed
+    work(process, [&] { times[2 * process] = now_s(); });
+    times[2 * process + 1] = now_s();
+    ::_exit(0);
+  }
+  ::close(gate[0]);
+  const double server_before = place.server_cpu_s(), began = now_s();
+  ::close(gate[1]);
+  for (const pid_t child : children) {
+    int state = 0;
+    ::waitpid(child, &state, 0);
+    if (!WIFEXITED(state) || WEXITSTATUS(state) != 0) die("a process failed");
+  }
+  Took took;
+  for (uint64_t process = 0; process < processes; ++process) {
+    took.write_s = std::max(took.write_s, times[2 * process] - began);
+    took.all_s = std::max(took.all_s, times[2 * process + 1] - began);
+  }
+  took.cpu_s = (cpu_of(RUSAGE_CHILDREN) - before).total_s() + place.server_cpu_s() - server_before;
+  ::munmap(shared, bytes);
+  return took;
+}
+
+Took write_records(const Place& place, uint64_t mib, Files files) {
+  const uint64_t each = std::max<uint64_t>(1, (mib << 20) / kProcesses / kRecord);
+  const std::string data(kRecord, 'x');
+  const bool shared = files == Files::kShared;
+  Took took = together(place, kProcesses, [&](uint64_t process, const std::function<void()>& written) {
+    const int file = place.open(shared ? "shared" : "own" + std::to_string(process), O_RDWR | O_CREAT);
+    for (uint64_t i = 0; i < each; ++i)
+      write_all(file, data.data(), kRecord, kRecord * (shared ? i * kProcesses + process : i));
+    written();
+    if (::fsync(file) != 0) die("fsync");
+    ::close(file);
+  });
+  took.settle_s = place.settle();
+  for (uint64_t i = 0; i < kProcesses; ++i)
+    ::unlink(place.path(shared ? "shared" : "own" + std::to_string(i)).c_str());
+  return took;
+}
+
+}  // namespace swale::bench
