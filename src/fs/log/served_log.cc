@@ -278,7 +278,7 @@ void ServedLog::refuse(int error_number) noexcept {
   futex_wake(&head_->grants);
 }
 
-// A thread that has stopped before it reserved finds the chunk closed, or another chunk's number. All of it is
+// A thread that has stopped before it reserved finds the chunk closed, or another chunk's number. The slot is
 // zeros afterwards: entries of the next chunk lie where this one had payload, and one that is reserved must
 // not look as if it were published.
 void ServedLog::free_slot(Chunk& chunk) noexcept {
