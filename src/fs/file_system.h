@@ -17,6 +17,7 @@
 #include <sys/statvfs.h>
 #include <sys/types.h>
 
+#include <cerrno>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -182,6 +183,8 @@ class FileSystem {
   virtual int sync(OpenFile& file) = 0;
   virtual int allocate(OpenFile& file, int mode, uint64_t offset, uint64_t length, const Caller& caller) = 0;
   virtual int seek(OpenFile& file, uint64_t offset, int whence, uint64_t* found) = 0;  // SEEK_DATA, SEEK_HOLE
+  // ioctl: what a program says to this file system alone. `out` gets the answer.
+  virtual int command(OpenFile&, unsigned long, Bytes, std::string*) { return ENOTTY; }
   // By read and write. Fewer bytes if `from` ends, or where a call fails behind the first ones.
   int copy(OpenFile& from, uint64_t from_offset, OpenFile& to, uint64_t to_offset, uint64_t length,
            const Caller& caller, uint64_t* copied);

@@ -18,6 +18,7 @@
 #include "base/sealed_document.h"
 #include "base/start_thread.h"
 #include "fs/job/backing_claim.h"
+#include "fs/job/job_attach.h"
 #include "fs/job/job_fs.h"
 #include "fuse/job_folders.h"
 #include "fuse/mounted.h"
@@ -323,6 +324,11 @@ std::string JobMount::remark() const {
 }
 
 Status JobMount::serve() {
+  std::unique_ptr<fs::JobAttach> attach;
+  {
+    const SignalsBlocked blocked;
+    SWALE_ASSIGN_OR_RETURN(attach, fs::JobAttach::open(*fs_, folders_.memory));
+  }
   Mounted mounted;
   mounted.mountpoint = folders_.mountpoint;
   mounted.name = "swale:" + folders_.backing;

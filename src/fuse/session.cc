@@ -357,6 +357,20 @@ void lseek(fuse_req_t request, fuse_ino_t, off_t offset, int whence, fuse_file_i
   });
 }
 
+void ioctl(fuse_req_t request, fuse_ino_t, unsigned command, void*, fuse_file_info* info, unsigned flags,
+           const void* in, size_t in_bytes, size_t out_bytes_max) {
+  guarded(request, [&] {
+    if ((flags & FUSE_IOCTL_DIR) != 0) return ENOTTY;
+    std::string out;
+    const int failed =
+        fs_of(request).command(file_of(info), command, Bytes(static_cast<const char*>(in), in_bytes), &out);
+    if (failed != 0) return failed;
+    if (out.size() > out_bytes_max) return EINVAL;
+    fuse_reply_ioctl(request, 0, out.data(), out.size());
+    return kAnswered;
+  });
+}
+
 void copy_file_range(fuse_req_t request, fuse_ino_t, off_t from_offset, fuse_file_info* from, fuse_ino_t,
                      off_t to_offset, fuse_file_info* to, size_t length, int) {
   guarded(request, [&] {
@@ -528,6 +542,7 @@ const fuse_lowlevel_ops& session_operations() {
     table.fsync = fsync;
     table.fallocate = fallocate;
     table.lseek = lseek;
+    table.ioctl = ioctl;
     table.copy_file_range = copy_file_range;
     table.opendir = opendir;
     table.releasedir = releasedir;

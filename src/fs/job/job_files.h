@@ -20,6 +20,9 @@ struct JobFile final : OpenFile {
   JobNode& node;
   io::Descriptor own;  // of the backing, for while the logs do not have the file
   bool appends = false;
+  bool writes = false;
+  bool without_pages = false;     // the kernel keeps none of it for this open
+  std::vector<uint32_t> granted;  // logs that may write it; guarded by the mutex of JobFs
 };
 
 struct JobDirectory final : OpenDirectory {

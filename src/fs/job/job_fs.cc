@@ -75,7 +75,7 @@ Status JobFs::begin(io::Device& memory, io::Device& storage) {
   {
     const MutexLock draining(drain_mutex_);
     const MutexLock lock(mutex_);
-    // Its processes were threads of the server before this one.
+    // What programs had still to say to the server before this one counts; their mount is gone.
     for (const uint32_t log : files_->logs().logs()) {
       const std::vector<uint32_t> left = files_->logs().logs();  // the end of one frees others that are over
       if (std::find(left.begin(), left.end(), log) != left.end()) SWALE_RETURN_IF_ERROR(files_->end_log(log));
@@ -97,6 +97,8 @@ Status JobFs::start_log() {
   LogTrouble trouble;
   const int attached = writer_.attach(options_.logs.memory_directory.c_str(), log, &trouble);
   if (attached != 0) return errno_status(-attached, trouble.text);
+  grants_.trust(log);
+  files_->set_guard(&grants_);
   return {};
 }
 

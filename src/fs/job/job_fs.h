@@ -34,6 +34,7 @@
 #include "base/mutex.h"
 #include "fs/file_system.h"
 #include "fs/job/job_nodes.h"
+#include "fs/job/log_grants.h"
 #include "fs/job/name_intent.h"
 #include "fs/log/log_writer.h"
 #include "fs/node/drain.h"
@@ -67,7 +68,8 @@ struct JobFsOptions {
   std::function<Status()> expect_own;
   // For tests: what is left out, which they must notice; and what happens between the backing and the names.
   bool intents = true;
-  bool commits = true;  // false: a close, and what else commits, does not
+  bool commits = true;             // false: a close, and what else commits, does not
+  bool refuses_kept_pages = true;  // false: programs append by themselves where the kernel keeps pages, too
   ShareRules share_rules;
   std::function<void()> between;
 };
@@ -101,6 +103,20 @@ class JobFs final : public FileSystem {
   // All that all nodes have.
   Status drain_everywhere() noexcept;
   JobFsStats stats() noexcept;
+
+  // Programs that append to logs of their own (job_fs_programs.cc); JobAttach has their connections.
+  struct Program {
+    uint32_t log = 0;
+    AttachToken token;
+    NodeLogs::Descriptors files;
+  };
+  Result<Program> add_program() noexcept;
+  // kResourceExhausted: repeat it.
+  Status end_program(uint32_t log) noexcept;
+  void programs_meet_at(const std::string& socket);  // "": nowhere
+  // Of writes that programs have done wrongly, the first ones.
+  std::vector<Status> damage();
+  const std::string& folder_of_logs() const { return options_.logs.memory_directory; }
 
   KernelUse kernel_use() const override {
     return {.keep_seconds = 0, .keeps_pages = false, .checks_acls = false};
@@ -158,6 +174,7 @@ class JobFs final : public FileSystem {
   int sync(OpenFile& file) override;
   int allocate(OpenFile& file, int mode, uint64_t offset, uint64_t length, const Caller& caller) override;
   int seek(OpenFile& file, uint64_t offset, int whence, uint64_t* found) override;
+  int command(OpenFile& file, unsigned long command, Bytes in, std::string* out) override;
 
  private:
   JobFs(meta::NamesClient& names, io::Device& backing, const JobFsOptions& options, NodePeers* peers)
@@ -228,7 +245,7 @@ class JobFs final : public FileSystem {
   int opened(JobNode& node, int flags, std::unique_ptr<OpenFile>* file);
   int put_in_logs(JobNode& node) REQUIRES(mutex_);
   int expect_one_name(JobNode& node) REQUIRES(mutex_);
-  void let_go(JobNode& node);
+  void let_go(JobFile& file);
   int truncate(JobNode& node, uint64_t size);
   int begin_write(JobFile& file, uint64_t* offset, uint64_t length, const Caller& caller);
   int append(JobNode& node, uint64_t offset, Bytes bytes);
@@ -236,6 +253,15 @@ class JobFs final : public FileSystem {
   int commit(JobNode& node);
   int grow(JobNode& node, uint64_t size);
   int content_changes(JobNode& node, const Caller& caller);
+
+  // Programs.
+  int say_meeting(std::string* value);
+  int grant(JobFile& file, const AttachToken& token);
+  int take_granted(JobNode& node);
+  void revoke_grants(JobFile& file);
+  // None: where the kernel says.
+  Result<std::optional<uint64_t>> place_to_append(JobNode& node, uint64_t bytes);
+  static Caller own_user();
 
   // The drain (job_fs_drain.cc).
   using DrainedFiles = std::vector<Drain::Drained>;
@@ -262,6 +288,7 @@ class JobFs final : public FileSystem {
   Result<Drain::Outcome> drain_here(const meta::FileId& file, NodeId asks, const SeenBacking& seen) noexcept;
   void keep() noexcept;
   void make_space();
+  uint64_t writes_so_far();
   void drain_idle(uint64_t writes, std::set<meta::FileId>* failed);
 
   // Several nodes (job_fs_nodes.cc).
@@ -314,6 +341,8 @@ class JobFs final : public FileSystem {
   std::unique_ptr<SharedFiles> shared_;
   std::unique_ptr<NameTurns> turns_;
   std::unique_ptr<SharedDrain> lead_;
+  LogGrants grants_ GUARDED_BY(mutex_);  // outlives files_
+  std::string meeting_ GUARDED_BY(mutex_);
   std::unique_ptr<NodeFiles> files_ PT_GUARDED_BY(mutex_);
   std::unique_ptr<NameIntent> intent_ PT_GUARDED_BY(mutex_);
   std::unique_ptr<Drain> drain_ GUARDED_BY(drain_mutex_);  // its steps that use NodeFiles need mutex_, too

@@ -23,7 +23,9 @@ constexpr uint64_t kStatBlockBytes = 512;
 constexpr blksize_t kTransferBytes = 128 << 10;  // what programs should read and write at a time
 
 bool is_user(std::string_view name) { return name.starts_with(kUserPrefix); }
-bool is_own(std::string_view name) { return name == kJobStatsAttribute || name == kJobCommandAttribute; }
+bool is_own(std::string_view name) {
+  return name == kJobStatsAttribute || name == kJobCommandAttribute || name == kAttachAttribute;
+}
 
 }  // namespace
 
@@ -211,6 +213,7 @@ int JobFs::get_attribute(Node& known, const char* name, const Caller&, std::stri
     *value = stats().json();
     return 0;
   }
+  if (std::string_view(name) == kAttachAttribute) return say_meeting(value);
   if (!is_user(name) || !has_user_attributes_) return EOPNOTSUPP;
   if (is_own(name)) return ENODATA;
   auto found = names_.read_user(node.id, name);

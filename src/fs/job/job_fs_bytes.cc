@@ -67,6 +67,7 @@ int JobFs::opened(JobNode& node, int flags, std::unique_ptr<OpenFile>* file) {
   const bool writes = (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC) != 0;
   auto made = std::make_unique<JobFile>(node);
   made->appends = (flags & O_APPEND) != 0;
+  made->writes = (flags & O_ACCMODE) != O_RDONLY;
   {
     const auto turn = turn_to_find(node);
     if (!turn.ok()) return answer(turn.status());
@@ -86,11 +87,14 @@ int JobFs::opened(JobNode& node, int flags, std::unique_ptr<OpenFile>* file) {
       if (const int failed = put_in_logs(node); failed != 0) return failed;
     }
     ++node.opens;
+    made->without_pages = (flags & O_DIRECT) != 0 || grants_.has(node.id);
+    if (!made->without_pages) ++node.opens_with_pages;
   }
+  JobFile& opened_file = *made;
   *file = std::move(made);
   if ((flags & O_TRUNC) == 0) return 0;
   const int failed = truncate(node, 0);
-  if (failed != 0) let_go(node);
+  if (failed != 0) let_go(opened_file);
   return failed;
 }
 
@@ -143,11 +147,12 @@ int JobFs::create(Node& known_parent, const char* name, mode_t mode, int flags, 
   JobNode& known = *nodes_.enter(made->file, there.type, &none);
   nodes_.put(made->file, {parent.id, name, there.type});
   std::unique_ptr<OpenFile> opened_file;
-  failed = opened(known, O_RDWR | (flags & O_APPEND), &opened_file);
+  failed = opened(known, O_RDWR | (flags & (O_APPEND | O_DIRECT)), &opened_file);
+  if (failed == 0) JobFile::of(*opened_file).writes = (flags & O_ACCMODE) != O_RDONLY;
   struct stat attributes;
   if (failed == 0) failed = describe(made->file, made->node, &known, &attributes);
   if (failed != 0) {
-    if (opened_file) let_go(known);
+    if (opened_file) let_go(JobFile::of(*opened_file));
     static_cast<void>(answer(names_.release(made->file)));
     static_cast<void>(remove_entry(parent, name, there));
     nodes_.forget(&known, 1);
@@ -160,8 +165,10 @@ int JobFs::create(Node& known_parent, const char* name, mode_t mode, int flags, 
 }
 
 // An open of it ends. Bytes of a file without a name go with the last one.
-void JobFs::let_go(JobNode& node) {
+void JobFs::let_go(JobFile& file) {
+  JobNode& node = file.node;
   const MutexLock lock(mutex_);
+  if (!file.without_pages) --node.opens_with_pages;
   if (--node.opens > 0) return;
   if (node.in_logs) files_->close_file(node.id);
   node.in_logs = false;
@@ -170,17 +177,19 @@ void JobFs::let_go(JobNode& node) {
 
 void JobFs::release(std::unique_ptr<OpenFile> file) {
   JobNode& node = JobFile::of(*file).node;
+  revoke_grants(JobFile::of(*file));
   static_cast<void>(commit(node));  // of a process that was killed
   static_cast<void>(say_modified(node));
-  let_go(node);
+  let_go(JobFile::of(*file));
   static_cast<void>(answer(names_.release(node.id)));
 }
 
 // A file that was opened to be read, and is on the backing only, is read there: the kernel may keep what it
 // has of that, which writes of this node take away.
 FileSystem::Pages JobFs::pages(const OpenFile& opened) const {
-  if (shared_) return Pages::kNone;
-  return static_cast<const JobFile&>(opened).own.valid() ? Pages::kKept : Pages::kForMappings;
+  const auto& file = static_cast<const JobFile&>(opened);
+  if (shared_ || file.without_pages) return Pages::kNone;
+  return file.own.valid() ? Pages::kKept : Pages::kForMappings;
 }
 
 int JobFs::read(OpenFile& opened, uint64_t offset, MutableBytes out, size_t* got) {
@@ -246,10 +255,10 @@ int JobFs::append(JobNode& node, uint64_t offset, Bytes bytes) {
 int JobFs::begin_write(JobFile& file, uint64_t* offset, uint64_t length, const Caller& caller) {
   if (*offset > meta::kOffsetEnd || length > meta::kOffsetEnd - *offset) return EFBIG;
   if (const int failed = content_changes(file.node, caller); failed != 0) return failed;
-  if (!shared_ || !file.appends) return 0;
-  const auto place = shared_->reserve(file.node.id, length);
+  if (!file.appends) return 0;
+  const auto place = place_to_append(file.node, length);
   if (!place.ok()) return answer(place.status());
-  *offset = *place;
+  *offset = place->value_or(*offset);
   return 0;
 }
 
@@ -284,13 +293,15 @@ void JobFs::write_bytes(OpenFile& opened, uint64_t offset, Bytes bytes, const Ca
 // A close, of one of its descriptors.
 int JobFs::flush(OpenFile& opened) {
   JobNode& node = JobFile::of(opened).node;
+  const int untaken = take_granted(node);
   const int failed = commit(node);
   const int unsaid = say_modified(node);
-  return failed != 0 ? failed : unsaid;
+  return untaken != 0 ? untaken : failed != 0 ? failed : unsaid;
 }
 
 int JobFs::sync(OpenFile& opened) {
   JobFile& file = JobFile::of(opened);
+  if (const int failed = take_granted(file.node); failed != 0) return failed;
   if (const int failed = commit(file.node); failed != 0) return failed;
   bool in_logs = false;
   {
@@ -322,6 +333,7 @@ int JobFs::truncate(JobNode& node, uint64_t size) {
     if (!node.in_logs)
       if (const int failed = expect_one_name(node); failed != 0) return errno_status(failed, "truncate");
     SWALE_RETURN_IF_ERROR(files_->open_file(node.id));
+    node.reserved_end = 0;
     Status done;
     if (shared_) {
       lock.unlock();

@@ -321,7 +321,7 @@ void JobFs::make_space() {
 // Closed files, until somebody writes. Those that failed are tried again after the next write.
 void JobFs::drain_idle(uint64_t writes, std::set<meta::FileId>* failed) {
   std::set<meta::FileId> passed_over = *failed;
-  while (!stopping_.load() && writes_.load() == writes) {
+  while (!stopping_.load() && writes_so_far() == writes) {
     std::vector<meta::FileId> oldest;
     {
       const MutexLock lock(mutex_);
@@ -339,6 +339,11 @@ void JobFs::drain_idle(uint64_t writes, std::set<meta::FileId>* failed) {
   }
 }
 
+uint64_t JobFs::writes_so_far() {
+  const MutexLock lock(mutex_);
+  return writes_.load() + grants_.admitted();
+}
+
 bool JobFs::is_open(const meta::FileId& file) {
   JobNode* const node = nodes_.find(file);
   if (node == nullptr) return false;
@@ -354,7 +359,7 @@ void JobFs::keep() noexcept {
     logs = &files_->logs();
   }
   const Clock& clock = system_clock();
-  uint64_t writes = writes_.load();
+  uint64_t writes = writes_so_far();
   Nanos quiet_since = clock.now(), looked = quiet_since;
   std::set<meta::FileId> failed;
   while (!stopping_.load()) {
@@ -364,8 +369,8 @@ void JobFs::keep() noexcept {
         drop_nameless();
       }
       make_space();
-      if (writes_.load() != writes) {
-        writes = writes_.load();
+      if (const uint64_t now = writes_so_far(); now != writes) {
+        writes = now;
         quiet_since = clock.now();
         failed.clear();
       } else if (options_.drains_alone && clock.now() - quiet_since >= options_.idle) {

@@ -41,8 +41,10 @@ struct JobNode final : Node {
 
   // Guarded by the mutex of JobFs.
   uint32_t opens = 0;
-  bool in_logs = false;   // NodeFiles has it open: it is read through the logs
-  bool unlinked = false;  // no name leads to it
+  uint32_t opens_with_pages = 0;  // of them: the kernel may keep pages
+  uint64_t reserved_end = 0;      // appends have places before it
+  bool in_logs = false;           // NodeFiles has it open: it is read through the logs
+  bool unlinked = false;          // no name leads to it
 };
 
 class JobNodes {

@@ -51,25 +51,19 @@ class Text {
   char* end_;
 };
 
-// Maps `bytes` of a file that is at least that long; the descriptor is closed again: a program may close all
-// that it has. Returns nullptr with errno.
-void* map_file(const char* path, uint64_t bytes) {
-  const int fd = ::open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-  if (fd < 0) return nullptr;
+// Maps `bytes` of a file that is at least that long. Returns nullptr with errno.
+void* map_file(int fd, uint64_t bytes) {
   struct stat found;
-  void* memory = MAP_FAILED;
-  if (::fstat(fd, &found) == 0) {
-    if (!S_ISREG(found.st_mode) || found.st_uid != ::geteuid() || (found.st_mode & 077) != 0) {
-      errno = EPERM;
-    } else if (static_cast<uint64_t>(found.st_size) < bytes) {
-      errno = EUCLEAN;
-    } else {
-      memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    }
+  if (::fstat(fd, &found) != 0) return nullptr;
+  if (!S_ISREG(found.st_mode) || found.st_uid != ::geteuid() || (found.st_mode & 077) != 0) {
+    errno = EPERM;
+    return nullptr;
   }
-  const int failure = errno;
-  ::close(fd);
-  errno = failure;
+  if (static_cast<uint64_t>(found.st_size) < bytes) {
+    errno = EUCLEAN;
+    return nullptr;
+  }
+  void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   return memory == MAP_FAILED ? nullptr : memory;
 }
 
@@ -87,35 +81,55 @@ bool head_is_whole(const LogHead& head, uint32_t log) {
 
 }  // namespace
 
+// The descriptors are closed again: a program may close all that it has.
 int LogWriter::attach(const char* folder, uint32_t log, LogTrouble* trouble) noexcept {
   detach();
-  char path[sizeof(node_path_)];
+  char path[sizeof(node_path_)], bell_path[sizeof(node_path_)];
   if (::strlen(folder) + 32 > sizeof(path)) return failed(trouble, ENAMETOOLONG, folder, "too long a path");
   Text(path, sizeof(path)) << folder << "/" << kLogPrefix << uint64_t{log};
-  auto* const first = static_cast<LogHead*>(map_file(path, kPageBytes));
-  if (first == nullptr) return failed(trouble, errno, path, "the log cannot be mapped");
+  Text(bell_path, sizeof(bell_path)) << folder << "/" << kBellName;
+  constexpr int kFlags = O_RDWR | O_CLOEXEC | O_NOFOLLOW;
+  const LogFiles files{::open(path, kFlags), ::open(bell_path, kFlags), folder};
+  int result = 0;
+  if (files.log < 0 || files.bell < 0)
+    result = failed(trouble, errno, path, "the log cannot be opened");
+  else
+    result = attach(files, log, trouble);
+  if (files.log >= 0) ::close(files.log);
+  if (files.bell >= 0) ::close(files.bell);
+  return result;
+}
+
+int LogWriter::attach(const LogFiles& files, uint32_t log, LogTrouble* trouble) noexcept {
+  detach();
+  char name[sizeof(node_path_)];
+  if (::strlen(files.folder) + 32 > sizeof(name))
+    return failed(trouble, ENAMETOOLONG, files.folder, "too long a path");
+  Text(name, sizeof(name)) << files.folder << "/" << kLogPrefix << uint64_t{log};
+  auto* const first = static_cast<LogHead*>(map_file(files.log, kPageBytes));
+  if (first == nullptr) return failed(trouble, errno, name, "the log cannot be mapped");
   const bool whole = head_is_whole(*first, log);
   const uint32_t slots = first->slots, chunk_bytes = first->chunk_bytes;
   ::munmap(first, kPageBytes);
   if (!whole)
-    return failed(trouble, EUCLEAN, path, "this is no log of this version; start the job's server anew");
+    return failed(trouble, EUCLEAN, name, "this is no log of this version; start the job's server anew");
   void* const own = ::mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (own == MAP_FAILED) return failed(trouble, errno, path, "no memory");
+  if (own == MAP_FAILED) return failed(trouble, errno, name, "no memory");
   own_ = static_cast<std::atomic<uint32_t>*>(own);
   slots_ = slots, chunk_bytes_ = chunk_bytes, log_ = log;
   piece_bytes_ = chunk_bytes - static_cast<uint32_t>(sizeof(ChunkHead) + sizeof(LogEntry));
   if (piece_bytes_ > kPieceBytesMax) piece_bytes_ = kPieceBytesMax;
-  head_ = static_cast<LogHead*>(map_file(path, log_file_bytes(slots, chunk_bytes)));
+  head_ = static_cast<LogHead*>(map_file(files.log, log_file_bytes(slots, chunk_bytes)));
   int failure = head_ == nullptr ? errno : 0;
   if (failure == 0 && ::madvise(own, kPageBytes, MADV_WIPEONFORK) != 0) failure = errno;
-  Text(node_path_, sizeof(node_path_)) << folder << "/" << kBellName;
-  if (failure == 0 && (bell_ = static_cast<Bell*>(map_file(node_path_, sizeof(Bell)))) == nullptr)
+  if (failure == 0 && (bell_ = static_cast<Bell*>(map_file(files.bell, sizeof(Bell)))) == nullptr)
     failure = errno;
-  Text(node_path_, sizeof(node_path_)) << folder << "/" << kNodeName;
   if (failure != 0) {
     detach();
-    return failed(trouble, failure, path, "the log cannot be mapped");
+    return failed(trouble, failure, name, "the log cannot be mapped");
   }
+  Text(node_path_, sizeof(node_path_)) << files.folder << "/" << kNodeName;
+  if (::access(node_path_, F_OK) != 0) node_path_[0] = '\0';
   own_->store(1, std::memory_order_release);
   return 0;
 }
@@ -251,6 +265,7 @@ int LogWriter::wait_for_chunk(const Request& request, uint64_t number) noexcept 
 // The living server locks the file; the kernel takes the lock away from a dead one. The file is opened each
 // time: a program that closes all descriptors might have given the number to another file.
 bool LogWriter::server_is_gone() const noexcept {
+  if (node_path_[0] == '\0') return false;
   const int fd = ::open(node_path_, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
   if (fd < 0) return errno == ENOENT;
   struct flock lock = {};

@@ -28,15 +28,25 @@ struct LogTrouble {
   char text[384] = "";
 };
 
+// A log by descriptors, which stay the caller's. `folder`: where its server can be looked for; if this
+// process sees no such folder, a server that is gone is noticed as a silent one.
+struct LogFiles {
+  int log = -1;
+  int bell = -1;
+  const char* folder = "";
+};
+
 class LogWriter {
  public:
   constexpr LogWriter() = default;
 
   // Maps log `log` in the node's folder. Not in a signal handler. 0 or a negative errno.
   int attach(const char* folder, uint32_t log, LogTrouble* trouble = nullptr) noexcept;
+  int attach(const LogFiles& files, uint32_t log, LogTrouble* trouble = nullptr) noexcept;
   // Call when no write runs. An object that goes without it leaves the log mapped.
   void detach() noexcept;
   bool attached() const { return own_ != nullptr && own_->load(std::memory_order_relaxed) != 0; }
+  const char* node() const { return head_ != nullptr ? head_->node : "?"; }  // the host's name
 
   // Returns `bytes`, or less if a later piece failed, or a negative errno. When it returns, every process of
   // the node sees the bytes.

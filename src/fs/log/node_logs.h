@@ -27,6 +27,7 @@
 #include "base/status.h"
 #include "fs/log/served_log.h"
 #include "fs/log/spill_writer.h"
+#include "io/descriptor.h"
 #include "io/device.h"
 #include "meta/index/types.h"
 
@@ -80,6 +81,12 @@ class NodeLogs {
 
   // A log for a process, with its first chunk. kNoSpace: neither memory nor spill has space for it.
   Result<uint32_t> add_log() noexcept;
+  // For the process of a log: this, and the bell, as open files of its own.
+  struct Descriptors {
+    io::Descriptor log;
+    io::Descriptor bell;
+  };
+  Result<Descriptors> descriptors(uint32_t log) const noexcept;
   Status take(SegmentConsumer& consumer) noexcept;
   // The process is over. Its log stays until its bytes are dropped.
   Status end_log(uint32_t log, SegmentConsumer& consumer) noexcept;

@@ -191,6 +191,22 @@ Result<uint32_t> NodeLogs::add_log() noexcept {
   return id;
 }
 
+Result<NodeLogs::Descriptors> NodeLogs::descriptors(uint32_t log) const noexcept {
+  Descriptors made;
+  const Status status = contain([&]() -> Status {
+    const auto reopened = [this](const std::string& path, io::Descriptor* out) -> Status {
+      SWALE_ASSIGN_OR_RETURN(const auto file, memory_folder_->open(path, io::OpenMode::kReadWrite));
+      *out = io::Descriptor(::fcntl(file->descriptor(), F_DUPFD_CLOEXEC, 0));
+      return out->valid() ? Status() : errno_status(errno, path);
+    };
+    if (!logs_.contains(log)) return invalid_argument("log {} is none of this node's", log);
+    SWALE_RETURN_IF_ERROR(reopened(log_path(options_, log), &made.log));
+    return reopened(options_.memory_directory + "/" + kBellName, &made.bell);
+  });
+  if (!status.ok()) return status;
+  return made;
+}
+
 // One chunk, from what is free. kNoSpace or kResourceExhausted: there is none.
 Status NodeLogs::supply(ServedLog& log) {
   if (!log.has_reserved_slot()) {

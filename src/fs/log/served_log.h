@@ -68,6 +68,7 @@ struct LogRules {
   bool limit_stamps = true;
   bool sync_spills = true;
   uint64_t direct_bytes_min = 256 << 10;  // of a spill past the page cache: fewer do not keep a disk busy
+  bool takes_first = true;                // NodeFiles: before it answers for a file
   void (*before_log)(uint32_t log) = nullptr;  // take() is about to look at a log
 };
 

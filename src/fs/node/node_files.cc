@@ -20,6 +20,7 @@ Result<std::unique_ptr<NodeFiles>> NodeFiles::open(io::Device& memory, io::Devic
     if (options.spill_directory.empty())
       return invalid_argument("the server of a node needs a directory on node-local storage");
     files.reset(new NodeFiles(backing, watcher));
+    files->takes_first_ = options.rules.takes_first;
     SWALE_RETURN_IF_ERROR(io::make_directories(storage, options.spill_directory));
     // The logs first: their lock keeps a second server away from the rows.
     SWALE_ASSIGN_OR_RETURN(files->logs_, NodeLogs::open(memory, storage, options));
@@ -100,10 +101,26 @@ Result<NodeFiles::File*> NodeFiles::file_of(const Segment& segment) {
   return files_.emplace(segment.file, std::move(file)).first->second.get();
 }
 
+// What a server before this one has handed out, that has judged.
+bool NodeFiles::is_admitted(const Segment& segment) {
+  if (guard_ == nullptr || recovering_) return true;
+  const WriteGuard::Verdict verdict = guard_->judge(segment.place.log, segment.file);
+  if (verdict == WriteGuard::Verdict::kRefused)
+    damaged(corruption(
+        "log {}: offset {}: {} bytes at offset {} of {}: the process has not opened this file "
+        "to write it here; they, and all that it writes like them, are dropped",
+        segment.place.log, segment.place.address, segment.length, segment.offset, name_of(segment.file)));
+  return verdict == WriteGuard::Verdict::kAdmitted;
+}
+
 // After a failure it goes on where it was: what was put into the index must not be put there again, which
 // would drop it.
 Status NodeFiles::apply(const Segment& segment) {
-  SWALE_ASSIGN_OR_RETURN(File* const file, file_of(segment));
+  File* file = nullptr;
+  const bool admitted = part_ > 0 || is_admitted(segment);
+  if (admitted) {
+    SWALE_ASSIGN_OR_RETURN(file, file_of(segment));
+  }
   const uint64_t end = file == nullptr ? 0 : file->row.end_of(segment.order);
   const uint64_t kept = end > segment.offset ? std::min(segment.length, end - segment.offset) : 0;
   while (part_ < kept) {
@@ -125,7 +142,7 @@ Status NodeFiles::apply(const Segment& segment) {
     SWALE_RETURN_IF_ERROR(
         watcher_->wrote(segment.file, segment.order, {segment.offset, segment.offset + kept},
                         recovering_ ? WriteWatcher::When::kBefore : WriteWatcher::When::kNow));
-  if (file == nullptr && !recovering_)
+  if (file == nullptr && admitted && !recovering_)
     damaged(corruption("log {}: offset {}: {} bytes at offset {} of {}, which has no name, are dropped",
                        segment.place.log, segment.place.address, segment.length, segment.offset,
                        name_of(segment.file)));
@@ -166,7 +183,7 @@ uint64_t NodeFiles::next_order() {
 }
 
 Result<NodeFiles::File*> NodeFiles::known(const meta::FileId& file) {
-  SWALE_RETURN_IF_ERROR(take());
+  if (takes_first_) SWALE_RETURN_IF_ERROR(take());
   const auto at = files_.find(file);
   if (at == files_.end())
     return error(Code::kNotFound, Scope::kFile, "{}: it is not open on this node, and has no bytes here",

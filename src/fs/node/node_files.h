@@ -32,6 +32,7 @@
 #include "fs/node/drain_source.h"
 #include "fs/node/file_extents.h"
 #include "fs/node/files_log.h"
+#include "fs/node/write_guard.h"
 #include "fs/share/share_messages.h"
 
 namespace swale::fs {
@@ -53,6 +54,9 @@ class NodeFiles final : public DrainSource, private SegmentConsumer {
                                                  WriteWatcher* watcher = nullptr) noexcept;
 
   NodeLogs& logs() { return *logs_; }
+
+  // From now on it judges each write. Without one all are admitted.
+  void set_guard(WriteGuard* guard) { guard_ = guard; }
 
   // The file will be written: what its backing file is now must still be when it is drained. Each open has
   // one close. The first write to a file that has a name opens it, too; of others, writes are dropped, and
@@ -143,6 +147,7 @@ class NodeFiles final : public DrainSource, private SegmentConsumer {
   Status take_in();
   Status apply(const Segment& segment);
   Result<File*> file_of(const Segment& segment);
+  bool is_admitted(const Segment& segment);
   void drop(const FileExtents::Piece& piece) noexcept;
   void keep_or_drop(File& file, const FileExtents::Piece& piece) noexcept;
   static void make_room_to_keep(File& file, uint64_t offset, uint64_t end);
@@ -158,6 +163,8 @@ class NodeFiles final : public DrainSource, private SegmentConsumer {
 
   Backing& backing_;
   WriteWatcher* const watcher_;  // or null
+  WriteGuard* guard_ = nullptr;
+  bool takes_first_ = true;
   std::unique_ptr<FilesLog> rows_;
   std::unique_ptr<NodeLogs> logs_;
   PlaceTable places_;

@@ -1,0 +1,169 @@
+#include "fs/job/job_attach.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "base/contain.h"
+#include "base/log.h"
+#include "base/start_thread.h"
+
+namespace swale::fs {
+namespace {
+
+constexpr int kWaitingMax = 256;  // connections
+constexpr int kAgainMs = 100;     // after what could not be done now
+
+// By the folder's descriptor: an address has 107 bytes, paths have more.
+sockaddr_un address_in(const io::Descriptor& folder) {
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  ::snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/%s", folder.get(), kAttachSocket);
+  return address;
+}
+
+io::Descriptor descriptor_of_process(pid_t process) {
+  if (process <= 0) return {};  // of another namespace
+  return io::Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, process, 0)));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<JobAttach>> JobAttach::open(JobFs& fs, const std::string& folder) {
+  std::unique_ptr<JobAttach> made(new JobAttach(fs));
+  const auto failed = [&](std::string_view step) {
+    return errno_status(errno, fmt::format("{}/{}: {}", folder, kAttachSocket, step));
+  };
+  made->folder_of_logs_ = fs.folder_of_logs();
+  made->folder_ = io::Descriptor(::open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!made->folder_.valid()) return failed("opening its folder");
+  if (::unlinkat(made->folder_.get(), kAttachSocket, 0) != 0 && errno != ENOENT)
+    return failed("removing an old one");
+  made->listener_ = io::Descriptor(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  made->end_ = io::Descriptor(::eventfd(0, EFD_CLOEXEC));
+  if (!made->listener_.valid() || !made->end_.valid()) return failed("making a socket");
+  if (::fchmod(made->listener_.get(), 0600) != 0) return failed("its mode");  // bind makes the file with it
+  const sockaddr_un address = address_in(made->folder_);
+  if (::bind(made->listener_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0)
+    return failed("binding a socket");
+  if (::listen(made->listener_.get(), kWaitingMax) != 0) return failed("listening");
+  SWALE_RETURN_IF_ERROR(
+      start_thread(&made->thread_, "the thread that meets programs", [self = made.get()] { self->serve(); }));
+  fs.programs_meet_at(folder + "/" + kAttachSocket);
+  return made;
+}
+
+JobAttach::~JobAttach() {
+  static_cast<void>(contain([this] { fs_.programs_meet_at(""); }));
+  if (thread_.joinable()) {
+    const uint64_t now = 1;
+    static_cast<void>(io::continued([&] { return ::write(end_.get(), &now, sizeof(now)); }));
+    thread_.join();
+  }
+  for (const Connection& each : connections_) static_cast<void>(fs_.end_program(each.log));
+  if (folder_.valid()) ::unlinkat(folder_.get(), kAttachSocket, 0);
+}
+
+void JobAttach::serve() noexcept {
+  bool goes_on = true;
+  while (goes_on) {
+    const Status done = contain([&] {
+      goes_on = wait();
+      end_those_that_are_over();
+    });
+    if (done.ok()) continue;
+    log_warn("{}", done.message());
+    pollfd end = {end_.get(), POLLIN, 0};
+    goes_on = goes_on && ::poll(&end, 1, kAgainMs) == 0;
+  }
+}
+
+// Until somebody comes or goes.
+bool JobAttach::wait() {
+  std::vector<pollfd> ready = {{end_.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}};
+  int patience_ms = -1;
+  for (const Connection& each : connections_) {
+    // An invalid descriptor is passed over.
+    ready.push_back({each.over ? -1 : each.socket.get(), POLLIN, 0});
+    ready.push_back({each.over ? -1 : each.process.get(), POLLIN, 0});
+    if (each.over) patience_ms = kAgainMs;
+  }
+  if (io::continued([&] { return ::poll(ready.data(), ready.size(), patience_ms); }) < 0)
+    return errno == ENOMEM;
+  if (ready[0].revents != 0) return false;
+  for (size_t i = 0; i < connections_.size(); ++i)
+    if (ready[2 + 2 * i].revents != 0 || ready[3 + 2 * i].revents != 0) connections_[i].over = true;
+  if (ready[1].revents != 0) greet();
+  return true;
+}
+
+void JobAttach::end_those_that_are_over() {
+  std::erase_if(connections_,
+                [this](const Connection& each) { return each.over && fs_.end_program(each.log).ok(); });
+}
+
+void JobAttach::greet() {
+  io::Descriptor peer(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!peer.valid()) {
+    if (errno == EMFILE || errno == ENFILE || errno == ENOMEM) {  // it waits, and would wake us at once
+      pollfd end = {end_.get(), POLLIN, 0};
+      static_cast<void>(::poll(&end, 1, kAgainMs));
+    }
+    return;
+  }
+  ucred who = {};
+  socklen_t bytes = sizeof(who);
+  if (::getsockopt(peer.get(), SOL_SOCKET, SO_PEERCRED, &who, &bytes) != 0 || who.uid != ::geteuid()) {
+    log_warn("process {} of user {} asks for a log of this job, and gets none", who.pid, who.uid);
+    return;
+  }
+  if (connections_.size() >= kProgramsMax) {
+    log_warn("{} programs have a log here; process {} goes on through the mount", kProgramsMax, who.pid);
+    return send(peer, {}, EMFILE);
+  }
+  connections_.reserve(connections_.size() + 1);
+  const auto program = fs_.add_program();
+  if (!program.ok()) {
+    log_warn("process {} goes on through the mount: {}", who.pid, program.status().message());
+    return send(peer, {}, program.status().posix_error());
+  }
+  connections_.push_back({program->log, std::move(peer), descriptor_of_process(who.pid)});
+  send(connections_.back().socket, *program, 0);
+}
+
+// Fits into the socket's buffer. What the program does not get ends with its connection.
+void JobAttach::send(const io::Descriptor& to, const JobFs::Program& program, int error) {
+  AttachAnswer answer;
+  answer.log = program.log;
+  answer.token = program.token;
+  answer.error = error;
+  if (folder_of_logs_.size() < sizeof(answer.folder))
+    std::memcpy(answer.folder, folder_of_logs_.data(), folder_of_logs_.size());
+  iovec part = {&answer, sizeof(answer)};
+  const int passed[kAttachDescriptors] = {program.files.log.get(), program.files.bell.get()};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(passed))] = {};
+  msghdr message = {};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  if (error == 0) {
+    message.msg_control = control;
+    message.msg_controllen = sizeof(control);
+    cmsghdr* const head = CMSG_FIRSTHDR(&message);
+    head->cmsg_level = SOL_SOCKET;
+    head->cmsg_type = SCM_RIGHTS;
+    head->cmsg_len = CMSG_LEN(sizeof(passed));
+    std::memcpy(CMSG_DATA(head), passed, sizeof(passed));
+  }
+  static_cast<void>(::sendmsg(to.get(), &message, MSG_NOSIGNAL));
+}
+
+}  // namespace swale::fs

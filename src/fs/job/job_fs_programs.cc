@@ -1,0 +1,142 @@
+// JobFs: programs that append to logs of their own (fs/log/attach_format.h).
+//
+// A program's writes reach the file by take(), which every call here that reads bytes, sizes or times makes
+// first. The kernel must not answer in its place: a grant is given while no open of the file lets the kernel
+// keep its pages, and an open that comes while there are grants does not.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/contain.h"
+#include "base/entropy.h"
+#include "base/log.h"
+#include "fs/job/job_files.h"
+#include "fs/job/job_fs.h"
+
+namespace swale::fs {
+
+void JobFs::programs_meet_at(const std::string& socket) {
+  const MutexLock lock(mutex_);
+  meeting_ = socket;
+}
+
+// For those that have a file of the tree before them.
+int JobFs::say_meeting(std::string* value) {
+  const MutexLock lock(mutex_);
+  if (meeting_.empty()) return ENODATA;
+  *value = fmt::format("{} {} {}", kAttachVersion, options_.logs.shape.node, meeting_);
+  return 0;
+}
+
+Result<JobFs::Program> JobFs::add_program() noexcept {
+  Program made;
+  const Status status = contain([&]() -> Status {
+    made.token = {random_number(), random_number()};
+    const MutexLock lock(mutex_);
+    SWALE_ASSIGN_OR_RETURN(made.log, files_->logs().add_log());
+    const Status opened = contain([&]() REQUIRES(mutex_) -> Status {
+      SWALE_ASSIGN_OR_RETURN(made.files, files_->logs().descriptors(made.log));
+      grants_.add(made.log, made.token);
+      return {};
+    });
+    if (!opened.ok()) static_cast<void>(files_->end_log(made.log));
+    return opened;
+  });
+  if (!status.ok()) return status;
+  return made;
+}
+
+// All that it has written counts, and is seen on all nodes: as if it had closed its files.
+Status JobFs::end_program(uint32_t log) noexcept {
+  return contain([&]() -> Status {
+    std::vector<meta::FileId> files;
+    {
+      const MutexLock lock(mutex_);
+      const Status taken = files_->end_log(log);
+      if (taken.code() == Code::kResourceExhausted) return taken;
+      files = grants_.remove(log);
+      if (!taken.ok()) log_error("the end of the process with log {}: {}", log, taken.message());
+    }
+    for (const meta::FileId& id : files) {
+      JobNode* const node = nodes_.find(id);
+      if (node == nullptr) continue;
+      static_cast<void>(commit(*node));
+      static_cast<void>(say_modified(*node));
+      nodes_.forget(node, 1);
+    }
+    return {};
+  });
+}
+
+int JobFs::command(OpenFile& opened, unsigned long command, Bytes in, std::string* out) {
+  JobFile& file = JobFile::of(opened);
+  if (command == kAskCommit) return flush(opened);
+  if (command != kAskGrant) return ENOTTY;
+  GrantRequest request;
+  if (in.size() != sizeof(request)) return EINVAL;
+  std::memcpy(&request, in.data(), sizeof(request));
+  if (const int failed = grant(file, request.token); failed != 0) return failed;
+  request = {{}, file.node.id.high, file.node.id.low};
+  out->assign(reinterpret_cast<const char*>(&request), sizeof(request));
+  return 0;
+}
+
+int JobFs::grant(JobFile& file, const AttachToken& token) {
+  if (!file.writes) return EBADF;
+  if (file.appends) return EINVAL;  // each write of it has a place that is drawn here
+  if (const int failed = content_changes(file.node, own_user()); failed != 0) return failed;
+  const MutexLock lock(mutex_);
+  const auto log = grants_.log_of(token);
+  if (!log) return EPERM;
+  if (file.node.opens_with_pages > 0 && options_.refuses_kept_pages) return EBUSY;
+  if (std::find(file.granted.begin(), file.granted.end(), *log) != file.granted.end()) return 0;
+  file.granted.reserve(file.granted.size() + 1);
+  grants_.grant(*log, &file.node);
+  file.granted.push_back(*log);
+  return 0;
+}
+
+// Programs of one node are all of this user.
+Caller JobFs::own_user() { return {::geteuid(), ::getegid(), 0, 0}; }
+
+// What programs have appended counts before anything is said of the file.
+int JobFs::take_granted(JobNode& node) {
+  {
+    const MutexLock lock(mutex_);
+    if (!grants_.has(node.id)) return 0;
+    if (const int failed = answer(files_->take()); failed != 0) return failed;
+  }
+  return content_changes(node, own_user());
+}
+
+std::vector<Status> JobFs::damage() {
+  const MutexLock lock(mutex_);
+  return files_->damage();
+}
+
+// The open file is over: of what comes from now on nothing is this file's.
+void JobFs::revoke_grants(JobFile& file) {
+  static_cast<void>(take_granted(file.node));
+  const MutexLock lock(mutex_);
+  for (const uint32_t log : file.granted) grants_.revoke(log, file.node.id);
+  file.granted.clear();
+}
+
+// Where the kernel has not seen all writes, it does not know where the file ends.
+Result<std::optional<uint64_t>> JobFs::place_to_append(JobNode& node, uint64_t bytes) {
+  if (shared_) {
+    SWALE_ASSIGN_OR_RETURN(const uint64_t place, shared_->reserve(node.id, bytes));
+    return std::optional(place);
+  }
+  const MutexLock lock(mutex_);
+  if (!grants_.has(node.id)) return std::optional<uint64_t>();
+  SWALE_ASSIGN_OR_RETURN(const uint64_t size, files_->size(node.id));
+  const uint64_t place = std::max(size, node.reserved_end);
+  if (bytes > meta::kOffsetEnd - std::min(place, meta::kOffsetEnd)) return errno_status(EFBIG, "an append");
+  node.reserved_end = place + bytes;
+  return std::optional(place);
+}
+
+}  // namespace swale::fs
