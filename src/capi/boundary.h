@@ -16,6 +16,7 @@
 #pragma GCC visibility push(default)
 #include "swale/swale.h"
 #include "swale/swale_arrow.h"
+#include "swale/swale_fs.h"
 #include "swale/swale_iond.h"
 #include "swale/swale_meta.h"
 #include "swale/swale_tier.h"

@@ -22,7 +22,7 @@ SWALE, SWALE_MANUAL, MAKE_PARTICLES, DOCS = (os.path.abspath(path) for path in s
 # Each public header, and the page that lists its pages.
 HEADERS = {os.path.join(DOCS, f"../include/swale/{name}.h"): "swale.3" if name == "swale"
            else name.replace("_", "-") + "-calls.3"
-           for name in ("swale", "swale_meta", "swale_iond", "swale_tier")}
+           for name in ("swale", "swale_meta", "swale_iond", "swale_tier", "swale_fs")}
 
 
 def commands():

@@ -171,7 +171,13 @@ Result<std::shared_ptr<Attachment>> Attachment::open(const TreePlace& tree) {
 Status WriteRight::ask_with(const std::shared_ptr<Attachment>& attachment, int fd) {
   GrantRequest request;
   request.token = attachment->token;
-  if (::ioctl(fd, kAskGrant, &request) != 0) return errno_status(errno, "the right to write by a log");
+  if (::ioctl(fd, kAskGrant, &request) != 0) {
+    if (errno != EBUSY) return errno_status(errno, "the right to write by a log");
+    return error(
+        Code::kBusy, Scope::kFile,
+        "it is open elsewhere so that the kernel keeps its pages; until it is closed there, writes go "
+        "through the mount");
+  }
   kept_.push_back(attachment);
   if (file_.none()) file_ = {request.file_high, request.file_low};
   log_.store(attachment.get(), std::memory_order_release);

@@ -53,7 +53,7 @@ class WriteRight {
     return found != nullptr && found->writer.attached() ? found : nullptr;
   }
   const meta::FileId& file() const { return file_; }
-  // Asks for it, if this process has not got it yet. EBUSY: somebody has opened the file so that the kernel
+  // Asks for it, if this process has not got it yet. kBusy: somebody has opened the file so that the kernel
   // keeps pages; it may be asked again later.
   Status ask(const TreePlace& tree, int fd);
   bool had() const { return log_.load(std::memory_order_relaxed) != nullptr; }
