@@ -8,7 +8,7 @@
 // whatever end of the rank. When all have ended, the keeper tells the server, waits for it, and answers each
 // connection with one byte: the server's exit code.
 //
-// A server that is killed ends the servers of all nodes: each keeper starts its own again, and they meet anew.
+// A server that is killed ends the servers of all nodes: each keeper starts its own again, to meet anew.
 //
 // Threads: one, which has started none.
 #pragma once

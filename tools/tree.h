@@ -36,7 +36,7 @@ inline constexpr int kServerRestartsMax = 3;  // of a server that is killed agai
 // Runs a program with the tree of `backing`: starts its server, and again if that is killed; ends it when the
 // program has ended. Returns the program's exit code; if that is 0, the server's.
 int run_with_tree(const fuse::JobMountOptions& options, const std::vector<std::string>& program);
-// The same for a rank of a launch, which are options.nodes here: the first of each node starts its server; all
+// The same for a rank of a launch; options.nodes: the ranks. The first of each node starts its server; all
 // wait for all mounts, and at the end for their node's server.
 int run_on_nodes(const fuse::JobMountOptions& options, const std::vector<std::string>& program);
 

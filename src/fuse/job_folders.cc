@@ -29,8 +29,8 @@ bool is_dead_mount(const std::string& path) {
   return ::stat(path.c_str(), &found) != 0 && errno == ENOTCONN;
 }
 
-// An ordinary user's mount is unmounted by a program that may do so; it works for root, too. Several processes
-// of a node may do so at a time.
+// An ordinary user's mount is unmounted by a program that may do so; it works for root, too. Several
+// processes of a node may do so at a time.
 Status unmount_dead(const std::string& path) {
   const char* const arguments[] = {"fusermount3", "-u", "-z", path.c_str(), nullptr};
   pid_t child = 0;

@@ -1,7 +1,7 @@
-// JobFolders: where the tree of a job is on this node: its backing, its mountpoint, its buffer and its memory.
+// JobFolders: where the tree of a job is on this node: its backing, mountpoint, buffer and memory.
 //
-//   BUFFER (0700) := serve.json names/ state/ spill/    serve.json: sealed document "swale-serve" 1: inode (of
-//                                                       the backing), job
+//   BUFFER (0700) := serve.json names/ state/ spill/    serve.json: sealed document "swale-serve" 1: inode
+//                                                       (of the backing), job
 //
 // Threads: free functions. Errors: what hinders a server, with a remedy. kBusy: a server lives.
 #pragma once

@@ -1,12 +1,12 @@
 // run_job_mount: the tree of a job over a backing directory, from its opening to its end
-// (docs/design/file-system.md): names, files, and a mount over the directory itself, of one node or of each of
-// several, whose servers meet in the backing's `.swale`. What stands where: fuse/job_folders.h.
+// (docs/design/file-system.md): names, files, and a mount over the directory itself, of one node or of each
+// of several, whose servers meet in the backing's `.swale`. What stands where: src/fuse/job_folders.h.
 //
 // After an end at which all came to the backing nothing is left of the job. Else the next run on the same
 // backing, of as many nodes, goes on, or a recovery (JobMountOptions::mounts) brings all there.
 //
-// The end of several: each node unmounts; when all have, each drains; when all have, each closes. A failure of
-// one is the failure of all.
+// The end of several: each node unmounts; when all have, each drains; when all have, each closes. A failure
+// of one is the failure of all.
 //
 // Threads: as serve_mounted; returns when the mount has ended and what was wanted then is done.
 // Errors: what hinders the mount, with a remedy; a drain that failed, which says how to repeat it. kAborted:

@@ -26,7 +26,7 @@ struct Meeting {
 // Of `nodes.count` processes, of which this is `nodes.own`.
 Result<Meeting> meet_in_backing(const JobFolders& folders, const JobMountOptions::Nodes& nodes);
 
-// Which of the processes are on one node. `node`: a word that those of one node have in common, and no others.
+// Which of the processes are on one node. `node`: a word that those of a node have in common, and no others.
 Result<net::NodeMap> find_nodes(net::Bootstrap& bootstrap, const std::string& node);
 // Of this process, as its job of nodes has it.
 std::string node_word(const net::JobSettings& settings);

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""nodes_test.py SWALE LIBSWALE [MPIRUN]: the tree of a job on several nodes: `swale run` and `swale serve` as a launcher starts
-them, a rank each. The nodes are of one machine: SWALE_JOB_NODE says which ranks share one, and each has a
-mountpoint and a buffer of its own.
+"""nodes_test.py SWALE LIBSWALE [MPIRUN]: the tree of a job on several nodes: `swale run` and `swale serve` as
+a launcher starts them, a rank each.
+
+The nodes are of one machine: SWALE_JOB_NODE says which ranks share one, and each has a mountpoint and a
+buffer of its own.
 """
 import json
 import os
@@ -335,8 +337,8 @@ time.sleep(%d)
         self.assertIn("1 (never seen)", said)
 
     def test_ranks_with_different_options_are_told_both(self):
-        ended = self.ends([self.start(rank, 2, rank, "run", "--backing", self.backing, "--at", "%a", "--buffer",
-                                      "%b", "--at-end", how, "--", "true")
+        ended = self.ends([self.start(rank, 2, rank, "run", "--backing", self.backing, "--at", "%a",
+                                      "--buffer", "%b", "--at-end", how, "--", "true")
                            for rank, how in enumerate(("drain", "keep"))])
         for status, said in ended:
             self.assertNotEqual(status, 0)
@@ -403,7 +405,7 @@ time.sleep(%d)
                               for rank in range(2)])
         for status, said in recover():
             self.assertNotEqual(status, 0)
-            self.assertIn("a job has it now: wait until its server has ended, which may also be stopped", said)
+            self.assertIn("a job has it now: wait until its server has ended", said)
             self.assertIn("buffer-1", said)
         self.assertFalse(os.path.exists(os.path.join(self.backing, "new")))
         started[1].kill()

@@ -196,11 +196,10 @@ Status BackingClaim::expect_own() const noexcept {
     const io::Descriptor there(io::open_beneath(own_.get(), start_name().c_str(), O_RDONLY));
     if (there.valid()) return {};
     if (errno != ENOENT) return errno_status(errno, path_ + "/.swale/" + job_);
-    return error(
-               Code::kAborted, Scope::kFatal,
-               "{}: the servers of {} were started anew, or it has ended, without this one, which changes nothing "
-               "any more",
-               path_, job_)
+    return error(Code::kAborted, Scope::kFatal,
+                 "{}: the servers of {} were started anew, or it has ended, without this one, which "
+                 "changes nothing any more",
+                 path_, job_)
         .with_error_number(EIO);
   });
 }

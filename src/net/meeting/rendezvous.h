@@ -30,8 +30,8 @@ namespace swale::net {
 
 struct RendezvousOptions {
   std::string directory;  // shared by all ranks; created (one level, 0700) if it is not there; checked
-  // It is a descriptor's path (/proc/self/fd/N) to a folder that the caller has found to be this user's alone:
-  // nobody above it can lead elsewhere, so nothing above it is looked at.
+  // It is a descriptor's path (/proc/self/fd/N) to a folder that the caller has found to be this user's
+  // alone: nobody above it can lead elsewhere, so nothing above it is looked at.
   bool is_descriptor = false;
   std::string job_id;   // the same on all ranks
   std::string node_id;  // the same on all ranks of one machine and on no other machine
