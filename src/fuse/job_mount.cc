@@ -38,6 +38,7 @@ constexpr uint64_t kWaitForSpace = 600'000'000'000;  // of a writer, while the d
 constexpr Nanos kLongestJob = seconds(7 * 24 * 3600);
 constexpr Nanos kWatchEvery = seconds(1);
 constexpr size_t kHostsNamed = 16;
+constexpr int kDrainTries = 3;
 
 // Ends this process's mount when the backing is this server's no more.
 class BackingWatch {
@@ -115,7 +116,10 @@ class JobMount {
   Status serve();
   std::string remark() const;
   Status end();
-  Result<bool> end_together(Status* drained);
+  bool drains_at_end() const { return options_.at_end == JobMountOptions::AtEnd::kDrain; }
+  bool is_clean() const;
+  bool drain_alone(Status* drained);
+  Result<bool> drain_together(Status* drained);
   Status close();
   void leave_at_once();
   Status lost();
@@ -208,8 +212,8 @@ Result<std::string> common_job(const std::vector<LeftJob>& left, const JobFolder
   for (size_t rank = 0; any_names && rank < left.size(); ++rank) {
     if (left[rank].name == known->name) continue;
     return invalid_argument(
-        "{}: the buffer of rank {} is of {}, that of rank {} of {}: start swale fs recover on those nodes, and "
-        "all of them, where it ran; a buffer that nothing is wanted of can be removed",
+        "{}: the buffer of rank {} is of {}, that of rank {} of {}: start swale fs recover on those nodes, "
+        "and all of them, where it ran; a buffer that nothing is wanted of can be removed",
         folders.backing, known - left.begin(), known->name, rank,
         left[rank].name.empty() ? "no job" : left[rank].name);
   }
@@ -304,7 +308,7 @@ Status JobMount::open_files() {
                   options_.buffer.empty() || is_in_memory(folders_.buffer);
   of_fs.fsync_drains = fsync_drains_;
   of_fs.logs.outlives_power = !fsync_drains_;
-  of_fs.drains_alone = options_.mounts && options_.at_end == JobMountOptions::AtEnd::kDrain;
+  of_fs.drains_alone = options_.mounts && drains_at_end();
   if (options_.nodes) of_fs.expect_own = [this] { return claim_->expect_own(); };
   SWALE_ASSIGN_OR_RETURN(
       fs_, fs::JobFs::open(names_->client(), device_, device_, *anchored_, of_fs, peers_.get()));
@@ -375,47 +379,53 @@ Status JobMount::lost() {
   return why;
 }
 
-// Whether all nodes have brought all to the backing, and may forget it. Other nodes read from this one until
-// their programs have ended.
-Result<bool> JobMount::end_together(Status* drained) {
+bool JobMount::is_clean() const {
+  return options_.at_end == JobMountOptions::AtEnd::kDiscard || fs_->stats().undrained_files == 0;
+}
+
+// Whether nothing is left that is not on the backing. `drained`: what has failed.
+bool JobMount::drain_alone(Status* drained) {
+  if (drains_at_end()) *drained = fs_->drain_all();
+  return is_clean();
+}
+
+// The same of all nodes, none of which forgets anything before. Others read from this one until their
+// programs have ended.
+Result<bool> JobMount::drain_together(Status* drained) {
   SWALE_RETURN_IF_ERROR(net::agree(*job_, {}));
-  if (options_.at_end == JobMountOptions::AtEnd::kDrain) *drained = fs_->drain_all();
-  *drained = net::agree(*job_, *drained);
-  const bool clean = fs_->stats().undrained_files == 0 || options_.at_end == JobMountOptions::AtEnd::kDiscard;
-  SWALE_ASSIGN_OR_RETURN(const uint64_t all, net::least_number(net::ranks_of(*job_), clean ? 1 : 0));
-  return all == 1;
+  // A node that has missed the end of a drain hears of it by the next one.
+  for (int tries = 1;; ++tries) {
+    *drained = net::agree(*job_, drains_at_end() ? fs_->drain_all() : Status());
+    SWALE_ASSIGN_OR_RETURN(const uint64_t all, net::least_number(net::ranks_of(*job_), is_clean() ? 1 : 0));
+    if (all == 1 || !drains_at_end() || !drained->ok() || tries == kDrainTries) return all == 1;
+  }
 }
 
 Status JobMount::end() {
-  using AtEnd = JobMountOptions::AtEnd;
   Status drained, closed;
-  bool clean = false;
-  if (options_.nodes) {
-    const auto together = end_together(&drained);
-    clean = together.ok() && *together;
-    if (!together.ok()) {
-      if (options_.at_end == AtEnd::kDrain) static_cast<void>(fs_->drain_all());
-      drained = together.status();
-      leave_at_once();
-    }
-  } else {
-    if (options_.at_end == AtEnd::kDrain) drained = fs_->drain_all();
-    clean = fs_->stats().undrained_files == 0 || options_.at_end == AtEnd::kDiscard;
+  const Result<bool> clean = options_.nodes ? drain_together(&drained) : drain_alone(&drained);
+  const bool is_clean = clean.ok() && *clean;
+  if (clean.ok()) {
+    if (drained.ok() && !is_clean && drains_at_end())
+      drained = error(Code::kIoError, Scope::kNode, "some files are not there yet");
+    closed = close();
+  } else {  // a node is gone
+    drained = clean.status();
+    if (drains_at_end()) static_cast<void>(fs_->drain_all());
+    leave_at_once();
   }
-  if (job_) closed = close();
   // Where all nodes have said that all is there, none keeps what the others do not have.
-  if (clean && (closed.ok() || options_.nodes)) {
+  if (is_clean && (closed.ok() || options_.nodes)) {
     remove_job_folders(folders_, options_);
     const Status left = is_first() ? claim_->leave() : Status();
     if (!left.ok()) log_warn("{}", left.message());
   }
-  if (!drained.ok() && clean) return drained;  // a file was kept aside
-  if (!drained.ok())
-    return drained.with_context(
-        fmt::format("{}: not all came to it; run swale fs recover {}{}{} to repeat it", folders_.backing,
-                    folders_.backing, options_.buffer.empty() ? "" : " --buffer " + folders_.buffer,
-                    options_.nodes ? " on all nodes of the job (mpirun --map-by ppr:1:node)" : ""));
-  return closed;
+  if (drained.ok()) return closed;
+  if (is_clean) return drained;  // a file was kept aside
+  return drained.with_context(
+      fmt::format("{}: not all came to it; run swale fs recover {}{}{} to repeat it", folders_.backing,
+                  folders_.backing, options_.buffer.empty() ? "" : " --buffer " + folders_.buffer,
+                  options_.nodes ? " on all nodes of the job (mpirun --map-by ppr:1:node)" : ""));
 }
 
 }  // namespace
