@@ -17,9 +17,10 @@ class LogAllocTest : public LogRig {
     const Allocations::Library library;
     return call();
   }
+  void fail_each();
 };
 
-TEST_F(LogAllocTest, EachAllocationMayFail) {
+void LogAllocTest::fail_each() {
   small_chunks(64 * 1024, 16);
   int points = 0;
   for (int64_t n = 1;; ++n) {
@@ -66,6 +67,13 @@ TEST_F(LogAllocTest, EachAllocationMayFail) {
   }
   std::printf("%d allocations failed\n", points);
   EXPECT_GT(points, 50);
+}
+
+TEST_F(LogAllocTest, EachAllocationMayFail) { fail_each(); }
+TEST_F(LogAllocTest, AlsoWhereChunksAreSpilledAhead) {
+  options_.outlives_power = true;
+  options_.rules.direct_bytes_min = kPageBytes;
+  fail_each();
 }
 
 }  // namespace
