@@ -212,7 +212,7 @@ Result<std::vector<FoundValue>> ReaderView::find(Bytes key, int64_t epoch) {
   SWALE_RETURN_IF_ERROR(check_key(key));
   SWALE_ASSIGN_OR_RETURN(const EpochRange epochs, range_of(epoch));
   files_.counters.queries.add();
-  constexpr size_t kExpectedMax = 64;
+  constexpr size_t kExpectedMax = 1'024;  // 72 KiB
   ValueSink sink(std::min<size_t>(epochs.last - epochs.first, kExpectedMax));
   const QueryKey query_key{hash_bytes(key), 0, key};
   SWALE_RETURN_IF_ERROR(ask({&query_key, 1}, epochs, sink));
