@@ -16,6 +16,8 @@ constexpr uint64_t kRowsPerBucket = 2;
 constexpr uint64_t kBucketsMax = uint64_t{1} << 16;
 constexpr size_t kInsertionMax = 32;
 constexpr size_t kUsualKeyBytes = 8;
+// A value that fits into a series for certain.
+constexpr size_t kStoredBytesMax = kSeriesBytesMax - kSeriesHeadBytesMax - 2 * kVarint32BytesMax;
 
 bool less(const StripeRow& a, const StripeRow& b) { return a.hash < b.hash; }
 
@@ -125,7 +127,7 @@ inline void SeriesMaker::fetch_ahead(size_t at) const {
 }
 
 // The end of the rows with the hash of that at `begin`. `*usual`: they are of one key, of eight bytes, and
-// make one series of whole values of equal sizes, of epochs that follow each other.
+// whole values of equal sizes, of epochs that follow each other.
 size_t SeriesMaker::next_hash(size_t begin, bool* usual) const {
   const StripeRow& first = sorted_[begin];
   const bool usual_key = first.key_bytes() == kUsualKeyBytes;
@@ -140,27 +142,31 @@ size_t SeriesMaker::next_hash(size_t begin, bool* usual) const {
     others |= row.shape ^ first.shape;
     if (others == 0) others = get_u64(row.at) ^ key;
   }
-  const size_t value_bytes = first.row_bytes() - first.key_bytes();
-  const size_t most =
-      kSeriesHeadBytesMax +
-      (end - begin) * (1 + varint_bytes(series_size_code(value_bytes, SeriesKind::kWhole)) + value_bytes);
-  *usual = others == 0 && !first.large() && most <= kSeriesBytesMax;
+  *usual = others == 0 && !first.large() && first.stored().size() <= kStoredBytesMax;
   return end;
 }
 
+// As few series as possible.
 Status SeriesMaker::put_usual(std::span<const StripeRow> rows, SeriesBatch* batch) {
   const size_t value_bytes = rows.front().row_bytes() - kUsualKeyBytes;
-  char* const key = batch->reserve(SeriesBatch::kHeadBytes + kUsualKeyBytes + kSeriesHeadBytesMax +
-                                   rows.size() * value_bytes) +
-                    SeriesBatch::kHeadBytes;
-  copy_bytes(key, rows.front().at, kUsualKeyBytes);
-  char* const series = key + kUsualKeyBytes;
-  char* out = put_usual_series_head(rows.front().index, rows.size(), value_bytes, series);
-  for (const StripeRow& row : rows) {
-    copy_bytes(out, row.at + kUsualKeyBytes, value_bytes);
-    out += value_bytes;
+  const SeriesValue value{0, SeriesKind::kWhole, rows.front().stored()};
+  const size_t count_max = (kSeriesBytesMax - kSeriesHeadBytesMax) / series_value_bytes_max(1, value);
+  while (!rows.empty()) {
+    const std::span<const StripeRow> some = rows.first(std::min(rows.size(), count_max));
+    rows = rows.subspan(some.size());
+    char* const key = batch->reserve(SeriesBatch::kHeadBytes + kUsualKeyBytes + kSeriesHeadBytesMax +
+                                     some.size() * value_bytes) +
+                      SeriesBatch::kHeadBytes;
+    copy_bytes(key, some.front().at, kUsualKeyBytes);
+    char* const series = key + kUsualKeyBytes;
+    char* out = put_usual_series_head(some.front().index, some.size(), value_bytes, series);
+    for (const StripeRow& row : some) {
+      copy_bytes(out, row.at + kUsualKeyBytes, value_bytes);
+      out += value_bytes;
+    }
+    SWALE_RETURN_IF_ERROR(finish({key, kUsualKeyBytes}, {series, static_cast<size_t>(out - series)}, batch));
   }
-  return finish({key, kUsualKeyBytes}, {series, static_cast<size_t>(out - series)}, batch);
+  return {};
 }
 
 // Any rows of one hash: nearly always of one key.
@@ -178,24 +184,35 @@ Status SeriesMaker::put_hash(std::span<StripeRow> rows, SeriesBatch* batch) {
   return {};
 }
 
-// One series, if it takes them all.
+// As few series as possible. A value that is resolved, or fits into none by itself, takes the long way.
 Status SeriesMaker::put_key(std::span<const StripeRow> rows, SeriesBatch* batch) {
+  const auto is_odd = [&](const StripeRow& row) {
+    return (row.large() && resolve_) || row.stored().size() > kStoredBytesMax;
+  };
+  if (std::ranges::any_of(rows, is_odd)) return put_slowly(rows, batch);
+  const Bytes key = rows.front().key();
   values_.clear();
   size_t most = kSeriesHeadBytesMax;
-  uint32_t index = rows.front().index;
   for (const StripeRow& row : rows) {
-    if (row.large() && resolve_) return put_slowly(rows, batch);
     const SeriesValue value{row.index, row.large() ? SeriesKind::kPoints : SeriesKind::kWhole, row.stored()};
-    most += series_value_bytes_max(row.index - std::exchange(index, row.index), value);
-    if (most > kSeriesBytesMax) return put_slowly(rows, batch);
+    const uint32_t step = values_.empty() ? 0 : row.index - values_.back().index;
+    if (most + series_value_bytes_max(step, value) > kSeriesBytesMax) {
+      SWALE_RETURN_IF_ERROR(put_values(key, most, batch));
+      most = kSeriesHeadBytesMax;
+    }
+    most += series_value_bytes_max(values_.empty() ? 0 : step, value);
     values_.push_back(value);
   }
-  const Bytes key = rows.front().key();
-  char* const head = batch->reserve(SeriesBatch::kHeadBytes + key.size() + most);
-  char* const key_at = head + SeriesBatch::kHeadBytes;
+  return put_values(key, most, batch);
+}
+
+// Makes a series of values_, of `most` bytes at most.
+Status SeriesMaker::put_values(Bytes key, size_t most, SeriesBatch* batch) {
+  char* const key_at = batch->reserve(SeriesBatch::kHeadBytes + key.size() + most) + SeriesBatch::kHeadBytes;
   copy_bytes(key_at, key.data(), key.size());
   char* const series = key_at + key.size();
   char* const end = put_series(values_, series);
+  values_.clear();
   return finish({key_at, key.size()}, {series, static_cast<size_t>(end - series)}, batch);
 }
 

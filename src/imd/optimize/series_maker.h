@@ -75,6 +75,7 @@ class SeriesMaker {
   Status put_usual(std::span<const StripeRow> rows, SeriesBatch* batch);
   Status put_hash(std::span<StripeRow> rows, SeriesBatch* batch);
   Status put_key(std::span<const StripeRow> rows, SeriesBatch* batch);
+  Status put_values(Bytes key, size_t most, SeriesBatch* batch);
   Status put_slowly(std::span<const StripeRow> rows, SeriesBatch* batch);
   Status finish(Bytes key, Bytes series, SeriesBatch* batch);
 

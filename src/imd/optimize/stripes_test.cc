@@ -229,6 +229,63 @@ TEST(Stripes, AClusterDoesNotDependOnThreads) {
   }
 }
 
+// The series of one key with these values, by epoch, by the quick ways; and as the builder makes them.
+void expect_cut_alike(const std::string& key, const std::vector<std::string>& values, uint32_t gap) {
+  std::vector<std::string> rows;
+  for (const std::string& value : values) rows.push_back(key + value);
+  Stripe stripe;
+  stripe.last = ~Hash{0};
+  std::vector<std::string> expected;
+  SeriesBuilder builder([&](Bytes series) {
+    expected.emplace_back(series);
+    return Status();
+  });
+  for (size_t i = 0; i < rows.size(); ++i) {
+    StripePart part;
+    part.uniform = rows[i].data();
+    part.count = 1;
+    part.index = static_cast<uint32_t>(i) * gap;
+    part.row_bytes = static_cast<uint16_t>(rows[i].size());
+    part.key_bytes = static_cast<uint8_t>(key.size());
+    stripe.add(part);
+    ASSERT_TRUE(builder.add(part.index, SeriesKind::kWhole, values[i]).ok());
+  }
+  ASSERT_TRUE(builder.finish().ok());
+  SeriesMaker maker(static_cast<uint32_t>(rows.size()) * gap, {});
+  SeriesBatch batch;
+  ASSERT_TRUE(maker.make(stripe, &batch).ok());
+  std::vector<std::string> made;
+  ASSERT_TRUE(batch
+                  .walk([&](Bytes of, Bytes series) {
+                    EXPECT_EQ(of, key);
+                    made.emplace_back(series);
+                    return Status();
+                  })
+                  .ok());
+  EXPECT_EQ(made, expected);
+  EXPECT_EQ(batch.records, rows.size());
+  uint64_t digest = 0;
+  for (const RecordTally& tally : maker.tallies()) digest += tally.digest;
+  for (const std::string& row : rows) digest -= record_digest(row, key.size());
+  EXPECT_EQ(digest, 0u);
+}
+
+TEST(Stripes, LongSeriesAreCutAsTheBuilderCutsThem) {
+  Rng rng(9);
+  for (const uint64_t count : {1, 2, 381, 382, 400, 1'000}) {
+    for (const uint32_t gap : {1, 2, 200}) {
+      expect_cut_alike("12345678", std::vector<std::string>(count, std::string(40, 'v')), gap);
+      expect_cut_alike("key", std::vector<std::string>(count, std::string(40, 'v')), gap);
+      std::vector<std::string> values;
+      for (uint64_t i = 0; i < count; ++i)
+        values.emplace_back(rng.below(100) == 0 ? kSeriesBytesMax - rng.below(60) : rng.below(300), 'w');
+      expect_cut_alike("12345678", values, gap);
+    }
+  }
+  for (size_t bytes = kSeriesBytesMax - 60; bytes <= kSeriesBytesMax; ++bytes)
+    expect_cut_alike("12345678", std::vector<std::string>(3, std::string(bytes, 'x')), 1);
+}
+
 // A failure of a worker is what the owner gets; without it, it gets all.
 TEST(Stripes, AFailureOnAnotherThreadEndsThePass) {
   test::JobShape shape{.records = 400, .keys = 300};
