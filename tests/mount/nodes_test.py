@@ -95,7 +95,15 @@ class Nodes(unittest.TestCase):
             if name.startswith("at-"):
                 subprocess.run(["fusermount3", "-u", "-z", os.path.join(self.scratch, name)],
                                stderr=subprocess.DEVNULL, check=False)
+            if name.startswith("buffer-"):
+                self.forget_memory_of(name)
         shutil.rmtree(self.scratch)
+
+    def forget_memory_of(self, buffer):
+        """What a server that was refused, or is not started again, has left in the memory of its node."""
+        found = os.stat(os.path.join(self.scratch, buffer))
+        memory = f"/dev/shm/swale-fs-{os.geteuid()}-{found.st_dev:x}-{found.st_ino:x}"
+        shutil.rmtree(memory, ignore_errors=True)
 
     def servers(self, at=""):
         """Processes of swale for this test's directories, by mountpoint."""
@@ -310,6 +318,7 @@ with open(f"{root}/own-{rank}", "wb") as own: own.write(record(0, rank))
     # The canary: what one node has is missed.
     def test_a_job_is_not_started_again_without_what_a_node_has(self):
         self.killed_at("all have written", lambda: len(os.listdir(self.steps)) == 2)
+        self.forget_memory_of("buffer-1")
         shutil.rmtree(os.path.join(self.scratch, "buffer-1"))
         for status, said in self.ends(self.launch("", ranks=2)):
             self.assertNotEqual(status, 0)
