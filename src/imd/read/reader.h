@@ -6,13 +6,15 @@
 // files that wait for one another, is 3 cold, 2 once the footer is resident, one more if a slice overflows. A
 // value of more than 16,384 bytes takes one more, a value of more than 256 KiB two; so does any value of 12
 // bytes or more in a directory of the indirect format. In the lossy format the query first reads the
-// auxiliary table of the key's home, one epoch after the other: two more (reader_tables.h). Bytes in the page
-// cache are read by one system call each (io/advised_queue.h). ReaderOptions::map allows a mapping of the
-// logs instead, without system calls for these bytes. But if the device then fails to deliver a page that was
-// resident, or another program cuts it off, the access raises SIGBUS (io/mapping.h): so a mapping is not the
-// default. Every read verifies checksums. Wrong bytes are read once more: if they are right then, the query
-// uses them and a warning says so; if not, the result is kCorruption with file and offset, never wrong data.
-// kAborted: an epoch of this view was dropped, or the directory was replaced by a new one; refresh.
+// auxiliary table of the key's home, one epoch after the other: two more (reader_tables.h). What the readers
+// of this process have verified lately is not read again (read_cache.h): with the slices there, which `warm`
+// reads, the depth is 1. Bytes in the page cache are read by one system call each (io/advised_queue.h).
+// ReaderOptions::map allows a mapping of the logs instead, without system calls for these bytes. But if the
+// device then fails to deliver a page that was resident, or another program cuts it off, the access raises
+// SIGBUS (io/mapping.h): so a mapping is not the default. Every read verifies checksums. Wrong bytes are read
+// once more: if they are right then, the query uses them and a warning says so; if not, the result is
+// kCorruption with file and offset, never wrong data. kAborted: an epoch of this view was dropped, or the
+// directory was replaced by a new one; refresh.
 //
 // Threads: several threads may make any call at once (footers are cached under a mutex).
 // Limits: reads in flight per call as in ReaderOptions. Memory of a query beyond its result: at most 4 MiB of
