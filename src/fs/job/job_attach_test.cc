@@ -18,6 +18,7 @@
 #include "fs/client/attachment.h"
 #include "fs/job/job_files.h"
 #include "fs/job/testing/job_world.h"
+#include "fs/job/testing/nodes_world.h"
 #include "fs/log/testing/stepped_child.h"
 #include "io/descriptor.h"
 
@@ -415,6 +416,56 @@ TEST_F(JobAttachTest, AProcessOfAnotherUserGetsNothing) {
   ::chmod((folder_ + "/" + kAttachSocket).c_str(), 0666);
   EXPECT_EQ(bytes_for(kNobody), 0);
   EXPECT_EQ(bytes_for(0), 1);
+}
+
+// What another node reads of a file that a program of node 0 writes: after its commit, and after its end.
+std::pair<std::string, std::string> seen_elsewhere(bool commits) {
+  NodesWorld world(2);
+  world.commits = commits;
+  world.start();
+  const auto read_there = [&] {
+    int handle = -1;
+    std::string bytes;
+    EXPECT_EQ(world.calls(1).open("file", O_RDONLY, 0, &handle), 0);
+    EXPECT_EQ(world.calls(1).read(handle, 0, 100, &bytes), 0);
+    EXPECT_EQ(world.calls(1).close(handle), 0);
+    return bytes;
+  };
+  JobFs& fs = world.fs(0);
+  Entry entry;
+  std::unique_ptr<OpenFile> file;
+  EXPECT_EQ(
+      fs.create(*fs.root(), "file", 0644, O_RDWR | O_CREAT | O_DIRECT, Caller::this_thread(), &entry, &file),
+      0);
+  const auto program = fs.add_program();
+  EXPECT_TRUE(program.ok()) << program.status().to_string();
+  LogWriter writer;
+  EXPECT_EQ(writer.attach({program->files.log.get(), program->files.bell.get(), ""}, program->log), 0);
+  GrantRequest request{program->token, 0, 0};
+  std::string answer;
+  EXPECT_EQ(
+      fs.command(*file, kAskGrant, Bytes(reinterpret_cast<const char*>(&request), sizeof(request)), &answer),
+      0);
+  std::memcpy(&request, answer.data(), sizeof(request));
+  const meta::FileId id{request.file_high, request.file_low};
+  EXPECT_EQ(writer.write(id, 0, "committed", 9), 9);
+  EXPECT_EQ(fs.command(*file, kAskCommit, "", &answer), 0);
+  const std::string after_commit = read_there();
+  EXPECT_EQ(writer.write(id, 9, ", ended", 7), 7);
+  EXPECT_TRUE(fs.end_program(program->log).ok());
+  const std::string after_end = read_there();
+  writer.detach();
+  fs.release(std::move(file));
+  fs.forget(entry.node, 1);
+  return {after_commit, after_end};
+}
+
+TEST(JobAttachNodes, OtherNodesSeeItAfterACommitAndAfterTheEndOfTheProgram) {
+  EXPECT_EQ(seen_elsewhere(true), std::pair(std::string("committed"), std::string("committed, ended")));
+}
+
+TEST(JobAttachNodes, WithoutCommitsTheyWouldNot) {
+  EXPECT_EQ(seen_elsewhere(false), std::pair(std::string(), std::string()));
 }
 
 TEST_F(JobAttachTest, AProgramThatSpeaksIsOver) {
