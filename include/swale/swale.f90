@@ -1,4 +1,4 @@
-! Swale for Fortran: the C interface of swale.h, swale_meta.h, swale_iond.h and swale_tier.h as a module.
+! Swale for Fortran: the C interface of swale.h, swale_meta.h, swale_iond.h, swale_tier.h and swale_fs.h as a module.
 ! Compile it with your own compiler, before your program:
 !
 !   gfortran -c $(pkg-config --variable=fortrandir swale)/swale.f90
@@ -49,6 +49,10 @@ module swale
   integer(c_int), parameter, public :: SWALE_EXCLUSIVE = 2
   integer(c_int), parameter, public :: SWALE_READ_ONLY = 4
   integer(c_int), parameter, public :: SWALE_ACCEPT_LOSS = 8
+  integer(c_int), parameter, public :: SWALE_FS_EMPTY = 16
+  integer(c_int), parameter, public :: SWALE_FS_APPEND = 32
+  integer(c_int), parameter, public :: SWALE_FS_BY_MOUNT = 64
+  integer(c_int), parameter, public :: SWALE_FS_BY_LOG = 128
   integer(c_int), parameter, public :: SWALE_META_LEVELS = 3
   integer(c_int), parameter, public :: SWALE_TOP_LARGEST = 0
   integer(c_int), parameter, public :: SWALE_TOP_SMALLEST = 1
@@ -103,6 +107,9 @@ module swale
     type(c_ptr) :: handle = c_null_ptr
   end type
   type, bind(C), public :: swale_tier_file
+    type(c_ptr) :: handle = c_null_ptr
+  end type
+  type, bind(C), public :: swale_fs_file
     type(c_ptr) :: handle = c_null_ptr
   end type
 
@@ -177,6 +184,11 @@ module swale
   type, bind(C), public :: swale_meta_range
     integer(c_int64_t) :: offset = 0
     integer(c_int64_t) :: length = 0
+  end type
+
+  type, bind(C), public :: swale_fs_part
+    type(c_ptr) :: data = c_null_ptr
+    integer(c_size_t) :: bytes = 0
   end type
 
   type, bind(C), public :: swale_meta_level
@@ -546,6 +558,40 @@ module swale
       type(c_funptr), value :: fn
       type(c_ptr), value :: context
     end function
+    integer(c_int) function swale_fs_close(file) bind(C, name="swale_fs_close")
+      import :: c_int, swale_fs_file
+      type(swale_fs_file), value :: file
+    end function
+    integer(c_int) function swale_fs_pwritev(file, offset, parts, count) bind(C, name="swale_fs_pwritev")
+      import :: c_int, c_int64_t, c_size_t, swale_fs_file, swale_fs_part
+      type(swale_fs_file), value :: file
+      integer(c_int64_t), value :: offset
+      type(swale_fs_part), intent(in) :: parts(*)
+      integer(c_size_t), value :: count
+    end function
+    integer(c_int) function swale_fs_commit(file) bind(C, name="swale_fs_commit")
+      import :: c_int, swale_fs_file
+      type(swale_fs_file), value :: file
+    end function
+    integer(c_int) function swale_fs_sync(file) bind(C, name="swale_fs_sync")
+      import :: c_int, swale_fs_file
+      type(swale_fs_file), value :: file
+    end function
+    integer(c_int) function swale_fs_truncate(file, size) bind(C, name="swale_fs_truncate")
+      import :: c_int, c_int64_t, swale_fs_file
+      type(swale_fs_file), value :: file
+      integer(c_int64_t), value :: size
+    end function
+    integer(c_int) function swale_fs_stat(file, attributes) bind(C, name="swale_fs_stat")
+      import :: c_int, swale_attributes, swale_fs_file
+      type(swale_fs_file), value :: file
+      type(swale_attributes), intent(inout) :: attributes
+    end function
+    integer(c_int) function swale_fs_writes_by_log(file, by_log) bind(C, name="swale_fs_writes_by_log")
+      import :: c_int, swale_fs_file
+      type(swale_fs_file), value :: file
+      integer(c_int), intent(out) :: by_log
+    end function
   end interface
 
   public :: swale_job_rank, swale_job_size, swale_job_close, swale_dir_epoch_end, swale_dir_epoch_end_begin, &
@@ -562,7 +608,9 @@ module swale
     swale_meta_scan, swale_meta_truncate, swale_meta_seal, swale_meta_relocate, swale_meta_stats, &
     swale_iond_close, swale_iond_file_close, swale_iond_truncate, swale_iond_sync, swale_iond_file_stat, &
     swale_iond_drain, swale_iond_stats, swale_tier_close, swale_tier_file_close, swale_tier_truncate, &
-    swale_tier_sync, swale_tier_file_stat, swale_tier_drain, swale_tier_stats, swale_tier_losses
+    swale_tier_sync, swale_tier_file_stat, swale_tier_drain, swale_tier_stats, swale_tier_losses, &
+    swale_fs_close, swale_fs_pwritev, swale_fs_commit, swale_fs_sync, swale_fs_truncate, swale_fs_stat, &
+    swale_fs_writes_by_log
 
   ! ---- Calls with text or any bytes: below are the C functions; after `contains` follows what Fortran calls -----------
 
@@ -831,6 +879,44 @@ module swale
       character(kind=c_char), intent(in) :: from(*)
       character(kind=c_char), intent(in) :: to(*)
     end function
+    integer(c_int) function c_fs_open(path, flags, mode, file) bind(C, name="swale_fs_open")
+      import :: c_char, c_int, c_int32_t, swale_fs_file
+      character(kind=c_char), intent(in) :: path(*)
+      integer(c_int), value :: flags
+      integer(c_int32_t), value :: mode
+      type(swale_fs_file), intent(out) :: file
+    end function
+    integer(c_int) function c_fs_pwrite(file, offset, data, bytes) bind(C, name="swale_fs_pwrite")
+      import :: c_int, c_int64_t, c_ptr, c_size_t, swale_fs_file
+      type(swale_fs_file), value :: file
+      integer(c_int64_t), value :: offset
+      type(c_ptr), value :: data
+      integer(c_size_t), value :: bytes
+    end function
+    integer(c_int) function c_fs_write_many(file, offset, stride, data, record_bytes, count) &
+        bind(C, name="swale_fs_write_many")
+      import :: c_int, c_int64_t, c_ptr, c_size_t, swale_fs_file
+      type(swale_fs_file), value :: file
+      integer(c_int64_t), value :: offset
+      integer(c_int64_t), value :: stride
+      type(c_ptr), value :: data
+      integer(c_size_t), value :: record_bytes
+      integer(c_size_t), value :: count
+    end function
+    integer(c_int) function c_fs_write(file, data, bytes) bind(C, name="swale_fs_write")
+      import :: c_int, c_ptr, c_size_t, swale_fs_file
+      type(swale_fs_file), value :: file
+      type(c_ptr), value :: data
+      integer(c_size_t), value :: bytes
+    end function
+    integer(c_int) function c_fs_pread(file, offset, data, bytes, got) bind(C, name="swale_fs_pread")
+      import :: c_int, c_int64_t, c_ptr, c_size_t, swale_fs_file
+      type(swale_fs_file), value :: file
+      integer(c_int64_t), value :: offset
+      type(c_ptr), value :: data
+      integer(c_size_t), value :: bytes
+      integer(c_size_t), intent(out) :: got
+    end function
 
     integer(c_size_t) function c_length(text) bind(C, name="strlen")
       import :: c_ptr, c_size_t
@@ -847,7 +933,8 @@ module swale
   public :: swale_meta_open, swale_meta_file_open, swale_meta_stat, swale_meta_remove, swale_iond_open, &
     swale_iond_file_open, swale_iond_write, swale_iond_read, swale_iond_stat, swale_iond_remove, &
     swale_iond_rename, swale_tier_open, swale_tier_file_open, swale_tier_write, swale_tier_read, &
-    swale_tier_stat, swale_tier_remove, swale_tier_rename
+    swale_tier_stat, swale_tier_remove, swale_tier_rename, swale_fs_open, swale_fs_pwrite, &
+    swale_fs_write_many, swale_fs_write, swale_fs_pread
 
 contains
 
@@ -1179,6 +1266,48 @@ contains
     character(len=*), intent(in) :: from
     character(len=*), intent(in) :: to
     code = c_tier_rename(tier, as_c(from), as_c(to))
+  end function
+
+  integer(c_int) function swale_fs_open(path, flags, mode, file) result(code)
+    character(len=*), intent(in) :: path
+    integer(c_int), intent(in) :: flags
+    integer(c_int32_t), intent(in) :: mode
+    type(swale_fs_file), intent(inout) :: file
+    code = c_fs_open(as_c(path), flags, mode, file)
+  end function
+
+  integer(c_int) function swale_fs_pwrite(file, offset, data, bytes) result(code)
+    type(swale_fs_file), intent(in) :: file
+    integer(c_int64_t), intent(in) :: offset
+    type(*), dimension(..), intent(in), target, contiguous :: data
+    integer(c_size_t), intent(in) :: bytes
+    code = c_fs_pwrite(file, offset, c_loc(data), bytes)
+  end function
+
+  integer(c_int) function swale_fs_write_many(file, offset, stride, data, record_bytes, count) result(code)
+    type(swale_fs_file), intent(in) :: file
+    integer(c_int64_t), intent(in) :: offset
+    integer(c_int64_t), intent(in) :: stride
+    type(*), dimension(..), intent(in), target, contiguous :: data
+    integer(c_size_t), intent(in) :: record_bytes
+    integer(c_size_t), intent(in) :: count
+    code = c_fs_write_many(file, offset, stride, c_loc(data), record_bytes, count)
+  end function
+
+  integer(c_int) function swale_fs_write(file, data, bytes) result(code)
+    type(swale_fs_file), intent(in) :: file
+    type(*), dimension(..), intent(in), target, contiguous :: data
+    integer(c_size_t), intent(in) :: bytes
+    code = c_fs_write(file, c_loc(data), bytes)
+  end function
+
+  integer(c_int) function swale_fs_pread(file, offset, data, bytes, got) result(code)
+    type(swale_fs_file), intent(in) :: file
+    integer(c_int64_t), intent(in) :: offset
+    type(*), dimension(..), intent(inout), target, contiguous :: data
+    integer(c_size_t), intent(in) :: bytes
+    integer(c_size_t), intent(out) :: got
+    code = c_fs_pread(file, offset, c_loc(data), bytes, got)
   end function
 
 end module swale

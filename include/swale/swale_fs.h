@@ -29,7 +29,7 @@ typedef struct swale_fs_file swale_fs_file;
 
 /* Flags of swale_fs_open, with SWALE_CREATE, SWALE_EXCLUSIVE and SWALE_READ_ONLY. */
 enum swale_fs_flags {
-  SWALE_FS_TRUNCATE = 16, /* cut it to nothing */
+  SWALE_FS_EMPTY = 16,    /* cut it to nothing */
   SWALE_FS_APPEND = 32,   /* each swale_fs_write gets a place at the end that no other one has, on any node */
   SWALE_FS_BY_MOUNT = 64, /* all writes go through the mount */
   SWALE_FS_BY_LOG = 128   /* SWALE_BUSY and others, rather than writes through the mount */

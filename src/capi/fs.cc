@@ -19,8 +19,8 @@ using swale::capi::null_argument;
 using swale::fs::ClientFile;
 
 swale::Result<ClientFile::Options> options_of(int flags, uint32_t mode) {
-  constexpr int kWriting = SWALE_CREATE | SWALE_EXCLUSIVE | SWALE_FS_TRUNCATE | SWALE_FS_APPEND |
-                           SWALE_FS_BY_MOUNT | SWALE_FS_BY_LOG;
+  constexpr int kWriting =
+      SWALE_CREATE | SWALE_EXCLUSIVE | SWALE_FS_EMPTY | SWALE_FS_APPEND | SWALE_FS_BY_MOUNT | SWALE_FS_BY_LOG;
   const auto has = [flags](int flag) { return (flags & flag) != 0; };
   const bool known = (flags & ~(kWriting | SWALE_READ_ONLY)) == 0;
   const bool wrong = (has(SWALE_READ_ONLY) && has(kWriting)) ||
@@ -35,7 +35,7 @@ swale::Result<ClientFile::Options> options_of(int flags, uint32_t mode) {
     return swale::invalid_argument("swale_fs_open: mode {:#o}: expected permission bits", mode);
   ClientFile::Options options;
   options.flags = (has(SWALE_READ_ONLY) ? O_RDONLY : O_RDWR) | (has(SWALE_CREATE) ? O_CREAT : 0) |
-                  (has(SWALE_EXCLUSIVE) ? O_EXCL : 0) | (has(SWALE_FS_TRUNCATE) ? O_TRUNC : 0) |
+                  (has(SWALE_EXCLUSIVE) ? O_EXCL : 0) | (has(SWALE_FS_EMPTY) ? O_TRUNC : 0) |
                   (has(SWALE_FS_APPEND) ? O_APPEND : 0);
   options.mode = mode;
   options.by = has(SWALE_FS_BY_LOG)     ? ClientFile::By::kLogOnly

@@ -25,7 +25,7 @@ HEADERS = {"swale.h": "c", "swale.hpp": "c++", "swale_mpi.h": "openmpi c", "swal
            "swale_mpi.f90": "openmpi fortran",
            "swale_mpi_f08.f90": "openmpi fortran f08",
            "swale_arrow.h": "c++ engines",
-           **dict.fromkeys([f"swale_{engine}.{ending}" for engine in ("meta", "iond", "tier")
+           **dict.fromkeys([f"swale_{engine}.{ending}" for engine in ("meta", "iond", "tier", "fs")
                             for ending in ("h", "hpp")], "c++ engines")}
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""library_test.py SWALE PROGRAM EXAMPLE CPP: programs that use the tree of a job by the library (swale_fs.h),
-beside the system's own calls. What they leave comes to the backing directory.
+"""library_test.py SWALE PROGRAM EXAMPLE CPP [FORTRAN]: programs that use the tree of a job by the library
+(swale_fs.h), beside the system's own calls. What they leave comes to the backing directory.
 """
 import os
 import shutil
@@ -12,6 +12,7 @@ import unittest
 from mounted import NO_MOUNTS, SWALE
 
 PROGRAM, EXAMPLE, CPP = map(os.path.abspath, sys.argv[2:5])
+FORTRAN = [os.path.abspath(path) for path in sys.argv[5:6]]
 RECORDS, RECORD_BYTES = 100, 47_008  # of the guide's example
 EXPECTED = {"lines": b"a line of 16 b.\n" * 400, "mistakes": b"", "mounted": b"third",
             "shared": b"parent child killed parent", "writes": b"01234"}
@@ -51,6 +52,14 @@ class Library(unittest.TestCase):
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         with open(os.path.join(self.tree, "cpp"), "rb") as file:
             self.assertEqual(file.read(), b"0123456789abcdef")
+
+    if FORTRAN:  # a sanitized library is for no Fortran
+        def test_a_program_in_fortran(self):
+            done = subprocess.run([SWALE, "run", "--backing", self.tree, "--", *FORTRAN, self.tree],
+                                  capture_output=True, text=True, timeout=600, check=False)
+            self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+            with open(os.path.join(self.tree, "fortran"), "rb") as file:
+                self.assertEqual(list(memoryview(file.read()).cast("i")), [1, 3, 2, 4])
 
     def test_the_example_of_the_guide(self):
         done = subprocess.run([SWALE, "run", "--backing", self.tree, "--", EXAMPLE, "field"], cwd=self.tree,

@@ -6,6 +6,7 @@
 #include <exception>
 #include <stdexcept>
 #include <string>
+#include <swale/swale_fs.hpp>
 #include <swale/swale_iond.hpp>
 #include <swale/swale_meta.hpp>
 #include <swale/swale_tier.hpp>
@@ -32,6 +33,17 @@ void use_buffer(const std::string& path) {
   tier.drain();
   expect(swale::sum_of(tier.stats(), "write.bytes") == 8 && tier.losses().empty(), "the buffer's counters");
   tier.close();
+}
+
+// tests/mount/library_test.py has files of a tree.
+void use_no_tree(const std::string& path) {
+  std::string said;
+  try {
+    const swale::FsFile file(path + "/on-no-tree", SWALE_CREATE);
+  } catch (const swale::Error& error) {
+    said = error.what();
+  }
+  expect(said.find("swale run --backing") != std::string::npos, "what to do with a file on no tree");
 }
 
 void use_store(const std::string& path) {
@@ -73,6 +85,7 @@ int main(int argc, char** argv) try {
   } else {
     use_columns();
     use_buffer(argv[1]);
+    use_no_tree(argv[1]);
     use_store(argv[1]);
   }
   std::printf("all engines from C++\n");

@@ -1,0 +1,40 @@
+! Files of a job's tree from Fortran. Usage: fs_fortran_test TREE (a directory of a tree)
+program fs_fortran_test
+  use, intrinsic :: iso_c_binding
+  use swale
+  implicit none
+  character(len=4096) :: tree
+  type(swale_fs_file) :: file
+  type(swale_attributes) :: attributes
+  type(swale_fs_part) :: parts(2)
+  integer(c_int), target :: numbers(4) = [1, 2, 3, 4], back(4) = 0
+  integer(c_int) :: by_log
+  integer(c_size_t) :: got
+
+  call get_command_argument(1, tree)
+  call must(swale_fs_open(trim(tree)//"/fortran", SWALE_CREATE + SWALE_FS_BY_LOG, int(o'644', c_int32_t), &
+    file))
+  call must(swale_fs_writes_by_log(file, by_log))
+  if (by_log /= 1) error stop "not by the log"
+  call must(swale_fs_write_many(file, 0_c_int64_t, 8_c_int64_t, numbers, 4_c_size_t, 2_c_size_t))
+  call must(swale_fs_pwrite(file, 4_c_int64_t, numbers(3), 4_c_size_t))
+  parts(1) = swale_fs_part(c_loc(numbers(4)), 4_c_size_t)
+  parts(2) = swale_fs_part(c_loc(numbers(1)), 4_c_size_t)
+  call must(swale_fs_pwritev(file, 12_c_int64_t, parts, 2_c_size_t))
+  call must(swale_fs_truncate(file, 16_c_int64_t))
+  call must(swale_fs_commit(file))
+  call must(swale_fs_sync(file))
+  call must(swale_fs_stat(file, attributes))
+  if (attributes%size /= 16) error stop "its size"
+  call must(swale_fs_pread(file, 0_c_int64_t, back, c_sizeof(back), got))
+  if (got /= 16 .or. any(back /= [1, 3, 2, 4])) error stop "its bytes"
+  call must(swale_fs_write(file, numbers, 4_c_size_t))
+  call must(swale_fs_close(file))
+contains
+  subroutine must(code)
+    integer(c_int), intent(in) :: code
+    if (code == SWALE_OK) return
+    print "(a)", swale_last_error()
+    error stop 1
+  end subroutine
+end program
