@@ -87,6 +87,10 @@ KEYS = (
          less_is_better=False), ("tree", "mount_over_passthrough_seq")),
     (Key("mount_over_passthrough_random", "writes of 4 KiB at random places, the same", "", 0.7, 1,
          less_is_better=False), ("tree", "mount_over_passthrough_random")),
+    (Key("n1_write_over_direct", "the shared file by the library, until all is written, not synced: pwrite "
+         "to a plain one over it", "", 0.9, 1.5, less_is_better=False), ("library", "n1_write_over_direct")),
+    (Key("burst_over_direct", "the same of what fits into the memory of the logs, beside a plain file in "
+         "memory", "", 1.0, 2, less_is_better=False), ("library", "burst_over_direct")),
     (Key("run_added_s", f"`swale run --backing` of {RANKS} processes that do nothing: more than without", "s",
          1, 0.3, by="wait"), ("run", "added_s")),
 )
@@ -134,6 +138,21 @@ def slow_backing(runner, program, scratch):
         print(f"fs.py: no slow backing: {why}", file=sys.stderr, flush=True)
 
 
+def library(runner, programs, scratch, memory):
+    """The program in a tree whose logs have memory for a burst."""
+    with tempfile.TemporaryDirectory(prefix="swale-bench-library-", dir=scratch) as folder:
+        tree, plain = pathlib.Path(folder) / "tree", pathlib.Path(folder) / "plain"
+        tree.mkdir()
+        plain.mkdir()
+        mib = runner.p["tree_mib"]
+        words = judge.words({"tree": tree, "plain": plain, "memory": memory, "mib": mib,
+                             "burst_mib": max(8, mib // 4), "rounds": 1})
+        runner.keep("library", [str(programs.parent / "tools/swale"), "run", "--backing", str(tree),
+                                "--buffer", str(pathlib.Path(folder) / "buffer"),
+                                "--memory", f"{mib // 2 + 256}M", "--",
+                                str(programs / "fs/bench_fs_library"), *words])
+
+
 def measure(arguments, scratch):
     profile = PROFILES[arguments.profile]
     runner = judge.Runner(profile)
@@ -160,6 +179,7 @@ def measure(arguments, scratch):
                                  *judge.words({"path": scratch, "mib": profile["tree_mib"],
                                                "creates": profile["creates"], "commits": profile["commits"],
                                                "requests": profile["requests"], "rounds": 1})])
+            library(runner, arguments.programs, scratch, memory)
             runner.lines.append({"round": runner.round, "name": "run",
                                  "line": run_added(arguments.programs.parent / "tools/swale", scratch)})
     runner.progress.end()

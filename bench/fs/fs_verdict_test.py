@@ -19,10 +19,11 @@ TREE = {"n1_over_nn": 1.1, "nn_over_direct": 0.95, "n1_write_over_direct_mount":
         "commit_over_fdatasync": 2.4, "create_mount_over_passthrough": 0.7, "mount_over_passthrough_seq": 0.9,
         "mount_over_passthrough_random": 0.8, "read_node_over_cache": 0.75}
 SLOW = {"checkpoint_over_slow_backing": 5.1, "drain_over_slow_direct": 1.05}
+LIBRARY = {"n1_write_over_direct": 1.0, "burst_over_direct": 1.1}
 LESS = ("n1_over_nn", "cpu_over_direct", "commit_over_fdatasync", "drain_over_slow_direct")
 
 
-def lines(ratio, recovery, slow=1.0, drain=1.01, tree=None, added=0.5, held=None, storm=24):
+def lines(ratio, recovery, slow=1.0, drain=1.01, tree=None, added=0.5, held=None, storm=24, library=None):
     made = [{"round": 0, "name": "calibrate", "line": {name: value * slow for name,
                                                        value in CALIBRATION.items()}}]
     write = {"ratio": ratio, "log_ns": 100.0, "server_ns_per_piece": 100.0}
@@ -31,6 +32,7 @@ def lines(ratio, recovery, slow=1.0, drain=1.01, tree=None, added=0.5, held=None
     made.append({"round": 0, "name": "tree", "line": {**TREE, **(tree or {})}})
     made.append({"round": 0, "name": "slow", "line": {**SLOW, **(held or {})}})
     made.append({"round": 0, "name": "storm", "line": {"requests_max": storm}})
+    made.append({"round": 0, "name": "library", "line": {**LIBRARY, **(library or {})}})
     made.append({"round": 0, "name": "run", "line": {"added_s": added}})
     return made + [{"round": 0, "name": "recovery", "line": {"s_per_gib": recovery}}]
 
@@ -52,6 +54,8 @@ def main():
     for name in SLOW:
         assert missed(lines(1.31, 0.99, held={name: 2.6 if name in LESS else 0.5})) == [name]
     assert missed(lines(1.31, 0.99, storm=25)) == ["root_requests_per_storm"]
+    for name in LIBRARY:
+        assert missed(lines(1.31, 0.99, library={name: 0.5})) == [name]
     assert missed(lines(1.31, 0.99, added=1.1)) == ["run_added_s"]
     programs = pathlib.Path(sys.argv[2]).parent
     assert programs / "fs" == pathlib.Path(sys.argv[1]).parent
@@ -60,7 +64,7 @@ def main():
         assert fs.main() in (0, 1)  # the figures of a tiny run mean nothing
         kept = json.loads((pathlib.Path(out) / "fs.json").read_text())
         named = {key.name for key, (measurement, _) in fs.KEYS
-                 if not fs.NO_MOUNTS or measurement not in ("tree", "run", "slow")}
+                 if not fs.NO_MOUNTS or measurement not in ("tree", "run", "slow", "library")}
         measured = {entry["name"] for entry in kept["lines"]}
         named -= {key.name for key, (measurement, _) in fs.KEYS
                   if measurement == "slow" and measurement not in measured}  # a machine may hold no device

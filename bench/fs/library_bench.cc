@@ -1,0 +1,137 @@
+// bench_fs_library: processes that share one file of strided records, by the library (ClientFile, by logs)
+// beside pwrite to a plain shared file, in turns, until the last one has written; nothing is synced.
+//   --tree DIR        a folder in the tree of a job: fs.py runs this under `swale run --backing`
+//   --plain DIR       on the storage that is behind the tree
+//   --memory DIR      on a memory file system
+//   --mib N           of records of 47,008 bytes, of 8 processes; --burst_mib N: as many as the memory of the
+//                     logs has, beside a plain file in memory
+//   --rounds N
+// The tree is settled, off the clock, after each work. Reported: the medians of the rounds' ratios, plain
+// over the tree, and the seconds.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "bench/arguments.h"
+#include "bench/check_status.h"
+#include "bench/measure.h"
+#include "fs/client/client_file.h"
+
+namespace swale::bench {
+namespace {
+
+constexpr uint64_t kRecord = 47'008;
+constexpr uint64_t kProcesses = 8;
+constexpr char kCommandAttribute[] = "user.swale.command";  // of the tree's root
+
+// Seconds until the last of the processes has done its work.
+double together(const std::function<void(uint64_t process)>& work) {
+  const size_t bytes = kProcesses * sizeof(double);
+  void* const shared = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  int gate[2];
+  if (shared == MAP_FAILED || ::pipe(gate) != 0) die("no memory, or no pipe");
+  auto* const ends = static_cast<double*>(shared);
+  std::vector<pid_t> children;
+  for (uint64_t process = 0; process < kProcesses; ++process) {
+    children.push_back(::fork());
+    if (children.back() != 0) continue;
+    ::close(gate[1]);
+    char nothing;
+    static_cast<void>(::read(gate[0], &nothing, 1));  // until the gate is closed
+    work(process);
+    ends[process] = now_s();
+    ::_exit(0);
+  }
+  ::close(gate[0]);
+  const double began = now_s();
+  ::close(gate[1]);
+  for (const pid_t child : children) {
+    int state = 0;
+    ::waitpid(child, &state, 0);
+    if (!WIFEXITED(state) || WEXITSTATUS(state) != 0) die("a process failed");
+  }
+  const double took = *std::max_element(ends, ends + kProcesses) - began;
+  ::munmap(shared, bytes);
+  return took;
+}
+
+struct Works {
+  std::string tree, plain, memory;
+  const std::string data = std::string(kRecord, 'x');
+
+  static uint64_t records(uint64_t mib) { return std::max<uint64_t>(1, (mib << 20) / kProcesses / kRecord); }
+  static uint64_t place(uint64_t record, uint64_t process) {
+    return kRecord * (record * kProcesses + process);
+  }
+
+  double by_library(uint64_t mib) const {
+    const std::string path = tree + "/shared";
+    const double took = together([&](uint64_t process) {
+      auto file = fs::ClientFile::open(path, {O_RDWR | O_CREAT, 0644, fs::ClientFile::By::kLogOnly});
+      check(file.status());
+      for (uint64_t i = 0; i < records(mib); ++i) check((*file)->write(place(i, process), data));
+    });
+    if (::setxattr(tree.c_str(), kCommandAttribute, "sync", 4, 0) != 0) die(tree + ": sync");
+    if (::unlink(path.c_str()) != 0) die(path);
+    ::sync();
+    return took;
+  }
+  double by_pwrite(const std::string& folder, uint64_t mib) const {
+    const std::string path = folder + "/swale-bench-shared-" + std::to_string(::getpid());
+    const double took = together([&](uint64_t process) {
+      const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+      if (file < 0) die(path + ": " + ::strerror(errno));
+      for (uint64_t i = 0; i < records(mib); ++i)
+        if (::pwrite(file, data.data(), kRecord, static_cast<off_t>(place(i, process))) !=
+            static_cast<ssize_t>(kRecord))
+          die(path + ": " + ::strerror(errno));
+    });
+    ::unlink(path.c_str());
+    ::sync();
+    return took;
+  }
+};
+
+}  // namespace
+}  // namespace swale::bench
+
+int main(int argc, char** argv) {
+  using namespace swale::bench;
+  Arguments arguments(argc, argv);
+  Works works;
+  works.tree = arguments.text("tree");
+  works.plain = arguments.text("plain");
+  works.memory = arguments.text("memory", "/dev/shm");
+  const uint64_t mib = arguments.number("mib", 2048), burst_mib = arguments.number("burst_mib", 512);
+  const uint64_t rounds = arguments.number("rounds", 3);
+  arguments.expect_no_more();
+  std::vector<double> direct, burst;
+  nlohmann::json seconds = nlohmann::json::array();
+  const auto compare = [&](const std::string& folder, uint64_t size, bool plain_first, const char* name,
+                           std::vector<double>* ratios) {
+    double plain = plain_first ? works.by_pwrite(folder, size) : 0;
+    const double ours = works.by_library(size);
+    if (!plain_first) plain = works.by_pwrite(folder, size);
+    ratios->push_back(plain / ours);
+    seconds.push_back({{"work", name}, {"plain_s", plain}, {"library_s", ours}});
+  };
+  works.by_library(1);  // the server has met a program
+  for (uint64_t round = 0; round < rounds; ++round) {
+    compare(works.plain, mib, round % 2 == 0, "direct", &direct);
+    compare(works.memory, burst_mib, round % 2 == 0, "burst", &burst);
+  }
+  report_as("bench_fs_library", "library",
+            {{"n1_write_over_direct", percentile(direct, 0.5)},
+             {"burst_over_direct", percentile(burst, 0.5)},
+             {"rounds", seconds}});
+  return 0;
+}
