@@ -173,7 +173,11 @@ int LogWriter::append(const Request& request, const char* data, uint32_t length)
   entry.place = copy.place;
   entry.number = copy.number;
   entry.check = check_of(copy, log_);
-  entry.published.store(copy.published, std::memory_order_release);
+  // Either the server that ends the log sees the entry when it looks for the last time, or `ended` is seen
+  // here (ServedLog::end): in the order of all such stores and loads.
+  entry.published.store(copy.published, std::memory_order_seq_cst);
+  if (head_->ended.load(std::memory_order_seq_cst) != 0)
+    return say(request, EIO, "the server has ended this log: the write may be lost");
   // A write that begins after this one has returned gets a later stamp, and a server that is asked then
   // reads a later time, also where the clock moves in steps.
   while ((kPublished | now_ns()) <= copy.published) {

@@ -151,6 +151,36 @@ TEST_F(LogWriterTest, AChildOfForkNeedsALogOfItsOwn) {
   expect_all({1, 2}, 100, 333);
 }
 
+// A server ends the log of a process that goes on writing.
+TEST_F(LogWriterTest, AWriteThatReturnsWhileItsLogEndsIsHandedOut) {
+  constexpr int kRounds = 400;
+  uint64_t returned = 0, refused = 0;
+  open();
+  for (int round = 0; round < kRounds; ++round) {
+    LogWriter writer;
+    const uint32_t log = add();
+    attach(writer, log);
+    std::atomic<uint64_t> written{0};
+    std::thread beside([&] {
+      while (writer.write(kFile, written.load(std::memory_order_relaxed), "x", 1) == 1)
+        written.fetch_add(1, std::memory_order_relaxed);
+    });
+    while (written.load(std::memory_order_relaxed) < static_cast<uint64_t>(round)) {
+    }
+    ASSERT_TRUE(logs_->end_log(log, files_).ok());
+    beside.join();
+    uint64_t end = 0;
+    for (const Segment& segment : files_.taken) end = std::max(end, segment.offset + segment.length);
+    ASSERT_GE(end, written.load()) << "round " << round;
+    returned += written.load();
+    refused += end == written.load();
+    files_.drop_all(*logs_);
+  }
+  std::printf("%lu writes returned; in %lu of %d rounds none was counted beside them\n", returned, refused,
+              kRounds);
+  EXPECT_GT(returned, uint64_t{kRounds});
+}
+
 // Processes hand a token round; each writes the same bytes while it has the token. What is handed out must
 // come in the token's order, whenever the server looks.
 TEST_F(LogWriterTest, WritesOfProcessesComeInTheOrderInWhichTheyHappened) {

@@ -175,7 +175,8 @@ Status ServedLog::read(Chunk& chunk, uint32_t place, MutableBytes out) {
 void ServedLog::end() noexcept {
   ended_ = true;
   if (head_ == nullptr) return;
-  head_->ended.store(1, std::memory_order_release);
+  head_->ended.store(1, std::memory_order_seq_cst);
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // before entries are looked at: LogWriter::append
   for (auto& [number, chunk] : chunks_) {
     if (chunk.slot != kSlotsMax) close(chunk);
   }
