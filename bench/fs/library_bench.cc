@@ -9,8 +9,6 @@
 // The tree is settled, off the clock, after each work. Reported: the medians of the rounds' ratios, plain
 // over the tree, and the seconds.
 #include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -24,6 +22,7 @@
 #include "bench/arguments.h"
 #include "bench/check_status.h"
 #include "bench/measure.h"
+#include "bench/processes.h"
 #include "fs/client/client_file.h"
 
 namespace swale::bench {
@@ -32,37 +31,6 @@ namespace {
 constexpr uint64_t kRecord = 47'008;
 constexpr uint64_t kProcesses = 8;
 constexpr char kCommandAttribute[] = "user.swale.command";  // of the tree's root
-
-// Seconds until the last of the processes has done its work.
-double together(const std::function<void(uint64_t process)>& work) {
-  const size_t bytes = kProcesses * sizeof(double);
-  void* const shared = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  int gate[2];
-  if (shared == MAP_FAILED || ::pipe(gate) != 0) die("no memory, or no pipe");
-  auto* const ends = static_cast<double*>(shared);
-  std::vector<pid_t> children;
-  for (uint64_t process = 0; process < kProcesses; ++process) {
-    children.push_back(::fork());
-    if (children.back() != 0) continue;
-    ::close(gate[1]);
-    char nothing;
-    static_cast<void>(::read(gate[0], &nothing, 1));  // until the gate is closed
-    work(process);
-    ends[process] = now_s();
-    ::_exit(0);
-  }
-  ::close(gate[0]);
-  const double began = now_s();
-  ::close(gate[1]);
-  for (const pid_t child : children) {
-    int state = 0;
-    ::waitpid(child, &state, 0);
-    if (!WIFEXITED(state) || WEXITSTATUS(state) != 0) die("a process failed");
-  }
-  const double took = *std::max_element(ends, ends + kProcesses) - began;
-  ::munmap(shared, bytes);
-  return took;
-}
 
 struct Works {
   std::string tree, plain, memory;
@@ -75,7 +43,7 @@ struct Works {
 
   double by_library(uint64_t mib) const {
     const std::string path = tree + "/shared";
-    const double took = together([&](uint64_t process) {
+    const WorkTimes took = work_at_once(kProcesses, [&](uint64_t process, const auto&) {
       auto file = fs::ClientFile::open(path, {O_RDWR | O_CREAT, 0644, fs::ClientFile::By::kLogOnly});
       check(file.status());
       for (uint64_t i = 0; i < records(mib); ++i) check((*file)->write(place(i, process), data));
@@ -83,11 +51,11 @@ struct Works {
     if (::setxattr(tree.c_str(), kCommandAttribute, "sync", 4, 0) != 0) die(tree + ": sync");
     if (::unlink(path.c_str()) != 0) die(path);
     ::sync();
-    return took;
+    return took.all_s;
   }
   double by_pwrite(const std::string& folder, uint64_t mib) const {
     const std::string path = folder + "/swale-bench-shared-" + std::to_string(::getpid());
-    const double took = together([&](uint64_t process) {
+    const WorkTimes took = work_at_once(kProcesses, [&](uint64_t process, const auto&) {
       const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
       if (file < 0) die(path + ": " + ::strerror(errno));
       for (uint64_t i = 0; i < records(mib); ++i)
@@ -97,7 +65,7 @@ struct Works {
     });
     ::unlink(path.c_str());
     ::sync();
-    return took;
+    return took.all_s;
   }
 };
 

@@ -1,8 +1,6 @@
 #include "bench/fs/place.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -13,11 +11,11 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <vector>
 
 #include "bench/arguments.h"
 #include "bench/check_status.h"
 #include "bench/measure.h"
+#include "bench/processes.h"
 #include "bench/tier/passthrough.h"
 #include "fs/job/job_fs.h"
 #include "fuse/job_mount.h"
@@ -35,7 +33,7 @@ Place::Place(Kind kind, const std::string& directory, const std::string& buffer,
   std::filesystem::create_directories(directory_);
   if (kind == Kind::kPlain) return;
   if (kind != Kind::kTree) std::filesystem::create_directories(directory_ + "-files");
-  start([&](const std::function<void()>& ready) {
+  server_ = serve_in_child([&](const std::function<void()>& ready) {
     if (kind != Kind::kTree)
       return run_passthrough(directory_ + "-files", directory_, kThreads, kind == Kind::kSpliced, ready);
     fuse::JobMountOptions options;
@@ -82,25 +80,6 @@ double Place::server_cpu_s() const {
   return ticks / static_cast<double>(::sysconf(_SC_CLK_TCK));
 }
 
-// A child that serves until it is unmounted, or this program has ended.
-void Place::start(const std::function<void(const std::function<void()>&)>& serve) {
-  int ends[2];
-  if (::pipe(ends) != 0) die("no pipe");
-  server_ = ::fork();
-  if (server_ == 0) {
-    ::prctl(PR_SET_PDEATHSIG, SIGTERM);
-    ::close(ends[0]);
-    serve([&] {
-      if (::write(ends[1], "+", 1) != 1) die("nobody waits for the mount");
-    });
-    ::_exit(0);
-  }
-  ::close(ends[1]);
-  char ready = 0;
-  if (::read(ends[0], &ready, 1) != 1) die(directory_ + ": the mount did not come");
-  ::close(ends[0]);
-}
-
 void write_all(int file, const char* data, uint64_t bytes, uint64_t offset) {
   if (::pwrite(file, data, bytes, static_cast<off_t>(offset)) != static_cast<ssize_t>(bytes))
     die(std::string("a write failed: ") + ::strerror(errno));
@@ -108,39 +87,13 @@ void write_all(int file, const char* data, uint64_t bytes, uint64_t offset) {
 
 Took together(const Place& place, uint64_t processes,
               const std::function<void(uint64_t, const std::function<void()>&)>& work) {
-  const size_t bytes = 2 * processes * sizeof(double);
-  void* const shared = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (shared == MAP_FAILED) die("mmap");
-  auto* const times = static_cast<double*>(shared);
-  int gate[2];
-  if (::pipe(gate) != 0) die("no pipe");
   const Cpu before = cpu_of(RUSAGE_CHILDREN);
-  std::vector<pid_t> children;
-  for (uint64_t process = 0; process < processes; ++process) {
-    children.push_back(::fork());
-    if (children.back() != 0) continue;
-    ::close(gate[1]);
-    char nothing;
-    static_cast<void>(::read(gate[0], &nothing, 1));  // until the gate is closed
-    work(process, [&] { times[2 * process] = now_s(); });
-    times[2 * process + 1] = now_s();
-    ::_exit(0);
-  }
-  ::close(gate[0]);
-  const double server_before = place.server_cpu_s(), began = now_s();
-  ::close(gate[1]);
-  for (const pid_t child : children) {
-    int state = 0;
-    ::waitpid(child, &state, 0);
-    if (!WIFEXITED(state) || WEXITSTATUS(state) != 0) die("a process failed");
-  }
+  double server_before = 0;
+  const WorkTimes times = work_at_once(processes, work, [&] { server_before = place.server_cpu_s(); });
   Took took;
-  for (uint64_t process = 0; process < processes; ++process) {
-    took.write_s = std::max(took.write_s, times[2 * process] - began);
-    took.all_s = std::max(took.all_s, times[2 * process + 1] - began);
-  }
+  took.write_s = times.write_s;
+  took.all_s = times.all_s;
   took.cpu_s = (cpu_of(RUSAGE_CHILDREN) - before).total_s() + place.server_cpu_s() - server_before;
-  ::munmap(shared, bytes);
   return took;
 }
 

@@ -31,8 +31,6 @@ class Place {
   double server_cpu_s() const;
 
  private:
-  void start(const std::function<void(const std::function<void()>&)>& serve);
-
   const Kind kind_;
   const std::string directory_;
   pid_t server_ = 0;

@@ -13,7 +13,6 @@
 // --callers-alone 1: nothing but this.
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,6 +24,7 @@
 #include "base/rng.h"
 #include "bench/arguments.h"
 #include "bench/measure.h"
+#include "bench/processes.h"
 #include "bench/tier/passthrough.h"
 #include "fuse/mount.h"
 #include "tier/store/serving_options.h"
@@ -50,27 +50,6 @@ struct Place {
   std::vector<double> random;      // requests a second
   std::vector<double> creates;     // a second
 };
-
-// A child that serves the mount until it is unmounted or this program has ended, however; `serve` calls what
-// it is given once the mount is there.
-pid_t start(const std::function<void(const std::function<void()>&)>& serve) {
-  int ends[2];
-  if (::pipe(ends) != 0) die("no pipe");
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::prctl(PR_SET_PDEATHSIG, SIGTERM);
-    ::close(ends[0]);
-    serve([&] {
-      if (::write(ends[1], "+", 1) != 1) die("nobody waits for the mount");
-    });
-    ::_exit(0);
-  }
-  ::close(ends[1]);
-  char ready = 0;
-  if (::read(ends[0], &ready, 1) != 1) die("the mount did not come");
-  ::close(ends[0]);
-  return child;
-}
 
 void write_all(int file, const std::string& bytes, uint64_t offset) {
   if (::pwrite(file, bytes.data(), bytes.size(), static_cast<off_t>(offset)) !=
@@ -190,7 +169,7 @@ pid_t start_mount(const Place& place, const std::string& ssd, const std::string&
   options.threads = kThreads;
   options.allow_other = others;
   options.all_as_this_process = as_root;
-  return start([&](const auto& ready) {
+  return serve_in_child([&](const auto& ready) {
     options.ready = [&](const tier::RecoveryReport&) { ready(); };
     if (const Status ended = fuse::run_mount(options); !ended.ok()) die(std::string(ended.message()));
   });
@@ -223,7 +202,7 @@ std::vector<Place> make_places(const std::string& root, const std::string& polic
   }
   for (const size_t i : {1, 2}) {
     const Place& place = places[i];
-    places[i].server = start([&](const auto& ready) {
+    places[i].server = serve_in_child([&](const auto& ready) {
       run_passthrough(place.directory + "-files", place.directory, kThreads, i == 2, ready);
     });
   }
