@@ -138,9 +138,17 @@ int OptimizeCommand::follow_job(io::Device& device) const {
   following.pass = options();
   following.pass.epochs_min = imd::kFollowEpochsMin;
   following.pass.pause = [&](Nanos nanos) { return signals.pause(nanos); };
-  following.made = [&](const imd::OptimizeReport& report) { print_made(report); };
+  uint64_t made = 0;
+  following.made = [&](const imd::OptimizeReport& report) {
+    ++made;
+    print_made(report);
+  };
   const Status status = imd::follow_directory(device, common.path, following);
-  if (status.ok()) return finish_output(kExitOk);
+  if (status.ok()) {
+    if (!common.json)
+      print_line(fmt::format("{}: no job writes to it; {} clusters were made", common.path, made));
+    return finish_output(kExitOk);
+  }
   if (!signals.come()) return fail(status);
   complain("{}: ends, as it was told to; the clusters that were made stay, and the next call continues",
            common.path);

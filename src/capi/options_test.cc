@@ -174,7 +174,7 @@ TEST(Options, StorageHasOneMeaningForWritersAndReaders) {
 }
 
 TEST(Options, UnknownNamesAndAbsurdValuesAreErrorsThatNameThem) {
-  for (const char* text : {"imd.wayz=1", "imd.scan_chunk=4M", "job.id=x", "imd.ways=0", "imd.ways=many",
+  for (const char* text : {"imd.wayz=1", "imd.map=auto", "job.id=x", "imd.ways=0", "imd.ways=many",
                            "imd.frame_bytes=1G", "imd.memory=-1", "nonsense"}) {
     const Status status = writer_options(text, environment()).status();
     EXPECT_EQ(status.code(), Code::kInvalidArgument) << text;
@@ -184,7 +184,7 @@ TEST(Options, UnknownNamesAndAbsurdValuesAreErrorsThatNameThem) {
   // An option of another call: the message says of which.
   for (const auto& [status, call] :
        {std::pair{reader_options("imd.schema=x:f8", environment()).status(), "swale_dir_open"},
-        std::pair{writer_options("imd.scan_chunk=4M", environment()).status(), "swale_reader_open"},
+        std::pair{writer_options("imd.map=auto", environment()).status(), "swale_reader_open"},
         std::pair{job_settings("io.engine=uring", environment()).status(), "swale_dir_open"}}) {
     EXPECT_EQ(status.code(), Code::kInvalidArgument);
     EXPECT_THAT(std::string(status.message()), HasSubstr(std::string("it is one of ") + call));
@@ -196,7 +196,7 @@ TEST(Options, UnknownNamesAndAbsurdValuesAreErrorsThatNameThem) {
   EXPECT_EQ(job_settings("net.posting=direct", environment())->job.posting, "direct");
   EXPECT_EQ(job_settings("net.poll_s=0", environment())->job.poll, 0);
   EXPECT_EQ(job_settings("net.poll_s=50us", environment())->job.poll, 50'000);
-  EXPECT_EQ(reader_options("imd.scan_chunk=1", environment()).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(reader_options("imd.reads_in_flight=0", environment()).status().code(), Code::kInvalidArgument);
 }
 
 // The limits that a row documents are those of what it is for.

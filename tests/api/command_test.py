@@ -494,7 +494,7 @@ class Command(CommandCase):
         for text, part in (("write.wayz=2", "the nearest is imd.ways"), ("imd.ways=65", "from 1 to 64"),
                            ("imd.ways", "expected name=value"), ("imd.extrema=energy", "schema"),
                            ("net.heartbeat_interval_s=20", "half of"),
-                           ("imd.scan_chunk=5K,io.engine=steam", "io.engine")):
+                           ("imd.cache=5K,io.engine=steam", "io.engine")):
             out, err = self.run_config("--check", text, expect=2)
             self.assertEqual(out, "")
             self.assertIn(part, err)

@@ -28,13 +28,7 @@ constexpr std::array kRows = {
               .min = 0,
               .max = 1024 * kGiB,
               .help = "memory of this process in which readers keep verified slices and blocks, for all of "
-                      "them together: the largest that one of them gives; 0: this reader keeps none"},
-    OptionRow{.name = "imd.scan_chunk",
-              .type = OptionType::kBytes,
-              .default_value = "4M",
-              .min = 4 * kKiB,
-              .max = kGiB,
-              .help = "bytes of one read of a scan"}};
+                      "them together: the largest that one of them gives; 0: this reader keeps none"}};
 
 }  // namespace
 
@@ -43,7 +37,6 @@ std::span<const OptionRow> reader_option_rows() { return kRows; }
 ReaderOptions reader_options(const Config& config) {
   ReaderOptions options;
   options.reads_in_flight_max = static_cast<size_t>(config.get_int("imd.reads_in_flight"));
-  options.scan_chunk_bytes = config.get_bytes("imd.scan_chunk");
   options.map =
       config.get_string("imd.map") == "auto" ? ReaderOptions::Map::kAuto : ReaderOptions::Map::kNever;
   options.cache = ReadCache::of_this_process(config.get_bytes("imd.cache"));

@@ -44,7 +44,7 @@ program reads
   call get_command_argument(1, path)
   call expect(swale_reader_open("/nowhere/at all", reader=reader) == SWALE_NOT_FOUND, "a missing directory")
   call expect(index(swale_last_error(), "/nowhere/at all") > 0, "the message names it: "//swale_last_error())
-  call expect(swale_reader_open(path, "imd.scan_chunk=64K", reader) == SWALE_OK, swale_last_error())
+  call expect(swale_reader_open(path, "imd.cache=64K", reader) == SWALE_OK, swale_last_error())
   call expect(swale_reader_schema(reader) == "square:f8", "the schema: "//swale_reader_schema(reader))
   call expect(swale_reader_epoch_info(reader, 1_c_int64_t, info) == SWALE_OK, swale_last_error())
   call expect(info%epoch == 1 .and. info%step == 10 .and. info%time == 0.5_c_double .and. info%records == 100, "the epoch")
