@@ -2,7 +2,6 @@
 #include <sys/stat.h>
 
 #include <cerrno>
-#include <filesystem>
 #include <memory>
 
 #include "fs/epochs/epochs_fs.h"
@@ -29,10 +28,6 @@ struct MountCommand {
   Status serve(const std::function<void(const std::string&)>& ready) const;
   std::string said(const imd::Manifest& manifest) const;
 };
-
-std::string whole_path(const std::string& path) {
-  return std::filesystem::absolute(path).lexically_normal().string();
-}
 
 std::string MountCommand::said(const imd::Manifest& manifest) const {
   uint64_t records = 0;

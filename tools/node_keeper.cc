@@ -4,7 +4,6 @@
 #include <poll.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include "base/contain.h"
+#include "io/unix_address.h"
 #include "tools/child.h"
 #include "tools/options.h"
 #include "tools/tree.h"
@@ -25,24 +25,20 @@ namespace {
 constexpr char kSocket[] = "programs";
 constexpr int kNanosAMilli = 1'000'000;
 
-// By the directory's descriptor: an address has 107 bytes, paths have more.
 struct Address {
   explicit Address(const std::string& folder)
-      : directory(::open(folder.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)) {
-    name.sun_family = AF_UNIX;
-    ::snprintf(name.sun_path, sizeof(name.sun_path), "/proc/self/fd/%d/%s", directory.get(), kSocket);
-  }
-  const sockaddr* general() const { return reinterpret_cast<const sockaddr*>(&name); }
+      : directory(::open(folder.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)),
+        name(io::unix_address(directory, kSocket)) {}
 
-  io::Descriptor directory;
-  sockaddr_un name = {};
+  const io::Descriptor directory;
+  const sockaddr_un name;
 };
 
 Result<io::Descriptor> listen_in(const std::string& folder) {
   const Address address(folder);
   io::Descriptor listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (address.directory.valid()) ::unlinkat(address.directory.get(), kSocket, 0);
-  if (listener.valid() && ::bind(listener.get(), address.general(), sizeof(address.name)) == 0 &&
+  if (listener.valid() && ::bind(listener.get(), io::general(address.name), sizeof(address.name)) == 0 &&
       ::listen(listener.get(), SOMAXCONN) == 0)
     return listener;
   return errno_status(errno, folder + ": a socket for the programs of this node");
@@ -228,7 +224,8 @@ Result<io::Descriptor> connect_to_keeper(const std::string& folder) {
   const Address address(folder);
   io::Descriptor connection(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (connection.valid() && io::continued([&] {
-                              return ::connect(connection.get(), address.general(), sizeof(address.name));
+                              return ::connect(connection.get(), io::general(address.name),
+                                               sizeof(address.name));
                             }) == 0)
     return connection;
   return errno_status(errno,

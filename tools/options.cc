@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <vector>
 
 #include "base/plain_text.h"
@@ -21,6 +22,10 @@ void note_output_failure() {
 }
 
 }  // namespace
+
+std::string whole_path(const std::string& path) {
+  return path.empty() ? path : std::filesystem::absolute(path).lexically_normal().string();
+}
 
 int fail(const Status& status) {
   std::fflush(stdout);

@@ -39,6 +39,9 @@ Status own_limit_among(std::span<const Status> problems);
 // A key in JSON: a number if it is shown as one.
 Json key_json(Bytes key, Notation notation, std::optional<run::KeyType> type);
 
+// From the root, without "." and ".."; "" stays "".
+std::string whole_path(const std::string& path);
+
 // A line "swale: ..." on stderr, as plain text (base/plain_text.h).
 void complain_text(std::string_view text);
 template <class... Args>

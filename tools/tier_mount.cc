@@ -3,7 +3,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <memory>
 
 #include "fuse/mount.h"
@@ -35,10 +34,6 @@ struct TierMountCommand {
   std::string said(const tier::RecoveryReport& found, uint64_t log_bytes) const;
 };
 
-std::string absolute(const std::string& path) {
-  return std::filesystem::absolute(path).lexically_normal().string();
-}
-
 // Of a log that is made.
 uint64_t log_bytes_of(const tier::StoreOptions& options) {
   return options.engine.segment_count * options.engine.segment_bytes;
@@ -46,14 +41,14 @@ uint64_t log_bytes_of(const tier::StoreOptions& options) {
 
 Result<fuse::MountOptions> TierMountCommand::options() const {
   fuse::MountOptions options;
-  options.mountpoint = absolute(mountpoint);
-  SWALE_ASSIGN_OR_RETURN(options.store, tier.store_options(absolute(tier.ssd), absolute(tier.backing)));
+  options.mountpoint = whole_path(mountpoint);
+  SWALE_ASSIGN_OR_RETURN(options.store, tier.store_options(whole_path(tier.ssd), whole_path(tier.backing)));
   options.wait = static_cast<Nanos>(wait_s * 1e9);
   options.at_unmount = tier.at_close();
   options.allow_other = allow_other;
   options.trust_tree = trust_tree;
   options.threads = threads;
-  if (!trace_file.empty()) options.trace_file = absolute(trace_file);
+  if (!trace_file.empty()) options.trace_file = whole_path(trace_file);
   return options;
 }
 

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <filesystem>
 #include <future>
 #include <memory>
 
@@ -25,10 +24,6 @@ constexpr int kPollMillis = 200;
 constexpr int kPollsALine = 50;
 constexpr uint64_t kMemoryMin = 32 * kMiB;
 constexpr uint64_t kMemoryMax = uint64_t{1} << 50;
-
-std::string whole_path(const std::string& path) {
-  return path.empty() ? path : std::filesystem::absolute(path).lexically_normal().string();
-}
 
 // Each rank of a launch is the server of a node.
 Status find_place(fuse::JobMountOptions* options) {

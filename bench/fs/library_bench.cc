@@ -21,6 +21,7 @@
 
 #include "bench/arguments.h"
 #include "bench/check_status.h"
+#include "bench/fs/place.h"
 #include "bench/measure.h"
 #include "bench/processes.h"
 #include "fs/client/client_file.h"
@@ -28,8 +29,6 @@
 namespace swale::bench {
 namespace {
 
-constexpr uint64_t kRecord = 47'008;
-constexpr uint64_t kProcesses = 8;
 constexpr char kCommandAttribute[] = "user.swale.command";  // of the tree's root
 
 struct Works {

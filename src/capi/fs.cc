@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "capi/boundary.h"
 #include "capi/structs.h"
@@ -87,15 +88,14 @@ int swale_fs_pwrite(swale_fs_file* file, uint64_t offset, const void* data, size
 int swale_fs_pwritev(swale_fs_file* file, uint64_t offset, const swale_fs_part* parts, size_t count) {
   return with_file("swale_fs_pwritev", file, [&](ClientFile& out) -> Status {
     if (parts == nullptr && count != 0) return null_argument("swale_fs_pwritev", "parts");
-    for (size_t i = 0; i < count; ++i)
+    std::vector<swale::Bytes> all;
+    all.reserve(count);
+    for (size_t i = 0; i < count; ++i) {
       if (parts[i].data == nullptr && parts[i].bytes != 0)
         return swale::invalid_argument("swale_fs_pwritev: parts[{}].data is NULL", i);
-    for (size_t i = 0; i < count; ++i) {
-      SWALE_RETURN_IF_ERROR(
-          out.write(offset, swale::Bytes(static_cast<const char*>(parts[i].data), parts[i].bytes)));
-      offset += parts[i].bytes;
+      all.emplace_back(static_cast<const char*>(parts[i].data), parts[i].bytes);
     }
-    return {};
+    return out.write(offset, all);
   });
 }
 

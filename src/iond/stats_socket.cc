@@ -5,15 +5,14 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/time.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
-#include <cstdio>
 
 #include "base/contain.h"
 #include "base/start_thread.h"
+#include "io/unix_address.h"
 
 namespace swale::iond {
 namespace {
@@ -24,17 +23,6 @@ constexpr int kAcceptAgainMs = 100;  // after a refusal, which the waiting conne
 io::Descriptor open_directory(const std::string& directory) {
   return io::Descriptor(::open(directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
 }
-
-// By the directory's descriptor: an address has 107 bytes, paths have more.
-sockaddr_un address_in(const io::Descriptor& directory) {
-  sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
-  ::snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/%s", directory.get(),
-             kStatsSocket);
-  return address;
-}
-
-const sockaddr* general(const sockaddr_un& address) { return reinterpret_cast<const sockaddr*>(&address); }
 
 }  // namespace
 
@@ -50,8 +38,8 @@ Result<std::unique_ptr<StatsSocket>> StatsSocket::open(const std::string& direct
   made->listener_ = io::Descriptor(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   made->end_ = io::Descriptor(::eventfd(0, EFD_CLOEXEC));
   if (!made->listener_.valid() || !made->end_.valid()) return failed("making a socket");
-  const sockaddr_un address = address_in(folder);
-  if (::bind(made->listener_.get(), general(address), sizeof(address)) != 0)
+  const sockaddr_un address = io::unix_address(folder, kStatsSocket);
+  if (::bind(made->listener_.get(), io::general(address), sizeof(address)) != 0)
     return failed("binding a socket");
   made->directory_ = std::move(folder);  // the socket is there, and is removed at the end
   if (::listen(made->listener_.get(), kWaitingMax) != 0) return failed("listening");
@@ -106,8 +94,8 @@ Result<std::string> ask_stats_socket(const std::string& directory, Nanos patienc
   for (const int option : {SO_SNDTIMEO, SO_RCVTIMEO})
     if (::setsockopt(asker.get(), SOL_SOCKET, option, &limit, sizeof(limit)) != 0)
       return failed("a deadline");
-  const sockaddr_un address = address_in(folder);
-  if (io::continued([&] { return ::connect(asker.get(), general(address), sizeof(address)); }) != 0)
+  const sockaddr_un address = io::unix_address(folder, kStatsSocket);
+  if (io::continued([&] { return ::connect(asker.get(), io::general(address), sizeof(address)); }) != 0)
     return failed("connecting");
   std::string text(kStatsTextBytesMax, '\0');
   size_t got = 0;

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 
 #include <atomic>
 #include <cstdlib>
@@ -11,6 +10,8 @@
 #include <stdexcept>
 #include <utility>
 #include <vector>
+
+#include "io/unix_address.h"
 
 namespace swale::iond::stats_socket_test {
 namespace {
@@ -57,10 +58,8 @@ TEST_F(StatsSocketTest, WhoeverConnectsAndSaysOrReadsNothingHoldsNobodyUp) {
   const io::Descriptor folder(::open(folder_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   for (int i = 0; i < 50; ++i) {
     idle.emplace_back(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    sockaddr_un address = {};
-    address.sun_family = AF_UNIX;
-    ::snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/%s", folder.get(), kStatsSocket);
-    ASSERT_EQ(::connect(idle.back().get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+    const sockaddr_un address = io::unix_address(folder, kStatsSocket);
+    ASSERT_EQ(::connect(idle.back().get(), io::general(address), sizeof(address)), 0);
   }
   EXPECT_EQ(ask_stats_socket(folder_, kPatience)->size(), 10'000u);
 }

@@ -4,14 +4,14 @@
 #include <pthread.h>
 #include <sys/socket.h>
 #include <sys/time.h>
-#include <sys/un.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <charconv>
-#include <cstdio>
 #include <cstring>
+
+#include "io/unix_address.h"
 
 namespace swale::fs {
 namespace {
@@ -87,11 +87,10 @@ Status connect_to(const std::string& path, const io::Descriptor& to) {
     const size_t slash = path.rfind('/');
     folder = io::Descriptor(::open(path.substr(0, slash).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
     if (!folder.valid()) return errno_status(errno, path);
-    ::snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/%s", folder.get(),
-               kAttachSocket);
+    address = io::unix_address(folder, kAttachSocket);
   }
-  const int failed = io::continued(
-      [&] { return ::connect(to.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)); });
+  const int failed =
+      io::continued([&] { return ::connect(to.get(), io::general(address), sizeof(address)); });
   return failed == 0 ? Status() : errno_status(errno, path + ": connecting to the server of the node");
 }
 

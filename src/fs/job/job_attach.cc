@@ -6,30 +6,21 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 
 #include "base/contain.h"
 #include "base/log.h"
 #include "base/start_thread.h"
+#include "io/unix_address.h"
 
 namespace swale::fs {
 namespace {
 
 constexpr int kWaitingMax = 256;  // connections
 constexpr int kAgainMs = 100;     // after what could not be done now
-
-// By the folder's descriptor: an address has 107 bytes, paths have more.
-sockaddr_un address_in(const io::Descriptor& folder) {
-  sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
-  ::snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/%s", folder.get(), kAttachSocket);
-  return address;
-}
 
 io::Descriptor descriptor_of_process(pid_t process) {
   if (process <= 0) return {};  // of another namespace
@@ -52,8 +43,8 @@ Result<std::unique_ptr<JobAttach>> JobAttach::open(JobFs& fs, const std::string&
   made->end_ = io::Descriptor(::eventfd(0, EFD_CLOEXEC));
   if (!made->listener_.valid() || !made->end_.valid()) return failed("making a socket");
   if (::fchmod(made->listener_.get(), 0600) != 0) return failed("its mode");  // bind makes the file with it
-  const sockaddr_un address = address_in(made->folder_);
-  if (::bind(made->listener_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0)
+  const sockaddr_un address = io::unix_address(made->folder_, kAttachSocket);
+  if (::bind(made->listener_.get(), io::general(address), sizeof(address)) != 0)
     return failed("binding a socket");
   if (::listen(made->listener_.get(), kWaitingMax) != 0) return failed("listening");
   SWALE_RETURN_IF_ERROR(

@@ -39,6 +39,12 @@ std::set<uint32_t> covered(io::Device& device) {
   return epochs;
 }
 
+std::unique_ptr<Writer> open_writer(net::Job& job, io::Device& device) {
+  WriterOptions options;
+  options.memory_bytes = 20 * kMiB;
+  return Writer::open(job, device, kOptimized, Create::kIfMissing, options).value();
+}
+
 void write_epoch(Writer& writer, Rng& rng, int64_t step) {
   for (uint64_t i = 0; i < 60; ++i) {
     const Status status =
@@ -54,9 +60,7 @@ TEST(Follower, MakesClustersOfARunningJobsEpochs) {
   io::MemoryDevice device;
   ManualClock clock;
   run_ranks(1, [&](net::Job& job) {
-    WriterOptions options;
-    options.memory_bytes = 20 * kMiB;
-    const auto writer = Writer::open(job, device, kOptimized, Create::kIfMissing, options).value();
+    const auto writer = open_writer(job, device);
     Rng rng(1);
     FollowOptions follow = following(clock);
     int64_t waits = 0;
@@ -102,9 +106,7 @@ TEST(Follower, EndsWhenItIsToldTo) {
   io::MemoryDevice device;
   ManualClock clock;
   run_ranks(1, [&](net::Job& job) {
-    WriterOptions options;
-    options.memory_bytes = 20 * kMiB;
-    const auto writer = Writer::open(job, device, kOptimized, Create::kIfMissing, options).value();
+    const auto writer = open_writer(job, device);
     FollowOptions follow = following(clock);
     int waits = 0;
     follow.pass.pause = [&](Nanos) { return ++waits < 3; };
