@@ -51,6 +51,7 @@ struct StoreOptions {
   // The user knows what is lost and wants to go on: reads give what the backing directory has. Also opens
   // without a log that the backing directory was used with.
   bool accept_loss = false;
+  bool flush_paused = false;  // from the first moment, as pause_flush(true)
   // for tests: acknowledged writes that a kill catches in the queue are lost
   bool canary_unsealed_queue = false;
 };

@@ -41,6 +41,7 @@ Status StoreCore::start() {
   {
     const MutexLock lock(mutex_);
     engine_call([&]() REQUIRES(mutex_) {
+      engine_->pause_flush(opened_.options.flush_paused, now());
       const auto recovered = engine_->recover(opened_.found, now());
       opened_.report.records = recovered.records;
       opened_.report.dropped = recovered.dropped - std::min(recovered.dropped, opened_.kept_records);

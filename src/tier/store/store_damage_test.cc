@@ -25,6 +25,7 @@ class StoreDamageTest : public ::testing::Test, protected StoreFolder {
 
   StoreOptions options() const {
     StoreOptions options = small_options(kSegmentBytes);
+    options.flush_paused = true;
     return options;
   }
   void open(bool accept = false) {
@@ -33,7 +34,6 @@ class StoreDamageTest : public ::testing::Test, protected StoreFolder {
     auto store = Store::open(device_, with);
     ASSERT_TRUE(store.ok()) << store.status().to_string();
     store_ = std::move(*store);
-    store_->pause_flush(true);
   }
   void close(Store::AtClose how = Store::AtClose::kKeep) {
     ASSERT_TRUE(store_->close(how).ok());

@@ -33,13 +33,13 @@ class StoreSealTest : public ::testing::Test, protected StoreFolder {
   StoreOptions options(bool accept = false) const {
     StoreOptions options = small_options(kSegmentBytes);
     options.accept_loss = accept;
+    options.flush_paused = true;
     return options;
   }
   Status try_open(bool accept = false) {
     auto store = Store::open(device_, options(accept));
     if (!store.ok()) return store.status();
     store_ = std::move(*store);
-    store_->pause_flush(true);
     return {};
   }
   void open(bool accept = false) {

@@ -161,10 +161,10 @@ class StoreSyncTest : public ::testing::Test {
     options.engine.settle_ns = options.engine.idle_flush_ns = kNever;  // nothing syncs on its own
     options.queue_slots = 8;
     options.slot_bytes = 16 * kKiB;
+    options.flush_paused = true;
     auto store = Store::open(device_, options);
     ASSERT_TRUE(store.ok()) << store.status().to_string();
     store_ = std::move(*store);
-    store_->pause_flush(true);
     for (const char* name : {"a", "b", "c"})
       files_[name] = *store_->open_file(name, io::OpenMode::kOpenOrCreate);
   }
