@@ -35,6 +35,7 @@ void add_commands(CLI::App& app, Run* run) {
   add_iond(app, run);
   add_run(app, run);
   add_serve(app, run);
+  add_start(app, run);
   add_fs(app, run);
   add_dump(app, run);
   add_config(app, run);

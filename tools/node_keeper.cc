@@ -22,27 +22,16 @@
 namespace swale::tools {
 namespace {
 
-constexpr char kSocket[] = "programs";
 constexpr int kNanosAMilli = 1'000'000;
 
 struct Address {
   explicit Address(const std::string& folder)
       : directory(::open(folder.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)),
-        name(io::unix_address(directory, kSocket)) {}
+        name(io::unix_address(directory, kKeeperSocket)) {}
 
   const io::Descriptor directory;
   const sockaddr_un name;
 };
-
-Result<io::Descriptor> listen_in(const std::string& folder) {
-  const Address address(folder);
-  io::Descriptor listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (address.directory.valid()) ::unlinkat(address.directory.get(), kSocket, 0);
-  if (listener.valid() && ::bind(listener.get(), io::general(address.name), sizeof(address.name)) == 0 &&
-      ::listen(listener.get(), SOMAXCONN) == 0)
-    return listener;
-  return errno_status(errno, folder + ": a socket for the programs of this node");
-}
 
 class Keeper {
  public:
@@ -85,7 +74,7 @@ Status Keeper::listen() {
   ::sigprocmask(SIG_BLOCK, &awaited, nullptr);
   signals_ = io::Descriptor(::signalfd(-1, &awaited, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!signals_.valid()) return errno_status(errno, "a descriptor for signals");
-  SWALE_ASSIGN_OR_RETURN(listener_, listen_in(options_.folder));
+  SWALE_ASSIGN_OR_RETURN(listener_, listen_for_programs(options_.folder));
   return {};
 }
 
@@ -111,7 +100,7 @@ int Keeper::run() {
   const char code = static_cast<char>(server_.exit_code());
   for (const Rank& each : ranks_) ::send(each.connection.get(), &code, 1, MSG_NOSIGNAL);
   const Address address(options_.folder);
-  if (address.directory.valid()) ::unlinkat(address.directory.get(), kSocket, 0);
+  if (address.directory.valid()) ::unlinkat(address.directory.get(), kKeeperSocket, 0);
   return server_.exit_code();
 }
 
@@ -152,13 +141,8 @@ void Keeper::look(Nanos patience) {
 }
 
 void Keeper::accept() {
-  io::Descriptor connection(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  ucred peer = {};
-  socklen_t bytes = sizeof(peer);
-  if (!connection.valid() || ::getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0 ||
-      peer.uid != ::geteuid())
-    return;
-  ranks_.push_back({std::move(connection), false});
+  if (io::Descriptor connection = accept_program(listener_); connection.valid())
+    ranks_.push_back({std::move(connection), false});
 }
 
 // Nobody sends anything: it is the end.
@@ -189,6 +173,26 @@ void Keeper::hear_server_end() {
 }
 
 }  // namespace
+
+Result<io::Descriptor> listen_for_programs(const std::string& folder) {
+  const Address address(folder);
+  io::Descriptor listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (address.directory.valid()) ::unlinkat(address.directory.get(), kKeeperSocket, 0);
+  if (listener.valid() && ::bind(listener.get(), io::general(address.name), sizeof(address.name)) == 0 &&
+      ::listen(listener.get(), SOMAXCONN) == 0)
+    return listener;
+  return errno_status(errno, folder + ": a socket for the programs of this node");
+}
+
+io::Descriptor accept_program(const io::Descriptor& listener) {
+  io::Descriptor connection(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  ucred peer = {};
+  socklen_t bytes = sizeof(peer);
+  const bool ours = connection.valid() &&
+                    ::getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 &&
+                    peer.uid == ::geteuid();
+  return ours ? std::move(connection) : io::Descriptor();
+}
 
 Result<pid_t> start_keeper(const NodeKeeperOptions& options, const sigset_t& usual) {
   int ends[2];
@@ -231,7 +235,7 @@ Result<io::Descriptor> connect_to_keeper(const std::string& folder) {
   return errno_status(errno,
                       fmt::format("{}/{}: the server of this node does not listen there; have all ranks "
                                   "of the node the same --buffer?",
-                                  folder, kSocket));
+                                  folder, kKeeperSocket));
 }
 
 int end_at_keeper(const io::Descriptor& connection) {

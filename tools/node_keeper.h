@@ -36,6 +36,12 @@ struct NodeKeeperOptions {
 // `usual`: the signals of its server.
 Result<pid_t> start_keeper(const NodeKeeperOptions& options, const sigset_t& usual);
 
+// A keeper's socket in its folder, for programs of its user.
+inline constexpr char kKeeperSocket[] = "programs";
+Result<io::Descriptor> listen_for_programs(const std::string& folder);
+// None: nobody came, or another user's.
+io::Descriptor accept_program(const io::Descriptor& listener);
+
 // A rank's connection to the keeper of its node.
 Result<io::Descriptor> connect_to_keeper(const std::string& folder);
 // The rank's program has ended. Returns the exit code of the node's server.

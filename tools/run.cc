@@ -47,6 +47,7 @@ class RunCommand {
   IondChoices iond;
   TreeChoices tree;
   uint32_t servers = 1;
+  bool fallback = false;
   std::string program;
 
   int run() const;
@@ -194,9 +195,9 @@ int RunCommand::run_in_tree(const std::vector<std::string>& words) const {
   auto nodes = find_launch();
   if (!nodes.ok()) return fail(nodes.status());
   fuse::JobMountOptions options = tree.options(iond.tier.backing, iond.tier.at_end);
-  if (!*nodes) return run_with_tree(options, words);
+  if (!*nodes) return run_with_tree(options, words, fallback);
   options.nodes = *std::move(nodes);
-  return run_on_nodes(options, words);
+  return run_on_nodes(options, words, fallback);
 }
 
 int RunCommand::run() const {
@@ -280,6 +281,11 @@ void add_run(CLI::App& app, Run* run) {
   sub.add_option("--servers", command->servers, "how many I/O servers all of the job has; by default 1")
       .between(1u, kServersMax)
       .type_name("N");
+  sub.add_flag(
+         "--fallback", command->fallback,
+         "where the tree cannot be mounted: run the program all the same, on the directory itself, and say "
+         "so")
+      .excludes("--ssd");
   sub.add_program("program", command->program, "what to start, with its arguments: after --");
   sub.callback([command, run] { *run = [command] { return command->run(); }; });
 }

@@ -25,15 +25,18 @@ constexpr Nanos kServersPart = 2;
 
 class RankOnNode {
  public:
-  RankOnNode(const fuse::JobMountOptions& options, const std::vector<std::string>& words)
-      : options_(options), words_(words) {
+  RankOnNode(const fuse::JobMountOptions& options, const std::vector<std::string>& words, bool fallback)
+      : options_(options), words_(words), fallback_(fallback) {
     ::sigemptyset(&awaited_);
     ::sigaddset(&awaited_, SIGCHLD);
     for (const int signal : kForwarded) ::sigaddset(&awaited_, signal);
   }
 
   int run() {
-    if (const Status begun = begin(); !begun.ok()) return fail(begun);
+    if (const Status begun = begin(); !begun.ok()) {
+      const int failed = fail(begun);
+      return fallback_ ? run_without_tree(options_.backing, words_) : failed;
+    }
     ::sigprocmask(SIG_BLOCK, &awaited_, &usual_);
     const auto connection = connect_to_keeper(folder_);
     if (!connection.ok()) return fail(connection.status());
@@ -52,6 +55,7 @@ class RankOnNode {
 
   const fuse::JobMountOptions options_;
   const std::vector<std::string>& words_;
+  const bool fallback_;
   std::string folder_;  // of the keeper's socket
   sigset_t awaited_ = {}, usual_ = {};
   pid_t keeper_ = -1;
@@ -122,8 +126,9 @@ int RankOnNode::wait_for_program() {
 
 }  // namespace
 
-int run_on_nodes(const fuse::JobMountOptions& options, const std::vector<std::string>& program) {
-  return RankOnNode(options, program).run();
+int run_on_nodes(const fuse::JobMountOptions& options, const std::vector<std::string>& program,
+                 bool fallback) {
+  return RankOnNode(options, program, fallback).run();
 }
 
 }  // namespace swale::tools

@@ -15,8 +15,8 @@ namespace {
 
 class WithTree {
  public:
-  WithTree(const fuse::JobMountOptions& options, const std::vector<std::string>& words)
-      : options_(options), words_(words) {
+  WithTree(const fuse::JobMountOptions& options, const std::vector<std::string>& words, bool fallback)
+      : options_(options), words_(words), fallback_(fallback) {
     ::sigemptyset(&awaited_);
     ::sigaddset(&awaited_, SIGCHLD);
     for (const int signal : kForwarded) ::sigaddset(&awaited_, signal);
@@ -24,7 +24,11 @@ class WithTree {
   }
 
   int run() {
-    if (const int failed = server_.start(options_, usual_); failed != 0) return failed;
+    if (const int failed = server_.start(options_, usual_); failed != 0) {
+      if (!fallback_) return failed;
+      ::sigprocmask(SIG_SETMASK, &usual_, nullptr);
+      return run_without_tree(options_.backing, words_);
+    }
     program_ = start_beside(words_, usual_);
     if (program_ < 0) {
       const int failed = fail(errno_status(errno, words_.front() + ": starting it"));
@@ -67,6 +71,7 @@ class WithTree {
 
   const fuse::JobMountOptions options_;
   const std::vector<std::string>& words_;
+  const bool fallback_;
   sigset_t awaited_ = {}, usual_ = {};
   TreeServer server_;
   pid_t program_ = -1;
@@ -91,8 +96,14 @@ pid_t start_beside(const std::vector<std::string>& words, const sigset_t& usual,
   ::_exit(become(words));
 }
 
-int run_with_tree(const fuse::JobMountOptions& options, const std::vector<std::string>& program) {
-  return WithTree(options, program).run();
+int run_with_tree(const fuse::JobMountOptions& options, const std::vector<std::string>& program,
+                  bool fallback) {
+  return WithTree(options, program, fallback).run();
+}
+
+int run_without_tree(const std::string& backing, const std::vector<std::string>& program) {
+  complain("NO BUFFER: {} runs all the same (--fallback), and writes to {} itself", program.front(), backing);
+  return become(program);
 }
 
 }  // namespace swale::tools

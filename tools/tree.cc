@@ -53,6 +53,12 @@ struct ServeCommand {
   }
 };
 
+// The server answers when all is on the backing.
+Status command_sync(const std::string& path) {
+  if (::setxattr(path.c_str(), fs::kJobCommandAttribute, "sync", 4, 0) == 0) return {};
+  return errno_status(errno, path + ": bringing all to it; swale fs stat says why");
+}
+
 struct FsCommand {
   TreeChoices tree;
   std::string action;
@@ -83,24 +89,16 @@ struct FsCommand {
     return finish_output(kExitOk);
   }
 
-  // The server answers when all is on the backing.
-  Status command_sync() const {
-    if (::setxattr(path.c_str(), fs::kJobCommandAttribute, "sync", 4, 0) == 0) return {};
-    return errno_status(errno, path + ": bringing all to it; swale fs stat says why");
-  }
-
   int sync() const {
     if (const auto stats = ask_tree(path); !stats.ok()) return fail(stats.status());
-    const Status synced = command_sync();
+    const Status synced = command_sync(path);
     return synced.ok() ? kExitOk : fail(synced);
   }
 
   int drain() const {
     const auto before = ask_tree(path);
     if (!before.ok()) return fail(before.status());
-    std::future<Status> drained = std::async(std::launch::async, [this] { return command_sync(); });
-    show_progress(&drained, before->value("undrained_bytes", uint64_t{0}));
-    const Status ended = drained.get();
+    const Status ended = sync_tree(path);
     const auto after = ask_tree(path);
     if (!after.ok()) return fail(after.status());
     const auto more = [&](const char* name) {
@@ -118,24 +116,27 @@ struct FsCommand {
     const int shown = finish_output(kExitOk);
     return ended.ok() ? shown : fail(ended);
   }
-
-  // A bar on a terminal, else a line now and then.
-  void show_progress(std::future<Status>* drained, uint64_t bytes) const {
-    using std::chrono::milliseconds;
-    ProgressBar bar;
-    for (int polls = 1; drained->wait_for(milliseconds(kPollMillis)) != std::future_status::ready; ++polls) {
-      const auto now = ask_tree(path);
-      if (!now.ok()) continue;
-      const uint64_t left = now->value("undrained_bytes", uint64_t{0});
-      if (ProgressBar::wanted())
-        bar.update(bytes - std::min(left, bytes), bytes, "MiB", kMiB);
-      else if (polls % kPollsALine == 0)
-        complain("{}: {} MiB are not there yet", path, left / kMiB);
-    }
-  }
 };
 
 }  // namespace
+
+Status sync_tree(const std::string& path) {
+  SWALE_ASSIGN_OR_RETURN(const Json before, ask_tree(path));
+  const auto bytes = before.value("undrained_bytes", uint64_t{0});
+  std::future<Status> drained = std::async(std::launch::async, [&path] { return command_sync(path); });
+  ProgressBar bar;
+  for (int polls = 1; drained.wait_for(std::chrono::milliseconds(kPollMillis)) != std::future_status::ready;
+       ++polls) {
+    const auto now = ask_tree(path);
+    if (!now.ok()) continue;
+    const auto left = now->value("undrained_bytes", uint64_t{0});
+    if (ProgressBar::wanted())
+      bar.update(bytes - std::min(left, bytes), bytes, "MiB", kMiB);
+    else if (polls % kPollsALine == 0)
+      complain("{}: {} MiB are not there yet", path, left / kMiB);
+  }
+  return drained.get();
+}
 
 Result<std::optional<fuse::JobMountOptions::Nodes>> find_launch() {
   SWALE_ASSIGN_OR_RETURN(const net::LaunchEnvironment launch, net::detect_launch(capi::process_environment));

@@ -31,14 +31,23 @@ struct TreeChoices {
 // The nodes as a launcher has started this process on them, a rank each: none if it is alone.
 Result<std::optional<fuse::JobMountOptions::Nodes>> find_launch();
 
+// Brings all of a mounted tree, of all nodes, to its backing; with a bar on a terminal, else a line now and
+// then.
+Status sync_tree(const std::string& path);
+
 inline constexpr int kServerRestartsMax = 3;  // of a server that is killed again and again
 
 // Runs a program with the tree of `backing`: starts its server, and again if that is killed; ends it when the
-// program has ended. Returns the program's exit code; if that is 0, the server's.
-int run_with_tree(const fuse::JobMountOptions& options, const std::vector<std::string>& program);
+// program has ended. Returns the program's exit code; if that is 0, the server's. `fallback`: where no server
+// starts, the program has the directory itself.
+int run_with_tree(const fuse::JobMountOptions& options, const std::vector<std::string>& program,
+                  bool fallback);
 // The same for a rank of a launch; options.nodes: the ranks. The first of each node starts its server; all
 // wait for all mounts, and at the end for their node's server.
-int run_on_nodes(const fuse::JobMountOptions& options, const std::vector<std::string>& program);
+int run_on_nodes(const fuse::JobMountOptions& options, const std::vector<std::string>& program,
+                 bool fallback);
+// The failure has been told: the program takes this process's place, and writes to the directory itself.
+int run_without_tree(const std::string& backing, const std::vector<std::string>& program);
 
 // Starts a program as a child, in the working directory as a mount over it shows it; `first`: what it does
 // first. -1: it could not be, and errno says why.

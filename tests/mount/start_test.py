@@ -1,0 +1,312 @@
+#!/usr/bin/env python3
+"""start_test.py SWALE LIBSWALE [MPIRUN]: `swale start`, `swale stop` and `swale status`: a tree that outlives
+the command which starts it.
+"""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+from mounted import NO_MOUNTS, SWALE
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../launchers"))
+import slurm  # noqa: E402
+
+PATIENCE_S = 300  # for what must happen, on a machine however slow
+LIBRARIES = os.path.dirname(os.path.abspath(sys.argv[2]))  # of libswale-tls.so
+MPIRUN = sys.argv[3:4]  # Open MPI's
+
+LAUNCHED = {"LD_LIBRARY_PATH": LIBRARIES, "SWALE_JOB_TRANSPORT": "tls", "OMPI_ALLOW_RUN_AS_ROOT": "1",
+            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1",
+            "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe"}
+
+# A launcher of "nodes" of one machine: NODE in a word becomes the rank.
+NODE_WORDS = """#!/bin/sh
+rank=$OMPI_COMM_WORLD_RANK
+export SWALE_JOB_NODE=node$rank
+for word; do
+  shift
+  set -- "$@" "$(printf %s "$word" | sed "s/-NODE/-$rank/g")"
+done
+exec "$@"
+"""
+
+
+def wait_until(what, done, pause_s=0.05):
+    end = time.monotonic() + PATIENCE_S
+    while not done():
+        if time.monotonic() > end:
+            raise AssertionError(f"waited {PATIENCE_S} s until {what}")
+        time.sleep(pause_s)
+
+
+class Start(unittest.TestCase):
+    def setUp(self):
+        if NO_MOUNTS:
+            self.skipTest(f"no FUSE mounts here: {NO_MOUNTS}; in a container, add --device /dev/fuse "
+                          f"--cap-add SYS_ADMIN")
+        # /tmp may be without extended attributes
+        self.scratch = tempfile.mkdtemp(prefix="swale-start-", dir=os.getcwd())
+        self.backing = self.make("backing")
+        self.buffer = f"{self.scratch}/buffer"
+        self.started = []
+
+    def make(self, name):
+        path = os.path.join(self.scratch, name)
+        os.mkdir(path)
+        return path
+
+    def tearDown(self):
+        if not hasattr(self, "scratch"):
+            return
+        for mountpoint in self.started:
+            self.swale("stop", mountpoint)
+        wait_until("the servers have ended", lambda: not self.processes())
+        self.assertEqual(self.folders(), [], "something is left in memory")
+        shutil.rmtree(self.scratch)
+
+    def swale(self, *words, **environment):
+        return subprocess.run([SWALE, *words], capture_output=True, text=True, timeout=PATIENCE_S,
+                              env={**os.environ, **LAUNCHED, **environment}, check=False)
+
+    def start(self, *words, at=None):
+        done = self.swale("start", self.backing, "--buffer", self.buffer, *words,
+                          *(["--at", at] if at else []))
+        self.assertEqual(done.returncode, 0, done.stderr + done.stdout)
+        self.started.append(at or self.backing)
+        return done
+
+    def stop(self, exit_code=0):
+        done = self.swale("stop", self.started.pop())
+        self.assertEqual(done.returncode, exit_code, done.stderr + done.stdout)
+        return done
+
+    def status(self, mountpoint, exit_code=0):
+        done = self.swale("status", mountpoint, "--json")
+        self.assertEqual(done.returncode, exit_code, done.stderr + done.stdout)
+        return json.loads(done.stdout)
+
+    def processes(self):
+        """{pid: words} of this test's servers and keepers."""
+        found = {}
+        for number in os.listdir("/proc"):
+            try:
+                with open(f"/proc/{number}/cmdline", "rb") as words:
+                    line = words.read().decode(errors="replace")
+            except OSError:
+                continue
+            ours = self.scratch in line and line.startswith(SWALE)
+            if ours and number.isdigit() and int(number) != os.getpid():
+                found[int(number)] = line
+        return found
+
+    def folders(self):
+        """Of keepers whose documents name this test's folder, and those without one."""
+        found = []
+        for name in os.listdir("/dev/shm"):
+            if not name.startswith(f"swale-start-{os.geteuid()}-"):
+                continue
+            try:
+                with open(f"/dev/shm/{name}/started.json", encoding="utf-8") as document:
+                    if self.scratch in document.read():
+                        found.append(name)
+            except OSError:
+                continue
+        return found
+
+    def write(self, folder, name, text):
+        with open(f"{folder}/{name}", "w", encoding="utf-8") as file:
+            file.write(text)
+
+    def read(self, folder, name):
+        with open(f"{folder}/{name}", encoding="utf-8") as file:
+            return file.read()
+
+    def test_programs_come_and_go_and_the_end_brings_all(self):
+        self.start()
+        self.assertTrue(os.path.ismount(self.backing))
+        for step in range(3):
+            subprocess.run(["/bin/sh", "-c", f"echo {step} >> {self.backing}/steps"], check=True)
+        found = self.status(self.backing)
+        self.assertEqual([tree["state"] for tree in found], ["mounted"])
+        self.assertEqual(found[0]["nodes"], 1)
+        self.assertIn(self.backing, self.swale("status").stdout)
+        self.stop()
+        self.assertFalse(os.path.ismount(self.backing))
+        self.assertEqual(self.read(self.backing, "steps"), "0\n1\n2\n")
+        self.assertEqual(self.status(self.backing, exit_code=1), [])
+        self.assertEqual(self.swale("stop", self.backing).returncode, 3)
+
+    def test_a_second_start_is_refused_with_a_remedy(self):
+        self.start()
+        again = self.swale("start", self.backing, "--buffer", self.buffer)
+        self.assertNotEqual(again.returncode, 0)
+        self.assertIn(f"swale stop {self.backing}", again.stderr)
+        self.write(self.backing, "now", "there")  # the first one goes on
+        self.stop()
+        self.assertEqual(self.read(self.backing, "now"), "there")
+
+    def test_a_tree_that_cannot_start_says_why_and_leaves_nothing(self):
+        missing = f"{self.scratch}/missing"
+        done = self.swale("start", missing)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("missing", done.stderr)
+        self.assertIn("No such file", done.stderr)
+        self.assertEqual(self.status(missing, exit_code=1), [])
+        fallen = self.swale("start", missing, "--fallback")
+        self.assertEqual(fallen.returncode, 0, fallen.stderr)
+        self.assertIn("NO BUFFER", fallen.stderr)
+
+    def test_run_falls_back_to_the_directory_loudly(self):
+        words = ["run", "--backing", self.backing, "--buffer", f"{self.backing}/inside"]
+        program = ["--", "/bin/sh", "-c", f"echo there > {self.backing}/now; exit 7"]
+        refused = self.swale(*words, *program)
+        self.assertNotIn(refused.returncode, (0, 7), refused.stderr)
+        self.assertFalse(os.path.exists(f"{self.backing}/now"))
+        fallen = self.swale(*words, "--fallback", *program)
+        self.assertEqual(fallen.returncode, 7, fallen.stderr)
+        self.assertIn("NO BUFFER", fallen.stderr)
+        self.assertEqual(self.read(self.backing, "now"), "there\n")
+
+    def server(self):
+        """Of `swale run`, whose words it has, too: the youngest."""
+        return max(self.processes())
+
+    def test_a_killed_server_is_started_again(self):
+        self.start()
+        self.write(self.backing, "before", "kept")
+        os.kill(self.server(), signal.SIGKILL)
+
+        def answers():
+            try:
+                return self.read(self.backing, "before") == "kept" and os.path.ismount(self.backing)
+            except OSError:
+                return False
+        wait_until("it is mounted again", answers)
+        self.write(self.backing, "after", "new")
+        self.stop()
+        self.assertEqual([self.read(self.backing, name) for name in ("before", "after")], ["kept", "new"])
+
+    def test_without_its_keeper_the_tree_ends_and_is_brought(self):
+        self.start()
+        self.write(self.backing, "now", "there")
+        os.kill(self.status(self.backing)[0]["keeper"], signal.SIGKILL)
+        wait_until("the servers have ended", lambda: not self.processes())
+        self.assertEqual(self.read(self.backing, "now"), "there")
+        self.assertEqual([tree["state"] for tree in self.status(self.backing, exit_code=1)], ["killed"])
+        self.assertIn("swale fs recover", self.stop(exit_code=3).stderr)
+        self.assertEqual(self.status(self.backing, exit_code=1), [])
+
+    def test_sigterm_to_the_keeper_ends_all(self):
+        self.start()
+        self.write(self.backing, "now", "there")
+        os.kill(self.status(self.backing)[0]["keeper"], signal.SIGTERM)
+        wait_until("it has ended", lambda: not self.folders())
+        self.started.pop()
+        self.assertEqual(self.read(self.backing, "now"), "there")
+
+    def test_an_end_that_fails_is_told(self):
+        at = self.make("at")
+        self.write(self.backing, "now", "old")
+
+        def change():
+            self.start(at=at)
+            self.write(at, "now", "ours")
+            self.write(self.backing, "now", "theirs, longer than ours")
+        change()
+        failed = self.swale("stop", at)
+        self.assertNotEqual(failed.returncode, 0, failed.stderr)
+        self.assertIn("others have changed it", failed.stderr)
+        self.assertEqual(self.read(self.backing, "now"), "theirs, longer than ours")
+        self.started.pop()
+        self.write(self.backing, "now", "old")
+        change()
+        os.kill(self.status(at)[0]["keeper"], signal.SIGTERM)
+        wait_until("it has ended", lambda: not self.processes())
+        self.assertEqual([tree["state"] for tree in self.status(at, exit_code=1)], ["failed"])
+        self.assertIn("swale fs recover", self.stop(exit_code=3).stderr)
+
+    def test_from_drain_at_on_all_is_brought_while_programs_write(self):
+        at = self.make("at")
+        self.start("--drain-at", "+0s", at=at)
+        with open(f"{at}/log", "w", encoding="utf-8", buffering=1) as log:
+            log.write("one\n")
+            brought = f"{self.backing}/log"
+            wait_until("it is on the backing",
+                       lambda: os.path.exists(brought) and self.read(self.backing, "log") == "one\n")
+            log.write("two\n")
+            wait_until("that, too", lambda: self.read(self.backing, "log") == "one\ntwo\n")
+        self.stop()
+
+    def test_what_drain_at_is_not(self):
+        for when, says in (("soon", "+10m"), ("-10m", "SLURM_JOB_END_TIME"), ("2001-01-01T00:00", "ago")):
+            done = self.swale("start", self.backing, "--drain-at", when, SLURM_JOB_END_TIME="")
+            self.assertNotEqual(done.returncode, 0, when)
+            self.assertIn(says, done.stderr)
+        self.assertEqual(os.listdir(self.backing), [])
+
+    def test_two_nodes_by_a_launcher(self):
+        if not MPIRUN:
+            self.skipTest("no Open MPI when this was built")
+        with open(f"{self.scratch}/words", "w", encoding="utf-8") as script:
+            script.write(NODE_WORDS)
+        os.chmod(f"{self.scratch}/words", 0o755)
+        at = f"{self.scratch}/at-NODE"
+        for node in range(2):
+            self.make(f"at-{node}")
+        os.symlink("at-0", at)
+        launcher = f"{MPIRUN[0]} -n 2 {self.scratch}/words"
+        self.buffer += "-NODE"
+        self.start("--launcher", launcher, "--nodes", "2", at=at)
+        self.write(f"{self.scratch}/at-0", "one", "of node 0")
+        self.assertEqual(self.read(f"{self.scratch}/at-1", "one"), "of node 0")
+        self.write(f"{self.scratch}/at-1", "two", "of node 1")
+        self.assertEqual(self.status(at)[0]["nodes"], 2)
+        self.stop()
+        self.assertEqual([self.read(self.backing, name) for name in ("one", "two")],
+                         ["of node 0", "of node 1"])
+        for words, says in ((("--launcher", launcher), "--nodes"), (("--nodes", "2"), "--launcher")):
+            self.assertIn(says, self.swale("start", self.backing, *words, SLURM_JOB_NUM_NODES="1").stderr)
+
+    def test_a_launcher_that_starts_too_few_is_ended_at_the_deadline(self):
+        done = self.swale("start", self.backing, "--buffer", self.buffer, "--launcher", "env", "--nodes", "2",
+                          "--deadline", "2")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("1 of 2 nodes", done.stderr)
+        wait_until("the server has ended", lambda: not self.processes())
+        self.assertFalse(os.path.ismount(self.backing))
+
+    def test_the_steps_of_a_batch_job(self):
+        script = f"""#!/bin/sh
+set -e
+{SWALE} start {self.backing} --buffer {self.buffer} --drain-at -1s
+srun -n 2 /bin/sh -c 'echo $SLURM_PROCID > {self.backing}/out-$SLURM_PROCID'
+srun -n 1 /bin/sh -c 'cat {self.backing}/out-0 {self.backing}/out-1 > {self.backing}/both'
+mountpoint -q {self.backing}
+{SWALE} stop {self.backing}
+"""
+        said = f"{self.scratch}/said"
+        folder = tempfile.mkdtemp(prefix="swale-slurm-")
+        self.addCleanup(shutil.rmtree, folder)
+        try:
+            with slurm.Slurm(f"{folder}/slurm", 1) as cluster:
+                done = subprocess.run(
+                    [slurm.program("sbatch"), "--wait", "--nodes=1", "--ntasks=2", "--time=60",
+                     f"--output={said}"],
+                    input=script, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+                    env=cluster.environment(**LAUNCHED))
+        except (slurm.NotInstalled, slurm.CannotRun) as why:
+            self.skipTest(f"one machine: no Slurm here: {why}")
+        with open(said, encoding="utf-8") as text:
+            self.assertEqual(done.returncode, 0, text.read() + done.stderr)
+        self.assertEqual(self.read(self.backing, "both"), "0\n1\n")
+        self.assertFalse(os.path.ismount(self.backing))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)

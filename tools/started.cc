@@ -1,0 +1,344 @@
+#include "tools/started.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <utility>
+
+#include "base/contain.h"
+#include "base/hash.h"
+#include "base/sealed_document.h"
+#include "fs/job/job_fs.h"
+#include "io/descriptor.h"
+#include "io/private_files.h"
+#include "tools/child.h"
+#include "tools/node_keeper.h"
+
+namespace swale::tools {
+namespace {
+
+constexpr char kMemory[] = "/dev/shm";
+constexpr char kWord[] = "the tree is there";
+constexpr char kLock[] = "lock", kDocument[] = "started.json", kLog[] = "log";
+// What `swale run` has for a program: it ends well when it is told to.
+constexpr char kWaiting[] = "trap 'exit 0' USR1; echo 'the tree is there'; while :; do sleep 1; done";
+constexpr int64_t kDrainAgain = 10;  // s, from drain_at on
+constexpr int kMillisASecond = 1000;
+
+int64_t unix_now() {
+  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+std::string folders_prefix() { return fmt::format("swale-start-{}-", ::geteuid()); }
+
+std::string folder_of(const std::string& mountpoint) {
+  return fmt::format("{}/{}{}", kMemory, folders_prefix(), hex16(hash_bytes(Bytes(mountpoint))));
+}
+
+void remove_folder(const std::string& folder) {
+  for (const char* name : {kKeeperSocket, kDocument, kLog, kLock}) ::unlink((folder + "/" + name).c_str());
+  ::rmdir(folder.c_str());
+}
+
+// The lock is of the open file, which a fork shares. `command`: F_OFD_SETLK takes it.
+bool lock_file(const io::Descriptor& file, int command, struct flock* lock) {
+  *lock = {};
+  lock->l_type = F_WRLCK;
+  return file.valid() && ::fcntl(file.get(), command, lock) == 0;
+}
+
+io::Descriptor open_lock(const io::Descriptor& folder) {
+  return io::Descriptor(
+      ::openat(folder.get(), kLock, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, io::kPrivateFileMode));
+}
+
+// A look takes nothing, so it is in nobody's way.
+bool keeper_lives(const io::Descriptor& folder) {
+  struct flock found;
+  return lock_file(open_lock(folder), F_OFD_GETLK, &found) && found.l_type != F_UNLCK;
+}
+
+class StartKeeper {
+ public:
+  StartKeeper(const StartOptions& options, std::string folder, int tell)
+      : options_(options), folder_(std::move(folder)), tell_(tell) {}
+  int run();
+
+ private:
+  Status start();
+  [[noreturn]] void become_launcher(int out) const;
+  void look(int64_t seconds_max);
+  void hear_output();
+  void hear_signals();
+  void hear_connections(const std::vector<pollfd>& ready, size_t first);
+  Status write_document(std::optional<int> exit_code) const;
+  void tell_to_end();
+  void drain_in_time();
+
+  const StartOptions& options_;
+  const std::string folder_;
+  io::Descriptor tell_;
+  sigset_t usual_ = {};
+  io::Descriptor signals_, output_, listener_;
+  std::string lines_;
+  uint32_t mounted_ = 0;
+  pid_t launcher_ = -1;
+  bool told_ = false;  // to end
+  bool ended_ = false;
+  int exit_code_ = 0;
+  std::vector<io::Descriptor> connections_;
+  int64_t next_drain_ = 0;
+};
+
+void StartKeeper::become_launcher(int out) const {
+  ::prctl(PR_SET_PDEATHSIG, SIGUSR1);  // without its keeper the tree ends, and is brought to the backing
+  ::sigprocmask(SIG_SETMASK, &usual_, nullptr);
+  ::dup2(out, STDOUT_FILENO);
+  std::vector<std::string> words = options_.command;
+  for (const char* word : {"--", "/bin/sh", "-c", kWaiting}) words.emplace_back(word);
+  ::_exit(become(words));
+}
+
+Status StartKeeper::start() {
+  sigset_t awaited;
+  ::sigemptyset(&awaited);
+  for (const int signal : {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1}) ::sigaddset(&awaited, signal);
+  ::sigprocmask(SIG_BLOCK, &awaited, &usual_);
+  signals_ = io::Descriptor(::signalfd(-1, &awaited, SFD_CLOEXEC | SFD_NONBLOCK));
+  SWALE_ASSIGN_OR_RETURN(listener_, listen_for_programs(folder_));
+  int ends[2];
+  if (!signals_.valid() || ::pipe2(ends, O_CLOEXEC) != 0) return errno_status(errno, "making a pipe");
+  output_ = io::Descriptor(ends[0]);
+  const io::Descriptor out(ends[1]);
+  ::fcntl(output_.get(), F_SETFL, O_NONBLOCK);
+  launcher_ = ::fork();
+  if (launcher_ < 0) return errno_status(errno, "starting the servers");
+  if (launcher_ == 0) become_launcher(out.get());
+  return {};
+}
+
+Status StartKeeper::write_document(std::optional<int> exit_code) const {
+  Json json = options_.document;
+  json["mountpoint"] = options_.mountpoint;
+  json["keeper"] = ::getpid();
+  json["since"] = unix_now();
+  json["log"] = folder_ + "/" + kLog;
+  if (exit_code) json["exit_code"] = *exit_code;
+  std::ofstream stream(folder_ + "/" + kDocument);
+  stream << json_line(json);
+  stream.close();
+  return stream.fail() ? errno_status(errno, folder_ + "/" + kDocument) : Status();
+}
+
+// Once: a second signal could meet a program without its trap.
+void StartKeeper::tell_to_end() {
+  if (!ended_ && !std::exchange(told_, true)) ::kill(launcher_, SIGUSR1);
+}
+
+void StartKeeper::hear_output() {
+  char part[4096];
+  ssize_t got = 0;
+  while ((got = ::read(output_.get(), part, sizeof(part))) > 0) {
+    lines_.append(part, static_cast<size_t>(got));
+    for (size_t end; (end = lines_.find('\n')) != std::string::npos; lines_.erase(0, end + 1)) {
+      const std::string line = lines_.substr(0, end);
+      if (line.find(kWord) != std::string::npos)
+        ++mounted_;
+      else
+        complain("{}", line);
+    }
+  }
+  if (got == 0) output_ = io::Descriptor();
+}
+
+void StartKeeper::hear_signals() {
+  signalfd_siginfo info;
+  while (::read(signals_.get(), &info, sizeof(info)) == sizeof(info))
+    if (info.ssi_signo != SIGCHLD) tell_to_end();
+  int state = 0;
+  for (pid_t child = 0; (child = ::waitpid(-1, &state, WNOHANG)) > 0;)
+    if (child == launcher_) {
+      ended_ = true;
+      exit_code_ = exit_code_of(state);
+    }
+}
+
+// Who shuts its side down wants the end, and waits for its exit code.
+void StartKeeper::hear_connections(const std::vector<pollfd>& ready, size_t first) {
+  for (size_t i = first; i < ready.size(); ++i) {
+    char byte = 0;
+    io::Descriptor& each = connections_[i - first];
+    if (ready[i].revents == 0 || ::recv(each.get(), &byte, 1, MSG_DONTWAIT) > 0) continue;
+    tell_to_end();
+  }
+}
+
+// From then on a program that is killed leaves little that is not on the backing.
+void StartKeeper::drain_in_time() {
+  if (!options_.drain_at || unix_now() < std::max(*options_.drain_at, next_drain_)) return;
+  next_drain_ = unix_now() + kDrainAgain;
+  const pid_t drain = ::fork();  // it may take long, and the keeper listens
+  if (drain != 0) return;
+  if (::setxattr(options_.mountpoint.c_str(), fs::kJobCommandAttribute, "sync", 4, 0) != 0)
+    complain("{}", errno_status(errno, options_.mountpoint + ": bringing all to its backing").message());
+  std::fflush(nullptr);
+  ::_exit(0);
+}
+
+void StartKeeper::look(int64_t seconds_max) {
+  std::vector<pollfd> ready = {{signals_.get(), POLLIN, 0},
+                               {output_.valid() ? output_.get() : -1, POLLIN, 0},
+                               {listener_.get(), POLLIN, 0}};
+  const size_t first = ready.size();
+  for (const io::Descriptor& each : connections_) ready.push_back({told_ ? -1 : each.get(), POLLIN, 0});
+  const int millis =
+      seconds_max < 0 ? -1 : static_cast<int>(std::min<int64_t>(seconds_max, 3600)) * kMillisASecond;
+  if (::poll(ready.data(), ready.size(), millis) <= 0) return;
+  if (ready[1].revents != 0) hear_output();
+  if (ready[0].revents != 0) hear_signals();
+  hear_connections(ready, first);
+  if (ready[2].revents != 0)
+    if (io::Descriptor program = accept_program(listener_); program.valid())
+      connections_.push_back(std::move(program));
+}
+
+int StartKeeper::run() {
+  if (const Status failed = start(); !failed.ok()) return fail(failed);
+  const int64_t until = unix_now() + options_.patience_s;
+  while (!ended_ && mounted_ < options_.nodes && unix_now() < until) look(1);
+  if (!ended_ && mounted_ < options_.nodes) {
+    complain("{}: after {} s it is mounted on {} of {} nodes; see --deadline", options_.mountpoint,
+             options_.patience_s, mounted_, options_.nodes);
+    ::kill(launcher_, SIGTERM);
+    exit_code_ = kExitFailure;
+  }
+  if (ended_ || mounted_ < options_.nodes) return exit_code_ == 0 ? kExitFailure : exit_code_;
+  if (const Status failed = write_document({}); !failed.ok()) {
+    tell_to_end();
+    return fail(failed);
+  }
+  static_cast<void>(::write(tell_.get(), "m", 1));
+  tell_ = io::Descriptor();
+  while (!ended_) {
+    drain_in_time();
+    look(options_.drain_at ? std::max<int64_t>(1, std::max(*options_.drain_at, next_drain_) - unix_now())
+                           : -1);
+  }
+  if (exit_code_ != 0) static_cast<void>(write_document(exit_code_));
+  const char code = static_cast<char>(exit_code_);
+  for (const io::Descriptor& each : connections_) ::send(each.get(), &code, 1, MSG_NOSIGNAL);
+  return exit_code_;
+}
+
+Result<StartedTree> read_started(const std::string& folder) {
+  StartedTree tree;
+  tree.folder = folder;
+  SWALE_ASSIGN_OR_RETURN(const io::Descriptor opened, io::open_private_directory(AT_FDCWD, folder, folder));
+  tree.lives = keeper_lives(opened);
+  std::ifstream stream(folder + "/" + kDocument);
+  tree.document = Json::parse(stream, nullptr, false);
+  if (!tree.document.is_object() || !tree.document.contains("mountpoint"))
+    return error(Code::kNotFound, Scope::kFile, "{}: no tree is there yet", folder);
+  return tree;
+}
+
+// Of the caller's descriptors it keeps the lock alone: a launcher takes those for a living program.
+[[noreturn]] void become_keeper(const StartOptions& options, const std::string& folder, int log, int lock,
+                                int tell) {
+  ::setsid();
+  const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  const std::array<int, 5> wanted = {nothing, log, log, lock, tell};
+  std::array<int, 5> above;  // of the places where they are to be
+  for (size_t i = 0; i < wanted.size(); ++i)
+    above[i] = ::fcntl(wanted[i], F_DUPFD_CLOEXEC, static_cast<int>(wanted.size()));
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    ::dup2(above[i], static_cast<int>(i));
+    if (i > STDERR_FILENO) ::fcntl(static_cast<int>(i), F_SETFD, FD_CLOEXEC);
+  }
+  ::close_range(wanted.size(), ~0u, 0);
+  static_cast<void>(::chdir("/"));  // a working directory in the tree would wait for itself
+  int code = kExitFailure;
+  static_cast<void>(contain([&] { code = StartKeeper(options, folder, wanted.size() - 1).run(); }));
+  std::fflush(nullptr);
+  if (code == 0) remove_folder(folder);
+  ::_exit(code);
+}
+
+}  // namespace
+
+Status start_tree(const StartOptions& options) {
+  const std::string folder = folder_of(options.mountpoint);
+  if (::mkdir(folder.c_str(), io::kPrivateDirectoryMode) != 0 && errno != EEXIST)
+    return errno_status(errno, folder + ": making it");
+  SWALE_ASSIGN_OR_RETURN(const io::Descriptor opened, io::open_private_directory(AT_FDCWD, folder, folder));
+  const io::Descriptor lock = open_lock(opened);
+  if (struct flock taken; !lock_file(lock, F_OFD_SETLK, &taken))
+    return errno == EAGAIN || errno == EACCES
+               ? error(Code::kBusy, Scope::kFile, "{}: a tree was started there; swale stop {} ends it",
+                       options.mountpoint, options.mountpoint)
+               : errno_status(errno, folder + ": its lock");
+  ::unlinkat(opened.get(), kDocument, 0);
+  const io::Descriptor log(::openat(opened.get(), kLog,
+                                    O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_NOFOLLOW | O_CLOEXEC,
+                                    io::kPrivateFileMode));
+  int ends[2];
+  if (!log.valid() || ::pipe2(ends, O_CLOEXEC) != 0) return errno_status(errno, folder + ": its log");
+  const io::Descriptor mounted(ends[0]);
+  io::Descriptor tell(ends[1]);
+  const pid_t keeper = ::fork();
+  if (keeper < 0) return errno_status(errno, "starting the keeper of a tree");
+  if (keeper == 0) become_keeper(options, folder, log.get(), lock.get(), tell.get());
+  tell = io::Descriptor();
+  char byte = 0;
+  const bool started = io::continued([&] { return ::read(mounted.get(), &byte, 1); }) == 1;
+  std::ifstream said(folder + "/" + kLog);
+  for (std::string line; std::getline(said, line);) complain("{}", line);
+  if (started) return {};
+  int state = 0;
+  ::waitpid(keeper, &state, 0);
+  remove_folder(folder);
+  return error(Code::kAborted, Scope::kNode, "{}: its servers did not start: exit status {}",
+               options.mountpoint, exit_code_of(state));
+}
+
+Result<std::vector<StartedTree>> find_started() {
+  const std::unique_ptr<DIR, int (*)(DIR*)> stream(::opendir(kMemory), ::closedir);
+  if (!stream) return errno_status(errno, kMemory);
+  std::vector<StartedTree> trees;
+  while (const dirent* const entry = ::readdir(stream.get())) {
+    if (!std::string_view(entry->d_name).starts_with(folders_prefix())) continue;
+    if (auto tree = read_started(fmt::format("{}/{}", kMemory, entry->d_name)); tree.ok())
+      trees.push_back(*std::move(tree));
+  }
+  std::sort(trees.begin(), trees.end(), [](const StartedTree& a, const StartedTree& b) {
+    return a.document["mountpoint"] < b.document["mountpoint"];
+  });
+  return trees;
+}
+
+Result<StartedTree> find_started(const std::string& mountpoint) {
+  const std::string folder = folder_of(mountpoint);
+  if (::access(folder.c_str(), F_OK) == 0) return read_started(folder);
+  return error(Code::kNotFound, Scope::kFile, "{}: swale start has started no tree there, on this node",
+               mountpoint);
+}
+
+void forget_started(const StartedTree& tree) { remove_folder(tree.folder); }
+
+}  // namespace swale::tools
