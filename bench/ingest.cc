@@ -3,6 +3,7 @@
 //                                  directory
 //   --ranks N --keys N (in each epoch) --epochs N --path DIR --options "imd.memory=64M"
 //   --values words|doubles|floats|particles   what values are made of (workload.h)
+//   --first-epoch N  continues a directory that has N epochs, with those from there to --epochs
 //   --overlap 0  waits for each epoch's end at once; else the next epoch is appended meanwhile
 //   --canary 1   writes one value wrong, so that whoever checks answers can be seen to do so
 #include <fmt/format.h>
@@ -24,16 +25,19 @@ struct Work {
   std::string store;
   int ranks = 1;
   Dataset data;
+  uint32_t first_epoch = 0;  // the directory has those before
   std::string path;
   std::string options;
   bool overlap = true;
+
+  double records() const { return static_cast<double>(data.keys) * (data.epochs - first_epoch); }
 };
 
 // append(record) for every record of the rank's share, epoch_end(epoch) after each epoch.
 template <class Append, class EpochEnd>
 void write_share(const Work& work, int rank, RankReport& report, Append&& append, EpochEnd&& epoch_end) {
   report.first_append_s = now_s();
-  for (uint32_t epoch = 0; epoch < work.data.epochs; ++epoch) {
+  for (uint32_t epoch = work.first_epoch; epoch < work.data.epochs; ++epoch) {
     work.data.for_each(epoch, share_of(work.data.keys, rank, work.ranks), append);
     epoch_end(epoch);
   }
@@ -68,7 +72,8 @@ void write_appends(const Work& work, int rank, RankReport& report) {
 
 void write_directory(swale_job* job, const Work& work, int rank, RankReport& report) {
   swale_dir* dir = nullptr;
-  check(swale_dir_open(job, work.path.c_str(), SWALE_CREATE | SWALE_EXCLUSIVE, work.options.c_str(), &dir));
+  const int flags = work.first_epoch == 0 ? SWALE_CREATE | SWALE_EXCLUSIVE : 0;
+  check(swale_dir_open(job, work.path.c_str(), flags, work.options.c_str(), &dir));
   write_share(
       work, rank, report,
       [&](const Record& record) {
@@ -105,7 +110,7 @@ void run_rank(const Work& work, int rank, RankReport& report, RankBarrier& barri
 }
 
 nlohmann::json json_of(const Work& work, const RanksReport& report) {
-  const double records = work.data.records();
+  const double records = work.records();
   double writing_s = 0;
   for (const RankReport& rank : report.ranks) {
     writing_s = std::max(writing_s, rank.last_epoch_end_s - rank.first_append_s);
@@ -117,7 +122,8 @@ nlohmann::json json_of(const Work& work, const RanksReport& report) {
   line["cpu_between_ns_per_record"] = report.cpu_between().total_s() / records * 1e9;
   line["rank_memory_bytes_max"] = report.memory_bytes_max();
   if (work.store != "nothing") {
-    line["bytes_ratio"] = static_cast<double>(bytes_on_disk(work.path)) / (records * kRecordBytes);
+    line["bytes_ratio"] =
+        static_cast<double>(bytes_on_disk(work.path)) / (work.data.records() * kRecordBytes);
     line["files"] = files_below(work.path);
   }
   return line;
@@ -136,12 +142,15 @@ int main(int argc, char** argv) {
   work.path = arguments.text("path", "");
   work.options = arguments.text("options", "imd.memory=64M");
   work.overlap = arguments.number("overlap", 1) != 0;
+  work.first_epoch = static_cast<uint32_t>(arguments.number("first-epoch", 0));
   arguments.expect_no_more();
+  if (work.first_epoch >= work.data.epochs || (work.first_epoch > 0 && work.store != "swale"))
+    die("--first-epoch: of a directory, and less than --epochs");
   if (work.store != "nothing" && work.store != "append" && work.store != "swale")
     die("--store: " + work.store);
   if (work.store != "nothing") {
     if (work.path.empty()) die("--path is missing");
-    remove_all(work.path);
+    if (work.first_epoch == 0) remove_all(work.path);
     if (work.store == "append") std::filesystem::create_directories(work.path);
   }
   report_as("ingest", "",

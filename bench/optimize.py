@@ -23,14 +23,14 @@ from imd import machine  # noqa: E402
 from keys import Key  # noqa: E402
 
 PROFILES = {
-    "full": dict(expected_s=1_200, keys=4_000_000, long_keys=20_000, long_epochs=1_000, rounds=3,
-                 samples=200, opens=20, warm=10_000, frame_keys=100_000, frame_epochs=400,
+    "full": dict(expected_s=1_200, keys=4_000_000, long_keys=20_000, long_epochs=1_000, pass_keys=2_000,
+                 rounds=3, samples=200, opens=20, warm=10_000, frame_keys=100_000, frame_epochs=400,
                  axis_records=4_000_000, axis_epochs=(1, 4, 16, 64, 250, 1_000)),
-    "quick": dict(expected_s=400, keys=400_000, long_keys=2_000, long_epochs=1_000, rounds=1, samples=100,
-                  opens=10, warm=5_000, frame_keys=50_000, frame_epochs=200, axis_records=1_000_000,
-                  axis_epochs=(1, 10, 100, 1_000)),
-    "tiny": dict(expected_s=40, keys=3_000, long_keys=200, long_epochs=20, rounds=1, samples=5, opens=2,
-                 warm=50, frame_keys=2_000, frame_epochs=40, axis_records=4_000, axis_epochs=(1, 20),
+    "quick": dict(expected_s=400, keys=400_000, long_keys=2_000, long_epochs=1_000, pass_keys=2_000,
+                  rounds=1, samples=100, opens=10, warm=5_000, frame_keys=50_000, frame_epochs=200,
+                  axis_records=1_000_000, axis_epochs=(1, 10, 100, 1_000)),
+    "tiny": dict(expected_s=40, keys=3_000, long_keys=200, long_epochs=20, pass_keys=200, rounds=1, samples=5,
+                 opens=2, warm=50, frame_keys=2_000, frame_epochs=40, axis_records=4_000, axis_epochs=(1, 20),
                  quick_calibration=1, drop_all=0),
 }
 KEYS = (
@@ -58,8 +58,12 @@ KEYS = (
         "of generating", "", 18, 25, less_is_better=False),
     Key("optimize_bytes_over_data", "bytes of a cluster of 16 epochs over those of keys and values", "", 0.90,
         0.86),
+    Key("optimize_write_amplification", "the long directory made in passes of 16 epochs: bytes that the job "
+        "and all passes wrote over those of keys and values", "", 4, 3.5),
+    Key("optimize_reads", "reads of its trajectory after the last pass", "", 24, 16),
 )
-SHORT, DENSE = 5, 16  # epochs
+SHORT, DENSE, PASS = 5, 16, 16  # epochs
+RECORD_BYTES = 48
 GETS_MAX = 16  # epochs: beyond, a scan is a store's quickest way
 
 
@@ -75,17 +79,19 @@ class Bench(judge.Runner):
         self.run(name, "query", mode=mode, path=path, keys=keys, epochs=epochs, samples=samples,
                  first=self.round * 1_000_000, **{"drop-all": self.p.get("drop_all", 1)})
 
+    def swale_optimize(self, name, path, *flags):
+        return self.keep(name, [str(self.swale), "optimize", str(path), *flags, "--json"])
+
     def optimize(self, name, path):
         """A pass, with its CPU and the bytes of its cluster."""
         before, began = os.times(), time.monotonic()
-        line = self.keep(name, [str(self.swale), "optimize", str(path), "--full", "--json"])
+        line = self.swale_optimize(name, path, "--full")
         line["wall_s"] = time.monotonic() - began
         after = os.times()
         line["cpu_s"] = (after.children_user + after.children_system
                          - before.children_user - before.children_system)
         line["cpu_ns_per_record"] = line["cpu_s"] * 1e9 / line["records"]
-        line["disk_bytes"] = sum(file.stat().st_size for file in (path / "clusters").rglob("*")
-                                 if file.is_file())
+        line["disk_bytes"] = bytes_below(path / "clusters")
         line["bytes_over_data"] = line["disk_bytes"] / line["data_bytes"]
 
     def five_epochs(self):
@@ -140,6 +146,21 @@ class Bench(judge.Runner):
         self.optimize("dense.optimize", path)
         shutil.rmtree(path)
 
+    def passes(self):
+        """A job of 16 epochs, a pass, and again: what all passes write, and what a trajectory reads then."""
+        path, keys, epochs = self.scratch / "passes", self.p["pass_keys"], self.p["long_epochs"]
+        cluster_bytes = 0
+        for first in range(0, epochs, PASS):
+            self.run("passes.swale", "ingest", store="swale", path=path, keys=keys,
+                     epochs=min(first + PASS, epochs), **{"first-epoch": first})
+            made = self.swale_optimize("passes.optimize", path)
+            cluster_bytes += bytes_below(path / "clusters" / f"{made['cluster']:04}")
+        self.ask("passes.after", "cold", path, keys, epochs, self.p["samples"])
+        self.ask("passes.verify", "verify", path, keys, epochs, 1)
+        written = bytes_below(path) - bytes_below(path / "clusters") + cluster_bytes
+        self.lines[-1]["line"]["written_over_data"] = written / (epochs * keys * RECORD_BYTES)
+        shutil.rmtree(path)
+
     def frames(self):
         """A job that writes frame after frame, alone and beside a pass that follows it."""
         path = self.scratch / "frames"
@@ -163,6 +184,8 @@ class Bench(judge.Runner):
             if self.round == 0:  # its load takes long
                 self.rival("leveldb", "leveldb", self.p["keys"], SHORT)
             self.many_epochs()
+            if self.round == 0:  # of counts that come out the same
+                self.passes()
             self.frames()
         for epochs in self.p["axis_epochs"]:
             self.axis(epochs)
@@ -182,6 +205,10 @@ class Bench(judge.Runner):
         shutil.rmtree(path)
         for program in ("rocksdb", "leveldb"):
             self.rival(f"{name}.{program}", program, **work)
+
+
+def bytes_below(folder):
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
 
 class Follower:
@@ -245,6 +272,8 @@ def judged_samples(lines, profile):
                                                                                             - generate))
         if rival else [],
         "optimize_bytes_over_data": lines.dated("dense.optimize", "bytes_over_data"),
+        "optimize_write_amplification": lines.dated("passes.verify", "written_over_data"),
+        "optimize_reads": lines.dated("passes.after", "reads", "p50"),
     }
 
 

@@ -33,7 +33,7 @@ class WholeBench(unittest.TestCase):
                   if rival in name and not (PROGRAMS / f"bench_{rival}").exists()}
         self.assertEqual(missing, absent)
         # Counts do not depend on the machine.
-        for name in ("optimized_1000_reads", "optimized_1000_depth"):
+        for name in ("optimized_1000_reads", "optimized_1000_depth", "optimize_reads"):
             self.assertTrue(result["results"][name]["met"], result["results"][name])
 
     def test_every_bound_can_be_missed(self):

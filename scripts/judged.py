@@ -25,7 +25,7 @@ PAGE = "docs/results/judged.md"
 MADE_BY = {"meta": "make bench-meta", "tls": "make bench-rpc", "rpc": "make bench-rpc",
            "shuffle": "make bench-shuffle",
            "source": "make bench-source", "sim-shuffle": "make sim-shuffle", "python": "make bench-python",
-           "fs": "make bench-fs", "instructions": "bench/instructions.py"}
+           "fs": "make bench-fs", "optimize": "make bench-optimize", "instructions": "bench/instructions.py"}
 
 
 def cpu():
