@@ -36,6 +36,11 @@ def axis(result):
             if query := lines.get(f"axis.{epochs}.{rival}.query"):
                 row[f"cold_{rival}"] = quickest(query, "cold_us")
                 row[f"warm_{rival}"] = quickest(query, "warm_us")
+        row["pass_s"] = lines[f"axis.{epochs}.optimize"]["wall_s"]
+        for kind in ("cold", "warm"):
+            saved = row[f"{kind}_before"] - row[f"{kind}_after"]
+            if saved > 0:
+                row[f"pays_{kind}"] = row["pass_s"] * 1e6 / saved
         rows.append(row)
     return rows
 
@@ -46,6 +51,15 @@ def axis_table(rows, kind):
     yield "|---|" + "---|" * len(present)
     for row in rows:
         yield f"| {row['epochs']} | " + " | ".join(pages.show(row[field]) for field, _ in present) + " |"
+
+
+def pays_table(rows):
+    """After how many trajectories, of different keys, a pass has paid."""
+    yield "| epochs | the pass, s | it pays from so many cold | from so many warm |"
+    yield "|---|---|---|---|"
+    for row in rows:
+        counts = [pages.show(row[field]) if field in row else "never" for field in ("pays_cold", "pays_warm")]
+        yield f"| {row['epochs']} | {pages.show(row['pass_s'])} | {counts[0]} | {counts[1]} |"
 
 
 def lost_to(rows):
@@ -86,6 +100,9 @@ def text(result):
         "Each store is asked for the same keys twice. Swale's cache has 32 MiB, the rivals' 4 GiB.", "",
         *axis_table(rows, "warm"), "",
         *lost_to(rows), "",
+        "## When a pass pays", "",
+        "The time of the pass over what it saves of one trajectory.", "",
+        *pays_table(rows), "",
         "## Judged", "",
         *judged(result["results"]),
     ]

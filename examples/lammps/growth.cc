@@ -1,10 +1,17 @@
 // impact-growth: what one atom's path costs as the run gets longer. The atoms of the demo's last frame fly
 // on, each with its velocity and nothing else, for 1,000 frames more, into a massive directory and a plain
 // dump. At 10, 30, 100, 300 and 1,000 frames the paths of a few atoms are asked for, cold, of both; the two
-// answers must be equal in every byte.
+// answers must be equal in every byte. Then `swale optimize` copies the frames by atom, and both are asked
+// again.
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -130,10 +137,54 @@ nlohmann::json measure(const Run& run, const std::string& out, const std::vector
   return {{"frames", run.frames()}, {"swale", median(swale)}, {"scan", median(scan)}};
 }
 
+void print(const std::string& frames, const nlohmann::json& point) {
+  const auto swale = point["swale"].get<Cost>(), scan = point["scan"].get<Cost>();
+  fmt::print("  {:>8}{:>9.1f} KB{:>8}{:>12.2f}   {:>9.1f} MB{:>12.2f}\n", frames,
+             static_cast<double>(swale.bytes) / 1e3, swale.reads, 1e3 * swale.cold_s,
+             static_cast<double>(scan.bytes) / 1e6, 1e3 * scan.cold_s);
+  std::fflush(stdout);
+}
+
+// How long the pass takes.
+double optimise(std::string swale, std::string path) {
+  std::string optimize = "optimize", json = "--json", quiet = "/dev/null";
+  char* const arguments[] = {swale.data(), optimize.data(), path.data(), json.data(), nullptr};
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, quiet.c_str(), O_WRONLY, 0);
+  const impact::Stopwatch stopwatch;
+  pid_t child = 0;
+  int status = 0;
+  const int failed = posix_spawn(&child, swale.c_str(), &actions, nullptr, arguments, environ);
+  posix_spawn_file_actions_destroy(&actions);
+  if (failed != 0) fail(fmt::format("{}: {}", swale, std::strerror(failed)));
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (status != 0) fail(fmt::format("{} optimize {}: status {}", swale, path, status));
+  return stopwatch.seconds();
+}
+
+// When a pass has paid: after so many paths, each of which is quicker by the difference.
+nlohmann::json measure_optimised(const std::string& swale, const Run& run, const std::string& out,
+                                 const std::vector<int64_t>& ids, const nlohmann::json& before) {
+  const double pass_s = optimise(swale, run.path());
+  nlohmann::json after = measure(run, out, ids);
+  print("by atom", after);
+  const double saved_s = before["swale"].get<Cost>().cold_s - after["swale"].get<Cost>().cold_s;
+  if (saved_s <= 0) {
+    fmt::print("  `swale optimize` took {:.2f} s and saves nothing in so short a run\n", pass_s);
+  } else {
+    fmt::print("  `swale optimize` took {:.2f} s and saves {:.2f} ms a path: it pays from {:.0f} paths on\n",
+               pass_s, 1e3 * saved_s, std::ceil(pass_s / saved_s));
+  }
+  after["pass_s"] = pass_s;
+  return after;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::string out;
+  std::string out, swale_command;
   int64_t atoms = 10'000;
   int64_t frames_max = 1'000;
   impact::Arguments arguments(
@@ -143,12 +194,13 @@ int main(int argc, char** argv) {
   arguments.directory(out, "the directory that impact and impact-query wrote");
   arguments.count("--atoms", atoms, 1, 100'000'000, "how many atoms");
   arguments.count("--frames", frames_max, 10, 100'000, "the longest run");
+  arguments.text("--swale", swale_command, "the swale command: also measures what its optimize saves");
   arguments.parse(argc, argv);
 
   const std::string scratch = out + "/growth";
   std::filesystem::remove_all(scratch);
   std::filesystem::create_directories(scratch);
-  nlohmann::json points = nlohmann::json::array();
+  nlohmann::json points = nlohmann::json::array(), by_atom;
   const std::vector<DumpRecord> frame = read_frame(out + "/last-frame.bin", static_cast<size_t>(atoms));
   std::vector<int64_t> ids;
   for (size_t i = 0; i < 5; ++i) ids.push_back(frame[i * (frame.size() - 1) / 4].id);
@@ -160,14 +212,12 @@ int main(int argc, char** argv) {
       if (frames > frames_max) break;
       while (run.frames() < frames) run.write();
       points.push_back(measure(run, scratch, ids));
-      const auto swale = points.back()["swale"].get<Cost>(), scan = points.back()["scan"].get<Cost>();
-      fmt::print("  {:>8}{:>9.1f} KB{:>8}{:>12.2f}   {:>9.1f} MB{:>12.2f}\n", frames,
-                 static_cast<double>(swale.bytes) / 1e3, swale.reads, 1e3 * swale.cold_s,
-                 static_cast<double>(scan.bytes) / 1e6, 1e3 * scan.cold_s);
-      std::fflush(stdout);
+      print(std::to_string(frames), points.back());
     }
+    if (!swale_command.empty()) by_atom = measure_optimised(swale_command, run, scratch, ids, points.back());
   }
-  impact::write_json(out + "/growth.json", {{"atoms", frame.size()}, {"points", points}});
+  impact::write_json(out + "/growth.json",
+                     {{"atoms", frame.size()}, {"points", points}, {"by_atom", by_atom}});
   std::filesystem::remove_all(scratch);
   return 0;
 }

@@ -34,7 +34,10 @@ status=0
 "$programs/impact-query" "$out"
 "$programs/impact-scan" "$out"
 cmp "$out/answer-swale.csv" "$out/answer-scan.csv" || die "the scan gives another answer"
-"$programs/impact-growth" "$out" --atoms 500 --frames 30 || die "the series of longer runs failed"
+longer=$("$programs/impact-growth" "$out" --atoms 500 --frames 30 --swale "$programs/../../tools/swale") ||
+  die "the series of longer runs failed"
+grep -q 'by atom .*' <<< "$longer" && grep -q 'swale optimize. took' <<< "$longer" ||
+  die "no word of what swale optimize saves: $longer"
 [ "$(wc -l < "$out/answer-swale.csv")" -eq $((10 * (280 / 13 + 1) + 1)) ] ||
   die "the answer is not ten full trajectories"
 rm -rf "$out"

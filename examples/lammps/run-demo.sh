@@ -83,8 +83,9 @@ heading "Is every record that was written found again, byte for byte, and nothin
 "$programs/impact-verify" "$out"
 
 heading "And if the run were longer? Atoms of the last frame fly on, and one path is asked for, cold," \
-  "again and again"
-"$programs/impact-growth" "$out" --frames "$([ "${DEMO:-full}" = ci ] && echo 100 || echo 1000)"
+  "again and again; then \`swale optimize\` copies the frames by atom"
+"$programs/impact-growth" "$out" --swale "$1/tools/swale" \
+  --frames "$([ "${DEMO:-full}" = ci ] && echo 100 || echo 1000)"
 
 heading "The picture"
 if "$python" -c 'import matplotlib, numpy' 2> /dev/null; then
@@ -94,4 +95,4 @@ else
   echo "  skipped: $python lacks matplotlib or numpy"
 fi
 printf '\nDone in %d s. Everything is in %s.\n' "$SECONDS" "$out"
-echo "Look around: make, and then build/release/tools/swale info $out/atoms.swale"
+echo "Look around: build/release/tools/swale info $out/atoms.swale"
