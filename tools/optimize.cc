@@ -174,9 +174,9 @@ void add_optimize(CLI::App& app, Run* run) {
           .description =
               "Makes a cluster: a copy of all epochs that no cluster has, in which the values of a key lie "
               "side by side. Queries of these epochs then read the cluster: two reads for a trajectory, "
-              "however many epochs it has, in place of two for each epoch. A pass over a million records has "
-              "paid after one or two thousand trajectories of 5 to 10 epochs that no memory had, after some "
-              "hundred of 100 or more; of one epoch it never pays.\n\n"
+              "however many epochs it has, in place of two for each epoch. For each million records it pays "
+              "from some thousand trajectories of 4 epochs on that are in no memory, from some hundred of 16, "
+              "from some twenty of 1,000; of one epoch it hardly ever does.\n\n"
               "The epochs themselves stay as they are, so the directory takes up to twice its bytes; the "
               "command says first how many. Scans and top read the epochs themselves. A job may write "
               "meanwhile; its later epochs are for the next call, or --follow waits for them. A call that "

@@ -6,20 +6,18 @@
 #include <utility>
 
 #include "base/copy.h"
+#include "base/split_digest.h"
 
 namespace swale::imd {
 namespace {
 
-// Adds to a tally of each of `count` epochs the digest of a value behind a key of eight bytes. `row` has the
-// key, and space for a value.
+// Adds to a tally of each of `count` epochs the digest of a value behind a key of eight bytes.
 template <size_t kPairs, bool kRest>
-void tally_values(const char* value, size_t value_bytes, size_t count, char* row, RecordTally* tally) {
-  const size_t row_bytes = run::kQuickKeyBytes + value_bytes;
+void tally_values(const char* value, size_t value_bytes, size_t count, uint64_t key, RecordTally* tally) {
   for (size_t i = 0; i < count; ++i, value += value_bytes, ++tally) {
-    copy_bytes(row + run::kQuickKeyBytes, value, value_bytes);
     ++tally->records;
-    tally->data_bytes += row_bytes;
-    tally->digest += record_digest_of<kPairs, kRest>(row, row_bytes, run::kQuickKeyBytes);
+    tally->data_bytes += kSplitKeyBytes + value_bytes;
+    tally->digest += split_digest_of<kPairs, kRest>(key, value, value_bytes);
   }
 }
 
@@ -161,9 +159,8 @@ inline bool SeriesTally::take_usual(Bytes key, Bytes series) {
       count > tallies_.size() - head[0] || count * value_bytes != static_cast<size_t>(end - at)) {
     return false;
   }
-  char row[run::kQuickKeyBytes + run::kQuickValueBytesMax];
-  copy_bytes(row, key.data(), run::kQuickKeyBytes);
-  kTalliers[pairs - 1][value_bytes % 16 != 8 ? 1 : 0](at, value_bytes, count, row, &tallies_[head[0]]);
+  kTalliers[pairs - 1][value_bytes % 16 != 8 ? 1 : 0](at, value_bytes, count, get_u64(key.data()),
+                                                      &tallies_[head[0]]);
   return true;
 }
 

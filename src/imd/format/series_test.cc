@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -84,6 +85,31 @@ TEST(Series, ATallyCountsWhatTheEpochLogCounts) {
   RecordTally second{1, 3 + 40'000, record_digest(key + long_value, 3)};
   second.add({1, 6, record_digest("keytwo", 3)});
   EXPECT_EQ(tally.tallies()[1], second);
+}
+
+// Whole values of equal sizes behind keys of eight bytes have code of their own for each length.
+TEST(Series, ATallyCountsUsualSeriesOfEveryLength) {
+  Rng rng(7);
+  const auto random_bytes = [&](size_t count) {
+    std::string bytes(count, 0);
+    for (char& byte : bytes) byte = static_cast<char>(rng.below(256));
+    return bytes;
+  };
+  for (size_t bytes = 0; bytes <= 140; ++bytes) {
+    SeriesTally tally(3);
+    std::vector<RecordTally> expected(3);
+    for (int key_number = 0; key_number < 3; ++key_number) {
+      const std::string key = random_bytes(8);
+      std::vector<Item> items;
+      for (uint32_t index = 0; index < 3; ++index) {
+        const std::string value = random_bytes(bytes);
+        items.emplace_back(index, SeriesKind::kWhole, value);
+        expected[index].add({1, 8 + bytes, record_digest(key + value, 8)});
+      }
+      for (const std::string& series : build(items)) ASSERT_TRUE(tally.take(key, series));
+    }
+    EXPECT_TRUE(std::ranges::equal(tally.tallies(), expected)) << bytes;
+  }
 }
 
 TEST(Series, ATallyCountsWhatAResolvedValueStandsFor) {

@@ -1,6 +1,7 @@
 #include "imd/optimize/series_maker.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <utility>
 
@@ -21,19 +22,51 @@ constexpr size_t kStoredBytesMax = kSeriesBytesMax - kSeriesHeadBytesMax - 2 * k
 
 bool less(const StripeRow& a, const StripeRow& b) { return a.hash < b.hash; }
 
-// Stable.
-void sort_bucket(std::span<StripeRow> rows) {
-  if (rows.size() > kInsertionMax) {
-    if (!std::ranges::is_sorted(rows, less)) std::stable_sort(rows.begin(), rows.end(), less);
-    return;
-  }
+// Stable, and quick where rows are nearly in order.
+void sort_by_insertion(std::span<StripeRow> rows) {
   for (size_t i = 1; i < rows.size(); ++i) {
-    if (rows[i - 1].hash <= rows[i].hash) continue;
+    if (rows[i - 1].hash <= rows[i].hash) [[likely]]
+      continue;
     const StripeRow row = rows[i];
     size_t to = i;
     for (; to > 0 && rows[to - 1].hash > row.hash; --to) rows[to] = rows[to - 1];
     rows[to] = row;
   }
+}
+
+// Copies the values of rows with keys of the usual length side by side, and returns their end. Values of 16
+// to 127 bytes have straight-line code, as in run/row_copy.h.
+using GatherFn = char* (*)(std::span<const StripeRow> rows, size_t value_bytes, char* out);
+
+template <size_t kPairs, bool kRest>
+char* gather_of(std::span<const StripeRow> rows, size_t value_bytes, char* out) {
+  for (const StripeRow& row : rows) {
+    copy_pairs<kPairs, kRest>(out, row.at + kUsualKeyBytes, value_bytes);
+    out += value_bytes;
+  }
+  return out;
+}
+
+char* gather_any(std::span<const StripeRow> rows, size_t value_bytes, char* out) {
+  for (const StripeRow& row : rows) {
+    copy_bytes(out, row.at + kUsualKeyBytes, value_bytes);
+    out += value_bytes;
+  }
+  return out;
+}
+
+constexpr size_t kGatherPairsMax = 7;
+
+template <size_t... kPairs>
+constexpr auto gatherers(std::index_sequence<kPairs...>) {
+  return std::array<std::array<GatherFn, 2>, sizeof...(kPairs)>{
+      {{&gather_of<kPairs + 1, false>, &gather_of<kPairs + 1, true>}...}};
+}
+
+GatherFn gatherer_for(size_t value_bytes) {
+  static constexpr auto kGatherers = gatherers(std::make_index_sequence<kGatherPairsMax>());
+  const size_t pairs = value_bytes / 16;
+  return pairs == 0 || pairs > kGatherPairsMax ? gather_any : kGatherers[pairs - 1][value_bytes % 16 != 0];
 }
 
 }  // namespace
@@ -89,7 +122,11 @@ void SeriesMaker::count(const Stripe& stripe) {
 // The stripe's rows in the order of hashes; those of equal hashes stay in theirs.
 void SeriesMaker::sort(const Stripe& stripe) {
   uint32_t begin = 0;
-  for (uint32_t& end : bucket_ends_) begin += std::exchange(end, begin);
+  uint32_t longest = 0;
+  for (uint32_t& end : bucket_ends_) {
+    longest = std::max(longest, end);
+    begin += std::exchange(end, begin);
+  }
   sorted_.resize(begin);
   uint32_t* const next = bucket_ends_.data();
   StripeRow* const sorted = sorted_.data();
@@ -111,9 +148,17 @@ void SeriesMaker::sort(const Stripe& stripe) {
       }
     }
   }
-  begin = 0;
+  if (longest > kInsertionMax) sort_long_buckets();
+  sort_by_insertion(sorted_);  // none goes farther than its bucket
+}
+
+// Those of a hot key, or of keys that were made to collide.
+void SeriesMaker::sort_long_buckets() {
+  uint32_t begin = 0;
   for (const uint32_t end : bucket_ends_) {
-    sort_bucket(std::span(sorted_).subspan(begin, end - begin));
+    const std::span<StripeRow> rows = std::span(sorted_).subspan(begin, end - begin);
+    if (rows.size() > kInsertionMax && !std::ranges::is_sorted(rows, less))
+      std::stable_sort(rows.begin(), rows.end(), less);
     begin = end;
   }
 }
@@ -151,6 +196,7 @@ Status SeriesMaker::put_usual(std::span<const StripeRow> rows, SeriesBatch* batc
   const size_t value_bytes = rows.front().row_bytes() - kUsualKeyBytes;
   const SeriesValue value{0, SeriesKind::kWhole, rows.front().stored()};
   const size_t count_max = (kSeriesBytesMax - kSeriesHeadBytesMax) / series_value_bytes_max(1, value);
+  const GatherFn gather = gatherer_for(value_bytes);
   while (!rows.empty()) {
     const std::span<const StripeRow> some = rows.first(std::min(rows.size(), count_max));
     rows = rows.subspan(some.size());
@@ -159,12 +205,9 @@ Status SeriesMaker::put_usual(std::span<const StripeRow> rows, SeriesBatch* batc
                       SeriesBatch::kHeadBytes;
     copy_bytes(key, some.front().at, kUsualKeyBytes);
     char* const series = key + kUsualKeyBytes;
-    char* out = put_usual_series_head(some.front().index, some.size(), value_bytes, series);
-    for (const StripeRow& row : some) {
-      copy_bytes(out, row.at + kUsualKeyBytes, value_bytes);
-      out += value_bytes;
-    }
-    SWALE_RETURN_IF_ERROR(finish({key, kUsualKeyBytes}, {series, static_cast<size_t>(out - series)}, batch));
+    char* const values = put_usual_series_head(some.front().index, some.size(), value_bytes, series);
+    const char* const end = gather(some, value_bytes, values);
+    SWALE_RETURN_IF_ERROR(finish({key, kUsualKeyBytes}, {series, static_cast<size_t>(end - series)}, batch));
   }
   return {};
 }
