@@ -22,7 +22,7 @@ struct Row {
   size_t lane;
   bool is_long;  // takes as long as the storage: a node that is down is noticed all the same
 };
-constexpr std::array<Row, 11> kRows = {{
+constexpr std::array<Row, 14> kRows = {{
     {"share.ask", 0, false},
     {"share.fetch", 1, false},
     {"drain.fix", 2, false},
@@ -34,6 +34,9 @@ constexpr std::array<Row, 11> kRows = {{
     {"lives", 0, false},
     {"names.moved", 1, false},
     {"drain.all", 6, true},
+    {"locks.ask", 0, false},
+    {"locks.granted", 0, false},
+    {"locks.node_gone", 0, false},
 }};
 constexpr size_t kLanes = 7;
 constexpr Nanos kLongPatience = seconds(24 * 3600);
@@ -172,12 +175,14 @@ void NodePeers::answer(PeerRequests& requests, net::RpcRequest& request) {
 }
 
 Result<std::string> NodePeers::call(NodeId to, PeerMethod method, std::string payload,
-                                    size_t answer_bytes_max, const std::string& what) noexcept {
+                                    size_t answer_bytes_max, const std::string& what,
+                                    Nanos patience) noexcept {
   std::string answer;
   const Status status = contain([&]() -> Status {
     if (to >= nodes()) return errno_status(EIO, fmt::format("{}: node {}: the job has none", what, to));
     const bool is_long = kRows.at(static_cast<size_t>(method)).is_long;
-    const Nanos until = system_clock().now() + (is_long ? kLongPatience : options_.patience);
+    const Nanos usual = is_long ? kLongPatience : options_.patience;
+    const Nanos until = system_clock().now() + (patience > 0 ? patience : usual);
     Client client(*this);
     auto got = (*client).ask({.to = hosts_[to],
                               .method = static_cast<net::RpcMethod>(method),

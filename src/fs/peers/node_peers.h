@@ -38,6 +38,9 @@ enum class PeerMethod : uint16_t {
   kLives = 8,      // nothing
   kMoved = 9,      // another name leads to a file, or none: NameNews
   kDrainAll = 10,  // that the node has
+  kLock = 11,      // of the root of a file: LockMessage
+  kLockGranted = 12,
+  kLockNodeGone = 13,  // of itself: a node's locks end
 };
 
 class PeerRequests {
@@ -62,9 +65,9 @@ class NodePeers final : private net::RpcService {
 
   // `requests` outlives this, or its close().
   Status start(PeerRequests* requests);
-  // `what`: for messages: "file 1:2". A failure to answer is EIO.
+  // `what`: for messages: "file 1:2". A failure to answer is EIO. `patience`: 0: as the method has.
   Result<std::string> call(NodeId to, PeerMethod method, std::string payload, size_t answer_bytes_max,
-                           const std::string& what) noexcept;
+                           const std::string& what, Nanos patience = 0) noexcept;
 
   // Collective, when no thread of this node calls any more.
   Status close();
