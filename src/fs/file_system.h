@@ -27,6 +27,7 @@
 #include "base/bytes.h"
 #include "base/status.h"
 #include "fs/as_caller.h"
+#include "fs/file_locks.h"
 
 namespace swale::fs {
 
@@ -183,6 +184,8 @@ class FileSystem {
   virtual int sync(OpenFile& file) = 0;
   virtual int allocate(OpenFile& file, int mode, uint64_t offset, uint64_t length, const Caller& caller) = 0;
   virtual int seek(OpenFile& file, uint64_t offset, int whence, uint64_t* found) = 0;  // SEEK_DATA, SEEK_HOLE
+  // Where locks are not the kernel's own. Null: they are. The same for as long as this lives.
+  virtual FileLocks* locks() { return nullptr; }
   // ioctl: what a program says to this file system alone. `out` gets the answer.
   virtual int command(OpenFile&, unsigned long, Bytes, std::string*) { return ENOTTY; }
   // By read and write. Fewer bytes if `from` ends, or where a call fails behind the first ones.

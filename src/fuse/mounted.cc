@@ -156,6 +156,7 @@ Status serve_mounted(const Mounted& mounted, fs::FileSystem* fs, size_t descript
   SWALE_RETURN_IF_ERROR(session.idle->start());
   ready();
   const int ended = fuse_session_loop_mt(session.session, session.config);
+  if (fs->locks() != nullptr) fs->locks()->end_waits();  // while their requests are there
   if (ended < 0) return errno_status(-ended, mounted.mountpoint + ": serving the mount");
   return {};
 }

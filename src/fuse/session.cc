@@ -9,7 +9,8 @@
 
 #include "base/buffer.h"
 #include "base/contain.h"
-#include "fuse/served.h"
+#include "fuse/request.h"
+#include "fuse/session_locks.h"
 #include "fuse/wire.h"
 
 namespace swale::fuse {
@@ -22,8 +23,6 @@ using fs::Node;
 using fs::OpenDirectory;
 using fs::OpenFile;
 
-Served& served_of(fuse_req_t request) { return *static_cast<Served*>(fuse_req_userdata(request)); }
-FileSystem& fs_of(fuse_req_t request) { return served_of(request).fs; }
 Node& node_of(fuse_req_t request, fuse_ino_t number) {
   assert(number != 0);  // libfuse's word for a name that is not there
   return number == FUSE_ROOT_ID ? *fs_of(request).root() : *reinterpret_cast<Node*>(number);
@@ -34,10 +33,6 @@ fuse_ino_t number_of(fuse_req_t request, Node* node) {
 fs::Caller caller_of(fuse_req_t request) {
   const fuse_ctx* const context = fuse_req_ctx(request);
   return {context->uid, context->gid, context->pid, context->umask};
-}
-OpenFile& file_of(const fuse_file_info* info) {
-  assert(info != nullptr && info->fh != 0);  // set by open or create
-  return *reinterpret_cast<OpenFile*>(info->fh);
 }
 OpenDirectory& directory_of(const fuse_file_info* info) {
   assert(info != nullptr && info->fh != 0);  // set by opendir
@@ -90,6 +85,7 @@ void init(void* data, fuse_conn_info* connection) {
   connection->want |= connection->capable & (FUSE_CAP_DONT_MASK | acls);
   fs.set_acls((connection->capable & acls) != 0);
   connection->want &= ~(FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_AUTO_INVAL_DATA | FUSE_CAP_HANDLE_KILLPRIV);
+  if (fs.locks() == nullptr) connection->want &= ~(FUSE_CAP_POSIX_LOCKS | FUSE_CAP_FLOCK_LOCKS);
   connection->max_write = std::min(connection->max_write, kRequestBytesMax);
   connection->max_background = 64;
   connection->congestion_threshold = 48;
@@ -223,7 +219,8 @@ int describe(fuse_req_t request, std::unique_ptr<OpenFile> file, fuse_file_info*
   FileSystem& fs = fs_of(request);
   info->direct_io = is_direct(request, *file) ? 1 : 0;
   info->keep_cache = info->direct_io == 0 && fs.kernel_use().keeps_pages ? 1 : 0;
-  info->noflush = (info->flags & O_ACCMODE) == O_RDONLY;  // nothing can have been lost
+  // Nothing can have been lost, and no lock of fcntl ends.
+  info->noflush = (info->flags & O_ACCMODE) == O_RDONLY && fs.locks() == nullptr;
   if (served_of(request).keep(&file, &info->fh)) return 0;
   fs.release(std::move(file));
   return ENOMEM;
@@ -333,7 +330,11 @@ void write_buf(fuse_req_t request, fuse_ino_t, fuse_bufvec* from, off_t offset, 
 }
 
 void flush(fuse_req_t request, fuse_ino_t, fuse_file_info* info) {
-  done_or_failed(request, [&] { return fs_of(request).flush(file_of(info)); });
+  done_or_failed(request, [&] {
+    const int lost = fs_of(request).flush(file_of(info));
+    const int locked = end_locks_of_closer(request, info);
+    return lost != 0 ? lost : locked;
+  });
 }
 
 void fsync(fuse_req_t request, fuse_ino_t, int, fuse_file_info* info) {
@@ -554,6 +555,7 @@ const fuse_lowlevel_ops& session_operations() {
     table.getxattr = getxattr;
     table.listxattr = listxattr;
     table.removexattr = removexattr;
+    add_lock_operations(&table);
     return table;
   }();
   return operations;

@@ -66,7 +66,7 @@ def wait_until(what, done, pause_s=0.05):
         time.sleep(pause_s)
 
 
-class Nodes(unittest.TestCase):
+class NodesCase(unittest.TestCase):
     def setUp(self):
         if NO_MOUNTS:
             self.skipTest(f"no FUSE mounts here: {NO_MOUNTS}; in a container, add --device /dev/fuse "
@@ -170,6 +170,8 @@ class Nodes(unittest.TestCase):
         for node in range(nodes):
             self.assertEqual(os.listdir(os.path.join(self.scratch, f"buffer-{node}")), [])
 
+
+class Nodes(NodesCase):
     def test_ranks_of_two_nodes_share_files_and_leave_plain_ones(self):
         for status, said in self.ends(self.launch(N_TO_1)):
             self.assertEqual(status, 0, said)

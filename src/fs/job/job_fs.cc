@@ -48,6 +48,7 @@ JobFs::~JobFs() {
 void JobFs::rest() noexcept {
   stopping_.store(true);
   if (keeper_.joinable()) keeper_.join();
+  if (locks_) locks_->stop();
 }
 
 Status JobFs::begin(io::Device& memory, io::Device& storage) {

@@ -17,7 +17,7 @@
 // fsync a machine that loses power finds the file's name and bytes: on the backing, or on this node.
 // Errors: errnos; the cause is in the log of the program. EIO: a server of names that does not answer, or
 // bytes that are damaged: the message names it.
-// Limits: fcntl's and flock's locks are of the node. Inode numbers are of ids: a tree of 4,096 openings.
+// Limits: Inode numbers are of ids: a tree of 4,096 openings.
 #pragma once
 
 #include <atomic>
@@ -33,6 +33,7 @@
 #include "base/buffer.h"
 #include "base/mutex.h"
 #include "fs/file_system.h"
+#include "fs/job/job_locks.h"
 #include "fs/job/job_nodes.h"
 #include "fs/job/log_grants.h"
 #include "fs/job/name_intent.h"
@@ -175,6 +176,7 @@ class JobFs final : public FileSystem {
   int allocate(OpenFile& file, int mode, uint64_t offset, uint64_t length, const Caller& caller) override;
   int seek(OpenFile& file, uint64_t offset, int whence, uint64_t* found) override;
   int command(OpenFile& file, unsigned long command, Bytes in, std::string* out) override;
+  FileLocks* locks() override { return locks_.get(); }
 
  private:
   JobFs(meta::NamesClient& names, io::Device& backing, const JobFsOptions& options, NodePeers* peers)
@@ -251,6 +253,7 @@ class JobFs final : public FileSystem {
   int append(JobNode& node, uint64_t offset, Bytes bytes);
   Result<uint64_t> size_of(const meta::FileId& id);
   int commit(JobNode& node);
+  int commit_all(JobNode& node);  // what programs have appended, too
   int grow(JobNode& node, uint64_t size);
   int content_changes(JobNode& node, const Caller& caller);
 
@@ -341,6 +344,7 @@ class JobFs final : public FileSystem {
   std::unique_ptr<SharedFiles> shared_;
   std::unique_ptr<NameTurns> turns_;
   std::unique_ptr<SharedDrain> lead_;
+  std::unique_ptr<JobLocks> locks_;
   LogGrants grants_ GUARDED_BY(mutex_);  // outlives files_
   std::string meeting_ GUARDED_BY(mutex_);
   std::unique_ptr<NodeFiles> files_ PT_GUARDED_BY(mutex_);

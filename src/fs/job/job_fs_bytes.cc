@@ -179,6 +179,7 @@ void JobFs::release(std::unique_ptr<OpenFile> file) {
   JobNode& node = JobFile::of(*file).node;
   revoke_grants(JobFile::of(*file));
   static_cast<void>(commit(node));  // of a process that was killed
+  if (locks_) locks_->release(*file);
   static_cast<void>(say_modified(node));
   let_go(JobFile::of(*file));
   static_cast<void>(answer(names_.release(node.id)));
@@ -293,10 +294,9 @@ void JobFs::write_bytes(OpenFile& opened, uint64_t offset, Bytes bytes, const Ca
 // A close, of one of its descriptors.
 int JobFs::flush(OpenFile& opened) {
   JobNode& node = JobFile::of(opened).node;
-  const int untaken = take_granted(node);
-  const int failed = commit(node);
+  const int failed = commit_all(node);
   const int unsaid = say_modified(node);
-  return untaken != 0 ? untaken : failed != 0 ? failed : unsaid;
+  return failed != 0 ? failed : unsaid;
 }
 
 int JobFs::sync(OpenFile& opened) {
@@ -390,6 +390,12 @@ int JobFs::grow(JobNode& node, uint64_t size) {
 // What was written here is seen on all nodes from now on.
 int JobFs::commit(JobNode& node) {
   return shared_ && options_.commits ? answer(shared_->commit(node.id)) : 0;
+}
+
+int JobFs::commit_all(JobNode& node) {
+  const int untaken = take_granted(node);
+  const int failed = commit(node);
+  return untaken != 0 ? untaken : failed;
 }
 
 // As the backing has it while nobody has written the file.

@@ -8,6 +8,7 @@
 #include "base/contain.h"
 #include "base/log.h"
 #include "base/start_thread.h"
+#include "fs/job/job_files.h"
 #include "fs/job/job_fs.h"
 #include "fs/job/job_marks.h"
 
@@ -29,7 +30,10 @@ Status JobFs::join_nodes(io::Device& storage) {
   remote_ = std::make_unique<RemotePeers>(*peers_, *roots_);
   shared_ = std::make_unique<SharedFiles>(peers_->own(), *remote_, mutex_, options_.share_rules);
   turns_ = std::make_unique<NameTurns>(*peers_, options_.expect_own);
-  return {};
+  if (peers_->nodes() < 2) return {};
+  locks_ = std::make_unique<JobLocks>(*peers_,
+                                      [this](OpenFile& file) { return commit_all(JobFile::of(file).node); });
+  return locks_->start();
 }
 
 Result<std::string> JobFs::answer_node(PeerMethod method, NodeId from, Bytes payload) {
@@ -54,6 +58,11 @@ Result<std::string> JobFs::answer_node(PeerMethod method, NodeId from, Bytes pay
       SWALE_RETURN_IF_ERROR(drain_all());
       return std::string();
     }
+    case PeerMethod::kLock:
+    case PeerMethod::kLockGranted:
+    case PeerMethod::kLockNodeGone:
+      if (locks_ == nullptr) return invalid_argument("a job of one node has no locks of other nodes");
+      return locks_->answer(method, from, payload);
     default:
       return std::string();
   }
