@@ -17,13 +17,11 @@
 
 #include "base/mutex.h"
 #include "base/status.h"
-#include "fs/log/attach_format.h"
+#include "fs/log/attach_client.h"
 #include "fs/log/log_writer.h"
 #include "io/descriptor.h"
 
 namespace swale::fs {
-
-inline constexpr int kAnswerSeconds = 30;
 
 // Whose tree it is.
 struct TreePlace {

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "fs/log/futex.h"
+#include "fs/log/plain_text.h"
 
 namespace swale::fs {
 namespace {
@@ -20,36 +21,6 @@ uint64_t now_ns() {
   ::clock_gettime(CLOCK_MONOTONIC, &time);
   return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
 }
-
-// Text without locale, locks or memory, for signal handlers.
-class Text {
- public:
-  Text(char* out, size_t space) : at_(out), end_(out + space - 1) { *at_ = '\0'; }
-  Text& operator<<(const char* text) {
-    while (*text != '\0' && at_ < end_) *at_++ = *text++;
-    *at_ = '\0';
-    return *this;
-  }
-  Text& operator<<(uint64_t number) {
-    char digits[21];
-    char* first = digits + sizeof(digits) - 1;
-    *first = '\0';
-    do {
-      *--first = static_cast<char>('0' + number % 10);
-      number /= 10;
-    } while (number != 0);
-    return *this << first;
-  }
-  Text& hex(uint64_t number) {
-    char digits[17] = {};
-    for (int i = 15; i >= 0; --i, number >>= 4) digits[i] = "0123456789abcdef"[number & 15];
-    return *this << digits;
-  }
-
- private:
-  char* at_;
-  char* end_;
-};
 
 // Maps `bytes` of a file that is at least that long. Returns nullptr with errno.
 void* map_file(int fd, uint64_t bytes) {
@@ -68,7 +39,7 @@ void* map_file(int fd, uint64_t bytes) {
 }
 
 int failed(LogTrouble* trouble, int error, const char* path, const char* what) {
-  if (trouble != nullptr) Text(trouble->text, sizeof(trouble->text)) << path << ": " << what;
+  if (trouble != nullptr) PlainText(trouble->text, sizeof(trouble->text)) << path << ": " << what;
   return -error;
 }
 
@@ -86,8 +57,8 @@ int LogWriter::attach(const char* folder, uint32_t log, LogTrouble* trouble) noe
   detach();
   char path[sizeof(node_path_)], bell_path[sizeof(node_path_)];
   if (::strlen(folder) + 32 > sizeof(path)) return failed(trouble, ENAMETOOLONG, folder, "too long a path");
-  Text(path, sizeof(path)) << folder << "/" << kLogPrefix << uint64_t{log};
-  Text(bell_path, sizeof(bell_path)) << folder << "/" << kBellName;
+  PlainText(path, sizeof(path)) << folder << "/" << kLogPrefix << uint64_t{log};
+  PlainText(bell_path, sizeof(bell_path)) << folder << "/" << kBellName;
   constexpr int kFlags = O_RDWR | O_CLOEXEC | O_NOFOLLOW;
   const LogFiles files{::open(path, kFlags), ::open(bell_path, kFlags), folder};
   int result = 0;
@@ -105,7 +76,7 @@ int LogWriter::attach(const LogFiles& files, uint32_t log, LogTrouble* trouble) 
   char name[sizeof(node_path_)];
   if (::strlen(files.folder) + 32 > sizeof(name))
     return failed(trouble, ENAMETOOLONG, files.folder, "too long a path");
-  Text(name, sizeof(name)) << files.folder << "/" << kLogPrefix << uint64_t{log};
+  PlainText(name, sizeof(name)) << files.folder << "/" << kLogPrefix << uint64_t{log};
   auto* const first = static_cast<LogHead*>(map_file(files.log, kPageBytes));
   if (first == nullptr) return failed(trouble, errno, name, "the log cannot be mapped");
   const bool whole = head_is_whole(*first, log);
@@ -128,7 +99,7 @@ int LogWriter::attach(const LogFiles& files, uint32_t log, LogTrouble* trouble) 
     detach();
     return failed(trouble, failure, name, "the log cannot be mapped");
   }
-  Text(node_path_, sizeof(node_path_)) << files.folder << "/" << kNodeName;
+  PlainText(node_path_, sizeof(node_path_)) << files.folder << "/" << kNodeName;
   if (::access(node_path_, F_OK) != 0) node_path_[0] = '\0';
   own_->store(1, std::memory_order_release);
   return 0;
@@ -289,7 +260,7 @@ void LogWriter::ring() noexcept {
 
 int LogWriter::say(const Request& request, int error, const char* what) const noexcept {
   if (request.trouble != nullptr) {
-    Text text(request.trouble->text, sizeof(request.trouble->text));
+    PlainText text(request.trouble->text, sizeof(request.trouble->text));
     text << "node " << (head_ != nullptr ? head_->node : "?") << ": write at " << request.offset
          << " of file ";
     text.hex(request.file.high) << ":";
