@@ -76,6 +76,9 @@ class OpenFile {
   OpenFile(const OpenFile&) = delete;
   OpenFile& operator=(const OpenFile&) = delete;
 
+  // The kernel keeps none of its pages, but for mappings. Set by the mount before the file's first request.
+  bool direct = false;
+
  protected:
   OpenFile() = default;
 };

@@ -217,7 +217,8 @@ bool is_direct(fuse_req_t request, const OpenFile& file) {
 
 int describe(fuse_req_t request, std::unique_ptr<OpenFile> file, fuse_file_info* info) {
   FileSystem& fs = fs_of(request);
-  info->direct_io = is_direct(request, *file) ? 1 : 0;
+  file->direct = is_direct(request, *file);
+  info->direct_io = file->direct ? 1 : 0;
   info->keep_cache = info->direct_io == 0 && fs.kernel_use().keeps_pages ? 1 : 0;
   // Nothing can have been lost, and no lock of fcntl ends.
   info->noflush = (info->flags & O_ACCMODE) == O_RDONLY && fs.locks() == nullptr;

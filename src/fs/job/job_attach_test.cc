@@ -86,10 +86,10 @@ class JobAttachTest : public testing::Test {
     EXPECT_TRUE(made.ok()) << made.status().to_string();
     return made.ok() ? *made : nullptr;
   }
-  int ask(Open& in, const AttachToken& token, meta::FileId* id) {
+  int ask(Open& in, const AttachToken& token, meta::FileId* id, unsigned long command = kAskGrant) {
     const GrantRequest request{token, 0, 0};
     std::string answer;
-    const int failed = fs().command(*in.file, kAskGrant,
+    const int failed = fs().command(*in.file, command,
                                     Bytes(reinterpret_cast<const char*>(&request), sizeof(request)), &answer);
     if (failed != 0) return failed;
     GrantRequest got;
@@ -250,6 +250,30 @@ TEST_F(JobAttachTest, AGrantNeedsAnOpenToWriteAndAToken) {
   EXPECT_EQ(fs().command(*writing.file, kAskGrant, "short", &answer), EINVAL);
   EXPECT_EQ(fs().command(*writing.file, 0x5401, "", &answer), ENOTTY);
   EXPECT_EQ(ask(writing, program->token, &id), 0);
+}
+
+TEST_F(JobAttachTest, WhoeverPromisesToMapNothingHindersNobody) {
+  start();
+  Open& one = open("file", O_RDWR | O_CREAT);
+  Open& other = open("file", O_RDWR);
+  const auto program = attach();
+  meta::FileId id;
+  // The mount has not said that the kernel keeps none of its pages.
+  EXPECT_EQ(ask(one, {}, &id, kAskShortCut), EBUSY);
+  one.file->direct = other.file->direct = true;
+  EXPECT_EQ(ask(one, {}, &id, kAskShortCut), 0);
+  EXPECT_EQ(program->writer.write(id, 0, "x", 1), 1);
+  EXPECT_EQ(read(one), "") << "a promise is no grant";
+  EXPECT_EQ(ask(one, program->token, &id, kAskShortCut), EBUSY) << "the other has promised nothing";
+  EXPECT_EQ(ask(other, {}, &id, kAskShortCut), 0);
+  EXPECT_EQ(ask(one, program->token, &id, kAskShortCut), 0);
+  EXPECT_EQ(program->writer.write(id, 0, "y", 1), 1);
+  EXPECT_EQ(read(other), "y");
+  // Opens that have promised are not counted twice.
+  close(&one);
+  close(&other);
+  Open& cached = open("file", O_RDWR);
+  EXPECT_EQ(ask(cached, program->token, &id), EBUSY);
 }
 
 TEST_F(JobAttachTest, WhoeverLetsTheKernelKeepPagesKeepsTheMount) {

@@ -80,6 +80,7 @@ struct JobFsStats {
   uint64_t undrained_files = 0;  // that have a name
   uint64_t undrained_bytes = 0, memory_bytes = 0, spilled_bytes = 0, spilled_chunks = 0;
   uint64_t drained_files = 0, kept_aside = 0, failed_drains = 0;
+  uint64_t program_writes = 0;  // that came by logs of programs
   std::string last_failure;
 
   std::string json() const;
@@ -259,6 +260,7 @@ class JobFs final : public FileSystem {
 
   // Programs.
   int say_meeting(std::string* value);
+  int take_promise(JobFile& file);
   int grant(JobFile& file, const AttachToken& token);
   int take_granted(JobNode& node);
   void revoke_grants(JobFile& file);

@@ -73,13 +73,26 @@ Status JobFs::end_program(uint32_t log) noexcept {
 int JobFs::command(OpenFile& opened, unsigned long command, Bytes in, std::string* out) {
   JobFile& file = JobFile::of(opened);
   if (command == kAskCommit) return flush(opened);
-  if (command != kAskGrant) return ENOTTY;
+  if (command != kAskGrant && command != kAskShortCut) return ENOTTY;
   GrantRequest request;
   if (in.size() != sizeof(request)) return EINVAL;
   std::memcpy(&request, in.data(), sizeof(request));
-  if (const int failed = grant(file, request.token); failed != 0) return failed;
+  const bool promises = command == kAskShortCut;
+  if (const int failed = promises ? take_promise(file) : 0; failed != 0) return failed;
+  if (!promises || request.token != AttachToken{})
+    if (const int failed = grant(file, request.token); failed != 0) return failed;
   request = {{}, file.node.id.high, file.node.id.low};
   out->assign(reinterpret_cast<const char*>(&request), sizeof(request));
+  return 0;
+}
+
+// The program maps nothing of this open while it writes by its log.
+int JobFs::take_promise(JobFile& file) {
+  const MutexLock lock(mutex_);
+  if (file.without_pages) return 0;
+  if (!file.direct) return EBUSY;
+  file.without_pages = true;
+  --file.node.opens_with_pages;
   return 0;
 }
 

@@ -5,12 +5,17 @@
 //   connect(PATH) ──────────────────────────► looks at the peer's user
 //                 ◄── AttachAnswer, and the log and the bell as descriptors (SCM_RIGHTS)
 //   ioctl(file, kAskGrant) ─────────────────► the file's id, if the process may write it
+//   ioctl(file, kAskShortCut) ──────────────► the same of a file that was opened without O_DIRECT
 //   ioctl(file, kAskCommit) ────────────────► what this node has written of it is seen on all nodes
 //   (the connection ends) ──────────────────► the process is over; its files are committed
 //
 // The process names a file by a descriptor that it has open on the mount. So the mount alone says who opens
 // what, an inherited or received descriptor counts as what it is, and the server never holds a descriptor of
 // its own mount. The token says which process asks: nobody else has been told it.
+//
+// kAskShortCut is a promise: while the process writes by its log, it maps nothing of this open. So the open
+// no longer counts as one that lets the kernel keep pages. A token of zeros promises, and asks for no grant
+// yet: a process says so at each open, before others ask. EBUSY: the kernel keeps pages of it.
 //
 // A grant ends with the open file that it was asked for, and with the process. The server refuses what a log
 // has of a file without a grant.
@@ -55,5 +60,6 @@ struct GrantRequest {
 
 inline constexpr unsigned long kAskGrant = _IOWR(0xd5, 0x51, GrantRequest);
 inline constexpr unsigned long kAskCommit = _IO(0xd5, 0x52);
+inline constexpr unsigned long kAskShortCut = _IOWR(0xd5, 0x53, GrantRequest);
 
 }  // namespace swale::fs
