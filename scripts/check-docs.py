@@ -27,7 +27,7 @@ WORD = re.compile(r"[A-Za-z_]\w*")
 TOPS = ("src", "include", "docs", "bench", "tests", "tools", "sim", "fuzz", "examples", "scripts",
         "packaging", "cmake", "python")
 LAYERS = ("base", "io", "net", "run", "source", "store", "tier", "meta", "imd", "query", "fs", "capi",
-          "posix", "fuse")
+          "fuse", "preload")
 ENGINES = ("job", "net", "io", "write", "dir", "read", "imd", "meta", "tier", "iond")
 
 CODE_SPAN = re.compile(r"(?<!`)(`+)(?!`)(?P<text>.+?)(?<!`)\1(?!`)", re.DOTALL)

@@ -18,7 +18,7 @@ LAYERS = {
     "run": 2, "source": 2, "store": 2,
     "tier": 3, "meta": 3, "imd": 3,
     "query": 4, "fs": 4, "iond": 4,
-    "capi": 5, "posix": 5, "fuse": 5,
+    "capi": 5, "fuse": 5, "preload": 5,
 }
 # Lower, and yet hidden: (the folder, what it does not see).
 HIDDEN = {("run", "net"), ("source", "net"), ("store", "net"), ("tier", "net")}
@@ -168,7 +168,7 @@ CANARIES = [
     ("src/tier/a.cc", '#include <net/fabric/transport.h>', "tier does not see net"),
     ("src/run/b.cc", '#include "imd/read/reader.h"', "does not see imd"),
     ("src/imd/a.cc", '#include "meta/server.h"', "does not see meta"),
-    ("src/posix/a.cc", '#include "capi/handles.h"', "does not see capi"),
+    ("src/preload/a.cc", '#include "capi/handles.h"', "does not see capi"),
     ("src/imd/b_test.cc", '  #  include "sim/cluster.h"', "see sim/"),
     ("src/imd/c.cc", '#include "tests/helper.h"', "nothing from tests/"),
     ("src/imd/read/h.cc", '#include "imd/check/repair.h"', "does not see imd/check"),
@@ -185,7 +185,7 @@ CANARIES = [
     ("src/imd/f.cc", '#include "swale/swale.h"', "only the faces"),
     ("src/imd/g.cc", "#include <ucp/api/ucp.h>", "src/net/"),
     ("src/net/b.cc", "#include <liburing.h>", "src/io/"),
-    ("src/posix/b.cc", "#include <fuse3/fuse.h>", "src/fuse/"),
+    ("src/preload/b.cc", "#include <fuse3/fuse.h>", "src/fuse/"),
     ("src/net/c.cc", "#include <mpi.h>", "examples/"),
     ("src/run/c.cc", "#include <isa-l/crc.h>", "src/base/"),
     ("src/run/d.cc", "#include <xxhash.h>", "src/base/"),

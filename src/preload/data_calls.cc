@@ -1,0 +1,240 @@
+// Reads, writes and seeks of descriptors that are ours. Others go on to the next library at once.
+//
+// A write at the offset first takes its place, by one compare-and-swap, then writes there: concurrent writes
+// never overlap, and a signal handler may write while the same thread does. A read that was not alone with
+// the offset is done anew.
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "preload/descriptions.h"
+#include "preload/log_right.h"
+#include "preload/next_calls.h"
+
+namespace swale::preload {
+namespace {
+
+constexpr size_t kBytesMax = 0x7ffff000;  // Linux writes no more at once
+
+Memory& all_of_ours() { return *memory.load(std::memory_order_relaxed); }
+
+// While another thread gives the offset back, it is nobody's.
+uint64_t settled_place(const Description& held) {
+  uint64_t place = held.place.load(std::memory_order_acquire);
+  while ((place & kStateBits) == kGoing) {
+    raw(SYS_sched_yield);
+    place = held.place.load(std::memory_order_acquire);
+  }
+  return place;
+}
+bool is_here(uint64_t place) { return (place & kStateBits) == kHere; }
+
+// The write is the kernel's.
+void prepare_append(const Description& held, int fd) {
+  if (held.appends.load(std::memory_order_relaxed)) learn_size(fd);
+}
+
+// Where the next `bytes` go. False: the kernel knows.
+bool take_place(Description& held, int fd, size_t bytes, uint64_t* offset) {
+  for (;;) {
+    uint64_t place = settled_place(held);
+    if (!is_here(place)) {
+      prepare_append(held, fd);
+      return false;
+    }
+    if (bytes > kPlaceMax - place) {
+      give_back(held, fd);
+      return false;
+    }
+    if (held.place.compare_exchange_weak(place, place + bytes)) {
+      *offset = place;
+      return true;
+    }
+  }
+}
+
+// Fewer bytes than wanted: what comes next goes behind them, unless somebody else has a place already.
+void return_place(Description& held, uint64_t offset, size_t wanted, ssize_t done) {
+  uint64_t place = offset + wanted;
+  held.place.compare_exchange_strong(place, offset + static_cast<uint64_t>(done > 0 ? done : 0));
+}
+
+ssize_t put(Description& held, int fd, uint64_t offset, const void* data, size_t bytes) {
+  fs::LogWriter* const log = log_for(all_of_ours(), held, fd, bytes);
+  if (log != nullptr && data != nullptr) {
+    const int64_t written = log->write(held.file, offset, data, bytes);
+    if (written >= 0) return static_cast<ssize_t>(written);
+    refuse_log(held);  // the mount says why
+  }
+  prepare_append(held, fd);
+  return next<decltype(::pwrite)>(calls::pwrite)(fd, data, bytes, static_cast<off_t>(offset));
+}
+
+// Bytes of a vector, or -1: the kernel refuses it.
+ssize_t bytes_of(const iovec* parts, int count) {
+  if (count < 0 || count > IOV_MAX || (count > 0 && parts == nullptr)) return -1;
+  size_t sum = 0;
+  for (int i = 0; i < count; ++i) {
+    if (parts[i].iov_len > kBytesMax || (sum += parts[i].iov_len) > kBytesMax) return -1;
+    if (parts[i].iov_base == nullptr && parts[i].iov_len > 0) return -1;
+  }
+  return static_cast<ssize_t>(sum);
+}
+
+ssize_t put_parts(Description& held, int fd, uint64_t offset, const iovec* parts, int count, size_t bytes) {
+  fs::LogWriter* const log = log_for(all_of_ours(), held, fd, bytes);
+  ssize_t done = 0;
+  for (int i = 0; log != nullptr && i < count; ++i) {
+    const int64_t written =
+        log->write(held.file, offset + static_cast<uint64_t>(done), parts[i].iov_base, parts[i].iov_len);
+    if (written >= 0) done += written;
+    if (written == static_cast<int64_t>(parts[i].iov_len)) continue;
+    refuse_log(held);
+    if (done > 0) return done;
+    break;
+  }
+  if (done > 0) return done;
+  prepare_append(held, fd);
+  return next<decltype(::pwritev)>(calls::pwritev)(fd, parts, count, static_cast<off_t>(offset));
+}
+
+// By `read_at`, which reads where it is told.
+template <class ReadAt, class ReadNext>
+ssize_t read_on(Description& held, const ReadAt& read_at, const ReadNext& read_next) {
+  for (;;) {
+    uint64_t place = settled_place(held);
+    if (!is_here(place)) return read_next();
+    const ssize_t got = read_at(static_cast<off_t>(place));
+    if (got <= 0) return got;
+    if (held.place.compare_exchange_strong(place, place + static_cast<uint64_t>(got))) return got;
+  }
+}
+
+ssize_t read_some(int fd, void* out, size_t bytes) {
+  auto* const read_next = next<decltype(::read)>(calls::read);
+  const Held held(fd);
+  if (!held) return read_next(fd, out, bytes);
+  return read_on(
+      *held, [&](off_t place) { return ::pread(fd, out, bytes, place); },
+      [&] { return read_next(fd, out, bytes); });
+}
+
+// The new offset, or -1 with errno.
+off_t target_of(int fd, off_t offset, int whence, uint64_t place) {
+  off_t base = 0;
+  if (whence == SEEK_CUR) base = static_cast<off_t>(place);
+  if (whence == SEEK_END) {
+    struct stat found;
+    if (::fstat(fd, &found) != 0) return -1;
+    base = found.st_size;
+  }
+  off_t target = 0;
+  const bool over = __builtin_add_overflow(base, offset, &target);
+  if (!over && target >= 0) return target;
+  errno = over ? EOVERFLOW : EINVAL;
+  return -1;
+}
+
+off_t seek(Description& held, int fd, off_t offset, int whence) {
+  auto* const seek_next = next<decltype(::lseek)>(calls::lseek);
+  for (;;) {
+    uint64_t place = settled_place(held);
+    if (!is_here(place)) return seek_next(fd, offset, whence);
+    const off_t target = whence == SEEK_DATA || whence == SEEK_HOLE || whence < 0 || whence > SEEK_HOLE
+                             ? seek_next(fd, offset, whence)
+                             : target_of(fd, offset, whence, place);
+    if (target < 0) return target;
+    if (static_cast<uint64_t>(target) > kPlaceMax)
+      give_back(held, fd);
+    else if (held.place.compare_exchange_strong(place, static_cast<uint64_t>(target)))
+      return target;
+  }
+}
+
+}  // namespace
+
+extern "C" {
+
+ssize_t swale_take_write(int fd, const void* data, size_t bytes) {
+  auto* const write_next = next<decltype(::write)>(calls::write);
+  const Held held(fd);
+  if (!held) return write_next(fd, data, bytes);
+  const size_t wanted = bytes < kBytesMax ? bytes : kBytesMax;
+  uint64_t offset = 0;
+  if (wanted == 0 || !take_place(*held, fd, wanted, &offset)) return write_next(fd, data, bytes);
+  const ssize_t done = put(*held, fd, offset, data, wanted);
+  if (done != static_cast<ssize_t>(wanted)) return_place(*held, offset, wanted, done);
+  return done;
+}
+
+ssize_t swale_take_pwrite(int fd, const void* data, size_t bytes, off_t offset) {
+  const Held held(fd);
+  if (!held || bytes == 0 || bytes > kBytesMax || offset < 0)
+    return next<decltype(::pwrite)>(calls::pwrite)(fd, data, bytes, offset);
+  return put(*held, fd, static_cast<uint64_t>(offset), data, bytes);
+}
+
+ssize_t swale_take_writev(int fd, const iovec* parts, int count) {
+  auto* const write_next = next<decltype(::writev)>(calls::writev);
+  const Held held(fd);
+  if (!held) return write_next(fd, parts, count);
+  const ssize_t bytes = bytes_of(parts, count);
+  uint64_t offset = 0;
+  if (bytes < 0) give_back(*held, fd);
+  if (bytes <= 0 || !take_place(*held, fd, static_cast<size_t>(bytes), &offset))
+    return write_next(fd, parts, count);
+  const ssize_t done = put_parts(*held, fd, offset, parts, count, static_cast<size_t>(bytes));
+  if (done != bytes) return_place(*held, offset, static_cast<size_t>(bytes), done);
+  return done;
+}
+
+ssize_t swale_take_pwritev(int fd, const iovec* parts, int count, off_t offset) {
+  const Held held(fd);
+  const ssize_t bytes = held && offset >= 0 ? bytes_of(parts, count) : 0;
+  if (bytes <= 0) return next<decltype(::pwritev)>(calls::pwritev)(fd, parts, count, offset);
+  return put_parts(*held, fd, static_cast<uint64_t>(offset), parts, count, static_cast<size_t>(bytes));
+}
+
+// An offset of -1 is the description's own. Flags are the mount's matter.
+ssize_t swale_take_pwritev2(int fd, const iovec* parts, int count, off_t offset, int flags) {
+  if (flags == 0)
+    return offset == -1 ? swale_take_writev(fd, parts, count) : swale_take_pwritev(fd, parts, count, offset);
+  if (const Held held(fd); held && offset == -1) give_back(*held, fd);
+  return next<decltype(::pwritev2)>(calls::pwritev2)(fd, parts, count, offset, flags);
+}
+
+ssize_t swale_take_read(int fd, void* out, size_t bytes) { return read_some(fd, out, bytes); }
+
+// A program that was built with checks: the C library ends one that reads more than it has space for.
+ssize_t swale_take_read_chk(int fd, void* out, size_t bytes, size_t space) {
+  if (bytes <= space) return read_some(fd, out, bytes);
+  return next<ssize_t(int, void*, size_t, size_t)>(calls::__read_chk)(fd, out, bytes, space);
+}
+
+ssize_t swale_take_readv(int fd, const iovec* parts, int count) {
+  auto* const read_next = next<decltype(::readv)>(calls::readv);
+  const Held held(fd);
+  if (!held) return read_next(fd, parts, count);
+  return read_on(
+      *held, [&](off_t place) { return ::preadv(fd, parts, count, place); },
+      [&] { return read_next(fd, parts, count); });
+}
+
+ssize_t swale_take_preadv2(int fd, const iovec* parts, int count, off_t offset, int flags) {
+  if (const Held held(fd); held && offset == -1) give_back(*held, fd);
+  return next<decltype(::preadv2)>(calls::preadv2)(fd, parts, count, offset, flags);
+}
+
+off_t swale_take_lseek(int fd, off_t offset, int whence) {
+  const Held held(fd);
+  if (!held) return next<decltype(::lseek)>(calls::lseek)(fd, offset, whence);
+  return seek(*held, fd, offset, whence);
+}
+
+}  // extern "C"
+
+}  // namespace swale::preload

@@ -1,0 +1,25 @@
+# make_calls.cmake: the entries of libswale_preload.so, of the table calls.txt.
+#   cmake -DTABLE=calls.txt -DFOLDER=DIR [-DWITHOUT=NAME] -P make_calls.cmake
+# Writes DIR/calls.inc (a line of assembler for each exported name) and DIR/call_names.inc (for C++: each
+# name, in the order of its number).
+file(STRINGS ${TABLE} lines)
+set(entries "")
+set(names "")
+set(number 0)
+foreach(line IN LISTS lines)
+  if(NOT line MATCHES "^(take|before) ")
+    continue()
+  endif()
+  separate_arguments(words UNIX_COMMAND "${line}")
+  list(POP_FRONT words kind handler)
+  foreach(name IN LISTS words)
+    if(name STREQUAL "${WITHOUT}")
+      continue()
+    endif()
+    string(APPEND entries "${kind} ${name}, ${handler}, ${number}\n")
+    string(APPEND names "SWALE_CALL(${name})\n")
+    math(EXPR number "${number} + 1")
+  endforeach()
+endforeach()
+file(WRITE ${FOLDER}/calls.inc "${entries}")
+file(WRITE ${FOLDER}/call_names.inc "${names}")

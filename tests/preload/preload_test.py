@@ -1,0 +1,213 @@
+#!/usr/bin/env python3
+"""preload_test.py SWALE LIBRARY CANARY STEPS: calls and programs natively, and in the tree of a job with
+libswale_preload.so.
+
+What they print, and the files that they leave, must be the same; and with the library writes must have gone
+past the kernel. CANARY is a library whose table lacks fork: a child then keeps the short cut, and tests must
+notice.
+"""
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from mounted import NO_MOUNTS, SWALE, listing, run
+
+LIBRARY, CANARY, STEPS = map(os.path.abspath, sys.argv[2:5])
+PATIENCE_S = 300
+SEEDS = 6
+CALLS = 390
+MANY = 1024
+# Shared by commands below: some MB of lines.
+MAKE_LINES = "seq 1 200000 | awk '{ print $1 * 7919 % 200003, \"line\" }' > lines"
+SHELL = {
+    "redirections": """
+        for i in 1 2 3; do echo "round $i"; ls -d . ; done > list 2>&1
+        { echo first; ( echo nested; echo more >&2 ) 2>> list; cat list; } > both
+        exec 5> five; echo one >&5; ( echo two >&5 ); sh -c 'echo three >&5'; exec 5>&-
+        cat five both list""",
+    "pipelines": MAKE_LINES + """
+        sort -n lines | uniq | tee teed | tail -50000 > sorted
+        sort -n -S 1M -T . -o sorted-in-parts lines
+        cmp teed sorted-in-parts; tail -3 sorted; wc -l lines sorted teed
+        grep -c 7 lines >> sorted; split -n 5 lines part-; cat part-* | cmp - lines && echo the same""",
+    "dd": MAKE_LINES + """
+        dd if=lines of=copy bs=4k status=none
+        dd if=lines of=parts bs=1000 seek=3 count=700 conv=notrunc status=none
+        dd if=lines of=parts bs=512 seek=100 skip=9 count=99 conv=notrunc,fsync status=none
+        dd if=copy bs=64k status=none | dd of=piped bs=1k iflag=fullblock status=none
+        cmp lines copy; cmp copy piped; cksum parts""",
+    "tar and cp": MAKE_LINES + """
+        mkdir one; split -a 3 -n 40 lines one/p; cp -a one two; cp lines two/lines
+        tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -cf all.tar one two
+        mkdir three; tar -C three -xf all.tar; diff -r one three/one && diff -r two three/two && echo the same
+        cksum all.tar; truncate -s 100000 lines; install -m 600 lines four
+        sed -i s/line/LINE/ four; cksum four""",
+}
+PYTHON = """
+import json, multiprocessing, os, subprocess, sys, tempfile
+def fill(part):
+    with open("array", "r+b", buffering=0) as file:
+        for i in range(200):
+            file.seek((i * 4 + part) * 1000)
+            file.write(bytes([part + 1]) * 1000)
+    return part
+if __name__ == "__main__":
+    open("array", "wb").close()
+    with multiprocessing.Pool(4) as pool:
+        print(pool.map(fill, range(4)))
+    with open("log", "wb", buffering=0) as log:
+        for i in range(80):
+            log.write(b"%d\\n" % i)
+        subprocess.run(["echo", "by a child"], stdout=log, check=True)
+        log.write(b"after\\n")
+        subprocess.run("cat; echo two", shell=True, input=b"input\\n", stdout=log, check=True)
+        print(log.tell(), os.lseek(log.fileno(), 0, os.SEEK_CUR))
+    with open("text", "w") as text:
+        for i in range(50000):
+            text.write(f"line {i}\\n")
+        text.seek(1000)
+        text.write("CHANGED")
+    with tempfile.TemporaryFile(dir=".") as hidden:
+        hidden.write(b"x" * 100000)
+        hidden.seek(50000)
+        print(len(hidden.read()))
+    json.dump(list(range(10000)), open("made.json", "w"))
+    print(sum(json.load(open("made.json"))))
+"""
+
+
+def database(folder):
+    """SQL on a file: rows of a fixed content."""
+    return f"""
+import sqlite3
+for mode in ("delete", "wal"):
+    base = sqlite3.connect("{folder}/" + mode + ".db")
+    base.execute("pragma journal_mode=" + mode)
+    base.execute("create table t (i integer primary key, text)")
+    for commit in range(5):
+        with base:
+            base.executemany("insert into t values (?, ?)",
+                             [(commit * 200 + i, "row %d" % i * 9) for i in range(200)])
+        with base:
+            base.execute("delete from t where i % 7 = ?", (commit,))
+    print(base.execute("select count(*), sum(i) from t").fetchall())
+    print(base.execute("pragma integrity_check").fetchall())
+    base.close()
+"""
+
+
+class Preload(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        if NO_MOUNTS:
+            raise unittest.SkipTest(f"no FUSE mounts here: {NO_MOUNTS}; in a container, add --device "
+                                    f"/dev/fuse --cap-add SYS_ADMIN")
+
+    def setUp(self):
+        # /tmp may be without extended attributes
+        self.scratch = tempfile.mkdtemp(prefix="swale-preload-", dir=os.getcwd())
+        self.plain = os.path.join(self.scratch, "plain")
+        self.tree = os.path.join(self.scratch, "tree")
+        os.mkdir(self.plain)
+        os.mkdir(self.tree)
+        self.server = subprocess.Popen([SWALE, "serve", self.tree], stdout=subprocess.PIPE,
+                                       stderr=subprocess.PIPE, text=True)
+        self.assertIn("is mounted", self.server.stdout.readline())
+
+    def tearDown(self):
+        try:
+            self.server.send_signal(signal.SIGTERM)
+            _, said = self.server.communicate(timeout=PATIENCE_S)
+            self.assertEqual((self.server.returncode, said), (0, ""))
+        finally:
+            if self.server.poll() is None:
+                self.server.kill()
+                self.server.wait()
+            subprocess.run(["fusermount3", "-u", "-z", self.tree], stderr=subprocess.DEVNULL, check=False)
+            shutil.rmtree(self.scratch)
+
+    def program_writes(self):
+        return json.loads(run(SWALE, "fs", "stat", "--json", self.tree))["program_writes"]
+
+    def outcome(self, folder, words, library):
+        environment = dict(os.environ, LC_ALL="C")
+        if library:
+            environment["LD_PRELOAD"] = library
+        done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True,
+                              timeout=PATIENCE_S, check=False)
+        return done.returncode, done.stdout, done.stderr.replace(folder, "")
+
+    def same(self, *words, library=LIBRARY, by_log=True):
+        """Natively and in the tree: the same; by_log: and some writes went past the kernel."""
+        before = self.program_writes()
+        native = self.outcome(self.plain, words, None)
+        self.assertEqual(native[0], 0, native)
+        self.assertEqual(self.outcome(self.tree, words, library), native)
+        self.assertEqual(listing(self.tree), listing(self.plain))
+        if by_log:
+            self.assertGreater(self.program_writes(), before, "all writes went through the mount")
+
+    def steps(self, name, *numbers, **how):
+        with self.subTest(name=name, numbers=numbers):
+            self.same(STEPS, name, ".", *map(str, numbers), **how)
+
+    def test_random_calls(self):
+        before = self.program_writes()
+        for seed in range(SEEDS):
+            self.steps("random", seed, CALLS, by_log=False)
+        self.assertGreater(self.program_writes(), before + SEEDS)
+
+    def test_descriptions_that_another_process_comes_to(self):
+        for name in ("fork", "exec", "spawn", "pass"):
+            self.steps(name)
+
+    def test_handlers_and_threads(self):
+        for name in ("handler", "threads"):
+            self.steps(name)
+
+    def test_streams_and_numbers(self):
+        for name in ("streams", "numbers"):
+            self.steps(name)
+
+    def test_many_files(self):
+        self.steps("many", 1, MANY - 100)
+
+    def test_a_killed_process(self):
+        """What its writes have returned is there."""
+        expected = self.killed(self.plain, None)
+        self.assertEqual(self.killed(self.tree, LIBRARY), expected)
+
+    def killed(self, folder, library):
+        environment = dict(os.environ, **({"LD_PRELOAD": library} if library else {}))
+        with subprocess.Popen([STEPS, "killed", "."], cwd=folder, env=environment, text=True,
+                              stdout=subprocess.PIPE) as process:
+            self.assertEqual(process.stdout.readline(), "written\n")
+            process.kill()
+        return listing(folder)
+
+    def test_shell_programs(self):
+        for name, script in SHELL.items():
+            with self.subTest(name=name):
+                self.same("sh", "-c", "set -e\n" + script, by_log=name == "pipelines")
+
+    def test_python(self):
+        self.same(sys.executable, "-c", PYTHON)
+        self.same(sys.executable, "-c", database("."))
+        base = sqlite3.connect(os.path.join(self.tree, "wal.db"))
+        self.assertEqual(base.execute("pragma integrity_check").fetchall(), [("ok",)])
+        base.close()
+
+    def test_canary_a_fork_that_keeps_the_short_cut(self):
+        self.same(STEPS, "streams", ".", library=CANARY)  # it is a library that works
+        with self.assertRaises(AssertionError):
+            self.same(STEPS, "fork", ".", library=CANARY)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)
