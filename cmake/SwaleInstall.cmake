@@ -65,6 +65,13 @@ install(FILES ${PROJECT_BINARY_DIR}/completion/_swale
 install(FILES ${PROJECT_BINARY_DIR}/completion/swale.fish
   DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d COMPONENT Tools OPTIONAL)
 
+# They name the command where this is installed to.
+foreach(unit swale-tier@.service swale-tree@.service)
+  install(CODE "set(BIN \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_BINDIR}\")
+    configure_file(\"${PROJECT_SOURCE_DIR}/packaging/systemd/${unit}\"
+      \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/lib/systemd/system/${unit}\" @ONLY)" COMPONENT Tools)
+endforeach()
+
 install(FILES LICENSE README.md CHANGELOG.md SECURITY.md DESTINATION ${CMAKE_INSTALL_DOCDIR}
   COMPONENT Documentation)
 install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs COMPONENT Documentation
