@@ -17,11 +17,11 @@ LAYERS = {
     "io": 1, "net": 1,
     "run": 2, "source": 2, "store": 2,
     "tier": 3, "meta": 3, "imd": 3,
-    "query": 4, "fs": 4, "iond": 4,
+    "query": 4, "fs": 4, "iond": 4, "stage": 4,
     "capi": 5, "fuse": 5, "preload": 5,
 }
 # Lower, and yet hidden: (the folder, what it does not see).
-HIDDEN = {("run", "net"), ("source", "net"), ("store", "net"), ("tier", "net")}
+HIDDEN = {("run", "net"), ("source", "net"), ("store", "net"), ("tier", "net"), ("stage", "net")}
 
 # Rooms of one folder and their layers inside it: production code of a room sees lower rooms and its own.
 ROOM_LAYERS = {
@@ -179,6 +179,7 @@ CANARIES = [
     ("src/tier/log/a.cc", '#include "tier/engine/engine.h"', "does not see tier/engine"),
     ("src/tier/engine/a.cc", '#include "tier/engine/testing/crash_world.h"', "only tests see test rigs"),
     ("src/fs/a.cc", '#include "iond/iond.h"', "does not see iond"),
+    ("src/stage/a.cc", '#include "net/meeting/topology.h"', "stage does not see net"),
     ("src/imd/j.cc", '#include "query/columns.h"', "does not see query"),
     ("src/imd/d.cc", '#include "../base/status.h"', "never with '..'"),
     ("src/imd/e.cc", '#include "reader.h"', "from src/"),

@@ -37,6 +37,7 @@ void add_commands(CLI::App& app, Run* run) {
   add_serve(app, run);
   add_start(app, run);
   add_fs(app, run);
+  add_stage(app, run);
   add_dump(app, run);
   add_config(app, run);
   add_completion(app, run);

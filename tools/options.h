@@ -131,6 +131,7 @@ void add_run(CLI::App& app, Run* run);
 void add_serve(CLI::App& app, Run* run);
 void add_start(CLI::App& app, Run* run);  // and stop, status
 void add_fs(CLI::App& app, Run* run);
+void add_stage(CLI::App& app, Run* run);
 void add_dump(CLI::App& app, Run* run);
 void add_config(CLI::App& app, Run* run);
 void add_completion(CLI::App& app, Run* run);
