@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """fs.py PROGRAMS OUT [--profile full|quick|tiny] [--memory DIR] [--scratch DIR]: `make bench-fs`: the logs
-of a node in the job's file system, their drain to a folder of --scratch, and programs in the tree of a job
-there.
+of a node in the job's file system, their drain to a folder of --scratch, programs in the tree of a job
+there, and `swale stage out` of files in memory.
 
 PROGRAMS is build/*/bench; the command beside it is build/*/tools/swale. Without FUSE mounts the figures of
 the tree are missing, and their musts are not met. Each round runs the calibration, then each measurement;
@@ -23,6 +23,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent / "
 import calibration  # noqa: E402
 import judge  # noqa: E402
 import probe  # noqa: E402
+import stage_bench  # noqa: E402
 import throttle  # noqa: E402
 from keys import Key  # noqa: E402
 
@@ -91,6 +92,11 @@ KEYS = (
          "to a plain one over it", "", 0.9, 1.5, less_is_better=False), ("library", "n1_write_over_direct")),
     (Key("burst_over_direct", "the same of what fits into the memory of the logs, beside a plain file in "
          "memory", "", 1.0, 2, less_is_better=False), ("library", "burst_over_direct")),
+    (Key("stage_out_over_cp", "`swale stage out`, read back from the disk, of files in memory: `cp` and "
+         "`sync` (of one or of four processes, the faster) over it", "", 1.0, 1.5, less_is_better=False),
+     ("stage", "ratio")),
+    (Key("stage_out_over_cp_and_cmp", "the same of cp, sync and a comparison past the page cache", "", None,
+         None, less_is_better=False), ("stage", "verified_ratio")),
     (Key("run_added_s", f"`swale run --backing` of {RANKS} processes that do nothing: more than without", "s",
          1, 0.3, by="wait"), ("run", "added_s")),
 )
@@ -172,6 +178,10 @@ def measure(arguments, scratch):
                                   *judge.words({"memory": memory, "backing": scratch,
                                                 "mib": profile["drain_mib"], "rounds": 1})])
             runner.keep("storm", [str(arguments.programs / "fs/bench_fs_storm"), "--storms", "50"])
+            runner.lines.append({"round": runner.round, "name": "stage",
+                                 "line": stage_bench.measure(arguments.programs.parent / "tools/swale",
+                                                             arguments.memory, scratch,
+                                                             profile["drain_mib"], runner.round)})
             if NO_MOUNTS:
                 continue
             slow_backing(runner, arguments.programs / "fs/bench_fs_slow", scratch)

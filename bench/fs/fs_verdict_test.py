@@ -23,7 +23,8 @@ LIBRARY = {"n1_write_over_direct": 1.0, "burst_over_direct": 1.1}
 LESS = ("n1_over_nn", "cpu_over_direct", "commit_over_fdatasync", "drain_over_slow_direct")
 
 
-def lines(ratio, recovery, slow=1.0, drain=1.01, tree=None, added=0.5, held=None, storm=24, library=None):
+def lines(ratio, recovery, slow=1.0, drain=1.01, tree=None, added=0.5, held=None, storm=24, library=None,
+          stage=1.01):
     made = [{"round": 0, "name": "calibrate", "line": {name: value * slow for name,
                                                        value in CALIBRATION.items()}}]
     write = {"ratio": ratio, "log_ns": 100.0, "server_ns_per_piece": 100.0}
@@ -34,6 +35,7 @@ def lines(ratio, recovery, slow=1.0, drain=1.01, tree=None, added=0.5, held=None
     made.append({"round": 0, "name": "storm", "line": {"requests_max": storm}})
     made.append({"round": 0, "name": "library", "line": {**LIBRARY, **(library or {})}})
     made.append({"round": 0, "name": "run", "line": {"added_s": added}})
+    made.append({"round": 0, "name": "stage", "line": {"ratio": stage, "verified_ratio": 0.1}})
     return made + [{"round": 0, "name": "recovery", "line": {"s_per_gib": recovery}}]
 
 
@@ -57,6 +59,7 @@ def main():
     for name in LIBRARY:
         assert missed(lines(1.31, 0.99, library={name: 0.5})) == [name]
     assert missed(lines(1.31, 0.99, added=1.1)) == ["run_added_s"]
+    assert missed(lines(1.31, 0.99, stage=0.99)) == ["stage_out_over_cp"]
     programs = pathlib.Path(sys.argv[2]).parent
     assert programs / "fs" == pathlib.Path(sys.argv[1]).parent
     with tempfile.TemporaryDirectory(prefix="swale-test-") as out, contextlib.redirect_stdout(io.StringIO()):
