@@ -35,7 +35,8 @@ def lines(ratio, recovery, slow=1.0, drain=1.01, tree=None, added=0.5, held=None
     made.append({"round": 0, "name": "storm", "line": {"requests_max": storm}})
     made.append({"round": 0, "name": "library", "line": {**LIBRARY, **(library or {})}})
     made.append({"round": 0, "name": "run", "line": {"added_s": added}})
-    made.append({"round": 0, "name": "stage", "line": {"ratio": stage, "verified_ratio": 0.1}})
+    made.append({"round": 0, "name": "stage", "line": {"ratio": stage, "unverified_ratio": 0.9,
+                                                              "over_unverified": 0.5}})
     return made + [{"round": 0, "name": "recovery", "line": {"s_per_gib": recovery}}]
 
 
