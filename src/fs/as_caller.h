@@ -26,6 +26,7 @@
 #include <sys/types.h>
 
 #include <array>
+#include <optional>
 #include <vector>
 
 #include "base/status.h"
@@ -38,6 +39,9 @@ struct Caller {
   gid_t group = 0;
   pid_t thread = 0;  // whose supplementary groups count; 0: nobody's
   mode_t umask = 0;
+  // Of a write: whether the descriptor has O_APPEND by now. The kernel writes pages of mappings through any
+  // descriptor, at their places. None: as the file was opened.
+  std::optional<bool> appends = {};
 
   static Caller this_thread();
 };

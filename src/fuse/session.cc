@@ -32,7 +32,7 @@ fuse_ino_t number_of(fuse_req_t request, Node* node) {
 }
 fs::Caller caller_of(fuse_req_t request) {
   const fuse_ctx* const context = fuse_req_ctx(request);
-  return {context->uid, context->gid, context->pid, context->umask};
+  return {context->uid, context->gid, context->pid, context->umask, {}};
 }
 OpenDirectory& directory_of(const fuse_file_info* info) {
   assert(info != nullptr && info->fh != 0);  // set by opendir
@@ -317,15 +317,17 @@ void write_buf(fuse_req_t request, fuse_ino_t, fuse_bufvec* from, off_t offset, 
     failed != 0 ? fuse_reply_err(request, failed) : fuse_reply_write(request, length);
   };
   const bool in_memory = from->count == 1 && (from->buf[0].flags & FUSE_BUF_IS_FD) == 0;
+  fs::Caller caller = caller_of(request);
+  caller.appends = (info->flags & O_APPEND) != 0;
   const Status status = contain([&] {
     OpenFile& file = file_of(info);
     const auto at = static_cast<uint64_t>(offset);
     if (in_memory)
-      fs_of(request).write_bytes(file, at, Bytes(static_cast<const char*>(from->buf[0].mem), length),
-                                 caller_of(request), answer);
+      fs_of(request).write_bytes(file, at, Bytes(static_cast<const char*>(from->buf[0].mem), length), caller,
+                                 answer);
     else
       fs_of(request).write(
-          file, at, length, caller_of(request), [from](MutableBytes out) { return take(from, out); }, answer);
+          file, at, length, caller, [from](MutableBytes out) { return take(from, out); }, answer);
   });
   if (!answered) answer(status.posix_error());
 }

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <optional>
 
 #include "base/rng.h"
 #include "fs/client/attachment.h"
@@ -250,6 +251,27 @@ TEST_F(JobAttachTest, AGrantNeedsAnOpenToWriteAndAToken) {
   EXPECT_EQ(fs().command(*writing.file, kAskGrant, "short", &answer), EINVAL);
   EXPECT_EQ(fs().command(*writing.file, 0x5401, "", &answer), ENOTTY);
   EXPECT_EQ(ask(writing, program->token, &id), 0);
+}
+
+// F_SETFL changes O_APPEND after the open, and pages of mappings come through any descriptor.
+TEST_F(JobAttachTest, AWriteIsAnAppendIfItsRequestSaysSo) {
+  start();
+  Open& file = open("file", O_RDWR | O_CREAT | O_DIRECT);
+  Open& appending = open("file", O_WRONLY | O_APPEND | O_DIRECT);
+  const auto program = attach();
+  const meta::FileId id = granted(file, program->token);
+  ASSERT_EQ(program->writer.write(id, 0, "0123", 4), 4);
+  const auto put = [&](Open& out, uint64_t at, const char* text, std::optional<bool> appends) {
+    Caller caller = caller_;
+    caller.appends = appends;
+    const Bytes bytes(text, 1);
+    fs().write_bytes(*out.file, at, bytes, caller, [](int failed) { EXPECT_EQ(failed, 0); });
+  };
+  put(appending, 0, "a", std::nullopt);
+  put(appending, 1, "b", false);
+  put(file, 2, "c", true);
+  put(file, 3, "d", false);
+  EXPECT_EQ(read(file), "0b2dac");
 }
 
 TEST_F(JobAttachTest, WhoeverPromisesToMapNothingHindersNobody) {

@@ -256,7 +256,7 @@ int JobFs::append(JobNode& node, uint64_t offset, Bytes bytes) {
 int JobFs::begin_write(JobFile& file, uint64_t* offset, uint64_t length, const Caller& caller) {
   if (*offset > meta::kOffsetEnd || length > meta::kOffsetEnd - *offset) return EFBIG;
   if (const int failed = content_changes(file.node, caller); failed != 0) return failed;
-  if (!file.appends) return 0;
+  if (!caller.appends.value_or(file.appends)) return 0;
   const auto place = place_to_append(file.node, length);
   if (!place.ok()) return answer(place.status());
   *offset = place->value_or(*offset);
