@@ -1,6 +1,6 @@
 // The functions of the libraries that come after this one: the C library's, or those of another preload that
-// wraps them. They are looked up by the table of entries (calls.txt), all at once, when the library is loaded,
-// or at the first call if that comes earlier: a signal handler never looks one up.
+// wraps them. They are looked up by the table of entries (calls.txt), all at once, when the library is
+// loaded, or at the first call if that comes earlier: a signal handler never looks one up.
 //
 // Threads: any. Errors: a function that the C library does not have sets ENOSYS and returns -1.
 #pragma once

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""calls_test.py LIBRARY TABLE: the table of calls (src/preload/calls.txt) beside the C library of this machine,
-and libswale_preload.so beside the table.
+"""calls_test.py LIBRARY TABLE: the table of calls (src/preload/calls.txt) beside the C library of this
+machine, and libswale_preload.so beside the table.
 
 Each function that libc exports is taken, passed on, or named as one that has nothing to do with descriptors.
 The library exports what the table says, and needs nothing but libc.

@@ -1,5 +1,5 @@
-/* steps NAME DIRECTORY [SEED [COUNT]]: calls on files in a directory. What they return goes to standard output: it
- * must be the same in a plain directory, and in a job's tree with libswale_preload.so.
+/* steps NAME DIRECTORY [SEED [COUNT]]: calls on files in a directory. What they return goes to standard
+ * output: it must be the same in a plain directory, and in a job's tree with libswale_preload.so.
  *
  *   random     all kinds of calls on a few files, by a seed
  *   fork       parent and child write by one description, in turn
@@ -24,6 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -489,6 +490,10 @@ static void threads_fork(void) {
 /* ---- many, streams, numbers, killed ---- */
 
 static void many_files(uint32_t count) {
+  struct rlimit limit;
+  need(getrlimit(RLIMIT_NOFILE, &limit) == 0, "getrlimit");
+  if (limit.rlim_cur < count + 100) limit.rlim_cur = count + 100;
+  need(setrlimit(RLIMIT_NOFILE, &limit) == 0, "setrlimit");
   int* const fds = calloc(count, sizeof(int));
   char name[32];
   for (uint32_t i = 0; i < count; ++i) {
