@@ -4,7 +4,7 @@
 include(CMakePackageConfigHelpers)
 
 # All that is installed, and no more: benchmarks, examples and the simulator stay unbuilt.
-add_custom_target(swale_installed DEPENDS swale swale_tls swale_ucx swale_cli)
+add_custom_target(swale_installed DEPENDS swale swale_tls swale_ucx swale_preload swale_cli)
 if(TARGET swale_man)
   add_dependencies(swale_installed swale_man)
 endif()
@@ -19,6 +19,9 @@ install(TARGETS swale EXPORT swale
 install(TARGETS swale_tls swale_ucx
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/swale-${PROJECT_VERSION} COMPONENT Runtime)
 install(TARGETS swale_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT Tools)
+# For `swale run --preload`, of the same release.
+install(TARGETS swale_preload
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/swale-${PROJECT_VERSION} COMPONENT Tools)
 
 # A script: it needs Python and matplotlib only when it is run, and says so.
 install(PROGRAMS tools/swale-stats-plot DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT Tools)

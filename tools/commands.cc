@@ -34,6 +34,7 @@ void add_commands(CLI::App& app, Run* run) {
   add_tier_trace(app, run);
   add_iond(app, run);
   add_run(app, run);
+  add_check(app, run);
   add_serve(app, run);
   add_start(app, run);
   add_fs(app, run);

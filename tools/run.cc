@@ -24,6 +24,7 @@
 #include "net/meeting/topology.h"
 #include "tools/child.h"
 #include "tools/iond.h"
+#include "tools/preload.h"
 #include "tools/tree.h"
 
 namespace swale::tools {
@@ -48,6 +49,7 @@ class RunCommand {
   TreeChoices tree;
   uint32_t servers = 1;
   bool fallback = false;
+  bool preload = false;
   std::string program;
 
   int run() const;
@@ -192,6 +194,12 @@ class Family {
 
 // Alone, the program may be a launcher of several processes on this node.
 int RunCommand::run_in_tree(const std::vector<std::string>& words) const {
+  if (preload) {
+    const auto library = find_preload_library();
+    if (!library.ok()) return fail(library.status());
+    if (const Status tried = try_preload(*library); !tried.ok()) return fail(tried);
+    preload_from_now_on(*library);
+  }
   auto nodes = find_launch();
   if (!nodes.ok()) return fail(nodes.status());
   fuse::JobMountOptions options = tree.options(iond.tier.backing, iond.tier.at_end);
@@ -285,6 +293,10 @@ void add_run(CLI::App& app, Run* run) {
          "--fallback", command->fallback,
          "where the tree cannot be mounted: run the program all the same, on the directory itself, and say "
          "so")
+      .excludes("--ssd");
+  sub.add_flag("--preload", command->preload,
+               "with a tree: the program writes past the kernel, by libswale_preload.so in LD_PRELOAD (swale "
+               "check says what it does for a program)")
       .excludes("--ssd");
   sub.add_program("program", command->program, "what to start, with its arguments: after --");
   sub.callback([command, run] { *run = [command] { return command->run(); }; });

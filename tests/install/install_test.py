@@ -143,7 +143,8 @@ class Installed(Scratch):
         expected = {f"include/swale/{name}" for name in HEADERS} | {
             "bin/swale", "bin/swale-stats-plot", "lib/libswale.so", "lib/libswale.so.0",
             f"lib/libswale.so.{version}", f"lib/swale-{version}/libswale-ucx.so",
-            f"lib/swale-{version}/libswale-tls.so", "lib/pkgconfig/swale.pc",
+            f"lib/swale-{version}/libswale-tls.so", f"lib/swale-{version}/libswale_preload.so",
+            "lib/pkgconfig/swale.pc",
             "lib/cmake/swale/swaleConfig.cmake", "lib/cmake/swale/swaleConfigVersion.cmake",
             "lib/cmake/swale/swaleTargets.cmake"}
         self.assertEqual(expected - found, set())
@@ -163,7 +164,8 @@ class Installed(Scratch):
                 for place in (BUILD, SOURCE, "/opt/of the user"):
                     self.assertNotIn(place, text, path)
         for path in ("lib/libswale.so", f"lib/swale-{version}/libswale-ucx.so",
-                     f"lib/swale-{version}/libswale-tls.so", "bin/swale"):
+                     f"lib/swale-{version}/libswale-tls.so", f"lib/swale-{version}/libswale_preload.so",
+                     "bin/swale"):
             self.assertNotRegex(run("readelf", "-d", os.path.join(self.tree, path)), "RPATH|RUNPATH")
 
     def test_no_link_of_an_installed_page_is_dead(self):
