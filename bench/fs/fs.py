@@ -30,11 +30,11 @@ from keys import Key  # noqa: E402
 NO_MOUNTS = probe.no_mounts()
 
 PROFILES = {"full": dict(rounds=5, batches=2000, mib=1024, drain_mib=2048, tree_mib=2048, slow_mib=256,
-                         creates=2000, commits=300, requests=20_000, expected_s=600),
+                         creates=2000, commits=300, requests=20_000, preload_batches=300, expected_s=600),
             "quick": dict(rounds=2, batches=600, mib=512, drain_mib=1024, tree_mib=512, slow_mib=256,
-                          creates=500, commits=100, requests=5000, expected_s=120),
+                          creates=500, commits=100, requests=5000, preload_batches=100, expected_s=120),
             "tiny": dict(rounds=1, batches=4, mib=8, drain_mib=128, tree_mib=8, slow_mib=4, creates=10,
-                         commits=5, requests=50, expected_s=20)}
+                         commits=5, requests=50, preload_batches=4, expected_s=20)}
 SLOW_WRITES, SLOW_BYTES, SLOW_DEVICE_MIB = 150, 60_000_000, 1536  # of the slow backing
 RANKS = 8  # that one `swale run` has
 RECORD = 47_008  # bytes of a strided record of the file-per-process comparison
@@ -99,6 +99,14 @@ KEYS = (
          None, None, less_is_better=False), ("stage", "unverified_ratio")),
     (Key("stage_out_over_unverified_cp", "only stage reads back: `cp` and `sync` over it", "", None, None,
          less_is_better=False), ("stage", "over_unverified")),
+    (Key("preload_write_4k_over_tmpfs", "an unmodified program with the preload: pwrite of 4 KiB to tmpfs, "
+         "pages there, over its pwrite to the tree", "", 1.3, 2.5, less_is_better=False),
+     ("preload", "write_4k_over_tmpfs")),
+    (Key("lseek_ns", "its lseek in a file of the tree", "ns", 60, 20, by="cpu"), ("preload", "lseek_ns")),
+    (Key("outside_ns", "what the preload adds to a data call on another descriptor", "ns", 15, 5, by="cpu"),
+     ("preload", "outside_ns")),
+    (Key("exec_added_us", "and to the start of a program", "us", 200, 50, by="cpu"),
+     ("preload", "exec_added_us")),
     (Key("run_added_s", f"`swale run --backing` of {RANKS} processes that do nothing: more than without", "s",
          1, 0.3, by="wait"), ("run", "added_s")),
 )
@@ -161,6 +169,15 @@ def library(runner, programs, scratch, memory):
                                 str(programs / "fs/bench_fs_library"), *words])
 
 
+def preload(runner, programs, scratch, memory):
+    """The same program with and without libswale_preload.so, in a tree of its own."""
+    with tempfile.TemporaryDirectory(prefix="swale-bench-preload-", dir=scratch) as tree:
+        batches = runner.p["preload_batches"]
+        words = judge.words({"tree": tree, "memory": memory, "batches": batches, "programs": batches})
+        runner.keep("preload", [str(programs.parent / "tools/swale"), "run", "--preload", "--backing", tree,
+                                "--", str(programs / "fs/bench_fs_preload"), *words])
+
+
 def measure(arguments, scratch):
     profile = PROFILES[arguments.profile]
     runner = judge.Runner(profile)
@@ -192,6 +209,7 @@ def measure(arguments, scratch):
                                                "creates": profile["creates"], "commits": profile["commits"],
                                                "requests": profile["requests"], "rounds": 1})])
             library(runner, arguments.programs, scratch, memory)
+            preload(runner, arguments.programs, scratch, memory)
             runner.lines.append({"round": runner.round, "name": "run",
                                  "line": run_added(arguments.programs.parent / "tools/swale", scratch)})
     runner.progress.end()

@@ -20,11 +20,12 @@ TREE = {"n1_over_nn": 1.1, "nn_over_direct": 0.95, "n1_write_over_direct_mount":
         "mount_over_passthrough_random": 0.8, "read_node_over_cache": 0.75}
 SLOW = {"checkpoint_over_slow_backing": 5.1, "drain_over_slow_direct": 1.05}
 LIBRARY = {"n1_write_over_direct": 1.0, "burst_over_direct": 1.1}
+PRELOAD = {"write_4k_over_tmpfs": 1.4, "lseek_ns": 50.0, "outside_ns": 10.0, "exec_added_us": 150.0}
 LESS = ("n1_over_nn", "cpu_over_direct", "commit_over_fdatasync", "drain_over_slow_direct")
 
 
 def lines(ratio, recovery, slow=1.0, drain=1.01, tree=None, added=0.5, held=None, storm=24, library=None,
-          stage=1.01):
+          preload=None, stage=1.01):
     made = [{"round": 0, "name": "calibrate", "line": {name: value * slow for name,
                                                        value in CALIBRATION.items()}}]
     write = {"ratio": ratio, "log_ns": 100.0, "server_ns_per_piece": 100.0}
@@ -34,6 +35,7 @@ def lines(ratio, recovery, slow=1.0, drain=1.01, tree=None, added=0.5, held=None
     made.append({"round": 0, "name": "slow", "line": {**SLOW, **(held or {})}})
     made.append({"round": 0, "name": "storm", "line": {"requests_max": storm}})
     made.append({"round": 0, "name": "library", "line": {**LIBRARY, **(library or {})}})
+    made.append({"round": 0, "name": "preload", "line": {**PRELOAD, **(preload or {})}})
     made.append({"round": 0, "name": "run", "line": {"added_s": added}})
     made.append({"round": 0, "name": "stage", "line": {"ratio": stage, "unverified_ratio": 0.9,
                                                               "over_unverified": 0.5}})
@@ -59,6 +61,9 @@ def main():
     assert missed(lines(1.31, 0.99, storm=25)) == ["root_requests_per_storm"]
     for name in LIBRARY:
         assert missed(lines(1.31, 0.99, library={name: 0.5})) == [name]
+    assert missed(lines(1.31, 0.99, preload={"write_4k_over_tmpfs": 1.2})) == ["preload_write_4k_over_tmpfs"]
+    for name in ("lseek_ns", "outside_ns", "exec_added_us"):
+        assert missed(lines(1.31, 0.99, preload={name: 201.0})) == [name]
     assert missed(lines(1.31, 0.99, added=1.1)) == ["run_added_s"]
     assert missed(lines(1.31, 0.99, stage=0.99)) == ["stage_out_over_cp"]
     programs = pathlib.Path(sys.argv[2]).parent
@@ -68,7 +73,7 @@ def main():
         assert fs.main() in (0, 1)  # the figures of a tiny run mean nothing
         kept = json.loads((pathlib.Path(out) / "fs.json").read_text())
         named = {key.name for key, (measurement, _) in fs.KEYS
-                 if not fs.NO_MOUNTS or measurement not in ("tree", "run", "slow", "library")}
+                 if not fs.NO_MOUNTS or measurement not in ("tree", "run", "slow", "library", "preload")}
         measured = {entry["name"] for entry in kept["lines"]}
         named -= {key.name for key, (measurement, _) in fs.KEYS
                   if measurement == "slow" and measurement not in measured}  # a machine may hold no device
