@@ -63,6 +63,7 @@ KEYS = (
     Key("optimize_reads", "reads of its trajectory after the last pass", "", 24, 16),
 )
 SHORT, DENSE, PASS = 5, 16, 16  # epochs
+TURNS = 5  # of a round, in which Swale and RocksDB are asked one after the other
 RECORD_BYTES = 48
 GETS_MAX = 16  # epochs: beyond, a scan is a store's quickest way
 
@@ -75,9 +76,13 @@ class Bench(judge.Runner):
     def run(self, name, program, **options):
         return self.keep(name, [str(self.programs / f"bench_{program}"), *judge.words(options)])
 
-    def ask(self, name, mode, path, keys, epochs, samples):
+    def first_key(self, turn=0):
+        """Each turn of a round asks for other keys."""
+        return self.round * 1_000_000 + turn * 100_000
+
+    def ask(self, name, mode, path, keys, epochs, samples, turn=0):
         self.run(name, "query", mode=mode, path=path, keys=keys, epochs=epochs, samples=samples,
-                 first=self.round * 1_000_000, **{"drop-all": self.p.get("drop_all", 1)})
+                 first=self.first_key(turn), **{"drop-all": self.p.get("drop_all", 1)})
 
     def swale_optimize(self, name, path, *flags):
         return self.keep(name, [str(self.swale), "optimize", str(path), *flags, "--json"])
@@ -95,6 +100,7 @@ class Bench(judge.Runner):
         line["bytes_over_data"] = line["disk_bytes"] / line["data_bytes"]
 
     def five_epochs(self):
+        """Both stores are there when the first is asked: a device is another one from minute to minute."""
         path, work = self.scratch / "short", dict(keys=self.p["keys"], epochs=SHORT)
         self.run("generate", "ingest", store="nothing", **work)
         self.run("swale", "ingest", store="swale", path=path, **work)
@@ -105,10 +111,16 @@ class Bench(judge.Runner):
                                     "write-bytes": self.lines[-1]["line"]["disk_bytes"]})
         self.ask("verify", "verify", path, samples=1, **work)
         self.ask("after.cold", "cold", path, samples=self.p["samples"], **work)
-        self.ask("after.cached", "cached", path, samples=self.p["samples"], **work)
-        self.ask("after.warm", "warm", path, samples=self.p["warm"], **work)
-        self.ask("after.again", "again", path, samples=self.rival_warm(), **work)
-        self.ask("after.open", "open", path, samples=self.p["opens"], **work)
+        rocksdb = self.load_rival("rocksdb", "rocksdb", **work)
+        for turn in range(TURNS):
+            self.ask("after.cached", "cached", path, samples=self.p["samples"], turn=turn, **work)
+            self.ask("after.warm", "warm", path, samples=self.p["warm"], turn=turn, **work)
+            self.ask("after.again", "again", path, samples=self.rival_warm(), turn=turn, **work)
+            self.ask("after.open", "open", path, samples=self.p["opens"], turn=turn, **work)
+            if rocksdb:
+                self.ask_rival("rocksdb", "rocksdb", rocksdb, turn=turn, **work)
+        if rocksdb:
+            shutil.rmtree(rocksdb)
         shutil.rmtree(path)
 
     def rival_samples(self):
@@ -118,19 +130,30 @@ class Bench(judge.Runner):
         """The keys that store_bench.cc asks again."""
         return 10 * self.rival_samples()
 
-    def rival(self, name, program, keys, epochs):
-        """A store of the rival, loaded, compacted if it can be, and asked."""
-        if not (self.programs / f"bench_{program}").exists():
-            return
-        path = self.scratch / program
-        work = dict(store="rocksdb" if program == "rocksdb" else "leveldb-4m", path=path, keys=keys,
+    def rival_work(self, program, path, keys, epochs):
+        return dict(store="rocksdb" if program == "rocksdb" else "leveldb-4m", path=path, keys=keys,
                     epochs=epochs, **{"drop-all": self.p.get("drop_all", 1)})
+
+    def load_rival(self, name, program, keys, epochs):
+        """A store of the rival, loaded and compacted if it can be: its path. None: it is not installed."""
+        if not (self.programs / f"bench_{program}").exists():
+            return None
+        path = self.scratch / program
+        work = self.rival_work(program, path, keys, epochs)
         self.run(f"{name}.load", program, mode="load", **work)
         if program == "rocksdb":
             self.run(f"{name}.compact", program, mode="compact", **work)
+        return path
+
+    def ask_rival(self, name, program, path, keys, epochs, turn=0):
         self.run(f"{name}.query", program, mode="query", samples=self.rival_samples(),
-                 first=self.round * 1_000_000, ways="all" if epochs <= GETS_MAX else "range", **work)
-        shutil.rmtree(path)
+                 first=self.first_key(turn), ways="all" if epochs <= GETS_MAX else "range",
+                 **self.rival_work(program, path, keys, epochs))
+
+    def rival(self, name, program, keys, epochs):
+        if path := self.load_rival(name, program, keys, epochs):
+            self.ask_rival(name, program, path, keys, epochs)
+            shutil.rmtree(path)
 
     def many_epochs(self):
         path, work = self.scratch / "long", dict(keys=self.p["long_keys"], epochs=self.p["long_epochs"])
@@ -180,7 +203,6 @@ class Bench(judge.Runner):
             self.run("calibrate", "calibrate", path=self.scratch / "calibrate",
                      quick=self.p.get("quick_calibration", 0))
             self.five_epochs()
-            self.rival("rocksdb", "rocksdb", self.p["keys"], SHORT)
             if self.round == 0:  # its load takes long
                 self.rival("leveldb", "leveldb", self.p["keys"], SHORT)
             self.many_epochs()
@@ -235,25 +257,29 @@ class Follower:
         return sum(json.loads(line)["cluster"] is not None for line in out.splitlines())
 
 
+def of_round(dated, number):
+    return [value for round_of, value in dated if round_of == number]
+
+
 def judged_samples(lines, profile):
-    def over(name, rival_name, measure, path=("us", "p50")):
-        """Rounds that have both."""
-        theirs = {number: optimize_page.quickest(line, measure)
-                  for number, line in lines.dated(rival_name)}
-        return [(number, ours / theirs[number]) for number, ours in lines.dated(name, *path)
-                if number in theirs]
+    def of_rival(rival_name, measure):
+        return [(number, optimize_page.quickest(line, measure)) for number, line in lines.dated(rival_name)]
+
+    def over(name, rivals, path=("us", "p50")):
+        """Neighbours: the n-th line of a round over the rival's n-th."""
+        return [(number, ours / theirs) for number in lines.rounds(name)
+                for ours, theirs in zip(of_round(lines.dated(name, *path), number), of_round(rivals, number))]
 
     rival = lines.rounds("rocksdb.query")
     cpu = ("cpu_ns_per_record",)
     return {
-        "optimized_cold_over_rocksdb": over("after.cached", "rocksdb.query", "cold_us"),
-        "optimized_warm_over_rocksdb": over("after.again", "rocksdb.query", "warm_us"),
-        "optimized_page_cache_over_rocksdb": over("after.warm", "rocksdb.query", "warm_us"),
-        "optimized_1000_cold_over_rocksdb": over("long.cached", "long.rocksdb.query", "cold_us"),
-        "cached_cold_over_leveldb": over("before.cached", "leveldb.query", "cold_us"),
-        "optimized_open_query_over_rocksdb": lines.combine(
-            [("after.open", ("ms", "p50")), ("rocksdb.query", ("open_and_query_ms", "p50"))], divided)
-        if rival else [],
+        "optimized_cold_over_rocksdb": over("after.cached", of_rival("rocksdb.query", "cold_us")),
+        "optimized_warm_over_rocksdb": over("after.again", of_rival("rocksdb.query", "warm_us")),
+        "optimized_page_cache_over_rocksdb": over("after.warm", of_rival("rocksdb.query", "warm_us")),
+        "optimized_1000_cold_over_rocksdb": over("long.cached", of_rival("long.rocksdb.query", "cold_us")),
+        "cached_cold_over_leveldb": over("before.cached", of_rival("leveldb.query", "cold_us")),
+        "optimized_open_query_over_rocksdb": over(
+            "after.open", lines.dated("rocksdb.query", "open_and_query_ms", "p50"), ("ms", "p50")),
         "optimized_1000_reads": lines.dated("long.after", "reads", "p50"),
         "optimized_1000_depth": lines.dated("long.after", "depth_max"),
         "optimized_1000_bytes_over_values": [(number, asked / (40 * profile["long_epochs"]))
