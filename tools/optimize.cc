@@ -1,4 +1,5 @@
 #include <signal.h>
+#include <sys/resource.h>
 
 #include <cerrno>
 #include <filesystem>
@@ -15,6 +16,8 @@
 
 namespace swale::tools {
 namespace {
+
+constexpr int kNiceBesideJob = 19;
 
 struct OptimizeCommand {
   Common common;
@@ -156,6 +159,8 @@ int OptimizeCommand::follow_job(io::Device& device) const {
 }
 
 int OptimizeCommand::run() const {
+  // Beside a job it takes only processors that the job leaves. Threads that are made later are as nice.
+  if (follow || rate_bytes_per_s != 0) ::setpriority(PRIO_PROCESS, 0, kNiceBesideJob);
   const Result<io::PosixOptions> storage = Common::storage();
   if (!storage.ok()) return fail(storage.status());
   io::PosixDevice device(*storage, common.path);
@@ -186,7 +191,7 @@ void add_optimize(CLI::App& app, Run* run) {
                        {"swale optimize out/particles --full --json | jq .bytes",
                         "one cluster in place of all others"},
                        {"swale optimize out/particles --follow --rate 100M",
-                        "beside the job that writes it, without taking the device from it"}},
+                        "beside the job that writes it, without taking device or processors from it"}},
       });
   command->common.add_path(sub);
   sub.add_option("--memory", command->memory_bytes, "memory to sort in (default 1G)")

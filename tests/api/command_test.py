@@ -134,6 +134,8 @@ class Command(CommandCase):
         self.addCleanup(process.kill)
         while not self.waits_for_sigterm(process.pid):
             self.assertIsNone(process.poll())
+        # The job's threads go first.
+        self.assertEqual(os.getpriority(os.PRIO_PROCESS, process.pid), 19)
         process.terminate()
         out, errors = process.communicate(timeout=100)
         self.assertEqual((process.returncode, out), (0, ""))
