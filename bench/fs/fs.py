@@ -92,13 +92,13 @@ KEYS = (
          "to a plain one over it", "", 0.9, 1.5, less_is_better=False), ("library", "n1_write_over_direct")),
     (Key("burst_over_direct", "the same of what fits into the memory of the logs, beside a plain file in "
          "memory", "", 1.0, 2, less_is_better=False), ("library", "burst_over_direct")),
-    (Key("stage_out_over_cp", "`swale stage out` of files in memory, each byte read back from the disk: "
-         "`cp`, `sync` and `cmp` past the page cache (one process or four, the faster) over it", "", 1.0, 1.5,
-         less_is_better=False), ("stage", "ratio")),
+    (Key("stage_out_over_cp", "`swale stage out` of files in memory, each byte read back from the disk: `cp` "
+         "and `sync`, which check nothing (one process or four, the faster), over it", "", 1.0, 1.5,
+         less_is_better=False), ("stage", "over_cp")),
+    (Key("stage_out_over_checked_cp", "the same beside `cp`, `sync` and `cmp` past the page cache", "", None,
+         None, less_is_better=False), ("stage", "over_checked_cp")),
     (Key("stage_out_unverified_over_cp", "neither side reads back: `cp` and `sync` over `--no-read-back`", "",
-         None, None, less_is_better=False), ("stage", "unverified_ratio")),
-    (Key("stage_out_over_unverified_cp", "only stage reads back: `cp` and `sync` over it", "", None, None,
-         less_is_better=False), ("stage", "over_unverified")),
+         None, None, less_is_better=False), ("stage", "unverified_over_cp")),
     (Key("preload_write_4k_over_tmpfs", "an unmodified program with the preload: pwrite of 4 KiB to tmpfs, "
          "pages there, over its pwrite to the tree", "", 1.3, 2.5, less_is_better=False),
      ("preload", "write_4k_over_tmpfs")),

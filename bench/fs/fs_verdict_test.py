@@ -37,8 +37,8 @@ def lines(ratio, recovery, slow=1.0, drain=1.01, tree=None, added=0.5, held=None
     made.append({"round": 0, "name": "library", "line": {**LIBRARY, **(library or {})}})
     made.append({"round": 0, "name": "preload", "line": {**PRELOAD, **(preload or {})}})
     made.append({"round": 0, "name": "run", "line": {"added_s": added}})
-    made.append({"round": 0, "name": "stage", "line": {"ratio": stage, "unverified_ratio": 0.9,
-                                                              "over_unverified": 0.5}})
+    made.append({"round": 0, "name": "stage", "line": {"over_cp": stage, "over_checked_cp": 1.5,
+                                                              "unverified_over_cp": 1.5}})
     return made + [{"round": 0, "name": "recovery", "line": {"s_per_gib": recovery}}]
 
 

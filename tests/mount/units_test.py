@@ -52,8 +52,8 @@ class Units(unittest.TestCase):
     def stays_until_it_is_stopped(self, unit, mountpoint, backing, values):
         for folder in {mountpoint, backing}:
             os.mkdir(folder)
-        process = subprocess.Popen(self.words(unit, values), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                                   text=True)
+        process = subprocess.Popen(self.words(unit, values), stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.PIPE, text=True)
         end = time.monotonic() + PATIENCE_S
         while not os.path.ismount(mountpoint):
             self.assertIsNone(process.poll(), process.stderr.read() if process.poll() is not None else "")
