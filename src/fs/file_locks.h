@@ -51,7 +51,7 @@ class FileLocks {
   virtual int get(OpenFile& file, const FileLock& wanted, FileLock* in_the_way) = 0;
   // Locks of fcntl end at each close of a descriptor of the file by their owner.
   virtual int end_owner(OpenFile& file, uint64_t owner) = 0;
-  // Answers what waits; when it returns, nothing is answered any more.
+  // Answers what waits, by ENOTCONN; when it returns, nothing is answered any more.
   virtual void end_waits() = 0;
 };
 

@@ -10,6 +10,8 @@ namespace {
 const meta::FileId& id_of(OpenFile& file) { return JobFile::of(file).node.id; }
 uint64_t number_of(OpenFile& file) { return reinterpret_cast<uint64_t>(&file); }
 
+constexpr int kTries = 8;  // to get the memory for the end of a lock
+
 int answer_of(const Status& status) {
   if (!status.ok()) log_error("{}", status.message());
   return status.posix_error();
@@ -37,8 +39,13 @@ int JobLocks::end_owner(OpenFile& file, uint64_t owner) {
   return answer_of(remote_.end_owner(id_of(file), owner));
 }
 
-void JobLocks::release(OpenFile& file) {
-  static_cast<void>(answer_of(remote_.end_handle(id_of(file), number_of(file))));
+void JobLocks::release(OpenFile& file) noexcept {
+  Status ended;
+  for (int tries = 0; tries < kTries; ++tries) {
+    ended = contain([&] { return remote_.end_handle(id_of(file), number_of(file)); });
+    if (ended.code() != Code::kResourceExhausted) break;
+  }
+  static_cast<void>(answer_of(ended));
 }
 
 }  // namespace swale::fs

@@ -32,7 +32,7 @@ class JobLocks final : public FileLocks {
   void end_waits() override { remote_.end_waits(); }
 
   // The open file is over, and committed.
-  void release(OpenFile& file);
+  void release(OpenFile& file) noexcept;
   Result<std::string> answer(PeerMethod method, NodeId from, Bytes payload) {
     return remote_.answer(method, from, payload);
   }

@@ -1,41 +1,50 @@
 #include "fs/locks/lock_node.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <utility>
 
 namespace swale::fs {
 
 uint64_t LockNode::begin() {
-  requests_[++last_] = {};
-  return last_;
+  Request request;
+  request.told.push_back({last_ + 1});
+  requests_.emplace(last_ + 1, std::move(request));
+  return ++last_;
 }
 
 LockMessage LockNode::stamped(const Root& root, LockMessage message) const {
-  message.floor = *root.open.begin();
+  message.floor = root.open.begin()->first;
   return message;
 }
 
 LockMessage LockNode::numbered(NodeId root, LockMessage message) {
   Root& to = roots_[root];
-  message.number = ++last_;
+  message.number = last_ + 1;
   message.wanted.node = own_;
-  to.open.insert(message.number);
-  return stamped(to, std::move(message));
+  to.open.emplace(message.number, Sent{message});
+  ++last_;
+  return stamped(to, message);
 }
 
 LockMessage LockNode::set(uint64_t request, NodeId root, const meta::FileId& file, uint64_t handle,
                           const FileLock& wanted, bool waits) {
   if (wanted.type != LockType::kNone) {
     Owner& owner = owners_[file][wanted.owner];
-    (wanted.kind == LockKind::kWhole ? owner.whole : owner.ranges) = true;
     owner.handles.insert(handle);
+    (wanted.kind == LockKind::kWhole ? owner.whole : owner.ranges) = true;
   }
+  Request& asked = requests_.at(request);
   const LockMessage message =
       numbered(root, {.op = LockOp::kSet, .file = file, .wanted = {own_, wanted}, .waits = waits});
-  Request& asked = requests_.at(request);
-  asked = {Request::State::kAsking, asked.interrupted, root, file, message.number};
-  by_number_[message.number] = request;
+  try {
+    by_number_.emplace(message.number, request);
+  } catch (...) {
+    roots_.at(root).open.erase(message.number);
+    throw;
+  }
+  asked.state = Request::State::kAsking;
+  asked.root = root;
+  asked.file = file;
+  asked.number = message.number;
   return message;
 }
 
@@ -43,36 +52,39 @@ LockMessage LockNode::get(const meta::FileId& file, const FileLock& wanted) cons
   return {.op = LockOp::kGet, .file = file, .wanted = {own_, wanted}};
 }
 
-LockMessage LockNode::end_of(NodeId root, const meta::FileId& file, uint64_t owner, bool whole) {
-  return numbered(root,
-                  {.op = LockOp::kEnd, .file = file, .wanted = {own_, {.owner = owner}}, .waits = whole});
+void LockNode::owe_end(NodeId root, const meta::FileId& file, uint64_t owner, bool whole) {
+  const LockMessage message =
+      numbered(root, {.op = LockOp::kEnd, .file = file, .wanted = {own_, {.owner = owner}}, .waits = whole});
+  roots_.at(root).open.at(message.number).owed = true;
 }
 
-std::optional<LockMessage> LockNode::end_owner(NodeId root, const meta::FileId& file, uint64_t owner) {
+bool LockNode::end_owner(NodeId root, const meta::FileId& file, uint64_t owner) {
   const auto owners = owners_.find(file);
-  if (owners == owners_.end()) return {};
+  if (owners == owners_.end()) return false;
   const auto at = owners->second.find(owner);
-  if (at == owners->second.end() || !at->second.ranges) return {};
+  if (at == owners->second.end() || !at->second.ranges) return false;
+  owe_end(root, file, owner, false);
   at->second.ranges = false;
   if (!at->second.whole) owners->second.erase(at);
   if (owners->second.empty()) owners_.erase(owners);
-  return end_of(root, file, owner, false);
+  return true;
 }
 
-std::vector<LockMessage> LockNode::end_handle(NodeId root, const meta::FileId& file, uint64_t handle) {
-  std::vector<LockMessage> ends;
+bool LockNode::end_handle(NodeId root, const meta::FileId& file, uint64_t handle) {
   const auto owners = owners_.find(file);
-  if (owners == owners_.end()) return ends;
+  if (owners == owners_.end()) return false;
+  bool had_some = false;
   for (auto at = owners->second.begin(); at != owners->second.end();) {
     if (!at->second.handles.contains(handle)) {
       ++at;
       continue;
     }
-    ends.push_back(end_of(root, file, at->first, true));
+    owe_end(root, file, at->first, true);
     at = owners->second.erase(at);
+    had_some = true;
   }
   if (owners->second.empty()) owners_.erase(owners);
-  return ends;
+  return had_some;
 }
 
 std::optional<uint64_t> LockNode::request_of(uint64_t number) const {
@@ -81,22 +93,16 @@ std::optional<uint64_t> LockNode::request_of(uint64_t number) const {
   return at->second;
 }
 
-void LockNode::tell(uint64_t request, int error) {
+void LockNode::tell(uint64_t request, int error) noexcept {
   const auto at = requests_.find(request);
   if (at == requests_.end()) return;
-  told_.push_back({request, error});
+  at->second.told.front().error = error;
+  told_.splice(told_.end(), at->second.told);
   by_number_.erase(at->second.number);
-  granted_early_.erase(at->second.number);
   requests_.erase(at);
 }
 
-// Its message has an answer, or needs none.
-void LockNode::close(Root& root, uint64_t number) {
-  root.open.erase(number);
-  std::erase_if(root.owed, [number](const LockMessage& each) { return each.number == number; });
-}
-
-void LockNode::answered(NodeId root, const LockMessage& message, const LockAnswer& answer) {
+void LockNode::answered(NodeId root, const LockMessage& message, const LockAnswer& answer) noexcept {
   const bool cancels = message.op == LockOp::kCancel;
   const auto request = request_of(cancels ? message.target : message.number);
   if (message.op == LockOp::kLook) {
@@ -104,18 +110,18 @@ void LockNode::answered(NodeId root, const LockMessage& message, const LockAnswe
     if (waits && answer.outcome == LockOutcome::kDone) tell(*request, 0);
     return;
   }
-  Root& from = roots_[root];
-  if (!from.open.contains(message.number)) return;  // a second copy
-  close(from, message.number);
+  const auto from = roots_.find(root);
+  if (from == roots_.end() || from->second.open.erase(message.number) == 0) return;  // a second copy
   if (!request) return;
-  if (cancels) return tell(*request, answer.outcome == LockOutcome::kCancelled ? EINTR : 0);
+  Request& asked = requests_.at(*request);
+  if (cancels) return tell(*request, answer.outcome == LockOutcome::kCancelled ? asked.interrupted : 0);
   if (message.op != LockOp::kSet) return;
   switch (answer.outcome) {
     case LockOutcome::kDone:
       return tell(*request, 0);
     case LockOutcome::kWaits:
-      requests_.at(*request).state = Request::State::kWaiting;
-      if (granted_early_.contains(message.number)) tell(*request, 0);
+      asked.state = Request::State::kWaiting;
+      if (asked.granted) tell(*request, 0);
       return;
     case LockOutcome::kTaken:
       return tell(*request, EAGAIN);
@@ -128,81 +134,80 @@ void LockNode::answered(NodeId root, const LockMessage& message, const LockAnswe
   }
 }
 
-void LockNode::failed(NodeId root, const LockMessage& message, bool down) {
+void LockNode::failed(NodeId root, const LockMessage& message, bool down) noexcept {
   if (down) return lose(root);
-  Root& to = roots_[root];
-  const bool is_numbered = message.op != LockOp::kGet && message.op != LockOp::kLook;
-  if (!is_numbered || !to.open.contains(message.number)) return;
-  const auto same = [&](const LockMessage& each) { return each.number == message.number; };
-  if (std::any_of(to.owed.begin(), to.owed.end(), same)) return;
-  to.owed.push_back(message);
-  if (message.op == LockOp::kSet && message.wanted.lock.type != LockType::kNone)
-    to.owed.back().op = LockOp::kVoid;
-  // One that is being cancelled goes on waiting for that.
-  if (message.op == LockOp::kSet)
-    if (const auto request = request_of(message.number)) tell(*request, EIO);
+  const auto to = roots_.find(root);
+  if (to == roots_.end()) return;
+  const auto sent = to->second.open.find(message.number);
+  if (sent == to->second.open.end() || message.op == LockOp::kLook) return;
+  sent->second.owed = true;
+  LockMessage& again = sent->second.message;
+  if (again.op != LockOp::kSet) return;  // a cancellation: its request goes on waiting for that
+  if (again.wanted.lock.type != LockType::kNone) again.op = LockOp::kVoid;
+  if (const auto request = request_of(message.number)) tell(*request, EIO);
 }
 
 // All that was there has ended.
-void LockNode::lose(NodeId root) {
-  Root& lost = roots_[root];
-  lost.gone = true;
-  lost.open.clear();
-  lost.owed.clear();
-  std::vector<uint64_t> of_it;
-  for (const auto& [number, request] : requests_)
-    if (request.state != Request::State::kBegun && request.root == root) of_it.push_back(number);
-  for (const uint64_t request : of_it) tell(request, EIO);
+void LockNode::lose(NodeId root) noexcept {
+  const auto lost = roots_.find(root);
+  if (lost == roots_.end()) return;
+  lost->second.open.clear();
+  for (auto at = requests_.begin(); at != requests_.end();) {
+    const auto& [number, request] = *at++;
+    if (request.state != Request::State::kBegun && request.root == root) tell(number, EIO);
+  }
 }
 
-void LockNode::granted(NodeId root, uint64_t number) {
+void LockNode::granted(NodeId root, uint64_t number) noexcept {
   const auto request = request_of(number);
   if (!request || requests_.at(*request).root != root) return;  // it was told, or is void
-  const Request::State state = requests_.at(*request).state;
-  if (state == Request::State::kWaiting) tell(*request, 0);
-  if (state == Request::State::kAsking) granted_early_.insert(number);
+  Request& asked = requests_.at(*request);
+  if (asked.state == Request::State::kWaiting) return tell(*request, 0);
+  asked.granted = true;
 }
 
-void LockNode::interrupt(uint64_t request) {
+void LockNode::refuse(uint64_t request, int error) noexcept { tell(request, error); }
+
+void LockNode::interrupt(uint64_t request, int error) noexcept {
   const auto at = requests_.find(request);
-  if (at != requests_.end()) at->second.interrupted = true;
+  if (at != requests_.end() && at->second.interrupted == 0) at->second.interrupted = error;
 }
 
-void LockNode::refuse(uint64_t request, int error) { tell(request, error); }
-
-void LockNode::interrupt_all() {
-  for (auto& [number, request] : requests_) request.interrupted = true;
+void LockNode::interrupt_all(int error) noexcept {
+  for (const auto& [number, request] : requests_) interrupt(number, error);
 }
 
-void LockNode::abandon_all() {
-  std::vector<uint64_t> all;
-  for (const auto& [number, request] : requests_) all.push_back(number);
-  for (const uint64_t request : all) tell(request, EINTR);
+void LockNode::abandon_all(int error) noexcept {
+  while (!requests_.empty()) tell(requests_.begin()->first, error);
 }
 
 std::optional<LockMessage> LockNode::owed(NodeId root) const {
   const auto to = roots_.find(root);
-  if (to == roots_.end() || to->second.owed.empty()) return {};
-  return stamped(to->second, to->second.owed.front());
-}
-
-bool LockNode::is_gone(NodeId root) const {
-  const auto to = roots_.find(root);
-  return to != roots_.end() && to->second.gone;
+  if (to == roots_.end()) return {};
+  for (const auto& [number, sent] : to->second.open)
+    if (sent.owed) return stamped(to->second, sent.message);
+  return {};
 }
 
 std::vector<LockNode::Due> LockNode::due(bool looks, size_t count) {
   std::vector<Due> due;
+  due.reserve(requests_.size() + roots_.size() + count);
   for (auto& [number, request] : requests_) {
-    if (!request.interrupted || request.state != Request::State::kWaiting) continue;
-    due.push_back(
-        {request.root,
-         numbered(request.root, {.op = LockOp::kCancel, .target = request.number, .file = request.file})});
-    request.state = Request::State::kCancelling;
+    if (request.interrupted == 0) continue;
+    if (request.state == Request::State::kWaiting) {
+      due.push_back(
+          {request.root,
+           numbered(request.root, {.op = LockOp::kCancel, .target = request.number, .file = request.file})});
+      request.cancel = due.back().message.number;
+      request.state = Request::State::kCancelling;
+    } else if (looks && request.state == Request::State::kCancelling) {
+      const Root& to = roots_.at(request.root);
+      due.push_back({request.root, stamped(to, to.open.at(request.cancel).message)});
+    }
   }
   if (!looks) return due;
   for (const auto& [root, to] : roots_)
-    if (!to.owed.empty()) due.push_back({root, stamped(to, to.owed.front())});
+    if (const auto message = owed(root)) due.push_back({root, *message});
   auto at = by_number_.upper_bound(looked_);
   for (size_t left = std::min(count, by_number_.size()); left > 0; --left, ++at) {
     if (at == by_number_.end()) at = by_number_.begin();
@@ -217,11 +222,9 @@ std::vector<LockNode::Due> LockNode::due(bool looks, size_t count) {
 
 bool LockNode::cancels() const {
   return std::any_of(requests_.begin(), requests_.end(), [](const auto& each) {
-    return each.second.interrupted && each.second.state == Request::State::kWaiting;
+    return each.second.interrupted != 0 && each.second.state == Request::State::kWaiting;
   });
 }
-
-std::vector<LockNode::Told> LockNode::take_told() { return std::exchange(told_, {}); }
 
 bool LockNode::idle() const {
   return requests_.empty() &&

@@ -6,17 +6,20 @@
 //
 // A message that failed at a node that lives may still come: it is owed, and sent again until it is answered;
 // a request to lock is then made void. Nothing else is sent to that root before: owed(). So no late copy ends
-// a lock that was taken after it.
+// a lock that was taken after it. What ends locks is owed from the beginning.
 //
-// Threads: one at a time. Invariants: each request that was begun is told once.
+// Threads: one at a time. Invariants: each request that was begun is told once. Calls that throw
+// std::bad_alloc (begin, set, end_*, due) have changed nothing, or may be repeated; the others do not throw.
 // Memory: about 200 bytes a request, and 100 an owner of locks.
 #pragma once
 
-#include <deque>
+#include <cerrno>
+#include <list>
 #include <map>
 #include <optional>
 #include <set>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "fs/locks/lock_messages.h"
@@ -41,41 +44,47 @@ class LockNode {
   LockMessage set(uint64_t request, NodeId root, const meta::FileId& file, uint64_t handle,
                   const FileLock& wanted, bool waits);
   LockMessage get(const meta::FileId& file, const FileLock& wanted) const;
-  // All that an owner has of the kind of fcntl; or that was taken through an open file. None: nothing.
-  std::optional<LockMessage> end_owner(NodeId root, const meta::FileId& file, uint64_t owner);
-  std::vector<LockMessage> end_handle(NodeId root, const meta::FileId& file, uint64_t handle);
+  // All that an owner has of the kind of fcntl; or that was taken through an open file. Whether it had some:
+  // then its end is owed.
+  bool end_owner(NodeId root, const meta::FileId& file, uint64_t owner);
+  bool end_handle(NodeId root, const meta::FileId& file, uint64_t handle);
 
   // Of any message that came out of here. `down`: the root is gone, and its locks are.
-  void answered(NodeId root, const LockMessage& message, const LockAnswer& answer);
-  void failed(NodeId root, const LockMessage& message, bool down);
-  void granted(NodeId root, uint64_t number);
-  void refuse(uint64_t request, int error);  // one for which nothing was sent
-  void interrupt(uint64_t request);
-  void interrupt_all();
-  void abandon_all();  // they are told, whatever becomes of their messages
+  void answered(NodeId root, const LockMessage& message, const LockAnswer& answer) noexcept;
+  void failed(NodeId root, const LockMessage& message, bool down) noexcept;
+  void granted(NodeId root, uint64_t number) noexcept;
+  void refuse(uint64_t request, int error) noexcept;  // one for which nothing was sent
+  // What it is told, if it waits and is not granted before its root hears of this.
+  void interrupt(uint64_t request, int error = EINTR) noexcept;
+  void interrupt_all(int error) noexcept;
+  void abandon_all(int error) noexcept;  // they are told, whatever becomes of their messages
 
   // What is owed to the root: to be sent first; none: nothing is.
   std::optional<LockMessage> owed(NodeId root) const;
-  bool is_gone(NodeId root) const;
-  // Cancellations of what was interrupted; and if `looks`, owed messages, and whether requests still wait: at
-  // most `count` of these, in turn.
+  // Cancellations of what was interrupted; and if `looks`, those that have no answer yet, owed messages, and
+  // whether requests still wait: at most `count` of these, in turn.
   std::vector<Due> due(bool looks, size_t count);
   bool cancels() const;  // due(false, 0) has some
-  std::vector<Told> take_told();
+  std::list<Told> take_told() noexcept { return std::exchange(told_, {}); }
   bool idle() const;  // nothing is under way, owed or waits
 
  private:
   struct Request {
     enum class State { kBegun, kAsking, kWaiting, kCancelling } state = State::kBegun;
-    bool interrupted = false;
+    int interrupted = 0;   // what it is told then; 0: it is not
+    bool granted = false;  // before the answer that it waits
     NodeId root = 0;
     meta::FileId file = {};
-    uint64_t number = 0;  // of its message
+    uint64_t number = 0;   // of its message
+    uint64_t cancel = 0;   // of its cancellation
+    std::list<Told> told;  // one, for told_
+  };
+  struct Sent {
+    LockMessage message;
+    bool owed = false;
   };
   struct Root {
-    std::set<uint64_t> open;  // numbers that wait for an answer, or are owed
-    std::deque<LockMessage> owed;
-    bool gone = false;
+    std::map<uint64_t, Sent> open;  // by number: messages that wait for an answer, or are owed
   };
   struct Owner {
     bool ranges = false, whole = false;  // may have some
@@ -84,11 +93,10 @@ class LockNode {
   using Owners = std::map<uint64_t, Owner>;
 
   LockMessage numbered(NodeId root, LockMessage message);
-  LockMessage end_of(NodeId root, const meta::FileId& file, uint64_t owner, bool whole);
+  void owe_end(NodeId root, const meta::FileId& file, uint64_t owner, bool whole);
   LockMessage stamped(const Root& root, LockMessage message) const;
-  void close(Root& root, uint64_t number);
-  void tell(uint64_t request, int error);
-  void lose(NodeId root);
+  void tell(uint64_t request, int error) noexcept;
+  void lose(NodeId root) noexcept;
   std::optional<uint64_t> request_of(uint64_t number) const;
 
   const NodeId own_;
@@ -96,10 +104,9 @@ class LockNode {
   uint64_t looked_ = 0;  // the last number that due() has looked at
   std::map<uint64_t, Request> requests_;
   std::map<uint64_t, uint64_t> by_number_;  // requests that were asked
-  std::set<uint64_t> granted_early_;        // numbers: before the answer that they wait
   std::map<NodeId, Root> roots_;
   std::unordered_map<meta::FileId, Owners, meta::FileIdHash> owners_;
-  std::vector<Told> told_;
+  std::list<Told> told_;
 };
 
 }  // namespace swale::fs

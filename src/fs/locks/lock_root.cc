@@ -29,14 +29,15 @@ LockAnswer LockRoot::obey_once(const LockMessage& message) {
   node.floor = std::max(node.floor, message.floor);
   node.answers.erase(node.answers.begin(), node.answers.lower_bound(node.floor));
   if (message.number < node.floor) return {LockOutcome::kLate};
-  const auto [known, fresh] = node.answers.try_emplace(message.number, LockAnswer{LockOutcome::kWaits});
+  std::optional<LockAnswer>& known = node.answers[message.number];
+  const bool is_late = known && known->outcome == LockOutcome::kLate;
   if (message.op == LockOp::kVoid) {  // whatever comes of this number later is late
-    const LockOutcome before = std::exchange(known->second, {LockOutcome::kLate}).outcome;
-    if (before != LockOutcome::kLate) undo(message);  // else it is a second copy
+    if (!is_late) undo(message);      // else it is a second copy
+    known = {LockOutcome::kLate};
     return {};
   }
-  if (fresh) known->second = obey(message);
-  return known->second;
+  if (!known) known = obey(message);
+  return *known;
 }
 
 LockAnswer LockRoot::obey(const LockMessage& message) {

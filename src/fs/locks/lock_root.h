@@ -7,7 +7,9 @@
 //
 // Threads: one at a time. Invariants: (1) each number of a node is obeyed once (lock_messages.h); (2) a node
 // that is gone has no locks and gets none.
-// Errors: kUnavailable for messages of a node that is gone. Limits: kFileLocksMax a file.
+// Errors: kUnavailable for messages of a node that is gone. A call that throws std::bad_alloc is completed by
+// the next copy of its message, which may be void; a grant that nobody hears of, by a look.
+// Limits: kFileLocksMax a file.
 // Memory: LockTable, and about 150 bytes a request that waits; answers of a node above its floor.
 #pragma once
 
@@ -63,7 +65,7 @@ class LockRoot {
   };
   struct Node {
     uint64_t floor = 0;
-    std::map<uint64_t, LockAnswer> answers;  // from the floor on
+    std::map<uint64_t, std::optional<LockAnswer>> answers;  // from the floor on; none: memory ended meanwhile
   };
   using Files = std::unordered_map<meta::FileId, File, meta::FileIdHash>;
 

@@ -190,7 +190,28 @@ TEST(LockNode, OneThatIsInterruptedBeforeItWaitsIsCancelled) {
   node.answered(0, due[0].message, {LockOutcome::kDone});
   const auto told = node.take_told();
   ASSERT_EQ(told.size(), 1u);
-  EXPECT_EQ(told[0].error, 0);
+  EXPECT_EQ(told.front().error, 0);
+}
+
+// A cancellation that was lost before anybody knew is sent again, as the same one.
+TEST(LockNode, ACancellationWithoutAnAnswerIsDueAgain) {
+  LockNode node(1);
+  const uint64_t request = node.begin();
+  const LockMessage message = node.set(request, 0, kFile, 9, {.type = kWrite, .owner = 5}, true);
+  node.answered(0, message, {LockOutcome::kWaits});
+  node.interrupt(request, ENOTCONN);
+  const auto first = node.due(false, 0);
+  EXPECT_TRUE(node.due(false, 0).empty());
+  const auto again = node.due(true, 9);
+  ASSERT_EQ(first.size(), 1u);
+  ASSERT_EQ(again.size(), 1u);
+  EXPECT_EQ(again[0].message, first[0].message);
+  node.answered(0, again[0].message, {LockOutcome::kCancelled});
+  node.answered(0, first[0].message, {LockOutcome::kCancelled});
+  const auto told = node.take_told();
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told.front().error, ENOTCONN);
+  EXPECT_TRUE(node.idle());
 }
 
 // Each length and each bit: an error, or a message whose numbers can be used.

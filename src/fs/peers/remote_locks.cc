@@ -87,21 +87,21 @@ Status RemoteLocks::send(NodeId root, const LockMessage& message, Nanos patience
   return asked;
 }
 
-// Programs are told what there is to tell.
+// Programs are told what there is to tell; it takes no memory.
 void RemoteLocks::hand_out() {
-  std::vector<std::pair<FileLocks::Answered, int>> answers;
+  std::map<uint64_t, Pending> answers;
   {
     const MutexLock lock(mutex_);
     for (const LockNode::Told& told : node_.take_told()) {
-      const auto at = pending_.find(told.request);
-      if (at == pending_.end()) continue;
-      answers.emplace_back(std::move(at->second.answered), told.error != 0 ? told.error : at->second.failed);
-      pending_.erase(at);
+      auto answer = pending_.extract(told.request);
+      if (answer.empty()) continue;
+      if (told.error != 0) answer.mapped().failed = told.error;
+      answers.insert(std::move(answer));
     }
     answering_ += answers.size();
   }
   if (answers.empty()) return;
-  for (const auto& [answered, error] : answers) answered(error);
+  for (const auto& [request, answer] : answers) answer.answered(answer.failed);
   const MutexLock lock(mutex_);
   answering_ -= answers.size();
   changed_.notify_all();
@@ -178,46 +178,30 @@ Result<FileLock> RemoteLocks::get(const meta::FileId& file, const FileLock& want
   return answer.found.lock;
 }
 
-// One that cannot be sent now is owed.
-Status RemoteLocks::end(NodeId root, const LockMessage& message) {
-  const Status settled = settle(root);
-  if (settled.ok()) return send(root, message, peers_.patience());
-  const MutexLock lock(mutex_);
-  node_.failed(root, message, is_down(settled));
-  return settled;
-}
-
 Status RemoteLocks::end_owner(const meta::FileId& file, uint64_t owner) {
-  std::optional<LockMessage> message;
   {
     const MutexLock lock(mutex_);
-    message = node_.end_owner(root_of(file), file, owner);
+    if (!node_.end_owner(root_of(file), file, owner)) return {};
   }
-  return message ? end(root_of(file), *message) : Status();
+  return settle(root_of(file));
 }
 
 Status RemoteLocks::end_handle(const meta::FileId& file, uint64_t handle) {
-  std::vector<LockMessage> messages;
   {
     const MutexLock lock(mutex_);
-    messages = node_.end_handle(root_of(file), file, handle);
+    if (!node_.end_handle(root_of(file), file, handle)) return {};
   }
-  Status first;
-  for (const LockMessage& each : messages) {
-    const Status ended = end(root_of(file), each);
-    if (first.ok()) first = ended;
-  }
-  return first;
+  return settle(root_of(file));
 }
 
 // The roots are told, if they answer: else they would grant what nobody has any more.
 void RemoteLocks::end_waits() {
   {
     const MutexLock lock(mutex_);
-    node_.interrupt_all();
+    node_.interrupt_all(ENOTCONN);
     changed_.notify_all();
     changed_.wait_for(lock, peers_.patience(), [&]() REQUIRES(mutex_) { return pending_.empty() || stop_; });
-    node_.abandon_all();
+    node_.abandon_all(ENOTCONN);
   }
   hand_out();
   const MutexLock lock(mutex_);

@@ -65,7 +65,6 @@ class RemoteLocks {
   Result<LockAnswer> handle(const LockMessage& message);
   Status send(NodeId root, const LockMessage& message, Nanos patience);
   Status settle(NodeId root);
-  Status end(NodeId root, const LockMessage& message);
   void sort_grants() REQUIRES(mutex_);
   void hand_out();
 

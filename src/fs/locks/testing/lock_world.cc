@@ -110,12 +110,7 @@ void LockWorld::answered(Node& node, const Message& message) {
   const auto answer = decode_lock_answer(message.text);
   if (!answer.ok()) return problem(answer.status().to_string());
   node.locks->answered(kRoot, asked, *answer);
-  end_is_over(node, asked.number);
   take_told(node);
-}
-
-void LockWorld::end_is_over(Node& node, uint64_t number) {
-  for (Program& each : node.programs) each.ends.erase(number);
 }
 
 void LockWorld::send_grants() {
@@ -198,7 +193,7 @@ void LockWorld::act(Node& node) {
       node.locks->interrupt(program.request);
     return;
   }
-  if (program.after != Program::After::kNothing || !program.ends.empty()) return;
+  if (program.after != Program::After::kNothing) return;
   program.file = rng_.below(files());
   if (quiet_) return begin_end(program, true), go_on(node, program);
   if (left_ == 0) return;
@@ -267,15 +262,10 @@ void LockWorld::set(Node& node, Program& program) {
 void LockWorld::end(Node& node, Program& program, bool handle) {
   let_go(program, LockKind::kRange, 0, kBytes, LockType::kNone);
   if (handle) let_go(program, LockKind::kWhole, 0, kBytes, LockType::kNone);
-  std::vector<LockMessage> ends;
   if (handle)
-    ends = node.locks->end_handle(kRoot, id_of(program.file), program.handle);
-  else if (const auto message = node.locks->end_owner(kRoot, id_of(program.file), program.owner))
-    ends.push_back(*message);
-  for (const LockMessage& each : ends) {
-    program.ends.insert(each.number);
-    call(node, each);
-  }
+    node.locks->end_handle(kRoot, id_of(program.file), program.handle);
+  else
+    node.locks->end_owner(kRoot, id_of(program.file), program.owner);
 }
 
 // ---- the run
@@ -318,7 +308,6 @@ void LockWorld::step() {
     const LockMessage message = at->second;
     node.calls.erase(at);
     node.locks->failed(kRoot, message, false);
-    end_is_over(node, message.number);
     take_told(node);
   } else {
     act(node);

@@ -97,7 +97,6 @@ class LockWorld {
   void commit_comes(const Message& message);
   void send_grants();
   void take_told(Node& node);
-  void end_is_over(Node& node, uint64_t number);
   void told(Program& program, int error);
   void expect_alone(const Program& program);
   void let_go(Program& program, LockKind kind, uint64_t begin, uint64_t end, LockType left);
