@@ -213,6 +213,32 @@ class Locks(NodesCase):
             process.kill()
         servers[0].kill()
 
+    # Meanwhile others have its locks; what it has written under them does not come over theirs.
+    def test_a_node_that_was_silent_too_long_has_no_locks_when_it_wakes(self):
+        servers = self.serve("--at-end", "keep")
+        names = [f"f{number}" for number in range(8)]
+        there = [self.actor(1, name) for name in names]
+        here = [self.actor(0, name) for name in names]
+        for actor in there:
+            self.assertEqual(self.does(actor, "posix(WRITE)"), "None")
+            self.assertEqual(self.does(actor, "os.pwrite(file, b'OLD', 0)"), "3")
+        for actor in here:
+            self.begin(actor, "posix(WRITE)")
+        servers[1].send_signal(signal.SIGSTOP)
+        came = [self.said(actor) for actor in here]
+        self.assertEqual(set(came), {"None", "EIO"})
+        ours = [number for number, said in enumerate(came) if said == "None"]
+        for number in ours:
+            self.assertEqual(self.does(here[number], "os.pwrite(file, b'NEW', 0)"), "3")
+            self.assertEqual(self.does(here[number], "posix(UNLOCK)"), "None")
+        servers[1].send_signal(signal.SIGCONT)
+        for number in ours:
+            self.assertEqual(self.does(there[number], "posix(UNLOCK)"), "EIO")
+            self.assertEqual(self.does(there[number], "posix(WRITE)"), "EIO")
+            self.assertEqual(self.does(here[number], "os.pread(file, 9, 0)"), "b'NEW'")
+        for process in [*here, *there, *servers]:
+            process.kill()
+
 
 if __name__ == "__main__":
     unittest.main(argv=[sys.argv[0], *sys.argv[3:]])
