@@ -37,6 +37,7 @@
 #include "fs/job/job_nodes.h"
 #include "fs/job/log_grants.h"
 #include "fs/job/name_intent.h"
+#include "fs/job/request_lock.h"
 #include "fs/log/log_writer.h"
 #include "fs/node/drain.h"
 #include "fs/node/node_files.h"
@@ -339,6 +340,7 @@ class JobFs final : public FileSystem {
   Mutex drain_mutex_;   // of one drain after the other
   Mutex change_mutex_;  // no name goes or moves
   Mutex mutex_;
+  Requests requests_;
   // Null with one node. They do not change after begin().
   OtherNodes other_nodes_{*this};
   std::unique_ptr<KeptRoots> roots_;

@@ -127,7 +127,7 @@ int JobFs::change_mode(JobNode& node, mode_t mode) {
   if (node.type == meta::NodeType::kLink) return EOPNOTSUPP;
   const auto turn = take_turn();
   if (!turn.ok()) return answer(turn.status());
-  const MutexLock lock(mutex_);
+  const RequestLock lock(mutex_, requests_);
   const io::Descriptor there = node.type == meta::NodeType::kFile ? on_backing(node.id) : io::Descriptor();
   const io::Descriptor& known = node.type == meta::NodeType::kDirectory ? node.directory : there;
   if (known.valid() && ::chmod(io::descriptor_path(known).c_str(), mode & 07777) != 0) return errno;
@@ -161,7 +161,7 @@ int JobFs::change_times(JobNode& node, const Change& wanted) {
     return ::utimensat(AT_FDCWD, io::descriptor_path(node.directory).c_str(), times, 0) == 0 ? 0 : errno;
   }
   if (wanted.modified) node.modified_ns.store(0);
-  const MutexLock lock(mutex_);
+  const RequestLock lock(mutex_, requests_);
   if (const int failed = answer(names_.set_attributes(node.id, change).status()); failed != 0) return failed;
   // A drain of another node would take the new time for a change by others: the next one sets it.
   if (node.type == meta::NodeType::kFile && (shared_ || files_->is_undrained(node.id))) return 0;
@@ -199,7 +199,7 @@ int JobFs::change(Node& known, const Change& change, const Caller& caller, struc
 int JobFs::statistics(struct statvfs* statistics) {
   struct statvfs found;
   if (::fstatvfs(root_directory_.get(), &found) != 0) return errno;
-  const MutexLock lock(mutex_);
+  const RequestLock lock(mutex_, requests_);
   const fsblkcnt_t taken = files_->logs().live_bytes() / std::max<unsigned long>(found.f_frsize, 1);
   found.f_bfree -= std::min(found.f_bfree, taken);
   found.f_bavail -= std::min(found.f_bavail, taken);

@@ -56,7 +56,7 @@ int JobFs::expect_one_name(JobNode& node) {
 
 // What is looked for on the backing by its name must have that there and here.
 Result<NameTurn> JobFs::turn_to_find(JobNode& node) {
-  MutexLock lock(mutex_);
+  RequestLock lock(mutex_, requests_);
   const bool looks = shared_ && !node.in_logs;
   lock.unlock();
   return NameTurn::take(looks ? turns_.get() : nullptr);
@@ -71,7 +71,7 @@ int JobFs::opened(JobNode& node, int flags, std::unique_ptr<OpenFile>* file) {
   {
     const auto turn = turn_to_find(node);
     if (!turn.ok()) return answer(turn.status());
-    const MutexLock lock(mutex_);
+    const RequestLock lock(mutex_, requests_);
     if (writes && !node.in_logs)
       if (const int failed = expect_one_name(node); failed != 0) return failed;
     if (shared_ || writes || node.in_logs || files_->size(node.id).ok()) {
@@ -167,7 +167,7 @@ int JobFs::create(Node& known_parent, const char* name, mode_t mode, int flags, 
 // An open of it ends. Bytes of a file without a name go with the last one.
 void JobFs::let_go(JobFile& file) {
   JobNode& node = file.node;
-  const MutexLock lock(mutex_);
+  const RequestLock lock(mutex_, requests_);
   if (!file.without_pages) --node.opens_with_pages;
   if (--node.opens > 0) return;
   if (node.in_logs) files_->close_file(node.id);
@@ -202,7 +202,7 @@ int JobFs::read(OpenFile& opened, uint64_t offset, MutableBytes out, size_t* got
     return 0;
   }
   {
-    const MutexLock lock(mutex_);
+    const RequestLock lock(mutex_, requests_);
     if (file.node.in_logs) {
       const auto count = files_->read(file.node.id, offset, out);
       if (!count.ok()) return answer(count.status());
@@ -305,7 +305,7 @@ int JobFs::sync(OpenFile& opened) {
   if (const int failed = commit(file.node); failed != 0) return failed;
   bool in_logs = false;
   {
-    const MutexLock lock(mutex_);
+    const RequestLock lock(mutex_, requests_);
     in_logs = file.node.in_logs;
   }
   if (in_logs && !fsync_drains()) {
@@ -329,7 +329,7 @@ int JobFs::truncate(JobNode& node, uint64_t size) {
   if (size > meta::kOffsetEnd) return EFBIG;
   const auto cut = [&]() -> Status {
     SWALE_ASSIGN_OR_RETURN(const NameTurn turn, turn_to_find(node));
-    MutexLock lock(mutex_);
+    RequestLock lock(mutex_, requests_);
     if (!node.in_logs)
       if (const int failed = expect_one_name(node); failed != 0) return errno_status(failed, "truncate");
     SWALE_RETURN_IF_ERROR(files_->open_file(node.id));
@@ -401,7 +401,7 @@ int JobFs::commit_all(JobNode& node) {
 // As the backing has it while nobody has written the file.
 Result<uint64_t> JobFs::size_of(const meta::FileId& id) {
   if (shared_) return shared_->size(id, seen_there(id));
-  const MutexLock lock(mutex_);
+  const RequestLock lock(mutex_, requests_);
   auto size = files_->size(id);
   if (size.status().code() != Code::kNotFound) return size;
   const io::Descriptor backing = on_backing(id);

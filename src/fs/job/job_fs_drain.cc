@@ -158,7 +158,7 @@ void JobFs::note(const Result<Drain::Outcome>& outcome) {
 Result<bool> JobFs::keep_on_node(const meta::FileId& file) {
   std::vector<NodeLogs::ChunkName> chunks;
   {
-    const MutexLock lock(mutex_);
+    const RequestLock lock(mutex_, requests_);
     const NodeLogs& logs = files_->logs();
     if (logs.spilled_chunks() > kSmallSpilled + logs.spilled_bytes() / kMiB) return false;
     SWALE_ASSIGN_OR_RETURN(chunks, files_->in_memory(file));
@@ -169,7 +169,7 @@ Result<bool> JobFs::keep_on_node(const meta::FileId& file) {
     for (int tries = 0; !kept; ++tries) {
       if (tries == kKeepTries) return false;
       if (tries > 0) std::this_thread::yield();
-      const MutexLock lock(mutex_);
+      const RequestLock lock(mutex_, requests_);
       SWALE_ASSIGN_OR_RETURN(kept, files_->keep(some));
     }
     left = left.subspan(some.size());
@@ -300,6 +300,7 @@ void JobFs::make_space() {
   std::set<meta::FileId> tried;
   for (;;) {
     std::vector<meta::FileId> oldest;
+    requests_.let_pass();
     {
       const MutexLock lock(mutex_);
       const Status served = files_->serve();

@@ -68,7 +68,7 @@ Result<bool> JobFs::has_vanished(JobNode& parent, const char* name, const meta::
         remote_->ask({.node = peers_->own(), .file = named.entry.file, .span = {0, meta::kOffsetEnd}}));
     return answer.parts.empty();
   }
-  const MutexLock lock(mutex_);
+  const RequestLock lock(mutex_, requests_);
   return !files_->size(named.entry.file).ok();
 }
 
@@ -279,7 +279,7 @@ int JobFs::sync_directory(OpenDirectory& opened) {
   JobNode& node = JobDirectory::of(opened).node;
   std::vector<meta::FileId> undrained;
   {
-    const MutexLock lock(mutex_);
+    const RequestLock lock(mutex_, requests_);
     if (const int failed = answer(files_->take()); failed != 0) return failed;
     undrained = files_->undrained();
   }

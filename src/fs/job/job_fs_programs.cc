@@ -18,13 +18,13 @@
 namespace swale::fs {
 
 void JobFs::programs_meet_at(const std::string& socket) {
-  const MutexLock lock(mutex_);
+  const RequestLock lock(mutex_, requests_);
   meeting_ = socket;
 }
 
 // For those that have a file of the tree before them.
 int JobFs::say_meeting(std::string* value) {
-  const MutexLock lock(mutex_);
+  const RequestLock lock(mutex_, requests_);
   if (meeting_.empty()) return ENODATA;
   *value = fmt::format("{} {} {}", kAttachVersion, options_.logs.shape.node, meeting_);
   return 0;
@@ -34,7 +34,7 @@ Result<JobFs::Program> JobFs::add_program() noexcept {
   Program made;
   const Status status = contain([&]() -> Status {
     made.token = {random_number(), random_number()};
-    const MutexLock lock(mutex_);
+    const RequestLock lock(mutex_, requests_);
     SWALE_ASSIGN_OR_RETURN(made.log, files_->logs().add_log());
     const Status opened = contain([&]() REQUIRES(mutex_) -> Status {
       SWALE_ASSIGN_OR_RETURN(made.files, files_->logs().descriptors(made.log));
@@ -53,7 +53,7 @@ Status JobFs::end_program(uint32_t log) noexcept {
   return contain([&]() -> Status {
     std::vector<meta::FileId> files;
     {
-      const MutexLock lock(mutex_);
+      const RequestLock lock(mutex_, requests_);
       const Status taken = files_->end_log(log);
       if (taken.code() == Code::kResourceExhausted) return taken;
       files = grants_.remove(log);
@@ -100,7 +100,7 @@ int JobFs::grant(JobFile& file, const AttachToken& token) {
   if (!file.writes) return EBADF;
   if (file.appends) return EINVAL;  // each write of it has a place that is drawn here
   if (const int failed = content_changes(file.node, own_user()); failed != 0) return failed;
-  const MutexLock lock(mutex_);
+  const RequestLock lock(mutex_, requests_);
   const auto log = grants_.log_of(token);
   if (!log) return EPERM;
   if (file.node.opens_with_pages > 0 && options_.refuses_kept_pages) return EBUSY;
@@ -117,7 +117,7 @@ Caller JobFs::own_user() { return {::geteuid(), ::getegid(), 0, 0}; }
 // What programs have appended counts before anything is said of the file.
 int JobFs::take_granted(JobNode& node) {
   {
-    const MutexLock lock(mutex_);
+    const RequestLock lock(mutex_, requests_);
     if (!grants_.has(node.id)) return 0;
     if (const int failed = answer(files_->take()); failed != 0) return failed;
   }
@@ -125,14 +125,14 @@ int JobFs::take_granted(JobNode& node) {
 }
 
 std::vector<Status> JobFs::damage() {
-  const MutexLock lock(mutex_);
+  const RequestLock lock(mutex_, requests_);
   return files_->damage();
 }
 
 // The open file is over: of what comes from now on nothing is this file's.
 void JobFs::revoke_grants(JobFile& file) {
   static_cast<void>(take_granted(file.node));
-  const MutexLock lock(mutex_);
+  const RequestLock lock(mutex_, requests_);
   for (const uint32_t log : file.granted) grants_.revoke(log, file.node.id);
   file.granted.clear();
 }
@@ -143,7 +143,7 @@ Result<std::optional<uint64_t>> JobFs::place_to_append(JobNode& node, uint64_t b
     SWALE_ASSIGN_OR_RETURN(const uint64_t place, shared_->reserve(node.id, bytes));
     return std::optional(place);
   }
-  const MutexLock lock(mutex_);
+  const RequestLock lock(mutex_, requests_);
   if (!grants_.has(node.id)) return std::optional<uint64_t>();
   SWALE_ASSIGN_OR_RETURN(const uint64_t size, files_->size(node.id));
   const uint64_t place = std::max(size, node.reserved_end);

@@ -129,7 +129,7 @@ int JobFs::remove_entry(JobNode& parent, const char* name, const meta::DirEntry&
   if (!turn.ok()) return answer(turn.status());
   meta::DirEntry entry = seen;
   if (const int failed = look_again(parent, name, &entry); failed != 0) return failed;
-  const MutexLock lock(mutex_);
+  const RequestLock lock(mutex_, requests_);
   const bool directory = entry.type == meta::NodeType::kDirectory;
   const There found = there_at(parent, name);
   const meta::AnswerWait wait = directory ? meta::AnswerWait::kWritten : wait_of(entry);
@@ -220,7 +220,7 @@ Result<std::optional<meta::FileId>> JobFs::rename_locked(const Rename& wanted) {
   const MutexLock changing(change_mutex_);
   SWALE_ASSIGN_OR_RETURN(const NameTurn turn, take_turn());
   SWALE_RETURN_IF_ERROR(expect_same(wanted));
-  const MutexLock lock(mutex_);
+  const RequestLock lock(mutex_, requests_);
   const There moved = there_at(wanted.parent, wanted.name);
   const There other = there_at(wanted.new_parent, wanted.new_name);
   if (!moved && other && wanted.moved.type == meta::NodeType::kFile)
