@@ -153,6 +153,7 @@ class NodeLogs {
   void grant_next(ServedLog& log, Chunk& spilled);
   static bool close(ServedLog& log, Chunk& chunk);
   Chunk* oldest(bool (*fits)(const Chunk&), const ServedLog* only, ServedLog** log);
+  uint64_t chunks_ahead(const ServedLog& log) const;
   bool has_memory() const { return memory_bytes() + options_.shape.chunk_bytes <= options_.memory_bytes; }
   bool is_short() const { return memory_bytes() - free_bytes() > options_.memory_bytes / 4 * 3; }
   uint64_t free_bytes() const;

@@ -15,6 +15,7 @@ namespace swale::fs {
 namespace {
 
 constexpr uint32_t kNoNumber = UINT32_MAX;  // of a log
+constexpr uint64_t kAheadMax = 8;           // chunks of a log that nobody has written to
 constexpr size_t kOverMax = 128;            // chunks that are kept for a loss of power
 
 uint32_t number_after(uint32_t log) { return log == kNoNumber ? kNoNumber : log + 1; }
@@ -244,10 +245,17 @@ bool NodeLogs::free_other_slot(const ServedLog& wanting) {
   return false;
 }
 
+// A process that has written a lot must not wait while the server waits for a disk.
+uint64_t NodeLogs::chunks_ahead(const ServedLog& log) const {
+  const bool plenty = memory_bytes() + log.chunk_bytes() <= options_.memory_bytes / 2;
+  return plenty ? std::clamp<uint64_t>(log.granted(), 1, kAheadMax) : 1;
+}
+
 void NodeLogs::grant_at_once() noexcept {
   static_cast<void>(contain([&] {
     for (auto& [id, log] : logs_)
-      if (log->wants_chunk()) static_cast<void>(supply(*log));
+      while (log->wants_chunk(chunks_ahead(*log)) && supply(*log).ok()) {
+      }
   }));
 }
 
@@ -263,7 +271,7 @@ Status NodeLogs::serve() noexcept {
     }
     had_no_chunk_ = false;
     for (auto& [id, log] : logs_) {
-      if (!log->wants_chunk()) continue;
+      if (!log->wants_chunk(1)) continue;
       const bool waits = log->needs_chunk();
       // Only for a writer that waits are chunks closed that others write.
       Status status =
@@ -357,6 +365,8 @@ Result<NodeLogs::Spilled> NodeLogs::spill_oldest(Open open, const ServedLog* onl
   ServedLog* log = nullptr;
   Chunk* chunk = oldest([](const Chunk& each) { return each.complete() && each.live > 0; }, only, &log);
   if (chunk == nullptr && open == Open::kMayGo) {
+    for (auto& [id, each] : logs_)
+      if ((only == nullptr || only == each.get()) && each->take_back_empty()) return Spilled::kOne;
     // One that nobody has filled: idle processes must not keep all memory.
     chunk = oldest([](const Chunk& each) { return !each.broken && !each.seen.closed && each.live > 0; }, only,
                    &log);

@@ -215,13 +215,30 @@ bool ServedLog::has_open_chunk() const {
   });
 }
 
-bool ServedLog::wants_chunk() const {
+bool ServedLog::wants_chunk(uint64_t ahead) const {
   if (needs_chunk()) return true;
   if (ended_ || head_ == nullptr || chunks_.empty()) return false;
   const Chunk& newest = chunks_.rbegin()->second;
   if (newest.broken || newest.slot == kSlotsMax || newest.number + 1 != next_number_) return false;
-  const Reservation now = reservation(newest);
-  return !now.closed && is_half_full(now, chunk_bytes_);
+  if (reservation(newest).closed) return false;
+  const auto has_half = [&](const Chunk* chunk) {
+    const Reservation now = chunk->in_memory() ? reservation(*chunk) : chunk->seen;
+    return !now.closed && !chunk->broken && !is_half_full(now, chunk_bytes_);
+  };
+  return static_cast<uint64_t>(std::count_if(open_.begin(), open_.end(), has_half)) < ahead;
+}
+
+// The writer passes it over when it comes to its number.
+bool ServedLog::take_back_empty() noexcept {
+  if (ended_ || head_ == nullptr || open_.size() < 2) return false;
+  Chunk& newest = chunks_.rbegin()->second;
+  if (!newest.in_memory() || newest.broken || newest.seen.closed || newest.seen.entries > 0) return false;
+  auto& word = head_of(memory_of(newest), chunk_bytes_)->reserve;
+  uint64_t empty = newest.seen.packed();
+  if (!word.compare_exchange_strong(empty, empty | kClosed)) return false;
+  free_slot(newest);
+  forget(newest.number);
+  return true;
 }
 
 bool ServedLog::has_reserved_slot() const { return free_slots() > 0; }

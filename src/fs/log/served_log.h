@@ -125,7 +125,8 @@ class ServedLog {
 
   // Memory. A grant needs a free slot that is reserved.
   bool needs_chunk() const;  // a writer waits, or would
-  bool wants_chunk() const;  // the last one is half full
+  bool wants_chunk(uint64_t ahead) const;            // fewer than `ahead` are less than half full
+  uint64_t granted() const { return next_number_; }  // chunks, ever
   bool has_open_chunk() const;
   bool has_reserved_slot() const;
   Status reserve_slot();  // kNoSpace: the memory file system is full
@@ -134,6 +135,7 @@ class ServedLog {
   uint32_t reserved_slots() const { return reserved_slots_; }
   uint32_t free_slots() const;                        // reserved, and no chunk's
   void give_back_slot() noexcept;                     // the memory of one of them
+  bool take_back_empty() noexcept;                    // a chunk that no write has come to
   void close(Chunk& chunk) noexcept;                  // so that it can be spilled
   Reservation reservation(const Chunk& chunk) const;  // unchecked
   void free_slot(Chunk& chunk) noexcept;              // of a chunk that is over or spilled
