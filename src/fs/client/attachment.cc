@@ -16,7 +16,8 @@ constexpr size_t kPlaceBytesMax = 8192;
 // What a process has of all trees. It is never destroyed: threads may write while the process ends.
 struct Process {
   Mutex mutex;
-  std::map<std::string, std::shared_ptr<Attachment>> attachments GUARDED_BY(mutex);  // by sockets
+  std::map<std::string, std::shared_ptr<Attachment>> attachments GUARDED_BY(mutex);     // by sockets
+  std::map<std::string, std::weak_ptr<const MappedLog>> mapped_logs GUARDED_BY(mutex);  // by paths
 };
 
 Process& process();
@@ -78,6 +79,20 @@ Result<TreePlace> find_tree(const std::string& directory, const std::string& pat
 Result<TreePlace> find_tree(int fd, const std::string& path) {
   char value[kPlaceBytesMax];
   return tree_of(path, ::fgetxattr(fd, kAttachAttribute, value, sizeof(value) - 1), value);
+}
+
+std::shared_ptr<const MappedLog> mapped_log(const std::string& path) {
+  Process& all = process();
+  const MutexLock lock(all.mutex);
+  std::weak_ptr<const MappedLog>& kept = all.mapped_logs[path];
+  std::shared_ptr<const MappedLog> log = kept.lock();
+  if (log == nullptr || !log->is_at(path)) {
+    std::erase_if(all.mapped_logs,
+                  [&](const auto& each) { return each.first != path && each.second.expired(); });
+    log = MappedLog::open(path);
+    kept = log;
+  }
+  return log;
 }
 
 Result<std::shared_ptr<Attachment>> Attachment::open(const TreePlace& tree) {

@@ -17,6 +17,7 @@
 
 #include "base/mutex.h"
 #include "base/status.h"
+#include "fs/client/mapped_log.h"
 #include "fs/log/attach_client.h"
 #include "fs/log/log_writer.h"
 #include "io/descriptor.h"
@@ -32,6 +33,9 @@ struct TreePlace {
 Result<TreePlace> find_tree(const std::string& directory, const std::string& path);
 // Of an open file.
 Result<TreePlace> find_tree(int fd, const std::string& path);
+
+// A file in a folder of logs, which all files of this process share as long as one of them has it; or null.
+std::shared_ptr<const MappedLog> mapped_log(const std::string& path);
 
 struct Attachment {
   static Result<std::shared_ptr<Attachment>> open(const TreePlace& tree);

@@ -130,7 +130,11 @@ Status ClientFile::write_next(Bytes bytes) {
 }
 
 Result<size_t> ClientFile::read(uint64_t offset, MutableBytes out) const {
+  const auto ask = [this](ToldPlaces* told) {
+    return ::ioctl(file_.get(), kAskPlaces, told) == 0 ? 0 : errno;
+  };
   size_t done = 0;
+  if (may_read_logs() && offset < meta::kOffsetEnd) done = reads_.read(ask, offset, out);
   while (done < out.size() && offset + done < meta::kOffsetEnd) {
     const ssize_t got = io::continued([&] {
       return ::pread(file_.get(), out.data() + done, out.size() - done, static_cast<off_t>(offset + done));

@@ -1,9 +1,9 @@
 // ClientFile: a file of a job's tree, open in a program of the node. What is written goes to the log of this
-// process, without a call of the system; all else, and what cannot go there, through the mount. So where this
-// falls back it is slower, and never wrong.
+// process, without a call of the system; what logs of the node have is read there (LogReads); all else, and
+// what cannot go there, through the mount. So where this falls back it is slower, and never wrong.
 //
-//   write() ─► log of this process ─┐
-//   or else ─► mount ─► server ─────┴─► the node's order ─► read() of any process, through the mount
+//   write() ─► log of this process ─┐                       ┌─► in the logs
+//   or else ─► mount ─► server ─────┴─► the node's order ───┴─► through the mount: read() of any process
 //
 // Opens ask for no pages of the kernel (O_DIRECT): it would answer in the place of the server.
 //
@@ -14,6 +14,7 @@
 // Limits: files opened to append write through the mount, where each write gets its place.
 #pragma once
 
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include <atomic>
@@ -24,6 +25,7 @@
 #include "base/bytes.h"
 #include "base/status.h"
 #include "fs/client/attachment.h"
+#include "fs/client/log_reads.h"
 #include "io/descriptor.h"
 
 namespace swale::fs {
@@ -66,12 +68,14 @@ class ClientFile {
   Status truncate(uint64_t size);
   Result<struct stat> stat() const;
   bool writes_by_log() const { return right_.log() != nullptr; }
+  uint64_t bytes_read_in_logs() const { return reads_.bytes_read(); }
 
  private:
   ClientFile(std::string path, TreePlace tree, const Options& options)
       : path_(std::move(path)), tree_(std::move(tree)), options_(options) {}
   Status begin();
   bool may_have_log() const;
+  bool may_read_logs() const { return options_.by != By::kMount && (options_.flags & O_ACCMODE) != O_WRONLY; }
   Attachment* log();
   Status write_by(Attachment& log, uint64_t offset, Bytes bytes);
   Status write_through(uint64_t offset, Bytes bytes);
@@ -82,6 +86,7 @@ class ClientFile {
   const Options options_;
   io::Descriptor file_;
   WriteRight right_;
+  mutable LogReads reads_;
   std::atomic<uint64_t> next_ = 0;
 };
 

@@ -264,6 +264,7 @@ class JobFs final : public FileSystem {
   int take_promise(JobFile& file);
   int grant(JobFile& file, const AttachToken& token);
   int take_granted(JobNode& node);
+  int tell_places(JobFile& file, Bytes in, std::string* out);
   void revoke_grants(JobFile& file);
   // None: where the kernel says.
   Result<std::optional<uint64_t>> place_to_append(JobNode& node, uint64_t bytes);

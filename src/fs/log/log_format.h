@@ -1,7 +1,7 @@
 // The shared memory of a process's log, as its two sides see it: the process that writes (log_writer.h) and
 // the server of its node (node_logs.h).
 //
-//   FOLDER (0700) := node bell log-N*          node: NodeHead, locked by the living server; bell: Bell
+//   FOLDER (0700) := node bell log-N*          node: NodePage, locked by the living server; bell: Bell
 //   log-N         := LogHead chunk-slot*       LogHead: a page; slots: as many as the server has reserved
 //   chunk-slot    := payload free entry* ChunkHead     payload grows up, entries grow down
 //
@@ -190,6 +190,13 @@ struct NodeHead {
   uint32_t version;
   uint32_t next_log;  // numbers of logs are not used again while this file is there
 };
+// The page that it begins. `epoch` changes before places of logs that were told (attach_format.h) have other
+// bytes, and before a file changes without a write to a log. A server begins with a number of its own.
+struct NodePage {
+  NodeHead head;
+  alignas(64) std::atomic<uint64_t> epoch;
+};
+static_assert(sizeof(NodePage) <= kPageBytes);
 
 // Writers ring when they need, have taken, or have half filled a chunk. Garbage in it wakes the server in
 // vain, or lets it sleep for as long as it wanted to.

@@ -95,6 +95,14 @@ class NodeLogs {
   // These bytes of segments will not be read again. Each byte is dropped once.
   Status drop(const meta::Place& place, uint64_t length) noexcept;
 
+  // For processes that read in logs by themselves (attach_format.h). False: a write is under way, or there
+  // are too many logs.
+  bool tell_marks(ToldPlaces* told) const noexcept;
+  // False: no space for it. What is not in memory is not told.
+  bool tell_place(const meta::Place& place, uint64_t length, uint64_t offset, ToldPlaces* told) noexcept;
+  // A file changes without a write.
+  void announce_change() noexcept { page_->epoch.fetch_add(1); }
+
   // Grants chunks from memory that is free, at once.
   void grant_at_once() noexcept;
   // Fails if a chunk could not be spilled; it stays in memory.
@@ -134,6 +142,7 @@ class NodeLogs {
   Status open_folders();
   Status find_logs();
   Status lock_node();
+  Status map_node();
   Status map_bell();
   Status save_next_log();
   void tell(SegmentConsumer& consumer);
@@ -170,6 +179,7 @@ class NodeLogs {
   std::unique_ptr<io::File> node_;  // locked while this lives
   std::unique_ptr<io::File> bell_file_;
   Bell* bell_ = nullptr;
+  NodePage* page_ = nullptr;  // of node_
   uint32_t rung_seen_ = 0;
   std::map<uint32_t, std::unique_ptr<ServedLog>> logs_;
   std::vector<Found> found_;

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/contain.h"
+#include "base/entropy.h"
 #include "base/log.h"
 #include "fs/log/node_logs.h"
 
@@ -28,6 +29,16 @@ bool parse_log_name(const std::string& name, uint32_t* log) {
   return parsed.ec == std::errc() && parsed.ptr == end;
 }
 
+Result<void*> map_page(const io::File& file) {
+  if (const int failure = ::posix_fallocate(file.descriptor(), 0, kPageBytes); failure != 0)
+    return errno_status(failure, fmt::format("{}: fallocate of a page in the node's memory file system; "
+                                             "enlarge it (mount -o remount,size=...)",
+                                             file.path()));
+  void* const memory = ::mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.descriptor(), 0);
+  if (memory == MAP_FAILED) return errno_status(errno, file.path() + ": mmap");
+  return memory;
+}
+
 std::string log_path(const NodeLogsOptions& options, uint32_t log) {
   return fmt::format("{}/{}{}", options.memory_directory, kLogPrefix, log);
 }
@@ -46,6 +57,7 @@ Result<std::unique_ptr<NodeLogs>> NodeLogs::open(io::Device& memory, io::Device&
     logs.reset(new NodeLogs(memory, storage, options));
     SWALE_RETURN_IF_ERROR(logs->open_folders());
     SWALE_RETURN_IF_ERROR(logs->lock_node());
+    SWALE_RETURN_IF_ERROR(logs->map_node());
     SWALE_RETURN_IF_ERROR(logs->map_bell());
     return logs->find_logs();
   });
@@ -55,6 +67,9 @@ Result<std::unique_ptr<NodeLogs>> NodeLogs::open(io::Device& memory, io::Device&
 
 NodeLogs::~NodeLogs() {
   if (bell_ != nullptr) ::munmap(bell_, sizeof(Bell));
+  if (page_ == nullptr) return;
+  announce_change();  // nobody takes what is written from now on
+  ::munmap(page_, kPageBytes);
 }
 
 Status NodeLogs::open_folders() {
@@ -83,7 +98,8 @@ Status NodeLogs::lock_node() {
   SWALE_ASSIGN_OR_RETURN(const size_t got,
                          node_->pread(0, MutableBytes(reinterpret_cast<char*>(&head), sizeof(head))));
   const bool whole = got == sizeof(head) && head.magic == kNodeMagic && head.version == kLogVersion;
-  if (got != 0 && !whole) return corruption("{}: offset 0: this is no folder of logs of this version", path);
+  const bool fresh = got == 0 || (got == sizeof(head) && head.magic == 0);
+  if (!fresh && !whole) return corruption("{}: offset 0: this is no folder of logs of this version", path);
   next_log_ = std::max(options_.first_log, whole ? head.next_log : 1);
   return {};
 }
@@ -91,14 +107,16 @@ Status NodeLogs::lock_node() {
 Status NodeLogs::map_bell() {
   const std::string path = options_.memory_directory + "/" + kBellName;
   SWALE_ASSIGN_OR_RETURN(bell_file_, memory_folder_->open(path, io::OpenMode::kOpenOrCreate));
-  if (const int failure = ::posix_fallocate(bell_file_->descriptor(), 0, kPageBytes); failure != 0)
-    return errno_status(failure, fmt::format("{}: fallocate of a page in the node's memory file system; "
-                                             "enlarge it (mount -o remount,size=...)",
-                                             path));
-  void* const memory =
-      ::mmap(nullptr, sizeof(Bell), PROT_READ | PROT_WRITE, MAP_SHARED, bell_file_->descriptor(), 0);
-  if (memory == MAP_FAILED) return errno_status(errno, path + ": mmap");
+  SWALE_ASSIGN_OR_RETURN(void* const memory, map_page(*bell_file_));
   bell_ = static_cast<Bell*>(memory);
+  return {};
+}
+
+// What a server before this one has told counts no more.
+Status NodeLogs::map_node() {
+  SWALE_ASSIGN_OR_RETURN(void* const memory, map_page(*node_));
+  page_ = static_cast<NodePage*>(memory);
+  page_->epoch.store(random_number());
   return {};
 }
 
@@ -140,7 +158,7 @@ Status NodeLogs::find_logs() {
     if (log.ok() && *log == nullptr)  // the server before was killed while it made the log
       SWALE_RETURN_IF_ERROR(memory_folder_->remove(log_path(options_, id)));
     else if (log.ok())
-      logs_.emplace(id, std::move(*log));
+      logs_.emplace(id, std::move(*log)).first->second->announce_by(&page_->epoch);
     else if (log.status().code() == Code::kCorruption)
       problems_.push_back(log.status());  // of this process only
     else
@@ -181,6 +199,7 @@ Result<uint32_t> NodeLogs::add_log() noexcept {
     Status made = log.status();
     if (made.ok()) {
       const auto at = logs_.emplace(id, std::move(*log)).first;
+      at->second->announce_by(&page_->epoch);
       made = contain([&] { return supply_by_spilling(*at->second, Open::kMayGo); });
       if (made.ok()) return made;
       logs_.erase(at);
@@ -341,7 +360,12 @@ void NodeLogs::free_what_is_over() {
       log->second->forget(number);
     }
     const bool gone = log->second->ended() && log->second->chunks().empty();
-    if (gone && log->second->in_memory()) static_cast<void>(memory_folder_->remove(log->second->path()));
+    if (gone && log->second->in_memory()) {
+      // Whoever has read there has the file open still.
+      while (log->second->free_slots() > 0 && log->second->give_back_slot()) {
+      }
+      static_cast<void>(memory_folder_->remove(log->second->path()));
+    }
     log = gone ? logs_.erase(log) : std::next(log);
   }
 }

@@ -172,6 +172,31 @@ Status ServedLog::read(Chunk& chunk, uint32_t place, MutableBytes out) {
   return {};
 }
 
+// A write that has returned was in a chunk that was the current one, in the chunk's reservation.
+bool ServedLog::mark(LogMark* mark) const {
+  *mark = {id_, 0, head_->current.load(std::memory_order_acquire), 0, 0};
+  for (const Chunk* const chunk : open_) {
+    if (!chunk->in_memory() || chunk->broken || chunk->complete()) continue;
+    if (chunk->known != chunk->entries.size()) return false;
+    if (chunk->number != mark->current) continue;
+    mark->reserve_at = file_offset(*chunk, chunk_bytes_ - sizeof(ChunkHead)) + offsetof(ChunkHead, reserve);
+    mark->reserve = chunk->seen.packed();
+  }
+  return true;
+}
+
+bool ServedLog::tell(const Chunk& chunk, uint32_t place, uint32_t bytes, ToldPlaces* told) const {
+  const uint32_t first = place / kBlockBytes, end = (place + bytes - 1) / kBlockBytes + 1;
+  const auto checked = static_cast<uint32_t>(std::min<size_t>(end, chunk.checks.size()));
+  const uint32_t checks = checked > first ? checked - first : 0;
+  if (told->place_count == kToldPlacesMax || checks > kToldChecksMax - told->check_count) return false;
+  told->places[told->place_count++] = {0, file_offset(chunk, 0), bytes, place, chunk.seen.used, id_, checks,
+                                       0};
+  std::copy_n(chunk.checks.begin() + first, checks, told->checks + told->check_count);
+  told->check_count += checks;
+  return true;
+}
+
 void ServedLog::end() noexcept {
   ended_ = true;
   if (head_ == nullptr) return;
@@ -276,6 +301,7 @@ void ServedLog::grant() {
   chunk.seen.number = Reservation::number_bits(chunk.number);
   open_.push_back(&chunk);
   *free = Slot::kUsed;
+  announce_change();
   ChunkHead& head = *head_of(memory_of(chunk), chunk_bytes_);
   head.number = chunk.number;
   head.check = check_of_chunk(chunk.number, id_);
@@ -302,6 +328,7 @@ void ServedLog::refuse(int error_number) noexcept {
 void ServedLog::free_slot(Chunk& chunk) noexcept {
   char* const memory = memory_of(chunk);
   ChunkHead& head = *head_of(memory, chunk_bytes_);
+  announce_change();
   head.reserve.fetch_or(kClosed);
   head.magic = 0;
   std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -314,15 +341,16 @@ void ServedLog::free_slot(Chunk& chunk) noexcept {
 }
 
 // All but the last page: a thread that was stopped before it looked at the chunk's head may still look.
-void ServedLog::give_back_slot() noexcept {
+bool ServedLog::give_back_slot() noexcept {
   const auto free = std::find(slot_.begin(), slot_.end(), Slot::kFree);
-  if (free == slot_.end()) return;
+  if (free == slot_.end()) return false;
   const auto begin = static_cast<off_t>(kPageBytes + (free - slot_.begin()) * uint64_t{chunk_bytes_});
   if (::fallocate(file_->descriptor(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, begin,
                   chunk_bytes_ - kPageBytes) != 0)
-    return;
+    return false;
   *free = Slot::kUnreserved;
   --reserved_slots_;
+  return true;
 }
 
 }  // namespace swale::fs

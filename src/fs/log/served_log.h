@@ -20,6 +20,7 @@
 
 #include "base/buffer.h"
 #include "base/status.h"
+#include "fs/log/attach_format.h"
 #include "fs/log/log_check.h"
 #include "fs/log/log_format.h"
 #include "fs/log/spill_file.h"
@@ -114,6 +115,13 @@ class ServedLog {
   void settle();
   void settle(Chunk& chunk);
 
+  // For processes that read here by themselves: changes before a chunk comes or loses its slot.
+  void announce_by(std::atomic<uint64_t>* epoch) { epoch_ = epoch; }
+  // False: a write is under way.
+  bool mark(LogMark* mark) const;
+  // Of bytes of a chunk in memory, without the offset. Appends the checksums. False: no space for them.
+  bool tell(const Chunk& chunk, uint32_t place, uint32_t bytes, ToldPlaces* told) const;
+
   // Each block that has a checksum is checked; parts of the one that was checked last cost a copy.
   Status read(Chunk& chunk, uint32_t place, MutableBytes out);
 
@@ -124,7 +132,7 @@ class ServedLog {
   bool in_memory() const { return head_ != nullptr; }
 
   // Memory. A grant needs a free slot that is reserved.
-  bool needs_chunk() const;  // a writer waits, or would
+  bool needs_chunk() const;                          // a writer waits, or would
   bool wants_chunk(uint64_t ahead) const;            // fewer than `ahead` are less than half full
   uint64_t granted() const { return next_number_; }  // chunks, ever
   bool has_open_chunk() const;
@@ -134,7 +142,7 @@ class ServedLog {
   void refuse(int error_number) noexcept;
   uint32_t reserved_slots() const { return reserved_slots_; }
   uint32_t free_slots() const;                        // reserved, and no chunk's
-  void give_back_slot() noexcept;                     // the memory of one of them
+  bool give_back_slot() noexcept;                     // the memory of one of them
   bool take_back_empty() noexcept;                    // a chunk that no write has come to
   void close(Chunk& chunk) noexcept;                  // so that it can be spilled
   Reservation reservation(const Chunk& chunk) const;  // unchecked
@@ -160,6 +168,9 @@ class ServedLog {
   void tell(std::vector<Status>* problems, Status problem);
   Status problem_at(const Chunk& chunk, uint32_t index, const char* what) const;
   void advance(Chunk& chunk) noexcept;
+  void announce_change() noexcept {
+    if (epoch_ != nullptr) epoch_->fetch_add(1);
+  }
   uint64_t file_offset(const Chunk& chunk, uint64_t place) const {
     return kPageBytes + chunk.slot * uint64_t{chunk_bytes_} + place;
   }
@@ -183,6 +194,7 @@ class ServedLog {
   uint64_t checked_number_ = 0;  // of its chunk
   uint64_t checked_index_ = kNoBlock;
   uint64_t next_number_ = 0;
+  std::atomic<uint64_t>* epoch_ = nullptr;  // or nobody reads here
   uint32_t reserved_slots_ = 0;
   uint32_t problems_told_ = 0;
   bool ended_ = false;

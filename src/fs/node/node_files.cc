@@ -8,6 +8,12 @@
 
 namespace swale::fs {
 
+namespace {
+
+constexpr uint64_t kToldBytesMax = 64 << 20, kToldAtOnce = 1 << 20;  // of places
+
+}  // namespace
+
 std::string NodeFiles::name_of(const meta::FileId& file) {
   return fmt::format("file {:x}:{:x}", file.high, file.low);
 }
@@ -297,6 +303,31 @@ Result<size_t> NodeFiles::read(const meta::FileId& id, uint64_t offset, MutableB
   return bytes;
 }
 
+// What is on the backing only has no places.
+Status NodeFiles::tell_places(const meta::FileId& id, ToldPlaces* told) noexcept {
+  return contain([&]() -> Status {
+    if (takes_first_) SWALE_RETURN_IF_ERROR(take());
+    if (!logs_->tell_marks(told))
+      return error(Code::kBusy, Scope::kOperation, "{}: a process is in the middle of a write", name_of(id));
+    told->end = meta::kOffsetEnd;
+    const auto at = files_.find(id);
+    if (at == files_.end()) return {};
+    const File& file = *at->second;
+    const uint64_t last = told->offset + std::min(kToldBytesMax, meta::kOffsetEnd - told->offset);
+    for (uint64_t from = told->offset; from < std::min(last, file.size); from += kToldAtOnce) {
+      bool full = false;
+      file.extents.visit(from, std::min(last, from + kToldAtOnce), [&](const FileExtents::Piece& piece) {
+        if (full) return;
+        full = !logs_->tell_place(places_.place_of(piece.address), piece.length, piece.offset, told);
+        if (full) told->end = piece.offset;
+      });
+      if (full) return {};
+    }
+    if (file.size > last) told->end = last;
+    return {};
+  });
+}
+
 Status NodeFiles::truncate(const meta::FileId& id, uint64_t size) noexcept {
   return contain([&]() -> Status {
     SWALE_ASSIGN_OR_RETURN(File* const file, known(id));
@@ -314,6 +345,7 @@ Status NodeFiles::cut_file(const meta::FileId& id, File& file, uint64_t order, u
                  name_of(id), kCutsMax);
   make_room_to_keep(file, size, meta::kOffsetEnd);
   SWALE_RETURN_IF_ERROR(rows_->put(id, row, order_));
+  logs_->announce_change();
   file.row = std::move(row);
   file.size = size;
   uint64_t at = size;

@@ -71,6 +71,9 @@ class NodeFiles final : public DrainSource, private SegmentConsumer {
   // Fewer bytes only at the end of the file.
   Result<size_t> read(const meta::FileId& file, uint64_t offset, MutableBytes out) noexcept;
   Result<uint64_t> size(const meta::FileId& file) noexcept;
+  // Where logs have the file's bytes from told->offset on, for a process that reads there by itself. kBusy:
+  // somebody is in the middle of a write.
+  Status tell_places(const meta::FileId& file, ToldPlaces* told) noexcept;
   // Durable when it returns. Writes that had returned before are cut, no later ones.
   Status truncate(const meta::FileId& file, uint64_t size) noexcept;
   // No name leads to the file, and nobody has it open: its bytes go.

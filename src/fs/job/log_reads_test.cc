@@ -1,0 +1,225 @@
+// Programs that read in the logs of their node by themselves, beside a string, and what they must notice.
+#include "fs/client/log_reads.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "base/rng.h"
+#include "fs/job/testing/attach_rig.h"
+#include "fs/job/testing/nodes_world.h"
+
+namespace swale::fs::log_reads_test {
+namespace {
+
+constexpr uint64_t kFileBytes = 1 << 17;
+
+class LogReadsTest : public AttachRig {
+ protected:
+  LogReadsTest() {
+    world_.options().logs.shape.chunk_bytes = 64 << 10;  // slots are used again soon
+    world_.options().logs.memory_bytes = 4 << 20;
+  }
+  LogReads::Ask ask(Open& in) {
+    return [this, &in](ToldPlaces* told) {
+      ++questions_;
+      std::string answer;
+      const int failed = fs().command(*in.file, kAskPlaces,
+                                      Bytes(reinterpret_cast<const char*>(told), sizeof(*told)), &answer);
+      if (failed == 0) std::memcpy(told, answer.data(), sizeof(*told));
+      return failed;
+    };
+  }
+  // In the logs, and what is not there by the mount.
+  std::string read_both_ways(LogReads& reads, Open& in, uint64_t offset, size_t bytes) {
+    std::string out(bytes, '\0');
+    const size_t got = reads.read(ask(in), offset, out);
+    out.resize(got);
+    return got == bytes ? out : out + read(in, offset + got, bytes - got);
+  }
+  uint64_t random_calls(const LogReads::Rules& rules, uint64_t calls);
+
+  uint64_t questions_ = 0;
+};
+
+std::string pattern(uint64_t write, size_t bytes) {
+  std::string out(bytes, '\0');
+  for (size_t i = 0; i < bytes; ++i) out[i] = static_cast<char>((write * 2654435761u + i * 31) >> 3 | 1);
+  return out;
+}
+
+// Writes by log and by mount, truncates, drains and reads, one after the other. Returns the wrong reads.
+uint64_t LogReadsTest::random_calls(const LogReads::Rules& rules, uint64_t calls) {
+  Open& file = open("random", O_RDWR | O_CREAT | O_DIRECT);
+  const auto program = attach();
+  const meta::FileId id = granted(file, program->token);
+  LogReads reads(rules);
+  Rng rng(7);
+  std::string model;
+  uint64_t wrong = 0;
+  for (uint64_t call = 0; call < calls; ++call) {
+    const std::string bytes = pattern(call, 1 + rng.below(20'000));
+    const uint64_t offset = rng.below(kFileBytes);
+    switch (rng.below(24)) {
+      case 0:
+      case 1:
+      case 2:
+        if (rng.below(2) == 0) {
+          EXPECT_EQ(write_by_mount(file, offset, bytes), 0);
+        } else {
+          EXPECT_EQ(program->writer.write(id, offset, bytes.data(), bytes.size()),
+                    static_cast<int64_t>(bytes.size()));
+        }
+        if (model.size() < offset + bytes.size()) model.resize(offset + bytes.size(), '\0');
+        model.replace(offset, bytes.size(), bytes);
+        break;
+      case 3:
+        if (rng.below(8) != 0) break;
+        truncate(file, offset);
+        model.resize(offset, '\0');
+        break;
+      case 4:
+        if (rng.below(8) != 0) break;
+        EXPECT_TRUE(fs().drain_all().ok());
+        break;
+      default:
+        wrong += read_both_ways(reads, file, offset, bytes.size()) !=
+                 (offset < model.size() ? model.substr(offset, bytes.size()) : std::string());
+    }
+  }
+  std::printf("%lu of %lu bytes were read in logs, after %lu questions\n", reads.bytes_read(), calls * 8'000,
+              questions_);
+  EXPECT_GT(reads.bytes_read(), calls * 100);
+  return wrong;
+}
+
+TEST_F(LogReadsTest, RandomReadsInLogsGiveWhatAStringGives) {
+  start();
+  EXPECT_EQ(random_calls({}, 20'000), 0u);
+}
+
+TEST_F(LogReadsTest, ReadsThatDoNotLookAtMarksAreNoticed) {
+  start();
+  EXPECT_GT(random_calls({.looks_at_marks = false}, 4'000), 0u);
+}
+
+TEST_F(LogReadsTest, ReadsThatDoNotLookAtTheEpochAreNoticed) {
+  start();
+  EXPECT_GT(random_calls({.looks_at_epoch = false}, 20'000), 0u);
+}
+
+// (Half a chunk would make the server grant another one, which is told anew.)
+TEST_F(LogReadsTest, OneQuestionServesReadsUntilSomebodyWrites) {
+  start();
+  Open& file = open("file", O_RDWR | O_CREAT | O_DIRECT);
+  const auto program = attach();
+  const meta::FileId id = granted(file, program->token);
+  const std::string bytes = pattern(1, 20'000);
+  ASSERT_EQ(program->writer.write(id, 0, bytes.data(), bytes.size()), 20'000);
+  LogReads reads;
+  std::string out(400, '\0');
+  for (uint64_t i = 0; i < 50; ++i) {
+    ASSERT_EQ(reads.read(ask(file), i * 400, out), 400u);
+    ASSERT_EQ(out, bytes.substr(i * 400, 400));
+  }
+  EXPECT_EQ(questions_, 1u);
+  EXPECT_EQ(reads.read(ask(file), 20'000, out), 0u) << "the mount says where the file ends";
+  EXPECT_EQ(questions_, 1u);
+  ASSERT_EQ(program->writer.write(id, 10, "new", 3), 3);
+  ASSERT_EQ(reads.read(ask(file), 0, out), 400u);
+  EXPECT_EQ(out, bytes.substr(0, 10) + "new" + bytes.substr(13, 387));
+  EXPECT_EQ(questions_, 2u);
+}
+
+TEST_F(LogReadsTest, AFlippedBitIsLeftToTheMountWhichTellsOfIt) {
+  world_.options().logs.shape.chunk_bytes = kChunkBytes;
+  world_.options().logs.memory_bytes = 32 << 20;
+  start();
+  Open& file = open("file", O_RDWR | O_CREAT | O_DIRECT);
+  const auto program = attach();
+  const meta::FileId id = granted(file, program->token);
+  const std::string bytes = pattern(1, 200'000);
+  ASSERT_EQ(program->writer.write(id, 0, bytes.data(), bytes.size()), 200'000);
+  LogReads reads, careless({.checks = false});
+  std::string out(1'000, '\0');
+  ASSERT_EQ(reads.read(ask(file), 70'000, out), 1'000u);
+  auto told = std::make_unique<ToldPlaces>();
+  ASSERT_EQ(ask(file)(told.get()), 0);
+  ASSERT_EQ(told->place_count, 1u);
+  const std::string log = fs().folder_of_logs() + "/" + kLogPrefix + std::to_string(told->places[0].log);
+  const int there = ::open(log.c_str(), O_WRONLY | O_CLOEXEC);
+  const auto at = static_cast<off_t>(told->places[0].chunk_at + told->places[0].place + 70'500);
+  const char other = static_cast<char>(bytes[70'500] ^ 4);
+  ASSERT_EQ(::pwrite(there, &other, 1, at), 1);
+  EXPECT_EQ(reads.read(ask(file), 70'000, out), 0u);
+  EXPECT_EQ(careless.read(ask(file), 70'000, out), 1'000u) << "the canary";
+  EXPECT_EQ(reads.read(ask(file), 140'000, out), 1'000u) << "another block";
+  size_t got = 0;
+  EXPECT_EQ(fs().read(*file.file, 70'000, out, &got), EIO);
+  ASSERT_EQ(::pwrite(there, &bytes[70'500], 1, at), 1);
+  ::close(there);
+}
+
+TEST_F(LogReadsTest, NothingIsToldAfterTheServerHasEnded) {
+  world_.start();
+  LogReads reads;
+  std::string out(4, '\0');
+  {
+    Open& file = open("file", O_RDWR | O_CREAT | O_DIRECT);
+    ASSERT_EQ(write_by_mount(file, 0, "text"), 0);
+    ASSERT_EQ(reads.read(ask(file), 0, out), 4u);
+    delete opens_.back();
+    opens_.clear();
+  }
+  world_.restart();
+  int asked = 0;
+  EXPECT_EQ(reads.read([&](ToldPlaces*) { return ++asked, EIO; }, 0, out), 0u);
+  EXPECT_EQ(asked, 1);
+}
+
+TEST_F(LogReadsTest, GarbageInsteadOfAnAnswerIsRefused) {
+  start();
+  Open& file = open("file", O_RDWR | O_CREAT | O_DIRECT);
+  ASSERT_EQ(write_by_mount(file, 0, pattern(1, 20'000)), 0);
+  Rng rng(11);
+  std::string out(1'000, '\0');
+  for (int round = 0; round < 2'000; ++round) {
+    LogReads reads;
+    reads.read(
+        [&](ToldPlaces* told) {
+          const int failed = ask(file)(told);
+          auto* const words = reinterpret_cast<uint32_t*>(told);
+          for (int i = 0; i < 3; ++i) {
+            const uint64_t at = rng.below(2) == 0 ? rng.below(80) : rng.below(sizeof(*told) / 4);
+            words[at] = static_cast<uint32_t>(rng.below(2) == 0 ? rng.next() : rng.below(300));
+          }
+          return failed;
+        },
+        rng.below(30'000), out);
+  }
+  std::string answer;
+  EXPECT_EQ(fs().command(*file.file, kAskPlaces, "short", &answer), EINVAL);
+}
+
+TEST(LogReadsNodes, OfSeveralNodesNothingIsTold) {
+  NodesWorld world(2);
+  world.start();
+  JobFs& fs = world.fs(0);
+  Entry entry;
+  std::unique_ptr<OpenFile> file;
+  ASSERT_EQ(
+      fs.create(*fs.root(), "file", 0644, O_RDWR | O_CREAT | O_DIRECT, Caller::this_thread(), &entry, &file),
+      0);
+  const auto told = std::make_unique<ToldPlaces>();
+  std::string answer;
+  EXPECT_EQ(
+      fs.command(*file, kAskPlaces, Bytes(reinterpret_cast<const char*>(told.get()), sizeof(*told)), &answer),
+      EOPNOTSUPP);
+  fs.release(std::move(file));
+  fs.forget(entry.node, 1);
+}
+
+}  // namespace
+}  // namespace swale::fs::log_reads_test

@@ -1,0 +1,33 @@
+// NodeLogs: what it tells processes of this node that read in logs by themselves.
+#include <cstring>
+
+#include "fs/log/node_logs.h"
+
+namespace swale::fs {
+
+bool NodeLogs::tell_marks(ToldPlaces* told) const noexcept {
+  const std::string& folder = options_.memory_directory;
+  if (folder.size() >= sizeof(told->folder)) return false;
+  std::memcpy(told->folder, folder.data(), folder.size());
+  told->epoch = page_->epoch.load();
+  for (const auto& [id, log] : logs_) {
+    if (log->ended() || !log->in_memory()) continue;
+    if (told->mark_count == kToldMarksMax || !log->mark(&told->marks[told->mark_count])) return false;
+    ++told->mark_count;
+  }
+  return true;
+}
+
+bool NodeLogs::tell_place(const meta::Place& place, uint64_t length, uint64_t offset,
+                          ToldPlaces* told) noexcept {
+  ServedLog* log = nullptr;
+  const auto chunk = chunk_at(place, length, &log);
+  if (!chunk.ok() || !(*chunk)->in_memory()) return true;
+  const uint32_t number = told->place_count;
+  const auto in_chunk = static_cast<uint32_t>(place.address % log->chunk_bytes());
+  if (!log->tell(**chunk, in_chunk, static_cast<uint32_t>(length), told)) return false;
+  told->places[number].offset = offset;
+  return true;
+}
+
+}  // namespace swale::fs
