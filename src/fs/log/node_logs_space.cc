@@ -266,7 +266,7 @@ bool NodeLogs::free_other_slot(const ServedLog& wanting) {
 
 // A process that has written a lot must not wait while the server waits for a disk.
 uint64_t NodeLogs::chunks_ahead(const ServedLog& log) const {
-  const bool plenty = memory_bytes() + log.chunk_bytes() <= options_.memory_bytes / 2;
+  const bool plenty = memory_bytes() - free_bytes() + log.chunk_bytes() <= options_.memory_bytes / 2;
   return plenty ? std::clamp<uint64_t>(log.granted(), 1, kAheadMax) : 1;
 }
 

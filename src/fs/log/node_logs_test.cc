@@ -214,6 +214,50 @@ TEST_F(NodeLogsTest, AHalfFullChunkRings) {
   EXPECT_FALSE(logs_->wait(0));
 }
 
+// A process that has filled chunks gets some before it needs them. They go back before another one's bytes go
+// to storage, and before another process gets none.
+TEST_F(NodeLogsTest, ChunksAheadGoBackWhenMemoryIsShort) {
+  small_chunks(64 * 1024, 64);
+  options_.memory_bytes = 16 * 64 * 1024;
+  options_.shape.wait_ns = 1'000'000;  // this thread is the server's, too
+  open();
+  LogWriter busy;
+  attach(busy, add());
+  uint64_t written = 0;
+  const auto write = [&] {  // three a chunk
+    const std::string bytes = pattern(written, 20'000);
+    int64_t done = -1;
+    for (int tries = 0; done < 0 && tries < 4; ++tries) {
+      done = busy.write(kFile, written * 20'000, bytes.data(), bytes.size());
+      take();
+      serve();
+      logs_->grant_at_once();
+    }
+    ASSERT_EQ(done, 20'000);
+    ++written;
+  };
+  for (int i = 0; i < 13; ++i) write();
+  files_.drop_all(*logs_);
+  serve();
+  logs_->grant_at_once();
+  EXPECT_EQ(logs_->memory_bytes(), 8u * 64 * 1024) << "half of it, seven chunks ahead";
+  constexpr uint64_t kOthers = 14;
+  std::vector<LogWriter> others(kOthers);
+  for (uint64_t i = 0; i < kOthers; ++i) {
+    attach(others[i], add());
+    ASSERT_EQ(others[i].write({8, i}, 0, "other", 5), 5);
+    take();
+    ASSERT_LE(logs_->memory_bytes(), options_.memory_bytes);
+  }
+  EXPECT_EQ(logs_->spilled_bytes(), 0u);
+  const uint64_t first = written;
+  for (int i = 0; i < 30; ++i) write();
+  const std::string all = files_.bytes(*logs_);
+  for (uint64_t i = first; i < written; ++i)
+    ASSERT_EQ(all.substr(i * 20'000, 20'000), pattern(i, 20'000)) << i;
+  for (uint64_t i = 0; i < kOthers; ++i) EXPECT_EQ(files_.bytes(*logs_, {8, i}), "other");
+}
+
 // Complete chunks are durable before anybody asks, and still read from memory.
 TEST_F(NodeLogsTest, WhatOutlivesPowerIsSpilledAhead) {
   small_chunks(128 * 1024, 16);
