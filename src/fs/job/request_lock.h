@@ -17,6 +17,7 @@ namespace swale::fs {
 
 class Requests {
  public:
+  uint64_t waiting() const { return came_.load() - had_.load(); }
   // Call without the mutex.
   void let_pass() {
     const uint64_t wanted = came_.load();
