@@ -55,6 +55,7 @@ struct Answer {
   uint32_t bytes = 0;
   uint32_t failed = 0;
   uint32_t by_log = 0;
+  uint64_t read_in_logs = 0;  // bytes, by this open of the file
 };
 
 uint64_t hash_of(std::string_view bytes) {
@@ -92,6 +93,7 @@ class Program {
       answer.bytes = static_cast<uint32_t>(out.size());
     }
     answer.by_log = file_->writes_by_log();
+    answer.read_in_logs = file_->bytes_read_in_logs();
     return answer;
   }
 
@@ -212,7 +214,7 @@ TEST_F(JobClientTest, ProcessesSeeWhatOthersHaveWrittenAtOnce) {
   Process& appending = *programs.back();
   Rng rng(7);
   std::string model;
-  uint64_t by_log = 0, calls = calls_wanted();
+  uint64_t by_log = 0, reads_in_logs = 0, calls = calls_wanted();
   for (uint64_t call = 0; call < calls; ++call) {
     Process& program = *programs[rng.below(programs.size() - 1)];
     Order order;
@@ -237,6 +239,7 @@ TEST_F(JobClientTest, ProcessesSeeWhatOthersHaveWrittenAtOnce) {
           order.offset < model.size() ? model.substr(order.offset, order.bytes) : std::string();
       ASSERT_EQ(answer.bytes, expected.size()) << "call " << call;
       ASSERT_EQ(answer.number, hash_of(expected)) << "call " << call;
+      reads_in_logs += answer.read_in_logs > 0;
     } else if (die < 85) {
       order.what = What::kSize;
       ASSERT_EQ(program.tell(order).number, model.size()) << "call " << call;
@@ -253,8 +256,10 @@ TEST_F(JobClientTest, ProcessesSeeWhatOthersHaveWrittenAtOnce) {
       ASSERT_EQ(program.tell(order).failed, 0u) << "call " << call;
     }
   }
-  std::printf("%lu calls of %zu processes, %lu writes by log\n", calls, programs.size(), by_log);
+  std::printf("%lu calls of %zu processes, %lu writes by log, %lu reads by those that have read in logs\n",
+              calls, programs.size(), by_log, reads_in_logs);
   EXPECT_GT(by_log, calls / 10);
+  EXPECT_GT(reads_in_logs, calls / 20);
   EXPECT_EQ(content_now(), model);
 }
 
