@@ -159,7 +159,7 @@ Status Repairer::copy_values(PartitionNumber writer) {
     if (!copy) {
       SWALE_ASSIGN_OR_RETURN(copy, device_->open(path({number_, writer}), io::OpenMode::kCreate));
     }
-    SWALE_RETURN_IF_ERROR(copy_bytes(*old, range.offset, range.bytes, *copy));
+    SWALE_RETURN_IF_ERROR(copy_file_bytes(*old, range.offset, range.bytes, *copy));
   }
   return copy ? copy->sync() : Status();
 }

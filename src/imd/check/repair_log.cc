@@ -214,7 +214,7 @@ Status copy_run(io::File& from, const FoundRun& found, io::File& to, BlockNumber
   return written;
 }
 
-Status copy_bytes(io::File& from, uint64_t first, uint64_t bytes, io::File& to) {
+Status copy_file_bytes(io::File& from, uint64_t first, uint64_t bytes, io::File& to) {
   std::vector<char> chunk(std::min<uint64_t>(bytes, kChunkBlocks * run::kBlockBytes));
   for (uint64_t done = 0; done < bytes; done += chunk.size()) {
     const MutableBytes part(chunk.data(), std::min<uint64_t>(chunk.size(), bytes - done));

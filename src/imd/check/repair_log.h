@@ -64,6 +64,6 @@ Status walk_run(io::File& data, const FoundRun& found, const RunRecordFn& record
 Status copy_run(io::File& from, const FoundRun& found, io::File& to, BlockNumber first_block);
 
 // Bytes first..first + bytes - 1 of `from`, to the same place of `to`.
-Status copy_bytes(io::File& from, uint64_t first, uint64_t bytes, io::File& to);
+Status copy_file_bytes(io::File& from, uint64_t first, uint64_t bytes, io::File& to);
 
 }  // namespace swale::imd

@@ -79,7 +79,7 @@ Status Repairer::write_index(Rebuild* rebuild) {
   if (!rebuild->whole.empty()) {
     offset = facts.footer->end_offset;
     SWALE_ASSIGN_OR_RETURN(const auto old, device_->open(path, io::OpenMode::kRead));
-    SWALE_RETURN_IF_ERROR(copy_bytes(*old, 0, offset, *index));
+    SWALE_RETURN_IF_ERROR(copy_file_bytes(*old, 0, offset, *index));
   }
   SWALE_ASSIGN_OR_RETURN(
       IndexWriter writer,

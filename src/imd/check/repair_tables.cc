@@ -167,7 +167,7 @@ Status Repairer::write_tables(Rebuild* rebuild) {
       const auto old = device_->open(path, io::OpenMode::kRead);
       if (old.ok()) {
         SWALE_ASSIGN_OR_RETURN(end, (*old)->size());
-        SWALE_RETURN_IF_ERROR(copy_bytes(**old, 0, end, *file));
+        SWALE_RETURN_IF_ERROR(copy_file_bytes(**old, 0, end, *file));
       } else if (old.status().code() != Code::kNotFound) {
         return old.status();
       }
