@@ -7,6 +7,7 @@
 #include "fuzz/target.h"
 #include "imd/format/cluster_list.h"
 #include "imd/format/series.h"
+#include "imd/format/series_values.h"
 
 namespace swale::clusters_fuzz {
 namespace {
@@ -22,7 +23,17 @@ void read_list(Bytes input) {
   fuzz::require(again.ok() && *again == *list);
 }
 
+// Of parts that are joined nothing is given twice.
+void join_values(Bytes input) {
+  imd::SeriesValues values(kEpochs);
+  uint64_t given = 0;
+  for (int time = 0; time < 2; ++time)
+    values.take("key", input, [&](const imd::SeriesValue& value) { given += value.bytes.size(); });
+  fuzz::require(given <= 2 * input.size());
+}
+
 void read_series(Bytes input) {
+  join_values(input);
   uint64_t bytes = 0;
   std::string built;
   imd::SeriesBuilder builder([&](Bytes series) {

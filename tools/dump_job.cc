@@ -40,6 +40,8 @@ Json record_json(const imd::EpochSlot& slot, uint64_t offset) {
                           {"bytes", epoch.attributes.bytes}};
   }
   if (epoch.described_by) json["described_by"] = epoch.described_by->value();
+  if (epoch.origin != 0) json["origin"] = epoch.origin;
+  if (epoch.freed) json["freed"] = true;
   if (epoch.recovered != imd::Recovered::kNo) json["recovered"] = imd::recovered_name(epoch.recovered);
   return json;
 }

@@ -78,6 +78,10 @@ Result<Sizes> measure(OpenDirectory& directory, const std::string& path) {
   for (const imd::LogId log : manifest.logs()) {
     if (!add_committed(directory.device, path, log, manifest, &sizes).ok()) ++sizes.unreadable_logs;
   }
+  // Of these no index log knows any more.
+  for (const imd::EpochEntry& epoch : manifest.epochs) {
+    if (epoch.origin != 0) sizes.values_bytes += epoch.large.bytes;
+  }
   uint64_t bytes = 0;
   SWALE_RETURN_IF_ERROR(add_files(directory.device, path, &bytes, &sizes.files));
   // A job that is writing may have committed since.
@@ -179,6 +183,7 @@ Json info_json(const imd::Manifest& manifest, const imd::ClusterList& clusters, 
     if (const auto own = attributes.epochs.find(epoch.epoch); own != attributes.epochs.end())
       epochs.back()["attributes"] = document_json(own->second);
     if (*recovered != '\0') epochs.back()["recovered"] = recovered;
+    if (epoch.freed) epochs.back()["freed"] = true;
   }
   Json fields = Json::array();
   for (const run::Field& field : manifest.schema.fields) {
@@ -284,9 +289,9 @@ std::string info_text(const imd::Manifest& manifest, const imd::ClusterList& clu
     text += fmt::format("  {:>5}  {:>5}  {:>12}  {:>20}  {:>14}  {:>16}", epoch.epoch,
                         manifest.job_of(epoch).number, step_text(epoch), epoch.time, epoch.records,
                         content_bytes(manifest, epoch));
-    text += epoch.recovered == imd::Recovered::kNo
-                ? "\n"
-                : fmt::format("  recovered ({})\n", imd::recovered_name(epoch.recovered));
+    if (epoch.recovered != imd::Recovered::kNo)
+      text += fmt::format("  recovered ({})", imd::recovered_name(epoch.recovered));
+    text += epoch.freed ? "  only in a cluster\n" : "\n";
   }
   const Json lost = lost_json(manifest);
   if (!lost.empty()) text += "\n  lost, as `swale repair` recorded it:\n";

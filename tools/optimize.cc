@@ -1,13 +1,16 @@
 #include <signal.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <string>
 #include <system_error>
 
 #include "imd/optimize/follower.h"
+#include "imd/optimize/free.h"
 #include "imd/optimize/optimizer.h"
 #include "tools/command_line.h"
 #include "tools/engine.h"
@@ -26,8 +29,16 @@ struct OptimizeCommand {
   uint32_t threads = 0;
   bool full = false;
   bool follow = false;
+  bool free = false;
+  bool dry_run = false;
+  bool yes = false;
+  std::string keep = "last";
 
   int run() const;
+  int free_logs(io::Device& device) const;
+  Status approve_free(const imd::FreePlan& plan) const;
+  std::string plan_text(const imd::FreePlan& plan) const;
+  void print_freed(const imd::FreeReport& report) const;
   imd::OptimizeOptions options() const;
   int pass(io::Device& device) const;
   int follow_job(io::Device& device) const;
@@ -158,6 +169,78 @@ int OptimizeCommand::follow_job(io::Device& device) const {
   return finish_output(kExitOk);
 }
 
+// A person at a terminal is asked; everybody else has said --yes.
+Status OptimizeCommand::approve_free(const imd::FreePlan& plan) const {
+  if (!common.json) {
+    print_line(plan_text(plan));
+    std::fflush(stdout);
+  }
+  std::error_code unknown;
+  const std::filesystem::space_info space = std::filesystem::space(common.path, unknown);
+  if (!unknown && space.available < plan.copy_bytes_max) {
+    return error(
+        Code::kNoSpace, Scope::kFile,
+        "{}: the epochs to keep take up to {} bytes, and {} are free; nothing was changed. Keep fewer, "
+        "or make space, and run the command again",
+        common.path, plan.copy_bytes_max, static_cast<uint64_t>(space.available));
+  }
+  if (yes) return {};
+  if (::isatty(STDIN_FILENO) != 1) {
+    return invalid_argument("{}: what --free removes cannot be brought back: say --yes; nothing was changed",
+                            common.path);
+  }
+  complain("remove them? (y or n)");
+  const int answer = std::getchar();
+  if (answer == 'y' || answer == 'Y') return {};
+  return error(Code::kAborted, Scope::kOperation, "{}: nothing was changed", common.path);
+}
+
+std::string OptimizeCommand::plan_text(const imd::FreePlan& plan) const {
+  return fmt::format(
+      "{}: {} epochs will be in clusters only: {} files of {} bytes go; {} epochs are copied first ({} bytes "
+      "at most), {} keep their files. Scanning a freed frame of a cluster of {} epochs costs {} times its "
+      "bytes",
+      common.path, plan.epochs, plan.files, plan.bytes, plan.epochs_copied, plan.copy_bytes_max,
+      plan.epochs_left, plan.cluster_epochs, plan.cluster_epochs);
+}
+
+void OptimizeCommand::print_freed(const imd::FreeReport& report) const {
+  const imd::FreePlan& plan = report.plan;
+  if (common.json) {
+    return print_json({{"path", common.path},
+                       {"dry_run", dry_run},
+                       {"job", report.job == 0 ? Json() : Json(report.job)},
+                       {"epochs", plan.epochs},
+                       {"epochs_copied", plan.epochs_copied},
+                       {"epochs_left", plan.epochs_left},
+                       {"copy_bytes_max", plan.copy_bytes_max},
+                       {"files", plan.files},
+                       {"bytes", plan.bytes},
+                       {"cluster_epochs", plan.cluster_epochs}});
+  }
+  if (plan.nothing()) {
+    print_line(
+        fmt::format("{}: nothing to free: {} epochs keep their files, because no cluster has them, or "
+                    "an epoch of the same job",
+                    common.path, plan.epochs_left));
+  } else if (dry_run) {
+    print_line(plan_text(plan));
+  } else {
+    print_line(fmt::format("{}: {} files of {} bytes are gone", common.path, plan.files, plan.bytes));
+  }
+}
+
+int OptimizeCommand::free_logs(io::Device& device) const {
+  imd::FreeOptions options;
+  options.keep = keep;
+  options.dry_run = dry_run;
+  options.approve = [this](const imd::FreePlan& plan) { return approve_free(plan); };
+  const Result<imd::FreeReport> report = imd::free_directory(device, common.path, options);
+  if (!report.ok()) return fail(report.status());
+  print_freed(*report);
+  return finish_output(kExitOk);
+}
+
 int OptimizeCommand::run() const {
   // Beside a job it takes only processors that the job leaves. Threads that are made later are as nice.
   if (follow || rate_bytes_per_s != 0) ::setpriority(PRIO_PROCESS, 0, kNiceBesideJob);
@@ -166,6 +249,9 @@ int OptimizeCommand::run() const {
   io::PosixDevice device(*storage, common.path);
   const Status right = expect_engine(device, common.path, kImdEngine);
   if (!right.ok()) return fail(right);
+  if (!free && (yes || dry_run || keep != "last"))
+    return fail(invalid_argument("--keep, --yes and --dry-run say something to --free, which was not given"));
+  if (free) return free_logs(device);
   return follow ? follow_job(device) : pass(device);
 }
 
@@ -186,12 +272,19 @@ void add_optimize(CLI::App& app, Run* run) {
               "command says first how many. Scans and top read the epochs themselves. A job may write "
               "meanwhile; its later epochs are for the next call, or --follow waits for them. A call that "
               "was killed leaves nothing that answers, and the next one removes its files. A cluster that is "
-              "damaged is not used. To be rid of all clusters, remove the folder DIR/clusters.",
+              "damaged is not used. To be rid of all clusters, remove the folder DIR/clusters.\n\n"
+              "--free makes no cluster: it removes the data and index files of jobs whose epochs are all "
+              "in clusters, but for epochs to keep, which it copies first. From then on DIR/clusters is the "
+              "only copy: do not remove it. Scans and top of such an epoch read its whole cluster. Values in "
+              "files of their own stay.",
           .examples = {{"swale optimize out/particles", "a cluster of all epochs"},
                        {"swale optimize out/particles --full --json | jq .bytes",
                         "one cluster in place of all others"},
                        {"swale optimize out/particles --follow --rate 100M",
-                        "beside the job that writes it, without taking device or processors from it"}},
+                        "beside the job that writes it, without taking device or processors from it"},
+                       {"swale optimize out/particles --free --keep last,every=100 --yes",
+                        "frees the space of what clusters have; the last and each 100th epoch stay quick to "
+                        "scan"}},
       });
   command->common.add_path(sub);
   sub.add_option("--memory", command->memory_bytes, "memory to sort in (default 1G)")
@@ -209,6 +302,16 @@ void add_optimize(CLI::App& app, Run* run) {
          "beside a running job: a cluster of every 16 epochs that it has written, of the rest at its end; "
          "ends then, or on SIGTERM")
       .excludes("--full");
+  sub.add_flag("--free", command->free, "removes files of epochs that clusters have; asks first")
+      .excludes("--full")
+      .excludes("--follow");
+  sub.add_option(
+         "--keep", command->keep,
+         "with --free, the epochs that stay outside of clusters, too: last (default), N, N:M, every=N, "
+         "several with commas, or none")
+      .type_name("EPOCHS");
+  sub.add_flag("--yes", command->yes, "with --free: does not ask");
+  sub.add_flag("-n,--dry-run", command->dry_run, "with --free: prints what would go, and removes nothing");
   command->common.add_json(sub);
   sub.callback([command, run] { *run = [command] { return command->run(); }; });
 }

@@ -87,6 +87,7 @@ void LossFinder::add(const EpochEntry& epoch, PartitionNumber partition, std::st
 }
 
 void LossFinder::find_lost_runs(const EpochEntry& epoch) {
+  if (epoch.freed) return;  // `swale verify` reads the clusters
   const JobEntry& job = manifest_.job_of(epoch);
   std::vector<PartFacts> parts;
   for (PartitionNumber partition(0); partition < job.ranks; ++partition)
@@ -105,7 +106,9 @@ void LossFinder::find_lost_runs(const EpochEntry& epoch) {
 // Of values in value logs only the heads are counted here; `swale verify` reads them.
 void LossFinder::find_lost_values(const EpochEntry& epoch) {
   if (epoch.large.values == 0) return;
-  const JobEntry& job = manifest_.job_of(epoch);
+  const auto writer_job = manifest_.job_index(manifest_.origin_of(epoch));
+  if (!writer_job) return;
+  const JobEntry& job = manifest_.jobs[*writer_job];
   uint64_t all = 0;
   bool any_cut_off = false;  // within a value: pages of the end are gone in which none begins
   std::vector<std::pair<PartitionNumber, std::string>> lost;

@@ -19,6 +19,11 @@ bool is_damage(const Status& status) {
   return status.code() == Code::kNotFound || status.code() == Code::kCorruption;
 }
 
+// Not an epoch that it has moved: it knows of these before its document is there.
+bool is_own_record(const SalvagedEpochs::Record& record, uint32_t job) {
+  return record.job_number == job && record.epoch.origin == 0;
+}
+
 class ManifestFinder {
  public:
   ManifestFinder(io::Device& device, const std::string& directory, Logs* logs)
@@ -125,7 +130,7 @@ bool ManifestFinder::existed(uint32_t number) const {
   const auto log = epoch_logs_.find(number);
   if (log == epoch_logs_.end()) return false;
   return std::any_of(log->second.records.begin(), log->second.records.end(),
-                     [&](const auto& record) { return record && record->job_number == number; });
+                     [&](const auto& record) { return record && is_own_record(*record, number); });
 }
 
 Status ManifestFinder::choose_generation() {
@@ -170,7 +175,10 @@ void ManifestFinder::remove_misplaced() {
   }
   for (const auto& [generation, log] : epoch_logs_) {
     for (const auto& record : log.records) {
-      if (record) owners.add_record(record->epoch.epoch_id, record->job_number);
+      if (!record) continue;
+      const uint32_t origin = record->epoch.origin;
+      owners.add_record(record->epoch.epoch_id, origin != 0 ? origin : record->job_number);
+      if (origin != 0) owners.add_move(record->epoch.epoch_id, record->job_number);
     }
   }
   misplaced_ = imd::remove_misplaced(owners, out_.manifest.jobs, newest_.value_or(kJobNumberMax), &logs_);
@@ -182,7 +190,7 @@ bool ManifestFinder::is_own(const SalvagedEpochs& newest, uint64_t number) const
   const bool document_whole = documents_.contains(*newest_);
   if (document_whole && !out_.manifest.closed && number >= out_.manifest.epochs_promised) return true;
   for (uint64_t at = 0; at < newest.records.size() && at <= number; ++at) {
-    if (newest.records[at] && newest.records[at]->job_number == *newest_) return true;
+    if (newest.records[at] && is_own_record(*newest.records[at], *newest_)) return true;
   }
   const EpochNumber epoch_number(static_cast<uint32_t>(number));
   if (misplaced_.owned.contains({*newest_, epoch_number}) || misplaced_.unknown.contains(epoch_number))
@@ -200,7 +208,9 @@ bool ManifestFinder::is_own(const SalvagedEpochs& newest, uint64_t number) const
 // logs of a job before have of this number was dropped.
 uint32_t ManifestFinder::first_job(const SalvagedEpochs& newest, uint64_t number) const {
   if (newest_ && is_own(newest, number)) return *newest_;
-  return jobs_of_epochs_.empty() ? 0 : jobs_of_epochs_.back();
+  if (jobs_of_epochs_.empty()) return 0;
+  const uint32_t origin = out_.manifest.epochs.back().origin;
+  return origin != 0 ? origin : jobs_of_epochs_.back();
 }
 
 void ManifestFinder::take_record(const SalvagedEpochs::Record& record) {
@@ -326,6 +336,11 @@ uint32_t ManifestFinder::job_index(uint32_t number) {
 void ManifestFinder::settle_jobs() {
   Manifest& manifest = out_.manifest;
   for (const uint32_t number : jobs_of_epochs_) job_index(number);
+  for (size_t i = 0; i < manifest.epochs.size(); ++i) {
+    const uint32_t origin = manifest.epochs[i].origin;
+    manifest.has_moved = manifest.has_moved || origin != 0;
+    if (origin != 0) job_index(origin);
+  }
   // The job whose open epoch may be recovered.
   const bool last_unknown = newest_ && !documents_.contains(*newest_);
   if (last_unknown && logs_.lower_bound({*newest_, PartitionNumber(0)}) != logs_.end()) job_index(*newest_);

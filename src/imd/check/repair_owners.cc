@@ -83,7 +83,7 @@ bool MisplacedRemover::vouches(const JobEntry& job, uint64_t epoch_id, EpochNumb
 
 bool MisplacedRemover::belongs(LogId id, uint64_t epoch_id, const LogEpoch& epoch) {
   const Known& known = epochs_.at(epoch_id);
-  if (known.owner == id.job) return true;
+  if (known.owner == id.job || owners_.is_moved(epoch_id, id.job)) return true;
   // Repair's copy of an open epoch has the id that its first job made, and its record may be lost. Repair's
   // job makes none.
   if (known.owner) {

@@ -22,6 +22,9 @@ class EpochOwners {
   // The last job counts: repair copies what is left of an open epoch, and the epoch becomes its own.
   void add_record(uint64_t epoch_id, uint32_t job);
   void add_job(const JobEntry& job);
+  // `job` has moved the epoch to its own logs, beside the values in those of the job that wrote it.
+  void add_move(uint64_t epoch_id, uint32_t job) { moved_.emplace(epoch_id, job); }
+  bool is_moved(uint64_t epoch_id, uint32_t job) const { return moved_.contains({epoch_id, job}); }
 
   // None: it has no record, and no job that is known has made its id.
   std::optional<uint32_t> owner(uint64_t epoch_id, EpochNumber epoch) const;
@@ -32,6 +35,7 @@ class EpochOwners {
  private:
   std::map<uint64_t, uint32_t> recorded_;  // by epoch id
   std::map<uint32_t, uint64_t> job_ids_;   // by number
+  std::set<std::pair<uint64_t, uint32_t>> moved_;
 };
 
 // What was in logs of a job that is not theirs.

@@ -55,7 +55,7 @@ Status Repairer::plan_rebuild(LogId id) {
   if (!open.ok() && open.code() != Code::kCorruption) return open;
   const auto wanted = [&](const EpochEntry& epoch) {
     const JobEntry& job = manifest.job_of(epoch);
-    return job.number == id.job && id.partition < job.ranks && !whole.contains(epoch.epoch) &&
+    return job.number == id.job && !epoch.freed && id.partition < job.ranks && !whole.contains(epoch.epoch) &&
            !losses_.in_data(epoch, id.partition);
   };
   if (open.ok() && std::none_of(manifest.epochs.begin(), manifest.epochs.end(), wanted)) return {};
@@ -86,7 +86,7 @@ Status Repairer::write_index(Rebuild* rebuild) {
       IndexWriter::create(*data, *index, offset, run::FooterBuilder(id.partition), found_.manifest.layout));
   BlockNumber end_block;
   for (const EpochEntry& epoch : found_.manifest.epochs) {
-    if (found_.manifest.job_of(epoch).number == id.job)
+    if (found_.manifest.job_of(epoch).number == id.job && !epoch.freed)
       SWALE_RETURN_IF_ERROR(write_epoch_segments(*rebuild, epoch, &end_block, &writer));
   }
   return writer.finish();

@@ -200,7 +200,7 @@ void Verifier::check_logs(LogId id) {
   const auto logs = open_partition(files_, id, manifest_);
   if (!logs.ok()) {
     for (const EpochEntry& epoch : manifest_.epochs) {
-      if (manifest_.job_of(epoch).number == id.job) ++sums_[epoch.epoch].problems;
+      if (manifest_.job_of(epoch).number == id.job && !epoch.freed) ++sums_[epoch.epoch].problems;
     }
     report_.problems.push_back(logs.status());
     return;
@@ -419,7 +419,8 @@ void Verifier::compare_sums() {
   for (const EpochEntry& epoch : manifest_.epochs) {
     const Sums& sums = sums_[epoch.epoch];
     // Known damage explains the difference; a walk that was cut short has not seen all.
-    if (sums.problems > 0 || full()) continue;
+    if (epoch.freed || sums.problems > 0 || full())
+      continue;  // verify_clusters compares those that are freed
     if (sums.records != epoch.records || sums.data_bytes != epoch.data_bytes || sums.digest != epoch.digest) {
       report_.problems.push_back(
           corruption("{}: epoch {}: the logs hold {} records of {} bytes with digest {:016x}, expected {} of "
@@ -440,7 +441,9 @@ VerifyReport verify_directory(const Reader& reader, size_t problems_max, const V
   Manifest known;
   for (int restarts = 0; restarts < kRestartsMax && !report.problems.empty(); ++restarts) {
     Result<Manifest> now = load_manifest(reader.files().device, reader.directory());
-    if (!now.ok() || (restarts == 0 ? *opened : known).first_dropped(*now) == nullptr) break;
+    if (!now.ok()) break;
+    const Manifest& before = restarts == 0 ? *opened : known;
+    if (before.first_dropped(*now) == nullptr && before.first_moved(*now) == nullptr) break;
     known = std::move(*now);
     report = Verifier(reader.files(), known).run(problems_max, progress);
   }

@@ -37,7 +37,7 @@ Status ValuesVerifier::record(const EpochEntry& epoch, const run::ScannedRecord&
                         first.size());
     }
   }
-  return epoch.recovered == Recovered::kPartial ? values_.check(place) : Status();
+  return has_ranges(epoch) ? Status() : values_.check(place);
 }
 
 void ValuesVerifier::add_ranges(const PartitionLogs& logs) {
@@ -50,7 +50,7 @@ void ValuesVerifier::finish(const std::function<bool(EpochNumber)>& whole, const
   std::map<uint32_t, LargeTally> totals;
   for (const auto& [place, sums] : sums_) {
     totals[place.first].add(sums.pointed);
-    if (manifest_.epochs[place.first].recovered == Recovered::kPartial) continue;
+    if (!has_ranges(manifest_.epochs[place.first])) continue;
     if (manifest_.layout.values() == run::ValueRule::kPaged) {
       walk_pages(place, sums, whole(place.first), problem, progress);
     } else {
@@ -59,7 +59,7 @@ void ValuesVerifier::finish(const std::function<bool(EpochNumber)>& whole, const
   }
   for (const EpochEntry& epoch : manifest_.epochs) {
     const LargeTally& found = totals[epoch.epoch];
-    if (found == epoch.large || !whole(epoch.epoch)) continue;
+    if (found == epoch.large || epoch.freed || !whole(epoch.epoch)) continue;
     problem(corruption("{}: epoch {}: the records point to {} large values of {} bytes, expected {} of {}",
                        kManifestName, epoch.epoch, found.values, found.bytes, epoch.large.values,
                        epoch.large.bytes),

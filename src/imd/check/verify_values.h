@@ -4,8 +4,8 @@
 //
 // Each record that points must lead to a value of its key and epoch whose first bytes it repeats; every byte
 // of an epoch's ranges is read; there must be as many values as pointers, at the same places (count and sum
-// of offsets), and as many as swale.json says. Of an epoch that repair has recovered in part only the values
-// with pointers count: those are read whole.
+// of offsets), and as many as swale.json says. Of an epoch that repair has recovered in part, or whose logs
+// were freed, only the values with pointers count: those are read whole.
 // Values in pages have no heads: their pointers must cover what the pages have of an epoch, each byte once.
 // Threads: one at a time. Memory: 64 bytes for each writer and epoch with large values, one megabyte.
 #pragma once
@@ -43,6 +43,12 @@ class ValuesVerifier {
     uint64_t offsets = 0;  // sum over the pointers; in pages of their value_tile
   };
   using Place = std::pair<EpochNumber, PartitionNumber>;  // of its writer
+
+  // Whether the index logs say where its values begin and end: not of one that was recovered in part, nor of
+  // one whose logs were freed.
+  static bool has_ranges(const EpochEntry& epoch) {
+    return epoch.recovered != Recovered::kPartial && epoch.origin == 0;
+  }
 
   void walk(const Place& place, const Sums& sums, bool whole, const ProblemFn& problem,
             const std::function<void(uint64_t)>& progress);

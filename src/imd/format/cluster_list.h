@@ -4,7 +4,8 @@
 // lists all clusters that live from then on. The highest number with a manifest.json is the truth.
 //
 // A cluster is itself a massive directory, DIR/clusters/NNNN, of one rank and one epoch, whose values are
-// series (series.h). No answer depends on clusters: what is damaged or missing is not used.
+// series (series.h). Only answers of epochs that were freed (EpochEntry::freed) depend on clusters: else what
+// is damaged or missing is not used.
 // Format: docs/formats/clusters.md. Threads: values and free functions.
 // Limits: as for a manifest; an epoch is in one cluster.
 #pragma once

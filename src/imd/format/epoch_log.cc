@@ -15,6 +15,8 @@ namespace {
 constexpr uint64_t kHeaderMagic = 0x73636F7065777301;  // "\1swepocs"
 constexpr uint32_t kRecordMagic = 0x636F7065;          // "epoc"
 constexpr uint32_t kEpochLogVersion = 1;
+constexpr uint32_t kInLogs = 0;  // places
+constexpr uint32_t kInClusters = 1;
 constexpr size_t kChecksumOffset = kEpochRecordBytes - sizeof(uint32_t);
 constexpr size_t kChunkBytes = kMiB;
 // Slots that are looked at after one that is not whole, to tell damage from a torn append.
@@ -58,7 +60,8 @@ std::string encode_header(uint32_t job) {
 
 // { magic u32, epoch u32, job u32, recovered u32, epoch_id u64, step i64, time f64, records u64, data_bytes
 //   u64, digest u64, large_values u64, large_bytes u64, summary_offset u64, summary_bytes u32, summary_job
-//   u32, attributes_offset u64, attributes_bytes u32, attributes_job u32, described_by u32 } zeros, crc32c
+//   u32, attributes_offset u64, attributes_bytes u32, attributes_job u32, described_by u32, origin u32, place
+//   u32 } crc32c
 std::string encode_record(const EpochEntry& epoch, const Manifest& manifest) {
   std::string out;
   append_u32(&out, kRecordMagic);
@@ -80,6 +83,8 @@ std::string encode_record(const EpochEntry& epoch, const Manifest& manifest) {
   append_u32(&out, epoch.attributes.bytes);
   append_u32(&out, epoch.attributes.job);
   append_u32(&out, epoch.described_by ? *epoch.described_by + 1 : 0);
+  append_u32(&out, epoch.origin);
+  append_u32(&out, epoch.freed ? kInClusters : kInLogs);
   return twice(std::move(out));
 }
 
@@ -107,6 +112,10 @@ std::optional<SalvagedEpochs::Record> decode_record(Bytes record, uint64_t numbe
   epoch.attributes.bytes = in.u32();
   epoch.attributes.job = in.u32();
   const uint32_t described_by = in.u32();
+  epoch.origin = in.u32();
+  const uint32_t place = in.u32();
+  epoch.freed = place == kInClusters;
+  if (place > kInClusters || (epoch.freed && epoch.origin == 0)) return std::nullopt;
   if (epoch.epoch != number || recovered > static_cast<uint32_t>(Recovered::kWhole)) return std::nullopt;
   if (described_by > epoch.epoch + 1) return std::nullopt;
   if (described_by != 0) epoch.described_by = EpochNumber(described_by - 1);
@@ -120,6 +129,8 @@ std::optional<EpochEntry> decode_record(Bytes record, uint64_t number, const Man
   if (!decoded) return std::nullopt;
   const std::optional<size_t> index = manifest.job_index(decoded->job_number);
   if (!index) return std::nullopt;
+  const uint32_t origin = decoded->epoch.origin;
+  if (origin != 0 && !manifest.job_index(origin)) return std::nullopt;
   decoded->epoch.job = static_cast<uint32_t>(*index);
   return decoded->epoch;
 }
@@ -320,12 +331,11 @@ EpochSlot inspect_epoch_slot(Bytes slot, uint64_t index) {
     return found;
   }
   in.u64();
-  Manifest of_any_job;
-  of_any_job.jobs.emplace_back().number = found.job = in.u32();
-  const std::optional<EpochEntry> epoch = decode_record(*copy, index - 1, of_any_job);
-  if (!epoch) return found;
+  found.job = in.u32();
+  const std::optional<SalvagedEpochs::Record> record = decode_record(*copy, index - 1);
+  if (!record) return found;
   found.kind = EpochSlot::Kind::kRecord;
-  found.epoch = *epoch;
+  found.epoch = record->epoch;
   return found;
 }
 

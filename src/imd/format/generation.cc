@@ -51,7 +51,10 @@ Result<Manifest> document_of_claimed(io::Device& device, const std::string& dire
   if (document.status().code() != Code::kNotFound) return document;
   const Result<SalvagedEpochs> log = salvage_epoch_log(device, directory, number);
   if (!log.ok()) return log.status();
-  const auto own = [&](const auto& record) { return record && record->job_number == number; };
+  // Epochs that it has moved are known before the document is there.
+  const auto own = [&](const auto& record) {
+    return record && record->job_number == number && record->epoch.origin == 0;
+  };
   if (std::none_of(log->records.begin(), log->records.end(), own)) return document;
   document = read_generation(device, directory, number);  // it may have been opening
   if (document.status().code() != Code::kNotFound) return document;

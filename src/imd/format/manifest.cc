@@ -20,7 +20,10 @@ constexpr std::string_view kLayoutFeature = "layout";
 constexpr std::string_view kFormatFeature = "format";
 // Builds that do not know it would leave attributes out of the epoch log that they continue.
 constexpr std::string_view kAttributesFeature = "attributes";
-constexpr std::string_view kFeatures[] = {kLayoutFeature, kFormatFeature, kAttributesFeature};
+// Builds that do not know it would look for logs that are gone.
+constexpr std::string_view kClustersFeature = "clusters";
+constexpr std::string_view kFeatures[] = {kLayoutFeature, kFormatFeature, kAttributesFeature,
+                                          kClustersFeature};
 constexpr DocumentFormat kFormat{.name = "swale-imd", .version = 1, .features = kFeatures};
 // In "schema": every value is as long as its fields. Directories of earlier builds do not say so, and values
 // of any length are right there.
@@ -132,6 +135,7 @@ std::vector<std::string_view> features_of(const Manifest& manifest) {
   if (!layout.standard()) features.push_back(kLayoutFeature);
   if (layout.format != run::ShuffleFormat::kBase) features.push_back(kFormatFeature);
   if (manifest.has_attributes) features.push_back(kAttributesFeature);
+  if (manifest.has_moved) features.push_back(kClustersFeature);
   return features;
 }
 
@@ -243,6 +247,7 @@ Result<Manifest> Manifest::decode(Bytes text, const std::string& path) {
     SWALE_ASSIGN_OR_RETURN(manifest.layout.format, decode_format(root));
   }
   manifest.has_attributes = document.has_feature(kAttributesFeature);
+  manifest.has_moved = document.has_feature(kClustersFeature);
   SWALE_RETURN_IF_ERROR(decode_generation(root, &manifest));
   SWALE_RETURN_IF_ERROR(decode_jobs(root, &manifest.jobs));
   SWALE_RETURN_IF_ERROR(decode_losses(root, &manifest.lost));
@@ -259,7 +264,9 @@ std::optional<size_t> Manifest::job_index(uint32_t number) const {
 
 std::vector<LogId> Manifest::logs() const {
   std::vector<bool> wrote(jobs.size());
-  for (const EpochEntry& epoch : epochs) wrote[epoch.job] = true;
+  for (const EpochEntry& epoch : epochs) {
+    if (!epoch.freed) wrote[epoch.job] = true;
+  }
   std::vector<LogId> logs;
   for (size_t job = 0; job < jobs.size(); ++job) {
     if (!wrote[job]) continue;
@@ -278,6 +285,15 @@ const EpochEntry* Manifest::first_dropped(const Manifest& now) const {
     return now.find_epoch(epoch.epoch, epoch.epoch_id) == nullptr;
   });
   return dropped == epochs.end() ? nullptr : &*dropped;
+}
+
+const EpochEntry* Manifest::first_moved(const Manifest& now) const {
+  const auto moved = std::ranges::find_if(epochs, [&](const EpochEntry& epoch) {
+    const EpochEntry* const same = now.find_epoch(epoch.epoch, epoch.epoch_id);
+    return same != nullptr &&
+           (same->freed != epoch.freed || now.job_of(*same).number != job_of(epoch).number);
+  });
+  return moved == epochs.end() ? nullptr : &*moved;
 }
 
 const EpochEntry* Manifest::find_epoch(const LostPart& part) const {

@@ -69,6 +69,10 @@ struct JobFilePlace {
 struct EpochEntry {
   EpochNumber epoch = {};  // 0, 1, 2, ... without gaps
   uint32_t job = 0;        // index into jobs: whose logs hold it
+  // The number of the job that wrote it, if `swale optimize --free` has moved it to `job`: values that lie
+  // elsewhere are still in files of this one. 0: `job` wrote it.
+  uint32_t origin = 0;
+  bool freed = false;  // no log holds it any more, only a cluster; its job has one rank and one way
   // As in the index logs: tells this epoch from one of the same number that was never committed.
   uint64_t epoch_id = 0;
   int64_t step = 0;
@@ -103,6 +107,7 @@ struct Manifest {
   // The generation that this one continues; this one if there is none. Older ones may be gone.
   uint32_t continues = 0;
   bool has_attributes = false;   // an epoch may have brought some
+  bool has_moved = false;        // an epoch may have an origin, or be freed
   bool closed = false;           // its job has ended: the epoch log has epochs_promised epochs, no more
   uint64_t epochs_promised = 0;  // in the epoch log, at least
   std::vector<JobEntry> jobs;
@@ -110,6 +115,10 @@ struct Manifest {
   std::vector<LostPart> lost;
 
   const JobEntry& job_of(const EpochEntry& epoch) const { return jobs[epoch.job]; }
+  // The number of the job whose value logs and statistics have what belongs to the epoch.
+  uint32_t origin_of(const EpochEntry& epoch) const {
+    return epoch.origin != 0 ? epoch.origin : job_of(epoch).number;
+  }
   // The logs of one of the epoch's partitions.
   LogId log_of(const EpochEntry& epoch, PartitionNumber partition) const {
     return {job_of(epoch).number, partition};
@@ -121,6 +130,8 @@ struct Manifest {
   // The first epoch of this manifest that `now`, a later one of the directory, does not have; nullptr: it has
   // them all.
   const EpochEntry* first_dropped(const Manifest& now) const;
+  // The first one that is elsewhere in `now`: in another job's logs, or only in a cluster. nullptr: none.
+  const EpochEntry* first_moved(const Manifest& now) const;
   // The logs that hold committed epochs, in order.
   std::vector<LogId> logs() const;
   // What was lost of this part; nullptr: nothing.

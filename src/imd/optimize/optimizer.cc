@@ -15,6 +15,7 @@
 #include "base/processors.h"
 #include "base/sealed_document.h"
 #include "imd/format/generation.h"
+#include "imd/optimize/freed_source.h"
 #include "imd/optimize/stripe_pipeline.h"
 #include "imd/optimize/stripe_reader.h"
 #include "imd/optimize/throttle.h"
@@ -48,7 +49,7 @@ void remove_tree(io::Device& device, const std::string& path) {
   if (!removed.ok() && removed.code() != Code::kNotFound) log_warn("{}", removed.message());
 }
 
-// The epochs that no cluster has.
+// The epochs that no cluster of the list has.
 std::vector<EpochNumber> uncovered(const Manifest& manifest, const ClusterList& list) {
   std::set<EpochNumber> covered;
   for (const ClusterEntry& cluster : list.clusters) {
@@ -75,7 +76,11 @@ class Pass {
  private:
   Status look();
   bool is_only_copy(const ClusterEntry& cluster) const;
+  bool has_freed(const ClusterEntry& cluster) const;
+  void replace(const ClusterEntry& cluster);
   void merge_similar();
+  std::vector<EpochNumber> to_copy() const;
+  void point_sources();
   void choose_epochs();
   Status make_cluster();
   Status write_epoch(net::Job& job);
@@ -94,6 +99,8 @@ class Pass {
   Manifest manifest_;
   ClusterList list_;  // as it is, then as it will be
   std::vector<EpochNumber> epochs_;
+  std::vector<FreedSource> sources_;  // clusters that are replaced, and have what no log has
+  std::set<uint32_t> stuck_;          // clusters that cannot be opened, and have what no log has
   std::optional<io::LockFile> lock_;
   std::optional<store::JobClaim> claim_;
   OptimizeReport report_;
@@ -107,8 +114,7 @@ Result<OptimizeReport> Pass::run() {
       lock_,
       io::LockFile::acquire(files_.device, clusters_folder(files_.directory) + "/optimize.lock", request));
   SWALE_RETURN_IF_ERROR(look());
-  const bool enough =
-      epochs_to_optimize(manifest_, list_).size() >= std::max<uint64_t>(options_.epochs_min, 1);
+  const bool enough = to_copy().size() >= std::max<uint64_t>(options_.epochs_min, 1);
   if (enough) merge_similar();
   choose_epochs();
   if (!enough) return report_;
@@ -132,7 +138,7 @@ Result<OptimizeReport> Pass::run() {
 // again.
 Status Pass::look() {
   Result<ClusterList> list = load_clusters(files_.device, files_.directory);
-  if (!list.ok() && list.status().code() != Code::kCorruption) return list.status();
+  if (!list.ok() && (manifest_.has_moved || list.status().code() != Code::kCorruption)) return list.status();
   if (!list.ok()) log_warn("{}; clusters are made anew", list.status().message());
   if (list.ok()) list_ = std::move(*list);
   std::erase_if(list_.clusters, [&](const ClusterEntry& cluster) {
@@ -140,12 +146,66 @@ Status Pass::look() {
       return manifest_.find_epoch(epoch.epoch, epoch.epoch_id) != nullptr;
     };
     const bool wanted = !options_.full && std::ranges::all_of(cluster.epochs, lives);
-    if (!wanted && !is_only_copy(cluster)) return true;
+    const bool freed = has_freed(cluster);
+    const bool replaced = !wanted && !is_only_copy(cluster);
+    if (replaced && !freed) return true;
     const auto opened = Cluster::open(files_, cluster);
+    if (!opened.ok() && freed) {
+      log_warn("{}; it stays, because it has epochs that are nowhere else: restore it from a copy",
+               opened.status().message());
+      stuck_.insert(cluster.number);
+      return false;
+    }
     if (!opened.ok()) log_warn("{}; it is made anew", opened.status().message());
-    return !opened.ok();
+    if (opened.ok() && replaced) replace(cluster);
+    return !opened.ok() || replaced;
   });
   return {};
+}
+
+// No log has an epoch of it any more.
+bool Pass::has_freed(const ClusterEntry& cluster) const {
+  return std::ranges::any_of(cluster.epochs, [&](const ClusterEntry::Epoch& epoch) {
+    const EpochEntry* const entry = manifest_.find_epoch(epoch.epoch, epoch.epoch_id);
+    return entry != nullptr && entry->freed;
+  });
+}
+
+// The new cluster takes its place, and reads from it what no log has.
+void Pass::replace(const ClusterEntry& cluster) {
+  if (has_freed(cluster)) sources_.push_back({Cluster::as_listed(files_, cluster)});
+}
+
+// What the new cluster gets: epochs of logs, and freed ones of the clusters that it replaces.
+std::vector<EpochNumber> Pass::to_copy() const {
+  std::vector<EpochNumber> epochs = epochs_to_optimize(manifest_, list_);
+  std::set<EpochNumber> freed;
+  for (const FreedSource& source : sources_) {
+    for (const ClusterEntry::Epoch& epoch : source.cluster->entry().epochs) {
+      const EpochEntry* const entry = manifest_.find_epoch(epoch.epoch, epoch.epoch_id);
+      if (entry != nullptr && entry->freed) freed.insert(epoch.epoch);
+    }
+  }
+  for (const EpochNumber epoch : uncovered(manifest_, list_)) {
+    if (freed.contains(epoch)) epochs.push_back(epoch);
+  }
+  std::ranges::sort(epochs);
+  return epochs;
+}
+
+// Each epoch is read from one of them.
+void Pass::point_sources() {
+  std::set<EpochNumber> read;
+  for (FreedSource& source : sources_) {
+    source.indexes.clear();
+    for (const ClusterEntry::Epoch& epoch : source.cluster->entry().epochs) {
+      const EpochEntry* const entry = manifest_.find_epoch(epoch.epoch, epoch.epoch_id);
+      const auto place = std::ranges::lower_bound(epochs_, epoch.epoch);
+      const bool wanted = entry != nullptr && entry->freed && place != epochs_.end() &&
+                          *place == epoch.epoch && read.insert(epoch.epoch).second;
+      source.indexes.push_back(wanted ? static_cast<uint32_t>(place - epochs_.begin()) : FreedSource::kNone);
+    }
+  }
 }
 
 // Parts of an epoch itself are lost.
@@ -161,24 +221,26 @@ bool Pass::is_only_copy(const ClusterEntry& cluster) const {
 void Pass::merge_similar() {
   constexpr size_t kBefore = 3;
   std::vector<ClusterEntry>& clusters = list_.clusters;
-  for (size_t epochs = epochs_to_optimize(manifest_, list_).size();
-       epochs > 0 && clusters.size() >= kBefore;) {
+  for (size_t epochs = to_copy().size(); epochs > 0 && clusters.size() >= kBefore;) {
     const std::span<const ClusterEntry> last(clusters.end() - kBefore, clusters.end());
     size_t longest = 0;
     bool only_copy = false;
     for (const ClusterEntry& cluster : last) {
       longest = std::max(longest, cluster.epochs.size());
-      only_copy = only_copy || is_only_copy(cluster);
+      only_copy = only_copy || is_only_copy(cluster) || stuck_.contains(cluster.number);
     }
     if (longest >= 2 * epochs || only_copy) break;
-    for (const ClusterEntry& cluster : last) epochs += cluster.epochs.size();
+    for (const ClusterEntry& cluster : last) {
+      epochs += cluster.epochs.size();
+      replace(cluster);
+    }
     clusters.erase(clusters.end() - kBefore, clusters.end());
   }
 }
 
 void Pass::choose_epochs() {
   OptimizePlan& plan = report_.plan;
-  epochs_ = epochs_to_optimize(manifest_, list_);
+  epochs_ = to_copy();
   plan.epochs = epochs_.size();
   plan.epochs_lost = uncovered(manifest_, list_).size() - epochs_.size();
   for (const EpochNumber number : epochs_) {
@@ -244,8 +306,9 @@ SeriesMaker::ResolveFn Pass::resolve(ValueReader& values) const {
 
 Status Pass::write_series(Writer& writer) {
   PartitionCache partitions(files_, manifest_);
+  point_sources();
   SWALE_ASSIGN_OR_RETURN(const auto reader, StripeReader::open(files_, manifest_, partitions, epochs_,
-                                                               options_.memory_bytes / 8));
+                                                               sources_, options_.memory_bytes / 8));
   ValueReader values(files_);
   StripePipeline::Params params = pipeline_params(*reader);
   params.resolve = resolve(values);
@@ -314,7 +377,7 @@ void Pass::remove_dead(uint32_t below) {
   const Result<ClusterList> now = load_clusters(files_.device, files_.directory);
   const Result<std::vector<uint32_t>> numbers =
       store::list_jobs(files_.device, cluster_claims(files_.directory));
-  if (!numbers.ok()) return;
+  if (!numbers.ok() || (!now.ok() && manifest_.has_moved)) return;
   std::set<uint32_t> live;
   if (now.ok()) live.insert(now->generation);
   for (const ClusterEntry& cluster : now.ok() ? now->clusters : list_.clusters) live.insert(cluster.number);
@@ -328,7 +391,10 @@ void Pass::remove_dead(uint32_t below) {
 
 std::vector<EpochNumber> epochs_to_optimize(const Manifest& manifest, const ClusterList& list) {
   std::vector<EpochNumber> epochs = uncovered(manifest, list);
-  std::erase_if(epochs, [&](EpochNumber epoch) { return manifest.has_lost(manifest.epochs[epoch]); });
+  std::erase_if(epochs, [&](EpochNumber epoch) {
+    const EpochEntry& entry = manifest.epochs[epoch];
+    return entry.freed || manifest.has_lost(entry);
+  });
   return epochs;
 }
 

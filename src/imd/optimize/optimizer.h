@@ -64,7 +64,7 @@ struct OptimizeReport {
   uint64_t stripes = 0;
 };
 
-// The epochs that no cluster has, and of which nothing is lost.
+// The epochs that no cluster has, but logs have, and of which nothing is lost.
 std::vector<EpochNumber> epochs_to_optimize(const Manifest& manifest, const ClusterList& list);
 
 constexpr size_t kOptimizeMemoryMin = 32 * kMiB;

@@ -142,7 +142,7 @@ void SeriesMaker::sort(const Stripe& stripe) {
     const uint32_t shape = StripeRow::shape_of(part.row_bytes, part.key_bytes, false);
     for (uint32_t i = 0; i < part.count; ++i) {
       if (part.rows != nullptr) {
-        put(part.rows[i].at, part.index, part.rows[i].shape);
+        put(part.rows[i].at, part.rows[i].index, part.rows[i].shape);
       } else {
         put(part.uniform + size_t{i} * part.row_bytes, part.index, shape);
       }
@@ -214,6 +214,9 @@ Status SeriesMaker::put_usual(std::span<const StripeRow> rows, SeriesBatch* batc
 
 // Any rows of one hash: nearly always of one key.
 Status SeriesMaker::put_hash(std::span<StripeRow> rows, SeriesBatch* batch) {
+  // Those of a cluster that is read come before those of logs.
+  if (!std::ranges::is_sorted(rows, {}, &StripeRow::index))
+    std::ranges::stable_sort(rows, {}, &StripeRow::index);
   const Bytes first = rows.front().key();
   const auto is_first = [&](const StripeRow& row) { return row.key() == first; };
   if (std::ranges::all_of(rows.subspan(1), is_first)) return put_key(rows, batch);

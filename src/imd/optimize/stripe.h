@@ -2,9 +2,9 @@
 //
 // Rows of uniform runs stay in the blocks that were read; other records are copied. Both lie in chunks, which
 // a stripe shares with those beside it.
-// Invariants: the parts come by epoch, partition and run, and rows of a part in the order of its run: so
-// records of one key are by epoch and then as appended. The first and the last part of a run may have rows
-// beyond the stripe.
+// Invariants: the parts of clusters come first, then those of logs by epoch, partition and run; rows of a
+// part are in the order of its run: so records of one key and epoch are as appended. The first and the last
+// part of a run may have rows beyond the stripe.
 // Threads: one at a time.
 #pragma once
 

@@ -7,6 +7,7 @@
 #include "base/copy.h"
 #include "base/uint128.h"
 #include "imd/format/partitioner.h"
+#include "imd/read/reader_freed.h"
 #include "imd/read/reader_scan.h"
 #include "imd/read/reader_tables.h"
 #include "run/format.h"
@@ -53,10 +54,13 @@ uint32_t place_of(const StripePart& part, Hash last) {
 Result<std::unique_ptr<StripeReader>> StripeReader::open(const ReaderFiles& files, const Manifest& manifest,
                                                          PartitionCache& partitions,
                                                          std::span<const EpochNumber> epochs,
+                                                         std::span<const FreedSource> sources,
                                                          size_t memory_bytes) {
   std::unique_ptr<StripeReader> reader(new StripeReader(files));
+  for (const FreedSource& source : sources) SWALE_RETURN_IF_ERROR(reader->add_source(source));
   for (uint32_t index = 0; index < epochs.size(); ++index) {
     const EpochEntry& epoch = manifest.epochs[epochs[index]];
+    if (epoch.freed) continue;
     const JobEntry& job = manifest.job_of(epoch);
     const bool by_hash =
         job.ranks == 1 || (job.partitioner == kHashPartitioner && !TableCache::has_tables(manifest, epoch));
@@ -81,6 +85,24 @@ Result<std::unique_ptr<StripeReader>> StripeReader::open(const ReaderFiles& file
   reader->chunk_bytes_ =
       std::clamp(share, kChunkBytesMin, kChunkBytesMax) / run::kBlockBytes * run::kBlockBytes;
   return reader;
+}
+
+Status StripeReader::add_source(const FreedSource& source) {
+  uint32_t depth = 0;
+  SWALE_ASSIGN_OR_RETURN(const auto logs, source.cluster->logs(&depth));
+  const EpochEntry& own = source.cluster->own_epoch();
+  SWALE_ASSIGN_OR_RETURN(const auto pieces, series_pieces(files_, *logs, own, 1));
+  logs->data->prefer_direct();
+  for (const Reader::ScanPiece& piece : pieces) {
+    Stream& stream = streams_.emplace_back();
+    stream.epoch = &own;
+    stream.logs = logs;
+    stream.piece = piece;
+    stream.source = &source;
+    stream.values = std::make_unique<SeriesValues>(source.cluster->epochs());
+    rewind(stream);
+  }
+  return {};
 }
 
 bool StripeReader::by_hash() const {
@@ -178,10 +200,11 @@ Status StripeReader::feed(Stream& stream, Fetched fetched, Stripe* stripe) {
   const run::RunCursor::RowsFn rows = [&](const run::UniformRows& uniform) {
     return take_uniform(to, uniform);
   };
-  // Of a stream that is read again, blocks are not kept.
-  stream.cursor->take_rows(stream.by_hash ? &rows : nullptr);
-  const Status fed = stream.cursor->feed(
-      fetched.blocks, [&](const run::ScannedRecord& record) { return take_record(to, record); });
+  // Of a stream that is read again, or of series, blocks are not kept.
+  stream.cursor->take_rows(stream.by_hash && stream.source == nullptr ? &rows : nullptr);
+  const Status fed = stream.cursor->feed(fetched.blocks, [&](const run::ScannedRecord& record) {
+    return stream.source == nullptr ? take_record(to, record) : take_series(to, record);
+  });
   stream.cursor->take_rows(nullptr);
   SWALE_RETURN_IF_ERROR(fed);
   SWALE_RETURN_IF_ERROR(to.status);
@@ -225,7 +248,38 @@ bool StripeReader::take_record(Feeding& to, const run::ScannedRecord& record) {
   to.status = reach(to.stream, hash);
   if (!to.status.ok()) return false;
   if (!to.stream.by_hash && !to.stripe->has(hash)) return true;
-  const size_t row_bytes = record.key.size() + record.value.size();
+  copy_row(to, hash, to.stream.index, record.key, record.value, record.large);
+  return true;
+}
+
+// The values of the epochs that are wanted; a pointer is what the record of the epoch had.
+bool StripeReader::take_series(Feeding& to, const run::ScannedRecord& series) {
+  const Stream& stream = to.stream;
+  const Hash hash = hash_bytes(series.key);
+  to.status = reach(to.stream, hash);
+  if (!to.status.ok()) return false;
+  bool right = true;
+  const auto give = [&](const SeriesValue& value) {
+    const uint32_t index = stream.source->indexes[value.index];
+    Bytes stored = value.bytes;
+    Bytes resolved;
+    if (value.kind == SeriesKind::kResolved) right = split_resolved(value.bytes, &stored, &resolved) && right;
+    const bool fits = stored.size() <= run::kStoredBytesMax;
+    right = right && fits;
+    if (index == FreedSource::kNone || !right) return;
+    copy_row(to, hash, index, series.key, stored, value.kind != SeriesKind::kWhole);
+  };
+  right = stream.values->take(series.key, series.value, give) && right;
+  if (right) return true;
+  to.status = corruption(
+      "{}: offset {}: a record is no series, or does not continue the one before it; its epochs are nowhere "
+      "else: restore the file, and run `swale verify`",
+      stream.logs->data->path(), series.block * run::kBlockBytes);
+  return false;
+}
+
+void StripeReader::copy_row(Feeding& to, Hash hash, uint32_t index, Bytes key, Bytes value, bool large) {
+  const size_t row_bytes = key.size() + value.size();
   Copies& copies = to.copies;
   if (copies.rows == nullptr ||
       reinterpret_cast<char*>(copies.rows + copies.count + 1) + row_bytes > copies.bytes) {
@@ -236,10 +290,10 @@ bool StripeReader::take_record(Feeding& to, const run::ScannedRecord& record) {
     copies = {reinterpret_cast<StripeRow*>(bytes.data()), 0, bytes.data() + bytes.size()};
   }
   copies.bytes -= row_bytes;
-  copy_bytes(copies.bytes, record.key.data(), row_bytes);
-  copies.rows[copies.count++] = {hash, copies.bytes, to.stream.index,
-                                 StripeRow::shape_of(row_bytes, record.key.size(), record.large)};
-  return true;
+  copy_bytes(copies.bytes, key.data(), key.size());
+  copy_bytes(copies.bytes + key.size(), value.data(), value.size());
+  copies.rows[copies.count++] = {hash, copies.bytes, index,
+                                 StripeRow::shape_of(row_bytes, key.size(), large)};
 }
 
 // Makes a part of what was copied.
@@ -311,7 +365,8 @@ void StripeReader::take_back(Stripe* stripe) {
 
 Status StripeReader::finish() const {
   for (const Stream& stream : streams_) {
-    if (!stream.at_end() || !stream.ahead.empty()) {
+    const bool complete = stream.values == nullptr || stream.values->complete();
+    if (!stream.at_end() || !stream.ahead.empty() || !complete) {
       return error(Code::kInternal, Scope::kOperation, "{}: a run from offset {} on was not read to its end",
                    stream.logs->data->path(), stream.piece.first_block * run::kBlockBytes);
     }

@@ -4,7 +4,8 @@
 // The runs of a job whose keys are placed by hash are in the order of these hashes: each is a stream that
 // stays where the last stripe ended. Reads of several streams are in flight together, past the page cache
 // where the file system can. Other runs (a partitioner of the user's, the lossy format, with several ranks)
-// have keys of all hashes in another order: they are read again for each stripe.
+// have keys of all hashes in another order: they are read again for each stripe. Epochs that no log has are
+// read from the clusters that have them: their runs are streams of series, which are cut into records.
 //
 // Threads: one at a time; stripes that were read belong to their owner, who gives them back by another read.
 // Memory: one or two chunks for each run, and those of stripes.
@@ -21,6 +22,8 @@
 #include "base/hash.h"
 #include "base/status.h"
 #include "imd/format/manifest.h"
+#include "imd/format/series_values.h"
+#include "imd/optimize/freed_source.h"
 #include "imd/optimize/stripe.h"
 #include "imd/read/reader.h"
 #include "imd/read/reader_io.h"
@@ -35,7 +38,9 @@ class StripeReader {
   // The objects referred to must outlive the reader. `memory_bytes`: about what chunks may take.
   static Result<std::unique_ptr<StripeReader>> open(const ReaderFiles& files, const Manifest& manifest,
                                                     PartitionCache& partitions,
-                                                    std::span<const EpochNumber> epochs, size_t memory_bytes);
+                                                    std::span<const EpochNumber> epochs,
+                                                    std::span<const FreedSource> sources,
+                                                    size_t memory_bytes);
 
   // The records whose hashes lie in stripe->first..last. Stripes ascend: each begins after the last one. What
   // the stripe had before is forgotten.
@@ -56,6 +61,8 @@ class StripeReader {
     Hash reached = 0;  // the highest hash that was read
     uint64_t done_blocks = 0;
     std::unique_ptr<run::RunCursor> cursor;
+    const FreedSource* source = nullptr;  // of series
+    std::unique_ptr<SeriesValues> values = {};
     // Not given yet, or not all of it. All records of a run are uniform rows, or all are copied.
     std::deque<StripePart> ahead;
     std::deque<StripeChunk> memory;  // of these, in their order
@@ -89,6 +96,10 @@ class StripeReader {
   Status feed(Stream& stream, Fetched fetched, Stripe* stripe);
   bool take_uniform(Feeding& to, const run::UniformRows& uniform) const;
   bool take_record(Feeding& to, const run::ScannedRecord& record);
+  bool take_series(Feeding& to, const run::ScannedRecord& series);
+  Status add_source(const FreedSource& source);
+  // A record whose key and value need not lie side by side.
+  void copy_row(Feeding& to, Hash hash, uint32_t index, Bytes key, Bytes value, bool large);
   void flush(Feeding& to) const;
   static Status reach(Stream& stream, Hash hash);
   StripeChunk new_chunk();

@@ -47,7 +47,7 @@ class Directory {
   io::MemoryDevice& device() { return device_; }
   std::unique_ptr<StripeReader> open(size_t memory_bytes) {
     partitions_ = std::make_unique<PartitionCache>(files_, manifest_);
-    auto reader = StripeReader::open(files_, manifest_, *partitions_, epochs_, memory_bytes);
+    auto reader = StripeReader::open(files_, manifest_, *partitions_, epochs_, {}, memory_bytes);
     EXPECT_TRUE(reader.ok()) << reader.status().to_string();
     return std::move(*reader);
   }

@@ -26,12 +26,15 @@ size_t common_epochs(const Manifest& a, const Manifest& b) {
   return static_cast<size_t>(end.first - a.epochs.begin());
 }
 
-// Answers do not depend on them; but storage that fails is told.
-Result<ClusterList> clusters_or_none(io::Device& device, const std::string& directory) {
+// Answers do not depend on them, but those of epochs that were freed: `*problem` is for these. Storage that
+// fails is told.
+Result<ClusterList> clusters_or_none(io::Device& device, const std::string& directory, Status* problem) {
   Result<ClusterList> list = load_clusters(device, directory);
   if (list.status().code() != Code::kCorruption && list.status().code() != Code::kUnsupported) return list;
-  log_warn("{}; the epochs themselves answer, without clusters. `swale optimize` makes clusters anew",
-           list.status().message());
+  *problem = list.status();
+  log_warn(
+      "{}; the epochs themselves answer, but for those that were freed. `swale optimize` makes clusters anew",
+      list.status().message());
   return ClusterList();
 }
 
@@ -69,7 +72,8 @@ Result<Reader::Refreshed> Reader::refresh() {
   const MutexLock only(refreshing_);
   SWALE_ASSIGN_OR_RETURN(Manifest manifest, load_manifest(device_, directory_));
   const std::shared_ptr<ReaderView> before = view();
-  SWALE_ASSIGN_OR_RETURN(const ClusterList clusters, clusters_or_none(device_, directory_));
+  Status problem;
+  SWALE_ASSIGN_OR_RETURN(const ClusterList clusters, clusters_or_none(device_, directory_, &problem));
   Refreshed refreshed;
   size_t common = 0;
   bool same_place = false;
@@ -79,11 +83,15 @@ Result<Reader::Refreshed> Reader::refresh() {
     refreshed.dropped = common < before->manifest().epochs.size();
     const bool same_losses = before->manifest().lost == manifest.lost;
     const bool same_clusters = before->clusters_generation() == clusters.generation;
-    if (!refreshed.added && !refreshed.dropped && common > 0 && same_losses && same_clusters)
+    const EpochEntry* const moved = before->manifest().first_moved(manifest);
+    if (!refreshed.added && !refreshed.dropped && common > 0 && same_losses && same_clusters &&
+        moved == nullptr)
       return refreshed;
+    if (moved != nullptr) common = std::min<size_t>(common, moved->epoch);
     same_place = common > 0 && same_losses;  // after a repair all logs are opened again
   }
-  auto next = std::make_shared<ReaderView>(files(), std::move(manifest), partitioners_, clusters);
+  auto next =
+      std::make_shared<ReaderView>(files(), std::move(manifest), partitioners_, clusters, std::move(problem));
   if (same_place) next->take_over(*before, common);
   const MutexLock lock(mutex_);
   view_ = std::move(next);
@@ -238,7 +246,7 @@ Result<EpochStats> Reader::epoch_stats(int64_t epoch) {
                             directory_, epoch, manifest->epochs.size());
   }
   const EpochEntry& entry = manifest->epochs[static_cast<size_t>(epoch)];
-  return statistics(manifest->job_of(entry).number)->get(entry.epoch_id);
+  return statistics(manifest->origin_of(entry))->get(entry.epoch_id);
 }
 
 Result<std::string> Reader::directory_attributes(int64_t epoch) const {

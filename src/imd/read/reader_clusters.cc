@@ -34,14 +34,16 @@ std::unique_ptr<Cluster> Cluster::as_listed(const ReaderFiles& files, const Clus
 }
 
 std::shared_ptr<ClusterSet> ClusterSet::make(const ReaderFiles& files, const ClusterList& list,
-                                             const Manifest& manifest) {
+                                             const Manifest& manifest, Which which) {
+  if (which == Which::kFreed && !manifest.has_moved) return nullptr;
   auto set = std::make_shared<ClusterSet>();
   set->covered_.resize(manifest.epochs.size());
   for (const ClusterEntry& entry : list.clusters) {
     std::vector<bool> answers;
     for (const ClusterEntry::Epoch& epoch : entry.epochs) {
-      const bool lives = manifest.find_epoch(epoch.epoch, epoch.epoch_id) != nullptr;
-      answers.push_back(lives && !set->covered_[epoch.epoch]);
+      const EpochEntry* const of_log = manifest.find_epoch(epoch.epoch, epoch.epoch_id);
+      const bool wanted = of_log != nullptr && (which == Which::kAll || of_log->freed);
+      answers.push_back(wanted && !set->covered_[epoch.epoch]);
     }
     if (std::ranges::find(answers, true) == answers.end()) continue;
     for (size_t i = 0; i < answers.size(); ++i) {

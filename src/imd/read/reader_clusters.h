@@ -1,8 +1,8 @@
 // ClusterSet: the clusters that answer for epochs of one view (docs/design/clusters.md).
 //
 // Only the epoch log decides which epochs of a cluster count: it answers for those whose number has this very
-// id there. No answer depends on clusters: when a query fails with clusters and succeeds without them, the
-// set is not used any more. Making a set reads nothing.
+// id there. No answer depends on clusters, but those of epochs that were freed: when a query fails with
+// clusters and succeeds without them, the set is not used any more. Making a set reads nothing.
 //
 // Threads: a Cluster is immutable, its cache of logs thread-safe; use and give_up by any thread.
 #pragma once
@@ -31,6 +31,9 @@ class Cluster {
   Cluster& operator=(const Cluster&) = delete;
 
   const ClusterEntry& entry() const { return entry_; }
+  const ReaderFiles& files() const { return files_; }
+  // The one epoch of its own directory.
+  const EpochEntry& own_epoch() const { return own_.epochs[0]; }
   uint32_t epochs() const { return static_cast<uint32_t>(entry_.epochs.size()); }
   // The logs with the series. Raises `*depth` as PartitionCache::get does.
   Result<std::shared_ptr<const PartitionLogs>> logs(uint32_t* depth) {
@@ -49,9 +52,10 @@ class Cluster {
 
 class ClusterSet {
  public:
-  // nullptr: no cluster answers for an epoch of `manifest`.
+  // nullptr: no cluster answers for an epoch of `manifest`. kFreed: only for epochs that no log has.
+  enum class Which { kAll, kFreed };
   static std::shared_ptr<ClusterSet> make(const ReaderFiles& files, const ClusterList& list,
-                                          const Manifest& manifest);
+                                          const Manifest& manifest, Which which = Which::kAll);
 
   struct Member {
     std::unique_ptr<Cluster> cluster;

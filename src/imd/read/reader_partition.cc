@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "imd/format/cluster_list.h"
 #include "run/extrema_reader.h"
 #include "run/footer.h"
 #include "run/value_format.h"
@@ -38,7 +39,7 @@ Status take_segments(const Manifest& manifest, const run::Footer& footer, Partit
     const EpochEntry* const epoch = manifest.find_epoch(segment.epoch, segment.epoch_id);
     if (epoch == nullptr) continue;
     const JobEntry& job = manifest.job_of(*epoch);
-    if (job.number != logs->id.job) continue;  // repair has copied what this job left of the epoch
+    if (job.number != logs->id.job || epoch->freed) continue;  // a later job has copied it
     if (run::is_extrema_segment(segment)) logs->extrema.push_back(segment);
     if (run::is_values_segment(segment)) logs->values.push_back(segment);
     if (run::is_table_segment(segment)) logs->tables.push_back(segment);
@@ -71,7 +72,7 @@ Status take_segments(const Manifest& manifest, const run::Footer& footer, Partit
   std::vector<bool> ways;
   for (const EpochEntry& epoch : manifest.epochs) {
     const JobEntry& job = manifest.jobs[epoch.job];
-    if (job.number != logs->id.job) continue;
+    if (job.number != logs->id.job || epoch.freed) continue;
     ways.assign(job.ways, false);
     for (const run::SegmentRecord& segment : logs->segments_of(epoch.epoch)) ways[segment.way] = true;
     const auto missing = std::find(ways.begin(), ways.end(), false);
@@ -89,6 +90,17 @@ Status lost_error(const std::string& directory, const EpochEntry& epoch, const L
       "repair`",
       directory, epoch.epoch, part.partition, part.what);
 }
+
+}  // namespace
+
+Status freed_error(const std::string& directory, const EpochEntry& epoch, const Status& why) {
+  return corruption(
+      "{}: epoch {} (epoch_id {:016x}) is only in clusters since `swale optimize --free`, and no cluster has "
+      "it{}{}; restore the folder from a copy",
+      clusters_folder(directory), epoch.epoch, epoch.epoch_id, why.ok() ? "" : ": ", why.message());
+}
+
+namespace {
 
 void map_logs(PartitionLogs* logs) {
   BlockNumber end;
@@ -160,6 +172,7 @@ Result<std::shared_ptr<const PartitionLogs>> open_partition(const ReaderFiles& f
 
 Result<std::shared_ptr<const PartitionLogs>> PartitionCache::get(const EpochEntry& epoch,
                                                                  PartitionNumber partition, uint32_t* depth) {
+  if (epoch.freed) return freed_error(files_.directory, epoch, {});
   Result<std::shared_ptr<const PartitionLogs>> logs = get(manifest_.log_of(epoch, partition), depth);
   if (logs.ok()) {
     SWALE_RETURN_IF_ERROR(check(**logs, epoch));

@@ -83,6 +83,9 @@ Result<std::shared_ptr<const PartitionLogs>> open_partition(const ReaderFiles& f
                                                             const Manifest& manifest,
                                                             const PartitionLogs* before = nullptr);
 
+// Of an epoch that no log holds any more: no cluster has it; `why`, if that is known.
+Status freed_error(const std::string& directory, const EpochEntry& epoch, const Status& why);
+
 class PartitionCache {
  public:
   static constexpr size_t kOpenMax = 128;
@@ -91,8 +94,8 @@ class PartitionCache {
   // Both must outlive the cache.
   PartitionCache(const ReaderFiles& files, const Manifest& manifest) : files_(files), manifest_(manifest) {}
 
-  // The logs of the epoch's partition, if they have all of it. Raises `*depth` to the number of successive
-  // reads; 0 if the logs were cached.
+  // The logs of the epoch's partition, if they have all of it; none has an epoch that is freed. Raises
+  // `*depth` to the number of successive reads; 0 if the logs were cached.
   Result<std::shared_ptr<const PartitionLogs>> get(const EpochEntry& epoch, PartitionNumber partition,
                                                    uint32_t* depth);
   Result<std::shared_ptr<const PartitionLogs>> get(LogId id, uint32_t* depth);

@@ -20,11 +20,12 @@ uint64_t top_bits(Hash hash, uint32_t bits) { return bits == 0 ? 0 : hash >> (64
 }  // namespace
 
 KeySample::KeySample(const ReaderFiles& files, const Manifest& manifest, const EpochEntry& epoch,
-                     PartitionCache& partitions, uint64_t seed)
+                     PartitionCache& partitions, const FreedEpochs& freed, uint64_t seed)
     : epoch_(epoch),
       ranks_(manifest.jobs[epoch.job].ranks),
       ways_(manifest.jobs[epoch.job].ways),
       partitions_(partitions),
+      freed_(freed),
       files_(files),
       rng_(seed),
       anywhere_(TableCache::has_tables(manifest, epoch)) {
@@ -36,7 +37,7 @@ KeySample::KeySample(const ReaderFiles& files, const Manifest& manifest, const E
 
 Result<std::vector<std::string>> KeySample::draw(size_t n) {
   const uint64_t records = epoch_.records;
-  bool by_throws = !anywhere_ && records != 0 && n <= epoch_.data_bytes / kBytesPerKey;
+  bool by_throws = !anywhere_ && !epoch_.freed && records != 0 && n <= epoch_.data_bytes / kBytesPerKey;
   // As many throws as find one key a window on average, or two n in all if there are fewer windows.
   const double keys_per_record = static_cast<double>(std::max<uint64_t>(windows_, 2 * n)) /
                                  static_cast<double>(std::max<uint64_t>(records, 1));
@@ -205,7 +206,6 @@ Status KeySample::scan(size_t n) {
   for (PartitionNumber partition(0); partition < ranks_; ++partition) {
     uint32_t depth = 0;
     if (!anywhere_) seen.clear();  // all values of a key are in one partition
-    SWALE_ASSIGN_OR_RETURN(const auto logs, partitions_.get(epoch_, partition, &depth));
     const ScanFn take = [&](const run::ScannedRecord& record) {
       const Bytes key = record.key;
       if (!seen.emplace(key).second) return true;
@@ -217,6 +217,11 @@ Status KeySample::scan(size_t n) {
       }
       return true;
     };
+    if (epoch_.freed) {
+      SWALE_RETURN_IF_ERROR(freed_.scan_all(files_, epoch_, take, &stopped));
+      continue;
+    }
+    SWALE_ASSIGN_OR_RETURN(const auto logs, partitions_.get(epoch_, partition, &depth));
     SWALE_RETURN_IF_ERROR(scan_epoch(files_, *logs, epoch_, take, &stopped));
   }
   std::shuffle(keys_.begin(), keys_.end(), rng_);

@@ -18,6 +18,7 @@
 #include "base/status.h"
 #include "imd/format/manifest.h"
 #include "imd/read/reader.h"
+#include "imd/read/reader_freed.h"
 #include "imd/read/reader_io.h"
 #include "imd/read/reader_partition.h"
 #include "run/block.h"
@@ -29,7 +30,7 @@ class KeySample {
  public:
   // All must outlive it.
   KeySample(const ReaderFiles& files, const Manifest& manifest, const EpochEntry& epoch,
-            PartitionCache& partitions, uint64_t seed);
+            PartitionCache& partitions, const FreedEpochs& freed, uint64_t seed);
 
   // Returns min(n, distinct keys of the epoch) keys.
   Result<std::vector<std::string>> draw(size_t n);
@@ -61,6 +62,7 @@ class KeySample {
   const uint32_t ranks_;
   const uint32_t ways_;
   PartitionCache& partitions_;
+  const FreedEpochs& freed_;
   const ReaderFiles& files_;
   Rng rng_;
   const bool anywhere_;       // records of one key may be in several partitions: keys are scanned for

@@ -67,11 +67,12 @@ TEST_P(Samples, ManyRecordsMakeAKeyNoLikelier) {
   const Manifest& manifest = directory.manifest;
   const ReaderFiles files{device, "/dir", {}, counters};
   PartitionCache partitions(files, manifest);
+  const FreedEpochs freed(manifest, nullptr, "/dir", {});
   uint64_t frequent = 0;
   uint64_t early = 0;
   uint64_t drawn = 0;
   for (uint64_t seed = 0; seed < 400; ++seed) {
-    KeySample by_throws(files, manifest, manifest.epochs[0], partitions, seed);
+    KeySample by_throws(files, manifest, manifest.epochs[0], partitions, freed, seed);
     const auto keys = by_throws.draw(5).value();
     EXPECT_FALSE(by_throws.scanned());
     EXPECT_EQ(std::set(keys.begin(), keys.end()).size(), 5u);

@@ -16,11 +16,12 @@ constexpr size_t kWaveWhenFull = 16;
 }  // namespace
 
 TopQuery::TopQuery(const ReaderFiles& files, const Manifest& manifest, const EpochEntry& epoch,
-                   PartitionCache& partitions)
+                   PartitionCache& partitions, const FreedEpochs& freed)
     : all_counters_(files.counters),
       files_{files.device, files.directory, files.options, counters_},
       manifest_(manifest),
       partitions_(partitions),
+      freed_(freed),
       large_(files_),
       epoch_(epoch),
       partition_count_(manifest.job_of(epoch).ranks) {}
@@ -102,6 +103,7 @@ void TopQuery::read(io::File& file, uint64_t offset, MutableBytes out) {
 
 // Without a summary every partition is opened: each may have the best record.
 Status TopQuery::begin() {
+  if (epoch_.freed) return scan_partition(PartitionNumber(0));
   if (indexed_ && partition_count_ > 1) {
     if (Result<ExtremaSummary> summary = read_summary(); summary.ok()) summary_ = std::move(*summary);
   }
@@ -218,7 +220,6 @@ Status TopQuery::open_partition(PartitionNumber partition, run::OrderKey score) 
 }
 
 Status TopQuery::scan_partition(PartitionNumber partition) {
-  SWALE_ASSIGN_OR_RETURN(const auto logs, logs_of(partition));
   ++result_.partitions_scanned;
   uint64_t sequence = 0;
   bool stopped = false;
@@ -235,6 +236,11 @@ Status TopQuery::scan_partition(PartitionNumber partition) {
     offer(partition, sequence++, fields, {record.key, record.value, {}}, record.large);
     return true;
   };
+  if (epoch_.freed) {
+    SWALE_RETURN_IF_ERROR(freed_.scan_all(files_, epoch_, take, &stopped));
+    return status;
+  }
+  SWALE_ASSIGN_OR_RETURN(const auto logs, logs_of(partition));
   SWALE_RETURN_IF_ERROR(scan_epoch(files_, *logs, epoch_, take, &stopped));
   return status;
 }

@@ -4,7 +4,8 @@
 //
 // Each item on this way has a bound that none of its records exceeds. The query opens the items with the best
 // bounds next, in waves of independent reads, until the k-th best record is at least as good as the best
-// remaining bound. A partition without extrema of the epoch, or a field that is not indexed, is scanned.
+// remaining bound. A partition without extrema of the epoch, or a field that is not indexed, is scanned, and
+// so is an epoch that only a cluster has.
 // Threads: one at a time. Errors: kCorruption that names file and offset; a summary that is missing or
 // damaged only
 //   costs reads. Memory: k records, and 24 bytes for each block that a list has named.
@@ -20,6 +21,7 @@
 #include "imd/format/extrema_summary.h"
 #include "imd/format/manifest.h"
 #include "imd/read/reader.h"
+#include "imd/read/reader_freed.h"
 #include "imd/read/reader_io.h"
 #include "imd/read/reader_partition.h"
 #include "imd/read/reader_values.h"
@@ -33,7 +35,7 @@ class TopQuery {
  public:
   // All must outlive it.
   TopQuery(const ReaderFiles& files, const Manifest& manifest, const EpochEntry& epoch,
-           PartitionCache& partitions);
+           PartitionCache& partitions, const FreedEpochs& freed);
   ~TopQuery();  // adds what it read to the counters of `files`
   TopQuery(const TopQuery&) = delete;
   TopQuery& operator=(const TopQuery&) = delete;
@@ -98,6 +100,7 @@ class TopQuery {
   const ReaderFiles files_;  // with counters_
   const Manifest& manifest_;
   PartitionCache& partitions_;
+  const FreedEpochs& freed_;
   ValueReader large_;
   const EpochEntry& epoch_;
   const uint32_t partition_count_;

@@ -90,8 +90,7 @@ Result<ValueReader::Place> ValueReader::place_of(const Manifest& manifest, const
                                                  Bytes stored, std::string_view what) {
   const run::ValueRule rule = manifest.layout.values();
   SWALE_ASSIGN_OR_RETURN(const run::LargeValue value, run::decode_stored_value(rule, stored, what));
-  return Place{rule,        value.pointer,  manifest.job_of(epoch).number,
-               epoch.epoch, epoch.epoch_id, hash_bytes(key)};
+  return Place{rule, value.pointer, manifest.origin_of(epoch), epoch.epoch, epoch.epoch_id, hash_bytes(key)};
 }
 
 Result<std::shared_ptr<io::File>> ValueReader::file(run::ValueRule rule, LogId id) {

@@ -108,6 +108,13 @@ void sort_by_hash(std::vector<QueryKey>& keys) {
 
 }  // namespace
 
+// Only then can a query need a cluster that is gone.
+bool ReaderView::clusters_have_changed() const {
+  if (needed_ == nullptr) return false;
+  const Result<ClusterList> now = load_clusters(files_.device, files_.directory);
+  return now.ok() && now->generation != clusters_generation_;
+}
+
 // An epoch that was dropped (imd.resume_after) or a directory that was made anew: its files may be gone,
 // shorter or others.
 Status ReaderView::blame(Status status) const {
@@ -115,6 +122,14 @@ Status ReaderView::blame(Status status) const {
   const Result<Manifest> now = load_manifest(files_.device, files_.directory);
   if (!now.ok()) return status;
   const EpochEntry* const dropped = manifest_.first_dropped(*now);
+  const bool moved =
+      dropped == nullptr && (manifest_.first_moved(*now) != nullptr || clusters_have_changed());
+  if (moved) {
+    return error(Code::kAborted, Scope::kFile,
+                 "{}: epochs have been moved by `swale optimize` since it was opened; refresh the reader or "
+                 "open it again. Found before that was noticed: {}",
+                 files_.directory, status.message());
+  }
   if (dropped == nullptr) return status;
   return error(
       Code::kAborted, Scope::kFile,
@@ -180,6 +195,7 @@ Status ReaderView::read(Bytes key, const FoundValue& value, uint64_t first, Muta
 
 // With clusters, as many keys at a time as have about kCollectedBytes, because their values wait in memory.
 Status ReaderView::ask(std::span<const QueryKey> keys, EpochRange epochs, Query::Sink& sink) {
+  SWALE_RETURN_IF_ERROR(freed_.check(epochs.first, epochs.last));
   if (clusters_ == nullptr) return take_query()->run(keys, epochs, sink);
   constexpr uint64_t kCollectedBytes = 4 * kMiB;
   const size_t at_once =
@@ -192,16 +208,25 @@ Status ReaderView::ask(std::span<const QueryKey> keys, EpochRange epochs, Query:
   return {};
 }
 
+// The epochs themselves answer, but for those that were freed.
+Status ReaderView::ask_without(std::span<const QueryKey> keys, EpochRange epochs, Query::Sink& sink) {
+  if (needed_ == nullptr) return take_query()->run(keys, epochs, sink);
+  CollectSink collected;
+  SWALE_RETURN_IF_ERROR(take_query()->run(keys, epochs, collected, needed_.get()));
+  SWALE_RETURN_IF_ERROR(collected.settle());
+  return collected.give(sink);
+}
+
 // The epochs themselves answer if the clusters cannot.
 Status ReaderView::ask_clusters(std::span<const QueryKey> keys, EpochRange epochs, Query::Sink& sink) {
-  if (!clusters_->usable()) return take_query()->run(keys, epochs, sink);
+  if (!clusters_->usable()) return ask_without(keys, epochs, sink);
   CollectSink collected;
   Status failed = take_query()->run(keys, epochs, collected, clusters_.get());
   if (failed.ok()) failed = collected.settle();
   if (!failed.ok() && !can_be_passed(failed)) return failed;
   if (!failed.ok()) {
     collected.clear();
-    SWALE_RETURN_IF_ERROR(take_query()->run(keys, epochs, collected));
+    SWALE_RETURN_IF_ERROR(take_query()->run(keys, epochs, collected, needed_.get()));
     SWALE_RETURN_IF_ERROR(collected.settle());
     clusters_->give_up(failed);
   }
@@ -267,6 +292,7 @@ ScanFn ReaderView::with_values(EpochNumber epoch, const Reader::RecordFn& fn, St
 
 Status ReaderView::scan_records(EpochNumber epoch, PartitionNumber partition, const ScanFn& fn,
                                 bool* stopped) {
+  if (manifest_.epochs[epoch].freed) return freed_.scan_all(files_, manifest_.epochs[epoch], fn, stopped);
   SWALE_ASSIGN_OR_RETURN(const auto logs, logs_of(epoch, partition));
   return scan_epoch(files_, *logs, manifest_.epochs[epoch], fn, stopped);
 }
@@ -291,7 +317,7 @@ Status ReaderView::sample(int64_t epoch, size_t n, uint64_t seed, const Reader::
   SWALE_ASSIGN_OR_RETURN(const EpochNumber number, one_epoch(epoch, "keys are drawn from one epoch"));
   if (n > Reader::kSampleMax)
     return invalid_argument("a sample of {} keys: at most {} can be drawn", n, Reader::kSampleMax);
-  KeySample sample(files_, manifest_, manifest_.epochs[number], partitions_, seed);
+  KeySample sample(files_, manifest_, manifest_.epochs[number], partitions_, freed_, seed);
   SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> keys, sample.draw(n));
   for (const std::string& key : keys) {
     if (!fn(key)) break;
@@ -302,16 +328,19 @@ Status ReaderView::sample(int64_t epoch, size_t n, uint64_t seed, const Reader::
 Result<TopResult> ReaderView::top(int64_t epoch, std::string_view field, size_t k, run::Extreme which) {
   SWALE_ASSIGN_OR_RETURN(const EpochNumber number,
                          one_epoch(epoch, "the best records are those of one epoch"));
-  return TopQuery(files_, manifest_, manifest_.epochs[number], partitions_).run(field, k, which);
+  return TopQuery(files_, manifest_, manifest_.epochs[number], partitions_, freed_).run(field, k, which);
+}
+
+Status ReaderView::check_partition(EpochNumber epoch, PartitionNumber partition) const {
+  SWALE_RETURN_IF_ERROR(range_of(epoch).status());
+  if (partition < partitions_of(epoch)) return {};
+  return invalid_argument("{}: no partition {}: epoch {} has {}, numbered from 0", files_.directory,
+                          partition, epoch, partitions_of(epoch));
 }
 
 Result<std::shared_ptr<const PartitionLogs>> ReaderView::logs_of(EpochNumber epoch,
                                                                  PartitionNumber partition) {
-  SWALE_RETURN_IF_ERROR(range_of(epoch).status());
-  if (partition >= partitions_of(epoch)) {
-    return invalid_argument("{}: no partition {}: epoch {} has {}, numbered from 0", files_.directory,
-                            partition, epoch, partitions_of(epoch));
-  }
+  SWALE_RETURN_IF_ERROR(check_partition(epoch, partition));
   uint32_t depth = 0;
   return partitions_.get(manifest_.epochs[epoch], partition, &depth);
 }
@@ -319,15 +348,23 @@ Result<std::shared_ptr<const PartitionLogs>> ReaderView::logs_of(EpochNumber epo
 Result<std::vector<Reader::ScanPiece>> ReaderView::scan_pieces(EpochNumber epoch, PartitionNumber partition,
                                                                uint64_t blocks_min,
                                                                const Reader::DamageFn& damaged) {
+  SWALE_RETURN_IF_ERROR(check_partition(epoch, partition));
+  if (is_freed(epoch)) return freed_.pieces(files_, manifest_.epochs[epoch], blocks_min, damaged);
   SWALE_ASSIGN_OR_RETURN(const auto logs, logs_of(epoch, partition));
   return pieces_of(files_, *logs, manifest_.epochs[epoch], blocks_min, damaged);
 }
 
 Status ReaderView::scan_piece(const Reader::ScanPiece& piece, const Reader::RecordFn& fn,
                               const Reader::DamageFn& damaged, const Reader::RowsFn* rows) {
-  SWALE_ASSIGN_OR_RETURN(const auto logs, logs_of(piece.epoch, piece.partition));
+  SWALE_RETURN_IF_ERROR(check_partition(piece.epoch, piece.partition));
   bool stopped = false;
   Status large;
+  if (is_freed(piece.epoch)) {
+    SWALE_RETURN_IF_ERROR(freed_.scan(files_, manifest_.epochs[piece.epoch], piece,
+                                      with_values(piece.epoch, fn, &large, damaged), &stopped, damaged));
+    return large;
+  }
+  SWALE_ASSIGN_OR_RETURN(const auto logs, logs_of(piece.epoch, piece.partition));
   SWALE_RETURN_IF_ERROR(scan_blocks(files_, *logs, manifest_.epochs[piece.epoch], piece,
                                     with_values(piece.epoch, fn, &large, damaged), &stopped, damaged, rows));
   return large;
@@ -336,6 +373,7 @@ Status ReaderView::scan_piece(const Reader::ScanPiece& piece, const Reader::Reco
 // The runs of a partition that belong to a part of the scan, as one piece: they lie side by side.
 Status ReaderView::scan_share(EpochNumber epoch, PartitionNumber partition, const PartitionShare& share,
                               const Reader::RecordFn& fn, bool* stopped) {
+  if (is_freed(epoch)) return scan_freed_share(epoch, share, fn, stopped);
   SWALE_ASSIGN_OR_RETURN(const auto logs, logs_of(epoch, partition));
   const EpochEntry& entry = manifest_.epochs[epoch];
   SWALE_ASSIGN_OR_RETURN(const auto piece, piece_of(files_, *logs, entry, share));
@@ -344,6 +382,27 @@ Status ReaderView::scan_share(EpochNumber epoch, PartitionNumber partition, cons
   SWALE_RETURN_IF_ERROR(
       scan_blocks(files_, *logs, entry, *piece, with_values(epoch, fn, &large, {}), stopped));
   return large;
+}
+
+Status ReaderView::scan_freed_share(EpochNumber epoch, const PartitionShare& share,
+                                    const Reader::RecordFn& fn, bool* stopped) {
+  const EpochEntry& entry = manifest_.epochs[epoch];
+  Status large;
+  const ScanFn take = with_values(epoch, fn, &large, {});
+  if (share.is_all()) {
+    SWALE_RETURN_IF_ERROR(freed_.scan_all(files_, entry, take, stopped));
+    return large;
+  }
+  SWALE_ASSIGN_OR_RETURN(const auto pieces, freed_.pieces(files_, entry, 1));
+  if (pieces.empty()) return {};
+  Reader::ScanPiece all = pieces.front();
+  for (size_t i = 1; i < pieces.size(); ++i) all.blocks += pieces[i].blocks;
+  for (const Reader::ScanPiece& piece : pieces) {
+    if (!share.has(piece, all)) continue;
+    SWALE_RETURN_IF_ERROR(freed_.scan(files_, entry, piece, take, stopped));
+    if (!large.ok() || *stopped) return large;
+  }
+  return {};
 }
 
 Status ReaderView::scan_part(int64_t epoch, uint32_t part, uint32_t parts, const Reader::RecordFn& fn) {
@@ -382,18 +441,18 @@ Result<uint64_t> ReaderView::warm(std::span<const int64_t> epochs) {
     }
   }
   Warmed warmed;
-  const bool clustered = clusters_ != nullptr && clusters_->usable();
-  if (clustered) SWALE_RETURN_IF_ERROR(warm_clusters(asked, &warmed));
+  const ClusterSet* const clusters = asked_clusters();
+  if (clusters != nullptr) SWALE_RETURN_IF_ERROR(warm_clusters(*clusters, asked, &warmed));
   for (const EpochNumber epoch : order) {
     if (warmed.full) break;
-    if (!clustered || !clusters_->covers(epoch)) SWALE_RETURN_IF_ERROR(warm_epoch(epoch, &warmed));
+    if (clusters == nullptr || !clusters->covers(epoch)) SWALE_RETURN_IF_ERROR(warm_epoch(epoch, &warmed));
   }
   return warmed.bytes;
 }
 
 // A cluster that cannot be opened is left to the queries, which do without.
-Status ReaderView::warm_clusters(const std::vector<bool>& asked, Warmed* warmed) {
-  for (const ClusterSet::Member& member : clusters_->members()) {
+Status ReaderView::warm_clusters(const ClusterSet& clusters, const std::vector<bool>& asked, Warmed* warmed) {
+  for (const ClusterSet::Member& member : clusters.members()) {
     const std::vector<ClusterEntry::Epoch>& epochs = member.cluster->entry().epochs;
     bool needed = false;
     for (size_t i = 0; i < epochs.size(); ++i)

@@ -18,6 +18,7 @@
 #include "imd/format/partitioner.h"
 #include "imd/read/reader.h"
 #include "imd/read/reader_clusters.h"
+#include "imd/read/reader_freed.h"
 #include "imd/read/reader_io.h"
 #include "imd/read/reader_partition.h"
 #include "imd/read/reader_query.h"
@@ -33,11 +34,13 @@ class ReaderView {
  public:
   // The objects that `files` and `partitioners` refer to must outlive the view.
   ReaderView(const ReaderFiles& files, Manifest manifest, const Partitioners& partitioners,
-             const ClusterList& clusters)
+             const ClusterList& clusters, Status clusters_problem = {})
       : files_(files),
         manifest_(std::move(manifest)),
         clusters_generation_(clusters.generation),
         clusters_(ClusterSet::make(files_, clusters, manifest_)),
+        needed_(ClusterSet::make(files_, clusters, manifest_, ClusterSet::Which::kFreed)),
+        freed_(manifest_, needed_, files_.directory, std::move(clusters_problem)),
         partitioners_(partitioners),
         partitions_(files_, manifest_),
         tables_(files_, manifest_, partitions_),
@@ -82,6 +85,7 @@ class ReaderView {
   }
 
  private:
+  bool clusters_have_changed() const;
   std::unique_ptr<Query> make_query() {
     return std::make_unique<Query>(files_, manifest_, partitions_, tables_, partitioners_);
   }
@@ -89,13 +93,20 @@ class ReaderView {
     return queries_.take([this] { return make_query(); });
   }
   Status warm_epoch(EpochNumber epoch, Warmed* warmed);
-  Status warm_clusters(const std::vector<bool>& asked, Warmed* warmed);
+  Status warm_clusters(const ClusterSet& clusters, const std::vector<bool>& asked, Warmed* warmed);
   Status ask(std::span<const QueryKey> keys, EpochRange epochs, Query::Sink& sink);
   Status ask_clusters(std::span<const QueryKey> keys, EpochRange epochs, Query::Sink& sink);
+  Status ask_without(std::span<const QueryKey> keys, EpochRange epochs, Query::Sink& sink);
+  // The clusters that are asked now; nullptr: none.
+  const ClusterSet* asked_clusters() const {
+    return clusters_ != nullptr && clusters_->usable() ? clusters_.get() : needed_.get();
+  }
   Result<EpochRange> range_of(int64_t epoch) const;
   // `what` is the rest of a sentence: "keys are listed of one epoch at a time".
   Result<EpochNumber> one_epoch(int64_t epoch, std::string_view what) const;
   uint32_t partitions_of(EpochNumber epoch) const { return manifest_.job_of(manifest_.epochs[epoch]).ranks; }
+  Status check_partition(EpochNumber epoch, PartitionNumber partition) const;
+  bool is_freed(EpochNumber epoch) const { return manifest_.epochs[epoch].freed; }
   Result<std::shared_ptr<const PartitionLogs>> logs_of(EpochNumber epoch, PartitionNumber partition);
   Result<ValueReader::Place> place(Bytes key, EpochNumber epoch, Bytes stored) const;
   ScanFn with_values(EpochNumber epoch, const Reader::RecordFn& fn, Status* large,
@@ -103,11 +114,15 @@ class ReaderView {
   Status scan_records(EpochNumber epoch, PartitionNumber partition, const ScanFn& fn, bool* stopped);
   Status scan_share(EpochNumber epoch, PartitionNumber partition, const PartitionShare& share,
                     const Reader::RecordFn& fn, bool* stopped);
+  Status scan_freed_share(EpochNumber epoch, const PartitionShare& share, const Reader::RecordFn& fn,
+                          bool* stopped);
 
   const ReaderFiles files_;
   const Manifest manifest_;
   const uint32_t clusters_generation_;
   const std::shared_ptr<ClusterSet> clusters_;  // nullptr: none answers
+  const std::shared_ptr<ClusterSet> needed_;    // for freed epochs, and for no others; nullptr: for none
+  const FreedEpochs freed_;
   const Partitioners& partitioners_;
   PartitionCache partitions_;
   TableCache tables_;

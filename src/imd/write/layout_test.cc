@@ -153,8 +153,9 @@ class Layouts : public testing::TestWithParam<Case> {
     const Manifest manifest = Reader::open(device_, kDirectory, options).value()->manifest();
     const ReaderFiles files{device_, kDirectory, options, counters};
     PartitionCache partitions(files, manifest);
+    const FreedEpochs freed(manifest, nullptr, kDirectory, {});
     for (uint64_t seed = 0; seed < 3; ++seed) {
-      KeySample sample(files, manifest, manifest.epochs[1], partitions, seed);
+      KeySample sample(files, manifest, manifest.epochs[1], partitions, freed, seed);
       const auto keys = sample.draw(1);
       ASSERT_TRUE(keys.ok()) << keys.status().to_string();
       ASSERT_EQ(keys->size(), 1u);
