@@ -113,6 +113,39 @@ class Command(CommandCase):
         self.assertIn("1 epochs", self.run_swale("info", path=cluster)[0])
         self.assertTrue(self.lines("dump", path=cluster))
 
+    def test_optimize_frees_what_clusters_have(self):
+        path = self.copy()
+        keys = self.lines("keys", "--epoch", "1", "--u64")
+        ask = [["get", key, "--json"] for key in keys[:5] + keys[-1:]]
+        ask += [["keys", "--epoch", "0"]] + [["scan", "--epoch", epoch, "--json"] for epoch in "02"]
+        before = [sorted(self.lines(*words, path=path)) for words in ask]
+        self.assertIn("nothing to free", self.run_swale("optimize", "--free", path=path)[0])
+        self.run_swale("optimize", path=path)
+        (planned,) = self.objects("optimize", "--free", "--dry-run", path=path)
+        self.assertEqual((planned["dry_run"], planned["epochs"], planned["epochs_copied"]), (True, 2, 1))
+        self.assertTrue(os.path.exists(os.path.join(path, DATA)))
+        done = subprocess.run([SWALE, "optimize", path, "--free"], stdin=subprocess.DEVNULL, timeout=60,
+                              capture_output=True, text=True)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("a cluster of 3 epochs costs 3 times its bytes", done.stdout)
+        self.assertIn("say --yes; nothing was changed", done.stderr)
+        self.assertIn("2 files of", self.run_swale("optimize", "--free", "--yes", path=path)[0])
+        self.assertFalse(os.path.exists(os.path.join(path, DATA)))
+        self.assertEqual([sorted(self.lines(*words, path=path)) for words in ask], before)
+        (info,) = self.objects("info", path=path)
+        self.assertEqual([epoch.get("freed", False) for epoch in info["epochs"]], [True, True, False])
+        self.assertIn("only in a cluster", self.run_swale("info", path=path)[0])
+        (report,) = self.objects("verify", path=path)
+        self.assertEqual((report["ok"], report["clusters"], report["records"]), (True, 1, 67))
+        self.assertIn("nothing to repair", self.run_swale("repair", "--dry-run", path=path)[0])
+        moved = [thing for thing in self.objects("dump", path=path) if "origin" in thing]
+        self.assertEqual([(one["job"], one["origin"], one.get("freed", False)) for one in moved],
+                         [(2, 1, True), (2, 1, True), (2, 1, False)])
+        wrong = self.run_swale("optimize", "--free", "--keep", "first", path=path, expect=2)[1]
+        self.assertIn('"first" says not which epochs to keep', wrong)
+        self.run_swale("optimize", "--free", "--full", path=path, expect=2)
+        self.run_swale("optimize", "--yes", path=path, expect=2)
+
     def test_optimize_follows_a_job_that_has_ended(self):
         path = self.copy()
         (made,) = self.objects("optimize", "--follow", "--rate", "64M", "--threads", "2", path=path)

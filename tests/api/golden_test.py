@@ -4,10 +4,11 @@ GOLDEN/dir-v1 was written by `make_directory PATH 0 1` as two ranks, then by `ma
 one; GOLDEN/large-v1 and attributes-v1 likewise, with the word `large` or `attributes`, and
 GOLDEN/indirect-v1 and lossy-v1 also with SWALE_IMD_FORMAT=indirect and lossy; GOLDEN/keys-v1 by
 `make_directory PATH 0 1` as one, with SWALE_IMD_KEY=u64; GOLDEN/clusters-v1 is dir-v1 after `swale
-optimize`; GOLDEN/layout-v1/COMPRESSION-INDEX by `make_directory PATH 0 1 400` as one, with
-SWALE_IMD_COMPRESSION and SWALE_IMD_INDEX set (for `papers0` SWALE_IMD_BLOOM_BITS=0, too). All of it by
-`tests/golden/make_golden.py build/checked/tests/api/make_directory`. Folders of a released version are never
-written again: a new version of a format adds a folder.
+optimize`, and freed-v1 that after `swale optimize --free`; GOLDEN/layout-v1/COMPRESSION-INDEX by
+`make_directory PATH 0 1 400` as one, with SWALE_IMD_COMPRESSION and SWALE_IMD_INDEX set (for `papers0`
+SWALE_IMD_BLOOM_BITS=0, too). All of it by `tests/golden/make_golden.py
+build/checked/tests/api/make_directory`. Folders of a released version are never written again: a new
+version of a format adds a folder.
 """
 import contextlib
 import json
@@ -58,7 +59,7 @@ class Golden(unittest.TestCase):
         self.assertEqual(done.returncode, expect, (arguments, done.stdout, done.stderr))
         return done.stdout
 
-    def check(self, path, epochs):
+    def check(self, path, epochs, partitions=2):
         lines = self.run_swale("scan", path, "--u64").splitlines()
         self.assertLessEqual(set(expected_records()), set(lines))
         self.assertEqual(len(lines), 22 + 23 + 22 * (epochs - 2))
@@ -66,7 +67,7 @@ class Golden(unittest.TestCase):
                          f"u64:7\t1\t{shown(107)}\n")
         self.assertEqual(self.run_swale("top", path, "number", "-k", "1", "--smallest", "--u64", "-e", "0"),
                          f"0\tu64:0\t{shown(0)}\n")
-        self.assertIn(f"all good ({epochs} epochs, 2 partitions", self.run_swale("verify", path))
+        self.assertIn(f"all good ({epochs} epochs, {partitions} partitions", self.run_swale("verify", path))
 
     def test_every_released_version_is_read(self):
         versions = sorted(name for name in os.listdir(GOLDEN) if name.startswith("dir-v"))
@@ -251,6 +252,20 @@ class Golden(unittest.TestCase):
                 self.assertEqual(self.run_swale("get", path, f"u64:{key}", "--u64"),
                                  "".join(f"u64:{key}\t{epoch}\t{shown(epoch * 100 + key)}\n"
                                          for epoch in range(2)))
+
+    def test_freed_epochs_are_read(self):
+        path = os.path.join(GOLDEN, "freed-v1")
+        self.check(path, 2, partitions=1)
+        info = json.loads(self.run_swale("info", path, "--json"))
+        self.assertEqual([epoch.get("freed", False) for epoch in info["epochs"]], [True, False])
+        with open(os.path.join(path, "swale.json"), encoding="utf-8") as manifest:
+            self.assertEqual(json.load(manifest)["incompatible_features"], ["clusters"])
+        self.assertIn("nothing to repair", self.run_swale("repair", path, "--dry-run"))
+        with copy_of("freed-v1") as copy:
+            subprocess.run([MAKE_DIRECTORY, copy, "2", "1"], check=True, timeout=60)
+            self.check(copy, 3, partitions=1)
+            damage(os.path.join(copy, "clusters", "0001"), "part-000000.j0001.data", 100)
+            self.run_swale("verify", copy, expect=1)
 
     def test_canary_a_changed_byte_is_noticed(self):
         with copy_of("dir-v1") as path:

@@ -1,10 +1,10 @@
 """make_golden.py MAKE_DIRECTORY [GOLDEN]: writes the golden directories of the version that is being
 developed anew.
 
-GOLDEN (by default this folder) gets dir-v1, indirect-v1, attributes-v1, clusters-v1, keys-v1, large-v1,
-layout-v1 and lossy-v1, whose making golden_test.py describes; what is there of these is removed. Only until
-version 1 is released: after that they are read for ever, and never written again. MAKE_DIRECTORY is
-tests/api/make_directory of a build folder, whose `swale` is run, too.
+GOLDEN (by default this folder) gets dir-v1, indirect-v1, attributes-v1, clusters-v1, freed-v1, keys-v1,
+large-v1, layout-v1 and lossy-v1, whose making golden_test.py describes; what is there of these is
+removed. Only until version 1 is released: after that they are read for ever, and never written again.
+MAKE_DIRECTORY is tests/api/make_directory of a build folder, whose `swale` is run, too.
 """
 import os
 import shutil
@@ -52,6 +52,10 @@ def main():
     shutil.copytree(os.path.join(GOLDEN, "dir-v1"), clusters)
     swale = os.path.join(os.path.dirname(MAKE_DIRECTORY), "..", "..", "tools", "swale")
     subprocess.run([swale, "optimize", clusters], check=True, timeout=60)
+    freed = os.path.join(GOLDEN, "freed-v1")
+    shutil.rmtree(freed, ignore_errors=True)
+    shutil.copytree(clusters, freed)
+    subprocess.run([swale, "optimize", freed, "--free", "--yes"], check=True, timeout=60)
     shutil.rmtree(os.path.join(GOLDEN, "keys-v1"), ignore_errors=True)
     make(1, os.path.join(GOLDEN, "keys-v1"), "0", "1", SWALE_IMD_KEY="u64")
     shutil.rmtree(os.path.join(GOLDEN, "layout-v1"), ignore_errors=True)
