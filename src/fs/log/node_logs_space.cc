@@ -16,7 +16,7 @@ namespace swale::fs {
 namespace {
 
 constexpr uint32_t kNoNumber = UINT32_MAX;  // of a log
-constexpr uint64_t kAheadMax = 8;           // chunks of a log that nobody has written to
+constexpr uint64_t kAheadMax = 8;           // chunks of all logs that nobody has written to, and one of each
 constexpr size_t kOverMax = 128;            // chunks that are kept for a loss of power
 
 uint32_t number_after(uint32_t log) { return log == kNoNumber ? kNoNumber : log + 1; }
@@ -267,7 +267,8 @@ bool NodeLogs::free_other_slot(const ServedLog& wanting) {
 // A process that has written a lot must not wait while the server waits for a disk.
 uint64_t NodeLogs::chunks_ahead(const ServedLog& log) const {
   const bool plenty = memory_bytes() - free_bytes() + log.chunk_bytes() <= options_.memory_bytes / 2;
-  return plenty ? std::clamp<uint64_t>(log.granted(), 1, kAheadMax) : 1;
+  const uint64_t share = kAheadMax / std::max<uint64_t>(logs_.size(), 1);
+  return plenty ? std::max<uint64_t>(std::min(log.granted(), share), 1) : 1;
 }
 
 void NodeLogs::grant_at_once() noexcept {
