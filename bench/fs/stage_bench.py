@@ -1,6 +1,7 @@
 """`swale stage out` of files in memory to a disk, beside cp and sync: one large file and 64 others, half of
-the bytes each. Judged is stage with its reading back beside a cp that checks nothing. Beside it the same work on both sides: cp followed by cmp past the page cache, and stage without reading back.
-Cp is one process, or four.
+the bytes each. Judged is stage with its reading back beside a cp that checks nothing. Beside it the same work
+on both sides: cp followed by cmp past the page cache, and stage without reading back. Cp is one process, or
+four.
 """
 import os
 import pathlib
