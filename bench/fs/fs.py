@@ -78,7 +78,7 @@ KEYS = (
          "synced: a plain file's time, from the page cache, over the tree's", "", 0.7, 1,
          less_is_better=False),
      ("library", "read_node_over_cache")),
-    (Key("read_node_over_cache_mount", "the same through the mount", "", None, None, less_is_better=False),
+    (Key("read_node_over_cache_mount", "the same through the mount", "", 0.7, 1, less_is_better=False),
      ("tree", "read_node_over_cache")),
     (Key("checkpoint_over_slow_backing", f"the shared file and its fsyncs with a backing held to "
          f"{SLOW_WRITES} writes and {SLOW_BYTES // 1_000_000} MB a second, a plain directory's time there "
