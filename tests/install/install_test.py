@@ -145,6 +145,7 @@ class Installed(Scratch):
             f"lib/libswale.so.{version}", f"lib/swale-{version}/libswale-ucx.so",
             f"lib/swale-{version}/libswale-tls.so", f"lib/swale-{version}/libswale_preload.so",
             "lib/pkgconfig/swale.pc",
+            "lib/systemd/system/swale-tier@.service", "lib/systemd/system/swale-tree@.service",
             "lib/cmake/swale/swaleConfig.cmake", "lib/cmake/swale/swaleConfigVersion.cmake",
             "lib/cmake/swale/swaleTargets.cmake"}
         self.assertEqual(expected - found, set())
