@@ -13,6 +13,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -85,10 +86,17 @@ class MountRig : public ::testing::Test {
     child_ = ::fork();
     if (child_ == 0) {
       ::close(ends[0]);
-      const Status ended = serve([&] { static_cast<void>(::write(ends[1], "+", 1)); });
+      bool was_there = false;
+      const Status ended = serve([&] {
+        was_there = true;
+        static_cast<void>(::write(ends[1], "+", 1));
+      });
       const std::string text = ended.to_string();
-      if (!ended.ok()) static_cast<void>(::write(ends[1], text.data(), text.size()));
-      ::_exit(ended.ok() ? 0 : 1);
+      if (ended.ok()) ::_exit(0);
+      // Nobody reads the pipe once the mount was there.
+      static_cast<void>(was_there ? std::fprintf(stderr, "the mount's end: %s\n", text.c_str())
+                                  : ::write(ends[1], text.data(), text.size()));
+      ::_exit(1);
     }
     ::close(ends[1]);
     char text[1024];
