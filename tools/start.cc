@@ -272,7 +272,7 @@ void add_status(CLI::App& app, Run* run) {
           .description =
               "Of this user, on this node: where, since when, on how many nodes, and what is not on the "
               "backing directory yet.",
-          .examples = {{"swale status", "a line a tree"}},
+          .examples = {{"swale status | head -n 1", "a line a tree"}},
           .exit_1 = "there is none at DIR, or one has failed, was killed, or does not answer",
       });
   sub.add_option("DIR", command->path, "this one alone").type_name("DIR");
@@ -303,7 +303,8 @@ void add_start(CLI::App& app, Run* run) {
               "all to DIR "
               "before the time limit: then little is left to lose, and the programs go on.",
           .examples =
-              {{"mkdir -p results && swale start results && date > results/now && swale status && swale stop "
+              {{"mkdir -p results && swale start results && date > results/now && swale status results && "
+                "swale stop "
                 "results",
                 "a tree, a file in it, and the end"}},
       });
