@@ -84,8 +84,13 @@ Status FileCopy::open_part(std::unique_ptr<io::File> out) {
                  "{}: somebody else has put another file there; who may write to its folder?", part_path_);
   }
   if (::fchmod(part_fd_.get(), 0600) != 0) return errno_status(errno, part_path_ + ": setting its mode");
-  if (place_.durable() && entry_.bytes() >= kDirectBytes) out_->prefer_direct();
+  if (place_.durable() && is_written_direct()) out_->prefer_direct();
   return {};
+}
+
+// From its beginning, before several threads share the file.
+bool FileCopy::is_written_direct() const {
+  return entry_.bytes() >= std::min(kDirectBytes, place_.options.piece_bytes);
 }
 
 Result<uint32_t> FileCopy::copy(uint64_t offset, uint64_t bytes, Buffer& buffer) {
@@ -166,8 +171,7 @@ void FileCopy::drop_pages() { static_cast<void>(::posix_fadvise(part_fd_.get(), 
 Status FileCopy::read_back(uint64_t offset, uint64_t bytes, uint32_t crc, Buffer& buffer) {
   if (place_.options.read_back == ReadBack::kNo) return {};
   if (place_.durable()) {
-    // A large one prefers it from its beginning: several threads share it by now.
-    if (entry_.bytes() < kDirectBytes) out_->prefer_direct();
+    if (!is_written_direct()) out_->prefer_direct();
     if (out_->direct_alignment() == 0) drop_pages();
   }
   const uint64_t end = offset + bytes;

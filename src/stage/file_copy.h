@@ -63,6 +63,7 @@ class FileCopy {
   Status check_source() const;
   Status open_part(std::unique_ptr<io::File> out);
   Status copy_data(uint64_t at, uint64_t bytes, Buffer& buffer, uint32_t* crc);
+  bool is_written_direct() const;
   void allocate(uint64_t at, uint64_t bytes);
   void drop_pages();
 
