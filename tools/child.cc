@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <climits>
 
 #include "tools/options.h"
 
@@ -12,6 +13,13 @@ namespace {
 constexpr int kExitNoProgram = 127, kExitNoStart = 126;  // as a shell has them
 
 }  // namespace
+
+std::string own_program() {
+  char path[PATH_MAX];
+  const ssize_t length = ::readlink("/proc/self/exe", path, sizeof(path));
+  if (length <= 0 || static_cast<size_t>(length) == sizeof(path)) return {};
+  return {path, static_cast<size_t>(length)};
+}
 
 int become(const std::vector<std::string>& words) {
   std::vector<char*> arguments;

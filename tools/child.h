@@ -18,6 +18,9 @@ inline int exit_code_of(int state) {
   return WIFEXITED(state) ? WEXITSTATUS(state) : kExitSignal + WTERMSIG(state);
 }
 
+// The path of this program; "": the system does not tell.
+std::string own_program();
+
 // The program takes this process's place. Returns the exit code that a shell has for one that could not be
 // started; it has said why.
 int become(const std::vector<std::string>& words);

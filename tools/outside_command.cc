@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <iterator>
 
 #include "base/status.h"
+#include "tools/child.h"
 #include "tools/options.h"
 
 namespace swale::tools {
@@ -27,11 +27,8 @@ bool is_plain_name(std::string_view name) {
 
 // The folder of this program, with a slash; "" if the system does not tell.
 std::string own_folder() {
-  char path[PATH_MAX];
-  const ssize_t length = ::readlink("/proc/self/exe", path, sizeof path);
-  if (length <= 0 || static_cast<size_t>(length) == sizeof path) return {};
-  const std::string_view program(path, static_cast<size_t>(length));
-  return std::string(program.substr(0, program.rfind('/') + 1));
+  const std::string program = own_program();
+  return program.substr(0, program.rfind('/') + 1);
 }
 
 bool is_program(const std::string& path) { return ::access(path.c_str(), X_OK) == 0; }

@@ -18,9 +18,7 @@ constexpr char kLibrary[] = "libswale_preload.so";
 constexpr char kVariable[] = "LD_PRELOAD";
 
 std::string own_folder() {
-  char path[PATH_MAX];
-  const ssize_t length = ::readlink("/proc/self/exe", path, sizeof(path));
-  const std::string program(path, length > 0 ? static_cast<size_t>(length) : 0);
+  const std::string program = own_program();
   return program.substr(0, program.rfind('/') == std::string::npos ? 0 : program.rfind('/'));
 }
 

@@ -14,6 +14,7 @@
 
 #include "capi/options.h"
 #include "net/meeting/topology.h"
+#include "tools/child.h"
 #include "tools/drain_time.h"
 #include "tools/node_keeper.h"
 #include "tools/options.h"
@@ -47,12 +48,6 @@ std::optional<int64_t> find_job_end() {
   char line[64] = "";
   if (!said || std::fgets(line, sizeof(line), said.get()) == nullptr) return std::nullopt;
   return parse_local_time(std::string(line, std::strcspn(line, "\n")));
-}
-
-std::string own_path() {
-  std::string path(4096, '\0');
-  const ssize_t bytes = ::readlink("/proc/self/exe", path.data(), path.size());
-  return bytes > 0 ? path.substr(0, static_cast<size_t>(bytes)) : "swale";
 }
 
 struct StartCommand {
@@ -131,9 +126,10 @@ struct StartCommand {
   }
 
   void add_run_words(std::vector<std::string>* words) const {
-    for (const std::string& word : {own_path(), std::string("run"), std::string("--backing"),
-                                    whole_path(backing), std::string("--memory"), std::to_string(tree.memory),
-                                    std::string("--fsync"), tree.fsync, std::string("--at-end"), at_end})
+    for (const std::string& word :
+         {own_program().empty() ? "swale" : own_program(), std::string("run"), std::string("--backing"),
+          whole_path(backing), std::string("--memory"), std::to_string(tree.memory), std::string("--fsync"),
+          tree.fsync, std::string("--at-end"), at_end})
       words->push_back(word);
     if (!tree.at.empty()) words->insert(words->end(), {"--at", whole_path(tree.at)});
     if (!tree.buffer.empty()) words->insert(words->end(), {"--buffer", whole_path(tree.buffer)});
