@@ -8,7 +8,6 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,11 +22,11 @@
 #include "base/contain.h"
 #include "base/hash.h"
 #include "base/sealed_document.h"
-#include "fs/job/job_fs.h"
 #include "io/descriptor.h"
 #include "io/private_files.h"
 #include "tools/child.h"
 #include "tools/node_keeper.h"
+#include "tools/tree.h"
 
 namespace swale::tools {
 namespace {
@@ -36,7 +35,7 @@ constexpr char kMemory[] = "/dev/shm";
 constexpr char kWord[] = "the tree is there";
 constexpr char kLock[] = "lock", kDocument[] = "started.json", kLog[] = "log";
 // What `swale run` has for a program: it ends well when it is told to.
-constexpr char kWaiting[] = "trap 'exit 0' USR1; echo 'the tree is there'; while :; do sleep 1; done";
+constexpr char kWaiting[] = "trap 'exit 0' USR1; echo '{}'; while :; do sleep 1; done";  // kWord
 constexpr int64_t kDrainAgain = 10;  // s, from drain_at on
 constexpr int kMillisASecond = 1000;
 
@@ -111,7 +110,8 @@ void StartKeeper::become_launcher(int out) const {
   ::sigprocmask(SIG_SETMASK, &usual_, nullptr);
   ::dup2(out, STDOUT_FILENO);
   std::vector<std::string> words = options_.command;
-  for (const char* word : {"--", "/bin/sh", "-c", kWaiting}) words.emplace_back(word);
+  for (const char* word : {"--", "/bin/sh", "-c"}) words.emplace_back(word);
+  words.push_back(fmt::format(kWaiting, kWord));
   ::_exit(become(words));
 }
 
@@ -195,8 +195,7 @@ void StartKeeper::drain_in_time() {
   next_drain_ = unix_now() + kDrainAgain;
   const pid_t drain = ::fork();  // it may take long, and the keeper listens
   if (drain != 0) return;
-  if (::setxattr(options_.mountpoint.c_str(), fs::kJobCommandAttribute, "sync", 4, 0) != 0)
-    complain("{}", errno_status(errno, options_.mountpoint + ": bringing all to its backing").message());
+  if (const Status synced = command_sync(options_.mountpoint); !synced.ok()) complain("{}", synced.message());
   std::fflush(nullptr);
   ::_exit(0);
 }

@@ -53,12 +53,6 @@ struct ServeCommand {
   }
 };
 
-// The server answers when all is on the backing.
-Status command_sync(const std::string& path) {
-  if (::setxattr(path.c_str(), fs::kJobCommandAttribute, "sync", 4, 0) == 0) return {};
-  return errno_status(errno, path + ": bringing all to it; swale fs stat says why");
-}
-
 struct FsCommand {
   TreeChoices tree;
   std::string action;
@@ -119,6 +113,12 @@ struct FsCommand {
 };
 
 }  // namespace
+
+// The server answers when all is on the backing.
+Status command_sync(const std::string& path) {
+  if (::setxattr(path.c_str(), fs::kJobCommandAttribute, "sync", 4, 0) == 0) return {};
+  return errno_status(errno, path + ": bringing all to it; swale fs stat says why");
+}
 
 Status sync_tree(const std::string& path) {
   SWALE_ASSIGN_OR_RETURN(const Json before, ask_tree(path));

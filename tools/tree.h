@@ -31,7 +31,9 @@ struct TreeChoices {
 // The nodes as a launcher has started this process on them, a rank each: none if it is alone.
 Result<std::optional<fuse::JobMountOptions::Nodes>> find_launch();
 
-// Brings all of a mounted tree, of all nodes, to its backing; with a bar on a terminal, else a line now and
+// Brings all of a mounted tree, of all nodes, to its backing, and returns when it is there.
+Status command_sync(const std::string& path);
+// The same; with a bar on a terminal, else a line now and
 // then.
 Status sync_tree(const std::string& path);
 
