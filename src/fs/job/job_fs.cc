@@ -17,17 +17,6 @@
 #include "io/descriptor_path.h"
 
 namespace swale::fs {
-namespace {
-
-// The names before the last one, and that.
-std::pair<std::string, std::string> split_path(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  if (slash == std::string::npos) return {"", path};
-  return {path.substr(0, slash), path.substr(slash + 1)};
-}
-
-}  // namespace
-
 Result<std::unique_ptr<JobFs>> JobFs::open(meta::NamesClient& names, io::Device& memory, io::Device& storage,
                                            io::Device& backing, const JobFsOptions& options,
                                            NodePeers* peers) noexcept {
@@ -134,40 +123,6 @@ Status JobFs::find_new_files() {
     SWALE_RETURN_IF_ERROR(files_->open_file(id));
     files_->close_file(id);
   }
-  return {};
-}
-
-// The names follow the backing, if that has changed; else nothing has happened.
-Status JobFs::finish_intent() {
-  if (!intent_->left()) return {};
-  const NameChange left = *intent_->left();
-  const auto inode_at = [&](const std::string& path) -> uint64_t {
-    const io::Descriptor there(
-        io::open_path_beneath(root_directory_.get(), path.c_str(), O_PATH | O_NOFOLLOW));
-    struct stat found;
-    return there.valid() && ::fstat(there.get(), &found) == 0 ? found.st_ino : 0;
-  };
-  const bool moves = left.op == NameChange::Op::kRename || left.op == NameChange::Op::kExchange;
-  const bool changed = moves ? inode_at(left.to) == left.inode : inode_at(left.from) != left.inode;
-  const auto entry = names_.walk(left.from);
-  const int missing = entry.status().posix_error();
-  if (!entry.ok() && missing != ENOENT && missing != ENOTDIR) return entry.status();
-  if (changed && entry.ok() && entry->file == left.file) {
-    const auto [above, name] = split_path(left.from);
-    SWALE_ASSIGN_OR_RETURN(const meta::DirEntry parent, names_.walk(above));
-    const int64_t now = now_nanos();
-    if (left.op == NameChange::Op::kUnlink) {
-      SWALE_RETURN_IF_ERROR(names_.unlink(parent.file, name, now).status());
-    } else if (left.op == NameChange::Op::kRemoveDirectory) {
-      SWALE_RETURN_IF_ERROR(names_.remove_directory(parent.file, name, now));
-    } else {
-      const auto [above_to, to] = split_path(left.to);
-      SWALE_ASSIGN_OR_RETURN(const meta::DirEntry target, names_.walk(above_to));
-      const uint8_t flags = left.op == NameChange::Op::kExchange ? meta::kExchange : 0;
-      SWALE_RETURN_IF_ERROR(names_.rename(parent.file, name, target.file, to, flags, now));
-    }
-  }
-  intent_->clear();
   return {};
 }
 

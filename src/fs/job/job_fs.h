@@ -215,7 +215,9 @@ class JobFs final : public FileSystem {
   Result<std::optional<meta::Named>> find_known(JobNode& parent, const char* name, bool in_turn);
   Result<meta::Named> adopt(JobNode& parent, const char* name);
   Result<bool> has_vanished(JobNode& parent, const char* name, const meta::Named& named);
-  int enter(JobNode& parent, const char* name, const meta::Named& named, Entry* entry);
+  int find_directory(JobNode& parent, const char* name, const meta::Named& named, io::Descriptor* out);
+  int enter(const JobNodes::LookUp& by, JobNode& parent, const char* name, const meta::Named& named,
+            io::Descriptor directory, Entry* entry);
   int keep_name(JobNode& parent, const char* name);  // 0: no entry has it
   void changed(JobNode& directory);
   io::Descriptor on_backing(const meta::FileId& id);  // O_PATH; invalid: it is not there
@@ -229,7 +231,18 @@ class JobFs final : public FileSystem {
   // A file that must be on the backing before.
   Result<std::optional<meta::FileId>> rename_locked(const Rename& wanted);
   Status rename_both(const Rename& wanted, uint64_t inode) REQUIRES(mutex_);
+  bool rename_back(const Rename& wanted);
+  bool replaces_directory(const Rename& wanted) const;
   int expect_empty(const meta::FileId& directory);
+  std::string path_in(const JobNode& parent,
+                      const char* name) const;   // of the backing, for messages and intents
+  static bool is_refusal(const Status& status);  // the names have done nothing, and never will
+  // A directory that the names have not removed yet.
+  std::string taken_path(const meta::FileId& directory) const;
+  int take_from_backing(JobNode& parent, const char* name, const meta::DirEntry& entry);
+  bool give_back(JobNode& parent, const char* name, const meta::DirEntry& entry);
+  void remove_taken(JobNode& parent, const char* name, const meta::DirEntry& entry);
+  Status undo_on_backing(const NameChange& left);
   void name_is_gone(const meta::DirEntry& entry) REQUIRES(mutex_);
   void drop(const meta::FileId& id) REQUIRES(mutex_);
 

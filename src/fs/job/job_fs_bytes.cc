@@ -134,6 +134,7 @@ int JobFs::create(Node& known_parent, const char* name, mode_t mode, int flags, 
   if (::fstat(parent.directory.get(), &above) != 0) return errno;
   const gid_t group = (above.st_mode & S_ISGID) != 0 ? above.st_gid : caller.group;
   const meta::NewNode node{mode & 07777 & ~caller.umask, caller.user, group, now_nanos()};
+  const JobNodes::LookUp began(nodes_);
   auto made = names_.create(parent.id, name, node, true);
   if (made.status().posix_error() == EEXIST && !asks) {  // or others have removed it from the backing
     failed = keep_name(parent, name);
@@ -145,7 +146,10 @@ int JobFs::create(Node& known_parent, const char* name, mode_t mode, int flags, 
   const meta::DirEntry there{made->file, meta::NodeType::kFile};
   io::Descriptor none;
   JobNode& known = *nodes_.enter(made->file, there.type, &none);
-  nodes_.put(made->file, {parent.id, name, there.type});
+  if (!nodes_.put_found(began, made->file, {parent.id, name, there.type})) {  // another node has removed it
+    const RequestLock lock(mutex_, requests_);
+    known.unlinked = true;
+  }
   std::unique_ptr<OpenFile> opened_file;
   failed = opened(known, O_RDWR | (flags & (O_APPEND | O_DIRECT)), &opened_file);
   if (failed == 0) JobFile::of(*opened_file).writes = (flags & O_ACCMODE) != O_RDONLY;

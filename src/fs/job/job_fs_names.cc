@@ -16,6 +16,9 @@
 namespace swale::fs {
 namespace {
 
+constexpr int kChanged = -1;       // no errno: other nodes have changed the name meanwhile
+constexpr int kLookUpTries = 100;  // of a name that they change and change
+
 meta::NewNode node_like(const struct stat& found, uint32_t mark) {
   return {(found.st_mode & 07777) | mark, found.st_uid, found.st_gid, nanos_of(found.st_mtim)};
 }
@@ -99,29 +102,42 @@ Result<meta::Named> JobFs::adopt(JobNode& parent, const char* name) {
   return named;
 }
 
-// What the kernel knows from now on.
-int JobFs::enter(JobNode& parent, const char* name, const meta::Named& named, Entry* entry) {
+// The directory on the backing that an entry leads to. Another node may be renaming either: the backing's
+// name changes first. kChanged: the entry leads elsewhere now.
+int JobFs::find_directory(JobNode& parent, const char* name, const meta::Named& named, io::Descriptor* out) {
+  constexpr int kFlags = O_PATH | O_DIRECTORY;
+  const auto turn = take_turn();
+  if (!turn.ok()) return answer(turn.status());
+  if (shared_) {
+    const auto now = names_.find(parent.id, name);
+    if (!now.ok()) return answer(now.status());
+    if (*now != named.entry) return kChanged;
+  }
+  *out = io::Descriptor(io::open_beneath(parent.directory.get(), name, kFlags));
+  if (!out->valid() && errno == ENOENT) {
+    log_warn("{}: the directory was removed by others, and is made again", name);
+    if (::mkdirat(parent.directory.get(), name, named.node.mode & 07777) != 0) return errno;
+    *out = io::Descriptor(io::open_beneath(parent.directory.get(), name, kFlags));
+  }
+  return out->valid() ? 0 : errno;
+}
+
+// What the kernel knows from now on. `by` began before the names were asked; `directory`: if it is known.
+// kChanged: the entry is gone since.
+int JobFs::enter(const JobNodes::LookUp& by, JobNode& parent, const char* name, const meta::Named& named,
+                 io::Descriptor directory, Entry* entry) {
   const meta::DirEntry& found = named.entry;
   JobNode* node = nodes_.find(found.file);
   if (node == nullptr) {
-    io::Descriptor directory;
-    if (found.type == meta::NodeType::kDirectory) {
-      constexpr int kFlags = O_PATH | O_DIRECTORY;
-      directory = io::Descriptor(io::open_beneath(parent.directory.get(), name, kFlags));
-      if (!directory.valid() && errno == ENOENT) {
-        log_warn("{}: the directory was removed by others, and is made again", name);
-        if (::mkdirat(parent.directory.get(), name, named.node.mode & 07777) != 0) return errno;
-        directory = io::Descriptor(io::open_beneath(parent.directory.get(), name, kFlags));
-      }
-      if (!directory.valid()) return errno;
-    }
+    if (found.type == meta::NodeType::kDirectory && !directory.valid())
+      if (const int failed = find_directory(parent, name, named, &directory); failed != 0) return failed;
     node = nodes_.enter(found.file, found.type, &directory);
   }
-  nodes_.put(found.file, {parent.id, name, found.type});
   struct stat attributes;
-  const int failed = node->type == meta::NodeType::kDirectory
-                         ? describe_directory(*node, &attributes)
-                         : describe(found.file, named.node, node, &attributes);
+  int failed = nodes_.put_found(by, found.file, {parent.id, name, found.type}) ? 0 : kChanged;
+  if (failed == 0)
+    failed = node->type == meta::NodeType::kDirectory ? describe_directory(*node, &attributes)
+                                                      : describe(found.file, named.node, node, &attributes);
   if (failed != 0) {
     nodes_.forget(node, 1);
     return failed;
@@ -132,8 +148,13 @@ int JobFs::enter(JobNode& parent, const char* name, const meta::Named& named, En
 
 int JobFs::lookup(Node& known_parent, const char* name, Entry* entry) {
   JobNode& parent = JobNode::of(known_parent);
-  const auto named = look_up(parent, name);
-  return named.ok() ? enter(parent, name, *named, entry) : answer(named.status());
+  for (int tries = 0; tries < kLookUpTries; ++tries) {
+    const JobNodes::LookUp began(nodes_);
+    const auto named = look_up(parent, name);
+    const int failed = named.ok() ? enter(began, parent, name, *named, {}, entry) : answer(named.status());
+    if (failed != kChanged) return failed;
+  }
+  return ESTALE;
 }
 
 // A directory's time stays what it has been seen to be.
@@ -179,7 +200,7 @@ int JobFs::make_directory(Node& known_parent, const char* name, mode_t mode, con
   const auto turn = take_turn();
   if (!turn.ok()) return answer(turn.status());
   if (::mkdirat(parent.directory.get(), name, wanted) != 0) return errno;
-  const io::Descriptor made(io::open_beneath(parent.directory.get(), name, O_PATH | O_DIRECTORY));
+  io::Descriptor made(io::open_beneath(parent.directory.get(), name, O_PATH | O_DIRECTORY));
   struct stat found;
   int failed = made.valid() && ::fstat(made.get(), &found) == 0 ? 0 : errno;
   const mode_t inherited = failed == 0 ? found.st_mode & S_ISGID : 0;
@@ -188,8 +209,9 @@ int JobFs::make_directory(Node& known_parent, const char* name, mode_t mode, con
     found.st_mode = S_IFDIR | wanted | inherited;
   }
   if (failed == 0) {
+    const JobNodes::LookUp began(nodes_);
     const auto named = names_.make_directory(parent.id, name, node_like(found, 0));
-    failed = named.ok() ? enter(parent, name, *named, entry) : answer(named.status());
+    failed = named.ok() ? enter(began, parent, name, *named, std::move(made), entry) : answer(named.status());
   }
   if (failed != 0) ::unlinkat(parent.directory.get(), name, AT_REMOVEDIR);
   if (failed == 0) changed(parent);
@@ -204,8 +226,9 @@ int JobFs::make_symlink(Node& known_parent, const char* name, const char* target
   if (!turn.ok()) return answer(turn.status());
   if (::symlinkat(target, parent.directory.get(), name) != 0) return errno;
   const meta::NewNode node{0777, caller.user, caller.group, now_nanos()};
+  const JobNodes::LookUp began(nodes_);
   const auto named = names_.symlink(parent.id, name, target, node);
-  const int failed = named.ok() ? enter(parent, name, *named, entry) : answer(named.status());
+  const int failed = named.ok() ? enter(began, parent, name, *named, {}, entry) : answer(named.status());
   if (failed != 0) ::unlinkat(parent.directory.get(), name, 0);
   if (failed == 0) changed(parent);
   return failed;

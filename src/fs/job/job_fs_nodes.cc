@@ -74,8 +74,8 @@ void JobFs::hear(const NameNews& news) {
   const MutexLock lock(mutex_);
   if (news.gone)
     name_is_gone({news.file, news.type});
-  else if (nodes_.place_of(news.file))
-    nodes_.put(news.file, {news.directory, news.name, news.type});
+  else
+    nodes_.put_if_met(news.file, {news.directory, news.name, news.type});
 }
 
 // The others act on what they know of it only in a turn of theirs, which comes after this one.

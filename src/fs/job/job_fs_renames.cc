@@ -28,11 +28,6 @@ There there_at(const JobNode& parent, const char* name) {
   return {found.st_dev, found.st_ino};
 }
 
-std::string path_in(const JobNodes& nodes, const JobNode& parent, const char* name) {
-  const std::string above = nodes.path_of(parent.id).value_or("");
-  return above.empty() ? name : above + "/" + name;
-}
-
 }  // namespace
 
 struct JobFs::Rename {
@@ -136,13 +131,12 @@ int JobFs::remove_entry(JobNode& parent, const char* name, const meta::DirEntry&
   if (found) {
     NameChange change;
     change.op = directory ? NameChange::Op::kRemoveDirectory : NameChange::Op::kUnlink;
-    change.from = path_in(nodes_, parent, name);
+    change.from = path_in(parent, name);
     change.file = entry.file;
     change.inode = found.inode;
     if (options_.intents)
       if (const int failed = answer(intent_->put(change, wait)); failed != 0) return failed;
-    if (::unlinkat(parent.directory.get(), name, directory ? AT_REMOVEDIR : 0) != 0 && errno != ENOENT) {
-      const int failed = errno;
+    if (const int failed = take_from_backing(parent, name, entry); failed != 0 && failed != ENOENT) {
       intent_->clear();
       return failed;
     }
@@ -150,7 +144,11 @@ int JobFs::remove_entry(JobNode& parent, const char* name, const meta::DirEntry&
   }
   const Status removed = directory ? names_.remove_directory(parent.id, name, now_nanos(), wait)
                                    : names_.unlink(parent.id, name, now_nanos(), wait).status();
-  if (!removed.ok()) return answer(removed);  // the intent stays
+  if (!removed.ok()) {  // the intent stays, unless the backing is as before
+    if (found && directory && is_refusal(removed) && give_back(parent, name, entry)) intent_->clear();
+    return answer(removed);
+  }
+  if (found && directory) remove_taken(parent, name, entry);
   if (found) intent_->clear();
   name_is_gone(entry);
   return answer(tell_gone(entry));
@@ -185,7 +183,7 @@ int JobFs::rename(Node& known_parent, const char* name, Node& known_new_parent, 
     if (const auto drained = drain_file(**drain_first); !drained.ok()) return answer(drained.status());
   }
   log_error("{} and {}: others change them on the backing while they are renamed; try again",
-            path_in(nodes_, parent, name), path_in(nodes_, new_parent, new_name));
+            path_in(parent, name), path_in(new_parent, new_name));
   return EBUSY;
 }
 
@@ -241,31 +239,65 @@ Result<std::optional<meta::FileId>> JobFs::rename_locked(const Rename& wanted) {
   return std::optional<meta::FileId>();
 }
 
-// `inode`: of the one that moves, on the backing; 0: it is not there, nor is the other one.
+// `inode`: of the one that moves, on the backing; 0: it is not there, nor is the other one. kAborted: another
+// node has made a file of the new name meanwhile; all is as before.
 Status JobFs::rename_both(const Rename& wanted, uint64_t inode) {
   const meta::AnswerWait wait =
       std::max(wait_of(wanted.moved), wanted.other ? wait_of(*wanted.other) : meta::AnswerWait::kWritten);
   if (inode != 0) {
     NameChange change;
     change.op = wanted.exchanges() ? NameChange::Op::kExchange : NameChange::Op::kRename;
-    change.from = path_in(nodes_, wanted.parent, wanted.name);
-    change.to = path_in(nodes_, wanted.new_parent, wanted.new_name);
+    change.from = path_in(wanted.parent, wanted.name);
+    change.to = path_in(wanted.new_parent, wanted.new_name);
     change.file = wanted.moved.file;
     change.inode = inode;
     if (options_.intents) SWALE_RETURN_IF_ERROR(intent_->put(change, wait));
+    if (const int failed = replaces_directory(wanted)
+                               ? take_from_backing(wanted.new_parent, wanted.new_name, *wanted.other)
+                               : 0;
+        failed != 0 && failed != ENOENT) {
+      intent_->clear();
+      return errno_status(failed, change.to);
+    }
     if (::renameat2(wanted.parent.directory.get(), wanted.name, wanted.new_parent.directory.get(),
                     wanted.new_name, wanted.flags & RENAME_EXCHANGE) != 0) {
       const Status failed = errno_status(errno, change.from + ": renaming it to " + change.to);
+      if (replaces_directory(wanted)) give_back(wanted.new_parent, wanted.new_name, *wanted.other);
       intent_->clear();
       return failed;
     }
     if (options_.between) options_.between();
   }
-  const uint8_t flags = wanted.exchanges() ? meta::kExchange : 0;
-  SWALE_RETURN_IF_ERROR(names_.rename(wanted.parent.id, wanted.name, wanted.new_parent.id, wanted.new_name,
-                                      flags, now_nanos(), wait));
-  if (inode != 0) intent_->clear();
-  return {};
+  // Creates wait for no turn: what takes the new name first is looked at before it is replaced.
+  const uint8_t flags = wanted.exchanges() ? meta::kExchange : wanted.other ? 0 : meta::kNoReplace;
+  const Status renamed = names_.rename(wanted.parent.id, wanted.name, wanted.new_parent.id, wanted.new_name,
+                                       flags, now_nanos(), wait);
+  const bool refused = !renamed.ok() && is_refusal(renamed);
+  if (inode != 0 && (renamed.ok() || (refused && rename_back(wanted)))) {
+    if (replaces_directory(wanted) && renamed.ok())
+      remove_taken(wanted.new_parent, wanted.new_name, *wanted.other);
+    else if (replaces_directory(wanted))
+      give_back(wanted.new_parent, wanted.new_name, *wanted.other);
+    intent_->clear();
+  }
+  if (refused && renamed.posix_error() == EEXIST)
+    return Status(Code::kAborted, Scope::kOperation, "made by another node meanwhile");
+  return renamed;
+}
+
+bool JobFs::rename_back(const Rename& wanted) {
+  const bool back =
+      ::renameat2(wanted.new_parent.directory.get(), wanted.new_name, wanted.parent.directory.get(),
+                  wanted.name, wanted.exchanges() ? RENAME_EXCHANGE : RENAME_NOREPLACE) == 0;
+  if (!back)
+    log_error("{}",
+              errno_status(errno, path_in(wanted.new_parent, wanted.new_name) + ": it cannot be renamed back")
+                  .message());
+  return back;
+}
+
+bool JobFs::replaces_directory(const Rename& wanted) const {
+  return shared_ && wanted.other && !wanted.exchanges() && wanted.other->type == meta::NodeType::kDirectory;
 }
 
 }  // namespace swale::fs

@@ -58,13 +58,50 @@ std::unique_ptr<JobNode> JobNodes::forget(JobNode* node, uint64_t count) {
   return last;
 }
 
+uint64_t JobNodes::begin_look_up() {
+  const MutexLock lock(mutex_);
+  look_ups_.insert(changes_);
+  return changes_;
+}
+
+void JobNodes::end_look_up(uint64_t began) noexcept {
+  const MutexLock lock(mutex_);
+  look_ups_.erase(look_ups_.find(began));
+  if (look_ups_.empty())
+    changed_.clear();
+  else if (const uint64_t oldest = *look_ups_.begin(); oldest > began)
+    std::erase_if(changed_, [&](const auto& each) { return each.second.number <= oldest; });
+}
+
+void JobNodes::note_change(const meta::FileId& id, std::optional<Place> place) {
+  ++changes_;
+  if (!look_ups_.empty()) changed_[id] = {changes_, std::move(place)};
+}
+
+bool JobNodes::put_found(const LookUp& by, const meta::FileId& id, const Place& place) {
+  const MutexLock lock(mutex_);
+  const auto change = changed_.find(id);
+  const bool changed = change != changed_.end() && change->second.number > by.began_;
+  if (changed && !change->second.place) return false;
+  places_[id] = changed ? *change->second.place : place;
+  return true;
+}
+
 void JobNodes::put(const meta::FileId& id, const Place& place) {
   const MutexLock lock(mutex_);
+  note_change(id, place);
   places_[id] = place;
+}
+
+void JobNodes::put_if_met(const meta::FileId& id, const Place& place) {
+  const MutexLock lock(mutex_);
+  note_change(id, place);
+  if (const auto met = places_.find(id); met != places_.end()) met->second = place;
 }
 
 void JobNodes::remove(const meta::FileId& id) {
   const MutexLock lock(mutex_);
+  note_change(id, {});
   places_.erase(id);
 }
 

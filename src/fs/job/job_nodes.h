@@ -62,8 +62,25 @@ class JobNodes {
   // With one lookup more, or null.
   JobNode* find(const meta::FileId& id);
 
-  // An entry leads to the id now.
+  // A question to the names that is under way: its answer may be older than a change that comes meanwhile.
+  class LookUp {
+   public:
+    explicit LookUp(JobNodes& nodes) : nodes_(nodes), began_(nodes.begin_look_up()) {}
+    ~LookUp() { nodes_.end_look_up(began_); }
+    LookUp(const LookUp&) = delete;
+    LookUp& operator=(const LookUp&) = delete;
+
+   private:
+    friend JobNodes;
+    JobNodes& nodes_;
+    const uint64_t began_;
+  };
+  // A look-up has found the entry. What has changed since it began stays; false: no entry leads to the id.
+  bool put_found(const LookUp& by, const meta::FileId& id, const Place& place);
+
+  // The names have changed: this entry leads to the id now, or none does.
   void put(const meta::FileId& id, const Place& place);
+  void put_if_met(const meta::FileId& id, const Place& place);
   void remove(const meta::FileId& id);
   std::optional<Place> place_of(const meta::FileId& id) const;
   // The names that lead to the id, from below the root: "a/b". None: none does.
@@ -80,11 +97,23 @@ class JobNodes {
   std::vector<IdleName> take_idle(size_t count);
 
  private:
+  struct Change {
+    uint64_t number = 0;
+    std::optional<Place> place;
+  };
+
+  uint64_t begin_look_up();
+  void end_look_up(uint64_t began) noexcept;
+  void note_change(const meta::FileId& id, std::optional<Place> place) REQUIRES(mutex_);
   void note_looked_up(JobNode* node) REQUIRES(mutex_);
 
   mutable Mutex mutex_;
   std::unordered_map<meta::FileId, std::unique_ptr<JobNode>, meta::FileIdHash> nodes_ GUARDED_BY(mutex_);
   std::unordered_map<meta::FileId, Place, meta::FileIdHash> places_ GUARDED_BY(mutex_);
+  uint64_t changes_ GUARDED_BY(mutex_) = 0;
+  std::multiset<uint64_t> look_ups_ GUARDED_BY(mutex_);  // how many changes there were when each began
+  // Since the oldest of them began.
+  std::unordered_map<meta::FileId, Change, meta::FileIdHash> changed_ GUARDED_BY(mutex_);
   std::set<meta::FileId> nameless_ GUARDED_BY(mutex_);
   std::list<JobNode*> by_lookup_ GUARDED_BY(mutex_);
   size_t crowd_ GUARDED_BY(mutex_) = 0;

@@ -44,12 +44,14 @@ class NodesWorld {
   std::string backing() const { return root_ + "/backing"; }
   JobFs& fs(size_t node) { return *nodes_[node].fs; }
   FileSystemCalls& calls(size_t node) { return *nodes_[node].calls; }
+  meta::NamesClient& names(size_t node) { return nodes_[node].names->client(); }
   // Of all nodes, before start().
   uint64_t memory_bytes = 32 * kMiB;
   DrainRules drain_rules;
   ShareRules share_rules;
   bool commits = true;
   std::function<Status(size_t node)> expect_own;  // whether the backing is still this node's
+  std::function<void(size_t node)> between;       // the backing's and the names' change
   Nanos patience = seconds(60);
 
   void start() {
@@ -86,6 +88,7 @@ class NodesWorld {
       options.drain_rules = drain_rules;
       options.share_rules = share_rules;
       options.commits = commits;
+      if (between) options.between = [this, number] { between(number); };
       if (expect_own) options.expect_own = [this, number] { return expect_own(number); };
       auto fs = JobFs::open(node.names->client(), node.device, node.device, anchored(node), options,
                             node.peers.get());
