@@ -30,11 +30,13 @@ from keys import Key  # noqa: E402
 NO_MOUNTS = probe.no_mounts()
 
 PROFILES = {"full": dict(rounds=5, batches=2000, mib=1024, drain_mib=2048, tree_mib=2048, slow_mib=256,
-                         creates=2000, commits=300, requests=20_000, preload_batches=300, expected_s=600),
+                         creates=2000, commits=300, requests=20_000, preload_batches=300, remote_mib=128,
+                         expected_s=600),
             "quick": dict(rounds=2, batches=600, mib=512, drain_mib=1024, tree_mib=512, slow_mib=256,
-                          creates=500, commits=100, requests=5000, preload_batches=100, expected_s=120),
+                          creates=500, commits=100, requests=5000, preload_batches=100, remote_mib=64,
+                          expected_s=120),
             "tiny": dict(rounds=1, batches=4, mib=8, drain_mib=128, tree_mib=8, slow_mib=4, creates=10,
-                         commits=5, requests=50, preload_batches=4, expected_s=20)}
+                         commits=5, requests=50, preload_batches=4, remote_mib=4, expected_s=20)}
 SLOW_WRITES, SLOW_BYTES, SLOW_DEVICE_MIB = 150, 60_000_000, 1536  # of the slow backing
 RANKS = 8  # that one `swale run` has
 RECORD = 47_008  # bytes of a strided record of the file-per-process comparison
@@ -80,6 +82,9 @@ KEYS = (
      ("library", "read_node_over_cache")),
     (Key("read_node_over_cache_mount", "the same through the mount", "", 0.7, 1, less_is_better=False),
      ("tree", "read_node_over_cache")),
+    (Key("read_remote_over_rpc", "reads of 1 MiB of what another node has committed: an RPC that answers "
+         "with 1 MiB, between the same nodes, over the read", "", 0.6, 0.85, less_is_better=False),
+     ("remote", "read_remote_over_rpc")),
     (Key("checkpoint_over_slow_backing", f"the shared file and its fsyncs with a backing held to "
          f"{SLOW_WRITES} writes and {SLOW_BYTES // 1_000_000} MB a second, a plain directory's time there "
          "over the tree's", "", 5, 9, less_is_better=False), ("slow", "checkpoint_over_slow_backing")),
@@ -199,6 +204,9 @@ def measure(arguments, scratch):
             runner.keep("drain", [str(arguments.programs / "fs/bench_fs_drain"),
                                   *judge.words({"memory": memory, "backing": scratch,
                                                 "mib": profile["drain_mib"], "rounds": 1})])
+            runner.keep("remote", [str(arguments.programs / "fs/bench_fs_remote"),
+                                   *judge.words({"path": scratch, "memory": memory,
+                                                 "mib": profile["remote_mib"], "rounds": 1})])
             runner.keep("storm", [str(arguments.programs / "fs/bench_fs_storm"), "--storms", "50"])
             runner.lines.append({"round": runner.round, "name": "stage",
                                  "line": stage_bench.measure(arguments.programs.parent / "tools/swale",

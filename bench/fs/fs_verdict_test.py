@@ -26,7 +26,7 @@ LESS = ("n1_over_nn", "cpu_over_direct", "commit_over_fdatasync", "drain_over_sl
 
 
 def lines(ratio, recovery, slow=1.0, drain=1.01, tree=None, added=0.5, held=None, storm=24, library=None,
-          preload=None, stage=1.01):
+          preload=None, stage=1.01, remote=0.61):
     made = [{"round": 0, "name": "calibrate", "line": {name: value * slow for name,
                                                        value in CALIBRATION.items()}}]
     write = {"ratio": ratio, "log_ns": 100.0, "server_ns_per_piece": 100.0}
@@ -35,6 +35,7 @@ def lines(ratio, recovery, slow=1.0, drain=1.01, tree=None, added=0.5, held=None
     made.append({"round": 0, "name": "tree", "line": {**TREE, MOUNT_READS: 0.75, **(tree or {})}})
     made.append({"round": 0, "name": "slow", "line": {**SLOW, **(held or {})}})
     made.append({"round": 0, "name": "storm", "line": {"requests_max": storm}})
+    made.append({"round": 0, "name": "remote", "line": {"read_remote_over_rpc": remote}})
     made.append({"round": 0, "name": "library", "line": {**LIBRARY, **(library or {})}})
     made.append({"round": 0, "name": "preload", "line": {**PRELOAD, **(preload or {})}})
     made.append({"round": 0, "name": "run", "line": {"added_s": added}})
@@ -68,6 +69,7 @@ def main():
         assert missed(lines(1.31, 0.99, preload={name: 201.0})) == [name]
     assert missed(lines(1.31, 0.99, added=1.1)) == ["run_added_s"]
     assert missed(lines(1.31, 0.99, stage=0.99)) == ["stage_out_over_cp"]
+    assert missed(lines(1.31, 0.99, remote=0.59)) == ["read_remote_over_rpc"]
     programs = pathlib.Path(sys.argv[2]).parent
     assert programs / "fs" == pathlib.Path(sys.argv[1]).parent
     with tempfile.TemporaryDirectory(prefix="swale-test-") as out, contextlib.redirect_stdout(io.StringIO()):
