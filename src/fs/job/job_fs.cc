@@ -135,8 +135,15 @@ Result<std::string> JobFs::path_of(const meta::FileId& file) {
   return error(Code::kNotFound, Scope::kFile, "no name leads to file {:x}:{:x}", file.high, file.low);
 }
 
-// Mode, owner, attributes and times of the tree.
 Status JobFs::dress(const meta::FileId& file, io::File& out) {
+  Status dressed = dress_as_named(file, out);
+  if (dressed.posix_error() == ENOENT)
+    return error(Code::kBusy, Scope::kFile, "{}: another node removes it; drain it again", out.path());
+  return dressed;
+}
+
+// Mode, owner, attributes and times of the tree.
+Status JobFs::dress_as_named(const meta::FileId& file, io::File& out) {
   const int fd = out.descriptor();
   SWALE_ASSIGN_OR_RETURN(const meta::TreeNode node, names_.stat(file));
   struct stat own;

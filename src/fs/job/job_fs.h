@@ -196,6 +196,7 @@ class JobFs final : public FileSystem {
   };
   Result<std::string> path_of(const meta::FileId& file);
   Status dress(const meta::FileId& file, io::File& out);
+  Status dress_as_named(const meta::FileId& file, io::File& out);
 
   Status begin(io::Device& memory, io::Device& storage);
   Status find_places();
@@ -337,6 +338,7 @@ class JobFs final : public FileSystem {
   // Whether a node of the job has it open.
   bool is_held(const meta::FileId& id);
   void drop_nameless();
+  Status learn_directory(meta::FileId id);
   Result<NameTurn> turn_to_find(JobNode& node);
   Result<NameTurn> take_turn() { return NameTurn::take(turns_.get()); }
 

@@ -5,9 +5,12 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <sstream>
+#include <thread>
 #include <utility>
 
+#include "base/rng.h"
 #include "fs/job/testing/nodes_world.h"
 
 namespace swale::fs {
@@ -54,6 +57,28 @@ class JobFsCreates : public testing::Test {
     EXPECT_EQ(world_.calls(1).write(handle, 0, "NEW"), 0);
     EXPECT_EQ(world_.calls(1).close(handle), 0);
   }
+  // All paths.
+  std::set<std::string> names_on(size_t node, const std::string& directory) {
+    std::set<std::string> found;
+    std::vector<std::string> names;
+    EXPECT_EQ(world_.calls(node).list(directory, &names), 0) << directory;
+    for (const std::string& name : names) {
+      const std::string path = directory.empty() ? name : directory + "/" + name;
+      struct stat state = {};
+      EXPECT_EQ(world_.calls(node).look(path, &state), 0) << path;
+      found.insert(path);
+      if (S_ISDIR(state.st_mode)) found.merge(names_on(node, path));
+    }
+    return found;
+  }
+  std::set<std::string> names_there() {
+    std::set<std::string> found;
+    for (const auto& each : std::filesystem::recursive_directory_iterator(world_.backing())) {
+      const std::string path = std::filesystem::relative(each.path(), world_.backing());
+      if (!path.starts_with(".swale")) found.insert(path);
+    }
+    return found;
+  }
   // All nodes and the backing have the same.
   void drain_and_compare() {
     if (directory_ != nullptr) world_.fs(1).forget(directory_, 1);
@@ -61,7 +86,10 @@ class JobFsCreates : public testing::Test {
       const Status drained = world_.fs(node).drain_all();
       EXPECT_TRUE(drained.ok()) << "node " << node << ": " << drained.to_string();
     }
-    for (size_t node = 0; node < kNodes; ++node) EXPECT_EQ(world_.fs(node).stats().undrained_files, 0u);
+    for (size_t node = 0; node < kNodes; ++node) {
+      EXPECT_EQ(world_.fs(node).stats().undrained_files, 0u) << node;
+      EXPECT_EQ(names_on(node, ""), names_there()) << node;
+    }
     for (const auto& each : std::filesystem::recursive_directory_iterator(world_.backing())) {
       const std::string path = std::filesystem::relative(each.path(), world_.backing());
       if (path.starts_with(".swale")) continue;
@@ -133,6 +161,72 @@ TEST_F(JobFsCreates, ADirectoryIsNotReplacedInWhichAFileWasJustMade) {
   drain_and_compare();
   EXPECT_TRUE(std::filesystem::is_directory(backing("a")));
   EXPECT_EQ(content(backing("d/x")), "NEW");
+}
+
+// Files and directories that move between directories, while files are brought to the backing.
+TEST_F(JobFsCreates, AllNodesChangeATreeOfNamesWhileItIsDrained) {
+  for (const char* const each : {"d", "e", "d/e"}) std::filesystem::create_directory(backing(each));
+  std::ofstream(backing("d/a")) << "of the backing";
+  world_.start();
+  static uint64_t repeat = 0;  // --gtest_repeat finds others
+  ++repeat;
+  std::vector<std::thread> threads;
+  for (size_t node = 0; node < kNodes; ++node) {
+    threads.emplace_back([&, node] {
+      Rng rng(kNodes * repeat + node);
+      FileSystemCalls& calls = world_.calls(node);
+      const auto any = [&] {
+        static constexpr const char* kAbove[] = {"", "d/", "e/", "d/e/", "e/d/"};
+        return std::string(kAbove[rng.below(5)]) + "abde"[rng.below(4)];
+      };
+      for (int i = 0; i < 60; ++i) {
+        int failed = 0, handle = -1;
+        std::string out;
+        switch (rng.below(8)) {
+          case 0:
+          case 1:
+            failed = calls.open(any(), O_RDWR | O_CREAT, 0644, &handle);
+            if (failed == 0) {
+              EXPECT_EQ(calls.write(handle, 0, fmt::format("node {}, {}", node, i)), 0);
+            }
+            break;
+          case 2:
+            failed = calls.unlink(any());
+            break;
+          case 3:
+            failed = calls.make_directory(any(), 0755);
+            break;
+          case 4:
+            failed = calls.remove_directory(any());
+            break;
+          case 5:
+            failed = calls.rename(any(), any(), static_cast<unsigned>(rng.below(3)));
+            break;
+          case 6:
+            failed = calls.open(any(), O_RDWR, 0, &handle);
+            if (failed == 0) {
+              const int synced = calls.sync(handle);
+              EXPECT_TRUE(synced == 0 || synced == EBUSY || synced == ENOENT) << std::strerror(synced);
+            }
+            break;
+          default:
+            failed = calls.open(any(), O_RDONLY, 0, &handle);
+            if (failed == 0) {
+              const int got = calls.read(handle, 0, 100, &out);
+              EXPECT_TRUE(got == 0 || got == EBUSY) << std::strerror(got);  // drained and removed since
+            }
+        }
+        if (handle >= 0) {
+          EXPECT_EQ(calls.close(handle), 0);
+        }
+        static const std::set<int> kAllowed = {0,     ENOENT,    EEXIST, EISDIR, ENOTDIR,
+                                               ELOOP, ENOTEMPTY, EBUSY,  EINVAL};
+        EXPECT_TRUE(kAllowed.contains(failed)) << std::strerror(failed);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  drain_and_compare();
 }
 
 TEST_F(JobFsCreates, AnEmptyDirectoryIsReplacedOrRemovedAndNothingStays) {

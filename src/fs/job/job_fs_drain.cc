@@ -196,6 +196,7 @@ Result<Drain::Outcome> JobFs::drain_here(const meta::FileId& file, NodeId asks,
     }
   });
   if (!contained.ok()) return contained;
+  if (!outcome.ok() && !nodes_.place_of(file)) return Drain::Outcome::kNothing;  // it was removed meanwhile
   return outcome;
 }
 

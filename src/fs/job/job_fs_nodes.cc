@@ -71,11 +71,34 @@ Result<std::string> JobFs::answer_node(PeerMethod method, NodeId from, Bytes pay
 // ---- names
 
 void JobFs::hear(const NameNews& news) {
+  if (!news.gone && nodes_.place_of(news.file))
+    if (const Status learnt = learn_directory(news.directory); !learnt.ok())
+      log_warn("{}: where it was renamed to: {}", news.name, learnt.message());
   const MutexLock lock(mutex_);
   if (news.gone)
     name_is_gone({news.file, news.type});
   else
     nodes_.put_if_met(news.file, {news.directory, news.name, news.type});
+}
+
+// Another node may have made a directory that this one has not met, and moved what it has met into it.
+Status JobFs::learn_directory(meta::FileId id) {
+  while (id != meta::kRootDirectory && !nodes_.place_of(id)) {
+    const JobNodes::LookUp began(nodes_);
+    const auto node = names_.stat(id);
+    std::optional<std::string> name;
+    meta::ListCursor cursor;
+    while (node.ok() && !name && !cursor.end()) {
+      SWALE_ASSIGN_OR_RETURN(const auto found, names_.list(node->parent, &cursor, kEntriesAsked));
+      for (const meta::ListedEntry& each : found)
+        if (each.entry.file == id) name = each.name;
+    }
+    if (!node.ok() && node.status().posix_error() != ENOENT) return node.status();
+    if (!name || !nodes_.put_found(began, id, {node->parent, *name, meta::NodeType::kDirectory}))
+      return error(Code::kBusy, Scope::kFile, "{}: the directory is renamed or removed now", text_of(id));
+    id = node->parent;
+  }
+  return {};
 }
 
 // The others act on what they know of it only in a turn of theirs, which comes after this one.
@@ -149,7 +172,10 @@ Status JobFs::drain_everywhere() noexcept {
 Result<DrainWish> JobFs::wish_for(const meta::FileId& file) {
   DrainWish wish{.file = file};
   for (meta::FileId id = file; id != meta::kRootDirectory;) {
+    if (id != file) SWALE_RETURN_IF_ERROR(learn_directory(id));
     const auto place = nodes_.place_of(id);
+    if (!place && id != file)
+      return error(Code::kBusy, Scope::kFile, "{}: its directory is moved", text_of(file));
     if (!place) return error(Code::kNotFound, Scope::kFile, "no name leads to {}", text_of(file));
     wish.places.push_back({place->parent, place->name, id});
     id = place->parent;
@@ -164,6 +190,7 @@ Result<Drain::Outcome> JobFs::drain_at_root(const meta::FileId& file) {
   for (int tries = 1;; ++tries) {
     const auto wish = wish_for(file);
     if (wish.status().code() == Code::kNotFound) return Drain::Outcome::kNothing;
+    if (wish.status().code() == Code::kBusy && tries < kWishTries) continue;
     SWALE_RETURN_IF_ERROR(wish.status());
     if (root_of(file) == peers_->own()) return drain_here(file, peers_->own(), wish->backing);
     const auto drained =

@@ -162,12 +162,17 @@ int JobFs::rename(Node& known_parent, const char* name, Node& known_new_parent, 
     return EINVAL;
   if (is_private(new_parent, new_name)) return EPERM;
   for (int tries = 0; tries < kRenameTries; ++tries) {
+    const JobNodes::LookUp began(nodes_);
     const auto moved = look_up(parent, name);
     if (!moved.ok()) return answer(moved.status());
+    if (!nodes_.put_found(began, moved->entry.file, {parent.id, name, moved->entry.type})) continue;
     const auto other = look_up(new_parent, new_name);
     if (!other.ok() && other.status().posix_error() != ENOENT) return answer(other.status());
     Rename wanted{parent, name, new_parent, new_name, flags, moved->entry, {}};
     if (other.ok()) wanted.other = other->entry;
+    if (other.ok() &&
+        !nodes_.put_found(began, other->entry.file, {new_parent.id, new_name, other->entry.type}))
+      continue;
     if (const int failed = check_rename(wanted); failed != 0) return failed;
     if (wanted.other && wanted.other->file == wanted.moved.file) return 0;
     if (shared_ && wanted.moved.type == meta::NodeType::kFile)

@@ -163,7 +163,12 @@ void SharedDrain::end(const meta::FileId& file, bool published) noexcept {
 Status SharedDrain::write_out(const DrainStep& step) {
   const std::string path = backing_.root() + "/" + step.path;
   if (!is_of_names(step.path)) return corruption("a step of a drain: no path: {}", step.path);
-  SWALE_ASSIGN_OR_RETURN(const auto out, backing_.device().open(path, io::OpenMode::kReadWrite));
+  auto opened = backing_.device().open(path, io::OpenMode::kReadWrite);
+  const int missing = opened.status().posix_error();
+  if (missing == ENOENT || missing == ENOTDIR || missing == EISDIR)
+    return error(Code::kBusy, Scope::kFile, "{}: it was renamed or removed meanwhile; drain it again", path);
+  SWALE_RETURN_IF_ERROR(opened.status());
+  const auto out = std::move(*opened);
   SWALE_ASSIGN_OR_RETURN(const Stamp stamp, backing_.stamp(*out));
   if (stamp.inode != step.backing.inode)
     return error(Code::kBusy, Scope::kFile, "{}: it has another inode than the root says; drain it again",

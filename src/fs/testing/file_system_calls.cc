@@ -1,5 +1,6 @@
 #include "fs/testing/file_system_calls.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,6 +20,10 @@ int FileSystemCalls::with(const std::string& path, const Body& body) {
     if (failed != 0) return failed;
     node = entry.node;
     at = end + 1;
+    if (at < path.size() && !S_ISDIR(entry.attributes.st_mode)) {
+      fs_.forget(node, 1);
+      return ENOTDIR;
+    }
   }
   const int answer = body(*node);
   if (node != fs_.root()) fs_.forget(node, 1);
@@ -30,7 +35,12 @@ int FileSystemCalls::with_parent(const std::string& path, const Body& body) {
   const size_t slash = path.rfind('/');
   const std::string parent = slash == std::string::npos ? "" : path.substr(0, slash);
   const std::string name = slash == std::string::npos ? path : path.substr(slash + 1);
-  return with(parent, [&](Node& node) { return body(node, name.c_str()); });
+  return with(parent, [&](Node& node) {
+    struct stat above;
+    const int failed = fs_.attributes(node, &above);
+    if (failed != 0) return failed;
+    return S_ISDIR(above.st_mode) ? body(node, name.c_str()) : ENOTDIR;
+  });
 }
 
 int FileSystemCalls::open(const std::string& path, int flags, mode_t mode, int* handle) {
