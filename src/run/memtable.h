@@ -25,6 +25,7 @@
 #include "base/status.h"
 #include "run/format.h"
 #include "run/record.h"
+#include "run/run_shape.h"
 
 namespace swale::run {
 
@@ -89,6 +90,9 @@ class Memtable {
   uint32_t key_bytes() const { return key_bytes_of(sizes_); }  // of the first record
   uint32_t value_bytes() const { return value_bytes_of(sizes_); }
   bool large() const { return value_code_of(sizes_) > kValueBytesMax; }
+  RunShape shape() const {
+    return {count(), data_bytes(), encoded_bytes(), uniform(), large(), key_bytes(), value_bytes()};
+  }
 
   // Writes an entry for each record of a bin to `out`, in arrival order. Returns their number.
   size_t collect(uint32_t bin, uint64_t* out) const;

@@ -70,7 +70,7 @@ bool worth_packing(const Memtable& memtable, RunScratch& scratch, Compressor& co
 
 PackedRunBuilder::PackedRunBuilder(const Memtable& memtable, RunScratch& scratch, SketchArena& arena,
                                    Compressor& compressor, MutableBytes blocks, const RunPlacement& placement)
-    : RunOutput(memtable, RunKind::kPacked, packed_blocks_max(memtable.encoded_bytes()), placement,
+    : RunOutput(memtable.shape(), RunKind::kPacked, packed_blocks_max(memtable.encoded_bytes()), placement,
                 compressor.codec()),
       memtable_(memtable),
       compressor_(compressor),

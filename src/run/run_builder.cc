@@ -11,42 +11,22 @@
 #include "run/row_copy.h"
 
 namespace swale::run {
-namespace {
-
-bool stored_uniform(const Memtable& memtable) {
-  if (!memtable.uniform() || memtable.large()) return false;
-  const uint32_t row_bytes = memtable.key_bytes() + memtable.value_bytes();
-  return row_bytes <= kRowBytesMax && kPayloadBytes % row_bytes <= kUniformWasteBytesMax;
-}
-
-RunKind stored_kind(const Memtable& memtable) {
-  return stored_uniform(memtable) ? RunKind::kUniform : RunKind::kVariable;
-}
-
-}  // namespace
 
 RunBuilder::RunBuilder(const Memtable& memtable, RunScratch& scratch, SketchArena& arena,
                        const RunPlacement& placement)
-    : RunOutput(memtable, stored_kind(memtable), block_count(memtable), placement),
+    : RunOutput(memtable.shape(), memtable.shape().kind(), block_count(memtable), placement),
       memtable_(memtable),
       scratch_(scratch),
       sketch_builder_(&sketch_, arena, placement.with_tails) {}
 
 uint32_t RunBuilder::block_count(const Memtable& memtable) {
-  uint64_t blocks = 0;
-  if (stored_uniform(memtable)) {
-    const uint32_t row_bytes = memtable.key_bytes() + memtable.value_bytes();
-    const uint64_t rows = header_rows(row_bytes) + memtable.count();
-    blocks = (rows + rows_per_block(row_bytes) - 1) / rows_per_block(row_bytes);
-  } else {
-    blocks = (sizeof(RunHeader) + memtable.encoded_bytes() + kPayloadBytes - 1) / kPayloadBytes;
-  }
+  const uint64_t blocks = memtable.shape().blocks();
   assert(blocks <= kRunBlocksMax);
   return static_cast<uint32_t>(blocks);
 }
 
 size_t RunBuilder::sketch_bytes(const Memtable& memtable, bool with_tails) {
-  return sketch_memory_bytes(memtable.count(), block_count(memtable), stored_kind(memtable), with_tails);
+  return memtable.shape().sketch_bytes(with_tails);
 }
 
 size_t RunBuilder::fill(MutableBytes out) {

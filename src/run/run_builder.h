@@ -24,9 +24,6 @@
 
 namespace swale::run {
 
-// Above this waste, a header per record costs less than the space that whole rows leave empty at the end of
-// each block.
-inline constexpr uint32_t kUniformWasteBytesMax = 128;
 // The least bytes of records in each block except a run's first and last.
 inline constexpr uint32_t kRunPayloadBytesMin = static_cast<uint32_t>(kPayloadBytes) - kUniformWasteBytesMax;
 

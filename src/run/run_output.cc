@@ -7,17 +7,17 @@
 
 namespace swale::run {
 
-RunOutput::RunOutput(const Memtable& memtable, RunKind kind, uint32_t blocks, const RunPlacement& placement,
+RunOutput::RunOutput(const RunShape& shape, RunKind kind, uint32_t blocks, const RunPlacement& placement,
                      Codec codec)
     : header_{} {
-  assert(!memtable.empty());
+  assert(shape.records != 0);
   const bool uniform = kind == RunKind::kUniform;
   header_.magic = kRunMagic;
   header_.kind = kind;
-  header_.key_bytes = uniform ? static_cast<uint8_t>(memtable.key_bytes()) : uint8_t{0};
-  header_.value_bytes = uniform ? memtable.value_bytes() : 0;
-  header_.records = static_cast<uint32_t>(memtable.count());
-  header_.data_bytes = memtable.data_bytes();
+  header_.key_bytes = uniform ? static_cast<uint8_t>(shape.key_bytes) : uint8_t{0};
+  header_.value_bytes = uniform ? shape.value_bytes : 0;
+  header_.records = static_cast<uint32_t>(shape.records);
+  header_.data_bytes = shape.data_bytes;
   header_.codec = static_cast<uint32_t>(codec);
   sketch_.records = header_.records;
   sketch_.kind = kind;

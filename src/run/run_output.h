@@ -1,14 +1,14 @@
-// RunOutput: a run as a source of whole blocks for the data log, in order, on demand; the base of both
+// RunOutput: a run as a source of whole blocks for the data log, in order, on demand; the base of all
 // builders.
 //
-// Threads: one at a time. Its sources (memtable, scratch, sketch memory, buffers) must outlive it.
+// Threads: one at a time. Its sources (records, scratch, sketch memory, buffers) must outlive it.
 #pragma once
 
 #include <cstdint>
 
 #include "base/bytes.h"
 #include "run/format.h"
-#include "run/memtable.h"
+#include "run/run_shape.h"
 #include "run/sketch.h"
 
 namespace swale::run {
@@ -45,8 +45,8 @@ class RunOutput {
   const RunSketch& sketch() const { return sketch_; }
 
  protected:
-  // For the memtable's records; place() may set `blocks` later.
-  RunOutput(const Memtable& memtable, RunKind kind, uint32_t blocks, const RunPlacement& placement,
+  // For records of this shape; place() may set `blocks` later.
+  RunOutput(const RunShape& shape, RunKind kind, uint32_t blocks, const RunPlacement& placement,
             Codec codec = Codec::kNone);
   // Sets the run's place, if it was not known at construction.
   void place(uint32_t blocks, const RunPlacement& placement);

@@ -105,6 +105,10 @@ char* put_series(std::span<const SeriesValue> values, char* out);
 // Writes what the series of `count` values begins with that are whole, of equal sizes and of as many epochs,
 // one after the other; then come their bytes.
 char* put_usual_series_head(uint32_t first, size_t count, size_t value_bytes, char* out);
+inline size_t usual_series_head_bytes(uint32_t first, size_t count, size_t value_bytes) {
+  return 1 + varint_bytes(first) + varint_bytes(count) +
+         varint_bytes(series_size_code(value_bytes, SeriesKind::kWhole));
+}
 
 // Makes the series of one key after the other. For any values; most keys have all of theirs in memory, and
 // together they fit: put_series is quicker.

@@ -373,6 +373,24 @@ TEST(Optimize, ManyStripesAreOneCluster) {
   expect_verified(device, 1);
 }
 
+// Each of them has its own range of hashes.
+TEST(Optimize, ManyRunsAreOneCluster) {
+  for (const Codec codec : {Codec::kNone, Codec::kLz4}) {
+    io::MemoryDevice device;
+    JobShape shape{.epochs = 2, .records = 60'000, .keys = kKeys, .one_size = true};
+    if (codec != Codec::kNone) shape.options.compression = codec;
+    write_job(device, shape, 7);
+    const Answers before = ask_directory(device, kKeys);
+    OptimizeOptions pass = small_pass();
+    pass.rate_bytes_per_s = 1'000 * kMiB;
+    const auto report = optimize(device, pass);
+    ASSERT_TRUE(report.ok()) << report.status().to_string();
+    EXPECT_EQ(report->runs > 1, codec == Codec::kNone) << report->runs;
+    EXPECT_TRUE(ask_directory(device, kKeys) == before);
+    expect_verified(device, 1);
+  }
+}
+
 TEST(ClusterList, IsReadAsItWasWritten) {
   ClusterList list;
   list.generation = 9;

@@ -26,12 +26,15 @@
 #include "imd/write/writer.h"
 #include "net/job/job.h"
 #include "net/meeting/bootstrap.h"
+#include "run/ordered_records.h"
 
 namespace swale::imd {
 namespace {
 
 constexpr size_t kWriterMemoryMax = 64 * kMiB;
 constexpr size_t kWriterMemoryMaxOfRate = 16 * kMiB;  // so that it is not written in long bursts
+constexpr size_t kRunBytesMax = 32 * kMiB;            // two of them are in memory
+constexpr size_t kRunBytesMaxOfRate = 2 * kMiB;
 constexpr uint64_t kStripesMax = uint64_t{1} << 20;
 // A stripe with what sorts it stays in a core's caches. If runs must be read again for each, it is as long as
 // memory permits.
@@ -85,7 +88,9 @@ class Pass {
   Status make_cluster();
   Status write_epoch(net::Job& job);
   Status write_series(Writer& writer);
-  Status append(Writer& writer, const SeriesBatch& batch);
+  Status append(Writer& writer, SeriesBatch& batch);
+  Status append_run(Writer& writer);
+  bool is_long(const run::OrderedRecords& run) const;
   SeriesMaker::ResolveFn resolve(ValueReader& values) const;
   StripePipeline::Params pipeline_params(const StripeReader& reader) const;
   Status compare(std::span<const RecordTally> tallies) const;
@@ -103,6 +108,7 @@ class Pass {
   std::set<uint32_t> stuck_;          // clusters that cannot be opened, and have what no log has
   std::optional<io::LockFile> lock_;
   std::optional<store::JobClaim> claim_;
+  std::unique_ptr<run::OrderedRecords> run_;  // that is being filled
   OptimizeReport report_;
 };
 
@@ -271,6 +277,7 @@ Status Pass::write_epoch(net::Job& job) {
                                   options_.rate_bytes_per_s == 0 ? kWriterMemoryMax : kWriterMemoryMaxOfRate);
   if (manifest_.layout.compression != Codec::kNone) options.compression = manifest_.layout.compression;
   options.lease = options_.lease;
+  options.gives_runs = !options.compression;
   SWALE_ASSIGN_OR_RETURN(const auto writer,
                          Writer::open(job, files_.device, folder(), Create::kExclusive, options));
   SWALE_RETURN_IF_ERROR(write_series(*writer));
@@ -317,24 +324,50 @@ Status Pass::write_series(Writer& writer) {
   Throttle throttle(options_.rate_bytes_per_s, *options_.clock, options_.pause);
   uint64_t done = 0;
   for (;;) {
-    SWALE_ASSIGN_OR_RETURN(const SeriesBatch* const batch, pipeline->next());
+    SWALE_ASSIGN_OR_RETURN(SeriesBatch* const batch, pipeline->next());
     if (batch == nullptr) break;
     SWALE_RETURN_IF_ERROR(append(writer, *batch));
     done += batch->records;
     if (options_.progress) options_.progress(done, report_.plan.records);
-    if (!throttle.take(batch->read_bytes + batch->bytes()))
+    if (!throttle.take(batch->read_bytes + batch->bytes))
       return error(Code::kAborted, Scope::kOperation, "{}: the pass was told to end; nothing was changed",
                    files_.directory);
   }
+  if (run_) SWALE_RETURN_IF_ERROR(append_run(writer));
   SWALE_RETURN_IF_ERROR(reader->finish());
   return compare(pipeline->tallies());
 }
 
-Status Pass::append(Writer& writer, const SeriesBatch& batch) {
-  SWALE_RETURN_IF_ERROR(batch.walk([&](Bytes key, Bytes series) { return writer.append(key, series); }));
+// As runs of their own: the longer they are, the fewer pieces a slice has. What
+// is to be compressed goes through memtables, as all other records do.
+Status Pass::append(Writer& writer, SeriesBatch& batch) {
   report_.series += batch.series;
-  report_.bytes += batch.bytes();
+  report_.bytes += batch.bytes;
+  if (manifest_.layout.compression != Codec::kNone) {
+    for (const auto& chunk : batch.chunks) {
+      SWALE_RETURN_IF_ERROR(chunk->walk(
+          [&](const run::RecordView& record) { return writer.append(record.key, record.value); }));
+    }
+    return {};
+  }
+  for (auto& chunk : batch.chunks) {
+    if (run_ && (is_long(*run_) || !run_->has_room(*chunk))) SWALE_RETURN_IF_ERROR(append_run(writer));
+    if (!run_) run_ = std::make_unique<run::OrderedRecords>();
+    run_->add(std::move(chunk));
+  }
   return {};
+}
+
+bool Pass::is_long(const run::OrderedRecords& run) const {
+  const size_t bytes_max =
+      options_.rate_bytes_per_s == 0 ? std::min(options_.memory_bytes / 8, kRunBytesMax) : kRunBytesMaxOfRate;
+  return run.shape().encoded_bytes >= bytes_max || run.memory_bytes() >= 2 * bytes_max;
+}
+
+Status Pass::append_run(Writer& writer) {
+  if (run_->empty()) return {};
+  ++report_.runs;
+  return writer.append_run(std::move(run_));
 }
 
 // What was written is what the epoch log says, record for record.

@@ -62,6 +62,7 @@ struct OptimizeReport {
   uint64_t series = 0;
   uint64_t bytes = 0;  // of these, with their keys
   uint64_t stripes = 0;
+  uint64_t runs = 0;  // that were given to the writer; compressed ones it makes itself
 };
 
 // The epochs that no cluster has, but logs have, and of which nothing is lost.

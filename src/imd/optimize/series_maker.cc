@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstring>
 #include <utility>
 
+#include "base/coding.h"
 #include "base/copy.h"
+#include "run/record.h"
 
 namespace swale::imd {
 namespace {
@@ -71,10 +74,11 @@ GatherFn gatherer_for(size_t value_bytes) {
 
 }  // namespace
 
-SeriesMaker::SeriesMaker(uint32_t epochs, const ResolveFn& resolve) : resolve_(resolve), tally_(epochs) {}
+SeriesMaker::SeriesMaker(uint32_t epochs, const ResolveFn& resolve, std::shared_ptr<run::ChunkPool> pool)
+    : resolve_(resolve), pool_(std::move(pool)), tally_(epochs) {}
 
 Status SeriesMaker::make(const Stripe& stripe, SeriesBatch* batch) {
-  batch->clear();
+  *batch = {};
   count(stripe);
   sort(stripe);
   batch->records = sorted_.size();
@@ -200,14 +204,13 @@ Status SeriesMaker::put_usual(std::span<const StripeRow> rows, SeriesBatch* batc
   while (!rows.empty()) {
     const std::span<const StripeRow> some = rows.first(std::min(rows.size(), count_max));
     rows = rows.subspan(some.size());
-    char* const key = batch->reserve(SeriesBatch::kHeadBytes + kUsualKeyBytes + kSeriesHeadBytesMax +
-                                     some.size() * value_bytes) +
-                      SeriesBatch::kHeadBytes;
-    copy_bytes(key, some.front().at, kUsualKeyBytes);
-    char* const series = key + kUsualKeyBytes;
-    char* const values = put_usual_series_head(some.front().index, some.size(), value_bytes, series);
-    const char* const end = gather(some, value_bytes, values);
-    SWALE_RETURN_IF_ERROR(finish({key, kUsualKeyBytes}, {series, static_cast<size_t>(end - series)}, batch));
+    const uint32_t first = some.front().index;
+    const size_t series_bytes =
+        usual_series_head_bytes(first, some.size(), value_bytes) + some.size() * value_bytes;
+    SWALE_RETURN_IF_ERROR(
+        put_record({some.front().at, kUsualKeyBytes}, series_bytes, batch, [&](char* series) {
+          return gather(some, value_bytes, put_usual_series_head(first, some.size(), value_bytes, series));
+        }));
   }
   return {};
 }
@@ -254,24 +257,19 @@ Status SeriesMaker::put_key(std::span<const StripeRow> rows, SeriesBatch* batch)
 
 // Makes a series of values_, of `most` bytes at most.
 Status SeriesMaker::put_values(Bytes key, size_t most, SeriesBatch* batch) {
-  char* const key_at = batch->reserve(SeriesBatch::kHeadBytes + key.size() + most) + SeriesBatch::kHeadBytes;
-  copy_bytes(key_at, key.data(), key.size());
-  char* const series = key_at + key.size();
-  char* const end = put_series(values_, series);
+  const Status put = put_record(key, most, batch, [&](char* series) { return put_series(values_, series); });
   values_.clear();
-  return finish({key_at, key.size()}, {series, static_cast<size_t>(end - series)}, batch);
+  return put;
 }
 
 // A resolved value that fits into no series by itself stays where it is.
 Status SeriesMaker::put_slowly(std::span<const StripeRow> rows, SeriesBatch* batch) {
   const Bytes key = rows.front().key();
   SeriesBuilder builder([&](Bytes series) {
-    char* const key_at =
-        batch->reserve(SeriesBatch::kHeadBytes + key.size() + series.size()) + SeriesBatch::kHeadBytes;
-    char* const series_at = key_at + key.size();
-    copy_bytes(key_at, key.data(), key.size());
-    copy_bytes(series_at, series.data(), series.size());
-    return finish({key_at, key.size()}, {series_at, series.size()}, batch);
+    return put_record(key, series.size(), batch, [&](char* out) {
+      copy_bytes(out, series.data(), series.size());
+      return out + series.size();
+    });
   });
   for (const StripeRow& row : rows) {
     const Bytes stored = row.stored();
@@ -287,14 +285,26 @@ Status SeriesMaker::put_slowly(std::span<const StripeRow> rows, SeriesBatch* bat
   return builder.finish();
 }
 
-// What is in the batch now is read back: what is counted is what will be written.
-Status SeriesMaker::finish(Bytes key, Bytes series, SeriesBatch* batch) {
-  char* const head = batch->memory.data() + batch->used;
-  put_u16(head, static_cast<uint16_t>(key.size()));
-  put_u16(head + 2, static_cast<uint16_t>(series.size()));
-  batch->used += SeriesBatch::kHeadBytes + key.size() + series.size();
-  ++batch->series;
-  if (tally_.take(key, series)) return {};
+// A record of the key and the series that write(out) makes, of `most` bytes at most, and returns the end of.
+// What is in the batch then is read back: what is counted is what will be written.
+template <class Write>
+Status SeriesMaker::put_record(Bytes key, size_t most, SeriesBatch* batch, Write&& write) {
+  char* const head = batch->reserve(run::kRecordHeaderBytesMax + key.size() + most, *pool_);
+  const size_t key_size_bytes = varint_bytes(key.size());
+  char* row = head + key_size_bytes + varint_bytes(most);
+  const auto series_bytes = static_cast<size_t>(write(row + key.size()) - row) - key.size();
+  if (varint_bytes(series_bytes) != varint_bytes(most)) [[unlikely]] {
+    char* const shorter = head + key_size_bytes + varint_bytes(series_bytes);
+    std::memmove(shorter + key.size(), row + key.size(), series_bytes);
+    row = shorter;
+  }
+  put_varint(put_varint(head, key.size()), series_bytes);
+  copy_bytes(row, key.data(), key.size());
+  const run::RecordView record{{row, key.size()},
+                               {row + key.size(), series_bytes},
+                               {head, static_cast<size_t>(row + key.size() + series_bytes - head)}};
+  batch->add(record);
+  if (tally_.take(record.key, record.value)) return {};
   return error(Code::kInternal, Scope::kOperation, "a series cannot be read back; please report it");
 }
 

@@ -1,60 +1,50 @@
 // SeriesMaker: makes the series of each key of a stripe, in the order of hashes (then of keys), and reads
 // them back to add up what they hold.
 //
-//   rows of the stripe ─► by the next bits of their hashes ─► sorted ─► series ─► batch
+//   rows of the stripe ─► by the next bits of their hashes ─► sorted ─► series ─► chunks of a run
 //
-// Memory: 32 bytes a record, and the batch: about as long as the stripe. Both stay for the next stripe.
+// Memory: 32 bytes a record, which stay for the next stripe, and the chunks: about as long as the stripe.
 // Threads: one at a time.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/coding.h"
 #include "base/status.h"
 #include "imd/format/record_tally.h"
 #include "imd/format/series.h"
 #include "imd/optimize/stripe.h"
+#include "run/ordered_records.h"
 
 namespace swale::imd {
 
-// Series one after the other: key_bytes u16 | series_bytes u16 | key | series.
+// The series of a stripe as records of a run, in the order of hashes.
 struct SeriesBatch {
-  static constexpr size_t kHeadBytes = 4;
-
-  std::vector<char> memory;
-  size_t used = 0;
+  std::vector<run::ChunkPool::Chunk> chunks;
   uint64_t records = 0;
   uint64_t series = 0;
+  uint64_t bytes = 0;  // of keys and series
   uint64_t read_bytes = 0;
 
-  uint64_t bytes() const { return used - kHeadBytes * series; }  // of keys and series
-  void clear() { used = records = series = read_bytes = 0; }
-  // Where so many bytes can be written.
-  char* reserve(size_t bytes) {
-    if (memory.size() - used < bytes) memory.resize(std::max(memory.size() * 2, used + bytes));
-    return memory.data() + used;
-  }
-  // fn(key, series), until one fails. Series come from another core's cache: they are fetched ahead.
-  template <class Fn>
-  Status walk(Fn&& fn) const {
-    constexpr ptrdiff_t kFetchAhead = 1024;
-    constexpr ptrdiff_t kLineBytes = 64;
-    const char* const end = memory.data() + used;
-    const char* fetched = memory.data();
-    for (const char* at = memory.data(); at != end;) {
-      for (; fetched < end && fetched - at < kFetchAhead; fetched += kLineBytes) __builtin_prefetch(fetched);
-      const Bytes key(at + kHeadBytes, get_u16(at));
-      const Bytes series_bytes(key.data() + key.size(), get_u16(at + 2));
-      SWALE_RETURN_IF_ERROR(fn(key, series_bytes));
-      at = series_bytes.data() + series_bytes.size();
+  // Where a record of so many bytes can be written: of the last chunk.
+  char* reserve(size_t record_bytes, run::ChunkPool& pool) {
+    if (!chunks.empty()) {
+      if (char* const at = chunks.back()->space(record_bytes); at != nullptr) [[likely]]
+        return at;
     }
-    return {};
+    chunks.push_back(pool.take());
+    return chunks.back()->space(record_bytes);
+  }
+  // The record of the key whose series was written there.
+  void add(const run::RecordView& record) {
+    chunks.back()->add(record);
+    ++series;
+    bytes += record.key.size() + record.value.size();
   }
 };
 
@@ -65,7 +55,7 @@ class SeriesMaker {
   // The value that a record points to; called by any thread. A failure ends the pass. May be empty: pointers
   // stay.
   using ResolveFn = std::function<Result<std::string>(uint32_t index, Bytes key, Bytes stored)>;
-  SeriesMaker(uint32_t epochs, const ResolveFn& resolve);
+  SeriesMaker(uint32_t epochs, const ResolveFn& resolve, std::shared_ptr<run::ChunkPool> pool);
 
   // What `batch` had before is forgotten.
   Status make(const Stripe& stripe, SeriesBatch* batch);
@@ -83,9 +73,11 @@ class SeriesMaker {
   Status put_key(std::span<const StripeRow> rows, SeriesBatch* batch);
   Status put_values(Bytes key, size_t most, SeriesBatch* batch);
   Status put_slowly(std::span<const StripeRow> rows, SeriesBatch* batch);
-  Status finish(Bytes key, Bytes series, SeriesBatch* batch);
+  template <class Write>
+  Status put_record(Bytes key, size_t most, SeriesBatch* batch, Write&& write);
 
   const ResolveFn resolve_;
+  const std::shared_ptr<run::ChunkPool> pool_;
   SeriesTally tally_;
   uint32_t shift_ = 0;
   std::vector<uint32_t> bucket_ends_;

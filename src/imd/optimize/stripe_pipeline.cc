@@ -90,7 +90,7 @@ void StripePipeline::settle(Status status) {
   for (Worker& worker : workers_) crew_->wake(&worker);
 }
 
-Result<const SeriesBatch*> StripePipeline::next() {
+Result<SeriesBatch*> StripePipeline::next() {
   const MutexLock lock(mutex_);
   if (given_ > 0) {
     slot(given_ - 1).state = State::kFree;

@@ -24,6 +24,7 @@
 #include "imd/optimize/series_maker.h"
 #include "imd/optimize/stripe.h"
 #include "imd/optimize/stripe_reader.h"
+#include "run/ordered_records.h"
 
 namespace swale::imd {
 
@@ -42,8 +43,9 @@ class StripePipeline {
   StripePipeline(const StripePipeline&) = delete;
   StripePipeline& operator=(const StripePipeline&) = delete;
 
-  // The series of the next stripe, valid until the next call; nullptr after the last one.
-  Result<const SeriesBatch*> next();
+  // The series of the next stripe, valid until the next call; its chunks may be taken. nullptr after the last
+  // one.
+  Result<SeriesBatch*> next();
   // Call after the last: what all series hold, epoch by epoch.
   std::vector<RecordTally> tallies() const;
 
@@ -51,7 +53,7 @@ class StripePipeline {
   class Worker final : public Crew::Member {
    public:
     explicit Worker(StripePipeline& owner)
-        : owner_(owner), maker_(owner.params_.epochs, owner.params_.resolve) {}
+        : owner_(owner), maker_(owner.params_.epochs, owner.params_.resolve, owner.pool_) {}
     bool turn() noexcept override;
     std::span<const RecordTally> tallies() const { return maker_.tallies(); }
 
@@ -80,6 +82,7 @@ class StripePipeline {
 
   StripeReader& reader_;
   const Params params_;
+  const std::shared_ptr<run::ChunkPool> pool_ = run::ChunkPool::create();
   Mutex mutex_;
   CondVar made_;
   std::vector<Slot> slots_ GUARDED_BY(mutex_);  // of a stripe being read or made: its thread's

@@ -251,17 +251,23 @@ void expect_cut_alike(const std::string& key, const std::vector<std::string>& va
     ASSERT_TRUE(builder.add(part.index, SeriesKind::kWhole, values[i]).ok());
   }
   ASSERT_TRUE(builder.finish().ok());
-  SeriesMaker maker(static_cast<uint32_t>(rows.size()) * gap, {});
+  SeriesMaker maker(static_cast<uint32_t>(rows.size()) * gap, {}, run::ChunkPool::create());
   SeriesBatch batch;
   ASSERT_TRUE(maker.make(stripe, &batch).ok());
   std::vector<std::string> made;
-  ASSERT_TRUE(batch
-                  .walk([&](Bytes of, Bytes series) {
-                    EXPECT_EQ(of, key);
-                    made.emplace_back(series);
-                    return Status();
-                  })
-                  .ok());
+  uint64_t of_chunks = 0;
+  for (const auto& chunk : batch.chunks) {
+    of_chunks += chunk->digest();
+    ASSERT_TRUE(chunk
+                    ->walk([&](const run::RecordView& record) {
+                      EXPECT_EQ(record.key, key);
+                      made.emplace_back(record.value);
+                      of_chunks -= run::record_digest(record);
+                      return Status();
+                    })
+                    .ok());
+  }
+  EXPECT_EQ(of_chunks, 0u);
   EXPECT_EQ(made, expected);
   EXPECT_EQ(batch.records, rows.size());
   uint64_t digest = 0;

@@ -10,7 +10,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <utility>
 
 #include "base/biased_mutex.h"
 #include "base/hash.h"
@@ -59,6 +61,12 @@ class DirectIntake {
     if (appended.row != nullptr)
       digest_ += record_digest({appended.row, record.row().size()}, record.key.size());
     return appended;
+  }
+
+  // As Partition::append_run; the caller must also hold what serialises the partition.
+  void append_run(std::unique_ptr<run::OrderedRecords> records) {
+    digest_ += records->digest();
+    partition_->append_run(std::move(records));
   }
 
   void open(Partition* partition) {

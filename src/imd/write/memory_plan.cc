@@ -22,6 +22,7 @@ constexpr uint32_t kOutputBuffersMin = 8;
 // A record of less than 32 encoded bytes fills the entries before the arena; larger ones fill the arena
 // first. An arena of 8 MiB has entries of 2 MiB: both are whole huge pages.
 constexpr size_t kArenaBytesPerRecord = 32;
+constexpr size_t kMemtableBytesMin = 4 * run::kEncodedRecordBytesMax;
 
 size_t network_bytes(int32_t ranks, size_t frame_bytes, uint16_t window) {
   return static_cast<size_t>(ranks) * frame_bytes * (1 + 2 * size_t{window});
@@ -124,6 +125,7 @@ std::optional<MemoryPlan> try_plan(const MemoryWish& wish) {
   const size_t whole =
       plan.memtable_bytes >= Buffer::kHugePageBytes ? Buffer::kHugePageBytes : Buffer::kPageBytes;
   plan.memtable_bytes = plan.memtable_bytes / whole * whole;
+  if (wish.gives_runs) plan.memtable_bytes = round_up(kMemtableBytesMin, Buffer::kPageBytes);
   plan.memtable_records = static_cast<uint32_t>(plan.memtable_bytes / kArenaBytesPerRecord);
 
   const std::optional<size_t> network = plan_network(wish, &plan);
@@ -135,11 +137,12 @@ std::optional<MemoryPlan> try_plan(const MemoryWish& wish) {
                        plan.output_buffers * plan.output_buffer_bytes +
                        wish.ways * way_bytes(plan.memtable_bytes) + plan.extrema_bytes + plan.packing_bytes;
   plan.other_bytes = wish.budget_bytes / 16;
-  const size_t run_sketch_bytes = run::sketch_memory_bytes(plan.memtable_records, run::kRunBlocksMax,
-                                                           run::RunKind::kVariable, wish.layout.filtered());
+  const size_t run_sketch_bytes =
+      run::sketch_memory_bytes(wish.gives_runs ? run::kRunRecordsMax : plan.memtable_records,
+                               run::kRunBlocksMax, run::RunKind::kVariable, wish.layout.filtered());
   const size_t sketch_bytes_min = std::max<size_t>(
       wish.budget_bytes / 32, 2 * wish.ways * round_up(run_sketch_bytes, Buffer::kPageBytes));
-  if (!network || plan.memtable_bytes < 4 * run::kEncodedRecordBytesMax ||
+  if (!network || plan.memtable_bytes < kMemtableBytesMin ||
       fixed + plan.other_bytes + sketch_bytes_min >= wish.budget_bytes) {
     return std::nullopt;
   }

@@ -65,6 +65,7 @@ struct MemoryWish {
   net::RouteChoice route = net::RouteChoice::kAuto;
   std::shared_ptr<const net::NodeMap> nodes = {};
   size_t schema_bytes = 0;  // what of a large value stands in its record
+  bool gives_runs = false;  // all records come by Writer::append_run: memtables are as small as they can be
 };
 
 // kResourceExhausted, with the smallest budget that would do, when the wish cannot be met.

@@ -115,7 +115,7 @@ Result<Partition::Accepted> Partition::accept(Bytes batch) {
 
 void Partition::start_small() {
   for (Way& way : ways_) {
-    if (way.filling_of != open_ || !way.filling->empty() || way.full) continue;
+    if (way.filling_of != open_ || !way.filling->empty() || way.has_work()) continue;
     way.filling->limit(way.filling->arena_bytes() / 4);
     way.spare->limit(way.spare->arena_bytes() / 2);
   }
@@ -123,11 +123,20 @@ void Partition::start_small() {
 
 // The full memtable waits to be made into a run and the spare one takes its place.
 bool Partition::rotate(Way& way) {
-  if (way.full || !way.spare) return false;
+  if (way.has_work() || !way.spare) return false;
   way.filling_of->taken.add(counts_of(*way.filling));
   way.full = std::exchange(way.filling, std::move(way.spare));
   way.full_of = std::exchange(way.filling_of, open_);
   return true;
+}
+
+void Partition::append_run(std::unique_ptr<run::OrderedRecords> records) {
+  assert(room_for_run() && params_.size == 1 && params_.ways == 1 && !records->empty());
+  assert(params_.indexed.empty() && params_.layout.compression == Codec::kNone && !params_.layout.filtered());
+  Way& way = ways_.front();
+  open_->taken.add({records->shape().records, records->shape().data_bytes, 0});
+  way.ordered = std::move(records);
+  way.full_of = open_;
 }
 
 RecordTally Partition::taken() const {

@@ -5,6 +5,8 @@
 //   IoRequest end_epoch() ─► last memtables ─► all data written ─► sync data ─► segments, footer ─► sync
 //   index ─► durable()
 //
+// Records that are in the order of their hashes already come as whole runs (append_run), without a memtable.
+//
 // The next epoch is open while one is being closed: its records fill memtables, and its runs are written
 // after those of the closing epoch, so that flushing overlaps computing. Its segments wait until the closing
 // epoch is durable, because the index log and the blocks of an epoch are in the order of the epochs.
@@ -40,6 +42,7 @@
 #include "imd/write/source_home.h"
 #include "run/footer.h"
 #include "run/memtable.h"
+#include "run/ordered_records.h"
 #include "run/run_builder.h"
 #include "run/segment_builder.h"
 #include "run/value_format.h"
@@ -116,6 +119,10 @@ class Partition {
     const HashChoice way = choose(hash, params_.ways);
     return {ways_[way.index].filling->append(way.rest, record), way.index};
   }
+  // Takes the records of a run of the open epoch. Requires room_for_run, one rank and way, no compression, no
+  // indexed fields and no filters.
+  void append_run(std::unique_ptr<run::OrderedRecords> records);
+  bool room_for_run() const { return intake_open() && !ways_.front().has_work(); }
   // Every way has a memtable for the open epoch. False only for a while after end_epoch.
   bool intake_open() const {
     return std::all_of(ways_.begin(), ways_.end(),
@@ -123,7 +130,7 @@ class Partition {
   }
   // False: the way's other memtable is still being written.
   bool make_room(uint32_t way) { return rotate(ways_[way]); }
-  bool has_room(uint32_t way) const { return !ways_[way].full && ways_[way].spare; }
+  bool has_room(uint32_t way) const { return !ways_[way].has_work() && ways_[way].spare; }
 
   // Takes whole encoded records from the front of `batch` until it is empty or the memtable that the next one
   // needs is full and its twin still being written. kCorruption for bytes that are no records of this
@@ -231,13 +238,14 @@ class Partition {
   };
 
   // Invariants: `full` or `spare` is there, never both, but for a moment within a call. Work on a memtable is
-  // on `full`.
+  // on `full`. `full` or `ordered` is there, or neither.
   struct Way {
     std::unique_ptr<run::Memtable> filling;
     Epoch* filling_of = nullptr;  // open_; closing_ until its last records have found a place in `full`
-    std::unique_ptr<run::Memtable> full;  // being made into a run, or waiting for it
-    Epoch* full_of = nullptr;
-    std::unique_ptr<run::Memtable> spare;  // empty, ready to be filled
+    std::unique_ptr<run::Memtable> full;           // being made into a run, or waiting for it
+    std::unique_ptr<run::OrderedRecords> ordered;  // likewise
+    Epoch* full_of = nullptr;                      // of one of the two
+    std::unique_ptr<run::Memtable> spare;          // empty, ready to be filled
     uint16_t number = 0;
     Work work = Work::kNone;
     bool task_out = false;
@@ -250,6 +258,9 @@ class Partition {
     std::unique_ptr<run::SketchArena> sketch_memory;  // of both epochs
     uint64_t log_offset = 0;                          // where the next output of `work` goes
     uint64_t segment_offset = 0;                      // where the open segment begins
+
+    bool has_work() const { return full || ordered; }
+    run::RunShape shape() const { return full ? full->shape() : ordered->shape(); }  // of what is to be a run
   };
 
   explicit Partition(const PartitionParams& params);
@@ -270,8 +281,8 @@ class Partition {
   bool sketch_fits(const Way& way) const;
   bool extrema_fit(const Way& way) const;
   bool can_start_run(const Way& way) const;
-  size_t run_sketch_bytes(const run::Memtable& memtable) const;
-  uint32_t run_blocks_max(const run::Memtable& memtable) const;
+  size_t run_sketch_bytes(const Way& way) const;
+  uint32_t run_blocks_max(const Way& way) const;
   void start_run(Way& way);
   void place_run(Way& way);
   Epoch* segment_due(const Way& way) const;

@@ -46,7 +46,6 @@ class PartitionAlone {
     EXPECT_TRUE(partition_->durable());
   }
 
- private:
   void settle() {
     for (bool busy = true; busy;) {
       busy = false;
@@ -63,6 +62,7 @@ class PartitionAlone {
     EXPECT_TRUE(partition_->failure().ok());
   }
 
+ private:
   Rng rng_{21};
   const std::string value_ = std::string(40, 'v');
   std::unique_ptr<Partition> partition_;
@@ -86,6 +86,36 @@ TEST(Partition, CountsWhatTheOpenEpochHasTaken) {
   EXPECT_TRUE(partition->append_quickly(key, "again", &digest));
   EXPECT_EQ(digest, record_digest(key + "again", key.size()));
   EXPECT_EQ(partition->taken(), (RecordTally{2, 8 + 4 + 8 + 5, 0}));
+}
+
+// A run of its own, besides memtables of the same epoch; one at a time.
+TEST(Partition, TakesRunsThatAreInOrder) {
+  PartitionAlone partition;
+  uint64_t records = partition.fill_memtable() + 1;
+  uint64_t digest = 0;
+  for (int i = 0; i < 3; ++i) {
+    auto chunk = run::ChunkPool::create()->take();
+    const std::string row = "a key of the run and its value";
+    char* const at = chunk->space(row.size() + 2);
+    run::RecordView record;
+    const char* const end = run::encode_record(Bytes(row).substr(0, 5), Bytes(row).substr(5), at);
+    ASSERT_EQ(run::parse_record({at, static_cast<size_t>(end - at)}, &record), run::RecordParse::kOk);
+    chunk->add(record);
+    auto run = std::make_unique<run::OrderedRecords>();
+    run->add(std::move(chunk));
+    digest += run->digest();
+    EXPECT_TRUE(partition->room_for_run());
+    partition->append_run(std::move(run));
+    EXPECT_FALSE(partition->room_for_run());
+    EXPECT_FALSE(partition->make_room(0));  // for a memtable either
+    partition.settle();
+    ++records;
+  }
+  EXPECT_EQ(partition->taken().records, records);
+  EXPECT_EQ(digest, 3 * record_digest("a key of the run and its value", 5));
+  partition.end_epoch(1);
+  EXPECT_EQ(partition->tally().records, records);
+  EXPECT_TRUE(partition->room_for_run());
 }
 
 // Storage has nothing to do until the first memtable is full, so the first ones after a rest are small.

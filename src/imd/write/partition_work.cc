@@ -5,6 +5,7 @@
 
 #include "imd/write/partition.h"
 #include "run/format.h"
+#include "run/ordered_run_builder.h"
 
 namespace swale::imd {
 
@@ -58,19 +59,17 @@ bool Partition::closing_runs_placed() const {
   });
 }
 
-// Whether there is memory for the sketch of the way's full memtable.
-bool Partition::sketch_fits(const Way& way) const {
-  return way.sketch_memory->fits(run_sketch_bytes(*way.full));
-}
+// Whether there is memory for the sketch of the way's next run.
+bool Partition::sketch_fits(const Way& way) const { return way.sketch_memory->fits(run_sketch_bytes(way)); }
 
 // Whether the group of the next run's epoch has room for it.
 bool Partition::extrema_fit(const Way& way) const {
   const Share& share = way.full_of->shares[way.number];
-  return !share.extrema || share.extrema->fits(run_blocks_max(*way.full));
+  return !share.extrema || share.extrema->fits(run_blocks_max(way));
 }
 
 bool Partition::can_start_run(const Way& way) const {
-  if (!way.full || !sketch_fits(way) || !extrema_fit(way)) return false;
+  if (!way.has_work() || !sketch_fits(way) || !extrema_fit(way)) return false;
   return is_closing(way.full_of) || !closing() || closing_runs_placed();
 }
 
@@ -82,7 +81,7 @@ Partition::Epoch* Partition::segment_due(const Way& way) const {
     const Share& share = closing_->shares[way.number];
     return !share.has_segment || !share.sketches.empty() ? closing_ : nullptr;
   }
-  const bool due = way.full && !sketch_fits(way) && (is_closing(way.full_of) || !closing());
+  const bool due = way.has_work() && !sketch_fits(way) && (is_closing(way.full_of) || !closing());
   return due ? way.full_of : nullptr;
 }
 
@@ -90,7 +89,7 @@ Partition::Epoch* Partition::segment_due(const Way& way) const {
 Partition::Epoch* Partition::extrema_due(const Way& way) const {
   if (params_.indexed.empty()) return nullptr;
   if (state_ == State::kIndexing) return closing_->shares[way.number].extrema->empty() ? nullptr : closing_;
-  const bool due = way.full && !extrema_fit(way) && (is_closing(way.full_of) || !closing());
+  const bool due = way.has_work() && !extrema_fit(way) && (is_closing(way.full_of) || !closing());
   return due ? way.full_of : nullptr;
 }
 
@@ -129,23 +128,24 @@ void Partition::begin_work(Way& way) {
 }
 
 // Whether it will be compressed is not known yet.
-size_t Partition::run_sketch_bytes(const run::Memtable& memtable) const {
+size_t Partition::run_sketch_bytes(const Way& way) const {
   const bool with_tails = params_.layout.filtered();
-  const size_t bytes = run::RunBuilder::sketch_bytes(memtable, with_tails);
+  const size_t bytes = way.shape().sketch_bytes(with_tails);
   if (params_.layout.compression == Codec::kNone) return bytes;
-  return std::max(bytes, run::PackedRunBuilder::sketch_bytes(memtable, with_tails));
+  return std::max(bytes, run::PackedRunBuilder::sketch_bytes(*way.full, with_tails));
 }
 
-uint32_t Partition::run_blocks_max(const run::Memtable& memtable) const {
-  const uint32_t blocks = run::RunBuilder::block_count(memtable);
+uint32_t Partition::run_blocks_max(const Way& way) const {
+  const run::RunShape shape = way.shape();
+  const auto blocks = static_cast<uint32_t>(shape.blocks());
   return params_.layout.compression == Codec::kNone
              ? blocks
-             : std::max(blocks, run::packed_blocks_max(memtable.encoded_bytes()));
+             : std::max(blocks, run::packed_blocks_max(shape.encoded_bytes));
 }
 
 // A run that is to be compressed gets its place when its size is known.
 void Partition::start_run(Way& way) {
-  assert(way.full && !way.full->empty());
+  assert(way.ordered || !way.full->empty());
   way.work_of = way.full_of;
   if (!way.packer) return place_run(way);
   way.packer->begin(*way.full, *way.scratch, *way.sketch_memory, params_.layout.filtered());
@@ -170,7 +170,9 @@ void Partition::place_run(Way& way) {
   placement.values = params_.layout.values();
   placement.with_tails = params_.layout.filtered();
   if (way.packer) way.run = way.packer->take(placement);
-  if (!way.run) {
+  if (way.ordered) {
+    way.run = std::make_unique<run::OrderedRunBuilder>(*way.ordered, *way.sketch_memory, placement);
+  } else if (!way.run) {
     way.run = std::make_unique<run::RunBuilder>(*way.full, *way.scratch, *way.sketch_memory, placement);
   }
   const Share& share = epoch.shares[way.number];
@@ -260,13 +262,15 @@ void Partition::finish_task(const Task& task) {
 
 void Partition::finish_run(Way& way) {
   Epoch& epoch = *way.work_of;
-  epoch.tally.records += way.full->count();
+  epoch.tally.records += way.run->record_count();
   epoch.tally.data_bytes += way.run->data_bytes();
   epoch.tally.digest += way.run->digest();
   epoch.shares[way.number].sketches.push_back(way.run->sketch());
   way.run.reset();
-  way.full->clear();
   way.full_of = nullptr;
+  way.ordered.reset();
+  if (!way.full) return;
+  way.full->clear();
   way.spare = std::move(way.full);
 }
 

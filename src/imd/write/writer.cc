@@ -124,6 +124,26 @@ Status Writer::append_record(Bytes key, const Record&... record) {
   }
 }
 
+Status Writer::append_run(std::unique_ptr<run::OrderedRecords> records) {
+  const Status status = contain([&] { return give_run(std::move(records)); });
+  return harmless(status) ? status : append_failed(status);
+}
+
+Status Writer::give_run(std::unique_ptr<run::OrderedRecords> records) {
+  const BiasedMutex::Guard guard(appender_.intake().mutex);
+  if (failed()) return failure();
+  MutexLock core_lock(mutex_);
+  const auto has_room = [&] { return core_->partition().room_for_run(); };
+  if (!has_room()) wait_in_append("the run before to be written", has_room);
+  if (!failed()) {
+    appender_.intake().append_run(std::move(records));
+    announce();
+    return {};
+  }
+  core_lock.unlock();
+  return failure();
+}
+
 Status Writer::provide(Appender::Need need) {
   MutexLock core_lock(mutex_);
   bool provided = appender_.provide(core_.get(), need);
@@ -421,6 +441,7 @@ Result<std::unique_ptr<Writer>> Writer::open_collectively(net::Job& job, io::Dev
   wish.indexed_fields = static_cast<uint32_t>(opened.manifest.schema.indexed.size());
   wish.layout = opened.manifest.layout;
   wish.schema_bytes = opened.manifest.schema.value_bytes();
+  wish.gives_runs = options.gives_runs;
   MemoryBudget::Reservation share;
   const Status taken = take_share(job, directory, options.memory_bytes != 0, &wish, &share);
   Result<MemoryPlan> plan = taken.ok() ? plan_memory(wish) : taken;

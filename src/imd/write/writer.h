@@ -62,6 +62,10 @@ class Writer final : private net::ConversationDriver {
   [[gnu::always_inline]] bool append_quickly(Bytes key, Bytes value) {
     return appender_.intake().append_quickly(key, value);
   }
+  // Appends records that are in the order of their keys' hashes, as a run of their own. Waits for the one
+  // before to be written. Only in a job of one rank, with one way and nothing but the base layout: neither
+  // compression nor schema nor filters. Not beside an epoch's end.
+  Status append_run(std::unique_ptr<run::OrderedRecords> records);
   Status epoch_end(int64_t step, double time);  // collective; begin and wait in one
   // Begins to end the epoch. What is appended from here on belongs to the next one, and may be appended at
   // once: sorting, writing and the commit go on meanwhile. kInvalidArgument while an earlier one has not been
@@ -138,6 +142,7 @@ class Writer final : private net::ConversationDriver {
   Status append_any(Bytes key, Bytes value);
   Status append_failed(const Status& why);
   Status append_large(Bytes key, Bytes value);
+  Status give_run(std::unique_ptr<run::OrderedRecords> records);
   // `record` as Appender::append takes it, whose key is `key`.
   template <class... Record>
   Status append_record(Bytes key, const Record&... record);

@@ -54,6 +54,7 @@ struct WriterOptions {
   // without limit.
   Nanos collective_deadline = kForever;
   run::Schema schema = {};  // for a new directory; with an existing one the same, or empty
+  bool gives_runs = false;  // all records come by Writer::append_run: no memory for memtables
   Ablation ablation = {};
 };
 
