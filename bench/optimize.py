@@ -23,7 +23,7 @@ from imd import machine  # noqa: E402
 from keys import Key  # noqa: E402
 
 PROFILES = {
-    "full": dict(expected_s=1_200, keys=4_000_000, long_keys=20_000, long_epochs=1_000, pass_keys=2_000,
+    "full": dict(expected_s=1_350, keys=4_000_000, long_keys=20_000, long_epochs=1_000, pass_keys=2_000,
                  rounds=3, samples=200, opens=20, warm=10_000, frame_keys=100_000, frame_epochs=400,
                  axis_records=4_000_000, axis_epochs=(1, 4, 16, 64, 250, 1_000)),
     "quick": dict(expected_s=400, keys=400_000, long_keys=2_000, long_epochs=1_000, pass_keys=2_000,
@@ -63,7 +63,8 @@ KEYS = (
     Key("optimize_reads", "reads of its trajectory after the last pass", "", 24, 16),
 )
 SHORT, DENSE, PASS = 5, 16, 16  # epochs
-TURNS = 5  # of a round, in which Swale and RocksDB are asked one after the other
+TURNS = 5  # of a round, in which Swale and a rival are asked one after the other
+FRAME_TURNS = 3  # of a round: alone and beside a pass
 RECORD_BYTES = 48
 GETS_MAX = 16  # epochs: beyond, a scan is a store's quickest way
 
@@ -105,7 +106,7 @@ class Bench(judge.Runner):
         self.run("generate", "ingest", store="nothing", **work)
         self.run("swale", "ingest", store="swale", path=path, **work)
         self.ask("before.cold", "cold", path, samples=self.p["samples"], **work)
-        self.ask("before.cached", "cached", path, samples=self.p["samples"], **work)
+        self.before_the_pass(path, work)
         self.optimize("optimize", path)
         self.run("copy", "copy", **{"from": path, "to": self.scratch / "copy", "threads": os.cpu_count(),
                                     "write-bytes": self.lines[-1]["line"]["disk_bytes"]})
@@ -122,6 +123,16 @@ class Bench(judge.Runner):
         if rocksdb:
             shutil.rmtree(rocksdb)
         shutil.rmtree(path)
+
+    def before_the_pass(self, path, work):
+        """With slices in memory; in the first round beside LevelDB, whose load takes long."""
+        leveldb = self.load_rival("leveldb", "leveldb", **work) if self.round == 0 else None
+        for turn in range(TURNS if leveldb else 1):
+            self.ask("before.cached", "cached", path, samples=self.p["samples"], turn=turn, **work)
+            if leveldb:
+                self.ask_rival("leveldb", "leveldb", leveldb, turn=turn, **work)
+        if leveldb:
+            shutil.rmtree(leveldb)
 
     def rival_samples(self):
         return max(2, self.p["samples"] // 2)
@@ -191,7 +202,7 @@ class Bench(judge.Runner):
         device = self.run("device", "raw", path=self.scratch / "raw",
                           bytes=self.p["frame_keys"] * self.p["frame_epochs"] * 12)
         rate = max(2**20, int(device["bytes_per_s"] / 10))
-        for name in ("frames.alone", "frames.beside", "frames.alone"):
+        for name in ("frames.alone", "frames.beside") * FRAME_TURNS + ("frames.alone",):
             follower = Follower(self.swale, path, rate) if name == "frames.beside" else None
             line = self.run(name, "ingest", **work)
             if follower:
@@ -203,8 +214,6 @@ class Bench(judge.Runner):
             self.run("calibrate", "calibrate", path=self.scratch / "calibrate",
                      quick=self.p.get("quick_calibration", 0))
             self.five_epochs()
-            if self.round == 0:  # its load takes long
-                self.rival("leveldb", "leveldb", self.p["keys"], SHORT)
             self.many_epochs()
             if self.round == 0:  # of counts that come out the same
                 self.passes()
@@ -270,6 +279,13 @@ def judged_samples(lines, profile):
         return [(number, ours / theirs) for number in lines.rounds(name)
                 for ours, theirs in zip(of_round(lines.dated(name, *path), number), of_round(rivals, number))]
 
+    def beside():
+        """Each frame beside a pass over those before and after it."""
+        return [(number, frame * 2 / (before + after)) for number in lines.rounds("frames.beside")
+                for alone in [of_round(lines.dated("frames.alone", "writing_s"), number)]
+                for frame, before, after in zip(of_round(lines.dated("frames.beside", "writing_s"), number),
+                                                alone, alone[1:])]
+
     rival = lines.rounds("rocksdb.query")
     cpu = ("cpu_ns_per_record",)
     return {
@@ -289,8 +305,7 @@ def judged_samples(lines, profile):
                                                                ("long.before", ("us", "p50"))], divided),
         "optimize_cpu_ns_per_record": lines.dated("optimize", *cpu),
         "optimize_wall_over_copy": lines.combine([("optimize", ("wall_s",)), ("copy", ("wall_s",))], divided),
-        "frame_beside_optimize": lines.combine([("frames.beside", ("writing_s",)),
-                                                ("frames.alone", ("writing_s",))], divided),
+        "frame_beside_optimize": beside(),
         "rocksdb_cpu_over_optimized": lines.combine(
             [("rocksdb.load", cpu), ("rocksdb.compact", cpu), ("swale", cpu), ("optimize", cpu),
              ("generate", cpu)],
