@@ -144,6 +144,16 @@ bool SeriesTally::take_slowly(Bytes key, const SeriesValue& value) {
 // What most series are: whole values of equal sizes, of epochs that follow each other. False: it is another
 // one, and nothing was done.
 inline bool SeriesTally::take_usual(Bytes key, Bytes series) {
+  const bool alike = key.size() == run::kQuickKeyBytes && series.size() == usual_.series_bytes &&
+                     ((get_u64(series.data()) ^ usual_.head) & usual_.mask) == 0;
+  if (!alike && !parse_usual(key, series)) return false;
+  usual_.tally(series.data() + usual_.head_bytes, usual_.value_bytes, usual_.count, get_u64(key.data()),
+               &tallies_[usual_.first]);
+  return true;
+}
+
+// Sets usual_. False: it is another one, or one whose head is too long to be kept.
+bool SeriesTally::parse_usual(Bytes key, Bytes series) {
   const char* at = series.data();
   const char* const end = at + series.size();
   if (key.size() != run::kQuickKeyBytes || at == end || *at++ != (kNextEpochs | kOneSize)) return false;
@@ -159,8 +169,16 @@ inline bool SeriesTally::take_usual(Bytes key, Bytes series) {
       count > tallies_.size() - head[0] || count * value_bytes != static_cast<size_t>(end - at)) {
     return false;
   }
-  kTalliers[pairs - 1][value_bytes % 16 != 8 ? 1 : 0](at, value_bytes, count, get_u64(key.data()),
-                                                      &tallies_[head[0]]);
+  const auto head_bytes = static_cast<uint32_t>(at - series.data());
+  if (head_bytes >= sizeof(usual_.head) || series.size() < sizeof(usual_.head)) return false;
+  usual_ = {.series_bytes = series.size(),
+            .head = get_u64(series.data()),
+            .mask = (uint64_t{1} << 8 * head_bytes) - 1,
+            .head_bytes = head_bytes,
+            .first = head[0],
+            .count = head[1],
+            .value_bytes = static_cast<uint32_t>(value_bytes),
+            .tally = kTalliers[pairs - 1][value_bytes % 16 != 8 ? 1 : 0]};
   return true;
 }
 

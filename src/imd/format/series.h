@@ -105,10 +105,6 @@ char* put_series(std::span<const SeriesValue> values, char* out);
 // Writes what the series of `count` values begins with that are whole, of equal sizes and of as many epochs,
 // one after the other; then come their bytes.
 char* put_usual_series_head(uint32_t first, size_t count, size_t value_bytes, char* out);
-inline size_t usual_series_head_bytes(uint32_t first, size_t count, size_t value_bytes) {
-  return 1 + varint_bytes(first) + varint_bytes(count) +
-         varint_bytes(series_size_code(value_bytes, SeriesKind::kWhole));
-}
 
 // Makes the series of one key after the other. For any values; most keys have all of theirs in memory, and
 // together they fit: put_series is quicker.
@@ -152,9 +148,23 @@ class SeriesTally {
  private:
   void count(uint32_t index, Bytes key, Bytes stored);
   bool take_usual(Bytes key, Bytes series);
+  bool parse_usual(Bytes key, Bytes series);
   bool take_slowly(Bytes key, const SeriesValue& value);
 
+  // What the last usual series began with, and so what it has. Nearly always the next one begins alike.
+  struct Usual {
+    size_t series_bytes = 0;  // 0: nothing is known
+    uint64_t head = 0;        // its first bytes, up to `mask`
+    uint64_t mask = 0;
+    uint32_t head_bytes = 0;
+    uint32_t first = 0;
+    uint32_t count = 0;
+    uint32_t value_bytes = 0;
+    void (*tally)(const char*, size_t, size_t, uint64_t, RecordTally*) = nullptr;
+  };
+
   std::vector<RecordTally> tallies_;
+  Usual usual_;
   std::string row_;    // the key, then what the record of the epoch has
   std::string front_;  // of a value that continues, and whose it is
   std::string front_key_;

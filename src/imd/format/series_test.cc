@@ -112,6 +112,39 @@ TEST(Series, ATallyCountsUsualSeriesOfEveryLength) {
   }
 }
 
+// A tally knows what the last series began with: each of these differs from the one before in one thing.
+TEST(Series, ATallyTellsSeriesOfOneLengthApart) {
+  struct Shape {
+    const char* key;
+    uint32_t first;
+    std::vector<size_t> values;
+  };
+  const std::vector<Shape> shapes = {
+      {"12345678", 0, {40, 40}}, {"12345678", 1, {40, 40}},         {"87654321", 1, {40, 40}},
+      {"1234567", 1, {40, 40}},  {"12345678", 1, {20, 20, 20, 20}}, {"12345678", 1, {40, 40}},
+      {"12345678", 1, {40, 38}}, {"12345678", 2, {40, 40}},         {"12345678", 2, {40}},
+  };
+  SeriesTally tally(6);
+  std::vector<RecordTally> expected(6);
+  for (int round = 0; round < 2; ++round) {
+    for (const Shape& shape : shapes) {
+      const std::string key = shape.key;
+      std::vector<Item> items;
+      for (uint32_t i = 0; i < shape.values.size(); ++i) {
+        const std::string value(shape.values[i], static_cast<char>('a' + i));
+        items.emplace_back(shape.first + i, SeriesKind::kWhole, value);
+        expected[shape.first + i].add({1, key.size() + value.size(), record_digest(key + value, key.size())});
+      }
+      for (const std::string& series : build(items)) {
+        ASSERT_TRUE(tally.take(key, series));
+        EXPECT_FALSE(tally.take(key, series.substr(0, series.size() - 1)));  // counts nothing
+        EXPECT_FALSE(tally.take(key, series + "x"));
+      }
+    }
+  }
+  EXPECT_TRUE(std::ranges::equal(tally.tallies(), expected));
+}
+
 TEST(Series, ATallyCountsWhatAResolvedValueStandsFor) {
   SeriesTally tally(1);
   const std::string stored(12, 'p');

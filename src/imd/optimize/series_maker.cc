@@ -205,14 +205,33 @@ Status SeriesMaker::put_usual(std::span<const StripeRow> rows, SeriesBatch* batc
     const std::span<const StripeRow> some = rows.first(std::min(rows.size(), count_max));
     rows = rows.subspan(some.size());
     const uint32_t first = some.front().index;
-    const size_t series_bytes =
-        usual_series_head_bytes(first, some.size(), value_bytes) + some.size() * value_bytes;
-    SWALE_RETURN_IF_ERROR(
-        put_record({some.front().at, kUsualKeyBytes}, series_bytes, batch, [&](char* series) {
-          return gather(some, value_bytes, put_usual_series_head(first, some.size(), value_bytes, series));
-        }));
+    if (usual_.first != first || usual_.count != some.size() || usual_.value_bytes != value_bytes)
+      know_usual(first, some.size(), value_bytes);
+    const size_t series_bytes = usual_.head_bytes + some.size() * value_bytes;
+    // Whole words are copied, of which the key and the values take the ends' places.
+    char* const record =
+        batch->reserve(usual_.sizes_bytes + kUsualKeyBytes + series_bytes + sizeof(usual_.head), *pool_);
+    std::memcpy(record, usual_.sizes.data(), usual_.sizes.size());
+    char* const key = record + usual_.sizes_bytes;
+    std::memcpy(key, some.front().at, kUsualKeyBytes);
+    char* const series = key + kUsualKeyBytes;
+    std::memcpy(series, usual_.head.data(), usual_.head.size());
+    const char* const end = gather(some, value_bytes, series + usual_.head_bytes);
+    SWALE_RETURN_IF_ERROR(finish(
+        {{key, kUsualKeyBytes}, {series, series_bytes}, {record, static_cast<size_t>(end - record)}}, batch));
   }
   return {};
+}
+
+void SeriesMaker::know_usual(uint32_t first, size_t count, size_t value_bytes) {
+  static_assert(sizeof(usual_.sizes) >= run::kRecordHeaderBytesMax &&
+                sizeof(usual_.head) >= kSeriesHeadBytesMax + kVarint32BytesMax);
+  usual_ = {.first = first, .count = count, .value_bytes = value_bytes};
+  char* const head = usual_.head.data();
+  usual_.head_bytes = static_cast<size_t>(put_usual_series_head(first, count, value_bytes, head) - head);
+  char* const sizes = usual_.sizes.data();
+  char* const end = put_varint(put_varint(sizes, kUsualKeyBytes), usual_.head_bytes + count * value_bytes);
+  usual_.sizes_bytes = static_cast<size_t>(end - sizes);
 }
 
 // Any rows of one hash: nearly always of one key.
@@ -286,7 +305,6 @@ Status SeriesMaker::put_slowly(std::span<const StripeRow> rows, SeriesBatch* bat
 }
 
 // A record of the key and the series that write(out) makes, of `most` bytes at most, and returns the end of.
-// What is in the batch then is read back: what is counted is what will be written.
 template <class Write>
 Status SeriesMaker::put_record(Bytes key, size_t most, SeriesBatch* batch, Write&& write) {
   char* const head = batch->reserve(run::kRecordHeaderBytesMax + key.size() + most, *pool_);
@@ -300,9 +318,14 @@ Status SeriesMaker::put_record(Bytes key, size_t most, SeriesBatch* batch, Write
   }
   put_varint(put_varint(head, key.size()), series_bytes);
   copy_bytes(row, key.data(), key.size());
-  const run::RecordView record{{row, key.size()},
-                               {row + key.size(), series_bytes},
-                               {head, static_cast<size_t>(row + key.size() + series_bytes - head)}};
+  return finish({{row, key.size()},
+                 {row + key.size(), series_bytes},
+                 {head, static_cast<size_t>(row + key.size() + series_bytes - head)}},
+                batch);
+}
+
+// What is in the batch is read back: what is counted is what will be written.
+Status SeriesMaker::finish(const run::RecordView& record, SeriesBatch* batch) {
   batch->add(record);
   if (tally_.take(record.key, record.value)) return {};
   return error(Code::kInternal, Scope::kOperation, "a series cannot be read back; please report it");

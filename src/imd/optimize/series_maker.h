@@ -7,6 +7,7 @@
 // Threads: one at a time.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -73,8 +74,21 @@ class SeriesMaker {
   Status put_key(std::span<const StripeRow> rows, SeriesBatch* batch);
   Status put_values(Bytes key, size_t most, SeriesBatch* batch);
   Status put_slowly(std::span<const StripeRow> rows, SeriesBatch* batch);
+  void know_usual(uint32_t first, size_t count, size_t value_bytes);
+  Status finish(const run::RecordView& record, SeriesBatch* batch);
   template <class Write>
   Status put_record(Bytes key, size_t most, SeriesBatch* batch, Write&& write);
+
+  // What the last usual series and its record began with. Nearly always the next ones begin alike.
+  struct Usual {
+    uint32_t first = 0;
+    size_t count = 0;  // 0: nothing is known
+    size_t value_bytes = 0;
+    std::array<char, 8> sizes = {};  // of key and series, encoded
+    size_t sizes_bytes = 0;
+    std::array<char, 16> head = {};
+    size_t head_bytes = 0;
+  };
 
   const ResolveFn resolve_;
   const std::shared_ptr<run::ChunkPool> pool_;
@@ -84,6 +98,7 @@ class SeriesMaker {
   std::vector<Hash> hashes_;
   std::vector<StripeRow> sorted_;
   std::vector<SeriesValue> values_;  // of one key
+  Usual usual_;
 };
 
 }  // namespace swale::imd
