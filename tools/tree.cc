@@ -1,6 +1,10 @@
 // `swale serve` and `swale fs`: the tree of a job over a backing directory.
 #include "tools/tree.h"
 
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <sys/xattr.h>
 
 #include <algorithm>
@@ -11,7 +15,9 @@
 
 #include "capi/options.h"
 #include "fs/job/job_fs.h"
+#include "fs/log/attach_format.h"
 #include "fs/node/drain_mark.h"
+#include "io/descriptor.h"
 #include "net/meeting/topology.h"
 #include "tools/options.h"
 #include "tools/progress.h"
@@ -22,6 +28,8 @@ namespace {
 
 constexpr int kPollMillis = 200;
 constexpr int kPollsALine = 50;
+constexpr int kSealLooks = 50;  // until an open to write is no close that is under way
+constexpr int kSealLookMillis = 20;
 constexpr uint64_t kMemoryMin = 32 * kMiB;
 constexpr uint64_t kMemoryMax = uint64_t{1} << 50;
 
@@ -63,6 +71,7 @@ struct FsCommand {
     if (action == "stat") return stat();
     if (action == "sync") return sync();
     if (action == "drain") return drain();
+    if (action == "seal") return seal();
     fuse::JobMountOptions options = tree.options(path, "drain");
     options.mounts = false;
     if (const Status found = find_place(&options); !found.ok()) return fail(found);
@@ -89,6 +98,11 @@ struct FsCommand {
     return synced.ok() ? kExitOk : fail(synced);
   }
 
+  int seal() const {
+    const Status sealed = seal_file(path);
+    return sealed.ok() ? kExitOk : fail(sealed);
+  }
+
   int drain() const {
     const auto before = ask_tree(path);
     if (!before.ok()) return fail(before.status());
@@ -113,6 +127,42 @@ struct FsCommand {
 };
 
 }  // namespace
+
+// Who has it open to write is asked before, and after: somebody may have opened it meanwhile. The server
+// hears of a close a little after it has returned.
+Status seal_file(const std::string& path) {
+  const io::Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file.valid()) return errno_status(errno, path + ": opening it to seal it");
+  struct stat before;
+  if (::fstat(file.get(), &before) != 0) return errno_status(errno, path);
+  const auto state = [&]() -> Result<fs::SealState> {
+    fs::SealState found;
+    if (::ioctl(file.get(), fs::kAskSeal, &found) == 0) return found;
+    if (errno == ENOTTY || errno == ENOSYS)
+      return errno_status(errno,
+                          path + ": it is no file of a tree that swale run or swale serve has mounted");
+    return errno_status(errno, path + ": asking whether it is sealed");
+  };
+  const auto refuse = [&](const fs::SealState& found) {
+    return errno_status(EBUSY,
+                        fmt::format("{}: it is open to be written by {}; it can be sealed when they have "
+                                    "closed it",
+                                    path, found.who));
+  };
+  SWALE_ASSIGN_OR_RETURN(fs::SealState asked, state());
+  for (int looks = 1; asked.writers != 0 && looks < kSealLooks; ++looks) {
+    ::poll(nullptr, 0, kSealLookMillis);
+    SWALE_ASSIGN_OR_RETURN(asked, state());
+  }
+  if (asked.sealed != 0) return {};
+  if (asked.writers != 0) return refuse(asked);
+  if (::fchmod(file.get(), before.st_mode & 07555) != 0)
+    return errno_status(errno, path + ": making it read-only");
+  SWALE_ASSIGN_OR_RETURN(const fs::SealState after, state());
+  if (after.sealed != 0) return {};
+  ::fchmod(file.get(), before.st_mode & 07777);
+  return refuse(after);
+}
 
 // The server answers when all is on the backing.
 Status command_sync(const std::string& path) {
@@ -225,12 +275,13 @@ void add_serve(CLI::App& app, Run* run) {
 void add_fs(CLI::App& app, Run* run) {
   auto command = std::make_shared<FsCommand>();
   OptionSet sub = add_command(
-      app, "fs", "shows, syncs or recovers the tree of a job",
+      app, "fs", "shows, syncs, seals or recovers the tree of a job",
       {
           .description =
               "stat shows what the server of a mounted tree has that is not on the backing directory "
               "yet. sync brings all of it there, and returns when it is durable; drain does the same, and "
-              "shows how far it is. recover does so for a "
+              "shows how far it is. seal makes a file read-only that nobody has open to write: then nobody, root "
+              "included, changes its bytes, until chmod u+w; chmod a-w seals it, too. recover does so for a "
               "server that was killed, or that ended with --at-end keep: nothing may be mounted "
               "meanwhile, but for what the killed server has left, which is unmounted. The tree of several "
               "nodes is recovered on all of them, by a launcher, a rank on each.",
@@ -242,10 +293,11 @@ void add_fs(CLI::App& app, Run* run) {
                 "mounted/now'; swale fs recover mounted; cat mounted/now",
                 "brings to mounted what a server has left"}},
       });
-  sub.add_option("ACTION", command->action, "stat, sync, drain or recover")
+  sub.add_option("ACTION", command->action, "stat, sync, drain, seal or recover")
       .required()
-      .one_of({"stat", "sync", "drain", "recover"});
-  sub.add_option("DIR", command->path, "where the tree is mounted; recover: the backing directory")
+      .one_of({"stat", "sync", "drain", "seal", "recover"});
+  sub.add_option("DIR", command->path,
+                 "where the tree is mounted; recover: the backing directory; seal: a file")
       .required()
       .type_name("DIR");
   command->tree.add_buffer(sub);

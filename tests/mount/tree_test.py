@@ -94,6 +94,14 @@ def write_at_random(path, calls):
     os.close(file)
 
 
+def run_failing(*words):
+    """What the command says that must fail."""
+    ended = subprocess.run(words, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+    if ended.returncode == 0:
+        raise AssertionError(f"{words} has succeeded")
+    return ended.stderr
+
+
 class Tree(unittest.TestCase):
     def setUp(self):
         if NO_MOUNTS:
@@ -169,6 +177,55 @@ class Tree(unittest.TestCase):
         wanted = run("tar", "-C", source, "--sort=name", "-cf", archive, "d2", "d4", "large")
         wanted = [line for line in run("tar", "-tvf", archive).splitlines() if not line.startswith("d")]
         self.assertEqual(names, wanted)
+
+    def test_sealed_files_do_not_change_until_they_are_unsealed(self):
+        self.serve()
+        path = os.path.join(self.tree, "file")
+
+        def seal():
+            return subprocess.run([SWALE, "fs", "seal", path], capture_output=True, text=True, check=False,
+                                  timeout=PATIENCE_S)
+
+        with open(path, "wb") as file:
+            file.write(b"bytes")
+            file.flush()
+            mode = os.stat(path).st_mode
+            asked = seal()
+            self.assertNotEqual(asked.returncode, 0)
+            self.assertIn(f"open to be written by process {os.getpid()} of node", asked.stderr)
+            self.assertEqual(os.stat(path).st_mode, mode)
+        self.assertEqual(seal().stderr, "")
+        self.assertEqual(os.stat(path).st_mode, mode & ~0o222)
+
+        def changes():
+            os.close(os.open(path, os.O_WRONLY))
+
+        # The kernel refuses whom the mode refuses, the server those that no mode refuses.
+        for change in (changes, lambda: os.truncate(path, 1), lambda: open(path, "wb"),
+                       lambda: open(path, "r+b")):
+            self.assertRaises(PermissionError, change)
+        with open(path, "rb") as file, mmap.mmap(file.fileno(), 5, prot=mmap.PROT_READ) as mapped:
+            self.assertEqual(mapped[:], b"bytes")
+            self.assertEqual(seal().stderr, "", "it is sealed already")
+            os.chmod(path, 0o644)
+            with open(path, "r+b") as again:
+                again.write(b"B")
+            file.seek(0)
+            self.assertEqual(file.read(), b"Bytes")
+        # The last close seals a file whose mode has changed before, after a mapping of it has ended, too.
+        with open(path, "r+b") as file:
+            mapped = mmap.mmap(file.fileno(), 5)
+            os.fchmod(file.fileno(), 0o444)
+        mapped[1:2] = b"Y"
+        mapped.close()
+        self.assertEqual(seal().stderr, "")
+        self.assertRaises(PermissionError, changes)
+        self.assertIn("is no file of a tree", run_failing(SWALE, "fs", "seal", self.plain))
+        os.unlink(path)
+        status, said = self.end()
+        self.assertEqual(status, 0, said)
+        if os.geteuid() == 0:
+            self.assertIn("file: it is sealed, and its bytes cannot change: chmod u+w lets them", said)
 
     def test_git(self):
         source = os.path.join(self.scratch, "source")

@@ -72,6 +72,7 @@ struct JobFsOptions {
   bool intents = true;
   bool commits = true;             // false: a close, and what else commits, does not
   bool refuses_kept_pages = true;  // false: programs append by themselves where the kernel keeps pages, too
+  bool seals_wait = true;          // false: files that are open to write are sealed, too
   ShareRules share_rules;
   std::function<void()> between;
 };
@@ -253,6 +254,7 @@ class JobFs final : public FileSystem {
   int change_mode(JobNode& node, mode_t mode);
   int check_owner(JobNode& node, const Change& change);
   int change_times(JobNode& node, const Change& change);
+  int cut(JobNode& node, const Change& change, const Caller& caller);
   Status set_mode(const meta::FileId& id, uint32_t taken, uint32_t given) REQUIRES(mutex_);
   int set_times_there(const meta::FileId& id, const timespec times[2]);
   int say_modified(JobNode& node);
@@ -272,6 +274,17 @@ class JobFs final : public FileSystem {
   int commit_all(JobNode& node);  // what programs have appended, too
   int grow(JobNode& node, uint64_t size);
   int content_changes(JobNode& node, const Caller& caller);
+
+  // Sealed files (job_fs_seal.cc).
+  // Whoever may change the file's bytes, until end_writer. EPERM: it is sealed. `seals_seen`: of a file that
+  // did not exist then.
+  int count_writer(JobNode& node, const Caller& caller, std::optional<uint64_t> seals_seen = {});
+  void end_writer(JobNode& node, pid_t thread);
+  void end_writer_locked(JobNode& node, pid_t thread) REQUIRES(mutex_);
+  int refuse_sealed(const JobNode& node) const;
+  uint64_t seals();
+  uint32_t seal_of(JobNode& node, mode_t mode) REQUIRES(mutex_);
+  int tell_seal(JobNode& node, std::string* out);
 
   // Programs.
   int say_meeting(std::string* value);
@@ -367,6 +380,7 @@ class JobFs final : public FileSystem {
   std::unique_ptr<JobLocks> locks_;
   LogGrants grants_ GUARDED_BY(mutex_);  // outlives files_
   std::string meeting_ GUARDED_BY(mutex_);
+  uint64_t seals_ GUARDED_BY(mutex_) = 0;  // files that were sealed by this server
   std::unique_ptr<NodeFiles> files_ PT_GUARDED_BY(mutex_);
   std::unique_ptr<NameIntent> intent_ PT_GUARDED_BY(mutex_);
   std::unique_ptr<Drain> drain_ GUARDED_BY(drain_mutex_);  // its steps that use NodeFiles need mutex_, too

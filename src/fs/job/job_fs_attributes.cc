@@ -132,7 +132,7 @@ int JobFs::change_mode(JobNode& node, mode_t mode) {
   const io::Descriptor& known = node.type == meta::NodeType::kDirectory ? node.directory : there;
   if (known.valid() && ::chmod(io::descriptor_path(known).c_str(), mode & 07777) != 0) return errno;
   if ((mode & (S_ISUID | S_ISGID)) != 0) node.may_be_set_id.store(true);
-  return answer(set_mode(node.id, 07777, mode & 07777));
+  return answer(set_mode(node.id, 07777 | kSealed, (mode & 07777) | seal_of(node, mode)));
 }
 
 int JobFs::set_times_there(const meta::FileId& id, const timespec times[2]) {
@@ -178,6 +178,16 @@ int JobFs::check_owner(JobNode& node, const Change& change) {
   return same ? 0 : EPERM;
 }
 
+// A file that is open to write counts as written already.
+int JobFs::cut(JobNode& node, const Change& change, const Caller& caller) {
+  if (!change.size_by_handle)
+    if (const int refused = count_writer(node, caller); refused != 0) return refused;
+  int failed = content_changes(node, caller);
+  if (failed == 0) failed = truncate(node, *change.size);
+  if (!change.size_by_handle) end_writer(node, caller.thread);
+  return failed;
+}
+
 int JobFs::change(Node& known, const Change& change, const Caller& caller, struct stat* now) {
   JobNode& node = JobNode::of(known);
   if (change.user || change.group)
@@ -186,8 +196,7 @@ int JobFs::change(Node& known, const Change& change, const Caller& caller, struc
     if (const int failed = change_mode(node, *change.mode); failed != 0) return failed;
   if (change.size) {
     if (node.type != meta::NodeType::kFile) return node.type == meta::NodeType::kDirectory ? EISDIR : EINVAL;
-    if (const int failed = content_changes(node, caller); failed != 0) return failed;
-    if (const int failed = truncate(node, *change.size); failed != 0) return failed;
+    if (const int failed = cut(node, change, caller); failed != 0) return failed;
     // The node may be forgotten before anybody opens it.
     if (const int failed = say_modified(node); failed != 0) return failed;
   }

@@ -103,13 +103,19 @@ int JobFs::open_file(Node& known, int flags, const Caller& caller, std::unique_p
   if (node.type == meta::NodeType::kDirectory) return EISDIR;
   if (node.type == meta::NodeType::kLink) return ELOOP;
   if (const int failed = answer(names_.hold(node.id)); failed != 0) return failed;
+  const bool writes = (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC) != 0;
   std::unique_ptr<OpenFile> made;
-  int failed = (flags & O_TRUNC) != 0 ? content_changes(node, caller) : 0;
+  int failed = writes ? count_writer(node, caller) : 0;
+  const bool counted = writes && failed == 0;
+  if (failed == 0 && (flags & O_TRUNC) != 0) failed = content_changes(node, caller);
   if (failed == 0) failed = opened(node, flags, &made);
-  if (failed == 0)
+  if (failed == 0) {
+    if (counted) JobFile::of(*made).writer = caller.thread;
     *file = std::move(made);
-  else
-    static_cast<void>(answer(names_.release(node.id)));
+    return 0;
+  }
+  if (counted) end_writer(node, caller.thread);
+  static_cast<void>(answer(names_.release(node.id)));
   return failed;
 }
 
@@ -135,6 +141,7 @@ int JobFs::create(Node& known_parent, const char* name, mode_t mode, int flags, 
   const gid_t group = (above.st_mode & S_ISGID) != 0 ? above.st_gid : caller.group;
   const meta::NewNode node{mode & 07777 & ~caller.umask, caller.user, group, now_nanos()};
   const JobNodes::LookUp began(nodes_);
+  const uint64_t seals_before = seals();
   auto made = names_.create(parent.id, name, node, true);
   if (made.status().posix_error() == EEXIST && !asks) {  // or others have removed it from the backing
     failed = keep_name(parent, name);
@@ -151,8 +158,13 @@ int JobFs::create(Node& known_parent, const char* name, mode_t mode, int flags, 
     known.unlinked = true;
   }
   std::unique_ptr<OpenFile> opened_file;
-  failed = opened(known, O_RDWR | (flags & (O_APPEND | O_DIRECT)), &opened_file);
-  if (failed == 0) JobFile::of(*opened_file).writes = (flags & O_ACCMODE) != O_RDONLY;
+  const bool writes = (flags & O_ACCMODE) != O_RDONLY;
+  failed = writes ? count_writer(known, caller, seals_before) : 0;
+  const bool counted = writes && failed == 0;
+  if (failed == 0) failed = opened(known, O_RDWR | (flags & (O_APPEND | O_DIRECT)), &opened_file);
+  if (failed == 0) JobFile::of(*opened_file).writes = writes;
+  if (failed == 0 && counted) JobFile::of(*opened_file).writer = caller.thread;
+  if (failed != 0 && counted) end_writer(known, caller.thread);
   struct stat attributes;
   if (failed == 0) failed = describe(made->file, made->node, &known, &attributes);
   if (failed != 0) {
@@ -172,6 +184,7 @@ int JobFs::create(Node& known_parent, const char* name, mode_t mode, int flags, 
 void JobFs::let_go(JobFile& file) {
   JobNode& node = file.node;
   const RequestLock lock(mutex_, requests_);
+  if (file.writer) end_writer_locked(node, *file.writer);
   if (!file.without_pages) --node.opens_with_pages;
   if (--node.opens > 0) return;
   if (node.in_logs) files_->close_file(node.id);

@@ -73,6 +73,7 @@ Status JobFs::end_program(uint32_t log) noexcept {
 int JobFs::command(OpenFile& opened, unsigned long command, Bytes in, std::string* out) {
   JobFile& file = JobFile::of(opened);
   if (command == kAskCommit) return flush(opened);
+  if (command == kAskSeal) return tell_seal(file.node, out);
   if (command == kAskPlaces) return tell_places(file, in, out);
   if (command != kAskGrant && command != kAskShortCut) return ENOTTY;
   GrantRequest request;

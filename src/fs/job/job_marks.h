@@ -15,6 +15,10 @@ namespace swale::fs {
 // the backing was removed there by others.
 inline constexpr uint32_t kOnBacking = 1u << 24;
 
+// The same of a file that is sealed: its bytes do not change. DO NOT CHANGE THESE VALUES: they are on disk.
+inline constexpr uint32_t kSealed = 1u << 25;
+inline constexpr uint32_t kMayWrite = 0222;
+
 inline constexpr uint32_t kEntriesAsked = 1000;  // of a directory, in one message
 
 // Ids are (server, opening << 40 | number).

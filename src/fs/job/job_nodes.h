@@ -45,6 +45,8 @@ struct JobNode final : Node {
   uint64_t reserved_end = 0;      // appends have places before it
   bool in_logs = false;           // NodeFiles has it open: it is read through the logs
   bool unlinked = false;          // no name leads to it
+  std::vector<pid_t> writers;     // of each open that may change its bytes: whose it is
+  bool seals_at_close = false;    // their last close seals it
 };
 
 class JobNodes {

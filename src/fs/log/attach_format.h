@@ -8,6 +8,7 @@
 //   ioctl(file, kAskShortCut) ──────────────► the same of a file that was opened without O_DIRECT
 //   ioctl(file, kAskCommit) ────────────────► what this node has written of it is seen on all nodes
 //   ioctl(file, kAskPlaces) ────────────────► where logs of this node have bytes of it (ToldPlaces)
+//   ioctl(file, kAskSeal) ──────────────────► whether its bytes can change, and who may do so (SealState)
 //   (the connection ends) ──────────────────► the process is over; its files are committed
 //
 // The process names a file by a descriptor that it has open on the mount. So the mount alone says who opens
@@ -31,6 +32,7 @@
 
 #include <sys/ioctl.h>
 
+#include <cstddef>
 #include <cstdint>
 
 namespace swale::fs {
@@ -102,10 +104,19 @@ struct ToldPlaces {
 };
 static_assert(sizeof(ToldPlaces) < 1 << _IOC_SIZEBITS);
 
+struct SealState {
+  uint32_t sealed = 0;   // 1: nobody changes its bytes
+  uint32_t writers = 0;  // opens that may change them: the last close seals a file that is read-only
+  char who[248] = "";    // some of them, for a message; ends with 0
+};
+static_assert(sizeof(SealState) == 256);
+inline constexpr size_t kWritersNamed = 8;
+
 inline constexpr unsigned long kAskGrant = _IOWR(0xd5, 0x51, GrantRequest);
 inline constexpr unsigned long kAskCommit = _IO(0xd5, 0x52);
 inline constexpr unsigned long kAskShortCut = _IOWR(0xd5, 0x53, GrantRequest);
 // EAGAIN: somebody is in the middle of a write. EOPNOTSUPP: other nodes may have the bytes, too.
 inline constexpr unsigned long kAskPlaces = _IOWR(0xd5, 0x54, ToldPlaces);
+inline constexpr unsigned long kAskSeal = _IOR(0xd5, 0x55, SealState);
 
 }  // namespace swale::fs
