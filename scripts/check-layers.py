@@ -29,7 +29,8 @@ ROOM_LAYERS = {
     "meta": {"index": 0, "attributes": 1, "names": 1, "server": 2, "client": 3, "store": 4},
     "tier": {"policy": 0, "trace": 0, "log": 1, "engine": 2, "store": 3},
     "imd": {"format": 0, "write": 1, "read": 1, "check": 2, "optimize": 3},
-    "fs": {"log": 0, "share": 0, "epochs": 0, "client": 1, "locks": 1, "node": 1, "peers": 2, "job": 3},
+    "fs": {"log": 0, "share": 0, "epochs": 0, "client": 1, "locks": 1, "node": 1, "peers": 2, "job": 3,
+           "losses": 4},
 }
 # Where test rigs stand, in any folder or room: only tests and other rigs see them.
 RIGS = "testing"

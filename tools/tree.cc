@@ -9,14 +9,20 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <future>
 #include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
 
 #include "capi/options.h"
 #include "fs/job/job_fs.h"
 #include "fs/log/attach_format.h"
 #include "fs/node/drain_mark.h"
+#include "fuse/job_losses.h"
 #include "io/descriptor.h"
 #include "net/meeting/topology.h"
 #include "tools/options.h"
@@ -32,6 +38,20 @@ constexpr int kSealLooks = 50;  // until an open to write is no close that is un
 constexpr int kSealLookMillis = 20;
 constexpr uint64_t kMemoryMin = 32 * kMiB;
 constexpr uint64_t kMemoryMax = uint64_t{1} << 50;
+
+// "1,3". None: it is no such list.
+std::optional<std::set<uint32_t>> node_numbers(std::string_view text) {
+  std::set<uint32_t> nodes;
+  while (!text.empty()) {
+    const std::string_view word = text.substr(0, text.find(','));
+    uint32_t node = 0;
+    const auto [end, failed] = std::from_chars(word.begin(), word.end(), node);
+    if (failed != std::errc() || end != word.end()) return {};
+    nodes.insert(node);
+    text.remove_prefix(std::min(word.size() + 1, text.size()));
+  }
+  return nodes;
+}
 
 // Each rank of a launch is the server of a node.
 Status find_place(fuse::JobMountOptions* options) {
@@ -65,9 +85,19 @@ struct FsCommand {
   TreeChoices tree;
   std::string action;
   std::string path;
+  std::string without;
+  bool accept_losses = false;
   bool json = false;
 
   int run() const {
+    if (action != "recover" && (accept_losses || !without.empty())) {
+      complain("fs {}: --without and --accept-losses belong to recover", action);
+      return kExitUsage;
+    }
+    if (accept_losses && without.empty()) {
+      complain("fs recover: --accept-losses needs --without, which names the nodes that are lost");
+      return kExitUsage;
+    }
     if (action == "stat") return stat();
     if (action == "sync") return sync();
     if (action == "drain") return drain();
@@ -75,11 +105,28 @@ struct FsCommand {
     fuse::JobMountOptions options = tree.options(path, "drain");
     options.mounts = false;
     if (const Status found = find_place(&options); !found.ok()) return fail(found);
+    if (!without.empty()) return recover_without(options);
     const Status recovered = fuse::run_job_mount(options);
     return recovered.ok() ? kExitOk : fail(recovered);
   }
 
  private:
+  int recover_without(const fuse::JobMountOptions& options) const {
+    const auto nodes = node_numbers(without);
+    if (!nodes) {
+      complain("fs recover: --without {}: give the numbers of nodes, with commas", without);
+      return kExitUsage;
+    }
+    const auto found =
+        fuse::recover_without(options, *nodes, accept_losses ? fuse::Losses::kAccept : fuse::Losses::kReport);
+    if (!found.ok()) return fail(found.status());
+    if (found->is_first) {
+      json ? print_json_text(found->document) : print(found->text);
+      if (!accept_losses) complain("{}: nothing was changed; --accept-losses brings what is left", path);
+    }
+    return finish_output(accept_losses ? kExitOk : kExitNotFound);
+  }
+
   int stat() const {
     const auto stats = ask_tree(path);
     if (!stats.ok()) return fail(stats.status());
@@ -284,7 +331,11 @@ void add_fs(CLI::App& app, Run* run) {
               "included, changes its bytes, until chmod u+w; chmod a-w seals it, too. recover does so for a "
               "server that was killed, or that ended with --at-end keep: nothing may be mounted "
               "meanwhile, but for what the killed server has left, which is unmounted. The tree of several "
-              "nodes is recovered on all of them, by a launcher, a rank on each.",
+              "nodes is recovered on all of them, by a launcher, a rank on each.\n\n"
+              "Nodes that are lost for good are named by --without, to recover on all others: it lists each "
+              "file and range that is lost with them, changes nothing, and exits with 1. With "
+              "--accept-losses, too, files that are whole come to DIR, and what is left of all others to "
+              "DIR/.swale/lost+found-JOB, which losses.json there describes.",
           .examples =
               {{"mkdir -p mounted && swale run --backing mounted -- sh -c 'date > mounted/now; swale fs stat "
                 "mounted; swale fs sync mounted'",
@@ -292,6 +343,7 @@ void add_fs(CLI::App& app, Run* run) {
                {"mkdir -p mounted && swale run --backing mounted --at-end keep -- sh -c 'date > "
                 "mounted/now'; swale fs recover mounted; cat mounted/now",
                 "brings to mounted what a server has left"}},
+          .exit_1 = "recover --without: something is lost, and nothing was changed",
       });
   sub.add_option("ACTION", command->action, "stat, sync, drain, seal or recover")
       .required()
@@ -301,7 +353,11 @@ void add_fs(CLI::App& app, Run* run) {
       .required()
       .type_name("DIR");
   command->tree.add_buffer(sub);
-  sub.add_flag("--json", command->json, "stat, drain: print JSON");
+  sub.add_option("--without", command->without,
+                 "recover: the numbers of the nodes that are lost for good, as 1,3; all others must be here")
+      .type_name("NODES");
+  sub.add_flag("--accept-losses", command->accept_losses, "recover: give up what these nodes alone had");
+  sub.add_flag("--json", command->json, "stat, drain, recover --without: print JSON");
   sub.callback([command, run] { *run = [command] { return command->run(); }; });
 }
 

@@ -134,6 +134,7 @@ Result<InfoReport> backing_info(io::Device& device, const std::string& path) {
   const std::string folder = path + "/" + fs::kSwaleDirectory;
   SWALE_ASSIGN_OR_RETURN(auto jobs, device.list(folder));
   for (const char* const other : {fs::kClaimLock, fs::kMeetingFolder}) std::erase(jobs, other);
+  std::erase_if(jobs, [](const std::string& name) { return name.starts_with(fs::kLostPrefix); });
   InfoReport report;
   report.json = {{"path", path}, {"format", kTreeEngine.format}, {"part", "backing"}, {"jobs", jobs}};
   report.text = fmt::format("{}: the backing directory of a job's file system\n", path);

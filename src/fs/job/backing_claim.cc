@@ -164,7 +164,7 @@ Status BackingClaim::open_own() {
 Status BackingClaim::expect_no_other_job() const {
   SWALE_ASSIGN_OR_RETURN(const auto names, names_in(folder_.get(), path_ + "/.swale"));
   for (const std::string& name : names)
-    if (name != kClaimLock && name != kMeetingFolder && name != job_)
+    if (name != kClaimLock && name != kMeetingFolder && name != job_ && !name.starts_with(kLostPrefix))
       return error(
           Code::kBusy, Scope::kFile,
           "{}: {} has it, or has ended without bringing all to it, on {}: when its servers have ended, run "
@@ -213,7 +213,7 @@ Status BackingClaim::leave() noexcept {
     std::error_code failed;
     std::filesystem::remove_all(io::descriptor_path(folder_) + "/" + kMeetingFolder, failed);
     ::unlinkat(folder_.get(), kClaimLock, 0);
-    if (::unlinkat(root_, kSwaleDirectory, AT_REMOVEDIR) != 0 && errno != ENOENT)
+    if (::unlinkat(root_, kSwaleDirectory, AT_REMOVEDIR) != 0 && errno != ENOENT && errno != ENOTEMPTY)
       return errno_status(errno, path_ + "/.swale: removing it");
     return {};
   });

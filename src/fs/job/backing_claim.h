@@ -1,6 +1,7 @@
 // BackingClaim: the one job that has a backing directory, with one server or with one on each of its nodes.
 //
-//   .swale (0700)    := lock meeting? JOB
+//   .swale (0700)    := lock meeting? JOB lost+found-JOB*   the last: what a recovery without all nodes has
+//                                                          kept (src/fuse/job_losses.h), the user's to remove
 //   lock             the server that took the backing holds it locked; the kernel unlocks it with the process
 //   meeting          where the ranks of a job find each other (net/meeting/rendezvous.h)
 //   JOB (0700)       := servers-START and what drains leave (drain_mark.h)
@@ -29,6 +30,7 @@ namespace swale::fs {
 // In `.swale`, beside the folders of jobs.
 inline constexpr char kClaimLock[] = "lock";
 inline constexpr char kMeetingFolder[] = "meeting";
+inline constexpr char kLostPrefix[] = "lost+found-";
 
 class BackingClaim {
  public:

@@ -88,6 +88,11 @@ void KeptRoots::end_drain(const meta::FileId& file) noexcept {
   roots_.end_drain(file);
 }
 
+std::vector<FileRoots::Known> KeptRoots::known() {
+  const MutexLock lock(mutex_);
+  return roots_.known();
+}
+
 std::vector<Span> KeptRoots::parts_of(const meta::FileId& file, NodeId node) {
   const MutexLock lock(mutex_);
   return roots_.parts_of(file, node);

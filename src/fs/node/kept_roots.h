@@ -35,6 +35,7 @@ class KeptRoots {
   Status drained(const meta::FileId& file, const SeenBacking& now, bool aside) noexcept;
   void end_drain(const meta::FileId& file) noexcept;
   std::vector<Span> parts_of(const meta::FileId& file, NodeId node);
+  std::vector<FileRoots::Known> known();
 
  private:
   explicit KeptRoots(const ShareRules& rules) : roots_(rules) {}

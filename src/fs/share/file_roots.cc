@@ -292,6 +292,22 @@ std::vector<Span> FileRoots::parts_of(const meta::FileId& id, NodeId node) const
   return spans;
 }
 
+std::vector<FileRoots::Known> FileRoots::known() const {
+  std::vector<Known> all;
+  for (const auto& [id, file] : files_) {
+    if (!file->begun) continue;
+    Known& each = all.emplace_back();
+    each.file = id;
+    each.size = file->size;
+    each.backing_end = file->backing_end;
+    each.backing = file->backing;
+    each.ours = file->ours;
+    each.parts = file->parts;
+    for (const auto& [number, node] : file->nodes) each.changed[number] = node.changed;
+  }
+  return all;
+}
+
 Status FileRoots::replay(Bytes record) noexcept {
   return contain([&]() -> Status {
     Decoder in(record);

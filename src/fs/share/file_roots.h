@@ -29,6 +29,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -77,6 +78,16 @@ class FileRoots {
   Status drained(const meta::FileId& file, const SeenBacking& now, bool aside, std::string* record) noexcept;
   void end_drain(const meta::FileId& file) noexcept;
   std::vector<Span> parts_of(const meta::FileId& file, NodeId node) const;
+  // A file as its root knows it, for a recovery without all nodes (fs/losses).
+  struct Known {
+    meta::FileId file;
+    uint64_t size = 0;
+    uint64_t backing_end = 0;
+    SeenBacking backing, ours;
+    RangeMap<NodeId> parts;
+    std::map<NodeId, uint64_t> changed;  // the last order of each node that was obeyed
+  };
+  std::vector<Known> known() const;
   // The file is gone. Late requests find one that has nobody's bytes.
   void forget(const meta::FileId& file) noexcept { files_.erase(file); }
 

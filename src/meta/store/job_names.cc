@@ -72,7 +72,7 @@ Result<std::unique_ptr<JobNames>> JobNames::open(net::Job& job, io::Device& devi
   return names;
 }
 
-Result<JobNames::Place> JobNames::read_place(io::Device& device, const std::string& directory) const {
+Result<JobNames::Place> JobNames::read_place(io::Device& device, const std::string& directory) {
   const std::string path = path_in(directory);
   const Result<std::string> text = io::read_file(device, path, kTreeFileBytesMax);
   if (text.status().code() == Code::kNotFound) return Place();
@@ -89,6 +89,24 @@ Result<JobNames::Place> JobNames::read_place(io::Device& device, const std::stri
   place.servers = static_cast<uint32_t>(servers);
   place.server = static_cast<uint32_t>(server);
   return place;
+}
+
+Result<JobNames::Left> JobNames::open_left(io::Device& device, const std::string& directory) noexcept {
+  Left left;
+  const Status opened = contain([&]() -> Status {
+    SWALE_ASSIGN_OR_RETURN(const Place place, read_place(device, directory));
+    if (!place.ready)
+      return error(Code::kNotFound, Scope::kOperation, "{}: no server of a tree has been here", directory);
+    JobNamesOptions options;
+    options.shard.directory = directory;
+    left.tree = place.tree;
+    left.servers = place.servers;
+    SWALE_ASSIGN_OR_RETURN(left.server,
+                           NamesServer::open(device, options.shard, place.server, place.servers, nullptr));
+    return {};
+  });
+  if (!opened.ok()) return opened;
+  return left;
 }
 
 // Each server of the tree is at one rank.

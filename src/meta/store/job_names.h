@@ -41,6 +41,15 @@ class JobNames {
   ~JobNames();
   JobNames(const JobNames&) = delete;
 
+  // What a job before has left here, for a recovery without all of its servers: nobody is served.
+  // kNotFound: no server has been here.
+  struct Left {
+    uint64_t tree = 0;
+    uint32_t servers = 0;
+    std::unique_ptr<NamesServer> server;
+  };
+  static Result<Left> open_left(io::Device& device, const std::string& directory) noexcept;
+
   NamesClient& client() { return *client_; }
   uint32_t servers() const { return static_cast<uint32_t>(hosts_.size()); }
   // The server of this rank, for counters and tests; locked meanwhile.
@@ -58,7 +67,7 @@ class JobNames {
   explicit JobNames(net::Job& job, const JobNamesOptions& options) : job_(job), options_(options) {}
   Status begin(io::Device& device, const std::string& directory);
   Status find_servers(io::Device& device, const std::string& directory);
-  Result<Place> read_place(io::Device& device, const std::string& directory) const;
+  static Result<Place> read_place(io::Device& device, const std::string& directory);
   Status place_all(const std::vector<Place>& places, const std::string& directory);
 
   net::Job& job_;

@@ -1,0 +1,133 @@
+#include "fs/losses/node_survey.h"
+
+#include "base/coding.h"
+
+namespace swale::fs {
+namespace {
+
+void append_id(std::string* out, const meta::FileId& id) {
+  append_u64(out, id.high);
+  append_u64(out, id.low);
+}
+meta::FileId read_id(Decoder* in) {
+  const uint64_t high = in->u64();
+  return {high, in->u64()};
+}
+
+void append_seen(std::string* out, const SeenBacking& seen) {
+  append_u64(out, seen.inode);
+  append_u64(out, seen.size);
+  append_u64(out, static_cast<uint64_t>(seen.modified_ns));
+}
+SeenBacking read_seen(Decoder* in) {
+  SeenBacking seen;
+  seen.inode = in->u64(), seen.size = in->u64(), seen.modified_ns = in->i64();
+  return seen;
+}
+
+template <class Value>
+void append_ranges(std::string* out, const RangeMap<Value>& ranges) {
+  append_varint(out, ranges.size());
+  ranges.visit(kEachByte, [&](const Span& span, const Value& value) {
+    append_varint(out, span.begin);
+    append_varint(out, span.end - span.begin);
+    append_varint(out, value);
+  });
+}
+template <class Value>
+bool read_ranges(Decoder* in, RangeMap<Value>* ranges) {
+  for (uint64_t left = in->varint64(); left > 0 && in->ok(); --left) {
+    const uint64_t begin = in->varint64(), length = in->varint64(), value = in->varint64();
+    if (!in->ok() || begin > meta::kOffsetEnd || length > meta::kOffsetEnd - begin) return false;
+    ranges->put({begin, begin + length}, static_cast<Value>(value));
+  }
+  return true;
+}
+
+bool read_roots(Decoder* in, NodeSurvey* survey) {
+  for (uint64_t left = in->varint64(); left > 0 && in->ok(); --left) {
+    FileRoots::Known& root = survey->roots.emplace_back();
+    root.file = read_id(in);
+    root.size = in->u64(), root.backing_end = in->u64();
+    root.backing = read_seen(in), root.ours = read_seen(in);
+    if (!read_ranges(in, &root.parts)) return false;
+    for (uint64_t nodes = in->varint64(); nodes > 0 && in->ok(); --nodes) {
+      const NodeId node = in->u32();
+      root.changed[node] = in->u64();
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+std::string encode(const NodeSurvey& survey) {
+  std::string out;
+  append_u32(&out, survey.node);
+  append_u32(&out, survey.nodes);
+  append_u64(&out, survey.tree);
+  append_sized(&out, survey.job);
+  append_varint(&out, survey.names.size());
+  for (const NodeSurvey::Name& each : survey.names) {
+    append_id(&out, each.directory);
+    append_sized(&out, each.name);
+    append_id(&out, each.entry.file);
+    append_u8(&out, static_cast<uint8_t>(each.entry.type));
+  }
+  append_varint(&out, survey.files.size());
+  for (const auto& [id, file] : survey.files) {
+    append_id(&out, id);
+    append_u8(&out, file.on_backing ? 1 : 0);
+    append_varint(&out, file.holders.size());
+    for (const NodeId holder : file.holders) append_u32(&out, holder);
+  }
+  append_varint(&out, survey.roots.size());
+  for (const FileRoots::Known& root : survey.roots) {
+    append_id(&out, root.file);
+    append_u64(&out, root.size);
+    append_u64(&out, root.backing_end);
+    append_seen(&out, root.backing);
+    append_seen(&out, root.ours);
+    append_ranges(&out, root.parts);
+    append_varint(&out, root.changed.size());
+    for (const auto& [node, order] : root.changed) append_u32(&out, node), append_u64(&out, order);
+  }
+  append_varint(&out, survey.logs.size());
+  for (const auto& [id, logged] : survey.logs) {
+    append_id(&out, id);
+    append_seen(&out, logged.seen);
+    append_ranges(&out, logged.orders);
+  }
+  return out;
+}
+
+Result<NodeSurvey> decode_survey(Bytes bytes) {
+  Decoder in(bytes);
+  NodeSurvey survey;
+  survey.node = in.u32(), survey.nodes = in.u32(), survey.tree = in.u64();
+  survey.job = in.sized();
+  for (uint64_t left = in.varint64(); left > 0 && in.ok(); --left) {
+    NodeSurvey::Name& name = survey.names.emplace_back();
+    name.directory = read_id(&in);
+    name.name = in.sized();
+    name.entry.file = read_id(&in);
+    name.entry.type = static_cast<meta::NodeType>(in.u8());
+  }
+  for (uint64_t left = in.varint64(); left > 0 && in.ok(); --left) {
+    NodeSurvey::File& file = survey.files[read_id(&in)];
+    file.on_backing = in.u8() != 0;
+    for (uint64_t holders = in.varint64(); holders > 0 && in.ok(); --holders)
+      file.holders.push_back(in.u32());
+  }
+  bool good = read_roots(&in, &survey);
+  for (uint64_t left = good ? in.varint64() : 0; good && left > 0 && in.ok(); --left) {
+    NodeSurvey::Logged& logged = survey.logs[read_id(&in)];
+    logged.seen = read_seen(&in);
+    good = read_ranges(&in, &logged.orders);
+  }
+  if (!good) return corruption("what a node has left: its ranges are none of a file");
+  SWALE_RETURN_IF_ERROR(in.finish("what a node has left"));
+  return survey;
+}
+
+}  // namespace swale::fs
