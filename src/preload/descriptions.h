@@ -26,7 +26,10 @@
 
 namespace swale::preload {
 
-inline constexpr uint32_t kDescriptorsMax = 1 << 17;
+#ifndef SWALE_PRELOAD_DESCRIPTORS_MAX
+#define SWALE_PRELOAD_DESCRIPTORS_MAX (1 << 17)
+#endif
+inline constexpr uint32_t kDescriptorsMax = SWALE_PRELOAD_DESCRIPTORS_MAX;
 inline constexpr uint32_t kTreesMax = 4;  // logs of this process
 inline constexpr uint64_t kPlaceMax = (uint64_t{1} << 62) - 1;
 inline constexpr uint64_t kStateBits = ~kPlaceMax;

@@ -64,6 +64,8 @@ class SteppedChild {
     wait();
     return stopped();
   }
+  // It goes on by itself, until it is killed.
+  void let_go() { static_cast<void>(::ptrace(PTRACE_CONT, pid_, nullptr, nullptr)); }
   bool stopped() const { return WIFSTOPPED(status_) && WSTOPSIG(status_) == SIGSTOP; }
 
  private:
