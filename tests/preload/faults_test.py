@@ -68,6 +68,21 @@ print(*write_until_it_fails(second, 300), flush=True)
 os.close(second)
 """
 
+# A program that writes little, so that its log has space until a new server takes it.
+STEADY = """
+import errno, os, select, sys
+file = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)
+count = 0
+try:
+    while True:
+        os.write(file, b"%07d\\n" % count)
+        count += 1
+        if count == 100: print("begun", flush=True)
+        if count > 100: select.select([], [], [], 0.0002)
+except OSError as error:
+    print(count, errno.errorcode[error.errno], flush=True)
+"""
+
 # Each descriptor has an offset of its own; the last ones are above the table's end. What they have opened is
 # written through the mount, whatever number it is written by; a file that they have not goes to the log.
 MANY = """
@@ -206,6 +221,30 @@ class Faults(unittest.TestCase):
         self.end(signal.SIGTERM)
         self.serve()
         self.assertEqual(self.survive(LIBRARY), by_mount)
+
+    def test_the_server_is_started_anew_while_a_program_writes(self):
+        """A write to a log that the new server has already read must not return as if it were there."""
+        counts = []
+        for name in ("one", "two", "three"):
+            path = os.path.join(self.tree, name)
+            with subprocess.Popen([sys.executable, "-c", STEADY, path], stdout=subprocess.PIPE, text=True,
+                                  env=dict(os.environ, LD_PRELOAD=LIBRARY)) as program:
+                self.addCleanup(program.kill)
+                self.assertEqual(program.stdout.readline(), "begun\n")
+                self.assertGreater(self.program_writes(), 0)
+                self.end(signal.SIGKILL)
+                run("fusermount3", "-u", "-z", self.tree)
+                self.serve()
+                count, how = program.stdout.readline().split()
+            self.assertEqual(how, "ENOTCONN")
+            with open(path, "rb") as file:
+                content = file.read()
+            records = content.split(b"\n")[:-1]
+            self.assertEqual(records, [b"%07d" % i for i in range(len(records))])
+            # The one that has failed may be there, too.
+            self.assertIn(len(records), (int(count), int(count) + 1))
+            counts.append(int(count))
+        print(f"{counts} writes")
 
     def test_canary_a_program_that_says_more_than_has_returned(self):
         with self.assertRaises(AssertionError):
