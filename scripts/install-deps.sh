@@ -39,6 +39,7 @@ test             iproute2            iproute             iproute2       iproute2
 test             mpich               mpich               aur:mpich      mpich
 test             libmpich-dev        mpich-devel         -              -
 test             libhdf5-openmpi-dev hdf5-openmpi-devel  hdf5-openmpi   hdf5+mpi
+test             libpnetcdf-dev      -                   aur:parallel-netcdf  parallel-netcdf
 test             slurmctld           slurm-slurmctld     aur:slurm-llnl  slurm
 test             slurmd              slurm-slurmd        -              -
 test             slurm-client        slurm               -              -
