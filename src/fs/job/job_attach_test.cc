@@ -223,6 +223,24 @@ TEST_F(JobAttachTest, WhoeverLetsTheKernelKeepPagesKeepsTheMount) {
   EXPECT_EQ(fs().pages(*after.file), FileSystem::Pages::kForMappings);
 }
 
+// As tar does: it writes, sets the time, closes.
+TEST_F(JobAttachTest, ATimeThatIsSetAfterAWriteStays) {
+  start();
+  Open& writer = open("file", O_RDWR | O_CREAT | O_DIRECT);
+  const auto program = attach();
+  const meta::FileId id = granted(writer, program->token);
+  EXPECT_EQ(program->writer.write(id, 0, "before", 6), 6);
+  struct stat found;
+  ASSERT_EQ(fs().change(*writer.node, {.modified = timespec{1'700'000'000, 0}}, caller_, &found), 0);
+  EXPECT_EQ(found.st_mtim.tv_sec, 1'700'000'000);
+  EXPECT_EQ(look(writer).st_mtim.tv_sec, 1'700'000'000);
+  EXPECT_EQ(fs().flush(*writer.file), 0);
+  EXPECT_EQ(look(writer).st_mtim.tv_sec, 1'700'000'000);
+  EXPECT_EQ(program->writer.write(id, 6, "behind", 6), 6);
+  EXPECT_EQ(fs().flush(*writer.file), 0);
+  EXPECT_NE(look(writer).st_mtim.tv_sec, 1'700'000'000);
+}
+
 // A grant ends with the open file: a program that goes on writing writes nothing.
 TEST_F(JobAttachTest, WritesBeforeACloseCountAndLaterOnesDoNot) {
   start();

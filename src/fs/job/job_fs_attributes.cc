@@ -160,6 +160,9 @@ int JobFs::change_times(JobNode& node, const Change& wanted) {
     if (wanted.modified) node.modified_ns.store(0);
     return ::utimensat(AT_FDCWD, io::descriptor_path(node.directory).c_str(), times, 0) == 0 ? 0 : errno;
   }
+  // What programs have written before would give it the time of its taking.
+  if (wanted.modified && node.type == meta::NodeType::kFile)
+    if (const int failed = take_granted(node); failed != 0) return failed;
   if (wanted.modified) node.modified_ns.store(0);
   const RequestLock lock(mutex_, requests_);
   if (const int failed = answer(names_.set_attributes(node.id, change).status()); failed != 0) return failed;
