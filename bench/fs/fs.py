@@ -22,6 +22,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tier"))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent / "tests" / "mount"))
 import calibration  # noqa: E402
 import judge  # noqa: E402
+import preload_mpi  # noqa: E402
 import probe  # noqa: E402
 import stage_bench  # noqa: E402
 import throttle  # noqa: E402
@@ -115,6 +116,9 @@ KEYS = (
      ("preload", "outside_ns")),
     (Key("exec_added_us", "and to the start of a program", "us", 200, 50, by="cpu"),
      ("preload", "exec_added_us")),
+    (Key("preload_n1_write_over_direct", "with the preload, MPI-IO by OMPIO: one shared file, strided "
+         "records, until all is written, not synced: a plain directory's time over the tree's", "", 1.0, 2,
+         less_is_better=False), ("preload_mpi", "n1_write_over_direct")),
     (Key("run_added_s", f"`swale run --backing` of {RANKS} processes that do nothing: more than without", "s",
          1, 0.3, by="wait"), ("run", "added_s")),
 )
@@ -221,6 +225,8 @@ def measure(arguments, scratch):
                                                "requests": profile["requests"], "rounds": 1})])
             library(runner, arguments.programs, scratch, memory)
             preload(runner, arguments.programs, scratch, memory)
+            if preload_mpi.is_there(arguments.programs):
+                preload_mpi.measure(runner, arguments.programs, scratch, RECORD)
             runner.lines.append({"round": runner.round, "name": "run",
                                  "line": run_added(arguments.programs.parent / "tools/swale", scratch)})
     runner.progress.end()

@@ -26,7 +26,7 @@ LESS = ("n1_over_nn", "cpu_over_direct", "commit_over_fdatasync", "drain_over_sl
 
 
 def lines(ratio, recovery, slow=1.0, drain=1.01, tree=None, added=0.5, held=None, storm=24, library=None,
-          preload=None, stage=1.01, remote=0.61):
+          preload=None, stage=1.01, remote=0.61, mpi=1.01):
     made = [{"round": 0, "name": "calibrate", "line": {name: value * slow for name,
                                                        value in CALIBRATION.items()}}]
     write = {"ratio": ratio, "log_ns": 100.0, "server_ns_per_piece": 100.0}
@@ -38,6 +38,7 @@ def lines(ratio, recovery, slow=1.0, drain=1.01, tree=None, added=0.5, held=None
     made.append({"round": 0, "name": "remote", "line": {"read_remote_over_rpc": remote}})
     made.append({"round": 0, "name": "library", "line": {**LIBRARY, **(library or {})}})
     made.append({"round": 0, "name": "preload", "line": {**PRELOAD, **(preload or {})}})
+    made.append({"round": 0, "name": "preload_mpi", "line": {"n1_write_over_direct": mpi}})
     made.append({"round": 0, "name": "run", "line": {"added_s": added}})
     made.append({"round": 0, "name": "stage", "line": {"over_cp": stage, "over_checked_cp": 1.5,
                                                               "unverified_over_cp": 1.5}})
@@ -67,6 +68,7 @@ def main():
     assert missed(lines(1.31, 0.99, preload={"write_4k_over_tmpfs": 1.2})) == ["preload_write_4k_over_tmpfs"]
     for name in ("lseek_ns", "outside_ns", "exec_added_us"):
         assert missed(lines(1.31, 0.99, preload={name: 201.0})) == [name]
+    assert missed(lines(1.31, 0.99, mpi=0.99)) == ["preload_n1_write_over_direct"]
     assert missed(lines(1.31, 0.99, added=1.1)) == ["run_added_s"]
     assert missed(lines(1.31, 0.99, stage=0.99)) == ["stage_out_over_cp"]
     assert missed(lines(1.31, 0.99, remote=0.59)) == ["read_remote_over_rpc"]
@@ -77,10 +79,12 @@ def main():
         assert fs.main() in (0, 1)  # the figures of a tiny run mean nothing
         kept = json.loads((pathlib.Path(out) / "fs.json").read_text())
         named = {key.name for key, (measurement, _) in fs.KEYS
-                 if not fs.NO_MOUNTS or measurement not in ("tree", "run", "slow", "library", "preload")}
+                 if not fs.NO_MOUNTS or measurement not in ("tree", "run", "slow", "library", "preload",
+                                                              "preload_mpi")}
         measured = {entry["name"] for entry in kept["lines"]}
         named -= {key.name for key, (measurement, _) in fs.KEYS
-                  if measurement == "slow" and measurement not in measured}  # a machine may hold no device
+                  # A machine may hold no device, or have no MPI.
+                  if measurement in ("slow", "preload_mpi") and measurement not in measured}
         assert all(kept["results"][name]["value"] > 0 for name in named), kept["results"]
     print("ok")
 
