@@ -1,4 +1,4 @@
-"""MPI-IO of an unmodified program (Open MPI's OMPIO) that has libswale_preload.so: preload_mpi.c."""
+"""MPI-IO of an unmodified program (OMPIO) with libswale_preload.so: tests/mount/mpi_strided.c."""
 import os
 import pathlib
 import shutil
