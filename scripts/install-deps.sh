@@ -70,6 +70,10 @@ test,bench       libsqlite3-dev      sqlite-devel        sqlite         sqlite
 test,bench       libsnappy-dev       snappy-devel        snappy         snappy
 long             postgresql          postgresql-contrib  postgresql     postgresql
 long             chromium            chromium            chromium       -
+test             python3-h5py        python3-h5py        python-h5py    py-h5py
+long             golang-go           golang              go             go
+long             lammps              lammps              aur:lammps     lammps
+long             gromacs             gromacs             aur:gromacs    gromacs
 long             stress-ng           stress-ng           stress-ng      stress-ng
 deb              build-essential     -                   -              -
 deb              debhelper           -                   -              -
