@@ -32,8 +32,8 @@ build,test,demo  libzstd-dev         libzstd-devel       zstd           zstd
 test             libgtest-dev        gtest-devel         gtest          googletest+gmock
 test             libgmock-dev        gmock-devel         -              -
 build,test,demo  python3             python3             python         python
-test,demo        openmpi-bin         openmpi             openmpi        openmpi
-test,demo        libopenmpi-dev      openmpi-devel       -              -
+test,demo,bench  openmpi-bin         openmpi             openmpi        openmpi
+test,demo,bench  libopenmpi-dev      openmpi-devel       -              -
 test             gfortran            gcc-gfortran        gcc-fortran    -
 test             iproute2            iproute             iproute2       iproute2
 test             mpich               mpich               aur:mpich      mpich
