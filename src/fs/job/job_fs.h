@@ -40,6 +40,7 @@
 #include "fs/job/request_lock.h"
 #include "fs/log/log_writer.h"
 #include "fs/node/drain.h"
+#include "fs/node/known_paths.h"
 #include "fs/node/node_files.h"
 #include "fs/peers/name_turns.h"
 #include "fs/peers/remote_peers.h"
@@ -264,6 +265,7 @@ class JobFs final : public FileSystem {
   // Bytes.
   int opened(JobNode& node, int flags, std::unique_ptr<OpenFile>* file);
   int put_in_logs(JobNode& node) REQUIRES(mutex_);
+  void note_path(const meta::FileId& file) noexcept REQUIRES(mutex_);
   int expect_one_name(JobNode& node) REQUIRES(mutex_);
   void let_go(JobFile& file);
   int truncate(JobNode& node, uint64_t size);
@@ -381,6 +383,7 @@ class JobFs final : public FileSystem {
   LogGrants grants_ GUARDED_BY(mutex_);  // outlives files_
   std::string meeting_ GUARDED_BY(mutex_);
   uint64_t seals_ GUARDED_BY(mutex_) = 0;  // files that were sealed by this server
+  std::unique_ptr<KnownPaths> paths_ PT_GUARDED_BY(mutex_);  // null with one node
   std::unique_ptr<NodeFiles> files_ PT_GUARDED_BY(mutex_);
   std::unique_ptr<NameIntent> intent_ PT_GUARDED_BY(mutex_);
   std::unique_ptr<Drain> drain_ GUARDED_BY(drain_mutex_);  // its steps that use NodeFiles need mutex_, too

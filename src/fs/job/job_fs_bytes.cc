@@ -41,7 +41,19 @@ int JobFs::put_in_logs(JobNode& node) {
   if (node.in_logs) return 0;
   if (const int failed = answer(files_->open_file(node.id)); failed != 0) return failed;
   node.in_logs = true;
+  note_path(node.id);
   return 0;
+}
+
+// For when the server of the name is lost. Without it the bytes are still kept, under the file's id.
+void JobFs::note_path(const meta::FileId& file) noexcept {
+  if (paths_ == nullptr) return;
+  const Status noted = contain([&]() REQUIRES(mutex_) -> Status {
+    const auto path = nodes_.path_of(file);
+    return path ? paths_->put(file, *path) : Status();
+  });
+  if (!noted.ok())
+    log_warn("{}; if another node is lost, a file of this one may be kept without its path", noted.message());
 }
 
 // The name may lead to a file that others have given a second name: bytes of ours would be seen by one.

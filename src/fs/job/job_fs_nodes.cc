@@ -27,6 +27,7 @@ Status JobFs::join_nodes(io::Device& storage) {
     return errno_status(errno, options_.backing + "/" + kSwaleDirectory + ": making it");
   SWALE_ASSIGN_OR_RETURN(roots_,
                          KeptRoots::open(storage, options_.state_folder + "/roots", options_.share_rules));
+  SWALE_ASSIGN_OR_RETURN(paths_, KnownPaths::open(storage, options_.state_folder + "/paths"));
   remote_ = std::make_unique<RemotePeers>(*peers_, *roots_);
   shared_ = std::make_unique<SharedFiles>(peers_->own(), *remote_, mutex_, options_.share_rules);
   turns_ = std::make_unique<NameTurns>(*peers_, options_.expect_own);
@@ -79,6 +80,7 @@ void JobFs::hear(const NameNews& news) {
     name_is_gone({news.file, news.type});
   else
     nodes_.put_if_met(news.file, {news.directory, news.name, news.type});
+  if (paths_ != nullptr && !news.gone && paths_->has(news.file)) note_path(news.file);
 }
 
 // Another node may have made a directory that this one has not met, and moved what it has met into it.

@@ -67,6 +67,7 @@ void JobFs::drop(const meta::FileId& id) {
     return;
   }
   nodes_.remove_nameless(id);
+  if (paths_ != nullptr) paths_->forget(id);
   if (const Status removed = files_->remove(id); !removed.ok())
     log_error("{}; its bytes are dropped at the next start", removed.message());
 }
@@ -237,6 +238,8 @@ Result<std::optional<meta::FileId>> JobFs::rename_locked(const Rename& wanted) {
     nodes_.put(wanted.other->file, {wanted.parent.id, wanted.name, wanted.other->type});
   if (wanted.other && !wanted.exchanges()) name_is_gone(*wanted.other);
   nodes_.put(wanted.moved.file, {wanted.new_parent.id, wanted.new_name, wanted.moved.type});
+  for (const meta::FileId& file : {wanted.moved.file, wanted.other ? wanted.other->file : meta::FileId()})
+    if (paths_ != nullptr && paths_->has(file)) note_path(file);
   if (wanted.other)
     SWALE_RETURN_IF_ERROR(wanted.exchanges() ? tell_place(*wanted.other, wanted.parent, wanted.name)
                                              : tell_gone(*wanted.other));

@@ -10,6 +10,7 @@
 #include "base/contain.h"
 #include "base/log.h"
 #include "fs/job/job_marks.h"
+#include "fs/node/known_paths.h"
 #include "meta/names/name_table.h"
 
 namespace swale::fs {
@@ -40,6 +41,8 @@ Status LeftNode::begin(io::Device& device, const LeftNodeOptions& options) {
   survey_.job = options.job;
   SWALE_ASSIGN_OR_RETURN(roots_, KeptRoots::open(device, options.state_folder + "/roots"));
   survey_.roots = roots_->known();
+  SWALE_ASSIGN_OR_RETURN(const auto paths, KnownPaths::open(device, options.state_folder + "/paths"));
+  survey_.paths = paths->paths();
   SWALE_ASSIGN_OR_RETURN(files_, NodeFiles::open(device, device, options.logs, backing_, this));
   SWALE_RETURN_IF_ERROR(end_logs());
   if (!files_->damage().empty()) return files_->damage().front();

@@ -56,6 +56,9 @@ class Planner {
       FileLoss loss;
       loss.file = id;
       loss.path = path_of(id);
+      for (const NodeSurvey& each : surveys_)
+        if (const auto at = each.paths.find(id); loss.path.empty() && at != each.paths.end())
+          loss.known_as = at->second;
       const auto root = by_node_.find(static_cast<NodeId>(id.high));
       if (root == by_node_.end() ? is_rootless(&loss) : is_rooted(*root->second, &loss))
         plan->files.push_back(std::move(loss));

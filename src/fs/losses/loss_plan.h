@@ -37,8 +37,9 @@ struct FileLoss {
   };
   meta::FileId file;
   Fate fate = Fate::kWhole;
-  std::string path;   // below the root; "": not known
-  uint64_t size = 0;  // kLostRoot: where the last known byte ends
+  std::string path;      // below the root; "": not known
+  std::string known_as;  // what a node that is left has called it last, if the path is not known
+  uint64_t size = 0;     // kLostRoot: where the last known byte ends
   uint64_t backing_end = 0;
   SeenBacking backing, ours;
   RangeMap<NodeId> kept, lost;              // of a file whose root is left

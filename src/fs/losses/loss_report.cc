@@ -29,6 +29,7 @@ std::string id_text(const meta::FileId& id) { return fmt::format("{:x}:{:x}", id
 void add_file(const FileLoss& loss, const LossOutcome& outcome, JsonWriter* json) {
   json->line().object().member("id", id_text(loss.file));
   if (!loss.path.empty()) json->member("path", loss.path);
+  if (!loss.known_as.empty()) json->member("known_as", loss.known_as);
   json->member("state", state_of(loss, outcome)).member("size", loss.size);
   json->name("lost").array();
   loss.lost.visit(kEachByte, [&](const Span& span, NodeId node) {
@@ -78,6 +79,7 @@ std::string loss_text(const LossPlan& plan, const std::vector<LossOutcome>& outc
       ++whole;
       continue;
     }
+    if (!loss.known_as.empty()) text += fmt::format("{}, maybe: ", plain_text(loss.known_as));
     text += fmt::format("{}: {}", loss.path.empty() ? "file " + id_text(loss.file) : plain_text(loss.path),
                         state_of(loss, outcome));
     loss.lost.visit(kEachByte, [&](const Span& span, NodeId node) {

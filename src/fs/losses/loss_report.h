@@ -7,6 +7,7 @@
 //     files [
 //       id          HIGH:LOW, hexadecimal
 //       path        below the backing directory; absent: not known
+//       known_as    where there is no path: what a node has called it last; a directory above may have moved
 //       state       "whole" "nameless" "lost ranges" "lost table" "open on a lost node" "changed there"
 //       size        in bytes; "lost table": where the last known byte ends
 //       lost        [[begin, end, node]]: bytes that node alone had

@@ -6,6 +6,8 @@
 #include "base/rng.h"
 #include "fs/losses/loss_plan.h"
 #include "fs/losses/loss_report.h"
+#include "fs/node/known_paths.h"
+#include "io/memory_device.h"
 
 namespace swale::fs::losses_test {
 namespace {
@@ -135,6 +137,7 @@ TEST(Losses, OfAFileWhoseRootIsLostEachNodesBytesAreKeptApart) {
   std::vector<NodeSurvey> surveys = {survey_of(0), survey_of(1)};
   surveys[0].logs[id].orders.put({0, 10}, 4);
   surveys[1].logs[id].orders.put({5, 20}, 3);
+  surveys[1].paths[id] = "d/f";
   const auto plan = plan_losses(surveys, {2});
   ASSERT_TRUE(plan.ok());
   ASSERT_EQ(plan->files.size(), 1u);
@@ -142,6 +145,8 @@ TEST(Losses, OfAFileWhoseRootIsLostEachNodesBytesAreKeptApart) {
   EXPECT_EQ(loss.fate, FileLoss::Fate::kLostRoot);
   EXPECT_EQ(loss.path, "");
   EXPECT_EQ(loss.copies.size(), 2u);
+  EXPECT_EQ(loss.known_as, "d/f");
+  EXPECT_NE(loss_document(*plan, {}).find("\"known_as\":\"d/f\""), std::string::npos);
   EXPECT_EQ(loss.size, 20u);
   EXPECT_TRUE(plan->loses());
 }
@@ -186,6 +191,21 @@ TEST(Losses, SurveysOutliveTheirMessageAndGarbageIsRefused) {
     for (size_t bytes = 0; bytes < text.size(); ++bytes)
       EXPECT_EQ(decode_survey(Bytes(text).substr(0, bytes)).status().code(), Code::kCorruption) << bytes;
   }
+}
+
+TEST(Losses, KnownPathsOutliveTheirServerAndTheLaterOneCounts) {
+  io::MemoryDevice device;
+  const meta::FileId one{1, 5}, other{2, 6};
+  {
+    const auto paths = KnownPaths::open(device, "/state");
+    ASSERT_TRUE(paths.ok()) << paths.status().to_string();
+    ASSERT_TRUE((*paths)->put(other, "gone").ok());
+    (*paths)->forget(other);
+    for (int i = 0; i < 100'000; ++i) ASSERT_TRUE((*paths)->put(one, fmt::format("d/{}", i)).ok());
+  }
+  const auto again = KnownPaths::open(device, "/state");
+  ASSERT_TRUE(again.ok()) << again.status().to_string();
+  EXPECT_EQ((*again)->paths(), (KnownPaths::Paths{{one, "d/99999"}}));  // the other went with a rewriting
 }
 
 TEST(Losses, TheReportNamesEachFileAndRange) {

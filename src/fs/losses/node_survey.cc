@@ -98,6 +98,11 @@ std::string encode(const NodeSurvey& survey) {
     append_seen(&out, logged.seen);
     append_ranges(&out, logged.orders);
   }
+  append_varint(&out, survey.paths.size());
+  for (const auto& [id, path] : survey.paths) {
+    append_id(&out, id);
+    append_sized(&out, path);
+  }
   return out;
 }
 
@@ -124,6 +129,10 @@ Result<NodeSurvey> decode_survey(Bytes bytes) {
     NodeSurvey::Logged& logged = survey.logs[read_id(&in)];
     logged.seen = read_seen(&in);
     good = read_ranges(&in, &logged.orders);
+  }
+  for (uint64_t left = good ? in.varint64() : 0; left > 0 && in.ok(); --left) {
+    const meta::FileId id = read_id(&in);
+    survey.paths[id] = in.sized();
   }
   if (!good) return corruption("what a node has left: its ranges are none of a file");
   SWALE_RETURN_IF_ERROR(in.finish("what a node has left"));

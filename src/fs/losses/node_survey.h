@@ -9,6 +9,7 @@
 //                            u64): backing, ours, ranges (the values: nodes), nodes varint, (node u32,
 //                            changed u64)*)*
 //             logs varint, (file u64 u64, seen (inode u64, size u64, modified_ns u64), ranges (orders))*
+//             paths varint, (file u64 u64, path sized)*
 //   ranges := count varint, (begin varint, length varint, value varint)*
 //
 // It is a message of one recovery; nothing keeps it. Threads: plain values. Errors: kCorruption.
@@ -50,6 +51,7 @@ struct NodeSurvey {
   std::map<meta::FileId, File> files;
   std::vector<FileRoots::Known> roots;
   std::map<meta::FileId, Logged> logs;
+  std::map<meta::FileId, std::string> paths;  // as this node has known them last (known_paths.h)
 };
 
 std::string encode(const NodeSurvey& survey);

@@ -1,0 +1,66 @@
+#include "fs/node/known_paths.h"
+
+#include "base/coding.h"
+#include "base/contain.h"
+
+namespace swale::fs {
+namespace {
+
+constexpr uint16_t kPathsRecordKind = 1;
+
+void append_path(const meta::FileId& file, const std::string& path, std::string* record) {
+  append_u64(record, file.high);
+  append_u64(record, file.low);
+  append_sized(record, path);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<KnownPaths>> KnownPaths::open(io::Device& device, const std::string& folder) noexcept {
+  auto known = std::make_unique<KnownPaths>();
+  const Status opened = contain([&]() -> Status {
+    SWALE_RETURN_IF_ERROR(io::make_directories(device, folder));
+    SWALE_ASSIGN_OR_RETURN(known->log_,
+                           StateLog::open(device, {folder, "paths-", kKnownPathsKind, kPathsRecordKind},
+                                          [&](Bytes payload) { return known->take(payload); }));
+    return known->begin_anew();
+  });
+  if (!opened.ok()) return opened;
+  return known;
+}
+
+bool KnownPaths::take(Bytes payload) {
+  Decoder in(payload);
+  while (in.ok() && in.remaining() > 0) {
+    meta::FileId file;
+    file.high = in.u64(), file.low = in.u64();
+    const Bytes path = in.sized();
+    if (in.ok()) paths_[file] = path;
+  }
+  return in.ok();
+}
+
+Status KnownPaths::begin_anew() {
+  std::string whole = StateLog::new_record();
+  for (const auto& [file, path] : paths_) append_path(file, path, &whole);
+  const uint64_t bytes = whole.size();
+  SWALE_RETURN_IF_ERROR(log_->begin(std::move(whole)));
+  state_bytes_ = bytes;
+  return {};
+}
+
+Status KnownPaths::put(const meta::FileId& file, const std::string& path) noexcept {
+  const Status kept = contain([&]() -> Status {
+    std::string& known = paths_[file];
+    if (known == path && !behind_) return {};
+    known = path;
+    if (behind_ || log_->is_long(state_bytes_)) return begin_anew();
+    std::string record = StateLog::new_record();
+    append_path(file, path, &record);
+    return log_->append(std::move(record), store::AppendSync::kLater);
+  });
+  behind_ = !kept.ok();
+  return kept;
+}
+
+}  // namespace swale::fs
