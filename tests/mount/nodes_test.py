@@ -165,6 +165,16 @@ class NodesCase(unittest.TestCase):
     def at(self, node, *names):
         return os.path.join(self.scratch, f"at-{node}", *names)
 
+    def kill_all(self):
+        while self.servers():
+            for number in self.servers():
+                try:
+                    os.kill(number, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+            for process in self.started:  # else they stay as zombies
+                process.poll()
+
     def nothing_is_left(self, nodes=2):
         self.assertNotIn(".swale", os.listdir(self.backing))
         for node in range(nodes):
@@ -252,16 +262,6 @@ for r in range(size): assert open(f"{root}/after-{r}", "rb").read() == b"after"
         self.assertEqual(len(os.listdir(self.backing)), 4)
         self.nothing_is_left()
 
-    def kill_all(self):
-        while self.servers():
-            for number in self.servers():
-                try:
-                    os.kill(number, signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
-            for process in self.started:  # else they stay as zombies
-                process.poll()
-
     def killed_at(self, step, reached):
         """Both ranks of a job write, and all of it is killed at that step of its life."""
         print(f"killed when {step}")
@@ -325,202 +325,6 @@ with open(f"{root}/own-{rank}", "wb") as own: own.write(record(0, rank))
         for status, said in self.ends(self.launch("", ranks=2)):
             self.assertNotEqual(status, 0)
         self.assertIn("that of rank 1 of no job", said)
-
-    # Files of all kinds: new and old ones, of one node and of all; then all is killed.
-    def lose_a_node(self):
-        nodes, model, roots = 3, {}, {}
-        for i in range(9):
-            with open(os.path.join(self.backing, f"old-{i}"), "wb") as file:
-                file.write(b"o" * 9_000)
-            model[f"old-{i}"] = [(b"o", None)] * 9
-        started = self.serve("--at-end", "keep", nodes=nodes)
-
-        def write(node, name, blocks):
-            file = os.open(self.at(node, name), os.O_RDWR | os.O_CREAT, 0o640)
-            known = model.setdefault(name, [])
-            for block in blocks:
-                byte = b"%d" % (node + 1)
-                os.pwrite(file, byte * 1_000, block * 1_000)
-                known += [(b"\0", None)] * (block + 1 - len(known))
-                known[block] = (byte, node)
-            os.close(file)
-            roots[name] = os.stat(self.at(node, name)).st_ino >> 52
-        for i in range(9):
-            for node in range(nodes):
-                write(node, f"own-{node}-{i}", range(3))
-                write(node, f"shared-{i}", (node, node + 5))
-            write(i % nodes, f"old-{i}", (1, 4))
-            write(0, f"shared-{i}", (7,))  # over node 2's
-        for node in range(2):  # by another node; the table stays where it is
-            for i in range(3):
-                os.rename(self.at(1 - node, f"own-{node}-{i}"), self.at(1 - node, f"own-{node}-{i}-new"))
-                for known in (model, roots):
-                    known[f"own-{node}-{i}-new"] = known.pop(f"own-{node}-{i}")
-        self.kill_all()
-        self.ends(started)
-        for node in range(nodes):
-            subprocess.run(["fusermount3", "-u", "-z", self.at(node)], check=True)
-        return model, roots
-
-    def forget_node(self):
-        self.forget_memory_of("buffer-2")
-        shutil.rmtree(os.path.join(self.scratch, "buffer-2"))
-
-    def recover_without(self, *options):
-        started = [self.start(rank, 2, rank, "fs", "recover", "--buffer", "%b", "--without", "2", "--json",
-                              *options, self.backing) for rank in range(2)]
-        said = [process.communicate(timeout=PATIENCE_S) for process in started]
-        self.assertEqual(said[1][0], "")
-        return [process.returncode for process in started], said[0][1], json.loads(said[0][0] or "{}")
-
-    @staticmethod
-    def by_name(report):
-        return {file.get("path") or file["known_as"]: file for file in report["files"]}
-
-    def judge_report(self, report, model, roots):
-        by_name = self.by_name(report)
-        for name, blocks in model.items():
-            if roots[name] == 2:  # listed, if a node that is left has bytes of it or its name
-                if any(node in (0, 1) for _, node in blocks):
-                    self.assertEqual(by_name[name]["state"], "lost table", name)
-                continue
-            lost = [[i * 1_000, i * 1_000 + 1_000, 2] for i, (_, node) in enumerate(blocks) if node == 2]
-            for i in range(len(lost) - 1, 0, -1):
-                if lost[i - 1][1] == lost[i][0]:
-                    lost[i - 1][1] = lost.pop(i)[1]
-            file = by_name[name]
-            self.assertEqual(file["lost"], lost, name)
-            # Only what was renamed may have its table elsewhere than its name.
-            whole = "whole" if "path" in file or not name.endswith("-new") else "nameless"
-            self.assertEqual(file["state"], "lost ranges" if lost else whole, name)
-            self.assertEqual(file["size"], len(blocks) * 1_000, name)
-        self.assertLessEqual(set(by_name), set(model))
-
-    def judge_content(self, report, model, roots):
-        lost_folder, = (os.path.join(self.backing, ".swale", name)
-                        for name in os.listdir(os.path.join(self.backing, ".swale")))
-
-        def read(path):
-            with open(path, "rb") as file:
-                return file.read()
-        by_name = self.by_name(report)
-        for name, blocks in model.items():
-            path = os.path.join(self.backing, name)
-            left = b"".join((b"\0" if node == 2 else byte) * 1_000 for byte, node in blocks)
-            if roots[name] != 2 and by_name[name]["state"] == "whole":
-                self.assertEqual(read(path), left, name)
-                if not name.startswith("old"):
-                    self.assertEqual(os.stat(path).st_mode & 0o777, 0o640)
-                continue
-            if name.startswith("old"):  # as before the job
-                self.assertEqual(read(path), b"o" * 9_000)
-            else:
-                self.assertFalse(os.path.exists(path), name)
-            if roots[name] != 2:
-                kept, = by_name[name]["kept"]
-                self.assertEqual(read(os.path.join(lost_folder, kept)), left, name)
-                continue
-            found = [read(os.path.join(lost_folder, kept))
-                     for kept in sorted(by_name[name]["kept"])] if name in by_name else []
-            own = [[i for i, (_, node) in enumerate(blocks) if node == which] for which in (0, 1)]
-            if name.startswith("shared"):
-                own = [[0, 5, 7], [1, 6]]
-            copies = [b"".join((b"%d" % (which + 1) if i in own[which] else b"\0") * 1_000
-                               for i in range(own[which][-1] + 1)) for which in (0, 1) if own[which]]
-            self.assertEqual(found, copies, name)
-        self.assertEqual(json.loads(read(os.path.join(lost_folder, "losses.json")))["files"], report["files"])
-
-    def test_what_a_lost_node_alone_had_is_listed_and_the_rest_is_brought(self):
-        model, roots = self.lose_a_node()
-        self.forget_node()
-        before = listing(self.backing)
-        for options in (("--without", "1"), ()):  # node 2 is the one that is not there
-            words = ["fs", "recover", "--buffer", "%b", *options, self.backing]
-            for status, said in self.ends([self.start(rank, 2, rank, *words) for rank in range(2)]):
-                self.assertEqual(status, 2 if options else 3, said)
-                self.assertIn("not here: 2" if options else "is at no rank of this job", said)
-        statuses, said, report = self.recover_without()
-        self.assertEqual(statuses, [1, 1], said)
-        self.assertIn("nothing was changed", said)
-        self.assertFalse(report["accepted"])
-        self.judge_report(report, model, roots)
-        after = listing(self.backing)
-        for seen in (before, after):
-            for name in [name for name in seen if name.startswith(".swale")]:
-                del seen[name]
-        self.assertEqual(after, before)
-        statuses, said, report = self.recover_without("--accept-losses")
-        self.assertEqual(statuses, [0, 0], said)
-        self.assertTrue(report["accepted"])
-        self.judge_report(report, model, roots)
-        self.judge_content(report, model, roots)
-        # Canaries: a report without one of the ranges; old bytes in a lost range.
-        hurt = next(file for file in report["files"] if file["lost"] and "path" in file)
-        whole = hurt["lost"]
-        hurt["lost"] = whole[1:]
-        with self.assertRaises(AssertionError):
-            self.judge_report(report, model, roots)
-        hurt["lost"] = whole
-        folder, = os.listdir(os.path.join(self.backing, ".swale"))
-        with open(os.path.join(self.backing, ".swale", folder, hurt["kept"][0]), "r+b") as file:
-            file.seek(whole[0][0])
-            file.write(b"o")
-        with self.assertRaises(AssertionError):
-            self.judge_content(report, model, roots)
-        # The next job has the backing, and leaves what was kept.
-        for node in range(2):
-            self.assertEqual(os.listdir(os.path.join(self.scratch, f"buffer-{node}")), [])
-        for process in (next_job := self.serve(nodes=2)):
-            process.send_signal(signal.SIGTERM)
-        self.assertEqual([status for status, _ in self.ends(next_job)], [0, 0])
-        self.assertEqual(os.listdir(os.path.join(self.backing, ".swale")), [folder])
-
-    def test_a_report_of_losses_leaves_all_to_a_recovery_with_all_nodes(self):
-        model, roots = self.lose_a_node()
-        statuses, said, report = self.recover_without()
-        self.assertEqual(statuses, [1, 1], said)
-        self.judge_report(report, model, roots)
-        for status, said in self.ends([self.start(rank, 3, rank, "fs", "recover", "--buffer", "%b",
-                                                  self.backing) for rank in range(3)]):
-            self.assertEqual(status, 0, said)
-        for name, blocks in model.items():
-            with open(os.path.join(self.backing, name), "rb") as file:
-                self.assertEqual(file.read(), b"".join(byte * 1_000 for byte, _ in blocks), name)
-        self.nothing_is_left(3)
-
-    def test_a_recovery_without_a_node_that_is_killed_goes_on(self):
-        model, roots = self.lose_a_node()
-        self.forget_node()
-
-        def there(what):
-            found = os.path.join(self.backing, ".swale")
-            for folder in os.listdir(found):
-                if folder.startswith(("job-", "lost+found-")):
-                    try:
-                        yield from (name for name in os.listdir(os.path.join(found, folder)) if what in name)
-                    except OSError:
-                        pass
-        for step, reached in (
-                ("bytes are written", lambda: any(there("left-"))),
-                ("a file is kept", lambda: any(there(".node-"))),
-                ("a file has its name", lambda: any(name.startswith("own-")
-                                                    for name in os.listdir(self.backing)))):
-            words = ["fs", "recover", "--buffer", "%b", "--without", "2", "--accept-losses", self.backing]
-            started = [self.start(rank, 2, rank, *words) for rank in range(2)]
-            wait_until(step, lambda: reached() or any(process.poll() is not None for process in started),
-                       pause_s=0)
-            self.kill_all()
-            self.ends(started)
-            if any(there("losses.json")):
-                print(f"killed when {step}: too late")
-                return  # nothing is left to be recovered: the machine was slow to kill it
-            print(f"killed when {step}")
-        statuses, said, report = self.recover_without("--accept-losses")
-        self.assertEqual(statuses, [0, 0], said)
-        for file in report["files"]:  # as the first one would have said it
-            self.assertNotEqual(file["state"], "changed there", file)
-        self.judge_report(report, model, roots)
-        self.judge_content(report, model, roots)
 
     def test_a_launcher_that_dies_leaves_servers_that_bring_all_to_the_backing(self):
         program = PROGRAM + """

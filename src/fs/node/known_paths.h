@@ -3,7 +3,7 @@
 // whose. A rename of a directory above a file is not heard here.
 //
 //   FOLDER := StateLog "paths-" of kKnownPathsKind
-//   record := (high u64, low u64, path sized)*    the first one has all; a later path takes the earlier's place
+//   record := (high u64, low u64, path sized)*    the first one has all; a later path replaces the earlier
 //
 // Threads: one at a time. Errors: as StateLog; after a failure the next change writes all anew.
 // Durability: a kill, not the machine. Memory: the paths.
