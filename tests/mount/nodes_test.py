@@ -5,6 +5,7 @@ a launcher starts them, a rank each.
 The nodes are of one machine: SWALE_JOB_NODE says which ranks share one, and each has a mountpoint and a
 buffer of its own.
 """
+import errno
 import json
 import os
 import shutil
@@ -316,6 +317,67 @@ with open(f"{root}/own-{rank}", "wb") as own: own.write(record(0, rank))
             if not written:  # else only the tree may have shown them
                 for name in names("backing"):
                     os.unlink(os.path.join(self.backing, name))
+
+    def seal(self, path):
+        return subprocess.run([SWALE, "fs", "seal", path], capture_output=True, text=True, check=False,
+                              timeout=PATIENCE_S)
+
+    def test_a_file_that_one_node_seals_is_immutable_on_all_until_one_unseals_it(self):
+        started = self.serve()
+        one, other = self.at(0, "f"), self.at(1, "f")
+        with open(one, "wb") as file:
+            file.write(b"AAAAAAAA")
+        with open(other, "r+b") as file:
+            file.write(b"BB")
+            file.flush()
+            asked = self.seal(one)
+            self.assertIn(f"process {os.getpid()} of node ", asked.stderr)
+        self.assertEqual(self.seal(one).stderr, "")
+        with open(other, "rb") as reader:
+            self.assertEqual(reader.read(), b"BBAAAAAA")
+            before = self.asked_roots(1)
+            for _ in range(20):
+                self.assertEqual(os.pread(reader.fileno(), 100, 0), b"BBAAAAAA")
+            self.assertEqual(self.asked_roots(1), before, "the root was asked again")
+            for path in (one, other):
+                self.assertRaises(PermissionError, os.open, path, os.O_WRONLY)
+                self.assertRaises(PermissionError, os.truncate, path, 1)
+            os.chmod(other, 0o644)
+            with open(one, "r+b") as file:
+                file.write(b"CCCC")
+            self.assertEqual(os.pread(reader.fileno(), 100, 0), b"CCCCAAAA")
+        for process in started:
+            process.send_signal(signal.SIGTERM)
+        for status, said in self.ends(started):
+            self.assertEqual(status, 0, said)
+        self.nothing_is_left()
+
+    def asked_roots(self, node):
+        return json.loads(run(SWALE, "fs", "stat", "--json", self.at(node)))["asked_roots"]
+
+    # It may have kept what an unseal takes back. (A file that the dead one has the name of is not found.)
+    def test_no_file_is_unsealed_without_a_node(self):
+        names = [f"f{i}" for i in range(10)]
+        self.serve()
+        for name in names:
+            with open(self.at(0, name), "wb") as file:
+                file.write(b"bytes")
+            self.assertEqual(self.seal(self.at(0, name)).stderr, "")
+        for number in self.servers(self.at(1)):
+            os.kill(number, signal.SIGKILL)
+        refused = 0
+        for name in names:
+            try:
+                os.stat(self.at(0, name))
+            except OSError:
+                continue
+            with self.assertRaises(OSError) as failed:
+                os.chmod(self.at(0, name), 0o644)
+            self.assertEqual(failed.exception.errno, errno.EIO)
+            self.assertRaises(OSError, os.open, self.at(0, name), os.O_WRONLY)
+            refused += 1
+        self.assertGreater(refused, 0)
+        print(f"{refused} files stay sealed")
 
     # The canary: what one node has is missed.
     def test_a_job_is_not_started_again_without_what_a_node_has(self):

@@ -74,6 +74,7 @@ struct JobFsOptions {
   bool commits = true;             // false: a close, and what else commits, does not
   bool refuses_kept_pages = true;  // false: programs append by themselves where the kernel keeps pages, too
   bool seals_wait = true;          // false: files that are open to write are sealed, too
+  bool unseal_takes_back = true;   // false: nodes go on with what they have kept of a sealed file
   ShareRules share_rules;
   std::function<void()> between;
 };
@@ -84,6 +85,7 @@ struct JobFsStats {
   uint64_t undrained_bytes = 0, memory_bytes = 0, spilled_bytes = 0, spilled_chunks = 0;
   uint64_t drained_files = 0, kept_aside = 0, failed_drains = 0;
   uint64_t program_writes = 0;  // that came by logs of programs
+  uint64_t asked_roots = 0;     // questions about files to the servers of their names
   std::string last_failure;
 
   std::string json() const;
@@ -282,7 +284,14 @@ class JobFs final : public FileSystem {
   // did not exist then.
   int count_writer(JobNode& node, const Caller& caller, std::optional<uint64_t> seals_seen = {});
   void end_writer(JobNode& node, pid_t thread);
-  void end_writer_locked(JobNode& node, pid_t thread) REQUIRES(mutex_);
+  // True: it was the last one, and the file is to be sealed: call seal_at_close() without the mutex.
+  [[nodiscard]] bool end_writer_locked(JobNode& node, pid_t thread) REQUIRES(mutex_);
+  void seal_at_close(JobNode& node);
+  Status settle_seal(JobNode& node);
+  int change_shared_mode(JobNode& node, mode_t mode);
+  Result<SealAnswer> ask_all(const SealStep& step);
+  SealAnswer answer_seal(const SealStep& step);
+  void note_seal(const meta::FileId& id, uint32_t mode, uint64_t seals_before);
   int refuse_sealed(const JobNode& node) const;
   uint64_t seals();
   uint32_t seal_of(JobNode& node, mode_t mode) REQUIRES(mutex_);

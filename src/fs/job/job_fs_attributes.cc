@@ -127,6 +127,7 @@ int JobFs::change_mode(JobNode& node, mode_t mode) {
   if (node.type == meta::NodeType::kLink) return EOPNOTSUPP;
   const auto turn = take_turn();
   if (!turn.ok()) return answer(turn.status());
+  if (shared_ && node.type == meta::NodeType::kFile) return change_shared_mode(node, mode);
   const RequestLock lock(mutex_, requests_);
   const io::Descriptor there = node.type == meta::NodeType::kFile ? on_backing(node.id) : io::Descriptor();
   const io::Descriptor& known = node.type == meta::NodeType::kDirectory ? node.directory : there;

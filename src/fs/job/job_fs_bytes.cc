@@ -195,13 +195,16 @@ int JobFs::create(Node& known_parent, const char* name, mode_t mode, int flags, 
 // An open of it ends. Bytes of a file without a name go with the last one.
 void JobFs::let_go(JobFile& file) {
   JobNode& node = file.node;
-  const RequestLock lock(mutex_, requests_);
-  if (file.writer) end_writer_locked(node, *file.writer);
+  RequestLock lock(mutex_, requests_);
+  const bool seals = file.writer && end_writer_locked(node, *file.writer);
   if (!file.without_pages) --node.opens_with_pages;
-  if (--node.opens > 0) return;
-  if (node.in_logs) files_->close_file(node.id);
-  node.in_logs = false;
-  if (node.unlinked) drop(node.id);
+  if (--node.opens == 0) {
+    if (node.in_logs) files_->close_file(node.id);
+    node.in_logs = false;
+    if (node.unlinked) drop(node.id);
+  }
+  lock.unlock();
+  if (seals) seal_at_close(node);
 }
 
 void JobFs::release(std::unique_ptr<OpenFile> file) {

@@ -55,6 +55,10 @@ Result<std::string> JobFs::answer_node(PeerMethod method, NodeId from, Bytes pay
       hear(news);
       return std::string();
     }
+    case PeerMethod::kSeal: {
+      SWALE_ASSIGN_OR_RETURN(const SealStep step, decode_seal_step(payload));
+      return encode(answer_seal(step));
+    }
     case PeerMethod::kDrainAll: {
       SWALE_RETURN_IF_ERROR(drain_all());
       return std::string();

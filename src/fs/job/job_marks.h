@@ -17,6 +17,8 @@ inline constexpr uint32_t kOnBacking = 1u << 24;
 
 // The same of a file that is sealed: its bytes do not change. DO NOT CHANGE THESE VALUES: they are on disk.
 inline constexpr uint32_t kSealed = 1u << 25;
+// It is being sealed or unsealed, by whoever has the turn; nobody: its server was killed meanwhile.
+inline constexpr uint32_t kSealChanges = 1u << 26;
 inline constexpr uint32_t kMayWrite = 0222;
 
 inline constexpr uint32_t kEntriesAsked = 1000;  // of a directory, in one message

@@ -13,6 +13,20 @@ namespace {
 
 constexpr int kReadAttempts = 16;
 constexpr size_t kWriteBytes = 256 * kKiB;
+constexpr size_t kTablesMax = 10'000;    // of sealed files; beyond it all are asked for again
+constexpr size_t kTablePartsMax = 4096;  // of 24 bytes
+
+// What an answer about a whole file says of a part of it.
+ShareAnswer within(const ShareAnswer& whole, const Span& span) {
+  ShareAnswer answer = whole;
+  answer.parts.clear();
+  auto part = std::partition_point(whole.parts.begin(), whole.parts.end(),
+                                   [&](const SharePart& each) { return each.span.end <= span.begin; });
+  for (; part != whole.parts.end() && part->span.begin < span.end; ++part)
+    answer.parts.push_back(
+        {{std::max(part->span.begin, span.begin), std::min(part->span.end, span.end)}, part->node});
+  return answer;
+}
 
 }  // namespace
 
@@ -24,6 +38,7 @@ Status SharedFiles::wrote(const meta::FileId& file, uint64_t order, const Span& 
 
 Result<ShareAnswer> SharedFiles::ask(ShareRequest request) {
   if (const auto seen = files_->seen_backing(request.file)) request.backing = *seen;
+  asked_.fetch_add(1, std::memory_order_relaxed);
   const MutexUnlock meanwhile(mutex_);
   return peers_.ask(request);
 }
@@ -219,6 +234,42 @@ void SharedFiles::give_up(const meta::FileId& file) noexcept {
   give_up_locked(file);
 }
 
+// ---- tables of sealed files
+
+void SharedFiles::keep_table(const meta::FileId& file) NO_THREAD_SAFETY_ANALYSIS {
+  if (tables_.size() >= kTablesMax && !tables_.contains(file)) tables_.clear();
+  tables_.try_emplace(file);
+}
+
+void SharedFiles::drop_table(const meta::FileId& file) noexcept NO_THREAD_SAFETY_ANALYSIS {
+  tables_.erase(file);
+  ++tables_dropped_;
+}
+
+void SharedFiles::forget_table(const meta::FileId& file) {
+  if (const auto kept = tables_.find(file); kept != tables_.end()) kept->second.whole.reset();
+}
+
+Result<ShareAnswer> SharedFiles::look(ShareRequest request) {
+  auto kept = tables_.find(request.file);
+  if (kept == tables_.end() || kept->second.too_large) return ask(std::move(request));
+  if (kept->second.whole) return within(*kept->second.whole, request.span);
+  const uint64_t dropped = tables_dropped_;
+  ShareRequest all = request;
+  all.span = {0, meta::kOffsetEnd};
+  auto whole = ask(std::move(all));
+  const bool too_large =
+      whole.ok() ? whole->parts.size() > kTablePartsMax : whole.status().code() == Code::kResourceExhausted;
+  if (!whole.ok() && !too_large) return whole;
+  kept = tables_.find(request.file);
+  const bool keeps =
+      kept != tables_.end() && tables_dropped_ == dropped && (!whole.ok() || whole->error == 0);
+  if (keeps && !too_large) kept->second.whole = std::make_unique<const ShareAnswer>(*whole);
+  if (keeps && too_large) kept->second.too_large = true;
+  if (!whole.ok()) return ask(std::move(request));
+  return within(*whole, request.span);
+}
+
 // ---- reads
 
 Result<uint64_t> SharedFiles::size(const meta::FileId& file, const SeenBacking& seen) noexcept {
@@ -229,9 +280,9 @@ Result<uint64_t> SharedFiles::size(const meta::FileId& file, const SeenBacking& 
     SWALE_RETURN_IF_ERROR(learn(file));
     // What ends its commit while the root is asked counts.
     SWALE_ASSIGN_OR_RETURN(const auto reading, share_.begin_read(file, {}));
-    ShareRequest look = share_.look(reading);
-    look.backing = seen;
-    SWALE_ASSIGN_OR_RETURN(const ShareAnswer answer, ask(std::move(look)));
+    ShareRequest request = share_.look(reading);
+    request.backing = seen;
+    SWALE_ASSIGN_OR_RETURN(const ShareAnswer answer, look(std::move(request)));
     size = std::max(reading.own_end, share_.size(file, answer));
     return {};
   });
@@ -309,7 +360,7 @@ Result<size_t> SharedFiles::read_once(const meta::FileId& file, const Span& span
   SWALE_RETURN_IF_ERROR(files_->take());
   SWALE_RETURN_IF_ERROR(learn(file));
   SWALE_ASSIGN_OR_RETURN(const auto reading, share_.begin_read(file, span));
-  SWALE_ASSIGN_OR_RETURN(const ShareAnswer answer, ask(share_.look(reading)));
+  SWALE_ASSIGN_OR_RETURN(const ShareAnswer answer, look(share_.look(reading)));
   SWALE_ASSIGN_OR_RETURN(const Parts parts, share_.plan(reading, answer));
   const MutableBytes bytes = out.first(parts.empty() ? 0 : parts.back().span.end - span.begin);
   SWALE_RETURN_IF_ERROR(fetch_parts(reading, parts, bytes));
@@ -331,6 +382,7 @@ Result<size_t> SharedFiles::read(const meta::FileId& file, uint64_t offset, Muta
         return {};
       }
       if (read.status().code() != Code::kNotFound) return read.status();
+      forget_table(file);  // a drain has brought its bytes to the backing
       if (attempt == kReadAttempts)
         return error(Code::kUnavailable, Scope::kFile, "bytes {} to {}: asked {} times: {}", span.begin,
                      span.end, attempt, read.status().message());

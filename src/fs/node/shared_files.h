@@ -12,11 +12,16 @@
 // After a commit or truncate that fails at its peer nobody knows whether the root obeyed it: the next one
 // tells the root all that this one would have.
 //
+// A sealed file does not change: keep_table() says so, until drop_table(). Its root is asked once, for who has
+// which range of it.
+//
 // A drain, which the root leads (fs/peers): fix() commits what this node has, and keeps these bytes readable
 // for write_out() until published() or give_up().
 #pragma once
 
+#include <atomic>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 
@@ -66,6 +71,10 @@ class SharedFiles final : public WriteWatcher {
   // none.
   Status published(const meta::FileId& file, const SeenBacking& now) noexcept;
   void give_up(const meta::FileId& file) noexcept;
+  // With the mutex.
+  void keep_table(const meta::FileId& file);
+  void drop_table(const meta::FileId& file) noexcept;
+  uint64_t asked() const { return asked_.load(std::memory_order_relaxed); }  // questions to roots
   // kNotFound: this node does not have all of it any more.
   Result<std::string> serve(const meta::FileId& file, std::span<const Span> spans) noexcept;
 
@@ -75,6 +84,8 @@ class SharedFiles final : public WriteWatcher {
   Status wrote(const meta::FileId& file, uint64_t order, const Span& span, When when) override;
   Status learn(const meta::FileId& file) REQUIRES(mutex_);
   Result<ShareAnswer> ask(ShareRequest request) REQUIRES(mutex_);  // gives the mutex up meanwhile
+  Result<ShareAnswer> look(ShareRequest request) REQUIRES(mutex_);
+  void forget_table(const meta::FileId& file) REQUIRES(mutex_);  // it is asked for again
   Result<size_t> read_once(const meta::FileId& file, const Span& span, MutableBytes out) REQUIRES(mutex_);
   Status read_parts(const NodeShare::Reading& reading, const Parts& parts, uint64_t backing_inode,
                     MutableBytes out) REQUIRES(mutex_);
@@ -93,6 +104,13 @@ class SharedFiles final : public WriteWatcher {
   NodeShare share_ GUARDED_BY(mutex_);
   NodeFiles* files_ GUARDED_BY(mutex_) = nullptr;
   std::map<meta::FileId, NodeFiles::Fixed> fixed_ GUARDED_BY(mutex_);
+  struct Table {
+    std::unique_ptr<const ShareAnswer> whole;  // null: nobody has asked yet
+    bool too_large = false;                    // for one answer
+  };
+  std::map<meta::FileId, Table> tables_ GUARDED_BY(mutex_);  // of sealed files
+  std::atomic<uint64_t> asked_ = 0;
+  uint64_t tables_dropped_ GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace swale::fs

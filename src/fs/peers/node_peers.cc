@@ -22,7 +22,7 @@ struct Row {
   size_t lane;
   bool is_long;  // takes as long as the storage: a node that is down is noticed all the same
 };
-constexpr std::array<Row, 14> kRows = {{
+constexpr std::array<Row, 15> kRows = {{
     {"share.ask", 0, false},
     {"share.fetch", 1, false},
     {"drain.fix", 2, false},
@@ -37,6 +37,7 @@ constexpr std::array<Row, 14> kRows = {{
     {"locks.ask", 0, false},
     {"locks.granted", 0, false},
     {"locks.node_gone", 0, false},
+    {"files.seal", 0, false},
 }};
 constexpr size_t kLanes = 7;
 constexpr Nanos kLongPatience = seconds(24 * 3600);

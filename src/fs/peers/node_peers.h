@@ -41,6 +41,7 @@ enum class PeerMethod : uint16_t {
   kLock = 11,      // of the root of a file: LockMessage
   kLockGranted = 12,
   kLockNodeGone = 13,  // of itself: a node's locks end
+  kSeal = 14,          // of a file: SealStep, SealAnswer
 };
 
 class PeerRequests {

@@ -117,4 +117,38 @@ Result<NameNews> decode_name_news(Bytes bytes) {
   return news;
 }
 
+std::string encode(const SealStep& step) {
+  std::string out;
+  append_id(step.file, &out);
+  append_u8(&out, static_cast<uint8_t>(step.op));
+  return out;
+}
+
+Result<SealStep> decode_seal_step(Bytes bytes) {
+  Decoder in(bytes);
+  SealStep step;
+  step.file = take_id(&in);
+  const uint8_t op = in.u8();
+  step.op = static_cast<SealOp>(op);
+  SWALE_RETURN_IF_ERROR(in.finish("a step of a seal"));
+  SWALE_RETURN_IF_ERROR(expect(!step.file.none() && op <= 2, "a step of a seal"));
+  return step;
+}
+
+std::string encode(const SealAnswer& answer) {
+  std::string out;
+  append_u32(&out, answer.writers);
+  append_sized(&out, answer.who);
+  return out;
+}
+
+Result<SealAnswer> decode_seal_answer(Bytes bytes) {
+  Decoder in(bytes);
+  SealAnswer answer;
+  answer.writers = in.u32();
+  answer.who = in.sized();
+  SWALE_RETURN_IF_ERROR(in.finish("an answer about a seal"));
+  return answer;
+}
+
 }  // namespace swale::fs

@@ -2,6 +2,8 @@
 //
 //   DrainStep := file u64 u64, drain u64, backing (inode u64, size u64, modified_ns u64), path sized, fetch
 //   DrainWish := file u64 u64, backing, places varint, (directory u64 u64, name sized, id u64 u64)*
+//   SealStep  := file u64 u64, op u8
+//   SealAnswer := writers u32, who sized
 //   NameNews  := file u64 u64, type u8, gone u8, directory u64 u64, name sized
 //
 // Threads: plain values. Errors: decoding foreign bytes gives kCorruption.
@@ -44,11 +46,30 @@ struct NameNews {
   std::string name = {};
 };
 
+// DO NOT CHANGE THESE VALUES: nodes of one job may run different builds.
+enum class SealOp : uint8_t {
+  kLook = 0,    // who may change its bytes
+  kSeal = 1,    // the same; it is being sealed: the last close of those asks for that again
+  kUnseal = 2,  // what the node has kept of the sealed file goes
+};
+struct SealStep {
+  meta::FileId file = {};
+  SealOp op = SealOp::kLook;
+};
+struct SealAnswer {
+  uint32_t writers = 0;
+  std::string who = {};  // some of them, for a message
+};
+
 std::string encode(const DrainStep& step);
 Result<DrainStep> decode_drain_step(Bytes bytes);
 std::string encode(const DrainWish& wish);
 Result<DrainWish> decode_drain_wish(Bytes bytes);
 std::string encode(const NameNews& news);
 Result<NameNews> decode_name_news(Bytes bytes);
+std::string encode(const SealStep& step);
+Result<SealStep> decode_seal_step(Bytes bytes);
+std::string encode(const SealAnswer& answer);
+Result<SealAnswer> decode_seal_answer(Bytes bytes);
 
 }  // namespace swale::fs

@@ -243,6 +243,10 @@ TEST(Peers, ForgedMessagesOfDrainsAndNamesAreRefusedOrAreWhatTheySay) {
   EXPECT_GT(
       forge(encode(wish), decode_drain_wish, [](const DrainWish& each) { EXPECT_FALSE(each.file.none()); }),
       5u);
+  EXPECT_GT(forge(encode(SealStep{{1, 2}, SealOp::kSeal}), decode_seal_step,
+                  [](const SealStep& each) { EXPECT_FALSE(each.file.none()); }),
+            5u);
+  EXPECT_GT(forge(encode(SealAnswer{3, "process 7"}), decode_seal_answer, [](const SealAnswer&) {}), 5u);
   const NameNews news{{1, 2}, meta::NodeType::kFile, false, {0, 1}, "name"};
   EXPECT_GT(
       forge(encode(news), decode_name_news,

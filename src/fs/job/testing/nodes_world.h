@@ -50,6 +50,7 @@ class NodesWorld {
   DrainRules drain_rules;
   ShareRules share_rules;
   bool commits = true;
+  bool unseal_takes_back = true;
   std::function<Status(size_t node)> expect_own;  // whether the backing is still this node's
   std::function<void(size_t node)> between;       // the backing's and the names' change
   Nanos patience = seconds(60);
@@ -89,6 +90,7 @@ class NodesWorld {
       options.share_rules = share_rules;
       options.commits = commits;
       if (between) options.between = [this, number] { between(number); };
+      options.unseal_takes_back = unseal_takes_back;
       if (expect_own) options.expect_own = [this, number] { return expect_own(number); };
       auto fs = JobFs::open(node.names->client(), node.device, node.device, anchored(node), options,
                             node.peers.get());
