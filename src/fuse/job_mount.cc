@@ -213,7 +213,8 @@ Result<std::string> common_job(const std::vector<LeftJob>& left, const JobFolder
     if (left[rank].name == known->name) continue;
     return invalid_argument(
         "{}: the buffer of rank {} is of {}, that of rank {} of {}: start swale fs recover on those nodes, "
-        "and all of them, where it ran; a buffer that nothing is wanted of can be removed",
+        "and all of them, where it ran (--without those that are lost for good); a buffer that nothing is "
+        "wanted of can be removed",
         folders.backing, known - left.begin(), known->name, rank,
         left[rank].name.empty() ? "no job" : left[rank].name);
   }

@@ -127,7 +127,7 @@ class Losses(NodesCase):
             words = ["fs", "recover", "--buffer", "%b", *options, self.backing]
             for status, said in self.ends([self.start(rank, 2, rank, *words) for rank in range(2)]):
                 self.assertEqual(status, 2 if options else 3, said)
-                self.assertIn("not here: 2" if options else "is at no rank of this job", said)
+                self.assertIn("not here: 2" if options else "swale fs recover --without 2", said)
         statuses, said, report = self.recover_without()
         self.assertEqual(statuses, [1, 1], said)
         self.assertIn("nothing was changed", said)

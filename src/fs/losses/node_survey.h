@@ -35,8 +35,10 @@ struct NodeSurvey {
   };
   // A file whose attributes this node has, and that has a name.
   struct File {
-    bool on_backing = false;      // it was there, or was brought there
-    std::vector<NodeId> holders;  // ranks of nodes that had it open at last
+    bool on_backing = false;  // it was there, or was brought there
+    // Nodes that had it open at last, by their ranks then: other numbers than the servers', if the nodes of a
+    // job that was started again came in another order.
+    std::vector<NodeId> holders;
   };
   struct Logged {
     SeenBacking seen;           // when this node opened the file

@@ -132,8 +132,9 @@ Status JobNames::place_all(const std::vector<Place>& places, const std::string& 
   const auto absent = std::find(hosts_.begin(), hosts_.end(), -1);
   if (absent == hosts_.end()) return {};
   return corruption(
-      "server {} of {} of tree {} is at no rank of this job: run the job on the nodes that have {}",
-      absent - hosts_.begin(), hosts_.size(), hex16(tree_), path_in(directory));
+      "server {} of {} of tree {} is at no rank of this job: run the job on the nodes that have {}; if its "
+      "node is lost for good, swale fs recover --without {} on the others says what is lost with it",
+      absent - hosts_.begin(), hosts_.size(), hex16(tree_), path_in(directory), absent - hosts_.begin());
 }
 
 Status JobNames::find_servers(io::Device& device, const std::string& directory) {
