@@ -234,6 +234,38 @@ class Losses(NodesCase):
         self.assertEqual(content, b"".join((b"\0" if i in unwritten else byte) * 1_000
                                            for i, (byte, _) in enumerate(model[name])))
 
+    def test_the_only_node_that_is_left_recovers_alone(self):
+        started = self.serve("--at-end", "keep", nodes=2)
+        os.mkdir(self.at(0, "d"))
+        for i in range(6):
+            with open(self.at(0, "d", f"f{i}"), "wb") as file:
+                file.write(b"%d" % i * 70_000)
+        roots = [os.stat(self.at(0, "d", f"f{i}")).st_ino >> 52 for i in range(6)]
+        directory = os.stat(self.at(0, "d")).st_ino >> 52  # its entry is there, too
+        self.kill_all()
+        self.ends(started)
+        for node in range(2):
+            subprocess.run(["fusermount3", "-u", "-z", self.at(node)], check=True)
+        self.forget_memory_of("buffer-1")
+        shutil.rmtree(os.path.join(self.scratch, "buffer-1"))
+        left = self.start(0, 1, 0, "fs", "recover", "--buffer", "%b", "--without", "1", "--accept-losses",
+                          "--json", self.backing)
+        report, said = left.communicate(timeout=PATIENCE_S)
+        self.assertEqual(left.returncode, 0, said)
+        files = self.by_name(json.loads(report))
+        swale = os.path.join(self.backing, ".swale")
+        folder = os.path.join(swale, os.listdir(swale)[0])
+        for i, root in enumerate(roots):
+            file = files[f"d/f{i}"]
+            whole = "whole" if directory == 0 else "nameless"
+            self.assertEqual(file["state"], whole if root == 0 else "lost table")
+            path = os.path.join(self.backing, "d", f"f{i}")
+            if file["state"] != "whole":
+                self.assertFalse(os.path.exists(path))
+                path = os.path.join(folder, *file["kept"])
+            with open(path, "rb") as found:
+                self.assertEqual(found.read(), b"%d" % i * 70_000)
+
 
 if __name__ == "__main__":
     unittest.main(argv=[sys.argv[0], *sys.argv[3:]])
