@@ -12,10 +12,14 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import unittest
 
 from mounted import SWALE, listing
 from nodes_test import LIBRARIES, PATIENCE_S, NodesCase
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../launchers"))
+import slurm  # noqa: E402
 
 PROGRAMS = os.path.abspath(sys.argv[3])
 LONG = "--long" in sys.argv
@@ -125,6 +129,40 @@ class Mpi(NodesCase):
         self.same("mpi_pnetcdf", ROMIO, [ROWS, COLUMNS], (MOUNT, PRELOAD))
         if LONG:
             self.same("mpi_pnetcdf", OMPIO, [ROWS, COLUMNS], (MOUNT, PRELOAD))
+
+    # Producers by both launchers and as a step of Slurm's; a consumer in another step.
+    def test_steps_of_a_batch_job(self):
+        openmpi, mpich = (self.program("mpi_io", [name]) for name in LAUNCHERS)
+
+        def script(root, as_step):
+            return "".join(f"{line}\n" for line in (
+                "set -e", f"mkdir {root}/one {root}/two {root}/three",
+                f"mpirun.openmpi -n 2 {openmpi} {root}/one {BLOCK} {COUNT}",
+                f"mpiexec.mpich -n 2 {mpich} {root}/two {BLOCK} {COUNT} atomic",
+                f"{as_step} {mpich} {root}/three {BLOCK} {COUNT} atomic",
+                f"cd {root}; {'srun -n 1' if 'srun' in as_step else 'env'} cksum */* > sums"))
+
+        native = subprocess.run(["sh"], input=script(self.plain, "mpiexec.mpich -n 2"), capture_output=True,
+                                text=True, timeout=PATIENCE_S, env=ENVIRONMENT, check=False)
+        self.assertEqual(native.returncode, 0, native.stderr)
+        batch = f"#!/bin/sh\n{SWALE} start {self.backing} --buffer {self.scratch}/buffer-0\n(\n" + script(
+            self.backing, "srun --mpi=pmi2 -n 2") + ")\nmade=$?\n" + \
+            f"mountpoint {self.backing} && {SWALE} stop {self.backing} && exit $made\n"
+        folder = tempfile.mkdtemp(prefix="swale-slurm-")
+        self.addCleanup(shutil.rmtree, folder)
+        said = os.path.join(self.scratch, "said")
+        try:
+            with slurm.Slurm(f"{folder}/slurm", 1) as cluster:
+                done = subprocess.run(
+                    [slurm.program("sbatch"), "--wait", "--nodes=1", "--ntasks=2", "--time=60",
+                     f"--output={said}"], input=batch, capture_output=True, text=True, timeout=PATIENCE_S,
+                    check=False, env=cluster.environment(**ENVIRONMENT))
+        except (slurm.NotInstalled, slurm.CannotRun) as why:
+            self.skipTest(f"one machine: no Slurm here: {why}")
+        with open(said, encoding="utf-8") as text:
+            self.assertEqual(done.returncode, 0, text.read() + done.stderr)
+        self.assertEqual(listing(self.backing), listing(self.plain))
+        self.nothing_is_left(1)
 
     # Canaries. Without a sync one node does not see what another one has written; and a file that differs.
     def test_canary_the_programs_notice_what_is_not_seen(self):
