@@ -327,9 +327,9 @@ void add_fs(CLI::App& app, Run* run) {
           .description =
               "stat shows what the server of a mounted tree has that is not on the backing directory "
               "yet. sync brings all of it there, and returns when it is durable; drain does the same, and "
-              "shows how far it is. seal makes a file read-only that nobody has open to write: then nobody, root "
-              "included, changes its bytes, until chmod u+w; chmod a-w seals it, too. recover does so for a "
-              "server that was killed, or that ended with --at-end keep: nothing may be mounted "
+              "shows how far it is. seal makes a file read-only that nobody has open to write: then nobody, "
+              "root included, changes its bytes, until chmod u+w; chmod a-w seals it, too. recover does so for "
+              "a server that was killed, or that ended with --at-end keep: nothing may be mounted "
               "meanwhile, but for what the killed server has left, which is unmounted. The tree of several "
               "nodes is recovered on all of them, by a launcher, a rank on each.\n\n"
               "Nodes that are lost for good are named by --without, to recover on all others: it lists each "

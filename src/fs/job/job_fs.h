@@ -391,7 +391,7 @@ class JobFs final : public FileSystem {
   std::unique_ptr<JobLocks> locks_;
   LogGrants grants_ GUARDED_BY(mutex_);  // outlives files_
   std::string meeting_ GUARDED_BY(mutex_);
-  uint64_t seals_ GUARDED_BY(mutex_) = 0;  // files that were sealed by this server
+  uint64_t seals_ GUARDED_BY(mutex_) = 0;                    // files that were sealed by this server
   std::unique_ptr<KnownPaths> paths_ PT_GUARDED_BY(mutex_);  // null with one node
   std::unique_ptr<NodeFiles> files_ PT_GUARDED_BY(mutex_);
   std::unique_ptr<NameIntent> intent_ PT_GUARDED_BY(mutex_);

@@ -3,9 +3,9 @@
 //
 // A chmod to read-only seals a file that nobody has open to write; else the last close of its writers does:
 // the kernel tells of a close after it has returned. Who opens one to write counts as its writer first, and
-// looks at its mark in the names afterwards; who seals it marks it first, and looks at its writers afterwards:
-// so one of the two sees the other. With several nodes who seals has the turn, and says so by a mark of its
-// own, which an opener waits out.
+// looks at its mark in the names afterwards; who seals it marks it first, and looks at its writers
+// afterwards: so one of the two sees the other. With several nodes who seals has the turn, and says so by a
+// mark of its own, which an opener waits out.
 #include <sys/stat.h>
 
 #include <algorithm>

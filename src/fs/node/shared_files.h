@@ -12,8 +12,8 @@
 // After a commit or truncate that fails at its peer nobody knows whether the root obeyed it: the next one
 // tells the root all that this one would have.
 //
-// A sealed file does not change: keep_table() says so, until drop_table(). Its root is asked once, for who has
-// which range of it.
+// A sealed file does not change: keep_table() says so, until drop_table(). Its root is asked once, for who
+// has which range of it.
 //
 // A drain, which the root leads (fs/peers): fix() commits what this node has, and keeps these bytes readable
 // for write_out() until published() or give_up().
