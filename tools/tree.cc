@@ -326,16 +326,16 @@ void add_fs(CLI::App& app, Run* run) {
       {
           .description =
               "stat shows what the server of a mounted tree has that is not on the backing directory "
-              "yet. sync brings all of it there, and returns when it is durable; drain does the same, and "
-              "shows how far it is. seal makes a file read-only that nobody has open to write: then nobody, "
-              "root included, changes its bytes, until chmod u+w; chmod a-w seals it, too. recover brings "
-              "what a server has left that was killed, or that ended with --at-end keep: nothing may be "
-              "mounted meanwhile, but for what the killed server has left, which is unmounted. The tree of several "
-              "nodes is recovered on all of them, by a launcher, a rank on each.\n\n"
-              "Nodes that are lost for good are named by --without, to recover on all others: it lists each "
-              "file and range that is lost with them, changes nothing, and exits with 1. With "
-              "--accept-losses, too, files that are whole come to DIR, and what is left of all others to "
-              "DIR/.swale/lost+found-JOB, which losses.json there describes.",
+              "yet. sync brings all of it there, and returns when it is durable; drain does the same, "
+              "and shows how far it is. seal makes a file read-only that nobody has open to write: then "
+              "nobody, root included, changes its bytes, until chmod u+w; chmod a-w seals it, too. "
+              "recover brings what a server has left that was killed, or that ended with --at-end keep: "
+              "nothing may be mounted meanwhile, but for what the killed server has left, which is "
+              "unmounted. The tree of several nodes is recovered on all of them, by a launcher, a rank "
+              "on each.\n\nNodes that are lost for good are named by --without, to recover on all "
+              "others: it lists each file and range that is lost with them, changes nothing, and exits "
+              "with 1. With --accept-losses, too, files that are whole come to DIR, and what is left of "
+              "all others to DIR/.swale/lost+found-JOB, which losses.json there describes.",
           .examples =
               {{"mkdir -p mounted && swale run --backing mounted -- sh -c 'date > mounted/now; swale fs stat "
                 "mounted; swale fs sync mounted'",
