@@ -29,12 +29,17 @@ LeaseKeeper::LeaseKeeper() : process_(::getpid()) {}
 
 LeaseKeeper& LeaseKeeper::of_this_process() {
   static Mutex mutex;
-  static std::unique_ptr<LeaseKeeper> keeper;
+  // A child made by fork that calls exit leaves its parent's: the condition variable waits for a thread that
+  // the child does not have.
+  constexpr auto remove = [](LeaseKeeper* each) {
+    if (each->process_ == ::getpid()) delete each;
+  };
+  static std::unique_ptr<LeaseKeeper, decltype(remove)> keeper;
   const MutexLock lock(mutex);
   if (!keeper || keeper->process_ != ::getpid()) {
     static_cast<void>(
         keeper.release());  // of a child's parent: without its thread, and a mutex may stay locked
-    keeper = std::make_unique<LeaseKeeper>();
+    keeper.reset(new LeaseKeeper());
   }
   return *keeper;
 }
