@@ -26,6 +26,7 @@ void add_commands(CLI::App& app, Run* run) {
   add_optimize(app, run);
   add_repair(app, run);
   add_unlock(app, run);
+  add_mkdir(app, run);
   add_mount(app, run);
   add_tier(app, run);
   add_tier_mount(app, run);

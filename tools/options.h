@@ -120,6 +120,7 @@ void add_verify(CLI::App& app, Run* run);
 void add_optimize(CLI::App& app, Run* run);
 void add_repair(CLI::App& app, Run* run);
 void add_unlock(CLI::App& app, Run* run);
+void add_mkdir(CLI::App& app, Run* run);
 void add_check(CLI::App& app, Run* run);
 void add_mount(CLI::App& app, Run* run);
 void add_tier(CLI::App& app, Run* run);

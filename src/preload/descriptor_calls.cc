@@ -9,6 +9,7 @@
 
 #include "preload/descriptions.h"
 #include "preload/log_right.h"
+#include "preload/massive.h"
 #include "preload/next_calls.h"
 
 namespace swale::preload {
@@ -48,6 +49,11 @@ void adopt(int fd, int flags) {
   made->appends.store((flags & O_APPEND) != 0);
   share(*all, fd, made);
   leave(*all, made);
+}
+
+// True, with errno set: it would be a subfile of a massive directory.
+bool has_no_descriptors(int at, const char* path, int flags, const void* caller) {
+  return massive_known.load(std::memory_order_relaxed) != 0 && refuse_open(at, path, flags, caller);
 }
 
 // What an open has given, with errno as it was.
@@ -120,22 +126,27 @@ int close_some(unsigned first, unsigned last, int flags) {
 extern "C" {
 
 int swale_take_open(const char* path, int flags, mode_t mode) {
+  if (has_no_descriptors(AT_FDCWD, path, flags, __builtin_return_address(0))) return -1;
   return opened(next<decltype(::open)>(calls::open)(path, flags, mode), flags);
 }
 
 int swale_take_openat(int directory, const char* path, int flags, mode_t mode) {
+  if (has_no_descriptors(directory, path, flags, __builtin_return_address(0))) return -1;
   return opened(next<decltype(::openat)>(calls::openat)(directory, path, flags, mode), flags);
 }
 
 int swale_take_open_2(const char* path, int flags) {
+  if (has_no_descriptors(AT_FDCWD, path, flags, __builtin_return_address(0))) return -1;
   return opened(next<int(const char*, int)>(calls::__open_2)(path, flags), flags);
 }
 
 int swale_take_openat_2(int directory, const char* path, int flags) {
+  if (has_no_descriptors(directory, path, flags, __builtin_return_address(0))) return -1;
   return opened(next<int(int, const char*, int)>(calls::__openat_2)(directory, path, flags), flags);
 }
 
 int swale_take_creat(const char* path, mode_t mode) {
+  if (has_no_descriptors(AT_FDCWD, path, O_WRONLY, __builtin_return_address(0))) return -1;
   return opened(next<decltype(::creat)>(calls::creat)(path, mode), O_WRONLY);
 }
 

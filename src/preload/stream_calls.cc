@@ -10,6 +10,7 @@
 #include <atomic>
 
 #include "preload/log_right.h"
+#include "preload/massive.h"
 #include "preload/next_calls.h"
 
 namespace swale::preload {
@@ -47,6 +48,9 @@ void enlarge(FILE* stream) {
 extern "C" {
 
 FILE* swale_take_fopen(const char* path, const char* mode) {
+  if (FILE* opened = nullptr; massive_known.load(std::memory_order_relaxed) != 0 &&
+                              open_subfile(path, mode, __builtin_return_address(0), &opened))
+    return opened;
   FILE* const stream = next<decltype(::fopen)>(calls::fopen)(path, mode);
   if (stream == nullptr || (mode[0] != 'w' && mode[0] != 'a')) return stream;
   const int kept = errno;
@@ -56,6 +60,8 @@ FILE* swale_take_fopen(const char* path, const char* mode) {
 }
 
 int swale_take_fclose(FILE* stream) {
+  if (int closed = 0; massive_subfiles.load(std::memory_order_relaxed) != 0 && close_subfile(stream, &closed))
+    return closed;
   char* buffer = nullptr;
   if (streams_count.load() > 0) {
     for (Buffered& each : streams) {

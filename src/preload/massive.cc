@@ -1,0 +1,464 @@
+#include "preload/massive.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <limits.h>
+#include <link.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "preload/next_calls.h"
+#include "swale/swale.h"
+
+namespace swale::preload {
+
+std::atomic<uint32_t> massive_known = 0;
+
+struct MassiveDirectory {
+  bool used = false;
+  dev_t device = 0;
+  ino_t inode = 0;
+  std::atomic<uint32_t> epochs = 0;  // streams of it that are open and were never read
+  std::atomic<swale_dir*> engine = nullptr;
+  bool failed = false;                     // the engine did not open: it is not asked again
+  bool ended = false, end_failed = false;  // an epoch
+  int64_t next_step = 0;
+  char path[PATH_MAX] = {};
+};
+
+namespace {
+
+constexpr uint32_t kStreamsMax = 256;
+constexpr uint32_t kMessagesMax = 20;
+constexpr size_t kFolderMax = 400;
+constexpr char kManifestBegins[] = "{\"format\":\"swale-imd\"";  // docs/formats/manifest.md
+constexpr char kWaitsAtMost[] = "imd.collective_deadline_s=600";
+
+// The functions of libswale that are called here.
+struct Library {
+  decltype(&swale_job_open) job_open;
+  decltype(&swale_job_close) job_close;
+  decltype(&swale_dir_open) dir_open;
+  decltype(&swale_dir_append) dir_append;
+  decltype(&swale_dir_epoch_end) dir_epoch_end;
+  decltype(&swale_dir_close) dir_close;
+  decltype(&swale_reader_open) reader_open;
+  decltype(&swale_reader_close) reader_close;
+  decltype(&swale_reader_epoch_count) reader_epoch_count;
+  decltype(&swale_reader_epoch_info) reader_epoch_info;
+  decltype(&swale_last_error) last_error;
+};
+
+struct Stream {
+  std::atomic<DIR*> stream = nullptr;
+  MassiveDirectory* directory = nullptr;
+  std::atomic<bool> listed = false;
+};
+
+// Of the last folder of this thread that matched.
+struct Folder {
+  uint32_t generation;
+  size_t bytes;
+  MassiveDirectory* directory;
+  char text[kFolderMax];
+};
+
+constinit pthread_mutex_t tables_mutex = PTHREAD_MUTEX_INITIALIZER;
+// Held while the engine is opened. Libraries that libswale loads call opendir then, which takes the other.
+constinit pthread_mutex_t engine_mutex = PTHREAD_MUTEX_INITIALIZER;
+constinit MassiveDirectory directories[kMassiveMax];
+constinit Stream streams[kStreamsMax];
+constinit std::atomic<uint32_t> generation = 1;  // changes when names may lead elsewhere
+constinit std::atomic<uint32_t> messages = 0;
+constinit std::atomic<bool> loaded = false;
+constinit Library library = {};
+constinit swale_job* job = nullptr;
+constinit std::atomic<pid_t> owner = 0;  // the process that has the engine
+constinit uintptr_t library_begin = 0, library_end = 0;
+__attribute__((tls_model("initial-exec"))) constinit thread_local Folder last_folder = {};
+
+class Locked {
+ public:
+  explicit Locked(pthread_mutex_t& mutex) : mutex_(mutex) { ::pthread_mutex_lock(&mutex_); }
+  ~Locked() { ::pthread_mutex_unlock(&mutex_); }
+  Locked(const Locked&) = delete;
+  Locked& operator=(const Locked&) = delete;
+
+ private:
+  pthread_mutex_t& mutex_;
+};
+
+__attribute__((format(printf, 1, 2))) void tell(const char* format, ...) {
+  const uint32_t count = messages.fetch_add(1);
+  if (count >= kMessagesMax) return;
+  const int kept = errno;
+  char line[PATH_MAX + 1024];
+  va_list arguments;
+  va_start(arguments, format);
+  int bytes = ::snprintf(line, sizeof line, "swale preload: ");
+  bytes += ::vsnprintf(line + bytes, sizeof line - static_cast<size_t>(bytes) - 64, format, arguments);
+  va_end(arguments);
+  const size_t end = strnlen(line, sizeof line - 64);
+  const char* const more = count + 1 == kMessagesMax ? " (further messages are not printed)\n" : "\n";
+  memcpy(line + end, more, strlen(more));
+  raw(SYS_write, STDERR_FILENO, line, end + strlen(more));
+  errno = kept;
+}
+
+int errno_of(int code) {
+  switch (code) {
+    case SWALE_INVALID_ARGUMENT:
+      return EINVAL;
+    case SWALE_NO_SPACE:
+      return ENOSPC;
+    case SWALE_RESOURCE_EXHAUSTED:
+      return ENOMEM;
+    case SWALE_BUSY:
+      return EBUSY;
+    case SWALE_DEADLINE_EXCEEDED:
+      return ETIMEDOUT;
+    default:
+      return EIO;
+  }
+}
+
+int failed(const char* what, const char* path, int code) {
+  tell("%s: %s: %s", path, what, library.last_error());
+  errno = errno_of(code);
+  return -1;
+}
+
+template <class Function>
+bool find(void* handle, const char* name, Function* function) {
+  *function = reinterpret_cast<Function>(::dlsym(handle, name));
+  return *function != nullptr;
+}
+
+void finish_at_exit();
+
+int note_range(dl_phdr_info* info, size_t, void* base) {
+  if (info->dlpi_addr != *static_cast<ElfW(Addr)*>(base)) return 0;
+  for (int i = 0; i < info->dlpi_phnum; ++i) {
+    const ElfW(Phdr)& part = info->dlpi_phdr[i];
+    if (part.p_type != PT_LOAD) continue;
+    const uintptr_t begin = info->dlpi_addr + part.p_vaddr;
+    if (library_begin == 0 || begin < library_begin) library_begin = begin;
+    if (begin + part.p_memsz > library_end) library_end = begin + part.p_memsz;
+  }
+  return 1;
+}
+
+// Under the engine's mutex. False: `path` cannot be written, and it was said why.
+bool load(const char* path) {
+  if (loaded.load()) return true;
+  void* const handle = ::dlopen("libswale.so." SWALE_LIBRARY_VERSION, RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) {
+    tell("%s: a massive directory needs libswale, which does not load: %s", path, ::dlerror());
+    return false;
+  }
+  Library& to = library;
+  if (!find(handle, "swale_job_open", &to.job_open) || !find(handle, "swale_job_close", &to.job_close) ||
+      !find(handle, "swale_dir_open", &to.dir_open) || !find(handle, "swale_dir_append", &to.dir_append) ||
+      !find(handle, "swale_dir_epoch_end", &to.dir_epoch_end) ||
+      !find(handle, "swale_dir_close", &to.dir_close) ||
+      !find(handle, "swale_reader_open", &to.reader_open) ||
+      !find(handle, "swale_reader_close", &to.reader_close) ||
+      !find(handle, "swale_reader_epoch_count", &to.reader_epoch_count) ||
+      !find(handle, "swale_reader_epoch_info", &to.reader_epoch_info) ||
+      !find(handle, "swale_last_error", &to.last_error)) {
+    tell("%s: libswale lacks a function: it is of another release", path);
+    return false;
+  }
+  const auto* const map = static_cast<const link_map*>(handle);
+  ElfW(Addr) base = map->l_addr;
+  ::dl_iterate_phdr(note_range, &base);
+  loaded.store(true);
+  return true;
+}
+
+// One step after the last epoch's.
+bool find_next_step(MassiveDirectory& directory) {
+  swale_reader* reader = nullptr;
+  int code = library.reader_open(directory.path, nullptr, &reader);
+  if (code != SWALE_OK) return failed("reading its epochs", directory.path, code) == 0;
+  const int64_t count = library.reader_epoch_count(reader);
+  directory.next_step = count;
+  swale_epoch_info info = {};
+  info.struct_bytes = sizeof info;
+  if (count > 0) {
+    code = library.reader_epoch_info(reader, count - 1, &info);
+    if (code == SWALE_OK && info.step != INT64_MIN) directory.next_step = info.step + 1;
+  }
+  library.reader_close(reader);
+  return code == SWALE_OK || failed("reading its last epoch", directory.path, code) == 0;
+}
+
+// Joins the job and opens the directory; all ranks do so, at their first value or at the epoch's end.
+swale_dir* engine_of(MassiveDirectory& directory) {
+  if (swale_dir* const ready = directory.engine.load(std::memory_order_acquire)) return ready;
+  const Locked lock(engine_mutex);
+  if (swale_dir* const ready = directory.engine.load()) return ready;
+  if (owner.load() != 0 && owner.load() != ::getpid()) {
+    tell("%s: a child of fork cannot write here: its parent has the engine; write in the parent, or exec",
+         directory.path);
+    errno = EPERM;
+    return nullptr;
+  }
+  if (directory.failed || !load(directory.path)) {
+    errno = EIO;
+    return nullptr;
+  }
+  if (job == nullptr) {
+    const int code = library.job_open(nullptr, nullptr, &job);
+    if (code != SWALE_OK) {
+      directory.failed = true;
+      failed("joining the job of its ranks", directory.path, code);
+      return nullptr;
+    }
+    owner.store(::getpid());
+  }
+  swale_dir* opened = nullptr;
+  const char* const limit = ::getenv("SWALE_IMD_COLLECTIVE_DEADLINE_S") == nullptr ? kWaitsAtMost : nullptr;
+  const int code = library.dir_open(job, directory.path, SWALE_CREATE, limit, &opened);
+  if (code != SWALE_OK || !find_next_step(directory)) {
+    directory.failed = true;
+    if (code != SWALE_OK) failed("opening it to write", directory.path, code);
+    return nullptr;
+  }
+  ::atexit(finish_at_exit);
+  directory.engine.store(opened, std::memory_order_release);
+  return opened;
+}
+
+// Collective, as main's return is for all ranks. What no closedir has committed is dropped, and said so.
+void* finish(void*) {
+  for (MassiveDirectory& each : directories) {
+    swale_dir* const engine = each.engine.exchange(nullptr);
+    if (engine == nullptr) continue;
+    const int code = library.dir_close(engine);
+    if (code != SWALE_OK) failed("closing it at exit", each.path, code);
+  }
+  if (job != nullptr) library.job_close(job);
+  job = nullptr;
+  return nullptr;
+}
+
+// It is registered after each first call into the engine: it must come before the destructors of the statics
+// that these calls have made, and the first of several does all. It has a thread of its own, since those of
+// this thread's variables have run.
+void finish_at_exit() {
+  if (owner.load() != ::getpid()) return;
+  pthread_t thread;
+  if (const int error = ::pthread_create(&thread, nullptr, finish, nullptr); error != 0)
+    tell("no thread to leave the job at exit: %s; the other ranks wait until they miss this one",
+         ::strerror(error));
+  else
+    ::pthread_join(thread, nullptr);
+  owner.store(-1);
+}
+
+bool is_libswale(const void* caller) {
+  const auto at = reinterpret_cast<uintptr_t>(caller);
+  return at >= library_begin && at < library_end;
+}
+
+bool holds_nothing(DIR* stream) {
+  int entries = 0;
+  while (::readdir(stream) != nullptr) ++entries;
+  ::rewinddir(stream);
+  return entries <= 2;
+}
+
+// Whether the directory is one by its manifest, by an attribute, or by the pattern SWALE_FS_MASSIVE. The last
+// two make an empty directory one.
+bool is_massive(DIR* stream, const char* path) {
+  const int fd = ::dirfd(stream);
+  const auto manifest = static_cast<int>(raw(SYS_openat, fd, "swale.json", O_RDONLY | O_CLOEXEC));
+  if (manifest >= 0) {
+    char begin[sizeof kManifestBegins] = {};
+    raw(SYS_read, manifest, begin, sizeof begin - 1);
+    raw(SYS_close, manifest);
+    return strcmp(begin, kManifestBegins) == 0;
+  }
+  const char* const pattern = ::getenv("SWALE_FS_MASSIVE");
+  char value[8];
+  const bool marked = ::fgetxattr(fd, "user.swale.massive", value, sizeof value) >= 0 ||
+                      (pattern != nullptr && ::fnmatch(pattern, path, FNM_PATHNAME) == 0);
+  return marked && holds_nothing(stream);
+}
+
+// Under the tables' mutex.
+MassiveDirectory* known(dev_t device, ino_t inode) {
+  for (MassiveDirectory& each : directories)
+    if (each.used && each.device == device && each.inode == inode) return &each;
+  return nullptr;
+}
+
+MassiveDirectory* make_known(const struct stat& found, const char* path) {
+  for (MassiveDirectory& each : directories) {
+    if (each.used) continue;
+    each.used = true;
+    each.device = found.st_dev;
+    each.inode = found.st_ino;
+    each.failed = false;
+    ::strcpy(each.path, path);
+    massive_known.fetch_add(1);
+    return &each;
+  }
+  return nullptr;
+}
+
+void begin_epoch(DIR* stream, const char* path) {
+  char whole[PATH_MAX];
+  struct stat found;
+  if (::realpath(path, whole) == nullptr || ::fstat(::dirfd(stream), &found) != 0) return;
+  if (massive_known.load() == 0 && !is_massive(stream, whole)) return;
+  const Locked lock(tables_mutex);
+  MassiveDirectory* directory = known(found.st_dev, found.st_ino);
+  if (directory == nullptr && is_massive(stream, whole)) directory = make_known(found, whole);
+  if (directory == nullptr) return;
+  for (Stream& each : streams) {
+    if (each.stream.load() != nullptr) continue;
+    each.directory = directory;
+    each.listed.store(false);
+    each.stream.store(stream);
+    directory->epochs.fetch_add(1);
+    generation.fetch_add(1);
+    return;
+  }
+  tell("%s: %u massive directories are open: no epoch begins", whole, kStreamsMax);
+}
+
+Stream* stream_of(DIR* stream) {
+  for (Stream& each : streams)
+    if (each.stream.load(std::memory_order_acquire) == stream) return &each;
+  return nullptr;
+}
+
+// The stream was only a look; or its epoch has ended. Nothing is kept of a directory that nobody writes.
+void forget(MassiveDirectory& directory) {
+  const Locked lock(tables_mutex);
+  for (const Stream& each : streams)
+    if (each.stream.load() != nullptr && each.directory == &directory) return;
+  if (directory.engine.load() != nullptr || directory.failed || !directory.used) return;
+  directory.used = false;
+  massive_known.fetch_sub(1);
+  generation.fetch_add(1);
+}
+
+int end_epoch(MassiveDirectory& directory) {
+  swale_dir* const engine = engine_of(directory);
+  if (engine == nullptr) return -1;
+  const int code = library.dir_epoch_end(engine, directory.next_step, static_cast<double>(NAN));
+  if (bool& known_end = code == SWALE_OK ? directory.ended : directory.end_failed; !known_end) {
+    ::atexit(finish_at_exit);
+    known_end = true;
+  }
+  if (code != SWALE_OK) return failed("its epoch did not end", directory.path, code);
+  ++directory.next_step;
+  return 0;
+}
+
+}  // namespace
+
+void refuse_massive(const char* call, const char* path, int error, const char* why) noexcept {
+  tell("%s: %s of a subfile of a massive directory: %s", path, call, why);
+  errno = error;
+}
+
+bool is_open_for_values(const MassiveDirectory& directory) noexcept { return directory.epochs.load() > 0; }
+
+MassiveDirectory* massive_folder(int at, const char* path, const char** name, const void* caller) noexcept {
+  if (path == nullptr || is_libswale(caller)) return nullptr;
+  const char* const slash = strrchr(path, '/');
+  *name = slash == nullptr ? path : slash + 1;
+  const auto bytes = static_cast<size_t>(*name - path);
+  if (**name == '\0' || strcmp(*name, ".") == 0 || strcmp(*name, "..") == 0 || bytes >= kFolderMax)
+    return nullptr;
+  const uint32_t now = generation.load(std::memory_order_acquire);
+  Folder& last = last_folder;
+  if (last.generation == now && last.bytes == bytes && at == AT_FDCWD && memcmp(last.text, path, bytes) == 0)
+    return last.directory;
+  char folder[kFolderMax] = ".";
+  if (bytes > 0) {
+    memcpy(folder, path, bytes);
+    folder[bytes] = '\0';
+  }
+  const int kept = errno;
+  struct stat found;
+  const int looked = ::fstatat(at, folder, &found, 0);
+  errno = kept;
+  if (looked != 0) return nullptr;
+  const Locked lock(tables_mutex);
+  MassiveDirectory* const directory = known(found.st_dev, found.st_ino);
+  if (directory == nullptr || at != AT_FDCWD) return directory;
+  memcpy(last.text, path, bytes);
+  last.bytes = bytes;
+  last.directory = directory;
+  last.generation = now;
+  return directory;
+}
+
+int append_massive(MassiveDirectory& directory, const char* name, size_t name_bytes, const void* value,
+                   size_t value_bytes) noexcept {
+  swale_dir* const engine = engine_of(directory);
+  if (engine == nullptr) return -1;
+  const int code = library.dir_append(engine, name, name_bytes, value, value_bytes);
+  return code == SWALE_OK ? 0 : failed("a value was not appended", directory.path, code);
+}
+
+extern "C" {
+
+DIR* swale_take_opendir(const char* path) {
+  const void* const caller = __builtin_return_address(0);
+  DIR* const stream = next<DIR*(const char*)>(calls::opendir)(path);
+  if (stream == nullptr || is_libswale(caller)) return stream;
+  const int kept = errno;
+  begin_epoch(stream, path);
+  errno = kept;
+  return stream;
+}
+
+int swale_take_closedir(DIR* stream) {
+  auto* const close_next = next<int(DIR*)>(calls::closedir);
+  Stream* const found = massive_known.load() == 0 || stream == nullptr ? nullptr : stream_of(stream);
+  if (found == nullptr) return close_next(stream);
+  MassiveDirectory& directory = *found->directory;
+  const bool listed = found->listed.load();
+  const bool last = !listed && directory.epochs.load() == 1;
+  const int ended = last ? end_epoch(directory) : 0;
+  const int error = errno;
+  if (!listed) directory.epochs.fetch_sub(1);
+  found->stream.store(nullptr);
+  const int closed = close_next(stream);
+  forget(directory);
+  if (ended != 0) errno = error;
+  return ended != 0 ? ended : closed;
+}
+
+// The stream is read: it is a listing.
+void swale_before_lists(DIR* stream) {
+  ready();
+  if (massive_known.load(std::memory_order_relaxed) == 0 || stream == nullptr) return;
+  if (Stream* const found = stream_of(stream); found != nullptr && !found->listed.exchange(true))
+    found->directory->epochs.fetch_sub(1);
+}
+
+// Names may lead elsewhere after it.
+void swale_before_names() {
+  ready();
+  if (massive_known.load(std::memory_order_relaxed) != 0) generation.fetch_add(1);
+}
+
+}  // extern "C"
+
+}  // namespace swale::preload

@@ -1,0 +1,53 @@
+// Massive directories by path: opendir begins an epoch, fopen, fwrite and fclose of a name in it append one
+// value, closedir of a stream that was never read ends the epoch (docs/design/preload.md).
+//
+// libswale has the engine. It is loaded at the first value, and joins the job of the launcher's environment.
+//
+// Names: a path leads into a massive directory if its folder has the device and inode of one that opendir has
+// found in this process. While there is none, every call here is one load. A thread keeps the text of the
+// last folder that matched, and forgets it when this process changes what names lead to.
+//
+// Threads: any; no signal handlers. Invariants: (1) libswale's own calls are the kernel's, whatever they
+// name. (2) A child of fork has no engine: its calls fail with EPERM. Limits: kMassiveMax directories at a
+// time, kSubfilesMax streams.
+#pragma once
+
+#include <dirent.h>
+#include <stdio.h>
+
+#include <atomic>
+#include <cstdint>
+
+namespace swale::preload {
+
+inline constexpr uint32_t kMassiveMax = 64;
+inline constexpr uint32_t kSubfilesMax = 1024;
+
+extern std::atomic<uint32_t> massive_known;     // directories that opendir has found and nobody forgot
+extern std::atomic<uint32_t> massive_subfiles;  // streams that were ever made
+
+struct MassiveDirectory;
+
+// The directory that `path`'s folder is (relative to descriptor `at`), or null; *name is its last component.
+// `caller` is the return address of the program's call.
+MassiveDirectory* massive_folder(int at, const char* path, const char** name, const void* caller) noexcept;
+
+// Sets errno and logs what was refused.
+void refuse_massive(const char* call, const char* path, int error, const char* why) noexcept;
+
+// Whether an epoch has begun.
+bool is_open_for_values(const MassiveDirectory& directory) noexcept;
+// One value. 0, or -1 with errno.
+int append_massive(MassiveDirectory& directory, const char* name, size_t name_bytes, const void* value,
+                   size_t value_bytes) noexcept;
+
+// True: `path` is a subfile, and *opened is what fopen returns.
+bool open_subfile(const char* path, const char* mode, const void* caller, FILE** opened) noexcept;
+// True: the stream is a subfile's, and *closed is what fclose returns.
+bool close_subfile(FILE* stream, int* closed) noexcept;
+// True, with errno set: open(2) of a subfile, which has no descriptors.
+bool refuse_open(int at, const char* path, int flags, const void* caller) noexcept;
+
+extern "C" void swale_before_names();  // names may lead elsewhere after the call
+
+}  // namespace swale::preload

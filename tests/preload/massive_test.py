@@ -1,0 +1,187 @@
+#!/usr/bin/env python3
+"""massive_test.py SWALE LIBRARY PARTICLES: a program that writes a file for each particle with fopen, fwrite
+and fclose writes a massive directory, alone and as several ranks.
+
+What was written is read back by swale's commands. The same program without the library leaves plain files and
+no epoch: the checks below must notice (test_without_the_library).
+"""
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SWALE, LIBRARY, PARTICLES = map(os.path.abspath, sys.argv[1:4])
+PATIENCE_S = 100
+RANKS = 3
+# The errno of each call, by the words of particles.c.
+REFUSALS = {
+    "rename-into": "EXDEV", "rename-out": "EXDEV", "renameat-into": "EXDEV",
+    "rename": "EPERM", "renameat2": "EPERM", "unlink": "EPERM", "unlinkat": "EPERM", "remove": "EPERM",
+    "chmod": "EPERM", "fchmodat": "EPERM", "chown": "EPERM", "lchown": "EPERM", "fchownat": "EPERM",
+    "utimes": "EPERM", "utimensat": "EPERM", "truncate": "EPERM",
+    "open-both": "EINVAL", "openat-both": "EINVAL", "open-write": "EOPNOTSUPP",
+    "fopen-w": "EINVAL", "fopen-r+": "EINVAL", "fopen-a+": "EINVAL", "fopen-r": "ENOENT",
+    "fseek": "ESPIPE", "fileno": "EBADF", "closedir": "OK", "fopen-no-epoch": "EPERM", "plain-unlink": "OK"}
+
+
+def swale(*words):
+    done = subprocess.run([SWALE, *words], capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+    if done.returncode != 0:
+        raise AssertionError(f"swale {' '.join(words)}: {done.returncode}: {done.stderr}")
+    return done.stdout
+
+
+class Massive(unittest.TestCase):
+    maxDiff = None
+
+    def setUp(self):
+        self.scratch = tempfile.mkdtemp(prefix="swale-massive-", dir=os.getcwd())
+        self.addCleanup(shutil.rmtree, self.scratch)
+        self.directory = f"{self.scratch}/particles"
+        swale("mkdir", "--massive", self.directory, "--options", "imd.key=text")
+
+    def start(self, *words, rank=0, ranks=1, preload=LIBRARY, **more):
+        environment = {**os.environ, "LD_PRELOAD": preload, "SWALE_JOB_RANK": str(rank),
+                       "SWALE_JOB_SIZE": str(ranks), **more}
+        if ranks > 1:
+            environment.update(SWALE_JOB_RENDEZVOUS=f"{self.scratch}/meet",
+                               SWALE_JOB_ID=f"massive-{os.getpid()}")
+        return subprocess.Popen([PARTICLES, self.directory, *map(str, words)], env=environment,
+                                cwd=self.scratch, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def finish(self, *processes):
+        """(exit status, output, errors) of each"""
+        done = []
+        for each in processes:
+            out, errors = each.communicate(timeout=PATIENCE_S)
+            done.append((each.returncode, out, errors))
+        return done
+
+    def write(self, *words, **more):
+        status, out, errors = self.finish(self.start(*words, **more))[0]
+        self.assertEqual(status, 0, errors)
+        return out, errors
+
+    def epochs(self):
+        return json.loads(swale("info", "--json", self.directory))["epochs"]
+
+    def values(self):
+        """{(epoch, name): values}"""
+        found = {}
+        for line in swale("scan", "--json", "--hex", self.directory).splitlines():
+            record = json.loads(line)
+            key = record["key"]
+            key = bytes.fromhex(key[2:]).decode() if key.startswith("0x") else key
+            found.setdefault((record["epoch"], key), []).append(bytes.fromhex(record["value"][2:]))
+        return found
+
+    def check_epochs(self, ranks, epochs, particles):
+        self.assertEqual(
+            self.values(),
+            {(epoch, f"r{rank}.{i}"): [b"%-40d" % (epoch * 1000 + i)]
+             for epoch in range(epochs) for rank in range(ranks) for i in range(particles)})
+        self.assertEqual([each["step"] for each in self.epochs()], list(range(epochs)))
+        self.assertEqual(sorted(os.listdir(self.directory)), ["jobs", "p000", "swale.json"])
+        swale("verify", self.directory)
+
+    def test_one_process(self):
+        self.write(3, 50)
+        self.check_epochs(1, 3, 50)
+        trajectory = swale("get", self.directory, "r0.7")
+        self.assertEqual(len(re.findall(r"\b[012]\b", trajectory)) >= 3, True, trajectory)
+
+    def test_a_second_job_goes_on(self):
+        self.write(2, 5)
+        self.write(1, 5)
+        self.assertEqual([each["step"] for each in self.epochs()], [0, 1, 2])
+
+    def test_several_ranks(self):
+        os.mkdir(f"{self.scratch}/meet", 0o700)
+        for status, _, errors in self.finish(*(self.start(2, 40, rank=i, ranks=RANKS) for i in range(RANKS))):
+            self.assertEqual(status, 0, errors)
+        self.check_epochs(RANKS, 2, 40)
+
+    def test_a_rank_that_dies_is_named(self):
+        """It dies between two epochs: the others' closedir fails, and the first epoch stays."""
+        os.mkdir(f"{self.scratch}/meet", 0o700)
+        done = self.finish(*(self.start(1, 9, "dies", rank=i, ranks=RANKS, SWALE_NET_SILENCE_DEADLINE_S="5")
+                             for i in range(RANKS)))
+        self.assertEqual(done[1][0], -9)
+        for rank in (0, 2):
+            self.assertEqual(done[rank][0], 1, done[rank][2])
+            self.assertRegex(done[rank][2], r"rank 1\b")
+            self.assertIn("closedir", done[rank][2])
+        self.check_epochs(RANKS, 1, 9)
+
+    def test_refusals(self):
+        out, errors = self.write(0, 0, "refusals")
+        self.assertEqual(dict(line.split() for line in out.splitlines()), REFUSALS)
+        self.assertIn("swale preload: ", errors)
+        self.assertEqual(self.values(), {(0, "a"): [b"kept"]})
+
+    def test_truncating_open_appends_if_told_so(self):
+        out, _ = self.write(0, 0, "refusals", SWALE_FS_MASSIVE_TRUNCATE="append")
+        self.assertIn("fopen-w OK", out.splitlines())
+
+    def test_spellings_of_the_folder(self):
+        self.write(0, 0, "spellings")
+        self.assertEqual(self.values(), {(0, name): [value] for name, value in (
+            ("absolute", b"1"), ("relative", b"2"), ("dot", b"3"), ("up", b"4"), ("by-link", b"5"))})
+        for path, value in (("outside", b"6"), ("link/elsewhere", b"7")):
+            with open(f"{self.scratch}/{path}", "rb") as file:
+                self.assertEqual(file.read(), value)
+
+    def test_sizes_and_pieces(self):
+        self.write(0, 0, "sizes")
+        found = self.values()
+        self.assertEqual(found.pop((0, "large")), [b"x" * 300000])
+        self.assertEqual(found.pop((0, "page")), [b"x" * 4097])
+        self.assertEqual(sorted(found.pop((0, "pieces"))), [b"one two ", b"three"])
+        self.assertEqual(found, {})
+
+    def test_other_processes(self):
+        self.write(1, 1, "processes")
+        self.assertEqual(self.values(), {(0, "before"): [b"1"], (0, "by-parent"): [b"once"],
+                                         (1, "r0.0"): [b"%-40d" % 0]})
+
+    def test_a_pattern_makes_empty_directories_massive(self):
+        shutil.rmtree(self.directory)
+        os.mkdir(self.directory)
+        self.write(1, 3, SWALE_FS_MASSIVE=f"{self.scratch}/part*")
+        self.assertEqual(len(self.epochs()), 1)
+        self.assertEqual(len(self.values()), 3)
+
+    def test_an_attribute_makes_empty_directories_massive(self):
+        shutil.rmtree(self.directory)
+        os.mkdir(self.directory)
+        try:
+            os.setxattr(self.directory, "user.swale.massive", b"1")
+        except OSError as error:
+            self.skipTest(f"{self.directory}: no attributes here: {error}")
+        self.write(1, 3)
+        self.assertEqual(len(self.values()), 3)
+
+    def test_listings_do_not_write(self):
+        self.write(1, 3)
+        for command in (["ls", "-la"], ["find"], ["du", "-s"], ["cat", f"{self.directory}/swale.json"]):
+            done = subprocess.run([*command, self.directory][:2 if command[0] == "cat" else None],
+                                  env={**os.environ, "LD_PRELOAD": LIBRARY, "SWALE_JOB_RANK": "0",
+                                       "SWALE_JOB_SIZE": "2"},  # a peer that never comes
+                                  capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), command)
+        self.check_epochs(1, 1, 3)
+
+    def test_without_the_library(self):
+        """The canary: plain files, and the check fails."""
+        self.write(1, 3, preload="")
+        with self.assertRaises(AssertionError):
+            self.check_epochs(1, 1, 3)
+        self.assertEqual(self.epochs(), [])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[4:]])

@@ -1,0 +1,185 @@
+/* particles.c DIR EPOCHS PARTICLES [DO]: a program that writes a file for each particle, with the C library's
+ * functions only, as the one of deltafs-imd-2017 does. A rank (SWALE_JOB_RANK and others of a launcher) has
+ * the particles "r<rank>.<i>"; a value is 40 bytes, which tell its epoch. DO is a case of its own: see main.
+ */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const char* directory;
+static int rank;
+
+static void fail(const char* what) {
+  fprintf(stderr, "rank %d: %s: %s\n", rank, what, strerror(errno));
+  exit(1);
+}
+
+static void write_value(const char* folder, const char* name, const char* mode, const void* value,
+                        size_t bytes) {
+  char path[4096];
+  snprintf(path, sizeof path, "%s%s", folder, name);
+  FILE* const file = fopen(path, mode);
+  if (file == NULL) fail(path);
+  if (fwrite(value, 1, bytes, file) != bytes) fail(path);
+  if (fclose(file) != 0) fail(path);
+}
+
+static const char* with_slash(const char* path) {
+  static char text[4096];
+  snprintf(text, sizeof text, "%s/", path);
+  return text;
+}
+
+static void write_epoch(int epoch, int particles) {
+  DIR* const stream = opendir(directory);
+  if (stream == NULL) fail(directory);
+  for (int i = 0; i < particles; ++i) {
+    char name[64], value[41];
+    snprintf(name, sizeof name, "r%d.%d", rank, i);
+    snprintf(value, sizeof value, "%-40d", epoch * 1000 + i);
+    write_value(with_slash(directory), name, "a", value, 40);
+  }
+  if (closedir(stream) != 0) fail("closedir");
+}
+
+/* What the call gave, by the name of its error. */
+static void said(const char* call, long result) {
+  printf("%s %s\n", call, result == -1 || result == 0 ? (result == 0 ? "OK" : strerrorname_np(errno)) : "?");
+}
+
+static void said_stream(const char* call, FILE* stream) {
+  printf("%s %s\n", call, stream != NULL ? "OK" : strerrorname_np(errno));
+  if (stream != NULL) fclose(stream);
+}
+
+static void refusals(void) {
+  struct timespec times[2] = {{1, 0}, {1, 0}};
+  struct timeval old_times[2] = {{1, 0}, {1, 0}};
+  DIR* const stream = opendir(directory);
+  if (chdir(directory) != 0) fail("chdir");
+  FILE* const plain = fopen("../plain", "w");
+  if (plain == NULL || fclose(plain) != 0) fail("../plain");
+  said("rename-into", rename("../plain", "a"));
+  said("rename-out", rename("a", "../b"));
+  said("rename", rename("a", "b"));
+  said("renameat-into", renameat(AT_FDCWD, "../plain", dirfd(stream), "a"));
+  said("renameat2", renameat2(AT_FDCWD, "a", AT_FDCWD, "b", 0));
+  said("unlink", unlink("a"));
+  said("unlinkat", unlinkat(dirfd(stream), "a", 0));
+  said("remove", remove("a"));
+  said("chmod", chmod("a", 0600));
+  said("fchmodat", fchmodat(AT_FDCWD, "a", 0600, 0));
+  said("chown", chown("a", 1, 1));
+  said("lchown", lchown("a", 1, 1));
+  said("fchownat", fchownat(AT_FDCWD, "a", 1, 1, 0));
+  said("utimes", utimes("a", old_times));
+  said("utimensat", utimensat(AT_FDCWD, "a", times, 0));
+  said("truncate", truncate("a", 1));
+  said("open-both", open("a", O_RDWR | O_CREAT, 0600));
+  said("open-write", open("a", O_WRONLY | O_CREAT, 0600));
+  said("openat-both", openat(dirfd(stream), "a", O_RDWR | O_CREAT, 0600));
+  said_stream("fopen-w", fopen("a", "w"));
+  said_stream("fopen-r+", fopen("a", "r+"));
+  said_stream("fopen-a+", fopen("a", "a+"));
+  said_stream("fopen-r", fopen("a", "r"));
+  FILE* const file = fopen("a", "a");
+  if (file == NULL) fail("a");
+  said("fseek", fseek(file, 0, SEEK_SET));
+  said("fileno", fileno(file));
+  if (fputs("kept", file) < 0 || fclose(file) != 0) fail("a");
+  said("closedir", closedir(stream));
+  said_stream("fopen-no-epoch", fopen("a", "a"));
+  said("plain-unlink", unlink("../plain"));
+}
+
+/* Spellings of one folder, and one that looks like it and is another. */
+static void spellings(void) {
+  char other[4096];
+  DIR* const stream = opendir(directory);
+  write_value(with_slash(directory), "absolute", "a", "1", 1);
+  if (chdir(directory) != 0) fail("chdir");
+  write_value("", "relative", "a", "2", 1);
+  write_value("./", "dot", "a", "3", 1);
+  snprintf(other, sizeof other, "../%s/", strrchr(directory, '/') + 1);
+  write_value(other, "up", "a", "4", 1);
+  if (chdir("..") != 0 || symlink(directory, "link") != 0) fail("symlink");
+  write_value("link/", "by-link", "a", "5", 1);
+  write_value("", "outside", "a", "6", 1); /* a plain file, though its text was "relative"'s */
+  if (unlink("link") != 0 || mkdir("link", 0700) != 0) fail("mkdir");
+  write_value("link/", "elsewhere", "a", "7", 1);
+  if (closedir(stream) != 0) fail("closedir");
+}
+
+static void sizes(void) {
+  static char many[300000];
+  DIR* const stream = opendir(directory);
+  memset(many, 'x', sizeof many);
+  write_value(with_slash(directory), "large", "a", many, sizeof many);
+  write_value(with_slash(directory), "page", "a", many, 4097);
+  char path[4096];
+  snprintf(path, sizeof path, "%s/pieces", directory);
+  FILE* const first = fopen(path, "a");
+  FILE* const second = fopen(path, "a"); /* two at a time */
+  fputs("one ", first);
+  fputs("three", second);
+  fflush(first);
+  fprintf(first, "%s ", "two");
+  if (fclose(first) != 0 || fclose(second) != 0) fail(path);
+  snprintf(path, sizeof path, "%s/nothing", directory);
+  if (fclose(fopen(path, "a")) != 0) fail(path);
+  if (closedir(stream) != 0) fail("closedir");
+}
+
+static void processes(void) {
+  DIR* const stream = opendir(directory);
+  write_value(with_slash(directory), "before", "a", "1", 1);
+  char path[4096];
+  snprintf(path, sizeof path, "%s/by-parent", directory);
+  FILE* const open_in_both = fopen(path, "a");
+  fputs("once", open_in_both);
+  const pid_t child = fork();
+  if (child == 0) { /* it has no engine; at its exit it flushes what its parent has not */
+    snprintf(path, sizeof path, "%s/by-child", directory);
+    FILE* const file = fopen(path, "a");
+    int wrong = 0;
+    if (file != NULL) wrong = fputs("x", file) < 0 ? 2 : fclose(file) == 0 ? 3 : 0;
+    exit(wrong);
+  }
+  int state = 0;
+  waitpid(child, &state, 0);
+  if (state != 0) fail("the child wrote");
+  if (system("ls \"$PARTICLES\" > /dev/null && find \"$PARTICLES\" > /dev/null") != 0) fail("ls");
+  DIR* const listing = opendir(directory); /* read: no epoch ends with it */
+  while (readdir(listing) != NULL) continue;
+  if (closedir(listing) != 0) fail("closedir");
+  if (fclose(open_in_both) != 0) fail("by-parent");
+  if (closedir(stream) != 0) fail("closedir");
+}
+
+int main(int count, char** words) {
+  const char* const number = getenv("SWALE_JOB_RANK") != NULL         ? getenv("SWALE_JOB_RANK")
+                             : getenv("OMPI_COMM_WORLD_RANK") != NULL ? getenv("OMPI_COMM_WORLD_RANK")
+                                                                      : getenv("PMI_RANK");
+  if (count < 4) return 2;
+  rank = number == NULL ? 0 : atoi(number);
+  directory = words[1];
+  const char* const what = count > 4 ? words[4] : "";
+  setenv("PARTICLES", directory, 1);
+  if (strcmp(what, "refusals") == 0) refusals();
+  if (strcmp(what, "spellings") == 0) spellings();
+  if (strcmp(what, "sizes") == 0) sizes();
+  if (strcmp(what, "processes") == 0) processes();
+  for (int epoch = 0; epoch < atoi(words[2]); ++epoch) write_epoch(epoch, atoi(words[3]));
+  if (strcmp(what, "dies") == 0 && rank == 1) raise(SIGKILL);
+  if (strcmp(what, "dies") == 0) write_epoch(atoi(words[2]), atoi(words[3]));
+  return 0;
+}
