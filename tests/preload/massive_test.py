@@ -141,7 +141,8 @@ class Massive(unittest.TestCase):
         self.assertEqual(found.pop((0, "large")), [b"x" * 300000])
         self.assertEqual(found.pop((0, "page")), [b"x" * 4097])
         self.assertEqual(sorted(found.pop((0, "pieces"))), [b"one two ", b"three"])
-        self.assertEqual(found, {})
+        lines = b"".join(b"line %d\n" % i for i in range(100))
+        self.assertEqual(found, {(0, "buffer0"): [lines], (0, "buffer1"): [lines]})
 
     def test_other_processes(self):
         self.write(1, 1, "processes")

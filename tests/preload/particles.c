@@ -134,6 +134,15 @@ static void sizes(void) {
   fflush(first);
   fprintf(first, "%s ", "two");
   if (fclose(first) != 0 || fclose(second) != 0) fail(path);
+  for (int i = 0; i < 2; ++i) { /* a buffer of the program's, which the next stream must not have */
+    char own[64];
+    snprintf(path, sizeof path, "%s/buffer%d", directory, i);
+    FILE* const file = fopen(path, "a");
+    if (i == 0 && setvbuf(file, own, _IOLBF, sizeof own) != 0) fail("setvbuf");
+    for (int line = 0; line < 100; ++line) fprintf(file, "line %d\n", line);
+    if (fclose(file) != 0) fail(path);
+    memset(own, '?', sizeof own);
+  }
   snprintf(path, sizeof path, "%s/nothing", directory);
   if (fclose(fopen(path, "a")) != 0) fail(path);
   if (closedir(stream) != 0) fail("closedir");
