@@ -11,6 +11,7 @@ namespace {
 struct MkdirCommand {
   std::string path;
   bool massive = false;
+  bool json = false;
   std::string options;
 
   int run() const;
@@ -31,7 +32,12 @@ int MkdirCommand::run() const {
   made = made && swale_dir_make(job, path.c_str(), options.c_str()) == SWALE_OK;
   if (!made) complain("{}", swale_last_error());
   swale_job_close(job);
-  return made ? kExitOk : kExitFailure;
+  if (!made) return kExitFailure;
+  if (json)
+    print_json({{"path", path}, {"massive", true}});
+  else
+    print_line(fmt::format("{}: made; its epochs are to come", path));
+  return finish_output(kExitOk);
 }
 
 }  // namespace
@@ -46,7 +52,7 @@ void add_mkdir(CLI::App& app, Run* run) {
               "not exist. Programs that run with libswale_preload.so (`swale run --preload`) write into it "
               "by path: opendir in every rank begins an epoch, fopen, fwrite and fclose of a name append "
               "a value, closedir commits the epoch.",
-          .examples = {{"swale mkdir --massive out/particles", "for a program that uses fopen"},
+          .examples = {{"swale mkdir --massive out/orbits", "for a program that uses fopen"},
                        {"swale mkdir --massive out/tracks --options imd.key=text", "names are text"}},
       });
   sub.add_option("DIR", command->path, "the directory to make").required();
@@ -54,6 +60,7 @@ void add_mkdir(CLI::App& app, Run* run) {
   sub.add_option("--options", command->options,
                  "options imd.schema and so on, as for swale_dir_open: see swale-options(7)")
       .type_name("OPTIONS");
+  sub.add_flag("--json", command->json, "print JSON");
   sub.callback([command, run] { *run = [command] { return command->run(); }; });
 }
 
