@@ -157,10 +157,27 @@ int note_range(dl_phdr_info* info, size_t, void* base) {
   return 1;
 }
 
+// Installed, this library is in lib/swale-VERSION, and libswale in lib. Else as the linker finds it.
+void* open_library() {
+  constexpr char kName[] = "libswale.so." SWALE_LIBRARY_VERSION, kBeside[] = "/../";
+  Dl_info own;
+  char beside[PATH_MAX];
+  const bool known = ::dladdr(&massive_known, &own) != 0 && own.dli_fname != nullptr;
+  const char* const slash = known ? strrchr(own.dli_fname, '/') : nullptr;
+  const size_t folder = slash != nullptr ? static_cast<size_t>(slash - own.dli_fname) : sizeof beside;
+  if (folder + sizeof kBeside + sizeof kName <= sizeof beside) {
+    memcpy(beside, own.dli_fname, folder);
+    memcpy(beside + folder, kBeside, sizeof kBeside);
+    memcpy(beside + folder + sizeof kBeside - 1, kName, sizeof kName);
+    if (::access(beside, R_OK) == 0) return ::dlopen(beside, RTLD_NOW | RTLD_LOCAL);
+  }
+  return ::dlopen(kName, RTLD_NOW | RTLD_LOCAL);
+}
+
 // Under the engine's mutex. False: `path` cannot be written, and it was said why.
 bool load(const char* path) {
   if (loaded.load()) return true;
-  void* const handle = ::dlopen("libswale.so." SWALE_LIBRARY_VERSION, RTLD_NOW | RTLD_LOCAL);
+  void* const handle = open_library();
   if (handle == nullptr) {
     tell("%s: a massive directory needs libswale, which does not load: %s", path, ::dlerror());
     return false;
