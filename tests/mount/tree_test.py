@@ -501,6 +501,9 @@ with open(f"{tree}/after", "w") as file: file.write("after")
                 with open(os.path.join(source, "large"), "r+b") as file:
                     file.seek(3_000_000)
                     file.write(b"changed")
+                # rsync looks at seconds, and takes a change within one for none.
+                later = os.stat(os.path.join(source, "large")).st_mtime + 2
+                os.utime(os.path.join(source, "large"), (later, later))
                 with open(os.path.join(source, "new"), "wb") as file:
                     file.write(b"new")
                 os.unlink(os.path.join(source, "d3", "e3", "f3"))
