@@ -21,6 +21,11 @@ std::string own_program() {
   return {path, static_cast<size_t>(length)};
 }
 
+void ignore_signals_for_programs() {
+  for (const int signal : kForwarded)
+    if (signal != SIGTERM) ::signal(signal, SIG_IGN);
+}
+
 int become(const std::vector<std::string>& words) {
   std::vector<char*> arguments;
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));

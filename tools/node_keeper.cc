@@ -203,6 +203,7 @@ Result<pid_t> start_keeper(const NodeKeeperOptions& options, const sigset_t& usu
   if (keeper < 0) return errno_status(errno, "starting the keeper of the node's tree");
   if (keeper == 0) {
     ::setsid();
+    ignore_signals_for_programs();
     const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (nothing >= 0) ::dup2(nothing, STDIN_FILENO);
     // Not the launcher's own connections, by whose end it knows that the program has ended.

@@ -69,8 +69,7 @@ Status RankOnNode::begin() {
   all.meeting += ".run";
   SWALE_ASSIGN_OR_RETURN(const fuse::Meeting meeting, fuse::meet_in_backing(folders, all));
   net::Bootstrap& bootstrap = *meeting.bootstrap;
-  SWALE_ASSIGN_OR_RETURN(const net::NodeMap nodes,
-                         fuse::find_nodes(bootstrap, fuse::node_word(all.settings)));
+  SWALE_ASSIGN_OR_RETURN(const net::NodeMap nodes, fuse::find_nodes(bootstrap, all.settings.job.node));
   SWALE_RETURN_IF_ERROR(net::agree_on_options(bootstrap, fuse::options_in_common(options_)));
   const Status own = nodes.seat(all.own).local == 0 ? start_keeper_of(nodes) : Status();
   const Status mounted = net::agree(bootstrap, own);

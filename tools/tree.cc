@@ -23,6 +23,7 @@
 #include "fs/log/attach_format.h"
 #include "fs/node/drain_mark.h"
 #include "fuse/job_losses.h"
+#include "fuse/node_meeting.h"
 #include "io/descriptor.h"
 #include "net/meeting/topology.h"
 #include "tools/options.h"
@@ -241,6 +242,7 @@ Result<std::optional<fuse::JobMountOptions::Nodes>> find_launch() {
   SWALE_RETURN_IF_ERROR(capi::check_process_variables());
   fuse::JobMountOptions::Nodes nodes;
   SWALE_ASSIGN_OR_RETURN(nodes.settings, capi::job_settings("", capi::process_environment));
+  nodes.settings.job.node = fuse::node_word(nodes.settings);
   nodes.settings.rendezvous = fs::kSwaleDirectory;  // below the backing
   SWALE_ASSIGN_OR_RETURN(const net::RendezvousOptions meeting,
                          net::rendezvous_options(nodes.settings, launch, capi::process_environment));

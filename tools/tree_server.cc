@@ -19,6 +19,7 @@ namespace {
 // when nobody is left to tell it.
 [[noreturn]] void serve(const fuse::JobMountOptions& options, const sigset_t& usual, pid_t parent, int tell) {
   ::setsid();
+  ignore_signals_for_programs();
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (::getppid() != parent) ::_exit(kExitFailure);
   ::sigprocmask(SIG_SETMASK, &usual, nullptr);

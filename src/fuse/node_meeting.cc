@@ -1,5 +1,7 @@
 #include "fuse/node_meeting.h"
 
+#include <filesystem>
+#include <system_error>
 #include <unordered_map>
 
 #include "base/coding.h"
@@ -62,7 +64,9 @@ Result<net::NodeMap> find_nodes(net::Bootstrap& bootstrap, const std::string& no
 }
 
 std::string node_word(const net::JobSettings& settings) {
-  return settings.job.node.empty() ? net::this_machine() : settings.job.node;
+  if (!settings.job.node.empty()) return settings.job.node;
+  std::error_code unknown;  // no /proc: then all of the machine are taken to see the same mounts
+  return net::this_machine() + std::filesystem::read_symlink("/proc/self/ns/mnt", unknown).string();
 }
 
 std::vector<net::AgreedOption> options_in_common(const JobMountOptions& options) {

@@ -28,7 +28,8 @@ Result<Meeting> meet_in_backing(const JobFolders& folders, const JobMountOptions
 
 // Which of the processes are on one node. `node`: a word that those of a node have in common, and no others.
 Result<net::NodeMap> find_nodes(net::Bootstrap& bootstrap, const std::string& node);
-// Of this process, as its job of nodes has it.
+// Of this process, as its job of nodes has it. A node is a machine and the mounts that its processes see: in
+// another container's namespace nobody has this one's tree.
 std::string node_word(const net::JobSettings& settings);
 
 // What all servers of a job have alike.

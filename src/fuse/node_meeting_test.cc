@@ -4,8 +4,11 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <functional>
@@ -42,6 +45,32 @@ TEST(NodeMeeting, EachRankLearnsWhichShareItsNode) {
     EXPECT_EQ(nodes->seat(2).local, 1);
     EXPECT_EQ(nodes->ranks_on(0), 2);
   });
+}
+
+TEST(NodeMeeting, ANodeIsOfOneNamespaceOfMounts) {
+  net::JobSettings settings;
+  const std::string here = node_word(settings);
+  EXPECT_EQ(node_word(settings), here);
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    const bool apart = ::unshare(::geteuid() == 0 ? CLONE_NEWNS : CLONE_NEWUSER | CLONE_NEWNS) == 0;
+    const std::string word = apart ? node_word(settings) : "";
+    ::_exit(::write(ends[1], word.data(), word.size()) < 0 ? 1 : 0);
+  }
+  ::close(ends[1]);
+  char there[256];
+  const ssize_t bytes = ::read(ends[0], there, sizeof(there));
+  ::close(ends[0]);
+  int state = 0;
+  ::waitpid(child, &state, 0);
+  settings.job.node = "given";
+  EXPECT_EQ(node_word(settings), "given");
+  ASSERT_EQ(state, 0);
+  if (bytes == 0) GTEST_SKIP() << "one machine: no namespaces of hosts here: one of mounts is refused";
+  EXPECT_NE(std::string(there, static_cast<size_t>(bytes)), here);
 }
 
 TEST(NodeMeeting, RanksWithOtherOptionsAreToldBothValues) {

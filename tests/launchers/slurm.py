@@ -85,10 +85,13 @@ def die_with_parent():
 class Slurm:
     """with Slurm(FOLDER, NODES) as slurm: slurm.srun(...). FOLDER is fresh, and all users may enter the
     folders above it.
+
+    OWN: a folder. Each node then has mounts and a host name of its own, as on a cluster, and another folder
+    of that name; node i's is OWN-i outside. Only root may have it so.
     """
 
-    def __init__(self, folder, nodes):
-        self.folder, self.nodes, self.daemons = pathlib.Path(folder), nodes, []
+    def __init__(self, folder, nodes, own=None):
+        self.folder, self.nodes, self.own, self.daemons = pathlib.Path(folder), nodes, own, []
         self.configuration = self.folder / "slurm.conf"
 
     def __enter__(self):
@@ -126,9 +129,19 @@ class Slurm:
         self.wait_until("munged listens", (munge / "socket").exists)
         self.daemon("slurmctld", "-D", "-c", "-f", self.configuration)
         for i in range(self.nodes):
-            self.daemon("slurmd", "-D", "-N", f"n{i}", "-f", self.configuration)
+            self.node(i)
         self.wait_until("all nodes are idle", self.all_idle)
         self.try_step()
+
+    def node(self, number):
+        words = ["slurmd", "-D", "-N", f"n{number}", "-f", self.configuration]
+        if self.own is None:
+            self.daemon(*words)
+            return
+        pathlib.Path(f"{self.own}-{number}").mkdir(0o700)
+        self.daemon("unshare", "--uts", "--mount", "--propagation", "private", "sh", "-c",
+                    'hostname "$1" && mount --bind "$2" "$3" && shift 3 && exec "$@"', "sh", f"n{number}",
+                    f"{self.own}-{number}", self.own, program(words[0]), *words[1:])
 
     def daemon(self, name, *words):
         with open(self.folder / f"{name}.out", "ab") as out:

@@ -197,6 +197,17 @@ class Start(unittest.TestCase):
         self.stop()
         self.assertEqual([self.read(self.backing, name) for name in ("before", "after")], ["kept", "new"])
 
+    # Slurm sends them to all processes of a step.
+    def test_signals_for_programs_do_not_end_the_server(self):
+        self.start()
+        server = self.server()
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2):
+            os.kill(server, number)
+            self.write(self.backing, "now", str(number))
+        self.assertEqual(self.server(), server)
+        self.stop()
+        self.assertEqual(self.read(self.backing, "now"), str(int(signal.SIGUSR2)))
+
     def test_without_its_keeper_the_tree_ends_and_is_brought(self):
         self.start()
         self.write(self.backing, "now", "there")
@@ -311,6 +322,63 @@ mountpoint -q {self.backing}
             self.assertEqual(done.returncode, 0, text.read() + done.stderr)
         self.assertEqual(self.read(self.backing, "both"), "0\n1\n")
         self.assertFalse(os.path.ismount(self.backing))
+
+    # Each node has mounts and a buffer of its own, and the tree over the backing itself.
+    def slurm_of_two_nodes(self):
+        if os.geteuid() != 0:
+            self.skipTest("one machine: no namespaces of hosts here: of mounts alone only root has one")
+        folder = tempfile.mkdtemp(prefix="swale-slurm-")
+        self.addCleanup(shutil.rmtree, folder)
+        return slurm.Slurm(f"{folder}/slurm", 2, own=self.make("buffer"))
+
+    def test_run_between_srun_and_a_program_of_two_nodes(self):
+        program = f"""mountpoint -q {self.backing} || exit 9
+cd {self.backing}
+echo $SLURM_NODEID > from-$SLURM_PROCID
+touch {self.scratch}/written-$SLURM_PROCID
+for rank in 0 1 2 3; do
+  while ! test -e {self.scratch}/written-$rank; do sleep 0.05; done
+done
+cat from-0 from-1 from-2 from-3 > seen-$SLURM_PROCID"""
+        try:
+            with self.slurm_of_two_nodes() as cluster:
+                step = cluster.start_step(
+                    4, ["--kill-on-bad-exit", SWALE, "run", "--backing", self.backing, "--buffer", self.buffer, "--", "/bin/sh",
+                        "-c", program], **LAUNCHED)
+                said = step.communicate(timeout=PATIENCE_S)[0]
+        except (slurm.NotInstalled, slurm.CannotRun) as why:
+            self.skipTest(f"one machine: no Slurm here: {why}")
+        self.assertEqual(step.returncode, 0, said)
+        nodes = [self.read(self.backing, f"from-{rank}") for rank in range(4)]
+        self.assertEqual(set(nodes), {"0\n", "1\n"})
+        for rank in range(4):
+            self.assertEqual(self.read(self.backing, f"seen-{rank}"), "".join(nodes))
+
+    def test_a_batch_job_starts_a_tree_on_its_two_nodes(self):
+        script = f"""#!/bin/sh
+set -e
+{SWALE} start {self.backing} --buffer {self.buffer} --drain-at -1s
+srun /bin/sh -c 'mountpoint -q {self.backing} && echo $SLURM_NODEID > {self.backing}/out-$SLURM_NODEID'
+srun /bin/sh -c 'cat {self.backing}/out-0 {self.backing}/out-1 > {self.backing}/both-$SLURM_NODEID'
+{SWALE} status {self.backing} --json > {self.scratch}/status
+{SWALE} stop {self.backing}
+! mountpoint {self.backing}
+"""
+        said = f"{self.scratch}/said"
+        try:
+            with self.slurm_of_two_nodes() as cluster:
+                done = subprocess.run(
+                    [slurm.program("sbatch"), "--wait", "--nodes=2", "--ntasks=2", "--time=60",
+                     f"--output={said}"], input=script, capture_output=True, text=True, timeout=PATIENCE_S,
+                    check=False, env=cluster.environment(**LAUNCHED))
+        except (slurm.NotInstalled, slurm.CannotRun) as why:
+            self.skipTest(f"one machine: no Slurm here: {why}")
+        with open(said, encoding="utf-8") as text:
+            self.assertEqual(done.returncode, 0, text.read() + done.stderr)
+        with open(f"{self.scratch}/status", encoding="utf-8") as status:
+            self.assertEqual([tree["nodes"] for tree in json.load(status)], [2])
+        for node in range(2):
+            self.assertEqual(self.read(self.backing, f"both-{node}"), "0\n1\n")
 
 
 if __name__ == "__main__":
