@@ -190,6 +190,17 @@ def preload(runner, programs, scratch, memory):
                                 "--", str(programs / "fs/bench_fs_preload"), *words])
 
 
+def fuse_ways():
+    """{way: why it is not measured here}, of the ways past FUSE's read and write that newer kernels have."""
+    enabled = pathlib.Path("/sys/module/fuse/parameters/enable_uring")
+    on = enabled.exists() and enabled.read_text(encoding="ascii").strip() == "Y"
+    asked = subprocess.run(["pkg-config", "--modversion", "fuse3"], capture_output=True, text=True, check=False)
+    library = f"the mount is built with libfuse {asked.stdout.strip() or 'of unknown version'}"
+    return {"io_uring": f"the kernel {'allows' if on else 'does not allow'} it (fuse.enable_uring); {library}, "
+                        "and it needs 3.18",
+            "pass-through": f"{library}, and it needs 3.17; bytes that are in logs could not go that way"}
+
+
 def measure(arguments, scratch):
     profile = PROFILES[arguments.profile]
     runner = judge.Runner(profile)
@@ -230,7 +241,8 @@ def measure(arguments, scratch):
             runner.lines.append({"round": runner.round, "name": "run",
                                  "line": run_added(arguments.programs.parent / "tools/swale", scratch)})
     runner.progress.end()
-    return {"profile": arguments.profile, "results": judge_all(runner.lines), "lines": runner.lines}
+    return {"profile": arguments.profile, "fuse": fuse_ways(), "results": judge_all(runner.lines),
+            "lines": runner.lines}
 
 
 def text(result):
@@ -240,6 +252,7 @@ def text(result):
         value = "–" if entry["value"] is None else f"{entry['value']:.3g} {entry['unit']}".strip()
         lines.append(f"| {name} | {value} | {entry['must'] or '–'} | {entry['aim'] or '–'} | "
                      f"{words[entry['met']]} |")
+    lines += [f"FUSE by {way}: {why}" for way, why in result["fuse"].items()]
     return "\n".join(lines)
 
 
