@@ -35,6 +35,8 @@ constexpr size_t kWriterMemoryMax = 64 * kMiB;
 constexpr size_t kWriterMemoryMaxOfRate = 16 * kMiB;  // so that it is not written in long bursts
 constexpr size_t kRunBytesMax = 32 * kMiB;            // two of them are in memory
 constexpr size_t kRunBytesMaxOfRate = 2 * kMiB;
+constexpr size_t kReadsInFlight = 16;
+constexpr size_t kReadsInFlightOfRate = 1;
 constexpr uint64_t kStripesMax = uint64_t{1} << 20;
 // A stripe with what sorts it stays in a core's caches. If runs must be read again for each, it is as long as
 // memory permits.
@@ -315,7 +317,10 @@ Status Pass::write_series(Writer& writer) {
   PartitionCache partitions(files_, manifest_);
   point_sources();
   SWALE_ASSIGN_OR_RETURN(const auto reader, StripeReader::open(files_, manifest_, partitions, epochs_,
-                                                               sources_, options_.memory_bytes / 8));
+                                                               sources_, options_.memory_bytes / 8,
+                                                               options_.rate_bytes_per_s == 0
+                                                                   ? kReadsInFlight
+                                                                   : kReadsInFlightOfRate));
   ValueReader values(files_);
   StripePipeline::Params params = pipeline_params(*reader);
   params.resolve = resolve(values);

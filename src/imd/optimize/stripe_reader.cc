@@ -19,7 +19,6 @@ namespace {
 // One holds any record.
 constexpr size_t kChunkBytesMin = 32 * kKiB;
 constexpr size_t kChunkBytesMax = 256 * kKiB;
-constexpr size_t kReadsInFlight = 8;
 static_assert(kChunkBytesMin >= sizeof(StripeRow) + run::kEncodedRecordBytesMax);
 // Records of a run are ordered by the top 40 bits of what is left of the hash: hashes that are further apart
 // than this are in order.
@@ -55,8 +54,9 @@ Result<std::unique_ptr<StripeReader>> StripeReader::open(const ReaderFiles& file
                                                          PartitionCache& partitions,
                                                          std::span<const EpochNumber> epochs,
                                                          std::span<const FreedSource> sources,
-                                                         size_t memory_bytes) {
-  std::unique_ptr<StripeReader> reader(new StripeReader(files));
+                                                         size_t memory_bytes, size_t reads_in_flight) {
+  std::unique_ptr<StripeReader> reader(new StripeReader(files, reads_in_flight > 1));
+  SWALE_ASSIGN_OR_RETURN(reader->reads_, ChunkReads::start(files.device, reads_in_flight));
   for (const FreedSource& source : sources) SWALE_RETURN_IF_ERROR(reader->add_source(source));
   for (uint32_t index = 0; index < epochs.size(); ++index) {
     const EpochEntry& epoch = manifest.epochs[epochs[index]];
@@ -129,80 +129,56 @@ Status StripeReader::read(Stripe* stripe) {
   for (;;) {
     hungry.clear();
     for (Stream& stream : streams_) {
-      if (needs_more(stream, *stripe)) hungry.push_back(&stream);
+      if (!needs_more(stream, *stripe)) continue;
+      hungry.push_back(&stream);
+      ask(stream);
     }
     if (hungry.empty()) break;
-    SWALE_RETURN_IF_ERROR(read_chunks(hungry, stripe));
+    reads_->go();
+    for (Stream* const stream : hungry) SWALE_RETURN_IF_ERROR(take_chunk(*stream, stripe));
   }
   for (Stream& stream : streams_) give(stream, stripe);
   return {};
 }
 
-Status StripeReader::read_chunks(std::span<Stream* const> streams, Stripe* stripe) {
-  while (!streams.empty()) {
-    const auto some = streams.first(std::min(streams.size(), kReadsInFlight));
-    streams = streams.subspan(some.size());
-    SWALE_RETURN_IF_ERROR(fetch_chunks(some));
-    for (size_t i = 0; i < some.size(); ++i) {
-      files_.counters.reads.add();
-      files_.counters.bytes_read.add(fetched_[i].blocks.size());
-      stripe->read_bytes += fetched_[i].blocks.size();
-      SWALE_RETURN_IF_ERROR(feed(*some[i], std::move(fetched_[i]), stripe));
-    }
-  }
-  return {};
+// The next blocks, unless they are coming or there are none.
+void StripeReader::ask(Stream& stream) {
+  if (stream.coming || stream.at_end()) return;
+  const uint64_t blocks =
+      std::min<uint64_t>(chunk_bytes_ / run::kBlockBytes, stream.piece.blocks - stream.done_blocks);
+  stream.coming = new_chunk();
+  stream.read.file = stream.logs->data.get();
+  stream.read.offset = (stream.piece.first_block + stream.done_blocks) * run::kBlockBytes;
+  stream.read.into = stream.coming->bytes.first(blocks * run::kBlockBytes);
+  reads_->ask(&stream.read);
 }
 
-// The next blocks of each, into fetched_.
-Status StripeReader::fetch_chunks(std::span<Stream* const> streams) {
-  if (!queue_) {
-    SWALE_ASSIGN_OR_RETURN(queue_, files_.device.make_queue(kReadsInFlight));
+// While these blocks are used, those after them are read.
+Status StripeReader::take_chunk(Stream& stream, Stripe* stripe) {
+  SWALE_RETURN_IF_ERROR(reads_->wait_for(&stream.read));
+  StripeChunk chunk = std::move(stream.coming);
+  const Bytes blocks = view(stream.read.into);
+  stream.done_blocks += blocks.size() / run::kBlockBytes;
+  files_.counters.reads.add();
+  files_.counters.bytes_read.add(blocks.size());
+  stripe->read_bytes += blocks.size();
+  if (ahead_ && !stream.at_end()) {
+    ask(stream);
+    reads_->go();
   }
-  fetched_.clear();
-  std::vector<io::Operation> reads;
-  for (Stream* const stream : streams) {
-    const uint64_t blocks =
-        std::min<uint64_t>(chunk_bytes_ / run::kBlockBytes, stream->piece.blocks - stream->done_blocks);
-    fetched_.push_back({new_chunk(), {}});
-    Fetched& fetched = fetched_.back();
-    fetched.blocks = view(fetched.chunk->bytes).substr(0, blocks * run::kBlockBytes);
-    reads.push_back({.file = stream->logs->data.get(),
-                     .offset = (stream->piece.first_block + stream->done_blocks) * run::kBlockBytes,
-                     .into = fetched.chunk->bytes.first(fetched.blocks.size()),
-                     .from = {},
-                     .tag = reads.size()});
-    stream->done_blocks += blocks;
-  }
-  std::vector<io::Completion> completions;
-  struct Settle {  // no read is left when an exception frees its memory
-    std::unique_ptr<io::IoQueue>& queue;
-    ~Settle() {
-      if (queue->in_flight() > 0) queue.reset();
-    }
-  } const settle{queue_};
-  queue_->submit(reads);
-  while (queue_->in_flight() > 0) queue_->wait(1, &completions);
-  for (const io::Completion& completion : completions) {
-    SWALE_RETURN_IF_ERROR(completion.status);
-    const io::Operation& read = reads[completion.tag];
-    if (completion.bytes == read.into.size()) continue;
-    return corruption(
-        "{}: expected {} bytes at offset {}, found {}: the file has been cut short; run `swale verify`",
-        read.file->path(), read.into.size(), read.offset, completion.bytes);
-  }
-  return {};
+  return feed(stream, std::move(chunk), blocks, stripe);
 }
 
-Status StripeReader::feed(Stream& stream, Fetched fetched, Stripe* stripe) {
+Status StripeReader::feed(Stream& stream, StripeChunk chunk, Bytes blocks, Stripe* stripe) {
   Feeding to{stream, stripe};
   const auto place = static_cast<std::ptrdiff_t>(stream.memory.size());
-  stream.memory.push_back(std::move(fetched.chunk));
+  stream.memory.push_back(std::move(chunk));
   const run::RunCursor::RowsFn rows = [&](const run::UniformRows& uniform) {
     return take_uniform(to, uniform);
   };
   // Of a stream that is read again, or of series, blocks are not kept.
   stream.cursor->take_rows(stream.by_hash && stream.source == nullptr ? &rows : nullptr);
-  const Status fed = stream.cursor->feed(fetched.blocks, [&](const run::ScannedRecord& record) {
+  const Status fed = stream.cursor->feed(blocks, [&](const run::ScannedRecord& record) {
     return stream.source == nullptr ? take_record(to, record) : take_series(to, record);
   });
   stream.cursor->take_rows(nullptr);

@@ -2,13 +2,13 @@
 // once.
 //
 // The runs of a job whose keys are placed by hash are in the order of these hashes: each is a stream that
-// stays where the last stripe ended. Reads of several streams are in flight together, past the page cache
-// where the file system can. Other runs (a partitioner of the user's, the lossy format, with several ranks)
+// stays where the last stripe ended. The chunk after the one in use is read meanwhile (ChunkReads), past the
+// page cache where the file system can. Other runs (a partitioner of the user's, the lossy format, with several ranks)
 // have keys of all hashes in another order: they are read again for each stripe. Epochs that no log has are
 // read from the clusters that have them: their runs are streams of series, which are cut into records.
 //
 // Threads: one at a time; stripes that were read belong to their owner, who gives them back by another read.
-// Memory: one or two chunks for each run, and those of stripes.
+// Memory: two or three chunks for each run, and those of stripes.
 // Errors: kCorruption that names file and offset; nothing is passed over.
 #pragma once
 
@@ -23,12 +23,12 @@
 #include "base/status.h"
 #include "imd/format/manifest.h"
 #include "imd/format/series_values.h"
+#include "imd/optimize/chunk_reads.h"
 #include "imd/optimize/freed_source.h"
 #include "imd/optimize/stripe.h"
 #include "imd/read/reader.h"
 #include "imd/read/reader_io.h"
 #include "imd/read/reader_partition.h"
-#include "io/io_queue.h"
 #include "run/run_cursor.h"
 
 namespace swale::imd {
@@ -36,11 +36,12 @@ namespace swale::imd {
 class StripeReader {
  public:
   // The objects referred to must outlive the reader. `memory_bytes`: about what chunks may take.
+  // `reads_in_flight`: at most; 1: nothing is read ahead.
   static Result<std::unique_ptr<StripeReader>> open(const ReaderFiles& files, const Manifest& manifest,
                                                     PartitionCache& partitions,
                                                     std::span<const EpochNumber> epochs,
                                                     std::span<const FreedSource> sources,
-                                                    size_t memory_bytes);
+                                                    size_t memory_bytes, size_t reads_in_flight);
 
   // The records whose hashes lie in stripe->first..last. Stripes ascend: each begins after the last one. What
   // the stripe had before is forgotten.
@@ -60,6 +61,8 @@ class StripeReader {
     Hash lowest = 0;   // of the hashes that the partition may have, by hash
     Hash reached = 0;  // the highest hash that was read
     uint64_t done_blocks = 0;
+    StripeChunk coming = {};    // the next blocks are read into it
+    ChunkReads::Read read = {};  // that does so
     std::unique_ptr<run::RunCursor> cursor;
     const FreedSource* source = nullptr;  // of series
     std::unique_ptr<SeriesValues> values = {};
@@ -82,18 +85,13 @@ class StripeReader {
     bool keeps_blocks = false;
     Status status = {};
   };
-  struct Fetched {
-    StripeChunk chunk;
-    Bytes blocks;  // in it
-  };
-
-  explicit StripeReader(const ReaderFiles& files) : files_(files) {}
+  StripeReader(const ReaderFiles& files, bool ahead) : files_(files), ahead_(ahead) {}
   static void rewind(Stream& stream);
   static bool needs_more(const Stream& stream, const Stripe& stripe);
   static void give(Stream& stream, Stripe* stripe);
-  Status read_chunks(std::span<Stream* const> streams, Stripe* stripe);
-  Status fetch_chunks(std::span<Stream* const> streams);
-  Status feed(Stream& stream, Fetched fetched, Stripe* stripe);
+  void ask(Stream& stream);
+  Status take_chunk(Stream& stream, Stripe* stripe);
+  Status feed(Stream& stream, StripeChunk chunk, Bytes blocks, Stripe* stripe);
   bool take_uniform(Feeding& to, const run::UniformRows& uniform) const;
   bool take_record(Feeding& to, const run::ScannedRecord& record);
   bool take_series(Feeding& to, const run::ScannedRecord& series);
@@ -106,11 +104,11 @@ class StripeReader {
   void take_back(Stripe* stripe);
 
   const ReaderFiles& files_;
-  std::vector<Stream> streams_;
+  const bool ahead_;
+  std::deque<Stream> streams_;  // reads do not move
   size_t chunk_bytes_ = 0;
   std::vector<StripeChunk> spare_;
-  std::vector<Fetched> fetched_;
-  std::unique_ptr<io::IoQueue> queue_;
+  std::unique_ptr<ChunkReads> reads_;  // ends before the memory that it reads into
 };
 
 }  // namespace swale::imd

@@ -45,9 +45,10 @@ class Directory {
 
   Manifest& manifest() { return manifest_; }
   io::MemoryDevice& device() { return device_; }
-  std::unique_ptr<StripeReader> open(size_t memory_bytes) {
+  std::unique_ptr<StripeReader> open(size_t memory_bytes, size_t reads_in_flight = 4) {
     partitions_ = std::make_unique<PartitionCache>(files_, manifest_);
-    auto reader = StripeReader::open(files_, manifest_, *partitions_, epochs_, {}, memory_bytes);
+    auto reader = StripeReader::open(files_, manifest_, *partitions_, epochs_, {}, memory_bytes,
+                                     reads_in_flight);
     EXPECT_TRUE(reader.ok()) << reader.status().to_string();
     return std::move(*reader);
   }
@@ -127,8 +128,10 @@ void expect_all_in_stripes(const test::JobShape& shape, size_t memory_bytes) {
   const std::vector<Found> scanned = directory.scan();
   Rng rng(7);
   for (const uint64_t stripes : {1, 2, 40, 700}) {
-    const auto reader = directory.open(memory_bytes);
-    EXPECT_TRUE(read_all(*reader, stripes, rng) == scanned) << stripes;
+    for (const size_t reads_in_flight : {1, 3}) {
+      const auto reader = directory.open(memory_bytes, reads_in_flight);
+      EXPECT_TRUE(read_all(*reader, stripes, rng) == scanned) << stripes;
+    }
   }
 }
 
