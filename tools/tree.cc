@@ -19,8 +19,8 @@
 #include <string_view>
 
 #include "capi/options.h"
+#include "fs/client/client_seal.h"
 #include "fs/job/job_fs.h"
-#include "fs/log/attach_format.h"
 #include "fs/node/drain_mark.h"
 #include "fuse/job_losses.h"
 #include "fuse/node_meeting.h"
@@ -35,8 +35,6 @@ namespace {
 
 constexpr int kPollMillis = 200;
 constexpr int kPollsALine = 50;
-constexpr int kSealLooks = 50;  // until an open to write is no close that is under way
-constexpr int kSealLookMillis = 20;
 constexpr uint64_t kMemoryMin = 32 * kMiB;
 constexpr uint64_t kMemoryMax = uint64_t{1} << 50;
 
@@ -147,7 +145,7 @@ struct FsCommand {
   }
 
   int seal() const {
-    const Status sealed = seal_file(path);
+    const Status sealed = fs::seal_file(path);
     return sealed.ok() ? kExitOk : fail(sealed);
   }
 
@@ -175,42 +173,6 @@ struct FsCommand {
 };
 
 }  // namespace
-
-// Who has it open to write is asked before, and after: somebody may have opened it meanwhile. The server
-// hears of a close a little after it has returned.
-Status seal_file(const std::string& path) {
-  const io::Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!file.valid()) return errno_status(errno, path + ": opening it to seal it");
-  struct stat before;
-  if (::fstat(file.get(), &before) != 0) return errno_status(errno, path);
-  const auto state = [&]() -> Result<fs::SealState> {
-    fs::SealState found;
-    if (::ioctl(file.get(), fs::kAskSeal, &found) == 0) return found;
-    if (errno == ENOTTY || errno == ENOSYS)
-      return errno_status(errno,
-                          path + ": it is no file of a tree that swale run or swale serve has mounted");
-    return errno_status(errno, path + ": asking whether it is sealed");
-  };
-  const auto refuse = [&](const fs::SealState& found) {
-    return errno_status(EBUSY,
-                        fmt::format("{}: it is open to be written by {}; it can be sealed when they have "
-                                    "closed it",
-                                    path, found.who));
-  };
-  SWALE_ASSIGN_OR_RETURN(fs::SealState asked, state());
-  for (int looks = 1; asked.writers != 0 && looks < kSealLooks; ++looks) {
-    ::poll(nullptr, 0, kSealLookMillis);
-    SWALE_ASSIGN_OR_RETURN(asked, state());
-  }
-  if (asked.sealed != 0) return {};
-  if (asked.writers != 0) return refuse(asked);
-  if (::fchmod(file.get(), before.st_mode & 07555) != 0)
-    return errno_status(errno, path + ": making it read-only");
-  SWALE_ASSIGN_OR_RETURN(const fs::SealState after, state());
-  if (after.sealed != 0) return {};
-  ::fchmod(file.get(), before.st_mode & 07777);
-  return refuse(after);
-}
 
 // The server answers when all is on the backing.
 Status command_sync(const std::string& path) {

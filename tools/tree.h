@@ -35,8 +35,6 @@ Result<std::optional<fuse::JobMountOptions::Nodes>> find_launch();
 Status command_sync(const std::string& path);
 // The same; with a bar on a terminal, else a line now and then.
 Status sync_tree(const std::string& path);
-// Makes a file of a mounted tree read-only and immutable. EBUSY names who has it open to write.
-Status seal_file(const std::string& path);
 
 inline constexpr int kServerRestartsMax = 3;  // of a server that is killed again and again
 

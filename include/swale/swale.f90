@@ -886,6 +886,14 @@ module swale
       integer(c_int32_t), value :: mode
       type(swale_fs_file), intent(out) :: file
     end function
+    integer(c_int) function c_fs_seal(path) bind(C, name="swale_fs_seal")
+      import :: c_char, c_int
+      character(kind=c_char), intent(in) :: path(*)
+    end function
+    integer(c_int) function c_fs_unseal(path) bind(C, name="swale_fs_unseal")
+      import :: c_char, c_int
+      character(kind=c_char), intent(in) :: path(*)
+    end function
     integer(c_int) function c_fs_pwrite(file, offset, data, bytes) bind(C, name="swale_fs_pwrite")
       import :: c_int, c_int64_t, c_ptr, c_size_t, swale_fs_file
       type(swale_fs_file), value :: file
@@ -934,7 +942,7 @@ module swale
     swale_iond_file_open, swale_iond_write, swale_iond_read, swale_iond_stat, swale_iond_remove, &
     swale_iond_rename, swale_tier_open, swale_tier_file_open, swale_tier_write, swale_tier_read, &
     swale_tier_stat, swale_tier_remove, swale_tier_rename, swale_fs_open, swale_fs_pwrite, &
-    swale_fs_write_many, swale_fs_write, swale_fs_pread
+    swale_fs_write_many, swale_fs_write, swale_fs_pread, swale_fs_seal, swale_fs_unseal
 
 contains
 
@@ -1308,6 +1316,16 @@ contains
     integer(c_size_t), intent(in) :: bytes
     integer(c_size_t), intent(out) :: got
     code = c_fs_pread(file, offset, c_loc(data), bytes, got)
+  end function
+
+  integer(c_int) function swale_fs_seal(path) result(code)
+    character(len=*), intent(in) :: path
+    code = c_fs_seal(as_c(path))
+  end function
+
+  integer(c_int) function swale_fs_unseal(path) result(code)
+    character(len=*), intent(in) :: path
+    code = c_fs_unseal(as_c(path))
   end function
 
 end module swale

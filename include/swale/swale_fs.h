@@ -68,10 +68,17 @@ int swale_fs_commit(swale_fs_file* file);
 int swale_fs_sync(swale_fs_file* file);
 /* Cuts the file, or extends it by a hole. No write that begins later is cut. */
 int swale_fs_truncate(swale_fs_file* file, uint64_t size);
-/* The attributes of an open file. */
+/* The attributes of an open file; `sealed` is 1 while nobody can change its bytes. */
 int swale_fs_stat(swale_fs_file* file, swale_attributes* attributes);
 /* *by_log becomes 1 if writes go to the log now, and 0 if they go through the mount. */
 int swale_fs_writes_by_log(swale_fs_file* file, int* by_log);
+
+/* Takes the right to write from the file's mode and makes its bytes immutable, on all nodes, for root, too.
+ * Call it after all writers have closed the file: SWALE_BUSY names the processes that have not. */
+int swale_fs_seal(const char* path);
+/* Lets the file's owner write it again. When it has returned, no node answers from what it has kept of the
+ * sealed file. */
+int swale_fs_unseal(const char* path);
 
 #ifdef __cplusplus
 }

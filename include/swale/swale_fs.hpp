@@ -92,6 +92,11 @@ class FsFile {
   swale_fs_file* handle_ = nullptr;
 };
 
+// Makes the bytes of a file immutable, after all writers have closed it.
+inline void fs_seal(const std::string& path) { detail::check(swale_fs_seal(path.c_str())); }
+// Lets its owner write it again.
+inline void fs_unseal(const std::string& path) { detail::check(swale_fs_unseal(path.c_str())); }
+
 }  // namespace swale
 
 #endif  // SWALE_SWALE_FS_HPP_

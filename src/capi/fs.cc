@@ -7,6 +7,7 @@
 #include "capi/boundary.h"
 #include "capi/structs.h"
 #include "fs/client/client_file.h"
+#include "fs/client/client_seal.h"
 
 struct swale_fs_file {
   std::unique_ptr<swale::fs::ClientFile> file;
@@ -145,12 +146,13 @@ int swale_fs_stat(swale_fs_file* file, swale_attributes* attributes) {
   return with_file("swale_fs_stat", file, [&](ClientFile& of) -> Status {
     SWALE_RETURN_IF_ERROR(swale::capi::check_struct("swale_fs_stat", "attributes", attributes));
     SWALE_ASSIGN_OR_RETURN(const struct stat found, of.stat());
+    SWALE_ASSIGN_OR_RETURN(const bool sealed, of.sealed());
     swale::capi::fill_struct(attributes,
                              {.struct_bytes = 0,
                               .size = static_cast<uint64_t>(found.st_size),
                               .generation = 0,
                               .mode = found.st_mode & 07777,
-                              .sealed = 0,
+                              .sealed = sealed ? 1u : 0u,
                               .created_ns = 0,
                               .modified_ns = found.st_mtim.tv_sec * 1'000'000'000 + found.st_mtim.tv_nsec});
     return {};
@@ -162,6 +164,20 @@ int swale_fs_writes_by_log(swale_fs_file* file, int* by_log) {
     if (by_log == nullptr) return null_argument("swale_fs_writes_by_log", "by_log");
     *by_log = of.writes_by_log() ? 1 : 0;
     return {};
+  });
+}
+
+int swale_fs_seal(const char* path) {
+  return guarded([&]() -> Status {
+    if (path == nullptr) return null_argument("swale_fs_seal", "path");
+    return swale::fs::seal_file(path);
+  });
+}
+
+int swale_fs_unseal(const char* path) {
+  return guarded([&]() -> Status {
+    if (path == nullptr) return null_argument("swale_fs_unseal", "path");
+    return swale::fs::unseal_file(path);
   });
 }
 

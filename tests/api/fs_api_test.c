@@ -1,5 +1,5 @@
 /* The C interface of files of a job's tree, from plain C11: written by the log and by the mount, as parts, as
- * strided records, and appended; read, cut, committed and synced; mistakes; a child made by fork,
+ * strided records, and appended; read, cut, committed and synced; sealed; mistakes; a child made by fork,
  * and one that is killed. Usage: fs_api_test TREE OTHER (a directory of a tree, and one that is on none) */
 #define _DEFAULT_SOURCE
 #include <fcntl.h>
@@ -213,6 +213,46 @@ static void test_processes(void) {
   check_content("shared", "parent child killed parent", 26);
 }
 
+static void test_seals(void) {
+  swale_fs_file* file = open_file("sealed", SWALE_CREATE | SWALE_FS_BY_LOG);
+  swale_attributes attributes;
+  char who[64];
+  int plain;
+  CHECK_OK(swale_fs_write(file, "bytes", 5));
+  snprintf(who, sizeof who, "process %d of node", (int)getpid());
+  CHECK_FAILS(SWALE_BUSY, who, swale_fs_seal(path(tree, "sealed")));
+  CHECK(size_of(file) == 5);
+  CHECK_OK(swale_fs_close(file));
+  CHECK_OK(swale_fs_seal(path(tree, "sealed")));
+  CHECK_OK(swale_fs_seal(path(tree, "sealed")));
+  CHECK(swale_fs_open(path(tree, "sealed"), 0, 0, &file) != SWALE_OK);
+  CHECK(truncate(path(tree, "sealed"), 1) != 0);
+  file = open_file("sealed", SWALE_READ_ONLY);
+  attributes.struct_bytes = sizeof attributes;
+  CHECK_OK(swale_fs_stat(file, &attributes));
+  CHECK(attributes.sealed == 1 && attributes.mode == 0440);
+  CHECK_OK(swale_fs_unseal(path(tree, "sealed")));
+  CHECK_OK(swale_fs_unseal(path(tree, "sealed")));
+  CHECK_OK(swale_fs_stat(file, &attributes));
+  CHECK(attributes.sealed == 0 && attributes.mode == 0640);
+  CHECK_OK(swale_fs_close(file));
+  file = open_file("sealed", 0);
+  CHECK_OK(swale_fs_pwrite(file, 0, "B", 1));
+  CHECK_OK(swale_fs_close(file));
+  check_content("sealed", "Bytes", 5);
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "path", swale_fs_seal(NULL));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "path", swale_fs_unseal(NULL));
+  CHECK_FAILS(SWALE_NOT_FOUND, "none", swale_fs_seal(path(tree, "none")));
+  CHECK_FAILS(SWALE_NOT_FOUND, "none", swale_fs_unseal(path(tree, "none")));
+  CHECK_FAILS(SWALE_NOT_FOUND, "no file of a tree", swale_fs_seal(tree));
+  plain = open(path(other, "plain"), O_WRONLY | O_CREAT, 0400);
+  CHECK(plain >= 0);
+  close(plain);
+  CHECK_FAILS(SWALE_NOT_FOUND, "no file of a tree", swale_fs_seal(path(other, "plain")));
+  CHECK_FAILS(SWALE_NOT_FOUND, "no file of a tree", swale_fs_unseal(path(other, "plain")));
+  CHECK(unlink(path(other, "plain")) == 0);
+}
+
 int main(int argc, char** argv) {
   if (argc != 3) return 2;
   tree = argv[1];
@@ -223,6 +263,7 @@ int main(int argc, char** argv) {
   test_by_mount();
   test_mistakes();
   test_processes();
+  test_seals();
   printf("%d checks, %d failed\n", checks, failures);
   return failures != 0;
 }

@@ -43,6 +43,13 @@ void use(const std::string& tree) {
     refused = true;
   }
   CHECK(refused);
+  first.close();
+  CHECK(first.handle() == nullptr);
+  swale::fs_seal(tree + "/cpp");
+  first = swale::FsFile(tree + "/cpp", SWALE_READ_ONLY);
+  CHECK(first.stat().sealed == 1);
+  swale::fs_unseal(tree + "/cpp");
+  CHECK(first.stat().sealed == 0);
 }
 
 }  // namespace

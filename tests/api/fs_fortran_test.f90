@@ -30,6 +30,15 @@ program fs_fortran_test
   if (got /= 16 .or. any(back /= [1, 3, 2, 4])) error stop "its bytes"
   call must(swale_fs_write(file, numbers, 4_c_size_t))
   call must(swale_fs_close(file))
+  call must(swale_fs_seal(trim(tree)//"/fortran"))
+  if (swale_fs_open(trim(tree)//"/fortran", 0, 0_c_int32_t, file) == SWALE_OK) error stop "not sealed"
+  call must(swale_fs_open(trim(tree)//"/fortran", SWALE_READ_ONLY, 0_c_int32_t, file))
+  call must(swale_fs_stat(file, attributes))
+  if (attributes%sealed /= 1) error stop "its seal"
+  call must(swale_fs_unseal(trim(tree)//"/fortran"))
+  call must(swale_fs_stat(file, attributes))
+  if (attributes%sealed /= 0) error stop "its seal is not gone"
+  call must(swale_fs_close(file))
 contains
   subroutine must(code)
     integer(c_int), intent(in) :: code

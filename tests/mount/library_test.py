@@ -15,7 +15,7 @@ PROGRAM, EXAMPLE, CPP = map(os.path.abspath, sys.argv[2:5])
 FORTRAN = [os.path.abspath(path) for path in sys.argv[5:6]]
 RECORDS, RECORD_BYTES = 100, 47_008  # of the guide's example
 EXPECTED = {"lines": b"a line of 16 b.\n" * 400, "mistakes": b"", "mounted": b"third",
-            "shared": b"parent child killed parent", "writes": b"01234"}
+            "sealed": b"Bytes", "shared": b"parent child killed parent", "writes": b"01234"}
 
 
 class Library(unittest.TestCase):
@@ -57,7 +57,9 @@ class Library(unittest.TestCase):
         def test_a_program_in_fortran(self):
             done = subprocess.run([SWALE, "run", "--backing", self.tree, "--", *FORTRAN, self.tree],
                                   capture_output=True, text=True, timeout=600, check=False)
-            self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+            # The kernel refuses a user to write what is sealed, and the server root.
+            said = [line for line in done.stderr.splitlines() if "fortran: it is sealed" not in line]
+            self.assertEqual((done.returncode, done.stdout, said), (0, "", []), done.stderr)
             with open(os.path.join(self.tree, "fortran"), "rb") as file:
                 self.assertEqual(list(memoryview(file.read()).cast("i")), [1, 3, 2, 4])
 

@@ -7,6 +7,7 @@
 #include <cerrno>
 
 #include "base/contain.h"
+#include "fs/client/client_seal.h"
 
 namespace swale::fs {
 namespace {
@@ -167,6 +168,13 @@ Result<struct stat> ClientFile::stat() const {
   struct stat found;
   if (::fstat(file_.get(), &found) != 0) return failed(errno, "its attributes");
   return found;
+}
+
+Result<bool> ClientFile::sealed() const {
+  SWALE_ASSIGN_OR_RETURN(const struct stat found, stat());
+  constexpr mode_t kMayWrite = 0222;
+  if ((found.st_mode & kMayWrite) != 0) return false;
+  return is_sealed(file_.get(), path_);
 }
 
 }  // namespace swale::fs

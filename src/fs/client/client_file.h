@@ -67,6 +67,7 @@ class ClientFile {
   Status sync();    // and is durable
   Status truncate(uint64_t size);
   Result<struct stat> stat() const;
+  Result<bool> sealed() const;  // asks all nodes, of a file whose mode lets nobody write it
   bool writes_by_log() const { return right_.log() != nullptr; }
   uint64_t bytes_read_in_logs() const { return reads_.bytes_read(); }
 
