@@ -1,5 +1,7 @@
 #include "fs/locks/lock_messages.h"
 
+#include "fs/share/share_coding.h"
+
 namespace swale::fs {
 namespace {
 
@@ -35,8 +37,7 @@ std::string encode(const LockMessage& message) {
   append_u64(&out, message.number);
   append_u64(&out, message.floor);
   append_u64(&out, message.target);
-  append_u64(&out, message.file.high);
-  append_u64(&out, message.file.low);
+  append_id(&out, message.file);
   append_lock(&out, message.wanted.lock);
   append_u8(&out, message.waits ? 1 : 0);
   return out;
@@ -51,8 +52,7 @@ Result<LockMessage> decode_lock_message(Bytes bytes) {
   message.number = in.u64();
   message.floor = in.u64();
   message.target = in.u64();
-  message.file.high = in.u64();
-  message.file.low = in.u64();
+  message.file = take_id(&in);
   const bool good = take_lock(&in, &message.wanted.lock);
   const uint8_t waits = in.u8();
   message.waits = waits == 1;

@@ -1,29 +1,10 @@
 #include "fs/losses/node_survey.h"
 
 #include "base/coding.h"
+#include "fs/share/share_coding.h"
 
 namespace swale::fs {
 namespace {
-
-void append_id(std::string* out, const meta::FileId& id) {
-  append_u64(out, id.high);
-  append_u64(out, id.low);
-}
-meta::FileId read_id(Decoder* in) {
-  const uint64_t high = in->u64();
-  return {high, in->u64()};
-}
-
-void append_seen(std::string* out, const SeenBacking& seen) {
-  append_u64(out, seen.inode);
-  append_u64(out, seen.size);
-  append_u64(out, static_cast<uint64_t>(seen.modified_ns));
-}
-SeenBacking read_seen(Decoder* in) {
-  SeenBacking seen;
-  seen.inode = in->u64(), seen.size = in->u64(), seen.modified_ns = in->i64();
-  return seen;
-}
 
 template <class Value>
 void append_ranges(std::string* out, const RangeMap<Value>& ranges) {
@@ -47,9 +28,9 @@ bool read_ranges(Decoder* in, RangeMap<Value>* ranges) {
 bool read_roots(Decoder* in, NodeSurvey* survey) {
   for (uint64_t left = in->varint64(); left > 0 && in->ok(); --left) {
     FileRoots::Known& root = survey->roots.emplace_back();
-    root.file = read_id(in);
+    root.file = take_id(in);
     root.size = in->u64(), root.backing_end = in->u64();
-    root.backing = read_seen(in), root.ours = read_seen(in);
+    root.backing = take_seen(in), root.ours = take_seen(in);
     if (!read_ranges(in, &root.parts)) return false;
     for (uint64_t nodes = in->varint64(); nodes > 0 && in->ok(); --nodes) {
       const NodeId node = in->u32();
@@ -113,25 +94,25 @@ Result<NodeSurvey> decode_survey(Bytes bytes) {
   survey.job = in.sized();
   for (uint64_t left = in.varint64(); left > 0 && in.ok(); --left) {
     NodeSurvey::Name& name = survey.names.emplace_back();
-    name.directory = read_id(&in);
+    name.directory = take_id(&in);
     name.name = in.sized();
-    name.entry.file = read_id(&in);
+    name.entry.file = take_id(&in);
     name.entry.type = static_cast<meta::NodeType>(in.u8());
   }
   for (uint64_t left = in.varint64(); left > 0 && in.ok(); --left) {
-    NodeSurvey::File& file = survey.files[read_id(&in)];
+    NodeSurvey::File& file = survey.files[take_id(&in)];
     file.on_backing = in.u8() != 0;
     for (uint64_t holders = in.varint64(); holders > 0 && in.ok(); --holders)
       file.holders.push_back(in.u32());
   }
   bool good = read_roots(&in, &survey);
   for (uint64_t left = good ? in.varint64() : 0; good && left > 0 && in.ok(); --left) {
-    NodeSurvey::Logged& logged = survey.logs[read_id(&in)];
-    logged.seen = read_seen(&in);
+    NodeSurvey::Logged& logged = survey.logs[take_id(&in)];
+    logged.seen = take_seen(&in);
     good = read_ranges(&in, &logged.orders);
   }
   for (uint64_t left = good ? in.varint64() : 0; left > 0 && in.ok(); --left) {
-    const meta::FileId id = read_id(&in);
+    const meta::FileId id = take_id(&in);
     survey.paths[id] = in.sized();
   }
   if (!good) return corruption("what a node has left: its ranges are none of a file");

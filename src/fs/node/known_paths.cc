@@ -2,6 +2,7 @@
 
 #include "base/coding.h"
 #include "base/contain.h"
+#include "fs/share/share_coding.h"
 
 namespace swale::fs {
 namespace {
@@ -9,8 +10,7 @@ namespace {
 constexpr uint16_t kPathsRecordKind = 1;
 
 void append_path(const meta::FileId& file, const std::string& path, std::string* record) {
-  append_u64(record, file.high);
-  append_u64(record, file.low);
+  append_id(record, file);
   append_sized(record, path);
 }
 
@@ -32,8 +32,7 @@ Result<std::unique_ptr<KnownPaths>> KnownPaths::open(io::Device& device, const s
 bool KnownPaths::take(Bytes payload) {
   Decoder in(payload);
   while (in.ok() && in.remaining() > 0) {
-    meta::FileId file;
-    file.high = in.u64(), file.low = in.u64();
+    const meta::FileId file = take_id(&in);
     const Bytes path = in.sized();
     if (in.ok()) paths_[file] = path;
   }

@@ -3,35 +3,13 @@
 #include <algorithm>
 
 #include "base/coding.h"
+#include "fs/share/share_coding.h"
 #include "io/beneath.h"
 
 namespace swale::fs {
 namespace {
 
 constexpr uint64_t kPlacesMax = 4096;  // a path has no more names
-
-void append_id(const meta::FileId& id, std::string* out) {
-  append_u64(out, id.high);
-  append_u64(out, id.low);
-}
-meta::FileId take_id(Decoder* in) {
-  meta::FileId id;
-  id.high = in->u64();
-  id.low = in->u64();
-  return id;
-}
-void append_backing(const SeenBacking& backing, std::string* out) {
-  append_u64(out, backing.inode);
-  append_u64(out, backing.size);
-  append_u64(out, static_cast<uint64_t>(backing.modified_ns));
-}
-SeenBacking take_backing(Decoder* in) {
-  SeenBacking backing;
-  backing.inode = in->u64();
-  backing.size = in->u64();
-  backing.modified_ns = in->i64();
-  return backing;
-}
 
 Status expect(bool good, const char* what) {
   return good ? Status() : corruption("{}: its numbers are none of a file", what);
@@ -41,9 +19,9 @@ Status expect(bool good, const char* what) {
 
 std::string encode(const DrainStep& step) {
   std::string out;
-  append_id(step.file, &out);
+  append_id(&out, step.file);
   append_u64(&out, step.drain);
-  append_backing(step.backing, &out);
+  append_seen(&out, step.backing);
   append_sized(&out, step.path);
   append_spans(&out, step.spans);
   return out;
@@ -54,7 +32,7 @@ Result<DrainStep> decode_drain_step(Bytes bytes) {
   DrainStep step;
   step.file = take_id(&in);
   step.drain = in.u64();
-  step.backing = take_backing(&in);
+  step.backing = take_seen(&in);
   step.path = in.sized();
   const bool spans = take_spans(&in, &step.spans);
   SWALE_RETURN_IF_ERROR(in.finish("a step of a drain"));
@@ -64,13 +42,13 @@ Result<DrainStep> decode_drain_step(Bytes bytes) {
 
 std::string encode(const DrainWish& wish) {
   std::string out;
-  append_id(wish.file, &out);
-  append_backing(wish.backing, &out);
+  append_id(&out, wish.file);
+  append_seen(&out, wish.backing);
   append_varint(&out, wish.places.size());
   for (const KnownPlace& each : wish.places) {
-    append_id(each.directory, &out);
+    append_id(&out, each.directory);
     append_sized(&out, each.name);
-    append_id(each.id, &out);
+    append_id(&out, each.id);
   }
   return out;
 }
@@ -79,7 +57,7 @@ Result<DrainWish> decode_drain_wish(Bytes bytes) {
   Decoder in(bytes);
   DrainWish wish;
   wish.file = take_id(&in);
-  wish.backing = take_backing(&in);
+  wish.backing = take_seen(&in);
   const uint64_t places = in.varint64();
   for (uint64_t left = std::min(places, kPlacesMax); left > 0 && in.ok(); --left) {
     KnownPlace& place = wish.places.emplace_back();
@@ -94,10 +72,10 @@ Result<DrainWish> decode_drain_wish(Bytes bytes) {
 
 std::string encode(const NameNews& news) {
   std::string out;
-  append_id(news.file, &out);
+  append_id(&out, news.file);
   append_u8(&out, static_cast<uint8_t>(news.type));
   append_u8(&out, news.gone ? 1 : 0);
-  append_id(news.directory, &out);
+  append_id(&out, news.directory);
   append_sized(&out, news.name);
   return out;
 }
@@ -119,7 +97,7 @@ Result<NameNews> decode_name_news(Bytes bytes) {
 
 std::string encode(const SealStep& step) {
   std::string out;
-  append_id(step.file, &out);
+  append_id(&out, step.file);
   append_u8(&out, static_cast<uint8_t>(step.op));
   return out;
 }

@@ -5,6 +5,7 @@
 
 #include "base/coding.h"
 #include "base/contain.h"
+#include "fs/share/share_coding.h"
 
 namespace swale::fs {
 namespace {
@@ -23,13 +24,10 @@ constexpr Span kWholeFile{0, meta::kOffsetEnd};
 
 void FileRoots::append_state(const meta::FileId& id, const File& file, std::string* record) {
   std::string state;
-  for (const uint64_t word : {id.high, id.low, file.size, file.backing_end, file.reserved_end})
-    append_u64(&state, word);
-  for (const SeenBacking& each : {file.backing, file.ours}) {
-    append_u64(&state, each.inode);
-    append_u64(&state, each.size);
-    append_u64(&state, static_cast<uint64_t>(each.modified_ns));
-  }
+  append_id(&state, id);
+  for (const uint64_t word : {file.size, file.backing_end, file.reserved_end}) append_u64(&state, word);
+  append_seen(&state, file.backing);
+  append_seen(&state, file.ours);
   append_varint(&state, file.nodes.size());
   for (const auto& [number, node] : file.nodes) {
     append_u32(&state, number);
@@ -48,12 +46,13 @@ void FileRoots::append_state(const meta::FileId& id, const File& file, std::stri
 
 Status FileRoots::take_state(Bytes bytes) {
   Decoder in(bytes);
-  const meta::FileId id{in.u64(), in.u64()};
+  const meta::FileId id = take_id(&in);
   auto file = std::make_unique<File>(SeenBacking{});
   file->size = in.u64();
   file->backing_end = in.u64();
   file->reserved_end = in.u64();
-  for (SeenBacking* const each : {&file->backing, &file->ours}) *each = {in.u64(), in.u64(), in.i64()};
+  file->backing = take_seen(&in);
+  file->ours = take_seen(&in);
   for (uint64_t left = in.varint64(); left > 0 && in.ok(); --left) {
     Node& node = file->nodes[in.u32()];
     node.changed = in.u64(), node.reserved = in.u64(), node.offset = in.u64();

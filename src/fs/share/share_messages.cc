@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "fs/share/share_coding.h"
+
 namespace swale::fs {
 namespace {
 
@@ -65,10 +67,10 @@ std::string encode(const ShareRequest& request) {
   std::string out;
   append_u8(&out, static_cast<uint8_t>(request.op));
   append_u32(&out, request.node);
-  for (const uint64_t word : {request.file.high, request.file.low, request.order, request.span.begin,
-                              request.span.end, request.size, request.backing.inode, request.backing.size,
-                              static_cast<uint64_t>(request.backing.modified_ns)})
+  append_id(&out, request.file);
+  for (const uint64_t word : {request.order, request.span.begin, request.span.end, request.size})
     append_u64(&out, word);
+  append_seen(&out, request.backing);
   append_spans(&out, request.spans);
   return out;
 }
@@ -79,13 +81,12 @@ Result<ShareRequest> decode_share_request(Bytes bytes) {
   const uint8_t op = in.u8();
   request.op = static_cast<ShareOp>(op);
   request.node = in.u32();
-  request.file.high = in.u64();
-  request.file.low = in.u64();
+  request.file = take_id(&in);
   request.order = in.u64();
   request.span.begin = in.u64();
   request.span.end = in.u64();
   request.size = in.u64();
-  request.backing = {in.u64(), in.u64(), in.i64()};
+  request.backing = take_seen(&in);
   const bool spans = take_spans(&in, &request.spans);
   SWALE_RETURN_IF_ERROR(in.finish("a request to the root of a file"));
   if (!spans || op < static_cast<uint8_t>(ShareOp::kLook) || op > static_cast<uint8_t>(ShareOp::kFix) ||
@@ -98,8 +99,7 @@ Result<ShareRequest> decode_share_request(Bytes bytes) {
 
 std::string encode(const FetchRequest& request) {
   std::string out;
-  append_u64(&out, request.file.high);
-  append_u64(&out, request.file.low);
+  append_id(&out, request.file);
   append_spans(&out, request.spans);
   return out;
 }
@@ -107,8 +107,7 @@ std::string encode(const FetchRequest& request) {
 Result<FetchRequest> decode_fetch_request(Bytes bytes) {
   Decoder in(bytes);
   FetchRequest request;
-  request.file.high = in.u64();
-  request.file.low = in.u64();
+  request.file = take_id(&in);
   const bool spans = take_spans(&in, &request.spans);
   SWALE_RETURN_IF_ERROR(in.finish("a request for bytes of a file"));
   uint64_t total = 0;
