@@ -12,7 +12,8 @@
 //             paths varint, (file u64 u64, path sized)*
 //   ranges := count varint, (begin varint, length varint, value varint)*
 //
-// It is a message of one recovery; nothing keeps it. Threads: plain values. Errors: kCorruption.
+// It is a message of one recovery; nothing keeps it. Fuzzed by fuzz/fs_messages_fuzz.cc; golden bytes:
+// tests/golden/job-losses-v1. Threads: plain values. Errors: kCorruption.
 #pragma once
 
 #include <map>

@@ -4,6 +4,7 @@
 //
 //   FOLDER := StateLog "paths-" of kKnownPathsKind
 //   record := (high u64, low u64, path sized)*    the first one has all; a later path replaces the earlier
+// Fuzzed by fuzz/fs_messages_fuzz.cc; golden file: tests/golden/job-losses-v1.
 //
 // Threads: one at a time. Errors: as StateLog; after a failure the next change writes all anew.
 // Durability: a kill, not the machine. Memory: the paths.
