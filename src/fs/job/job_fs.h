@@ -268,6 +268,9 @@ class JobFs final : public FileSystem {
   int opened(JobNode& node, int flags, std::unique_ptr<OpenFile>* file);
   int put_in_logs(JobNode& node) REQUIRES(mutex_);
   void note_path(const meta::FileId& file) noexcept REQUIRES(mutex_);
+  // `before`: its path, if it had one. A rename of a directory moves all that is beneath it.
+  void note_move(const meta::DirEntry& moved, const std::optional<std::string>& before) noexcept
+      REQUIRES(mutex_);
   int expect_one_name(JobNode& node) REQUIRES(mutex_);
   void let_go(JobFile& file);
   int truncate(JobNode& node, uint64_t size);

@@ -56,6 +56,23 @@ void JobFs::note_path(const meta::FileId& file) noexcept {
     log_warn("{}; if another node is lost, a file of this one may be kept without its path", noted.message());
 }
 
+void JobFs::note_move(const meta::DirEntry& moved, const std::optional<std::string>& before) noexcept {
+  if (paths_ == nullptr) return;
+  if (moved.type != meta::NodeType::kDirectory) {
+    if (paths_->has(moved.file)) note_path(moved.file);
+    return;
+  }
+  const Status noted = contain([&]() REQUIRES(mutex_) -> Status {
+    std::vector<std::pair<meta::FileId, std::string>> changed;
+    if (before)
+      for (const meta::FileId& file : paths_->beneath(*before))
+        if (auto path = nodes_.path_of(file)) changed.emplace_back(file, std::move(*path));
+    return paths_->put(changed);
+  });
+  if (!noted.ok())
+    log_warn("{}; if another node is lost, files of this one may be kept with older paths", noted.message());
+}
+
 // The name may lead to a file that others have given a second name: bytes of ours would be seen by one.
 int JobFs::expect_one_name(JobNode& node) {
   const io::Descriptor there = on_backing(node.id);

@@ -80,11 +80,10 @@ void JobFs::hear(const NameNews& news) {
     if (const Status learnt = learn_directory(news.directory); !learnt.ok())
       log_warn("{}: where it was renamed to: {}", news.name, learnt.message());
   const MutexLock lock(mutex_);
-  if (news.gone)
-    name_is_gone({news.file, news.type});
-  else
-    nodes_.put_if_met(news.file, {news.directory, news.name, news.type});
-  if (paths_ != nullptr && !news.gone && paths_->has(news.file)) note_path(news.file);
+  if (news.gone) return name_is_gone({news.file, news.type});
+  const auto before = nodes_.path_of(news.file);
+  nodes_.put_if_met(news.file, {news.directory, news.name, news.type});
+  note_move({news.file, news.type}, before);
 }
 
 // Another node may have made a directory that this one has not met, and moved what it has met into it.

@@ -234,12 +234,14 @@ Result<std::optional<meta::FileId>> JobFs::rename_locked(const Rename& wanted) {
   if (moved && moved == other)
     return std::optional<meta::FileId>();  // two names of one file: as POSIX has it
   SWALE_RETURN_IF_ERROR(rename_both(wanted, moved.inode));
+  const auto moved_from = nodes_.path_of(wanted.moved.file);
+  const auto other_from = wanted.other ? nodes_.path_of(wanted.other->file) : std::nullopt;
   if (wanted.other && wanted.exchanges())
     nodes_.put(wanted.other->file, {wanted.parent.id, wanted.name, wanted.other->type});
   if (wanted.other && !wanted.exchanges()) name_is_gone(*wanted.other);
   nodes_.put(wanted.moved.file, {wanted.new_parent.id, wanted.new_name, wanted.moved.type});
-  for (const meta::FileId& file : {wanted.moved.file, wanted.other ? wanted.other->file : meta::FileId()})
-    if (paths_ != nullptr && paths_->has(file)) note_path(file);
+  note_move(wanted.moved, moved_from);
+  if (wanted.other && wanted.exchanges()) note_move(*wanted.other, other_from);
   if (wanted.other)
     SWALE_RETURN_IF_ERROR(wanted.exchanges() ? tell_place(*wanted.other, wanted.parent, wanted.name)
                                              : tell_gone(*wanted.other));

@@ -48,14 +48,32 @@ Status KnownPaths::begin_anew() {
   return {};
 }
 
+std::vector<meta::FileId> KnownPaths::beneath(const std::string& directory) const {
+  std::vector<meta::FileId> found;
+  const std::string begin = directory + "/";
+  for (const auto& [file, path] : paths_)
+    if (path.starts_with(begin)) found.push_back(file);
+  return found;
+}
+
 Status KnownPaths::put(const meta::FileId& file, const std::string& path) noexcept {
+  std::vector<std::pair<meta::FileId, std::string>> changed;
+  const Status made = contain([&] { changed.emplace_back(file, path); });
+  return made.ok() ? put(changed) : made;
+}
+
+Status KnownPaths::put(const std::vector<std::pair<meta::FileId, std::string>>& changed) noexcept {
   const Status kept = contain([&]() -> Status {
-    std::string& known = paths_[file];
-    if (known == path && !behind_) return {};
-    known = path;
-    if (behind_ || log_->is_long(state_bytes_)) return begin_anew();
     std::string record = StateLog::new_record();
-    append_path(file, path, &record);
+    const size_t empty = record.size();
+    for (const auto& [file, path] : changed) {
+      std::string& known = paths_[file];
+      if (known == path) continue;
+      known = path;
+      append_path(file, path, &record);
+    }
+    if (behind_ || (record.size() > empty && log_->is_long(state_bytes_))) return begin_anew();
+    if (record.size() == empty) return {};
     return log_->append(std::move(record), store::AppendSync::kLater);
   });
   behind_ = !kept.ok();

@@ -1,6 +1,6 @@
 // KnownPaths: what the files that a node has had in its logs are called, as the node has known it last. The
 // names themselves stand at their servers, which may be lost (fs/losses): then this says whose bytes are
-// whose. A rename of a directory above a file is not heard here.
+// whose.
 //
 //   FOLDER := StateLog "paths-" of kKnownPathsKind
 //   record := (high u64, low u64, path sized)*    the first one has all; a later path replaces the earlier
@@ -13,6 +13,8 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/status.h"
 #include "fs/node/state_log.h"
@@ -32,6 +34,9 @@ class KnownPaths {
   const Paths& paths() const { return paths_; }
   bool has(const meta::FileId& file) const { return paths_.contains(file); }
   Status put(const meta::FileId& file, const std::string& path) noexcept;
+  // The files whose paths lead through a directory; and new paths of several files, in one record.
+  std::vector<meta::FileId> beneath(const std::string& directory) const;
+  Status put(const std::vector<std::pair<meta::FileId, std::string>>& changed) noexcept;
   // It goes with the next rewriting.
   void forget(const meta::FileId& file) noexcept { paths_.erase(file); }
 

@@ -42,6 +42,7 @@ class NodesWorld {
   NodesWorld& operator=(const NodesWorld&) = delete;
 
   std::string backing() const { return root_ + "/backing"; }
+  std::string state(size_t node) const { return fmt::format("{}/node{}/state", root_, node); }
   JobFs& fs(size_t node) { return *nodes_[node].fs; }
   FileSystemCalls& calls(size_t node) { return *nodes_[node].calls; }
   meta::NamesClient& names(size_t node) { return nodes_[node].names->client(); }
@@ -79,7 +80,7 @@ class NodesWorld {
       JobFsOptions options;
       options.backing = backing();
       options.job = "test";
-      options.state_folder = own + "/state";
+      options.state_folder = state(number);
       options.logs.memory_directory = fmt::format("{}/node{}", memory_, number);
       options.logs.spill_directory = own + "/spill";
       options.logs.memory_bytes = memory_bytes;
