@@ -91,7 +91,8 @@ Result<NameTurn> JobFs::turn_to_find(JobNode& node) {
   return NameTurn::take(looks ? turns_.get() : nullptr);
 }
 
-// The caller holds the file in the names.
+// The caller holds the file in the names. ESTALE: another node has taken its name since it was looked up; the
+// kernel looks up again what has that name now.
 int JobFs::opened(JobNode& node, int flags, std::unique_ptr<OpenFile>* file) {
   const bool writes = (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC) != 0;
   auto made = std::make_unique<JobFile>(node);
@@ -101,6 +102,8 @@ int JobFs::opened(JobNode& node, int flags, std::unique_ptr<OpenFile>* file) {
     const auto turn = turn_to_find(node);
     if (!turn.ok()) return answer(turn.status());
     const RequestLock lock(mutex_, requests_);
+    // Its bytes on the backing can be found no more.
+    if (shared_ && node.unlinked && !node.in_logs) return ESTALE;
     if (writes && !node.in_logs)
       if (const int failed = expect_one_name(node); failed != 0) return failed;
     if (shared_ || writes || node.in_logs || files_->size(node.id).ok()) {
@@ -131,7 +134,7 @@ int JobFs::open_file(Node& known, int flags, const Caller& caller, std::unique_p
   JobNode& node = JobNode::of(known);
   if (node.type == meta::NodeType::kDirectory) return EISDIR;
   if (node.type == meta::NodeType::kLink) return ELOOP;
-  if (const int failed = answer(names_.hold(node.id)); failed != 0) return failed;
+  if (const int failed = answer(names_.hold(node.id)); failed != 0) return failed == ENOENT ? ESTALE : failed;
   const bool writes = (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC) != 0;
   std::unique_ptr<OpenFile> made;
   int failed = writes ? count_writer(node, caller) : 0;
@@ -199,7 +202,7 @@ int JobFs::create(Node& known_parent, const char* name, mode_t mode, int flags, 
   if (failed != 0) {
     if (opened_file) let_go(JobFile::of(*opened_file));
     static_cast<void>(answer(names_.release(made->file)));
-    static_cast<void>(remove_entry(parent, name, there));
+    if (failed != ESTALE) static_cast<void>(remove_entry(parent, name, there));  // its name is another file's
     nodes_.forget(&known, 1);
     return failed;
   }

@@ -223,7 +223,8 @@ Status NodeFiles::open_file(const meta::FileId& id) noexcept {
     const bool unknown = at == files_.end();
     if (unknown) at = files_.emplace(id, std::make_unique<File>()).first;
     File& file = *at->second;
-    if (file.opens == 0 && !file.dirty() && !file.fixed) {
+    const bool looks = file.opens == 0 && !file.dirty() && !file.fixed;
+    if (looks) {
       const Status looked = contain([&] { return look_at_backing(id, file); });
       if (!looked.ok()) {
         if (unknown) files_.erase(at);
@@ -231,7 +232,7 @@ Status NodeFiles::open_file(const meta::FileId& id) noexcept {
       }
     }
     ++file.opens;
-    if (file.backing == nullptr) reopen_backing(id, file);  // its name may go before it is read
+    if (file.backing == nullptr && !looks) reopen_backing(id, file);  // its name may go before it is read
     return {};
   });
 }

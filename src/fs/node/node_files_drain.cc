@@ -121,11 +121,12 @@ void NodeFiles::leave_logs(const Done& done) noexcept {
   reopen_backing(done.file, file);
 }
 
-// The name may lead to another file since the drain, and may be gone before the file is closed.
+// The name may lead to another file since the drain, and may be gone before the file is closed. Of a file that
+// other nodes write, too, one of them may have brought it there: the row does not know.
 void NodeFiles::reopen_backing(const meta::FileId& id, File& file) noexcept {
   file.backing.reset();
   file.backing_inode = 0;
-  if (file.opens == 0 || file.row.backing.inode == 0) return;
+  if (file.opens == 0 || (file.row.backing.inode == 0 && watcher_ == nullptr)) return;
   const Status opened = contain([&]() -> Status {
     SWALE_ASSIGN_OR_RETURN(const std::string path, backing_.path_of(id));
     SWALE_ASSIGN_OR_RETURN(file.backing, backing_.device().open(path, io::OpenMode::kRead));

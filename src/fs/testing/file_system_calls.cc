@@ -47,7 +47,7 @@ int FileSystemCalls::open(const std::string& path, int flags, mode_t mode, int* 
   Opened opened;
   opened.flags = flags;
   Entry entry;
-  const int failed = with_parent(path, [&](Node& parent, const char* name) {
+  const auto look_up_and_open = [&](Node& parent, const char* name) {
     const int missing = fs_.lookup(parent, name, &entry);
     if (missing == ENOENT && (flags & O_CREAT) != 0)
       return fs_.create(parent, name, mode, flags, caller_, &entry, &opened.file);
@@ -57,7 +57,9 @@ int FileSystemCalls::open(const std::string& path, int flags, mode_t mode, int* 
                             : fs_.open_file(*entry.node, flags, caller_, &opened.file);
     if (refused != 0) fs_.forget(entry.node, 1);
     return refused;
-  });
+  };
+  int failed = with_parent(path, look_up_and_open);
+  if (failed == ESTALE) failed = with_parent(path, look_up_and_open);  // as the kernel does, once
   if (failed != 0) return failed;
   opened.node = entry.node;
   *handle = next_++;
