@@ -8,6 +8,7 @@
 
 #include "preload/descriptions.h"
 #include "preload/log_right.h"
+#include "preload/massive_files.h"
 #include "preload/next_calls.h"
 
 namespace swale::preload {
@@ -133,8 +134,11 @@ void swale_before_mmap(const void*, size_t, int, int flags, int fd) {
   errno = kept;
 }
 
-void swale_before_syscall(long number) {
+void swale_before_syscall(long number, long first, long last) {
   ready();
+  if (massive_descriptors.load(std::memory_order_relaxed) != 0 &&
+      (number == SYS_close || number == SYS_close_range))
+    close_subfiles(static_cast<uint32_t>(first), static_cast<uint32_t>(number == SYS_close ? first : last));
   if (memory.load(std::memory_order_relaxed) != nullptr && works_on_descriptors(number))
     leave_all_to_others();
 }

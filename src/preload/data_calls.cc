@@ -13,6 +13,7 @@
 
 #include "preload/descriptions.h"
 #include "preload/log_right.h"
+#include "preload/massive_files.h"
 #include "preload/next_calls.h"
 
 namespace swale::preload {
@@ -155,6 +156,22 @@ off_t seek(Description& held, int fd, off_t offset, int whence) {
   }
 }
 
+constexpr char kNoPlaces[] = "a value has no places: it is written from its beginning to its end";
+
+// Asking where it stands is how libraries find out: no reason for a message.
+off_t refuse_seek(int fd, off_t offset) {
+  if (offset != 0) return refuse_subfile(fd, "lseek", ESPIPE, kNoPlaces);
+  errno = ESPIPE;
+  return -1;
+}
+
+// The descriptor is no file of ours.
+ssize_t write_other(int fd, const void* data, size_t bytes) {
+  if (!is_subfile(fd)) return next<decltype(::write)>(calls::write)(fd, data, bytes);
+  const iovec part = {const_cast<void*>(data), bytes < kBytesMax ? bytes : kBytesMax};
+  return write_subfile(fd, &part, 1);
+}
+
 }  // namespace
 
 extern "C" {
@@ -162,7 +179,7 @@ extern "C" {
 ssize_t swale_take_write(int fd, const void* data, size_t bytes) {
   auto* const write_next = next<decltype(::write)>(calls::write);
   const Held held(fd);
-  if (!held) return write_next(fd, data, bytes);
+  if (!held) return write_other(fd, data, bytes);
   const size_t wanted = bytes < kBytesMax ? bytes : kBytesMax;
   uint64_t offset = 0;
   if (wanted == 0 || !take_place(*held, fd, wanted, &offset)) return write_next(fd, data, bytes);
@@ -173,6 +190,7 @@ ssize_t swale_take_write(int fd, const void* data, size_t bytes) {
 
 ssize_t swale_take_pwrite(int fd, const void* data, size_t bytes, off_t offset) {
   const Held held(fd);
+  if (!held && is_subfile(fd)) return refuse_subfile(fd, "pwrite", ESPIPE, kNoPlaces);
   if (!held || bytes == 0 || bytes > kBytesMax || offset < 0)
     return next<decltype(::pwrite)>(calls::pwrite)(fd, data, bytes, offset);
   return put(*held, fd, static_cast<uint64_t>(offset), data, bytes);
@@ -181,7 +199,7 @@ ssize_t swale_take_pwrite(int fd, const void* data, size_t bytes, off_t offset) 
 ssize_t swale_take_writev(int fd, const iovec* parts, int count) {
   auto* const write_next = next<decltype(::writev)>(calls::writev);
   const Held held(fd);
-  if (!held) return write_next(fd, parts, count);
+  if (!held) return is_subfile(fd) ? write_subfile(fd, parts, count) : write_next(fd, parts, count);
   const ssize_t bytes = bytes_of(parts, count);
   uint64_t offset = 0;
   if (bytes < 0) give_back(*held, fd);
@@ -194,6 +212,7 @@ ssize_t swale_take_writev(int fd, const iovec* parts, int count) {
 
 ssize_t swale_take_pwritev(int fd, const iovec* parts, int count, off_t offset) {
   const Held held(fd);
+  if (!held && is_subfile(fd)) return refuse_subfile(fd, "pwritev", ESPIPE, kNoPlaces);
   const ssize_t bytes = held && offset >= 0 ? bytes_of(parts, count) : 0;
   if (bytes <= 0) return next<decltype(::pwritev)>(calls::pwritev)(fd, parts, count, offset);
   return put_parts(*held, fd, static_cast<uint64_t>(offset), parts, count, static_cast<size_t>(bytes));
@@ -231,6 +250,7 @@ ssize_t swale_take_preadv2(int fd, const iovec* parts, int count, off_t offset, 
 
 off_t swale_take_lseek(int fd, off_t offset, int whence) {
   const Held held(fd);
+  if (!held && is_subfile(fd)) return refuse_seek(fd, offset);
   if (!held) return next<decltype(::lseek)>(calls::lseek)(fd, offset, whence);
   return seek(*held, fd, offset, whence);
 }

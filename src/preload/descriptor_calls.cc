@@ -9,7 +9,7 @@
 
 #include "preload/descriptions.h"
 #include "preload/log_right.h"
-#include "preload/massive.h"
+#include "preload/massive_files.h"
 #include "preload/next_calls.h"
 
 namespace swale::preload {
@@ -51,15 +51,17 @@ void adopt(int fd, int flags) {
   leave(*all, made);
 }
 
-// True, with errno set: it would be a subfile of a massive directory.
-bool has_no_descriptors(int at, const char* path, int flags, const void* caller) {
-  return massive_known.load(std::memory_order_relaxed) != 0 && refuse_open(at, path, flags, caller);
+// True: it is a subfile of a massive directory, and *opened what the open gives.
+bool open_massive(int at, const char* path, int flags, const void* caller, int* opened) {
+  return massive_known.load(std::memory_order_relaxed) != 0 &&
+         open_subfile_descriptor(at, path, flags, caller, opened);
 }
 
 // What an open has given, with errno as it was.
 int opened(int fd, int flags) {
   if (fd < 0) return fd;
   const int kept = errno;
+  if (is_subfile(fd)) close_subfiles(static_cast<uint32_t>(fd), static_cast<uint32_t>(fd));  // nobody saw it
   adopt(fd, flags);
   errno = kept;
   return fd;
@@ -86,13 +88,17 @@ int also(const Held& held, int from, int fd) {
 template <class Call>
 int replace(int from, int to, const Call& call) {
   Memory* const all = ours();
-  if (all == nullptr || from == to || is_borrowed(*all)) return call();
+  const auto also_subfile = [&](int made) {
+    if (made >= 0 && (is_subfile(from) || is_subfile(to))) share_subfile(from, to);
+    return made;
+  };
+  if (all == nullptr || from == to || is_borrowed(*all)) return also_subfile(call());
   const Held held(from), replaced(to);
   if (is_own(*all, to)) move_own(*all, to);
   if (replaced) let_go(*all, to, *replaced);
   const int made = call();
   if (made < 0 && replaced) share(*all, to, &*replaced);
-  return made < 0 ? made : also(held, from, made);
+  return made < 0 ? made : also_subfile(also(held, from, made));
 }
 
 // All of a range but what is this library's own.
@@ -100,6 +106,7 @@ int close_some(unsigned first, unsigned last, int flags) {
   auto* const close_next = next<int(unsigned, unsigned, int)>(calls::close_range);
   Memory* const all = ours();
   constexpr int kOnlyMarks = 1 << 2;  // CLOSE_RANGE_CLOEXEC
+  if ((flags & kOnlyMarks) == 0) close_subfiles(first, last);
   if (all == nullptr || first > last || (flags & kOnlyMarks) != 0 || is_borrowed(*all))
     return close_next(first, last, flags);
   const uint32_t end = all->descriptors_end.load(std::memory_order_acquire);
@@ -126,28 +133,29 @@ int close_some(unsigned first, unsigned last, int flags) {
 extern "C" {
 
 int swale_take_open(const char* path, int flags, mode_t mode) {
-  if (has_no_descriptors(AT_FDCWD, path, flags, __builtin_return_address(0))) return -1;
+  if (int fd = 0; open_massive(AT_FDCWD, path, flags, __builtin_return_address(0), &fd)) return fd;
   return opened(next<decltype(::open)>(calls::open)(path, flags, mode), flags);
 }
 
 int swale_take_openat(int directory, const char* path, int flags, mode_t mode) {
-  if (has_no_descriptors(directory, path, flags, __builtin_return_address(0))) return -1;
+  if (int fd = 0; open_massive(directory, path, flags, __builtin_return_address(0), &fd)) return fd;
   return opened(next<decltype(::openat)>(calls::openat)(directory, path, flags, mode), flags);
 }
 
 int swale_take_open_2(const char* path, int flags) {
-  if (has_no_descriptors(AT_FDCWD, path, flags, __builtin_return_address(0))) return -1;
+  if (int fd = 0; open_massive(AT_FDCWD, path, flags, __builtin_return_address(0), &fd)) return fd;
   return opened(next<int(const char*, int)>(calls::__open_2)(path, flags), flags);
 }
 
 int swale_take_openat_2(int directory, const char* path, int flags) {
-  if (has_no_descriptors(directory, path, flags, __builtin_return_address(0))) return -1;
+  if (int fd = 0; open_massive(directory, path, flags, __builtin_return_address(0), &fd)) return fd;
   return opened(next<int(int, const char*, int)>(calls::__openat_2)(directory, path, flags), flags);
 }
 
 int swale_take_creat(const char* path, mode_t mode) {
-  if (has_no_descriptors(AT_FDCWD, path, O_WRONLY, __builtin_return_address(0))) return -1;
-  return opened(next<decltype(::creat)>(calls::creat)(path, mode), O_WRONLY);
+  constexpr int kFlags = O_CREAT | O_WRONLY | O_TRUNC;
+  if (int fd = 0; open_massive(AT_FDCWD, path, kFlags, __builtin_return_address(0), &fd)) return fd;
+  return opened(next<decltype(::creat)>(calls::creat)(path, mode), kFlags);
 }
 
 int swale_take_mkstemp(char* path) { return opened(next<int(char*)>(calls::mkstemp)(path), O_RDWR); }
@@ -166,6 +174,7 @@ int swale_take_mkostemps(char* path, int suffix, int flags) {
 }
 
 int swale_take_close(int fd) {
+  if (is_subfile(fd)) return close_subfile_descriptor(fd);
   auto* const close_next = next<decltype(::close)>(calls::close);
   Memory* const all = ours();
   if (all == nullptr) return close_next(fd);
@@ -185,11 +194,12 @@ int swale_take_close_range(unsigned first, unsigned last, int flags) {
 }
 
 void swale_take_closefrom(int first) {
-  if (ours() == nullptr) return next<void(int)>(calls::closefrom)(first);
+  if (ours() == nullptr && massive_descriptors.load() == 0) return next<void(int)>(calls::closefrom)(first);
   close_some(first > 0 ? static_cast<unsigned>(first) : 0, ~0u, 0);
 }
 
 int swale_take_dup(int fd) {
+  if (is_subfile(fd)) return fcntl_subfile(fd, F_DUPFD, 0);
   const Held held(fd);
   return also(held, fd, next<decltype(::dup)>(calls::dup)(fd));
 }
@@ -203,6 +213,7 @@ int swale_take_dup3(int from, int to, int flags) {
 }
 
 int swale_take_fcntl(int fd, int command, long argument) {
+  if (is_subfile(fd)) return fcntl_subfile(fd, command, argument);
   auto* const fcntl_next = next<decltype(::fcntl)>(calls::fcntl);
   const Held held(fd);
   if (!held && ours() == nullptr) return fcntl_next(fd, command, argument);

@@ -1,14 +1,8 @@
 #include "preload/massive.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
-#include <limits.h>
-#include <link.h>
-#include <math.h>
-#include <pthread.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -16,47 +10,19 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "preload/massive_engine.h"
 #include "preload/next_calls.h"
-#include "swale/swale.h"
 
 namespace swale::preload {
 
 std::atomic<uint32_t> massive_known = 0;
 
-struct MassiveDirectory {
-  bool used = false;
-  dev_t device = 0;
-  ino_t inode = 0;
-  std::atomic<uint32_t> epochs = 0;  // streams of it that are open and were never read
-  std::atomic<swale_dir*> engine = nullptr;
-  bool failed = false;                     // the engine did not open: it is not asked again
-  bool ended = false, end_failed = false;  // an epoch
-  int64_t next_step = 0;
-  char path[PATH_MAX] = {};
-};
-
 namespace {
 
 constexpr uint32_t kStreamsMax = 256;
-constexpr uint32_t kMessagesMax = 20;
 constexpr size_t kFolderMax = 400;
 constexpr char kManifestBegins[] = "{\"format\":\"swale-imd\"";  // docs/formats/manifest.md
 constexpr char kWaitsAtMost[] = "imd.collective_deadline_s=600";
-
-// The functions of libswale that are called here.
-struct Library {
-  decltype(&swale_job_open) job_open;
-  decltype(&swale_job_close) job_close;
-  decltype(&swale_dir_open) dir_open;
-  decltype(&swale_dir_append) dir_append;
-  decltype(&swale_dir_epoch_end) dir_epoch_end;
-  decltype(&swale_dir_close) dir_close;
-  decltype(&swale_reader_open) reader_open;
-  decltype(&swale_reader_close) reader_close;
-  decltype(&swale_reader_epoch_count) reader_epoch_count;
-  decltype(&swale_reader_epoch_info) reader_epoch_info;
-  decltype(&swale_last_error) last_error;
-};
 
 struct Stream {
   std::atomic<DIR*> stream = nullptr;
@@ -72,135 +38,12 @@ struct Folder {
   char text[kFolderMax];
 };
 
-constinit pthread_mutex_t tables_mutex = PTHREAD_MUTEX_INITIALIZER;
-// Held while the engine is opened. Libraries that libswale loads call opendir then, which takes the other.
-constinit pthread_mutex_t engine_mutex = PTHREAD_MUTEX_INITIALIZER;
 constinit MassiveDirectory directories[kMassiveMax];
 constinit Stream streams[kStreamsMax];
 constinit std::atomic<uint32_t> generation = 1;  // changes when names may lead elsewhere
-constinit std::atomic<uint32_t> messages = 0;
-constinit std::atomic<bool> loaded = false;
-constinit Library library = {};
 constinit swale_job* job = nullptr;
 constinit std::atomic<pid_t> owner = 0;  // the process that has the engine
-constinit uintptr_t library_begin = 0, library_end = 0;
 __attribute__((tls_model("initial-exec"))) constinit thread_local Folder last_folder = {};
-
-class Locked {
- public:
-  explicit Locked(pthread_mutex_t& mutex) : mutex_(mutex) { ::pthread_mutex_lock(&mutex_); }
-  ~Locked() { ::pthread_mutex_unlock(&mutex_); }
-  Locked(const Locked&) = delete;
-  Locked& operator=(const Locked&) = delete;
-
- private:
-  pthread_mutex_t& mutex_;
-};
-
-__attribute__((format(printf, 1, 2))) void tell(const char* format, ...) {
-  const uint32_t count = messages.fetch_add(1);
-  if (count >= kMessagesMax) return;
-  const int kept = errno;
-  char line[PATH_MAX + 1024];
-  va_list arguments;
-  va_start(arguments, format);
-  int bytes = ::snprintf(line, sizeof line, "swale preload: ");
-  bytes += ::vsnprintf(line + bytes, sizeof line - static_cast<size_t>(bytes) - 64, format, arguments);
-  va_end(arguments);
-  const size_t end = strnlen(line, sizeof line - 64);
-  const char* const more = count + 1 == kMessagesMax ? " (further messages are not printed)\n" : "\n";
-  memcpy(line + end, more, strlen(more));
-  raw(SYS_write, STDERR_FILENO, line, end + strlen(more));
-  errno = kept;
-}
-
-int errno_of(int code) {
-  switch (code) {
-    case SWALE_INVALID_ARGUMENT:
-      return EINVAL;
-    case SWALE_NO_SPACE:
-      return ENOSPC;
-    case SWALE_RESOURCE_EXHAUSTED:
-      return ENOMEM;
-    case SWALE_BUSY:
-      return EBUSY;
-    case SWALE_DEADLINE_EXCEEDED:
-      return ETIMEDOUT;
-    default:
-      return EIO;
-  }
-}
-
-int failed(const char* what, const char* path, int code) {
-  tell("%s: %s: %s", path, what, library.last_error());
-  errno = errno_of(code);
-  return -1;
-}
-
-template <class Function>
-bool find(void* handle, const char* name, Function* function) {
-  *function = reinterpret_cast<Function>(::dlsym(handle, name));
-  return *function != nullptr;
-}
-
-void finish_at_exit();
-
-int note_range(dl_phdr_info* info, size_t, void* base) {
-  if (info->dlpi_addr != *static_cast<ElfW(Addr)*>(base)) return 0;
-  for (int i = 0; i < info->dlpi_phnum; ++i) {
-    const ElfW(Phdr)& part = info->dlpi_phdr[i];
-    if (part.p_type != PT_LOAD) continue;
-    const uintptr_t begin = info->dlpi_addr + part.p_vaddr;
-    if (library_begin == 0 || begin < library_begin) library_begin = begin;
-    if (begin + part.p_memsz > library_end) library_end = begin + part.p_memsz;
-  }
-  return 1;
-}
-
-// Installed, this library is in lib/swale-VERSION, and libswale in lib. Else as the linker finds it.
-void* open_library() {
-  constexpr char kName[] = "libswale.so." SWALE_LIBRARY_VERSION, kBeside[] = "/../";
-  Dl_info own;
-  char beside[PATH_MAX];
-  const bool known = ::dladdr(&massive_known, &own) != 0 && own.dli_fname != nullptr;
-  const char* const slash = known ? strrchr(own.dli_fname, '/') : nullptr;
-  const size_t folder = slash != nullptr ? static_cast<size_t>(slash - own.dli_fname) : sizeof beside;
-  if (folder + sizeof kBeside + sizeof kName <= sizeof beside) {
-    memcpy(beside, own.dli_fname, folder);
-    memcpy(beside + folder, kBeside, sizeof kBeside);
-    memcpy(beside + folder + sizeof kBeside - 1, kName, sizeof kName);
-    if (::access(beside, R_OK) == 0) return ::dlopen(beside, RTLD_NOW | RTLD_LOCAL);
-  }
-  return ::dlopen(kName, RTLD_NOW | RTLD_LOCAL);
-}
-
-// Under the engine's mutex. False: `path` cannot be written, and it was said why.
-bool load(const char* path) {
-  if (loaded.load()) return true;
-  void* const handle = open_library();
-  if (handle == nullptr) {
-    tell("%s: a massive directory needs libswale, which does not load: %s", path, ::dlerror());
-    return false;
-  }
-  Library& to = library;
-  if (!find(handle, "swale_job_open", &to.job_open) || !find(handle, "swale_job_close", &to.job_close) ||
-      !find(handle, "swale_dir_open", &to.dir_open) || !find(handle, "swale_dir_append", &to.dir_append) ||
-      !find(handle, "swale_dir_epoch_end", &to.dir_epoch_end) ||
-      !find(handle, "swale_dir_close", &to.dir_close) ||
-      !find(handle, "swale_reader_open", &to.reader_open) ||
-      !find(handle, "swale_reader_close", &to.reader_close) ||
-      !find(handle, "swale_reader_epoch_count", &to.reader_epoch_count) ||
-      !find(handle, "swale_reader_epoch_info", &to.reader_epoch_info) ||
-      !find(handle, "swale_last_error", &to.last_error)) {
-    tell("%s: libswale lacks a function: it is of another release", path);
-    return false;
-  }
-  const auto* const map = static_cast<const link_map*>(handle);
-  ElfW(Addr) base = map->l_addr;
-  ::dl_iterate_phdr(note_range, &base);
-  loaded.store(true);
-  return true;
-}
 
 // One step after the last epoch's.
 bool find_next_step(MassiveDirectory& directory) {
@@ -221,6 +64,7 @@ bool find_next_step(MassiveDirectory& directory) {
 
 // Joins the job and opens the directory; all ranks do so, at their first value or at the epoch's end.
 swale_dir* engine_of(MassiveDirectory& directory) {
+  settle();
   if (swale_dir* const ready = directory.engine.load(std::memory_order_acquire)) return ready;
   const Locked lock(engine_mutex);
   if (swale_dir* const ready = directory.engine.load()) return ready;
@@ -230,18 +74,16 @@ swale_dir* engine_of(MassiveDirectory& directory) {
     errno = EPERM;
     return nullptr;
   }
-  if (directory.failed || !load(directory.path)) {
-    errno = EIO;
-    return nullptr;
-  }
+  errno = EIO;
+  if (directory.failed || !load(directory.path)) return nullptr;
   if (job == nullptr) {
+    owner.store(::getpid());  // first: a child that is forked meanwhile has nothing to join with
     const int code = library.job_open(nullptr, nullptr, &job);
     if (code != SWALE_OK) {
       directory.failed = true;
       failed("joining the job of its ranks", directory.path, code);
       return nullptr;
     }
-    owner.store(::getpid());
   }
   swale_dir* opened = nullptr;
   const char* const limit = ::getenv("SWALE_IMD_COLLECTIVE_DEADLINE_S") == nullptr ? kWaitsAtMost : nullptr;
@@ -251,7 +93,7 @@ swale_dir* engine_of(MassiveDirectory& directory) {
     if (code != SWALE_OK) failed("opening it to write", directory.path, code);
     return nullptr;
   }
-  ::atexit(finish_at_exit);
+  close_at_exit();
   directory.engine.store(opened, std::memory_order_release);
   return opened;
 }
@@ -259,6 +101,7 @@ swale_dir* engine_of(MassiveDirectory& directory) {
 // Collective, as main's return is for all ranks. What no closedir has committed is dropped, and said so.
 void* finish(void*) {
   for (MassiveDirectory& each : directories) {
+    if (swale_reader* const reader = each.reader.exchange(nullptr)) library.reader_close(reader);
     swale_dir* const engine = each.engine.exchange(nullptr);
     if (engine == nullptr) continue;
     const int code = library.dir_close(engine);
@@ -273,7 +116,10 @@ void* finish(void*) {
 // that these calls have made, and the first of several does all. It has a thread of its own, since those of
 // this thread's variables have run.
 void finish_at_exit() {
-  if (owner.load() != ::getpid()) return;
+  settle();
+  bool has_readers = false;
+  for (const MassiveDirectory& each : directories) has_readers |= each.reader.load() != nullptr;
+  if (owner.load() != ::getpid() && !has_readers) return;
   pthread_t thread;
   if (const int error = ::pthread_create(&thread, nullptr, finish, nullptr); error != 0)
     tell("no thread to leave the job at exit: %s; the other ranks wait until they miss this one",
@@ -281,11 +127,6 @@ void finish_at_exit() {
   else
     ::pthread_join(thread, nullptr);
   owner.store(-1);
-}
-
-bool is_libswale(const void* caller) {
-  const auto at = reinterpret_cast<uintptr_t>(caller);
-  return at >= library_begin && at < library_end;
 }
 
 bool holds_nothing(DIR* stream) {
@@ -321,13 +162,14 @@ MassiveDirectory* known(dev_t device, ino_t inode) {
 }
 
 MassiveDirectory* make_known(const struct stat& found, const char* path) {
+  if (!make_own()) return nullptr;
   for (MassiveDirectory& each : directories) {
     if (each.used) continue;
-    each.used = true;
     each.device = found.st_dev;
     each.inode = found.st_ino;
     each.failed = false;
     ::strcpy(each.path, path);
+    each.used = true;
     massive_known.fetch_add(1);
     return &each;
   }
@@ -366,7 +208,8 @@ void forget(MassiveDirectory& directory) {
   const Locked lock(tables_mutex);
   for (const Stream& each : streams)
     if (each.stream.load() != nullptr && each.directory == &directory) return;
-  if (directory.engine.load() != nullptr || directory.failed || !directory.used) return;
+  if (directory.engine.load() != nullptr || directory.reader.load() != nullptr) return;
+  if (directory.failed || !directory.used) return;
   directory.used = false;
   massive_known.fetch_sub(1);
   generation.fetch_add(1);
@@ -375,9 +218,9 @@ void forget(MassiveDirectory& directory) {
 int end_epoch(MassiveDirectory& directory) {
   swale_dir* const engine = engine_of(directory);
   if (engine == nullptr) return -1;
-  const int code = library.dir_epoch_end(engine, directory.next_step, static_cast<double>(NAN));
+  const int code = library.dir_epoch_end(engine, directory.next_step, __builtin_nan(""));
   if (bool& known_end = code == SWALE_OK ? directory.ended : directory.end_failed; !known_end) {
-    ::atexit(finish_at_exit);
+    close_at_exit();
     known_end = true;
   }
   if (code != SWALE_OK) return failed("its epoch did not end", directory.path, code);
@@ -386,6 +229,16 @@ int end_epoch(MassiveDirectory& directory) {
 }
 
 }  // namespace
+
+void close_at_exit() noexcept { ::atexit(finish_at_exit); }
+
+void forget_engines() noexcept {
+  for (MassiveDirectory& each : directories) {
+    each.engine.store(nullptr);
+    each.reader.store(nullptr);
+  }
+  job = nullptr;
+}
 
 void refuse_massive(const char* call, const char* path, int error, const char* why) noexcept {
   tell("%s: %s of a subfile of a massive directory: %s", path, call, why);
@@ -412,7 +265,7 @@ MassiveDirectory* massive_folder(int at, const char* path, const char** name, co
   }
   const int kept = errno;
   struct stat found;
-  const int looked = ::fstatat(at, folder, &found, 0);
+  const int looked = next<int(int, const char*, struct stat*, int)>(calls::fstatat)(at, folder, &found, 0);
   errno = kept;
   if (looked != 0) return nullptr;
   const Locked lock(tables_mutex);

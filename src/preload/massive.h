@@ -1,5 +1,6 @@
 // Massive directories by path: opendir begins an epoch, fopen, fwrite and fclose of a name in it append one
-// value, closedir of a stream that was never read ends the epoch (docs/design/preload.md).
+// value, and so do open, write and close (massive_files.h); closedir of a stream that was never read ends the
+// epoch (docs/design/preload.md).
 //
 // libswale has the engine. It is loaded at the first value, and joins the job of the launcher's environment.
 //
@@ -8,8 +9,8 @@
 // last folder that matched, and forgets it when this process changes what names lead to.
 //
 // Threads: any; no signal handlers. Invariants: (1) libswale's own calls are the kernel's, whatever they
-// name. (2) A child of fork has no engine: its calls fail with EPERM. Limits: kMassiveMax directories at a
-// time, kSubfilesMax streams.
+// name. (2) A child of fork has no engine: its calls fail with EPERM (massive_engine.h).
+// Limits: kMassiveMax directories at a time, kSubfilesMax streams and as many descriptors.
 #pragma once
 
 #include <dirent.h>
@@ -22,6 +23,7 @@ namespace swale::preload {
 
 inline constexpr uint32_t kMassiveMax = 64;
 inline constexpr uint32_t kSubfilesMax = 1024;
+inline constexpr size_t kSubfileNameMax = 255;
 
 extern std::atomic<uint32_t> massive_known;     // directories that opendir has found and nobody forgot
 extern std::atomic<uint32_t> massive_subfiles;  // streams that were ever made
@@ -45,8 +47,10 @@ int append_massive(MassiveDirectory& directory, const char* name, size_t name_by
 bool open_subfile(const char* path, const char* mode, const void* caller, FILE** opened) noexcept;
 // True: the stream is a subfile's, and *closed is what fclose returns.
 bool close_subfile(FILE* stream, int* closed) noexcept;
-// True, with errno set: open(2) of a subfile, which has no descriptors.
-bool refuse_open(int at, const char* path, int flags, const void* caller) noexcept;
+// Whether opening with O_TRUNC appends (SWALE_FS_MASSIVE_TRUNCATE=append).
+bool truncating_appends() noexcept;
+// Null: `name` may be opened to append; else why not, with *error.
+const char* wrong_name(const MassiveDirectory& directory, const char* name, int* error) noexcept;
 
 extern "C" void swale_before_names();  // names may lead elsewhere after the call
 

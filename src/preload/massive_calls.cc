@@ -14,6 +14,7 @@
 #include <wchar.h>
 
 #include "preload/massive.h"
+#include "preload/massive_files.h"
 #include "preload/next_calls.h"
 
 namespace swale::preload {
@@ -23,7 +24,6 @@ std::atomic<uint32_t> massive_subfiles = 0;
 namespace {
 
 constexpr size_t kBufferBytes = 4096;
-constexpr size_t kNameMax = 255;
 
 struct Subfile {
   std::atomic<bool> taken = false;
@@ -36,7 +36,7 @@ struct Subfile {
   bool closing = false;  // the next write is the last
   bool appended = false;
   uint8_t name_bytes = 0;
-  char name[kNameMax + 1] = {};
+  char name[kSubfileNameMax + 1] = {};
 };
 
 constinit Subfile subfiles[kSubfilesMax];
@@ -117,30 +117,38 @@ const char* wrong_mode(const char* mode, int* error) {
   if (strchr(mode, '+') != nullptr) return "a subfile is written or read, not both";
   if (strchr(mode, 'x') != nullptr) return "no job knows whether a name exists";
   if (mode[0] == 'a') return nullptr;
-  const char* const truncate = ::getenv("SWALE_FS_MASSIVE_TRUNCATE");
-  if (truncate != nullptr && strcmp(truncate, "append") == 0) return nullptr;
+  if (truncating_appends()) return nullptr;
   return "it has no end to cut off: open it with \"a\", or set SWALE_FS_MASSIVE_TRUNCATE=append";
 }
 
 }  // namespace
 
+namespace {
+
+FILE* open_to_read(MassiveDirectory& directory, const char* path, const char* name, const char* mode) {
+  FILE* const plain = next<decltype(::fopen)>(calls::fopen)(path, mode);
+  if (plain != nullptr || errno != ENOENT) return plain;
+  const int fd = open_finished(directory, name, strchr(mode, 'e') != nullptr ? O_CLOEXEC : 0);
+  if (fd < 0) return nullptr;
+  FILE* const stream = next<decltype(::fdopen)>(calls::fdopen)(fd, mode);
+  if (stream == nullptr) next<decltype(::close)>(calls::close)(fd);
+  return stream;
+}
+
+}  // namespace
+
 bool open_subfile(const char* path, const char* mode, const void* caller, FILE** opened) noexcept {
-  if (mode[0] != 'w' && mode[0] != 'a' && !(mode[0] == 'r' && strchr(mode, '+') != nullptr)) return false;
   const char* name = nullptr;
   MassiveDirectory* const directory = massive_folder(AT_FDCWD, path, &name, caller);
   if (directory == nullptr) return false;
   *opened = nullptr;
+  if (mode[0] == 'r' && strchr(mode, '+') == nullptr) {
+    *opened = open_to_read(*directory, path, name, mode);
+    return true;
+  }
   int error = 0;
   const char* wrong = mode[0] == 'a' && mode[1] == '\0' ? nullptr : wrong_mode(mode, &error);
-  if (wrong == nullptr && !is_open_for_values(*directory)) {
-    wrong = "no epoch has begun: every rank calls opendir of the directory first";
-    error = EPERM;
-  }
-  const size_t name_bytes = strlen(name);
-  if (wrong == nullptr && name_bytes > kNameMax) {
-    wrong = "its name is too long";
-    error = ENAMETOOLONG;
-  }
+  if (wrong == nullptr) wrong = wrong_name(*directory, name, &error);
   Subfile* const file = wrong == nullptr ? take_slot() : nullptr;
   if (wrong == nullptr && file == nullptr) {
     wrong = "1,024 of them are open";
@@ -154,6 +162,7 @@ bool open_subfile(const char* path, const char* mode, const void* caller, FILE**
   file->value_bytes = 0;
   file->error = 0;
   file->closing = file->appended = false;
+  const size_t name_bytes = strlen(name);
   file->name_bytes = static_cast<uint8_t>(name_bytes);
   memcpy(file->name, name, name_bytes);
   *opened = stream_of(*file);
@@ -164,6 +173,28 @@ bool open_subfile(const char* path, const char* mode, const void* caller, FILE**
   return true;
 }
 
+namespace {
+
+// The stream's whole value. In the usual case it still lies in the stream's buffer, and the engine copies it
+// from there: flushing costs three times as much as taking it out.
+void append_value(Subfile& file, FILE* stream) {
+  file.closing = true;
+  const char* const begin = stream->_IO_write_base;
+  const auto bytes = static_cast<size_t>(stream->_IO_write_ptr - begin);
+  if (begin == file.buffer && bytes > 0 && file.value_bytes == 0 && ::fwide(stream, 0) <= 0 &&
+      ::__flbf(stream) == 0 && ::ferror_unlocked(stream) == 0) {
+    stream->_IO_write_ptr = stream->_IO_write_base;
+    if (append_massive(*file.directory, file.name, file.name_bytes, begin, bytes) != 0) file.error = errno;
+    return;
+  }
+  ::fflush_unlocked(stream);
+  if (file.value_bytes > 0 && file.error == 0 && !file.appended &&
+      append_massive(*file.directory, file.name, file.name_bytes, file.value, file.value_bytes) != 0)
+    file.error = errno;
+}
+
+}  // namespace
+
 bool close_subfile(FILE* stream, int* closed) noexcept {
   Subfile* const file = subfile_of(stream);
   if (file == nullptr) return false;
@@ -172,11 +203,7 @@ bool close_subfile(FILE* stream, int* closed) noexcept {
     *closed = EOF;
     return true;
   }
-  file->closing = true;
-  ::fflush_unlocked(stream);
-  if (file->value_bytes > 0 && file->error == 0 && !file->appended &&
-      append_massive(*file->directory, file->name, file->name_bytes, file->value, file->value_bytes) != 0)
-    file->error = errno;
+  append_value(*file, stream);
   const int error = file->error;
   // A stream that has failed, or that was made wide or given another buffer, would not be like a new one.
   // (To give it ours anew would cost more: glibc then fills it byte by byte.)
@@ -192,25 +219,32 @@ bool close_subfile(FILE* stream, int* closed) noexcept {
   return true;
 }
 
-bool refuse_open(int at, const char* path, int flags, const void* caller) noexcept {
-  const char* name = nullptr;
-  if ((flags & O_ACCMODE) == O_RDONLY || massive_folder(at, path, &name, caller) == nullptr) return false;
-  if ((flags & O_ACCMODE) == O_RDWR)
-    refuse_massive("open", path, EINVAL, "a subfile is written or read, not both");
-  else
-    refuse_massive("open", path, EOPNOTSUPP, "it has no descriptors: write it with fopen, fwrite and fclose");
-  return true;
+bool truncating_appends() noexcept {
+  const char* const truncate = ::getenv("SWALE_FS_MASSIVE_TRUNCATE");
+  return truncate != nullptr && strcmp(truncate, "append") == 0;
+}
+
+const char* wrong_name(const MassiveDirectory& directory, const char* name, int* error) noexcept {
+  *error = EPERM;
+  if (!is_open_for_values(directory))
+    return "no epoch has begun: every rank calls opendir of the directory first";
+  *error = ENAMETOOLONG;
+  return strlen(name) > kSubfileNameMax ? "its name is too long" : nullptr;
 }
 
 namespace {
 
+constexpr char kAppendedOnly[] = "values are appended only";
+
 // True, with errno set.
 bool refused(const char* call, int at, const char* path, const void* caller) {
   const char* name = nullptr;
+  if (is_subfile(at) && (path == nullptr || *path == '\0'))
+    return refuse_subfile(at, call, EPERM, kAppendedOnly) != 0;
   if (massive_known.load(std::memory_order_relaxed) == 0 ||
       massive_folder(at, path, &name, caller) == nullptr)
     return false;
-  refuse_massive(call, path, EPERM, "values are appended only");
+  refuse_massive(call, path, EPERM, kAppendedOnly);
   return true;
 }
 
@@ -226,7 +260,7 @@ bool rename_refused(const char* call, int from_at, const char* from, int to_at, 
   }
   // Within one directory it is a rename of a subfile.
   if (source == target)
-    refuse_massive(call, from, EPERM, "values are appended only");
+    refuse_massive(call, from, EPERM, kAppendedOnly);
   else
     refuse_massive(call, source != nullptr ? from : to, EXDEV, "values have no other place");
   return true;

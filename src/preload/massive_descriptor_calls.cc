@@ -1,0 +1,221 @@
+// Calls that would ask or change a placeholder, and those that ask for a name of a massive directory: what is
+// there (stat, access), and what a subfile refuses. The kernel is asked first about names: it has the
+// directory's own files.
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/statvfs.h>
+#include <sys/sysmacros.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "preload/log_right.h"
+#include "preload/massive_engine.h"
+#include "preload/massive_files.h"
+#include "preload/next_calls.h"
+
+#define SWALE_CALLER __builtin_return_address(0)
+
+namespace swale::preload {
+namespace {
+
+constexpr char kAppendedOnly[] = "values are appended only";
+constexpr char kNotSynced[] = "a value is durable when closedir has returned, not before";
+
+// The kernel said `result`, and perhaps ENOENT: is it a name of a massive directory?
+bool may_be_name(long result) {
+  return result != 0 && errno == ENOENT && massive_known.load(std::memory_order_relaxed) != 0;
+}
+
+int stat_name(int at, const char* path, struct stat* found, const void* caller) {
+  const char* name = nullptr;
+  MassiveDirectory* const directory = massive_folder(at, path, &name, caller);
+  if (directory != nullptr) return stat_finished(*directory, name, found);
+  errno = ENOENT;
+  return -1;
+}
+
+bool is_descriptor(int at, const char* path, int flags) {
+  return (flags & AT_EMPTY_PATH) != 0 && (path == nullptr || *path == '\0') && is_subfile(at);
+}
+
+int access_name(int at, const char* path, int mode, const void* caller) {
+  struct stat found;
+  if (stat_name(at, path, &found, caller) != 0) return -1;
+  if ((mode & X_OK) == 0) return 0;
+  errno = EACCES;
+  return -1;
+}
+
+void translate(const struct stat& from, struct statx* to) {
+  *to = {};
+  to->stx_mask = STATX_BASIC_STATS;
+  to->stx_blksize = static_cast<uint32_t>(from.st_blksize);
+  to->stx_nlink = static_cast<uint32_t>(from.st_nlink);
+  to->stx_uid = from.st_uid;
+  to->stx_gid = from.st_gid;
+  to->stx_mode = static_cast<uint16_t>(from.st_mode);
+  to->stx_ino = from.st_ino;
+  to->stx_size = static_cast<uint64_t>(from.st_size);
+  to->stx_blocks = static_cast<uint64_t>(from.st_blocks);
+  const auto time_of = [](const timespec& time) {
+    statx_timestamp made = {};
+    made.tv_sec = time.tv_sec;
+    made.tv_nsec = static_cast<uint32_t>(time.tv_nsec);
+    return made;
+  };
+  to->stx_atime = time_of(from.st_atim);
+  to->stx_mtime = time_of(from.st_mtim);
+  to->stx_ctime = time_of(from.st_ctim);
+  to->stx_dev_major = major(from.st_dev);
+  to->stx_dev_minor = minor(from.st_dev);
+}
+
+int also_by_name(int result, int at, const char* path, struct stat* found, const void* caller) {
+  return may_be_name(result) ? stat_name(at, path, found, caller) : result;
+}
+
+}  // namespace
+
+extern "C" {
+
+int swale_take_fstat(int fd, struct stat* found) {
+  if (is_subfile(fd)) return stat_subfile(fd, found);
+  return next<int(int, struct stat*)>(calls::fstat)(fd, found);
+}
+
+int swale_take_fxstat(int version, int fd, struct stat* found) {
+  if (is_subfile(fd)) return stat_subfile(fd, found);
+  return next<int(int, int, struct stat*)>(calls::__fxstat)(version, fd, found);
+}
+
+int swale_take_stat(const char* path, struct stat* found) {
+  const int result = next<int(const char*, struct stat*)>(calls::stat)(path, found);
+  return also_by_name(result, AT_FDCWD, path, found, SWALE_CALLER);
+}
+
+int swale_take_lstat(const char* path, struct stat* found) {
+  const int result = next<int(const char*, struct stat*)>(calls::lstat)(path, found);
+  return also_by_name(result, AT_FDCWD, path, found, SWALE_CALLER);
+}
+
+int swale_take_xstat(int version, const char* path, struct stat* found) {
+  const int result = next<int(int, const char*, struct stat*)>(calls::__xstat)(version, path, found);
+  return also_by_name(result, AT_FDCWD, path, found, SWALE_CALLER);
+}
+
+int swale_take_lxstat(int version, const char* path, struct stat* found) {
+  const int result = next<int(int, const char*, struct stat*)>(calls::__lxstat)(version, path, found);
+  return also_by_name(result, AT_FDCWD, path, found, SWALE_CALLER);
+}
+
+int swale_take_fstatat(int at, const char* path, struct stat* found, int flags) {
+  if (is_descriptor(at, path, flags)) return stat_subfile(at, found);
+  const int result = next<int(int, const char*, struct stat*, int)>(calls::fstatat)(at, path, found, flags);
+  return also_by_name(result, at, path, found, SWALE_CALLER);
+}
+
+int swale_take_fxstatat(int version, int at, const char* path, struct stat* found, int flags) {
+  if (is_descriptor(at, path, flags)) return stat_subfile(at, found);
+  const int result =
+      next<int(int, int, const char*, struct stat*, int)>(calls::__fxstatat)(version, at, path, found, flags);
+  return also_by_name(result, at, path, found, SWALE_CALLER);
+}
+
+int swale_take_statx(int at, const char* path, int flags, unsigned mask, struct statx* found) {
+  struct stat simple;
+  if (is_descriptor(at, path, flags)) {
+    if (stat_subfile(at, &simple) != 0) return -1;
+    translate(simple, found);
+    return 0;
+  }
+  const int result =
+      next<int(int, const char*, int, unsigned, struct statx*)>(calls::statx)(at, path, flags, mask, found);
+  if (!may_be_name(result)) return result;
+  if (stat_name(at, path, &simple, SWALE_CALLER) != 0) return -1;
+  translate(simple, found);
+  return 0;
+}
+
+int swale_take_access(const char* path, int mode) {
+  const int result = next<int(const char*, int)>(calls::access)(path, mode);
+  return may_be_name(result) ? access_name(AT_FDCWD, path, mode, SWALE_CALLER) : result;
+}
+
+int swale_take_faccessat(int at, const char* path, int mode, int flags) {
+  const int result = next<int(int, const char*, int, int)>(calls::faccessat)(at, path, mode, flags);
+  return may_be_name(result) ? access_name(at, path, mode, SWALE_CALLER) : result;
+}
+
+int swale_take_fstatfs(int fd, struct statfs* found) {
+  if (const char* const folder = folder_of_subfile(fd)) return ::statfs(folder, found);
+  return next<int(int, struct statfs*)>(calls::fstatfs)(fd, found);
+}
+
+int swale_take_fstatvfs(int fd, struct statvfs* found) {
+  if (const char* const folder = folder_of_subfile(fd)) return ::statvfs(folder, found);
+  return next<int(int, struct statvfs*)>(calls::fstatvfs)(fd, found);
+}
+
+int swale_take_fsync(int fd) {
+  if (is_subfile(fd)) return refuse_subfile(fd, "fsync", EINVAL, kNotSynced);
+  return next<int(int)>(calls::fsync)(fd);
+}
+
+int swale_take_fdatasync(int fd) {
+  if (is_subfile(fd)) return refuse_subfile(fd, "fdatasync", EINVAL, kNotSynced);
+  return next<int(int)>(calls::fdatasync)(fd);
+}
+
+int swale_take_ftruncate(int fd, off_t bytes) {
+  if (is_subfile(fd)) return refuse_subfile(fd, "ftruncate", EPERM, kAppendedOnly);
+  return next<int(int, off_t)>(calls::ftruncate)(fd, bytes);
+}
+
+int swale_take_fchmod(int fd, mode_t mode) {
+  if (is_subfile(fd)) return refuse_subfile(fd, "fchmod", EPERM, kAppendedOnly);
+  return next<int(int, mode_t)>(calls::fchmod)(fd, mode);
+}
+
+int swale_take_fchown(int fd, uid_t user, gid_t group) {
+  if (is_subfile(fd)) return refuse_subfile(fd, "fchown", EPERM, kAppendedOnly);
+  return next<int(int, uid_t, gid_t)>(calls::fchown)(fd, user, group);
+}
+
+int swale_take_futimens(int fd, const timespec* times) {
+  if (is_subfile(fd)) return refuse_subfile(fd, "futimens", EPERM, kAppendedOnly);
+  return next<int(int, const timespec*)>(calls::futimens)(fd, times);
+}
+
+int swale_take_futimes(int fd, const timeval* times) {
+  if (is_subfile(fd)) return refuse_subfile(fd, "futimes", EPERM, kAppendedOnly);
+  return next<int(int, const timeval*)>(calls::futimes)(fd, times);
+}
+
+// A stream of the C library writes inside itself, to the placeholder.
+FILE* swale_take_fdopen(int fd, const char* mode) {
+  if (is_subfile(fd)) {
+    refuse_subfile(fd, "fdopen", EINVAL, "use fopen, or write to the descriptor");
+    return nullptr;
+  }
+  ready();
+  leave_to_others(fd);
+  return next<FILE*(int, const char*)>(calls::fdopen)(fd, mode);
+}
+
+FILE* swale_take_freopen(const char* path, const char* mode, FILE* stream) {
+  const char* name = nullptr;
+  if (path != nullptr && massive_known.load(std::memory_order_relaxed) != 0 && mode[0] != 'r' &&
+      massive_folder(AT_FDCWD, path, &name, SWALE_CALLER) != nullptr) {
+    refuse_massive("freopen", path, EOPNOTSUPP, "use fclose and fopen");
+    return nullptr;
+  }
+  return next<FILE*(const char*, const char*, FILE*)>(calls::freopen)(path, mode, stream);
+}
+
+}  // extern "C"
+
+}  // namespace swale::preload
