@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
+#include <locale.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -22,6 +23,8 @@ namespace {
 constexpr uint32_t kStreamsMax = 256;
 constexpr size_t kFolderMax = 400;
 constexpr char kManifestBegins[] = "{\"format\":\"swale-imd\"";  // docs/formats/manifest.md
+constexpr size_t kAttributeMax = 64;
+constexpr char kStepAttribute[] = "user.swale.step", kTimeAttribute[] = "user.swale.time";
 constexpr char kWaitsAtMost[] = "imd.collective_deadline_s=600";
 
 struct Stream {
@@ -129,6 +132,31 @@ void finish_at_exit() {
   owner.store(-1);
 }
 
+// The text of the open directory's attribute `name`, if it has one.
+bool attribute_of(int fd, const char* name, char (&text)[kAttributeMax]) {
+  const ssize_t bytes = ::fgetxattr(fd, name, text, sizeof text - 1);
+  text[bytes > 0 ? bytes : 0] = '\0';
+  return bytes >= 0 || errno == ERANGE;
+}
+
+// What the attributes say of the epoch that begins, if they say something.
+void read_labels(int fd, Labels* labels) {
+  char text[kAttributeMax], *end = nullptr;
+  *labels = {};
+  if (attribute_of(fd, kStepAttribute, text)) {
+    errno = 0;
+    labels->step = ::strtoll(text, &end, 10);
+    labels->has_step = true;
+    if (end == text || *end != '\0' || errno != 0) labels->wrong = kStepAttribute;
+  }
+  if (attribute_of(fd, kTimeAttribute, text)) {
+    const locale_t plain = ::newlocale(LC_ALL_MASK, "C", nullptr);  // whatever the program's point is
+    labels->time = ::strtod_l(text, &end, plain);
+    if (plain != nullptr) ::freelocale(plain);
+    if (end == text || *end != '\0') labels->wrong = kTimeAttribute;
+  }
+}
+
 bool holds_nothing(DIR* stream) {
   int entries = 0;
   while (::readdir(stream) != nullptr) ++entries;
@@ -190,7 +218,7 @@ void begin_epoch(DIR* stream, const char* path) {
     each.directory = directory;
     each.listed.store(false);
     each.stream.store(stream);
-    directory->epochs.fetch_add(1);
+    if (directory->epochs.fetch_add(1) == 0) read_labels(::dirfd(stream), &directory->labels);
     generation.fetch_add(1);
     return;
   }
@@ -218,13 +246,21 @@ void forget(MassiveDirectory& directory) {
 int end_epoch(MassiveDirectory& directory) {
   swale_dir* const engine = engine_of(directory);
   if (engine == nullptr) return -1;
-  const int code = library.dir_epoch_end(engine, directory.next_step, __builtin_nan(""));
+  const Labels& labels = directory.labels;
+  if (labels.wrong != nullptr) {
+    tell("%s: its epoch did not end: its attribute %s is no number; set it, then opendir and closedir again",
+         directory.path, labels.wrong);
+    errno = EINVAL;
+    return -1;
+  }
+  const int64_t step = labels.has_step ? labels.step : directory.next_step;
+  const int code = library.dir_epoch_end(engine, step, labels.time);
   if (bool& known_end = code == SWALE_OK ? directory.ended : directory.end_failed; !known_end) {
     close_at_exit();
     known_end = true;
   }
   if (code != SWALE_OK) return failed("its epoch did not end", directory.path, code);
-  ++directory.next_step;
+  directory.next_step = step == INT64_MAX ? step : step + 1;
   return 0;
 }
 

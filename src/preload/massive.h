@@ -2,6 +2,10 @@
 // value, and so do open, write and close (massive_files.h); closedir of a stream that was never read ends the
 // epoch (docs/design/preload.md).
 //
+// An epoch's step is the last one + 1 and its time NaN, unless the directory's attributes user.swale.step and
+// user.swale.time said more at opendir. They stay: a step that has been fails closedir with EINVAL, and so do
+// ranks that differ, who are named.
+//
 // libswale has the engine. It is loaded at the first value, and joins the job of the launcher's environment.
 //
 // Names: a path leads into a massive directory if its folder has the device and inode of one that opendir has

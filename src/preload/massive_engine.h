@@ -39,6 +39,14 @@ struct Library {
 };
 extern Library library;
 
+// What attributes of a directory say of an epoch, when it begins.
+struct Labels {
+  bool has_step = false;
+  int64_t step = 0;
+  double time = __builtin_nan("");
+  const char* wrong = nullptr;  // the attribute that is no number
+};
+
 struct MassiveDirectory {
   bool used = false;
   dev_t device = 0;
@@ -49,6 +57,7 @@ struct MassiveDirectory {
   bool failed = false;                     // the engine did not open: it is not asked again
   bool ended = false, end_failed = false;  // an epoch
   int64_t next_step = 0;
+  Labels labels;
   char path[PATH_MAX] = {};
 };
 

@@ -162,12 +162,37 @@ class Massive(Programs):
     def test_an_attribute_makes_empty_directories_massive(self):
         shutil.rmtree(self.directory)
         os.mkdir(self.directory)
-        try:
-            os.setxattr(self.directory, "user.swale.massive", b"1")
-        except OSError as error:
-            self.skipTest(f"{self.directory}: no attributes here: {error}")
+        self.need_attributes()
+        os.setxattr(self.directory, "user.swale.massive", b"1")
         self.write(1, 3)
         self.assertEqual(len(self.values()), 3)
+
+    def need_attributes(self):
+        try:
+            os.setxattr(self.directory, "user.swale.test", b"1")
+        except OSError as error:
+            self.skipTest(f"{self.directory}: no attributes here: {error}")
+
+    def test_attributes_say_step_and_time(self):
+        self.need_attributes()
+        out, errors = self.write(0, 0, "labels", LC_ALL="de_DE.UTF-8")
+        self.assertEqual(dict(line.split() for line in out.splitlines()),
+                         {"both": "OK", "again": "EINVAL", "no-number": "EINVAL", "later": "OK", "time": "OK",
+                          "none": "OK"})
+        self.assertEqual([(each["step"], each["time"]) for each in self.epochs()],
+                         [(100, 2.5), (105, 0.125), (106, 0.125), (107, None)])
+        self.assertEqual(self.values(), {(0, "both"): [b"1"], (1, "again"): [b"2"], (2, "time"): [b"3"],
+                                         (3, "none"): [b"4"]})
+        self.assertIn("user.swale.step is no number", errors)
+
+    def test_ranks_with_other_steps_are_named(self):
+        self.need_attributes()
+        os.mkdir(f"{self.scratch}/meet", 0o700)
+        for status, out, errors in self.finish(*(self.start(0, 0, "labels-differ", rank=i, ranks=2)
+                                                 for i in range(2))):
+            self.assertEqual((status, out), (0, "closedir EINVAL\n"), errors)
+            self.assertRegex(errors, r"rank [01]\b.*step.*rank [01]\b")
+        self.assertEqual(self.epochs(), [])
 
     def test_listings_do_not_write(self):
         self.write(1, 3)

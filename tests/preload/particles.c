@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/wait.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 static const char* directory;
@@ -174,6 +175,54 @@ static void processes(void) {
   if (closedir(stream) != 0) fail("closedir");
 }
 
+/* ---- Attributes that say an epoch's step and time ---- */
+
+static void label(const char* name, const char* text) {
+  const int done =
+      text == NULL ? removexattr(directory, name) : setxattr(directory, name, text, strlen(text), 0);
+  if (done != 0) fail(name);
+}
+
+/* An epoch of one value, or of none: what closedir says. */
+static void end_with(const char* how, const char* value) {
+  DIR* const stream = opendir(directory);
+  if (stream == NULL) fail(directory);
+  if (value != NULL) write_value(with_slash(directory), how, "a", value, strlen(value));
+  said(how, closedir(stream));
+}
+
+static void labels(void) {
+  label("user.swale.step", "100");
+  label("user.swale.time", "2.5");
+  end_with("both", "1");
+  end_with("again", "2"); /* step 100 has been: the epoch stays open */
+  label("user.swale.step", "ten");
+  end_with("no-number", NULL);
+  label("user.swale.step", "105");
+  label("user.swale.time", "0x1p-3");
+  end_with("later", NULL);
+  label("user.swale.step", NULL);
+  end_with("time", "3");
+  label("user.swale.time", NULL);
+  end_with("none", "4");
+}
+
+/* Rank 0 sets the step when the others have begun their epoch. */
+static void labels_differ(void) {
+  char begun[4096];
+  snprintf(begun, sizeof begun, "%s.begun", directory);
+  DIR* stream = NULL;
+  if (rank == 0) {
+    while (access(begun, F_OK) != 0) usleep(1000);
+    label("user.swale.step", "7");
+  }
+  stream = opendir(directory);
+  if (stream == NULL) fail(directory);
+  if (rank != 0 && close(creat(begun, 0600)) != 0) fail(begun);
+  write_value(with_slash(directory), "a", "a", "1", 1);
+  said("closedir", closedir(stream));
+}
+
 int main(int count, char** words) {
   const char* const number = getenv("SWALE_JOB_RANK") != NULL         ? getenv("SWALE_JOB_RANK")
                              : getenv("OMPI_COMM_WORLD_RANK") != NULL ? getenv("OMPI_COMM_WORLD_RANK")
@@ -187,6 +236,8 @@ int main(int count, char** words) {
   if (strcmp(what, "spellings") == 0) spellings();
   if (strcmp(what, "sizes") == 0) sizes();
   if (strcmp(what, "processes") == 0) processes();
+  if (strcmp(what, "labels") == 0) labels();
+  if (strcmp(what, "labels-differ") == 0) labels_differ();
   for (int epoch = 0; epoch < atoi(words[2]); ++epoch) write_epoch(epoch, atoi(words[3]));
   if (strcmp(what, "dies") == 0 && rank == 1) raise(SIGKILL);
   if (strcmp(what, "dies") == 0) write_epoch(atoi(words[2]), atoi(words[3]));
