@@ -32,12 +32,13 @@ NO_MOUNTS = probe.no_mounts()
 
 PROFILES = {"full": dict(rounds=5, batches=2000, mib=1024, drain_mib=2048, tree_mib=2048, slow_mib=256,
                          creates=2000, commits=300, requests=20_000, preload_batches=300, remote_mib=128,
-                         expected_s=600),
+                         massive_values=300_000, massive_epochs=5, expected_s=610),
             "quick": dict(rounds=2, batches=600, mib=512, drain_mib=1024, tree_mib=512, slow_mib=256,
                           creates=500, commits=100, requests=5000, preload_batches=100, remote_mib=64,
-                          expected_s=120),
+                          massive_values=200_000, massive_epochs=3, expected_s=125),
             "tiny": dict(rounds=1, batches=4, mib=8, drain_mib=128, tree_mib=8, slow_mib=4, creates=10,
-                         commits=5, requests=50, preload_batches=4, remote_mib=4, expected_s=20)}
+                         commits=5, requests=50, preload_batches=4, remote_mib=4,
+                         massive_values=500, massive_epochs=1, expected_s=20)}
 SLOW_WRITES, SLOW_BYTES, SLOW_DEVICE_MIB = 150, 60_000_000, 1536  # of the slow backing
 RANKS = 8  # that one `swale run` has
 RECORD = 47_008  # bytes of a strided record of the file-per-process comparison
@@ -116,6 +117,12 @@ KEYS = (
      ("preload", "outside_ns")),
     (Key("exec_added_us", "and to the start of a program", "us", 200, 50, by="cpu"),
      ("preload", "exec_added_us")),
+    (Key("imd_posix_ns", "a value of 40 bytes in a massive directory by path, fopen, fwrite and fclose: the "
+         "caller's processor time", "ns", 500, 250, by="cpu"), ("massive", "by_stream_ns")),
+    (Key("imd_posix_name_12_ns", "the same with names of 12 bytes instead of 8", "ns", None, None, by="cpu"),
+     ("massive", "by_stream_12_ns")),
+    (Key("imd_posix_descriptor_ns", "the first by open, write and close", "ns", None, None, by="cpu"),
+     ("massive", "by_descriptor_ns")),
     (Key("preload_n1_write_over_direct", "with the preload, MPI-IO by OMPIO: one shared file, strided "
          "records, until all is written, not synced: a plain directory's time over the tree's", "", 1.0, 2,
          less_is_better=False), ("preload_mpi", "n1_write_over_direct")),
@@ -201,6 +208,19 @@ def fuse_ways():
             "pass-through": f"{library}, and it needs 3.17; bytes that are in logs could not go that way"}
 
 
+def massive(runner, programs, scratch):
+    """A program that writes a massive directory by path, as a job of one rank."""
+    tools = programs.parent / "tools"
+    with tempfile.TemporaryDirectory(prefix="swale-bench-massive-", dir=scratch) as folder:
+        directory = f"{folder}/particles"
+        subprocess.run([str(tools / "swale"), "mkdir", "--massive", directory], check=True,
+                       stdout=subprocess.DEVNULL, timeout=judge.TIMEOUT_S)
+        runner.keep("massive", ["env", f"LD_PRELOAD={tools}/libswale_preload.so", "SWALE_JOB_RANK=0",
+                                "SWALE_JOB_SIZE=1", str(programs / "fs/bench_fs_massive"),
+                                *judge.words({"massive": directory, "values": runner.p["massive_values"],
+                                              "epochs": runner.p["massive_epochs"]})])
+
+
 def measure(arguments, scratch):
     profile = PROFILES[arguments.profile]
     runner = judge.Runner(profile)
@@ -227,6 +247,7 @@ def measure(arguments, scratch):
                                  "line": stage_bench.measure(arguments.programs.parent / "tools/swale",
                                                              arguments.memory, scratch,
                                                              profile["drain_mib"], runner.round)})
+            massive(runner, arguments.programs, scratch)
             if NO_MOUNTS:
                 continue
             slow_backing(runner, arguments.programs / "fs/bench_fs_slow", scratch)

@@ -26,7 +26,7 @@ LESS = ("n1_over_nn", "cpu_over_direct", "commit_over_fdatasync", "drain_over_sl
 
 
 def lines(ratio, recovery, slow=1.0, drain=1.01, tree=None, added=0.5, held=None, storm=24, library=None,
-          preload=None, stage=1.01, remote=0.61, mpi=1.01):
+          preload=None, stage=1.01, remote=0.61, mpi=1.01, massive=499.0):
     made = [{"round": 0, "name": "calibrate", "line": {name: value * slow for name,
                                                        value in CALIBRATION.items()}}]
     write = {"ratio": ratio, "log_ns": 100.0, "server_ns_per_piece": 100.0}
@@ -38,6 +38,8 @@ def lines(ratio, recovery, slow=1.0, drain=1.01, tree=None, added=0.5, held=None
     made.append({"round": 0, "name": "remote", "line": {"read_remote_over_rpc": remote}})
     made.append({"round": 0, "name": "library", "line": {**LIBRARY, **(library or {})}})
     made.append({"round": 0, "name": "preload", "line": {**PRELOAD, **(preload or {})}})
+    made.append({"round": 0, "name": "massive", "line": {"by_stream_ns": massive, "by_stream_12_ns": massive,
+                                                                "by_descriptor_ns": 3000.0}})
     made.append({"round": 0, "name": "preload_mpi", "line": {"n1_write_over_direct": mpi}})
     made.append({"round": 0, "name": "run", "line": {"added_s": added}})
     made.append({"round": 0, "name": "stage", "line": {"over_cp": stage, "over_checked_cp": 1.5,
@@ -68,6 +70,8 @@ def main():
     assert missed(lines(1.31, 0.99, preload={"write_4k_over_tmpfs": 1.2})) == ["preload_write_4k_over_tmpfs"]
     for name in ("lseek_ns", "outside_ns", "exec_added_us"):
         assert missed(lines(1.31, 0.99, preload={name: 201.0})) == [name]
+    assert missed(lines(1.31, 0.99, massive=501.0)) == ["imd_posix_ns"]
+    assert missed(lines(1.31, 0.99, massive=501.0, slow=1.5)) == []
     assert missed(lines(1.31, 0.99, mpi=0.99)) == ["preload_n1_write_over_direct"]
     assert missed(lines(1.31, 0.99, added=1.1)) == ["run_added_s"]
     assert missed(lines(1.31, 0.99, stage=0.99)) == ["stage_out_over_cp"]
