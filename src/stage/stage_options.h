@@ -33,7 +33,7 @@ struct StageOptions {
   uint64_t piece_bytes = 64 * kMiB;  // of a large file, which a thread copies and which is resumed
   uint64_t batch_bytes = 16 * kMiB;  // of small files that are synced together
   uint32_t batch_files = 64;
-  uint64_t chunk_bytes = 2 * kMiB;  // of a read and a write: a thread's memory; a multiple of 4,096
+  uint64_t chunk_bytes = 2 * kMiB;  // of a read and a write: a thread's memory; a huge page
 };
 
 }  // namespace swale::stage
