@@ -1,3 +1,4 @@
+#include <sched.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -46,6 +47,15 @@ struct OptimizeCommand {
   void print_made(const imd::OptimizeReport& report) const;
   void print_text(const imd::OptimizeReport& report) const;
 };
+
+// Beside a job it takes only processors that the job leaves, and its requests to a device that is scheduled
+// wait for the job's. A thread of the job that wakes takes its processor at once: were it only nice, the job
+// would wait for the end of its slice. Threads that are made later do as this one.
+void step_back() {
+  ::setpriority(PRIO_PROCESS, 0, kNiceBesideJob);
+  const sched_param none{};
+  static_cast<void>(::sched_setscheduler(0, SCHED_IDLE, &none));  // what a sandbox forbids is left
+}
 
 // SIGTERM and SIGINT, while it lives: they do not end the process, but pause says that one has come.
 class EndSignals {
@@ -242,8 +252,7 @@ int OptimizeCommand::free_logs(io::Device& device) const {
 }
 
 int OptimizeCommand::run() const {
-  // Beside a job it takes only processors that the job leaves. Threads that are made later are as nice.
-  if (follow || rate_bytes_per_s != 0) ::setpriority(PRIO_PROCESS, 0, kNiceBesideJob);
+  if (follow || rate_bytes_per_s != 0) step_back();
   const Result<io::PosixOptions> storage = Common::storage();
   if (!storage.ok()) return fail(storage.status());
   io::PosixDevice device(*storage, common.path);

@@ -47,8 +47,8 @@ class Directory {
   io::MemoryDevice& device() { return device_; }
   std::unique_ptr<StripeReader> open(size_t memory_bytes, size_t reads_in_flight = 4) {
     partitions_ = std::make_unique<PartitionCache>(files_, manifest_);
-    auto reader = StripeReader::open(files_, manifest_, *partitions_, epochs_, {}, memory_bytes,
-                                     reads_in_flight);
+    auto reader =
+        StripeReader::open(files_, manifest_, *partitions_, epochs_, {}, memory_bytes, reads_in_flight);
     EXPECT_TRUE(reader.ok()) << reader.status().to_string();
     return std::move(*reader);
   }
