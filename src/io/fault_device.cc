@@ -1,6 +1,7 @@
 #include "io/fault_device.h"
 
 #include <algorithm>
+#include <atomic>
 #include <numeric>
 #include <utility>
 
@@ -34,6 +35,7 @@ class FaultDevice::Plan {
   Hook hook GUARDED_BY(mutex);
   std::array<uint64_t, kCallKinds> calls GUARDED_BY(mutex){};
   uint64_t faults GUARDED_BY(mutex) = 0;
+  std::atomic<bool> shows_descriptors = false;
 };
 
 class FaultFile : public File {
@@ -78,6 +80,7 @@ class FaultFile : public File {
   void discard(uint64_t offset, uint64_t bytes) override { file_->discard(offset, bytes); }
   uint64_t next_data(uint64_t offset) override { return file_->next_data(offset); }
   const std::string& path() const override { return file_->path(); }
+  int descriptor() const override { return plan_->shows_descriptors ? file_->descriptor() : -1; }
 
  private:
   const std::shared_ptr<FaultDevice::Plan> plan_;
@@ -165,6 +168,8 @@ void FaultDevice::clear() {
   plan_->calls = {};
   plan_->faults = 0;
 }
+
+void FaultDevice::show_descriptors() { plan_->shows_descriptors = true; }
 
 void FaultDevice::set_hook(Hook hook) {
   const MutexLock lock(plan_->mutex);

@@ -66,6 +66,8 @@ class FaultDevice : public Device {
 
   void inject(Fault fault);  // several may be pending; if two match one call, the one injected first acts
   void clear();              // forgets faults and hook, and sets the counters to zero
+  // For users of File::descriptor(), which is -1 otherwise: what they do by it is neither counted nor fails.
+  void show_descriptors();
   void set_hook(Hook hook);  // runs before every call; if it fails, the call returns its failure
 
   uint64_t calls(CallKind kind) const;

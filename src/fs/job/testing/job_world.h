@@ -62,6 +62,11 @@ class JobWorld {
   JobFsOptions& options() { return options_; }
   JobFs& fs() { return *fs_; }
   io::FaultDevice& disk() { return faulty_disk_; }  // of kLosesPower
+  // What JobFs has of these goes through them. (kPlain; the names have devices of their own.)
+  bool devices_may_fail = false;
+  io::FaultDevice& memory_faults() { return faulty_memory_; }
+  io::FaultDevice& storage_faults() { return faulty_storage_; }
+  io::FaultDevice& backing_faults() { return *faulty_backing_; }
   FileSystemCalls& calls() { return *calls_; }
 
   void start() {
@@ -76,7 +81,7 @@ class JobWorld {
     auto names = meta::JobNames::open(*job_, storage(), buffer_ + "/names", of_names);
     ASSERT_TRUE(names.ok()) << names.status().to_string();
     names_ = std::move(*names);
-    auto fs = JobFs::open(names_->client(), device_, storage(), backing_device(), options_);
+    auto fs = open_fs();
     ASSERT_TRUE(fs.ok()) << fs.status().to_string();
     fs_ = std::move(*fs);
     calls_ = std::make_unique<FileSystemCalls>(*fs_);
@@ -113,6 +118,14 @@ class JobWorld {
   }
 
  private:
+  Result<std::unique_ptr<JobFs>> open_fs() {
+    if (!devices_may_fail)
+      return JobFs::open(names_->client(), device_, storage(), backing_device(), options_);
+    if (!faulty_backing_) faulty_backing_ = std::make_unique<io::FaultDevice>(backing_device());
+    for (io::FaultDevice* const each : {&faulty_memory_, &faulty_storage_, faulty_backing_.get()})
+      each->show_descriptors();
+    return JobFs::open(names_->client(), faulty_memory_, faulty_storage_, *faulty_backing_, options_);
+  }
   io::Device& storage() {
     return kind_ == Storage::kPlain ? static_cast<io::Device&>(device_) : faulty_disk_;
   }
@@ -136,7 +149,10 @@ class JobWorld {
   io::PosixDevice device_;
   io::MemoryDevice disk_;
   io::FaultDevice faulty_disk_{disk_};
+  io::FaultDevice faulty_memory_{device_};
+  io::FaultDevice faulty_storage_{device_};
   std::unique_ptr<io::Device> anchored_;
+  std::unique_ptr<io::FaultDevice> faulty_backing_;
   std::unique_ptr<net::Job> job_;
   std::unique_ptr<meta::JobNames> names_;
   std::unique_ptr<JobFs> fs_;
