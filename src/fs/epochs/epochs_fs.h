@@ -14,7 +14,6 @@
 #pragma once
 
 #include <atomic>
-#include <functional>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -22,14 +21,14 @@
 
 #include "base/clock.h"
 #include "base/mutex.h"
-#include "fs/file_system.h"
+#include "fs/read_only.h"
 #include "imd/read/reader.h"
 
 namespace swale::fs {
 
 struct EpochsNode;
 
-class EpochsFs final : public FileSystem {
+class EpochsFs final : public ReadOnlyFileSystem {
  public:
   static constexpr Nanos kRefreshEvery = seconds(1);
 
@@ -40,50 +39,20 @@ class EpochsFs final : public FileSystem {
   KernelUse kernel_use() const override {
     return {.keep_seconds = 1, .keeps_pages = true, .checks_acls = false};
   }
-  void set_acls(bool) override {}
   size_t nodes_known() const override;
-  // The kernel's own copies of nodes take more than these.
-  void call_above(size_t, std::function<void()>) override {}
-  std::vector<IdleName> take_idle(size_t) override { return {}; }
 
   int lookup(Node& parent, const char* name, Entry* entry) override;
   void forget(Node* node, uint64_t count) override;
   int open_directory(Node& node, const Caller& caller, std::unique_ptr<OpenDirectory>* directory) override;
   int read_directory(OpenDirectory& directory, off_t from,
                      const std::function<bool(const DirectoryEntry&)>& add) override;
-  int sync_directory(OpenDirectory&) override { return 0; }
   int attributes(Node& node, struct stat* attributes) override;
   int statistics(struct statvfs* statistics) override;
   int get_attribute(Node& node, const char* name, const Caller& caller, std::string* value) override;
   int list_attributes(Node& node, const Caller& caller, std::string* names) override;
   int open_file(Node& node, int flags, const Caller& caller, std::unique_ptr<OpenFile>* file) override;
-  void release(std::unique_ptr<OpenFile> file) override { file.reset(); }
   int read(OpenFile& file, uint64_t offset, MutableBytes out, size_t* got) override;
-  int flush(OpenFile&) override { return 0; }
-  int sync(OpenFile&) override { return 0; }
   int seek(OpenFile& file, uint64_t offset, int whence, uint64_t* found) override;
-
-  // Changes.
-  int make_node(Node&, const char*, mode_t, dev_t, const Caller&, Entry*) override { return EROFS; }
-  int make_directory(Node&, const char*, mode_t, const Caller&, Entry*) override { return EROFS; }
-  int make_symlink(Node&, const char*, const char*, const Caller&, Entry*) override { return EROFS; }
-  int read_symlink(Node&, std::string*) override { return EINVAL; }
-  int link(Node&, Node&, const char*, const Caller&, Entry*) override { return EROFS; }
-  int unlink(Node&, const char*, const Caller&) override { return EROFS; }
-  int remove_directory(Node&, const char*, const Caller&) override { return EROFS; }
-  int rename(Node&, const char*, Node&, const char*, unsigned, const Caller&) override { return EROFS; }
-  int change(Node&, const Change&, const Caller&, struct stat*) override { return EROFS; }
-  int set_attribute(Node&, const char*, Bytes, int, const Caller&) override { return EROFS; }
-  int remove_attribute(Node&, const char*, const Caller&) override { return EROFS; }
-  int create(Node&, const char*, mode_t, int, const Caller&, Entry*, std::unique_ptr<OpenFile>*) override {
-    return EROFS;
-  }
-  int write(OpenFile&, uint64_t, uint64_t, const Caller&, const Fill&) override { return EROFS; }
-  void write(OpenFile&, uint64_t, uint64_t, const Caller&, const Fill&,
-             const std::function<void(int)>& answered) override {
-    answered(EROFS);
-  }
-  int allocate(OpenFile&, int, uint64_t, uint64_t, const Caller&) override { return EROFS; }
 
  private:
   int answer(const Status& status) const;
