@@ -1,4 +1,4 @@
-// Requests to an I/O server and its answers, and names. Input: 1 byte that says what, then its bytes. What
+// Requests to an I/O server and its answers, entries of directories, and names. Input: 1 byte that says what, then its bytes. What
 // decodes keeps its promises and encodes to something that decodes to the same.
 #include "fuzz/fuzz_input.h"
 #include "fuzz/target.h"
@@ -19,9 +19,9 @@ void request(Bytes bytes) {
   const std::string again = encode_iond_request(*message, message->data.size()) + std::string(message->data);
   const auto same = decode_iond_request(again);
   require(same.ok() && same->file == message->file && same->offset == message->offset &&
-          same->length == message->length && same->flags == message->flags &&
-          same->striping == message->striping && same->name == message->name &&
-          same->other == message->other && same->data == message->data);
+          same->length == message->length && same->flags == message->flags && same->mode == message->mode &&
+          same->modified_ns == message->modified_ns && same->striping == message->striping &&
+          same->name == message->name && same->other == message->other && same->data == message->data);
 }
 
 void answer(Bytes bytes) {
@@ -31,6 +31,21 @@ void answer(Bytes bytes) {
   const auto same = decode_iond_answer(again);
   require(same.ok() && same->file == message->file && same->id == message->id &&
           same->size == message->size && same->first == message->first && same->data == message->data);
+}
+
+void entries(Bytes bytes) {
+  const auto found = decode_iond_entries(bytes, "");
+  if (!found.ok()) return;
+  std::string again;
+  for (const IondEntry& each : *found) append_iond_entry(&again, each);
+  const auto same = decode_iond_entries(again, "");
+  require(same.ok() && same->size() == found->size());
+  for (size_t i = 0; i < found->size(); ++i) {
+    const IondEntry& each = (*found)[i];
+    require(each.name == (*same)[i].name && each.kind == (*same)[i].kind);
+    require(i == 0 || (*found)[i - 1].name < each.name);
+    require(each.name.find('/') == std::string::npos);
+  }
 }
 
 void name(Bytes bytes) {
@@ -44,12 +59,15 @@ void name(Bytes bytes) {
 SWALE_FUZZ_TARGET(iond_messages_fuzz) {
   if (size == 0) return 0;
   const Bytes bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
-  switch (data[0] % 3) {
+  switch (data[0] % 4) {
     case 0:
       request(bytes);
       break;
     case 1:
       answer(bytes);
+      break;
+    case 3:
+      entries(bytes);
       break;
     default:
       name(bytes);

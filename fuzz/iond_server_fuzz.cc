@@ -8,6 +8,7 @@
 // takes (hostile_input.h).
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -156,6 +157,11 @@ class Server {
     const uint8_t name = in->byte();
     request.name = name % 8 == 7 ? in->text() : kNames[name % 8];
     request.other = name / 8 % 8 == 7 ? in->text() : kNames[name / 8 % 8];
+    request.mode = form % 32 == 4                         ? static_cast<uint32_t>(in->number())
+                   : method == IondMethod::kMakeDirectory ? 0755
+                                                          : 0644;
+    if (method == IondMethod::kSetAttributes) request.modified_ns = static_cast<int64_t>(in->number());
+    if (method == IondMethod::kList && form % 32 != 3) request.length = kIondDataBytesMax;
     std::string data;
     if (method == IondMethod::kWrite) {
       // A write has as many bytes as it says, or is refused.
@@ -163,6 +169,8 @@ class Server {
       data.assign(std::min<uint64_t>(request.length, kIondDataBytesMax + 1), static_cast<char>(name));
     }
     const auto answer = send(method, encode_iond_request(request, data.size()) + data, from);
+    if (method == IondMethod::kList && answer.ok())
+      require(decode_iond_entries(decode_iond_answer(*answer)->data, request.other).ok());
     if (method == IondMethod::kOpen && answer.ok()) handles_.push_back(decode_iond_answer(*answer)->file);
   }
   Result<std::string> send(IondMethod method, const std::string& message, net::Rank from) {
@@ -183,16 +191,24 @@ class Server {
   // What hostile clients have made, by requests of their own.
   void remove_all() {
     handles_.clear();
-    std::vector<std::string> names;
+    std::vector<std::string> names, folders;
     for (const auto& each : std::filesystem::recursive_directory_iterator(backing_)) {
       const std::string name = std::filesystem::relative(each.path(), backing_).string();
       if (each.is_regular_file() && !name.starts_with(tier::kPrivateDirectory)) names.push_back(name);
+      if (each.is_directory() && check_iond_name(name).ok()) folders.push_back(name);
     }
     for (const std::string& name : names) {
       IondRequest request = named(name);
       if (server_ != kNamesServer) request.file = std::stoull(name.substr(name.find('/') + 1), nullptr, 16);
       static_cast<void>(must(IondMethod::kRemove, request));
     }
+    if (server_ != kNamesServer) return;
+    std::ranges::sort(folders, std::ranges::greater());  // what is inside first
+    for (const std::string& name : folders)
+      static_cast<void>(must(IondMethod::kRemoveDirectory, named(name)));
+    IondRequest folder = named("folder");
+    folder.mode = 0755;
+    static_cast<void>(must(IondMethod::kMakeDirectory, folder));
   }
 
   const uint32_t server_, servers_;

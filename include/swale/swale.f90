@@ -53,6 +53,10 @@ module swale
   integer(c_int), parameter, public :: SWALE_FS_APPEND = 32
   integer(c_int), parameter, public :: SWALE_FS_BY_MOUNT = 64
   integer(c_int), parameter, public :: SWALE_FS_BY_LOG = 128
+  integer(c_int), parameter, public :: SWALE_IOND_DIRECTORY = 16384
+  integer(c_int), parameter, public :: SWALE_IOND_FILE_ENTRY = 1
+  integer(c_int), parameter, public :: SWALE_IOND_DIRECTORY_ENTRY = 2
+  integer(c_int), parameter, public :: SWALE_IOND_OTHER_ENTRY = 3
   integer(c_int), parameter, public :: SWALE_META_LEVELS = 3
   integer(c_int), parameter, public :: SWALE_TOP_LARGEST = 0
   integer(c_int), parameter, public :: SWALE_TOP_SMALLEST = 1
@@ -830,6 +834,37 @@ module swale
       character(kind=c_char), intent(in) :: from(*)
       character(kind=c_char), intent(in) :: to(*)
     end function
+    integer(c_int) function c_iond_mkdir(iond, name, mode) bind(C, name="swale_iond_mkdir")
+      import :: c_char, c_int, c_int32_t, swale_iond
+      type(swale_iond), value :: iond
+      character(kind=c_char), intent(in) :: name(*)
+      integer(c_int32_t), value :: mode
+    end function
+    integer(c_int) function c_iond_rmdir(iond, name) bind(C, name="swale_iond_rmdir")
+      import :: c_char, c_int, swale_iond
+      type(swale_iond), value :: iond
+      character(kind=c_char), intent(in) :: name(*)
+    end function
+    integer(c_int) function c_iond_list(iond, name, fn, context) bind(C, name="swale_iond_list")
+      import :: c_char, c_funptr, c_int, c_ptr, swale_iond
+      type(swale_iond), value :: iond
+      character(kind=c_char), intent(in) :: name(*)
+      type(c_funptr), value :: fn
+      type(c_ptr), value :: context
+    end function
+    integer(c_int) function c_iond_set_mode(iond, name, mode) bind(C, name="swale_iond_set_mode")
+      import :: c_char, c_int, c_int32_t, swale_iond
+      type(swale_iond), value :: iond
+      character(kind=c_char), intent(in) :: name(*)
+      integer(c_int32_t), value :: mode
+    end function
+    integer(c_int) function c_iond_set_modified(iond, name, modified_ns) &
+        bind(C, name="swale_iond_set_modified")
+      import :: c_char, c_int, c_int64_t, swale_iond
+      type(swale_iond), value :: iond
+      character(kind=c_char), intent(in) :: name(*)
+      integer(c_int64_t), value :: modified_ns
+    end function
     integer(c_int) function c_tier_open(backing, ssd, flags, options, tier) bind(C, name="swale_tier_open")
       import :: c_char, c_int, swale_tier
       character(kind=c_char), intent(in) :: backing(*)
@@ -940,7 +975,8 @@ module swale
     swale_dir_set_attributes, swale_reader_attributes
   public :: swale_meta_open, swale_meta_file_open, swale_meta_stat, swale_meta_remove, swale_iond_open, &
     swale_iond_file_open, swale_iond_write, swale_iond_read, swale_iond_stat, swale_iond_remove, &
-    swale_iond_rename, swale_tier_open, swale_tier_file_open, swale_tier_write, swale_tier_read, &
+    swale_iond_rename, swale_iond_mkdir, swale_iond_rmdir, swale_iond_list, swale_iond_set_mode, &
+    swale_iond_set_modified, swale_tier_open, swale_tier_file_open, swale_tier_write, swale_tier_read, &
     swale_tier_stat, swale_tier_remove, swale_tier_rename, swale_fs_open, swale_fs_pwrite, &
     swale_fs_write_many, swale_fs_write, swale_fs_pread, swale_fs_seal, swale_fs_unseal
 
@@ -1219,6 +1255,41 @@ contains
     character(len=*), intent(in) :: from
     character(len=*), intent(in) :: to
     code = c_iond_rename(iond, as_c(from), as_c(to))
+  end function
+
+  integer(c_int) function swale_iond_mkdir(iond, name, mode) result(code)
+    type(swale_iond), intent(in) :: iond
+    character(len=*), intent(in) :: name
+    integer(c_int32_t), intent(in) :: mode
+    code = c_iond_mkdir(iond, as_c(name), mode)
+  end function
+
+  integer(c_int) function swale_iond_rmdir(iond, name) result(code)
+    type(swale_iond), intent(in) :: iond
+    character(len=*), intent(in) :: name
+    code = c_iond_rmdir(iond, as_c(name))
+  end function
+
+  integer(c_int) function swale_iond_list(iond, name, fn, context) result(code)
+    type(swale_iond), intent(in) :: iond
+    character(len=*), intent(in) :: name
+    type(c_funptr), intent(in) :: fn
+    type(c_ptr), intent(in) :: context
+    code = c_iond_list(iond, as_c(name), fn, context)
+  end function
+
+  integer(c_int) function swale_iond_set_mode(iond, name, mode) result(code)
+    type(swale_iond), intent(in) :: iond
+    character(len=*), intent(in) :: name
+    integer(c_int32_t), intent(in) :: mode
+    code = c_iond_set_mode(iond, as_c(name), mode)
+  end function
+
+  integer(c_int) function swale_iond_set_modified(iond, name, modified_ns) result(code)
+    type(swale_iond), intent(in) :: iond
+    character(len=*), intent(in) :: name
+    integer(c_int64_t), intent(in) :: modified_ns
+    code = c_iond_set_modified(iond, as_c(name), modified_ns)
   end function
 
   integer(c_int) function swale_tier_open(backing, ssd, flags, options, tier) result(code)

@@ -79,7 +79,7 @@ typedef struct swale_attributes {
   size_t struct_bytes; /* sizeof(swale_attributes), set by the caller */
   uint64_t size;       /* in bytes */
   uint64_t generation; /* grows with each truncate; 0: not counted here */
-  uint32_t mode;       /* permission bits, as it was created */
+  uint32_t mode;       /* permission bits; as it was created, where no call sets them */
   uint32_t sealed;     /* 1: it is immutable */
   int64_t created_ns;  /* since 1970; 0: the file system does not know */
   int64_t modified_ns; /* of the last change of its bytes or size */

@@ -53,12 +53,37 @@ int swale_iond_file_stat(swale_iond_file* file, swale_attributes* attributes);
 /* Returns when all that was written of the file survives a loss of power on every server. */
 int swale_iond_sync(swale_iond_file* file);
 
-/* The attributes of a file by its name; opens it for that. */
+/* The attributes of a file or directory by its name; "" is the top directory. A directory's `mode` has the
+ * bit SWALE_IOND_DIRECTORY. */
 int swale_iond_stat(swale_iond* iond, const char* name, swale_attributes* attributes);
 /* Removes a file. Who has it open can go on. */
 int swale_iond_remove(swale_iond* iond, const char* name);
-/* Renames a file, and replaces what had the new name. */
+/* Renames a file or a directory, and replaces a file, or an empty directory, that had the new name. */
 int swale_iond_rename(swale_iond* iond, const char* from, const char* to);
+/* In `mode` of the attributes of a directory: 040000. */
+#define SWALE_IOND_DIRECTORY 16384
+
+/* Makes a directory, with the permission bits `mode`, less the server's umask; its owner must be able to use
+ * it (0700). Files are opened in directories that are there. */
+int swale_iond_mkdir(swale_iond* iond, const char* name, uint32_t mode);
+/* Removes a directory, which must be empty. */
+int swale_iond_rmdir(swale_iond* iond, const char* name);
+/* What an entry of a directory is. SWALE_IOND_OTHER_ENTRY: a link, a FIFO, ..., which no call leads to. */
+enum swale_iond_kind {
+  SWALE_IOND_FILE_ENTRY = 1,
+  SWALE_IOND_DIRECTORY_ENTRY = 2,
+  SWALE_IOND_OTHER_ENTRY = 3
+};
+/* Called for each entry; `name` lives only during the call. It may call the servers. Returning anything but 0
+ * ends the list. */
+typedef int (*swale_iond_entry_fn)(void* context, const char* name, int kind);
+/* Lists a directory, in the order of the names' bytes; "" is the top one. What is there all the time comes
+ * once; what comes or goes meanwhile comes once or not. */
+int swale_iond_list(swale_iond* iond, const char* name, swale_iond_entry_fn fn, void* context);
+/* Sets the permission bits of a file or directory. Its owner keeps what it needs: 0600, or 0700. */
+int swale_iond_set_mode(swale_iond* iond, const char* name, uint32_t mode);
+/* Sets when a file or directory was modified, in ns since 1970. Not while others write the file. */
+int swale_iond_set_modified(swale_iond* iond, const char* name, int64_t modified_ns);
 /* Returns when every server has written everything from its SSD to its slow storage. */
 int swale_iond_drain(swale_iond* iond);
 

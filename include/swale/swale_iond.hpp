@@ -24,6 +24,24 @@
 
 namespace swale {
 
+namespace detail {
+
+// Carries the entries of a directory.
+template <class Fn>
+struct EntryCallback : Carrier<Fn> {
+  static int call(void* context, const char* name, int kind) {
+    return static_cast<EntryCallback*>(context)->carry(name, kind);
+  }
+};
+
+}  // namespace detail
+
+// What is in a directory of the I/O servers.
+struct IoEntry {
+  std::string name;
+  int kind = 0;  // enum swale_iond_kind
+};
+
 // An open file, striped over the I/O servers.
 class IoFile {
  public:
@@ -93,16 +111,41 @@ class IoServers {
     detail::check(swale_iond_file_open(handle_, name.c_str(), flags, mode, &file));
     return IoFile(file);
   }
-  // The attributes of a file by its name.
+  // The attributes of a file or directory by its name.
   swale_attributes stat(const std::string& name) const {
     return detail::attributes_by(
         [&](swale_attributes* out) { return swale_iond_stat(handle_, name.c_str(), out); });
   }
   // Removes a file.
   void remove(const std::string& name) { detail::check(swale_iond_remove(handle_, name.c_str())); }
-  // Renames a file, and replaces what had the new name.
+  // Renames a file or a directory, and replaces what had the new name.
   void rename(const std::string& from, const std::string& to) {
     detail::check(swale_iond_rename(handle_, from.c_str(), to.c_str()));
+  }
+  // Makes a directory.
+  void mkdir(const std::string& name, std::uint32_t mode = 0755) {
+    detail::check(swale_iond_mkdir(handle_, name.c_str(), mode));
+  }
+  // Removes an empty directory.
+  void rmdir(const std::string& name) { detail::check(swale_iond_rmdir(handle_, name.c_str())); }
+  // What is in a directory, in the order of the names' bytes; "": the top one.
+  std::vector<IoEntry> list(const std::string& name = {}) const {
+    std::vector<IoEntry> entries;
+    const auto take = [&entries](const char* entry, int kind) {
+      entries.push_back({entry, kind});
+      return true;
+    };
+    detail::EntryCallback<decltype(take)> callback{{take}};
+    callback.finish(swale_iond_list(handle_, name.c_str(), callback.call, &callback));
+    return entries;
+  }
+  // Sets the permission bits of a file or directory.
+  void set_mode(const std::string& name, std::uint32_t mode) {
+    detail::check(swale_iond_set_mode(handle_, name.c_str(), mode));
+  }
+  // Sets when a file or directory was modified, in ns since 1970.
+  void set_modified(const std::string& name, std::int64_t modified_ns) {
+    detail::check(swale_iond_set_modified(handle_, name.c_str(), modified_ns));
   }
   // Returns when every server has written everything to its slow storage.
   void drain() { detail::check(swale_iond_drain(handle_)); }

@@ -189,6 +189,49 @@ int swale_iond_rename(swale_iond* iond, const char* from, const char* to) {
   });
 }
 
+int swale_iond_mkdir(swale_iond* iond, const char* name, uint32_t mode) {
+  return guarded([&]() -> Status {
+    SWALE_ASSIGN_OR_RETURN(iond::Iond* const servers, servers_of("swale_iond_mkdir", "iond", iond));
+    if (name == nullptr) return null_argument("swale_iond_mkdir", "name");
+    return servers->make_directory(name, mode);
+  });
+}
+
+int swale_iond_rmdir(swale_iond* iond, const char* name) {
+  return guarded([&]() -> Status {
+    SWALE_ASSIGN_OR_RETURN(iond::Iond* const servers, servers_of("swale_iond_rmdir", "iond", iond));
+    if (name == nullptr) return null_argument("swale_iond_rmdir", "name");
+    return servers->remove_directory(name);
+  });
+}
+
+int swale_iond_list(swale_iond* iond, const char* name, swale_iond_entry_fn fn, void* context) {
+  return guarded([&]() -> Status {
+    SWALE_ASSIGN_OR_RETURN(iond::Iond* const servers, servers_of("swale_iond_list", "iond", iond));
+    if (name == nullptr) return null_argument("swale_iond_list", "name");
+    if (fn == nullptr) return null_argument("swale_iond_list", "fn");
+    return servers->list(name, [&](const iond::IondEntry& entry) {
+      return fn(context, entry.name.c_str(), static_cast<int>(entry.kind)) == 0;
+    });
+  });
+}
+
+int swale_iond_set_mode(swale_iond* iond, const char* name, uint32_t mode) {
+  return guarded([&]() -> Status {
+    SWALE_ASSIGN_OR_RETURN(iond::Iond* const servers, servers_of("swale_iond_set_mode", "iond", iond));
+    if (name == nullptr) return null_argument("swale_iond_set_mode", "name");
+    return servers->set_attributes(name, {.mode = mode});
+  });
+}
+
+int swale_iond_set_modified(swale_iond* iond, const char* name, int64_t modified_ns) {
+  return guarded([&]() -> Status {
+    SWALE_ASSIGN_OR_RETURN(iond::Iond* const servers, servers_of("swale_iond_set_modified", "iond", iond));
+    if (name == nullptr) return null_argument("swale_iond_set_modified", "name");
+    return servers->set_attributes(name, {.modified_ns = modified_ns});
+  });
+}
+
 int swale_iond_drain(swale_iond* iond) {
   return guarded([&]() -> Status {
     SWALE_ASSIGN_OR_RETURN(iond::Iond* const servers, servers_of("swale_iond_drain", "iond", iond));

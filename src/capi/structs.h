@@ -10,6 +10,7 @@
 
 #include "capi/boundary.h"
 #include "iond/named_files.h"
+#include "swale/swale_iond.h"
 
 namespace swale::capi {
 
@@ -62,10 +63,11 @@ T take_struct(const T& given) {
 
 // Of a file of a tiered write buffer or of I/O servers, which count no truncates and seal nothing.
 inline void show_attributes(const iond::FileAttributes& found, swale_attributes* attributes) {
+  const bool directory = found.kind == iond::FileKind::kDirectory;
   fill_struct(attributes, {.struct_bytes = 0,
                            .size = found.size,
                            .generation = 0,
-                           .mode = found.mode,
+                           .mode = found.mode | (directory ? uint32_t{SWALE_IOND_DIRECTORY} : 0),
                            .sealed = 0,
                            .created_ns = found.created_ns,
                            .modified_ns = found.modified_ns});

@@ -72,13 +72,32 @@ Result<Beneath::Place> Beneath::place_of(const std::string& name) const {
   return errno_status(failed, place.full + ": looking it up");
 }
 
-Result<io::Descriptor> Beneath::look(const Place& place) const {
+Result<io::Descriptor> Beneath::look(const Place& place) const { return look(place, false); }
+
+Result<io::Descriptor> Beneath::look_at_any(const Place& place) const { return look(place, true); }
+
+Result<io::Descriptor> Beneath::look(const Place& place, bool directories) const {
   io::Descriptor fd(::openat(place.directory.get(), place.last.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
   struct stat found;
   if (!fd.valid() || ::fstat(fd.get(), &found) != 0) return errno_status(errno, place.full);
-  if (!S_ISREG(found.st_mode))
+  if (!S_ISREG(found.st_mode) && !(directories && S_ISDIR(found.st_mode)))
     return invalid_argument("{}: is {}, not a regular file", place.full, kind_of(found.st_mode));
   return fd;
+}
+
+Result<io::Descriptor> Beneath::open_to_list(const std::string& name) const {
+  constexpr int kFlags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+  Place top;
+  if (name.empty()) {
+    top.last = ".";
+    top.full = path_;
+  }
+  SWALE_ASSIGN_OR_RETURN(const Place place, name.empty() ? Result<Place>(std::move(top)) : place_of(name));
+  const int in = name.empty() ? root_.get() : place.directory.get();
+  io::Descriptor fd(::openat(in, place.last.c_str(), kFlags));
+  if (fd.valid()) return fd;
+  if (errno == ENOTDIR || errno == ELOOP) return invalid_argument("{}: is no directory", place.full);
+  return errno_status(errno, place.full + ": opening it to list it");
 }
 
 Result<bool> Beneath::make(const Place& place, mode_t mode) const {

@@ -35,6 +35,10 @@ class Beneath {
 
   // A regular file, to be looked at (O_PATH); descriptor_path leads to it.
   Result<io::Descriptor> look(const Place& place) const;
+  // The same, or a directory.
+  Result<io::Descriptor> look_at_any(const Place& place) const;
+  // A directory, to be read. "": the root.
+  Result<io::Descriptor> open_to_list(const std::string& name) const;
   // Makes it, with the mode less the umask. False: something of that name is there already.
   Result<bool> make(const Place& place, mode_t mode) const;
   // Makes the last part a directory, if it is not there.
@@ -45,6 +49,7 @@ class Beneath {
  private:
   Beneath(io::Descriptor root, std::string path, Lookup lookup)
       : root_(std::move(root)), path_(std::move(path)), lookup_(lookup) {}
+  Result<io::Descriptor> look(const Place& place, bool directories) const;
   int open_directory(const std::string& name) const;
   int walk(const std::string& name) const;
 

@@ -6,6 +6,7 @@
 
 #include "base/coding.h"
 #include "base/contain.h"
+#include "iond/iond_part.h"
 #include "iond/iond_service.h"
 #include "net/job/agree.h"
 #include "net/job/memory_share.h"
@@ -43,14 +44,6 @@ Status left_behind(const Result<std::vector<net::Rank>>& dead) {
 }
 
 }  // namespace
-
-// One request to one server, and what comes of it.
-struct Iond::Part {
-  uint32_t server = 0;
-  IondRequest request = {};
-  std::function<void(std::string*)> append_data = {};  // of a write
-  std::function<void(const IondAnswer&)> take = {};    // may be empty
-};
 
 Result<std::unique_ptr<Iond>> Iond::open(net::Job& job, const IondOptions& options,
                                          const std::optional<IondServing>& serving, const Status& mine) {
@@ -118,7 +111,8 @@ Status Iond::run(IondMethod method, const std::string& what, std::vector<Part>* 
       const Part& part = (*parts)[next];
       std::string payload = encode_iond_request(part.request, part.append_data ? part.request.length : 0);
       if (part.append_data) part.append_data(&payload);
-      const uint64_t data_max = method == IondMethod::kRead    ? part.request.length
+      const bool gets_data = method == IondMethod::kRead || method == IondMethod::kList;
+      const uint64_t data_max = gets_data                      ? part.request.length
                                 : method == IondMethod::kStats ? kIondStatsBytesMax
                                                                : 0;
       const auto id =
@@ -254,6 +248,17 @@ Result<uint64_t> Iond::size(const IondFile& file) {
 }
 
 Result<FileAttributes> Iond::stat(const std::string& name) {
+  FileAttributes seen;
+  SWALE_RETURN_IF_ERROR(
+      run_one(IondMethod::kLook, name + ": its attributes", {.name = name}, [&](const IondAnswer& answer) {
+        const bool directory = (answer.mode & kIondDirectoryBit) != 0;
+        seen.kind = directory ? FileKind::kDirectory : FileKind::kFile;
+        seen.size = answer.size;
+        seen.mode = answer.mode & ~kIondDirectoryBit;
+        seen.created_ns = answer.created_ns;
+        seen.modified_ns = answer.modified_ns;
+      }));
+  if (seen.kind == FileKind::kDirectory || servers() == 1) return seen;
   SWALE_ASSIGN_OR_RETURN(IondFile file, open_file(name, 0));
   auto found = attributes(file);
   const Status closed = close_file(&file);
@@ -313,36 +318,6 @@ Result<IondFile> Iond::open_file(const std::string& name, uint32_t flags, uint32
   if (opened.ok()) return file;
   static_cast<void>(close_file(&file));
   return opened;
-}
-
-Status Iond::remove_parts(uint64_t id, const std::string& name) {
-  if (id == 0) return {};
-  std::vector<Part> parts;
-  for (uint32_t server = 1; server < servers(); ++server) {
-    Part part;
-    part.server = server;
-    part.request = {.file = id, .name = name};
-    parts.push_back(std::move(part));
-  }
-  return run(IondMethod::kRemove, name + ": removing its parts", &parts);
-}
-
-Status Iond::remove(const std::string& name) {
-  uint64_t id = 0;
-  std::vector<Part> parts(1);
-  parts[0].request = {.name = name};
-  parts[0].take = [&](const IondAnswer& answer) { id = answer.id; };
-  SWALE_RETURN_IF_ERROR(run(IondMethod::kRemove, name + ": remove", &parts));
-  return remove_parts(id, name);
-}
-
-Status Iond::rename(const std::string& from, const std::string& to) {
-  uint64_t replaced = 0;
-  std::vector<Part> parts(1);
-  parts[0].request = {.name = from, .other = to};
-  parts[0].take = [&](const IondAnswer& answer) { replaced = answer.id; };
-  SWALE_RETURN_IF_ERROR(run(IondMethod::kRename, from + ": rename to " + to, &parts));
-  return remove_parts(replaced, to);
 }
 
 Status Iond::drain() {

@@ -16,6 +16,7 @@
 // Limits: IondOptions; docs/design/iond.md.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -40,6 +41,12 @@ struct IondFile {
   uint64_t id = 0;
   Striping striping;
   std::vector<uint64_t> handles;  // by server
+};
+
+// What shall be another.
+struct AttributeChange {
+  std::optional<uint32_t> mode = {};  // permission bits; the owner, who is the server, keeps its rights
+  std::optional<int64_t> modified_ns = {};
 };
 
 // What a rank that serves brings. The store outlives the Iond.
@@ -69,11 +76,19 @@ class Iond {
   Status truncate(const IondFile& file, uint64_t size);
   Result<FileAttributes> attributes(const IondFile& file);
   Result<uint64_t> size(const IondFile& file);
-  // Opens the file for that.
+  // Of a file or directory; "": the top one. Opens a striped file for that.
   Result<FileAttributes> stat(const std::string& name);
+  // Of a file or directory. Not atomic over servers: the time of a striped file is the latest of its parts'.
+  Status set_attributes(const std::string& name, const AttributeChange& change);
   Status sync(const IondFile& file);
   Status remove(const std::string& name);
-  Status rename(const std::string& from, const std::string& to);  // replaces `to`
+  // Of a file or a directory; replaces `to`, if it is a file or an empty directory, as the other one is.
+  Status rename(const std::string& from, const std::string& to);
+  Status make_directory(const std::string& name, uint32_t mode = 0755);
+  Status remove_directory(const std::string& name);  // an empty one
+  // Calls `take` for each entry, in the order of the names' bytes, until it returns false. "": the top
+  // directory. What is there all the time comes once; what comes or goes meanwhile may come or not.
+  Status list(const std::string& name, const std::function<bool(const IondEntry&)>& take);
   Status drain();  // returns when every server has written everything to its backing directory
 
   // What this rank reserves of its process's memory; a server's store has its own share.
@@ -96,6 +111,9 @@ class Iond {
   Status run(IondMethod method, const std::string& what, std::vector<Part>* parts);
   static std::vector<Part> one_for_each_server(const IondFile& file);
   std::vector<Part> parts_of(const IondFile& file, uint64_t offset, uint64_t length) const;
+  Status run_one(IondMethod method, const std::string& what, const IondRequest& request,
+                 const std::function<void(const IondAnswer&)>& take = {});
+  std::vector<Part> one_for_each_part(uint64_t id, const std::string& name) const;
   Status remove_parts(uint64_t id, const std::string& name);
   Status say_goodbye(uint32_t server, Nanos until);
 

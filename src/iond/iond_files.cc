@@ -8,60 +8,16 @@
 #include <cassert>
 
 #include <cerrno>
-#include <charconv>
 #include <fstream>
 #include <optional>
 
 #include "base/entropy.h"
 #include "io/descriptor.h"
 #include "io/descriptor_path.h"
+#include "iond/stripes.h"
 
 namespace swale::iond {
 namespace {
-
-struct Stripes {
-  uint64_t id = 0;
-  Striping striping;
-};
-
-// "1 ID STRIPE SERVERS FIRST"; people can read it.
-std::string text_of(const Stripes& stripes) {
-  return fmt::format("1 {:016x} {} {} {}", stripes.id, stripes.striping.stripe_bytes,
-                     stripes.striping.servers, stripes.striping.first);
-}
-
-Result<Stripes> stripes_of(const std::string& path, std::string_view text) {
-  Stripes found;
-  uint64_t numbers[5] = {};
-  const char* at = text.data();
-  const char* const end = at + text.size();
-  for (size_t i = 0; i < std::size(numbers); ++i) {
-    const auto [after, failed] = std::from_chars(at, end, numbers[i], i == 1 ? 16 : 10);
-    if (failed != std::errc() || (after != end) != (i + 1 < std::size(numbers)))
-      return corruption("{}: the attribute {} is \"{}\"; expected \"1 ID STRIPE SERVERS FIRST\"", path,
-                        kStripesAttribute, text);
-    at = after == end ? end : after + 1;
-  }
-  if (numbers[0] != 1)
-    return error(Code::kUnsupported, Scope::kFile, "{}: {} has version {}; this build knows 1", path,
-                 kStripesAttribute, numbers[0]);
-  found.id = numbers[1];
-  found.striping = {numbers[2], static_cast<uint32_t>(std::min<uint64_t>(numbers[3], UINT32_MAX)),
-                    static_cast<uint32_t>(std::min<uint64_t>(numbers[4], UINT32_MAX))};
-  if (const Status wrong = found.striping.check(); !wrong.ok() || found.id == 0)
-    return corruption("{}: the attribute {} is \"{}\"", path, kStripesAttribute, text);
-  return found;
-}
-
-// None: the file has no such attribute. `path`: for messages.
-Result<std::optional<Stripes>> read_stripes(const io::Descriptor& file, const std::string& path) {
-  char text[256];
-  const ssize_t bytes = ::getxattr(io::descriptor_path(file).c_str(), kStripesAttribute, text, sizeof(text));
-  if (bytes < 0 && errno == ENODATA) return std::optional<Stripes>();
-  if (bytes < 0) return errno_status(errno, path + ": its attribute " + kStripesAttribute);
-  SWALE_ASSIGN_OR_RETURN(const Stripes found, stripes_of(path, {text, static_cast<size_t>(bytes)}));
-  return std::optional<Stripes>(found);
-}
 
 std::string done() { return encode_iond_answer({}); }
 
@@ -150,7 +106,12 @@ Result<std::string> IondFiles::answered(IondMethod method, const IondRequest& re
     case IondMethod::kRemove:
       return remove(request);
     case IondMethod::kRename:
-      return rename(request);
+    case IondMethod::kMakeDirectory:
+    case IondMethod::kRemoveDirectory:
+    case IondMethod::kList:
+    case IondMethod::kLook:
+    case IondMethod::kSetAttributes:
+      return names(method, request);
     case IondMethod::kDrain:
       SWALE_RETURN_IF_ERROR(params_.store->drain());
       return done();
@@ -189,7 +150,12 @@ Result<std::string> IondFiles::use(IondMethod method, const IondRequest& request
       SWALE_RETURN_IF_ERROR(sync(file.get()));
       return done();
     case IondMethod::kAttributes: {
-      const FileAttributes now = attributes_now(store, file->at_open);
+      FileAttributes now;
+      {
+        const MutexLock lock(mutex_);
+        now = file->at_open;
+      }
+      now = attributes_now(store, now);
       IondAnswer answer;
       answer.size = now.size;
       answer.mode = now.mode;
@@ -209,20 +175,6 @@ Result<std::string> IondFiles::use(IondMethod method, const IondRequest& request
       return error(Code::kUnsupported, Scope::kOperation, "method {} is unknown",
                    static_cast<unsigned>(method));
   }
-}
-
-Status IondFiles::sync(Open* open) const {
-  SWALE_RETURN_IF_ERROR(params_.store->sync(open->handle));
-  if (!open->name_unsynced.exchange(false)) return {};
-  // The directory that has the name, and the one that has the parts.
-  for (const std::string& name : {open->name, std::string(kPartsDirectory)}) {
-    const auto place = root_.place_of(name);
-    const Status synced = place.ok() ? Beneath::sync_directory(*place) : place.status();
-    if (synced.ok()) continue;
-    open->name_unsynced = true;
-    return synced;
-  }
-  return {};
 }
 
 Result<std::string> IondFiles::read(const Open& file, const IondRequest& request) {
@@ -327,62 +279,6 @@ Status IondFiles::agree_on_stripes(const io::Descriptor& file, const std::string
   answer->id = found->id;
   answer->first = found->striping.first;
   return {};
-}
-
-// A file has lost a name: if that was its last one, the store need not keep its bytes.
-void IondFiles::name_gone(const io::Descriptor& file) const {
-  struct stat state;
-  if (::fstat(file.get(), &state) == 0 && state.st_nlink == 0) params_.store->removed(file.get());
-}
-
-Status IondFiles::sync_name(const Beneath::Place& place) const {
-  return params_.store->durability() == tier::Durability::kPageCache ? Status()
-                                                                     : Beneath::sync_directory(place);
-}
-
-Result<std::string> IondFiles::remove(const IondRequest& request) {
-  const MutexLock lock(names_);
-  IondAnswer answer;
-  std::string name(request.name);
-  SWALE_ASSIGN_OR_RETURN(const Beneath::Place place,
-                         has_names() ? place_of(name) : part_place(request.file, &name));
-  const auto file = root_.look(place);
-  // A part that was never written may have none.
-  if (!has_names() && file.status().code() == Code::kNotFound) return encode_iond_answer(answer);
-  if (!file.ok()) return file.status();
-  if (has_names()) {
-    SWALE_ASSIGN_OR_RETURN(const auto stripes, read_stripes(*file, place.full));
-    if (stripes) answer.id = stripes->id;
-  }
-  if (::unlinkat(place.directory.get(), place.last.c_str(), 0) != 0)
-    return errno_status(errno, place.full + ": removing");
-  name_gone(*file);
-  SWALE_RETURN_IF_ERROR(sync_name(place));
-  return encode_iond_answer(answer);
-}
-
-Result<std::string> IondFiles::rename(const IondRequest& request) {
-  if (!has_names()) return invalid_argument("names are on I/O server {}", kNamesServer);
-  const MutexLock lock(names_);
-  const std::string from(request.name), to(request.other);
-  SWALE_ASSIGN_OR_RETURN(const Beneath::Place source, place_of(from));
-  SWALE_ASSIGN_OR_RETURN(const Beneath::Place target, place_of(to));
-  IondAnswer answer;
-  SWALE_RETURN_IF_ERROR(root_.look(source).status());
-  if (from == to) return encode_iond_answer(answer);
-  const auto replaced = root_.look(target);
-  if (!replaced.ok() && replaced.status().code() != Code::kNotFound) return replaced.status();
-  if (replaced.ok()) {
-    SWALE_ASSIGN_OR_RETURN(const auto stripes, read_stripes(*replaced, target.full));
-    if (stripes) answer.id = stripes->id;
-  }
-  if (::renameat(source.directory.get(), source.last.c_str(), target.directory.get(), target.last.c_str()) !=
-      0)
-    return errno_status(errno, fmt::format("{}: renaming to {}", source.full, target.full));
-  if (replaced.ok()) name_gone(*replaced);
-  SWALE_RETURN_IF_ERROR(sync_name(source));
-  SWALE_RETURN_IF_ERROR(sync_name(target));
-  return encode_iond_answer(answer);
 }
 
 }  // namespace swale::iond

@@ -1,7 +1,7 @@
 // IondFiles: what an I/O server does with a request: the table of open files, checks, and calls of the store,
 // on the thread that asks. It knows neither Rpc nor threads of its own.
 //
-// On server 0 a file has its name, and the attribute user.swale.stripes (id, stripe, servers, first server);
+// Server 0 has the directories. There a file has its name, and the attribute user.swale.stripes (id, stripe, servers, first server);
 // on the others its part is called by the id. With one server a file is a plain one, without attribute.
 //
 // Threads: answer and drop by any; a request may wait for the store.
@@ -14,6 +14,8 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "base/mutex.h"
 #include "iond/beneath.h"
@@ -23,8 +25,6 @@
 #include "tier/store/store.h"
 
 namespace swale::iond {
-
-inline constexpr const char* kStripesAttribute = "user.swale.stripes";
 
 // The directory says which server of how many it is; a new one is told. kInvalidArgument: it is another one.
 Status claim_backing(const std::string& backing_directory, uint32_t server, uint32_t servers);
@@ -61,9 +61,9 @@ class IondFiles {
     Open(const Open&) = delete;
     tier::Store* const store;
     const tier::Store::Handle handle;
-    const std::string name;  // in the backing directory
+    std::string name;  // in the backing directory; IondFiles::mutex_ guards it
     const net::Rank owner;
-    const FileAttributes at_open;
+    FileAttributes at_open;                  // its mode follows; IondFiles::mutex_ guards it
     std::atomic<bool> name_unsynced = true;  // a sync of the file makes its name durable, too
   };
 
@@ -76,7 +76,18 @@ class IondFiles {
   Status sync_name(const Beneath::Place& place) const;
   Result<std::string> remove(const IondRequest& request);
   Result<std::string> rename(const IondRequest& request);
+  Result<std::string> names(IondMethod method, const IondRequest& request);
+  Result<std::string> make_directory(const IondRequest& request);
+  Result<std::string> remove_directory(const IondRequest& request);
+  Result<std::string> list(const IondRequest& request) const;
+  Result<std::string> look(const IondRequest& request) const;
+  Result<std::string> set_attributes(const IondRequest& request);
+  Status set_attributes(const io::Descriptor& of, const std::string& path, const IondRequest& request);
+  using NewNames = std::vector<std::pair<std::shared_ptr<Open>, std::string>>;
+  NewNames new_names(const std::string& from, const std::string& to) const;
+  void give_names(NewNames* names);
   Status sync(Open* open) const;
+  Status sync_names(const std::string& name) const;
   Result<std::string> read(const Open& open, const IondRequest& request);
   Result<std::string> answered(IondMethod method, const IondRequest& request, net::Rank from);
   void write(const IondRequest& request, net::Rank from, const Reply& reply);

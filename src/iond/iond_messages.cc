@@ -7,24 +7,41 @@
 namespace swale::iond {
 namespace {
 
-constexpr uint8_t kVersion = 2;
+constexpr uint8_t kVersion = 3;
 
 }  // namespace
 
 std::vector<std::string> iond_method_names() {
-  return {"open",   "close",  "write", "read",  "truncate", "attributes", "sync",
-          "remove", "rename", "drain", "leave", "ping",     "stats"};
+  return {"open",
+          "close",
+          "write",
+          "read",
+          "truncate",
+          "attributes",
+          "sync",
+          "remove",
+          "rename",
+          "drain",
+          "leave",
+          "ping",
+          "stats",
+          "make a directory",
+          "remove a directory",
+          "list",
+          "look",
+          "set attributes"};
 }
 
 std::string encode_iond_request(const IondRequest& request, size_t data_bytes) {
   std::string out;
-  out.reserve(112 + request.name.size() + request.other.size() + data_bytes);
+  out.reserve(120 + request.name.size() + request.other.size() + data_bytes);
   append_u8(&out, kVersion);
   append_u64(&out, request.file);
   append_varint(&out, request.offset);
   append_varint(&out, request.length);
   append_varint(&out, request.flags);
   append_varint(&out, request.mode);
+  append_i64(&out, request.modified_ns);
   append_varint(&out, request.striping.stripe_bytes);
   append_varint(&out, request.striping.servers);
   append_varint(&out, request.striping.first);
@@ -44,6 +61,7 @@ Result<IondRequest> decode_iond_request(Bytes message) {
   request.length = in.varint64();
   request.flags = in.varint32();
   request.mode = in.varint32();
+  request.modified_ns = in.i64();
   request.striping.stripe_bytes = in.varint64();
   request.striping.servers = in.varint32();
   request.striping.first = in.varint32();
@@ -57,7 +75,7 @@ Result<IondRequest> decode_iond_request(Bytes message) {
   if (request.name.size() > kIondNameBytesMax || request.other.size() > kIondNameBytesMax)
     return invalid_argument("a name of {} bytes: at most {} are allowed",
                             std::max(request.name.size(), request.other.size()), kIondNameBytesMax);
-  if ((request.flags & ~(kIondCreate | kIondExclusive)) != 0)
+  if ((request.flags & ~(kIondCreate | kIondExclusive | kIondSetMode | kIondSetModified)) != 0)
     return invalid_argument("flags {:#x} of a request to an I/O server are unknown", request.flags);
   SWALE_RETURN_IF_ERROR(request.striping.check());
   return request;
@@ -98,6 +116,36 @@ Result<IondAnswer> decode_iond_answer(Bytes message) {
   return answer;
 }
 
+void append_iond_entry(std::string* out, const IondEntry& entry) {
+  append_u8(out, static_cast<uint8_t>(entry.kind));
+  append_sized(out, entry.name);
+}
+
+Result<std::vector<IondEntry>> decode_iond_entries(Bytes data, std::string_view after) {
+  std::vector<IondEntry> entries;
+  Decoder in(data);
+  std::string_view before = after;
+  while (in.ok() && !in.finished()) {
+    const uint8_t kind = in.u8();
+    const std::string_view name = in.sized();
+    if (!in.ok()) break;
+    if (kind < static_cast<uint8_t>(IondEntryKind::kFile) ||
+        kind > static_cast<uint8_t>(IondEntryKind::kOther))
+      return corruption("an entry of a directory has the kind {}; this build knows 1 to 3", kind);
+    if (name.empty() || name.find('/') != name.npos || name.find('\0') != name.npos || name <= before)
+      return corruption("a name of {} bytes in a directory: expected one after the one before it",
+                        name.size());
+    before = name;
+    entries.push_back({std::string(name), static_cast<IondEntryKind>(kind)});
+  }
+  SWALE_RETURN_IF_ERROR(in.finish("the entries of a directory"));
+  return entries;
+}
+
+bool is_private_name(std::string_view part) {
+  return part == tier::kPrivateDirectory || part == kPartsDirectory;
+}
+
 Status check_iond_name(std::string_view name) {
   if (name.empty() || name.size() > kIondNameBytesMax || name.find('\0') != std::string_view::npos)
     return invalid_argument("a name of {} bytes: expected 1 to {}, without NUL", name.size(),
@@ -107,8 +155,7 @@ Status check_iond_name(std::string_view name) {
     const std::string_view part = rest.substr(0, end);
     if (part.empty() || part == "." || part == "..")
       return invalid_argument("{}: expected a relative path without \".\", \"..\" and empty parts", name);
-    if (part == tier::kPrivateDirectory || part == kPartsDirectory)
-      return invalid_argument("{}: {} is a directory of Swale itself", name, part);
+    if (is_private_name(part)) return invalid_argument("{}: {} is a directory of Swale itself", name, part);
     if (end == std::string_view::npos) return {};
     rest.remove_prefix(end + 1);
   }

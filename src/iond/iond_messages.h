@@ -2,11 +2,13 @@
 // answer for all methods.
 //
 // Format (docs/formats/README.md has the notation):
-//   request := u8 version = 2 | u64 file | varint offset | varint length | varint flags | varint mode |
-//              varint stripe_bytes | varint servers | varint first | sized name | sized other | data
-//   answer  := u8 version = 2 | u64 file | u64 id | u64 size | u32 first | u32 mode | i64 created_ns |
+//   request := u8 version = 3 | u64 file | varint offset | varint length | varint flags | varint mode |
+//              i64 modified_ns | varint stripe_bytes | varint servers | varint first | sized name |
+//              sized other | data
+//   answer  := u8 version = 3 | u64 file | u64 id | u64 size | u32 first | u32 mode | i64 created_ns |
 //              i64 modified_ns | data
-// Version 1, without mode and times, was never released, and is refused.
+//   entries := (u8 kind | sized name)*       names ascend, byte by byte; none: the directory has no more
+// Versions 1 and 2, without attributes that are set, were never released, and are refused.
 //
 // Threads: free functions. Errors: kCorruption for malformed bytes, kInvalidArgument for names and numbers
 // beyond the limits.
@@ -38,11 +40,25 @@ enum class IondMethod : uint16_t {
   kLeave,  // nothing is decoded
   kPing,   // nothing is decoded
   kStats,  // -> data: a message of counters (base/counters.h)
+  // Server 0 alone has directories. "" is the top one, for kList and kLook.
+  kMakeDirectory,    // name, mode
+  kRemoveDirectory,  // name; it is empty
+  kList,             // name; other: the name after which to begin; length -> data: entries
+  kLook,             // name -> id, first; size of the part, mode with kIondDirectoryBit, created, modified
+  kSetAttributes,    // name; other servers: file, the id; flags, mode, modified -> id
 };
-inline constexpr uint16_t kIondMethods = 13;
+inline constexpr uint16_t kIondMethods = 18;
 std::vector<std::string> iond_method_names();  // by IondMethod
 
-enum IondOpenFlags : uint32_t { kIondCreate = 1, kIondExclusive = 2 };
+enum IondFlags : uint32_t {
+  kIondCreate = 1,  // of kOpen
+  kIondExclusive = 2,
+  kIondSetMode = 4,  // of kSetAttributes
+  kIondSetModified = 8,
+};
+inline constexpr uint32_t kIondDirectoryBit = 0040000;  // in the mode of an answer
+// DO NOT CHANGE THESE VALUES: they are sent. kOther: a link, a FIFO, ..., which no request leads to.
+enum class IondEntryKind : uint8_t { kFile = 1, kDirectory = 2, kOther = 3 };
 
 inline constexpr uint64_t kIondDataBytesMax = kMiB;  // of one write or read
 inline constexpr size_t kIondNameBytesMax = 4096;
@@ -59,11 +75,12 @@ struct IondRequest {
   uint64_t file = 0;
   uint64_t offset = 0;  // in the server's part; kTruncate: its size
   uint64_t length = 0;
-  uint32_t flags = 0;      // of kOpen
-  uint32_t mode = 0644;    // of kOpen: of a file that it makes
-  Striping striping = {};  // of kOpen
+  uint32_t flags = 0;       // of kOpen and kSetAttributes
+  uint32_t mode = 0644;     // of what is made, or what it is set to
+  int64_t modified_ns = 0;  // of kSetAttributes
+  Striping striping = {};   // of kOpen
   std::string_view name = {};
-  std::string_view other = {};  // kRename: the new name
+  std::string_view other = {};  // kRename: the new name; kList: the last name that is known
   Bytes data = {};              // of kWrite; these three point into the message
 };
 std::string encode_iond_request(const IondRequest& request,
@@ -72,21 +89,32 @@ Result<IondRequest> decode_iond_request(Bytes message);
 
 struct IondAnswer {
   uint64_t file = 0;   // kOpen: the handle
-  uint64_t id = 0;     // kOpen; kRemove and kRename: of the file that lost its name, 0: none
+  uint64_t id = 0;     // of a striped file; kRemove and kRename: the one that lost its name; 0: none
   uint64_t size = 0;   // of the part
-  uint32_t first = 0;  // kOpen: of the striping
-  uint32_t mode = 0;   // this and the next ones: kAttributes
+  uint32_t first = 0;  // kOpen and kLook: of the striping
+  uint32_t mode = 0;   // this and the next ones: kAttributes and kLook
   int64_t created_ns = 0;
   int64_t modified_ns = 0;
-  Bytes data = {};  // kRead; kStats: a message of counters
+  Bytes data = {};  // kRead; kStats: a message of counters; kList: entries
 };
 std::string encode_iond_answer(const IondAnswer& answer);
 Result<IondAnswer> decode_iond_answer(Bytes message);
+
+struct IondEntry {
+  std::string name;  // the last part
+  IondEntryKind kind = IondEntryKind::kFile;
+};
+void append_iond_entry(std::string* out, const IondEntry& entry);
+// Of an answer to a request for those after `after`: each comes after the one before it, so that a listing
+// ends.
+Result<std::vector<IondEntry>> decode_iond_entries(Bytes data, std::string_view after);
 
 // A relative path without "." and "..", without empty parts, outside of the server's own directories.
 Status check_iond_name(std::string_view name);
 
 // Where other servers keep their parts, in the backing directory.
 inline constexpr const char* kPartsDirectory = ".swale-parts";
+// Whether a part of a name is a directory of Swale itself, which no request leads to.
+bool is_private_name(std::string_view part);
 
 }  // namespace swale::iond

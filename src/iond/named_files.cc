@@ -16,7 +16,6 @@ namespace {
 
 constexpr uint64_t kFileBytesMax = uint64_t{1} << 48;
 constexpr uint32_t kModeBits = 07777;
-constexpr uint32_t kOwnersBits = 0600;
 constexpr int64_t kSecondNs = 1'000'000'000;
 
 int64_t nanos_of(const struct statx_timestamp& time) { return time.tv_sec * kSecondNs + time.tv_nsec; }
@@ -41,6 +40,7 @@ Result<FileAttributes> attributes_of(tier::Store& store, int fd) {
   if (!view) view = store.view(key);
   FileAttributes attributes;
   attributes.key = key;
+  attributes.kind = S_ISDIR(found.stx_mode) ? FileKind::kDirectory : FileKind::kFile;
   attributes.size = view ? view->size : found.stx_size;
   attributes.mode = found.stx_mode & kModeBits;
   attributes.created_ns = (found.stx_mask & STATX_BTIME) != 0 ? nanos_of(found.stx_btime) : 0;
@@ -56,11 +56,13 @@ FileAttributes attributes_now(tier::Store& store, FileAttributes at_open) {
   return at_open;
 }
 
-Status check_mode(std::string_view name, uint32_t mode) {
-  if ((mode & ~0777u) == 0 && (mode & kOwnersBits) == kOwnersBits) return {};
+Status check_mode(std::string_view name, uint32_t mode, FileKind kind) {
+  const uint32_t owners = kind == FileKind::kDirectory ? 0700 : 0600;
+  if ((mode & ~0777u) == 0 && (mode & owners) == owners) return {};
   return invalid_argument(
-      "{}: mode {:o}: expected permission bits (at most 777) with which the owner can read and write (600)",
-      name, mode);
+      "{}: mode {:o}: expected permission bits (at most 777) with which the owner can read and write {} "
+      "({:o})",
+      name, mode, kind == FileKind::kDirectory ? "and search a directory" : "a file", owners);
 }
 
 Result<NamedFiles> NamedFiles::open(tier::Store* store, const std::string& backing_directory) {

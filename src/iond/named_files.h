@@ -16,22 +16,25 @@
 
 namespace swale::iond {
 
+enum class FileKind { kFile, kDirectory };
+
 // What a file is now. Times in ns since 1970; 0: the file system does not know.
 struct FileAttributes {
   tier::FileKey key;
+  FileKind kind = FileKind::kFile;
   uint64_t size = 0;
   uint32_t mode = 0;  // permission bits
   int64_t created_ns = 0;
   int64_t modified_ns = 0;
 };
 
-// Of a descriptor (O_PATH also) of a file of the store.
+// Of a descriptor (O_PATH also) of a file of the store, or of a directory.
 Result<FileAttributes> attributes_of(tier::Store& store, int fd);
 // Of a file that is open, from what it was then.
 FileAttributes attributes_now(tier::Store& store, FileAttributes at_open);
 
-// The permission bits that a file may be made with: its owner can read and write it.
-Status check_mode(std::string_view name, uint32_t mode);
+// The permission bits that a file or directory may have: its owner can use it, who is the server.
+Status check_mode(std::string_view name, uint32_t mode, FileKind kind = FileKind::kFile);
 
 class NamedFiles {
  public:

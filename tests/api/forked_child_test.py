@@ -78,7 +78,9 @@ def calls_of_servers():
         ("iond_stat", iond, b"a", ctypes.byref(attributes)),
         ("iond_stats", iond, ctypes.byref(other)), ("iond_sync", file),
         ("iond_file_open", iond, b"b", 1, 0o644, ctypes.byref(other)), ("iond_remove", iond, b"a"),
-        ("iond_rename", iond, b"a", b"b"),
+        ("iond_rename", iond, b"a", b"b"), ("iond_mkdir", iond, b"d", 0o755), ("iond_rmdir", iond, b"d"),
+        ("iond_list", iond, b"", ctypes.CFUNCTYPE(ctypes.c_int)(lambda: 0), None),
+        ("iond_set_mode", iond, b"a", 0o644), ("iond_set_modified", iond, b"a", ctypes.c_int64(7)),
         ("iond_drain", iond), ("iond_file_close", file), ("iond_open", job, 0, None, ctypes.byref(other)),
         ("iond_close", iond),
         ("job_close", job)])

@@ -65,6 +65,13 @@ class Client:
         self.call("iond_read", file, ctypes.c_uint64(offset), data, ctypes.c_size_t(size), ctypes.byref(got))
         return data.raw[:got.value]
 
+    def list(self, name):
+        names = []
+        take = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int)(
+            lambda _, entry, kind: names.append(entry.decode()))
+        self.call("iond_list", self.iond, name.encode(), take, None)
+        return names
+
     def close(self):
         self.call("iond_close", self.iond)
         self.call("job_close", self.job)
@@ -85,12 +92,41 @@ def tell(**words):
     print(json.dumps(words), flush=True)
 
 
+def make_folders(mine, top, count):
+    """Makes folders with a file each, and renames each to its place below `top`; says how many are there."""
+    mine.call("iond_mkdir", mine.iond, top.encode(), 0o755)
+    for i in range(count):
+        mine.call("iond_mkdir", mine.iond, f"new{i}".encode(), 0o700)
+        file = mine.file(f"new{i}/file")
+        mine.write(file, 0, block(top, i)[:100])
+        mine.call("iond_file_close", file)
+        mine.call("iond_rename", mine.iond, f"new{i}".encode(), f"{top}/{i:06}".encode())
+        tell(done=i + 1)
+
+
+def look_at_folders(mine, top, count):
+    """The first `count` ones are there as a whole, and at most one more."""
+    names = mine.list(top)
+    assert names[:count] == [f"{i:06}" for i in range(count)] and len(names) <= count + 1, names
+    for i in range(count):
+        assert mine.list(f"{top}/{i:06}") == ["file"], i
+        file = mine.file(f"{top}/{i:06}/file", flags=0)
+        assert mine.read(file, 0, BLOCK) == block(top, i)[:100], i
+        mine.call("iond_file_close", file)
+    assert mine.attributes("iond_stat", mine.iond, f"{top}/000000".encode()).mode == 0o40700
+    tell(done=count)
+
+
 def client(what, name, count):
     """Writes or checks `count` blocks of file `name`; says how many were acknowledged."""
     done = 0
     mine = Client()
     try:
         mine.open()
+        if what in ("folders", "look"):
+            (make_folders if what == "folders" else look_at_folders)(mine, name, count)
+            mine.close()
+            return tell(ended=True)
         file = mine.file(name)
         for i in range(count):
             if what == "check":
@@ -220,6 +256,23 @@ class IondTest(unittest.TestCase):
             checker = self.start(("check", f"s{round_}", words["done"]))[2]
             words, status = self.said(checker)
             self.assertEqual((words.get("ended"), status), (True, 0), words)
+
+    def test_the_server_of_the_names_is_killed_and_loses_none(self):
+        first, second, maker = self.start(("folders", "top", 100_000), tcp=True)
+        made = 0
+        while made < 15:
+            made = json.loads(maker.stdout.readline())["done"]
+        first.send_signal(signal.SIGKILL)
+        out, err = maker.communicate(timeout=120)
+        lines = [json.loads(line) for line in out.splitlines()]
+        self.assertEqual(maker.returncode, 3, err)
+        self.assertIn("rank 0 (host", lines[-1]["message"])
+        made = max([made] + [line["done"] for line in lines[:-1]])
+        second.communicate(timeout=120)
+        words, status = self.said(self.start(("look", "top", made))[2])
+        self.assertEqual((words.get("ended"), status), (True, 0), words)
+        out, err = self.start(("look", "top", made + 2))[2].communicate(timeout=120)  # it can fail
+        self.assertIn("AssertionError", err)
 
     def stats(self, server, *words):
         return subprocess.run([SWALE, "tier", "stats", f"{self.root}/ssd{server}", *words],

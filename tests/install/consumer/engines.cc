@@ -68,7 +68,16 @@ void use_servers() {
   file.write(5, data);
   expect(file.read(5, 300'000) == data && file.stat().size == 200'005, "what was written to the servers");
   file.close();
-  servers.rename("f", "g");
+  servers.mkdir("d");
+  servers.rename("f", "d/g");
+  servers.set_modified("d/g", 7'000'000'001);
+  servers.set_mode("d/g", 0600);
+  expect(servers.list("d").size() == 1 && servers.list("d")[0].name == "g", "the list of a directory");
+  expect(servers.list()[0].kind == SWALE_IOND_DIRECTORY_ENTRY, "the list of the top directory");
+  expect((servers.stat("d").mode & SWALE_IOND_DIRECTORY) != 0, "a directory by its name");
+  expect(servers.stat("d/g").modified_ns == 7'000'000'001 && servers.stat("d/g").mode == 0600, "attributes");
+  servers.rename("d/g", "g");
+  servers.rmdir("d");
   expect(servers.stat("g").size == 200'005, "a file by its name");
   servers.drain();
   expect(swale::sum_of(servers.stats(), "write.bytes") == 200'000, "the servers' counters");

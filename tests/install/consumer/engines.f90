@@ -3,6 +3,7 @@
 ! A callback stands in a module: an internal procedure would need an executable stack.
 module engines_callbacks
   use, intrinsic :: iso_c_binding
+  use swale, only: SWALE_IOND_FILE_ENTRY
   implicit none
 
 contains
@@ -14,6 +15,16 @@ contains
     call c_f_pointer(context, counted)
     if (c_associated(what)) counted = counted + 1
     note_loss = 0
+  end function
+
+  integer(c_int) function count_entry(context, name, kind) bind(C)
+    type(c_ptr), value :: context
+    type(c_ptr), value :: name
+    integer(c_int), value :: kind
+    integer, pointer :: counted
+    call c_f_pointer(context, counted)
+    if (c_associated(name) .and. kind == SWALE_IOND_FILE_ENTRY) counted = counted + 1
+    count_entry = 0
   end function
 
 end module engines_callbacks
@@ -150,6 +161,7 @@ contains
     type(swale_stats) :: stats
     integer(c_int64_t) :: data(5000), back(5000)
     integer(c_size_t) :: got
+    integer, target :: entries
     data = 17
     call must(swale_job_open(job=job))
     call must(swale_iond_open(job, 0, iond=servers))
@@ -162,7 +174,17 @@ contains
     call must(swale_iond_file_stat(file, attributes))
     call expect(attributes%size == 1000, "the size after a cut")
     call must(swale_iond_file_close(file))
-    call must(swale_iond_rename(servers, "f", "g"))
+    call must(swale_iond_mkdir(servers, "d", int(o'755', c_int32_t)))
+    call must(swale_iond_rename(servers, "f", "d/g"))
+    call must(swale_iond_set_mode(servers, "d/g", int(o'600', c_int32_t)))
+    call must(swale_iond_set_modified(servers, "d/g", 7000000001_c_int64_t))
+    entries = 0
+    call must(swale_iond_list(servers, "d", c_funloc(count_entry), c_loc(entries)))
+    call expect(entries == 1, "the list of a directory")
+    call must(swale_iond_stat(servers, "d/g", attributes))
+    call expect(attributes%mode == int(o'600') .and. attributes%modified_ns == 7000000001_c_int64_t, "attributes")
+    call must(swale_iond_rename(servers, "d/g", "g"))
+    call must(swale_iond_rmdir(servers, "d"))
     call must(swale_iond_stat(servers, "g", attributes))
     call expect(attributes%size == 1000, "a file by its name")
     call must(swale_iond_drain(servers))
