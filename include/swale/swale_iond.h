@@ -27,7 +27,9 @@ typedef struct swale_iond_file swale_iond_file;
 
 /* [collective, with the servers] Options "iond....". `flags` is 0. SWALE_INVALID_ARGUMENT names a rank that
  * has another stripe, or makes another collective call. The job must have been opened without a communicator
- * of the program's own, because the servers are no part of that. */
+ * of the program's own, because the servers are no part of that. While it has servers nothing else of this
+ * job is collective: for that open a second one over the program's communicator (swale_mpi.h). Both may be
+ * used at the same time. */
 int swale_iond_open(swale_job* job, int flags, const char* options, swale_iond** iond);
 /* [collective, with the servers, which then end] Frees the handle in any case. Close its files first. */
 int swale_iond_close(swale_iond* iond);

@@ -5,6 +5,7 @@ program that MPI knows nothing of.
 PROGRAM is run_program.c, built for the launcher's MPI. An I/O server refuses to run as root, so all of this
 is an ordinary user's.
 """
+import json
 import os
 import shlex
 import signal
@@ -100,6 +101,16 @@ class Run(unittest.TestCase):
                         self.assertEqual(field.read(),
                                          b"".join(bytes([97 + rank]) * BLOCK for rank in range(ranks)))
                 self.expect_no_process()
+
+    def test_a_program_of_mpi_makes_other_collective_calls_beside_the_servers(self):
+        os.chmod(self.root, 0o700)
+        status, out, err = self.run_all([*LAUNCHER, "-n", "3"], 2, PROGRAM, "beside", f"{self.root}/dir")
+        self.assertEqual(status, 0, err)
+        self.assertIn("3 ranks ended 20 epochs", out)
+        found = subprocess.run([SWALE, "info", "--json", f"{self.root}/dir"], capture_output=True, text=True,
+                               check=True, timeout=PATIENCE_S)
+        self.assertEqual([epoch["records"] for epoch in json.loads(found.stdout)["epochs"]], [3 * 100] * 20)
+        self.expect_no_process()
 
     def test_a_rank_that_fails_ends_the_job_and_the_server_ends_by_itself(self):
         status, out, _ = self.run_all([*LAUNCHER, "-n", "3"], 1, PROGRAM, "fail")
