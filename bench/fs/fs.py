@@ -126,6 +126,9 @@ KEYS = (
     (Key("preload_n1_write_over_direct", "with the preload, MPI-IO by OMPIO: one shared file, strided "
          "records, until all is written, not synced: a plain directory's time over the tree's", "", 1.0, 2,
          less_is_better=False), ("preload_mpi", "n1_write_over_direct")),
+    (Key("create_over_ext4", "with the preload and SWALE_FS_DESCRIPTORS=light, 8 processes create and close in "
+         "one directory: a plain directory's time on the disk over the tree's", "", 0.6, 2,
+         less_is_better=False), ("light", "create_over_ext4")),
     (Key("run_added_s", f"`swale run --backing` of {RANKS} processes that do nothing: more than without", "s",
          1, 0.3, by="wait"), ("run", "added_s")),
 )
@@ -221,6 +224,19 @@ def massive(runner, programs, scratch):
                                               "epochs": runner.p["massive_epochs"]})])
 
 
+def light(runner, programs, scratch):
+    """Files that are made past the kernel, beside a plain directory of the same disk."""
+    with tempfile.TemporaryDirectory(prefix="swale-bench-light-", dir=scratch) as folder:
+        tree, plain = pathlib.Path(folder) / "tree", pathlib.Path(folder) / "plain"
+        tree.mkdir()
+        plain.mkdir()
+        words = judge.words({"tree": tree, "plain": plain, "creates": runner.p["creates"], "rounds": 2})
+        runner.keep("light", ["env", "SWALE_FS_DESCRIPTORS=light", str(programs.parent / "tools/swale"), "run",
+                              "--preload", "--backing", str(tree), "--buffer",
+                              str(pathlib.Path(folder) / "buffer"), "--",
+                              str(programs / "fs/bench_fs_light"), *words])
+
+
 def measure(arguments, scratch):
     profile = PROFILES[arguments.profile]
     runner = judge.Runner(profile)
@@ -257,6 +273,7 @@ def measure(arguments, scratch):
                                                "requests": profile["requests"], "rounds": 1})])
             library(runner, arguments.programs, scratch, memory)
             preload(runner, arguments.programs, scratch, memory)
+            light(runner, arguments.programs, scratch)
             if preload_mpi.is_there(arguments.programs):
                 preload_mpi.measure(runner, arguments.programs, scratch, RECORD)
             runner.lines.append({"round": runner.round, "name": "run",

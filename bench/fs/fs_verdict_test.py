@@ -26,7 +26,7 @@ LESS = ("n1_over_nn", "cpu_over_direct", "commit_over_fdatasync", "drain_over_sl
 
 
 def lines(ratio, recovery, slow=1.0, drain=1.01, tree=None, added=0.5, held=None, storm=24, library=None,
-          preload=None, stage=1.01, remote=0.61, mpi=1.01, massive=499.0):
+          preload=None, stage=1.01, remote=0.61, mpi=1.01, massive=499.0, light=0.61):
     made = [{"round": 0, "name": "calibrate", "line": {name: value * slow for name,
                                                        value in CALIBRATION.items()}}]
     write = {"ratio": ratio, "log_ns": 100.0, "server_ns_per_piece": 100.0}
@@ -41,6 +41,7 @@ def lines(ratio, recovery, slow=1.0, drain=1.01, tree=None, added=0.5, held=None
     made.append({"round": 0, "name": "massive", "line": {"by_stream_ns": massive, "by_stream_12_ns": massive,
                                                                 "by_descriptor_ns": 3000.0}})
     made.append({"round": 0, "name": "preload_mpi", "line": {"n1_write_over_direct": mpi}})
+    made.append({"round": 0, "name": "light", "line": {"create_over_ext4": light}})
     made.append({"round": 0, "name": "run", "line": {"added_s": added}})
     made.append({"round": 0, "name": "stage", "line": {"over_cp": stage, "over_checked_cp": 1.5,
                                                               "unverified_over_cp": 1.5}})
@@ -73,6 +74,7 @@ def main():
     assert missed(lines(1.31, 0.99, massive=501.0)) == ["imd_posix_ns"]
     assert missed(lines(1.31, 0.99, massive=501.0, slow=1.5)) == []
     assert missed(lines(1.31, 0.99, mpi=0.99)) == ["preload_n1_write_over_direct"]
+    assert missed(lines(1.31, 0.99, light=0.59)) == ["create_over_ext4"]
     assert missed(lines(1.31, 0.99, added=1.1)) == ["run_added_s"]
     assert missed(lines(1.31, 0.99, stage=0.99)) == ["stage_out_over_cp"]
     assert missed(lines(1.31, 0.99, remote=0.59)) == ["read_remote_over_rpc"]
@@ -84,7 +86,7 @@ def main():
         kept = json.loads((pathlib.Path(out) / "fs.json").read_text())
         named = {key.name for key, (measurement, _) in fs.KEYS
                  if not fs.NO_MOUNTS or measurement not in ("tree", "run", "slow", "library", "preload",
-                                                              "preload_mpi")}
+                                                              "preload_mpi", "light")}
         measured = {entry["name"] for entry in kept["lines"]}
         named -= {key.name for key, (measurement, _) in fs.KEYS
                   # A machine may hold no device, or have no MPI.

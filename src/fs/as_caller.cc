@@ -13,6 +13,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <string>
 #include <string_view>
 
@@ -137,6 +138,37 @@ std::vector<gid_t> groups_of(const Caller& caller) {
   if (users.size() != 4 || groups.size() != 4 || users[3] != caller.user || groups[3] != caller.group)
     return {};
   return numbers_of(status, "\nGroups:");
+}
+
+bool Credentials::may(const struct stat& directory, int wanted) const {
+  if (overrides) return true;
+  const auto bits = static_cast<int>(directory.st_mode);
+  if (directory.st_uid == user) return (bits >> 6 & wanted) == wanted;
+  const bool is_member =
+      directory.st_gid == group || std::find(groups.begin(), groups.end(), directory.st_gid) != groups.end();
+  return ((is_member ? bits >> 3 : bits) & wanted) == wanted;
+}
+
+Result<Credentials> credentials_of(const Caller& caller) {
+  const std::string status = status_of(caller.thread);
+  const auto users = numbers_of(status, "\nUid:");
+  const auto groups = numbers_of(status, "\nGid:");
+  if (users.size() != 4 || groups.size() != 4 || users[3] != caller.user || groups[3] != caller.group)
+    return error(Code::kUnavailable, Scope::kOperation,
+                 "/proc does not show process {} as one of user {} and group {}", caller.thread, caller.user,
+                 caller.group);
+  Credentials found{caller.user, caller.group, caller.thread, numbers_of(status, "\nGroups:"), false};
+  constexpr std::string_view kEffective = "\nCapEff:\t";
+  const size_t at = status.find(kEffective);
+  if (at == std::string::npos || caller.user != 0) return found;
+  uint64_t capabilities = 0;
+  std::from_chars(status.data() + at + kEffective.size(), status.data() + status.size(), capabilities, 16);
+  std::error_code failed;
+  const auto own = std::filesystem::read_symlink("/proc/self/ns/user", failed);
+  const auto theirs =
+      std::filesystem::read_symlink("/proc/" + std::to_string(caller.thread) + "/ns/user", failed);
+  found.overrides = (capabilities >> CAP_DAC_OVERRIDE & 1) != 0 && !failed && own == theirs;
+  return found;
 }
 
 Status give_up_capability(int capability) {

@@ -23,6 +23,7 @@
 #pragma once
 
 #include <linux/capability.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include <array>
@@ -93,6 +94,21 @@ class AsCaller {
 // The supplementary groups of a thread that has this file system user and group; none if it is gone or is
 // another one's.
 std::vector<gid_t> groups_of(const Caller& caller);
+
+// What the kernel asks when a process comes to a file of a file system without ACLs.
+struct Credentials {
+  uid_t user = 0;
+  gid_t group = 0;
+  pid_t thread = 0;
+  std::vector<gid_t> groups = {};
+  bool overrides = false;  // CAP_DAC_OVERRIDE: modes do not bind it, but for the execution of files
+
+  // `wanted`: R_OK, W_OK and X_OK, of a directory.
+  bool may(const struct stat& directory, int wanted) const;
+};
+
+// Of a process, as they are now. A root that another user namespace has made overrides nothing.
+Result<Credentials> credentials_of(const Caller& caller);
 
 // Takes a capability from this thread, and from those that it will start. Does nothing if there is none to
 // take.

@@ -20,6 +20,7 @@
 #include "fs/job/backing_claim.h"
 #include "fs/job/job_attach.h"
 #include "fs/job/job_fs.h"
+#include "fs/job/light_server.h"
 #include "fuse/job_folders.h"
 #include "fuse/mounted.h"
 #include "fuse/node_meeting.h"
@@ -330,9 +331,11 @@ std::string JobMount::remark() const {
 
 Status JobMount::serve() {
   std::unique_ptr<fs::JobAttach> attach;
+  std::unique_ptr<fs::LightServer> light;
   {
     const SignalsBlocked blocked;
     SWALE_ASSIGN_OR_RETURN(attach, fs::JobAttach::open(*fs_, folders_.memory));
+    SWALE_ASSIGN_OR_RETURN(light, fs::LightServer::open(*fs_, folders_.memory, folders_.mountpoint));
   }
   Mounted mounted;
   mounted.mountpoint = folders_.mountpoint;

@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 
 #include "preload/descriptions.h"
+#include "preload/light.h"
 #include "preload/log_right.h"
 #include "preload/massive_files.h"
 #include "preload/next_calls.h"
@@ -71,6 +72,23 @@ bool works_on_descriptors(long number) {
   }
 }
 
+// Those that programs make often, and that placeholders do not matter to.
+bool needs_no_descriptors(long number) {
+  switch (number) {
+    case SYS_futex:
+    case SYS_gettid:
+    case SYS_getcpu:
+    case SYS_getrandom:
+    case SYS_membarrier:
+    case SYS_rseq:
+    case SYS_sched_getaffinity:
+    case SYS_sched_setaffinity:
+      return true;
+    default:
+      return false;
+  }
+}
+
 }  // namespace
 
 extern "C" {
@@ -127,6 +145,7 @@ void swale_before_mmap(const void*, size_t, int, int flags, int fd) {
   ready();
   if (memory.load(std::memory_order_relaxed) == nullptr || fd < 0 || (flags & MAP_ANONYMOUS) != 0) return;
   const int kept = errno;
+  const Held held(fd);
   if (device_on_tree(fd) != 0) {
     if ((flags & MAP_TYPE) != MAP_PRIVATE) refuse_all_logs();
     learn_size(fd);
@@ -139,6 +158,8 @@ void swale_before_syscall(long number, long first, long last) {
   if (massive_descriptors.load(std::memory_order_relaxed) != 0 &&
       (number == SYS_close || number == SYS_close_range))
     close_subfiles(static_cast<uint32_t>(first), static_cast<uint32_t>(number == SYS_close ? first : last));
+  if (number == SYS_umask) forget_umask();
+  if (!needs_no_descriptors(number)) make_all_real();
   if (memory.load(std::memory_order_relaxed) != nullptr && works_on_descriptors(number))
     leave_all_to_others();
 }

@@ -2,13 +2,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "preload/light.h"
 #include "preload/log_right.h"
 #include "preload/next_calls.h"
+#include "preload/signals_blocked.h"
 
 namespace swale::preload {
 
@@ -21,20 +22,6 @@ constexpr int kSettling = -1;
 uint32_t descriptors_of(uint64_t holders) { return static_cast<uint32_t>((holders & ~kAlive) >> 32); }
 uint32_t calls_of(uint64_t holders) { return static_cast<uint32_t>(holders); }
 int own_process() { return static_cast<int>(raw(SYS_getpid)); }
-
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    const uint64_t all = ~uint64_t{0};
-    raw(SYS_rt_sigprocmask, SIG_BLOCK, &all, &before_, sizeof(all));
-  }
-  ~SignalsBlocked() { raw(SYS_rt_sigprocmask, SIG_SETMASK, &before_, nullptr, sizeof(before_)); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  uint64_t before_ = 0;
-};
 
 void recycle(Memory& all, Description* description) {
   if (const int kept = description->kept.exchange(0); kept != 0) raw(SYS_close, kept - 1);
@@ -103,6 +90,8 @@ void settle_after_fork(Memory& all) noexcept {
       for (uint32_t i = 0; i < end; ++i) {
         Description* const each = all.table[i].load(std::memory_order_acquire);
         if (each == nullptr) continue;
+        // Its parent's, which no call that is seen here has left: not even the kernel's.
+        if (each->light.exchange(0) != 0) all.table[i].store(nullptr);
         each->place.store(kKernels);
         each->right.store(kNotAsked);
       }
@@ -120,6 +109,8 @@ Description* begin_description(Memory& all, uint64_t device) noexcept {
   made->right.store(kNotAsked, std::memory_order_relaxed);
   made->ask_after.store(0, std::memory_order_relaxed);
   made->appends.store(false, std::memory_order_relaxed);
+  made->access.store(O_RDWR, std::memory_order_relaxed);
+  made->light.store(0, std::memory_order_relaxed);
   made->device = device;
   made->file = {};
   made->holders.fetch_add(kAlive | 1, std::memory_order_acq_rel);
@@ -144,6 +135,10 @@ void finish(Memory& all, Description* description) noexcept {
   uint64_t nobody = kAlive;
   if (!description->holders.compare_exchange_strong(nobody, 0)) return;
   const int kept = errno;
+  if (const uint32_t handle = description->light.exchange(0); handle != 0) {
+    light_placeholders.fetch_sub(1);
+    close_light(handle);
+  }
   recycle(all, description);
   errno = kept;
 }

@@ -50,7 +50,9 @@ struct alignas(64) Description {
   std::atomic<uint32_t> next_free;  // its index + 1
   std::atomic<int> kept;            // a descriptor + 1 for calls that outlive those of the program
   std::atomic<bool> appends;        // each write goes to the end, which the kernel must know then
+  std::atomic<uint8_t> access;      // O_ACCMODE, of one that was a placeholder
   std::atomic<uint32_t> ask_after;  // so many writes of this process through the mount
+  std::atomic<uint32_t> light;      // 0, or it is a placeholder: the server's handle, or kGoingReal (light.h)
   uint64_t device;
   meta::FileId file;  // once it is granted
 };
@@ -60,6 +62,7 @@ static_assert(sizeof(Description) == 64);
 struct Own {
   std::atomic<int> process;
   std::atomic<uint32_t> logs[kTreesMax];  // LogState
+  std::atomic<uint32_t> light;            // LightState
 };
 
 struct Memory {
@@ -75,19 +78,23 @@ extern std::atomic<Memory*> memory;  // null: nothing was ours so far
 
 void settle_after_fork(Memory& all) noexcept;
 void finish(Memory& all, Description* description) noexcept;
+// The held one was a placeholder, and is the mount's descriptor now. False: it is not ours any more (light.h).
+bool make_real(Memory& all, Description& held, int fd) noexcept;
 
 // A call no longer holds it.
 inline void leave(Memory& all, Description* description) noexcept {
   if (description->holders.fetch_sub(1, std::memory_order_acq_rel) == kAlive + 1) finish(all, description);
 }
 
-// A description that stays for as long as this lives; none: the descriptor is not ours.
+// A description that stays for as long as this lives; none: the descriptor is not ours. A placeholder becomes
+// real before, unless it is to be held as it is.
 class Held {
  public:
-  explicit Held(int fd) noexcept {
+  enum How { kReal, kAsItIs };
+  explicit Held(int fd, How how = kReal) noexcept {
     Memory* const all = memory.load(std::memory_order_acquire);
     if (all == nullptr || static_cast<uint32_t>(fd) >= kDescriptorsMax) return;
-    if (all->table[fd].load(std::memory_order_relaxed) != nullptr) hold(*all, fd);
+    if (all->table[fd].load(std::memory_order_relaxed) != nullptr) hold(*all, fd, how);
   }
   ~Held() {
     if (held_ != nullptr) leave(*memory.load(std::memory_order_relaxed), held_);
@@ -99,12 +106,14 @@ class Held {
   Description& operator*() const { return *held_; }
 
  private:
-  void hold(Memory& all, int fd) noexcept {
+  void hold(Memory& all, int fd, How how) noexcept {
     if (all.own.process.load(std::memory_order_acquire) <= 0) settle_after_fork(all);
     while (Description* const found = all.table[fd].load(std::memory_order_acquire)) {
       found->holders.fetch_add(1, std::memory_order_acq_rel);
       held_ = found;
-      if (all.table[fd].load(std::memory_order_acquire) == found) return;
+      if (all.table[fd].load(std::memory_order_acquire) == found &&
+          (how == kAsItIs || found->light.load(std::memory_order_acquire) == 0 || make_real(all, *found, fd)))
+        return;
       held_ = nullptr;
       leave(all, found);
     }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "preload/descriptions.h"
+#include "preload/light.h"
 #include "preload/log_right.h"
 #include "preload/massive_files.h"
 #include "preload/next_calls.h"
@@ -25,7 +26,7 @@ Memory* ours() {
 
 // The C library has closed it where nobody saw it.
 void forget(Memory& all, int fd) {
-  if (const Held held(fd); held && !is_borrowed(all)) let_go(all, fd, *held);
+  if (const Held held(fd, Held::kAsItIs); held && !is_borrowed(all)) let_go(all, fd, *held);
 }
 
 void adopt(int fd, int flags) {
@@ -38,6 +39,7 @@ void adopt(int fd, int flags) {
   if (device == 0) return;
   all = make_memory();
   if (all == nullptr || is_borrowed(*all)) return;
+  meet_light(*all, fd, device);
   Description* const made = begin_description(*all, device);
   if (made == nullptr) return;
   promise(*all, *made, fd);
@@ -57,12 +59,24 @@ bool open_massive(int at, const char* path, int flags, const void* caller, int* 
          open_subfile_descriptor(at, path, flags, caller, opened);
 }
 
+// A number that was a subfile's, which nobody saw closed.
+int fresh(int fd) {
+  if (is_subfile(fd)) close_subfiles(static_cast<uint32_t>(fd), static_cast<uint32_t>(fd));
+  return fd;
+}
+
+// Could not become real: the placeholder is not to be answered for.
+bool stays_light(const Held& held) {
+  if (!held || held->light.load(std::memory_order_acquire) == 0) return false;
+  errno = EBADF;
+  return true;
+}
+
 // What an open has given, with errno as it was.
 int opened(int fd, int flags) {
   if (fd < 0) return fd;
   const int kept = errno;
-  if (is_subfile(fd)) close_subfiles(static_cast<uint32_t>(fd), static_cast<uint32_t>(fd));  // nobody saw it
-  adopt(fd, flags);
+  adopt(fresh(fd), flags);
   errno = kept;
   return fd;
 }
@@ -93,7 +107,8 @@ int replace(int from, int to, const Call& call) {
     return made;
   };
   if (all == nullptr || from == to || is_borrowed(*all)) return also_subfile(call());
-  const Held held(from), replaced(to);
+  const Held held(from), replaced(to, Held::kAsItIs);
+  if (stays_light(held)) return -1;
   if (is_own(*all, to)) move_own(*all, to);
   if (replaced) let_go(*all, to, *replaced);
   const int made = call();
@@ -114,7 +129,7 @@ int close_some(unsigned first, unsigned last, int flags) {
   unsigned begin = first;
   for (;;) {
     unsigned own = ~0u;
-    for (uint32_t i = 0; i < kTreesMax; ++i) {
+    for (uint32_t i = 0; i < kOwnDescriptors; ++i) {
       const int each = own_descriptor(*all, i);
       if (each >= 0 && static_cast<unsigned>(each) >= begin && static_cast<unsigned>(each) <= last &&
           static_cast<unsigned>(each) < own)
@@ -134,27 +149,35 @@ extern "C" {
 
 int swale_take_open(const char* path, int flags, mode_t mode) {
   if (int fd = 0; open_massive(AT_FDCWD, path, flags, __builtin_return_address(0), &fd)) return fd;
+  if (int fd = -1; create_light(AT_FDCWD, path, flags, mode, &fd)) return fresh(fd);
+  before_reopening(path);
   return opened(next<decltype(::open)>(calls::open)(path, flags, mode), flags);
 }
 
 int swale_take_openat(int directory, const char* path, int flags, mode_t mode) {
   if (int fd = 0; open_massive(directory, path, flags, __builtin_return_address(0), &fd)) return fd;
+  if (int fd = -1; create_light(directory, path, flags, mode, &fd)) return fresh(fd);
+  before_reopening(path);
   return opened(next<decltype(::openat)>(calls::openat)(directory, path, flags, mode), flags);
 }
 
 int swale_take_open_2(const char* path, int flags) {
   if (int fd = 0; open_massive(AT_FDCWD, path, flags, __builtin_return_address(0), &fd)) return fd;
+  before_reopening(path);
   return opened(next<int(const char*, int)>(calls::__open_2)(path, flags), flags);
 }
 
 int swale_take_openat_2(int directory, const char* path, int flags) {
   if (int fd = 0; open_massive(directory, path, flags, __builtin_return_address(0), &fd)) return fd;
+  before_reopening(path);
   return opened(next<int(int, const char*, int)>(calls::__openat_2)(directory, path, flags), flags);
 }
 
 int swale_take_creat(const char* path, mode_t mode) {
   constexpr int kFlags = O_CREAT | O_WRONLY | O_TRUNC;
   if (int fd = 0; open_massive(AT_FDCWD, path, kFlags, __builtin_return_address(0), &fd)) return fd;
+  if (int fd = -1; create_light(AT_FDCWD, path, kFlags, mode, &fd)) return fresh(fd);
+  before_reopening(path);
   return opened(next<decltype(::creat)>(calls::creat)(path, mode), kFlags);
 }
 
@@ -178,7 +201,7 @@ int swale_take_close(int fd) {
   auto* const close_next = next<decltype(::close)>(calls::close);
   Memory* const all = ours();
   if (all == nullptr) return close_next(fd);
-  const Held held(fd);
+  const Held held(fd, Held::kAsItIs);
   if (!held && !is_own(*all, fd)) return close_next(fd);
   if (is_borrowed(*all)) return close_next(fd);
   if (!held) {  // the program closes all numbers, and does not know this one
@@ -201,6 +224,7 @@ void swale_take_closefrom(int first) {
 int swale_take_dup(int fd) {
   if (is_subfile(fd)) return fcntl_subfile(fd, F_DUPFD, 0);
   const Held held(fd);
+  if (stays_light(held)) return -1;
   return also(held, fd, next<decltype(::dup)>(calls::dup)(fd));
 }
 
@@ -215,7 +239,9 @@ int swale_take_dup3(int from, int to, int flags) {
 int swale_take_fcntl(int fd, int command, long argument) {
   if (is_subfile(fd)) return fcntl_subfile(fd, command, argument);
   auto* const fcntl_next = next<decltype(::fcntl)>(calls::fcntl);
+  if (command == F_GETFD || command == F_SETFD) return fcntl_next(fd, command, argument);
   const Held held(fd);
+  if (stays_light(held)) return -1;
   if (!held && ours() == nullptr) return fcntl_next(fd, command, argument);
   switch (command) {
     case F_DUPFD:

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "fs/log/attach_client.h"
+#include "preload/light.h"
 #include "preload/next_calls.h"
 
 namespace swale::preload {
@@ -19,13 +20,11 @@ constexpr uint32_t kDevicesMax = 8;
 constexpr uint64_t kIsKnown = uint64_t{1} << 63;
 constexpr uint64_t kIsTree = uint64_t{1} << 62;
 constexpr uint64_t kDeviceBits = kIsTree - 1;
-constexpr size_t kPlaceBytesMax = 4608;  // a version, a host, a path
 
 // A meeting with the server costs as much as so many writes of up to 32 KiB through the mount.
 constexpr uint32_t kMeetingWrites = 32;
 constexpr unsigned kBytesShift = 15;
 constexpr uint32_t kAgainWrites = 64;
-constexpr long kOwnDescriptorsBegin = 512;  // out of the way of programs that count theirs
 
 enum LogState : uint32_t { kFree, kMeeting, kMet, kFailed };
 
@@ -192,21 +191,28 @@ void refuse_all_logs() noexcept {
     if (const Held held(static_cast<int>(i)); held) refuse_log(*held);
 }
 
-int own_descriptor(const Memory& all, uint32_t log) noexcept {
-  return all.own.logs[log].load(std::memory_order_acquire) >= kMet ? logs[log].socket.load() : -1;
+static_assert(kOwnDescriptors == kTreesMax + kLightOwn);
+
+int own_descriptor(const Memory& all, uint32_t which) noexcept {
+  if (which >= kTreesMax) return light_descriptor(all, which - kTreesMax);
+  return all.own.logs[which].load(std::memory_order_acquire) >= kMet ? logs[which].socket.load() : -1;
 }
 
 bool is_own(const Memory& all, int fd) noexcept {
-  for (uint32_t i = 0; i < kTreesMax; ++i)
+  for (uint32_t i = 0; i < kOwnDescriptors; ++i)
     if (fd >= 0 && own_descriptor(all, i) == fd) return true;
   return false;
 }
 
 void move_own(Memory& all, int fd) noexcept {
-  for (uint32_t i = 0; i < kTreesMax; ++i) {
+  for (uint32_t i = 0; i < kOwnDescriptors; ++i) {
     if (own_descriptor(all, i) != fd) continue;
-    const long other = raw(SYS_fcntl, fd, F_DUPFD_CLOEXEC, kOwnDescriptorsBegin);
-    if (other >= 0) logs[i].socket.store(static_cast<int>(other));
+    const auto other = static_cast<int>(raw(SYS_fcntl, fd, F_DUPFD_CLOEXEC, kOwnDescriptorsBegin));
+    if (other < 0) continue;
+    if (i < kTreesMax)
+      logs[i].socket.store(other);
+    else
+      move_light_descriptor(i - kTreesMax, other);
   }
 }
 
@@ -217,6 +223,7 @@ void drop_logs_of_parent() noexcept {
     each.device.store(0, std::memory_order_relaxed);
   }
   mounted_writes.store(0, std::memory_order_relaxed);
+  drop_light_of_parent();
 }
 
 }  // namespace swale::preload

@@ -19,6 +19,10 @@
 
 namespace swale::preload {
 
+inline constexpr long kOwnDescriptorsBegin = 512;  // out of the way of programs that count theirs
+inline constexpr uint32_t kOwnDescriptors = kTreesMax + 2;
+inline constexpr size_t kPlaceBytesMax = 4608;  // of kAttachAttribute: a version, a host, a path
+
 // The device of a regular file on a job's tree; 0: it is something else.
 uint64_t device_on_tree(int fd) noexcept;
 
@@ -34,9 +38,9 @@ inline void refuse_log(Description& held) { held.right.store(kRefused, std::memo
 // The process maps files: all its writes go through the mount.
 void refuse_all_logs() noexcept;
 
-// This library's own descriptors, which programs do not know: that of log `log`, or -1. A program that closes
-// all that it has does not close these.
-int own_descriptor(const Memory& all, uint32_t log) noexcept;
+// This library's own descriptors, which programs do not know: those of its logs, then those of light.h, below
+// kOwnDescriptors; or -1. A program that closes all that it has does not close these.
+int own_descriptor(const Memory& all, uint32_t which) noexcept;
 bool is_own(const Memory& all, int fd) noexcept;
 // The program wants the number for another file.
 void move_own(Memory& all, int fd) noexcept;

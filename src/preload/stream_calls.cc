@@ -9,6 +9,7 @@
 
 #include <atomic>
 
+#include "preload/light.h"
 #include "preload/log_right.h"
 #include "preload/massive.h"
 #include "preload/next_calls.h"
@@ -51,6 +52,7 @@ FILE* swale_take_fopen(const char* path, const char* mode) {
   if (FILE* opened = nullptr; massive_known.load(std::memory_order_relaxed) != 0 &&
                               open_subfile(path, mode, __builtin_return_address(0), &opened))
     return opened;
+  before_reopening(path);
   FILE* const stream = next<decltype(::fopen)>(calls::fopen)(path, mode);
   if (stream == nullptr || (mode[0] != 'w' && mode[0] != 'a')) return stream;
   const int kept = errno;

@@ -4,8 +4,6 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -14,39 +12,21 @@
 #include "base/contain.h"
 #include "base/log.h"
 #include "base/start_thread.h"
-#include "io/unix_address.h"
+#include "fs/job/program_socket.h"
 
 namespace swale::fs {
 namespace {
 
-constexpr int kWaitingMax = 256;  // connections
-constexpr int kAgainMs = 100;     // after what could not be done now
-
-io::Descriptor descriptor_of_process(pid_t process) {
-  if (process <= 0) return {};  // of another namespace
-  return io::Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, process, 0)));
-}
+constexpr int kAgainMs = kMeetAgainMs;
 
 }  // namespace
 
 Result<std::unique_ptr<JobAttach>> JobAttach::open(JobFs& fs, const std::string& folder) {
   std::unique_ptr<JobAttach> made(new JobAttach(fs));
-  const auto failed = [&](std::string_view step) {
-    return errno_status(errno, fmt::format("{}/{}: {}", folder, kAttachSocket, step));
-  };
   made->folder_of_logs_ = fs.folder_of_logs();
-  made->folder_ = io::Descriptor(::open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  if (!made->folder_.valid()) return failed("opening its folder");
-  if (::unlinkat(made->folder_.get(), kAttachSocket, 0) != 0 && errno != ENOENT)
-    return failed("removing an old one");
-  made->listener_ = io::Descriptor(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   made->end_ = io::Descriptor(::eventfd(0, EFD_CLOEXEC));
-  if (!made->listener_.valid() || !made->end_.valid()) return failed("making a socket");
-  if (::fchmod(made->listener_.get(), 0600) != 0) return failed("its mode");  // bind makes the file with it
-  const sockaddr_un address = io::unix_address(made->folder_, kAttachSocket);
-  if (::bind(made->listener_.get(), io::general(address), sizeof(address)) != 0)
-    return failed("binding a socket");
-  if (::listen(made->listener_.get(), kWaitingMax) != 0) return failed("listening");
+  if (!made->end_.valid()) return errno_status(errno, folder + ": an eventfd");
+  SWALE_ASSIGN_OR_RETURN(made->listener_, listen_for_programs(folder, kAttachSocket, &made->folder_));
   SWALE_RETURN_IF_ERROR(
       start_thread(&made->thread_, "the thread that meets programs", [self = made.get()] { self->serve(); }));
   fs.programs_meet_at(folder + "/" + kAttachSocket);
@@ -103,20 +83,9 @@ void JobAttach::end_those_that_are_over() {
 }
 
 void JobAttach::greet() {
-  io::Descriptor peer(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (!peer.valid()) {
-    if (errno == EMFILE || errno == ENFILE || errno == ENOMEM) {  // it waits, and would wake us at once
-      pollfd end = {end_.get(), POLLIN, 0};
-      static_cast<void>(::poll(&end, 1, kAgainMs));
-    }
-    return;
-  }
   ucred who = {};
-  socklen_t bytes = sizeof(who);
-  if (::getsockopt(peer.get(), SOL_SOCKET, SO_PEERCRED, &who, &bytes) != 0 || who.uid != ::geteuid()) {
-    log_warn("process {} of user {} asks for a log of this job, and gets none", who.pid, who.uid);
-    return;
-  }
+  io::Descriptor peer = accept_program(listener_, end_, &who);
+  if (!peer.valid()) return;
   if (connections_.size() >= kProgramsMax) {
     log_warn("{} programs have a log here; process {} goes on through the mount", kProgramsMax, who.pid);
     return send(peer, {}, EMFILE);
@@ -154,7 +123,7 @@ void JobAttach::send(const io::Descriptor& to, const JobFs::Program& program, in
     head->cmsg_len = CMSG_LEN(sizeof(passed));
     std::memcpy(CMSG_DATA(head), passed, sizeof(passed));
   }
-  static_cast<void>(::sendmsg(to.get(), &message, MSG_NOSIGNAL));
+  static_cast<void>(::sendmsg(to.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT));
 }
 
 }  // namespace swale::fs

@@ -22,6 +22,7 @@ struct JobFile final : OpenFile {
   io::Descriptor own;  // of the backing, for while the logs do not have the file
   bool appends = false;
   bool writes = false;
+  bool reads = true;
   std::optional<pid_t> writer;    // whose it is, if it keeps the file from being sealed
   bool without_pages = false;     // the kernel keeps none of it for this open
   std::vector<uint32_t> granted;  // logs that may write it; guarded by the mutex of JobFs

@@ -20,6 +20,8 @@
 // Limits: Inode numbers are of ids: a tree of 4,096 openings.
 #pragma once
 
+#include <fcntl.h>
+
 #include <atomic>
 #include <map>
 #include <memory>
@@ -35,6 +37,7 @@
 #include "fs/file_system.h"
 #include "fs/job/job_locks.h"
 #include "fs/job/job_nodes.h"
+#include "fs/job/light_gate.h"
 #include "fs/job/log_grants.h"
 #include "fs/job/name_intent.h"
 #include "fs/job/request_lock.h"
@@ -74,6 +77,7 @@ struct JobFsOptions {
   bool commits = true;             // false: a close, and what else commits, does not
   bool refuses_kept_pages = true;  // false: programs append by themselves where the kernel keeps pages, too
   bool seals_wait = true;          // false: files that are open to write are sealed, too
+  bool light_looks_at_modes = true;  // false: a create past the kernel asks no directory for permission
   bool unseal_takes_back = true;   // false: nodes go on with what they have kept of a sealed file
   ShareRules share_rules;
   std::function<void()> between;
@@ -85,6 +89,8 @@ struct JobFsStats {
   uint64_t undrained_bytes = 0, memory_bytes = 0, spilled_bytes = 0, spilled_chunks = 0;
   uint64_t drained_files = 0, kept_aside = 0, failed_drains = 0;
   uint64_t program_writes = 0;  // that came by logs of programs
+  uint64_t light_creates = 0;   // files that programs made past the kernel
+  uint64_t light_open = 0;      // of them: that are still open so
   uint64_t asked_roots = 0;     // questions about files to the servers of their names
   std::string last_failure;
 
@@ -123,6 +129,23 @@ class JobFs final : public FileSystem {
   void programs_meet_at(const std::string& socket);  // "": nowhere
   // Of writes that programs have done wrongly, the first ones.
   std::vector<Status> damage();
+
+  // Programs that make files past the kernel (job_fs_light.cc); LightServer has their connections.
+  struct LightCreate {
+    uint64_t directory = 0;  // the inode of one that the kernel knows
+    std::string_view path;   // below it
+    int flags = 0;
+    mode_t mode = 0, umask = 0;
+  };
+  // Any errno: nothing was made, and the kernel is to be asked.
+  int create_light(const LightCreate& wanted, const Credentials& who, Entry* entry,
+                   std::unique_ptr<OpenFile>* file);
+  void end_light(std::unique_ptr<OpenFile> file, Node* node);  // the open file that create_light gave
+  // A name below the top by which the kernel can open the file once, until it is taken back. The file stays
+  // open until then.
+  std::string lend(OpenFile& file);
+  void take_back(const std::string& name);
+
   const std::string& folder_of_logs() const { return options_.logs.memory_directory; }
 
   KernelUse kernel_use() const override {
@@ -311,6 +334,18 @@ class JobFs final : public FileSystem {
   Result<std::optional<uint64_t>> place_to_append(JobNode& node, uint64_t bytes);
   static Caller own_user();
 
+  // Creates past the kernel (job_fs_light.cc).
+  struct Lent {
+    meta::FileId file;
+    int access = O_RDONLY;
+  };
+  class Held;
+  int step_into(JobNode& parent, const char* name, JobNode** found);
+  bool may_pass(const Credentials& who, const struct stat& directory, int wanted) const;
+  std::optional<Lent> take_lent(std::string_view name);
+  int open_lent(const Lent& lent, int flags, const Caller& caller, Entry* entry,
+                std::unique_ptr<OpenFile>* file);
+
   // The drain (job_fs_drain.cc).
   using DrainedFiles = std::vector<Drain::Drained>;
   struct Wanted {
@@ -401,6 +436,12 @@ class JobFs final : public FileSystem {
   std::unique_ptr<Drain> drain_ GUARDED_BY(drain_mutex_);  // its steps that use NodeFiles need mutex_, too
   Mutex wanted_mutex_;                                     // the last that is taken
   std::vector<Wanted*> wanted_ GUARDED_BY(wanted_mutex_);  // files that somebody waits for
+
+  LightGate light_gate_;
+  std::atomic<uint64_t> light_creates_ = 0, light_open_ = 0;
+  Mutex lent_mutex_;
+  std::map<std::string, Lent, std::less<>> lent_ GUARDED_BY(lent_mutex_);
+  std::atomic<size_t> lent_count_ = 0;
 
   std::set<meta::FileId> kept_nameless_ GUARDED_BY(mutex_);  // other nodes have them open
 

@@ -154,6 +154,7 @@ int JobFs::open_file(Node& known, int flags, const Caller& caller, std::unique_p
 int JobFs::create(Node& known_parent, const char* name, mode_t mode, int flags, const Caller& caller,
                   Entry* entry, std::unique_ptr<OpenFile>* file) {
   JobNode& parent = JobNode::of(known_parent);
+  if (const auto lent = take_lent(name)) return open_lent(*lent, flags, caller, entry, file);
   const auto open_existing = [&] {
     if (const int missing = lookup(parent, name, entry); missing != 0) return missing;
     const int refused = open_file(*entry->node, flags, caller, file);
@@ -195,6 +196,7 @@ int JobFs::create(Node& known_parent, const char* name, mode_t mode, int flags, 
   const bool counted = writes && failed == 0;
   if (failed == 0) failed = opened(known, O_RDWR | (flags & (O_APPEND | O_DIRECT)), &opened_file);
   if (failed == 0) JobFile::of(*opened_file).writes = writes;
+  if (failed == 0) JobFile::of(*opened_file).reads = (flags & O_ACCMODE) != O_WRONLY;
   if (failed == 0 && counted) JobFile::of(*opened_file).writer = caller.thread;
   if (failed != 0 && counted) end_writer(known, caller.thread);
   struct stat attributes;

@@ -67,7 +67,8 @@ std::string JobFsStats::json() const {
   json.member("undrained_files", undrained_files).member("undrained_bytes", undrained_bytes);
   json.member("memory_bytes", memory_bytes).member("spilled_bytes", spilled_bytes);
   json.member("drained_files", drained_files).member("kept_aside", kept_aside);
-  json.member("program_writes", program_writes).member("asked_roots", asked_roots);
+  json.member("program_writes", program_writes).member("light_creates", light_creates);
+  json.member("light_open", light_open).member("asked_roots", asked_roots);
   json.member("failed_drains", failed_drains).member("last_failure", last_failure);
   json.member("fsync", fsync_drains ? "backing" : "node");
   json.end();
@@ -287,6 +288,8 @@ JobFsStats JobFs::stats() noexcept {
     stats.spilled_bytes = files_->logs().spilled_bytes();
     stats.spilled_chunks = files_->logs().spilled_chunks();
     stats.program_writes = grants_.admitted();
+    stats.light_creates = light_creates_.load();
+    stats.light_open = light_open_.load();
   }
   if (shared_) stats.asked_roots = shared_->asked();
   stats.drained_files = drained_files_;

@@ -198,6 +198,7 @@ int JobFs::make_node(Node& parent, const char* name, mode_t mode, dev_t, const C
 
 int JobFs::make_directory(Node& known_parent, const char* name, mode_t mode, const Caller& caller,
                           Entry* entry) {
+  const LightGate::Closed apart(light_gate_);
   JobNode& parent = JobNode::of(known_parent);
   if (const int failed = keep_name(parent, name); failed != 0) return failed;
   const mode_t wanted = mode & 07777 & ~caller.umask;
@@ -224,6 +225,7 @@ int JobFs::make_directory(Node& known_parent, const char* name, mode_t mode, con
 
 int JobFs::make_symlink(Node& known_parent, const char* name, const char* target, const Caller& caller,
                         Entry* entry) {
+  const LightGate::Closed apart(light_gate_);
   JobNode& parent = JobNode::of(known_parent);
   if (const int failed = keep_name(parent, name); failed != 0) return failed;
   const auto turn = take_turn();

@@ -88,6 +88,7 @@ int JobFs::expect_empty(const meta::FileId& directory) {
 }
 
 int JobFs::unlink(Node& known_parent, const char* name, const Caller&) {
+  const LightGate::Closed apart(light_gate_);
   JobNode& parent = JobNode::of(known_parent);
   const auto named = look_up(parent, name);
   if (!named.ok()) return answer(named.status());
@@ -98,6 +99,7 @@ int JobFs::unlink(Node& known_parent, const char* name, const Caller&) {
 }
 
 int JobFs::remove_directory(Node& known_parent, const char* name, const Caller&) {
+  const LightGate::Closed apart(light_gate_);
   JobNode& parent = JobNode::of(known_parent);
   const auto named = look_up(parent, name);
   if (!named.ok()) return answer(named.status());
@@ -157,6 +159,7 @@ int JobFs::remove_entry(JobNode& parent, const char* name, const meta::DirEntry&
 
 int JobFs::rename(Node& known_parent, const char* name, Node& known_new_parent, const char* new_name,
                   unsigned flags, const Caller&) {
+  const LightGate::Closed apart(light_gate_);
   JobNode& parent = JobNode::of(known_parent);
   JobNode& new_parent = JobNode::of(known_new_parent);
   if ((flags & ~(RENAME_NOREPLACE | RENAME_EXCHANGE)) != 0 || flags == (RENAME_NOREPLACE | RENAME_EXCHANGE))

@@ -54,13 +54,14 @@ int connect_to(const char* path, int socket) {
     PlainText(address.sun_path, sizeof(address.sun_path)) << path;
   } else {
     char directory[4096];
-    const size_t length = ::strlen(path) - ::strlen(kAttachSocket);
-    if (length >= sizeof(directory)) return ENAMETOOLONG;
+    const char* const slash = ::strrchr(path, '/');
+    const size_t length = slash == nullptr ? 0 : static_cast<size_t>(slash + 1 - path);
+    if (length == 0 || length >= sizeof(directory)) return ENAMETOOLONG;
     PlainText(directory, length + 1) << path;
     folder.take(::open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC));
     if (folder.get() < 0) return errno;
     PlainText(address.sun_path, sizeof(address.sun_path))
-        << "/proc/self/fd/" << static_cast<uint64_t>(folder.get()) << "/" << kAttachSocket;
+        << "/proc/self/fd/" << static_cast<uint64_t>(folder.get()) << "/" << path + length;
   }
   const auto* const general = reinterpret_cast<const sockaddr*>(&address);
   return continued([&] { return ::connect(socket, general, sizeof(address)); }) == 0 ? 0 : errno;
@@ -112,8 +113,7 @@ int parse_attach_place(char* value, size_t bytes, AttachPlace* place) noexcept {
   return place->version == kAttachVersion ? 0 : EPROTO;
 }
 
-int attach_to_server(const char* path, LogWriter* writer, ServerConnection* connection,
-                     LogTrouble* trouble) noexcept {
+int connect_to_server(const char* path, int* connected, LogTrouble* trouble) noexcept {
   Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   if (socket.get() < 0) return not_attached(trouble, errno, path, "a socket");
   const timeval limit = {kAnswerSeconds, 0};
@@ -128,6 +128,15 @@ int attach_to_server(const char* path, LogWriter* writer, ServerConnection* conn
   if (::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &who, &bytes) != 0)
     return not_attached(trouble, errno, path, "who serves it");
   if (who.uid != ::geteuid()) return not_attached(trouble, EPERM, path, "another user serves it");
+  *connected = socket.release();
+  return 0;
+}
+
+int attach_to_server(const char* path, LogWriter* writer, ServerConnection* connection,
+                     LogTrouble* trouble) noexcept {
+  int connected = -1;
+  if (const int failed = connect_to_server(path, &connected, trouble); failed != 0) return failed;
+  Descriptor socket(connected);
   AttachAnswer answer;
   Descriptor passed[kAttachDescriptors];
   if (const int error = receive(path, socket.get(), &answer, &passed, trouble); error != 0) return error;

@@ -29,6 +29,9 @@ struct ServerConnection {
   AttachToken token;
   int socket = -1;  // the caller closes it
 };
+// A socket to the server at `socket_path`, with a deadline of kAnswerSeconds for each message. The server is
+// this user's. The caller closes it.
+int connect_to_server(const char* socket_path, int* socket, LogTrouble* trouble) noexcept;
 int attach_to_server(const char* socket_path, LogWriter* writer, ServerConnection* connection,
                      LogTrouble* trouble) noexcept;
 

@@ -1,6 +1,7 @@
 // Calls that would ask or change a placeholder, and those that ask for a name of a massive directory: what is
 // there (stat, access), and what a subfile refuses. The kernel is asked first about names: it has the
-// directory's own files.
+// directory's own files. A file that was made past the kernel (light.h) is asked about by fstat; before all
+// else it becomes real. If it cannot, that is EBADF.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -12,6 +13,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include "preload/light.h"
 #include "preload/log_right.h"
 #include "preload/massive_engine.h"
 #include "preload/massive_files.h"
@@ -40,6 +42,19 @@ int stat_name(int at, const char* path, struct stat* found, const void* caller) 
 
 bool is_descriptor(int at, const char* path, int flags) {
   return (flags & AT_EMPTY_PATH) != 0 && (path == nullptr || *path == '\0') && is_subfile(at);
+}
+
+bool stat_made(int fd, struct stat* found, int* result) {
+  const Held held(fd, Held::kAsItIs);
+  return held && held->light.load(std::memory_order_acquire) != 0 && stat_light(*held, found, result);
+}
+
+// True, with errno set: it could not become real.
+bool stays_light(int fd) {
+  const Held held(fd);
+  if (!held || held->light.load(std::memory_order_acquire) == 0) return false;
+  errno = EBADF;
+  return true;
 }
 
 int access_name(int at, const char* path, int mode, const void* caller) {
@@ -84,11 +99,13 @@ extern "C" {
 
 int swale_take_fstat(int fd, struct stat* found) {
   if (is_subfile(fd)) return stat_subfile(fd, found);
+  if (int result = 0; stat_made(fd, found, &result)) return result;
   return next<int(int, struct stat*)>(calls::fstat)(fd, found);
 }
 
 int swale_take_fxstat(int version, int fd, struct stat* found) {
   if (is_subfile(fd)) return stat_subfile(fd, found);
+  if (int result = 0; stat_made(fd, found, &result)) return result;
   return next<int(int, int, struct stat*)>(calls::__fxstat)(version, fd, found);
 }
 
@@ -114,12 +131,14 @@ int swale_take_lxstat(int version, const char* path, struct stat* found) {
 
 int swale_take_fstatat(int at, const char* path, struct stat* found, int flags) {
   if (is_descriptor(at, path, flags)) return stat_subfile(at, found);
+  if (stays_light(at)) return -1;
   const int result = next<int(int, const char*, struct stat*, int)>(calls::fstatat)(at, path, found, flags);
   return also_by_name(result, at, path, found, SWALE_CALLER);
 }
 
 int swale_take_fxstatat(int version, int at, const char* path, struct stat* found, int flags) {
   if (is_descriptor(at, path, flags)) return stat_subfile(at, found);
+  if (stays_light(at)) return -1;
   const int result =
       next<int(int, int, const char*, struct stat*, int)>(calls::__fxstatat)(version, at, path, found, flags);
   return also_by_name(result, at, path, found, SWALE_CALLER);
@@ -132,6 +151,7 @@ int swale_take_statx(int at, const char* path, int flags, unsigned mask, struct 
     translate(simple, found);
     return 0;
   }
+  if (stays_light(at)) return -1;
   const int result =
       next<int(int, const char*, int, unsigned, struct statx*)>(calls::statx)(at, path, flags, mask, found);
   if (!may_be_name(result)) return result;
@@ -152,46 +172,55 @@ int swale_take_faccessat(int at, const char* path, int mode, int flags) {
 
 int swale_take_fstatfs(int fd, struct statfs* found) {
   if (const char* const folder = folder_of_subfile(fd)) return ::statfs(folder, found);
+  if (stays_light(fd)) return -1;
   return next<int(int, struct statfs*)>(calls::fstatfs)(fd, found);
 }
 
 int swale_take_fstatvfs(int fd, struct statvfs* found) {
   if (const char* const folder = folder_of_subfile(fd)) return ::statvfs(folder, found);
+  if (stays_light(fd)) return -1;
   return next<int(int, struct statvfs*)>(calls::fstatvfs)(fd, found);
 }
 
 int swale_take_fsync(int fd) {
   if (is_subfile(fd)) return refuse_subfile(fd, "fsync", EINVAL, kNotSynced);
+  if (stays_light(fd)) return -1;
   return next<int(int)>(calls::fsync)(fd);
 }
 
 int swale_take_fdatasync(int fd) {
   if (is_subfile(fd)) return refuse_subfile(fd, "fdatasync", EINVAL, kNotSynced);
+  if (stays_light(fd)) return -1;
   return next<int(int)>(calls::fdatasync)(fd);
 }
 
 int swale_take_ftruncate(int fd, off_t bytes) {
   if (is_subfile(fd)) return refuse_subfile(fd, "ftruncate", EPERM, kAppendedOnly);
+  if (stays_light(fd)) return -1;
   return next<int(int, off_t)>(calls::ftruncate)(fd, bytes);
 }
 
 int swale_take_fchmod(int fd, mode_t mode) {
   if (is_subfile(fd)) return refuse_subfile(fd, "fchmod", EPERM, kAppendedOnly);
+  if (stays_light(fd)) return -1;
   return next<int(int, mode_t)>(calls::fchmod)(fd, mode);
 }
 
 int swale_take_fchown(int fd, uid_t user, gid_t group) {
   if (is_subfile(fd)) return refuse_subfile(fd, "fchown", EPERM, kAppendedOnly);
+  if (stays_light(fd)) return -1;
   return next<int(int, uid_t, gid_t)>(calls::fchown)(fd, user, group);
 }
 
 int swale_take_futimens(int fd, const timespec* times) {
   if (is_subfile(fd)) return refuse_subfile(fd, "futimens", EPERM, kAppendedOnly);
+  if (stays_light(fd)) return -1;
   return next<int(int, const timespec*)>(calls::futimens)(fd, times);
 }
 
 int swale_take_futimes(int fd, const timeval* times) {
   if (is_subfile(fd)) return refuse_subfile(fd, "futimes", EPERM, kAppendedOnly);
+  if (stays_light(fd)) return -1;
   return next<int(int, const timeval*)>(calls::futimes)(fd, times);
 }
 
@@ -202,6 +231,7 @@ FILE* swale_take_fdopen(int fd, const char* mode) {
     return nullptr;
   }
   ready();
+  if (stays_light(fd)) return nullptr;
   leave_to_others(fd);
   return next<FILE*(int, const char*)>(calls::fdopen)(fd, mode);
 }
@@ -213,6 +243,7 @@ FILE* swale_take_freopen(const char* path, const char* mode, FILE* stream) {
     refuse_massive("freopen", path, EOPNOTSUPP, "use fclose and fopen");
     return nullptr;
   }
+  before_reopening(path);
   return next<FILE*(const char*, const char*, FILE*)>(calls::freopen)(path, mode, stream);
 }
 

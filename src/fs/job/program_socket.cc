@@ -1,0 +1,61 @@
+#include "fs/job/program_socket.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "base/log.h"
+#include "io/unix_address.h"
+
+namespace swale::fs {
+namespace {
+
+constexpr int kWaitingMax = 256;  // connections
+
+}  // namespace
+
+Result<io::Descriptor> listen_for_programs(const std::string& folder, const char* name,
+                                           io::Descriptor* opened_folder) {
+  const auto failed = [&](std::string_view step) {
+    return errno_status(errno, fmt::format("{}/{}: {}", folder, name, step));
+  };
+  io::Descriptor opened(::open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!opened.valid()) return failed("opening its folder");
+  if (::unlinkat(opened.get(), name, 0) != 0 && errno != ENOENT) return failed("removing an old one");
+  io::Descriptor listener(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!listener.valid()) return failed("making a socket");
+  if (::fchmod(listener.get(), 0600) != 0) return failed("its mode");  // bind makes the file with it
+  const sockaddr_un address = io::unix_address(opened, name);
+  if (::bind(listener.get(), io::general(address), sizeof(address)) != 0) return failed("binding a socket");
+  if (::listen(listener.get(), kWaitingMax) != 0) return failed("listening");
+  *opened_folder = std::move(opened);
+  return listener;
+}
+
+io::Descriptor accept_program(const io::Descriptor& listener, const io::Descriptor& end, ucred* who) {
+  io::Descriptor peer(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  if (!peer.valid()) {
+    if (errno == EMFILE || errno == ENFILE || errno == ENOMEM) {  // it waits, and would wake us at once
+      pollfd over = {end.get(), POLLIN, 0};
+      static_cast<void>(::poll(&over, 1, kMeetAgainMs));
+    }
+    return {};
+  }
+  socklen_t bytes = sizeof(*who);
+  if (::getsockopt(peer.get(), SOL_SOCKET, SO_PEERCRED, who, &bytes) != 0 || who->uid != ::geteuid()) {
+    log_warn("process {} of user {} comes to the server of this job, and gets nothing", who->pid, who->uid);
+    return {};
+  }
+  return peer;
+}
+
+io::Descriptor descriptor_of_process(pid_t process) {
+  if (process <= 0) return {};  // of another namespace
+  return io::Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, process, 0)));
+}
+
+}  // namespace swale::fs

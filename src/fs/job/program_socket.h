@@ -1,0 +1,28 @@
+// What the sockets have in common at which programs of a node meet its server.
+// Threads: any.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <string>
+
+#include "base/status.h"
+#include "io/descriptor.h"
+
+namespace swale::fs {
+
+inline constexpr int kMeetAgainMs = 100;  // after what could not be done now
+
+// A socket of that name in a folder that must be this user's alone; *folder is opened. One that a killed
+// server has left is replaced: the caller is the node's only server.
+Result<io::Descriptor> listen_for_programs(const std::string& folder, const char* name,
+                                           io::Descriptor* opened_folder);
+
+// The next program that waits, and who it is. Invalid: none, or one of another user, which is told in the
+// log. `end`: readable when nobody is to be waited for.
+io::Descriptor accept_program(const io::Descriptor& listener, const io::Descriptor& end, ucred* who);
+
+// Readable when the process has ended. Invalid: the kernel has no such thing.
+io::Descriptor descriptor_of_process(pid_t process);
+
+}  // namespace swale::fs

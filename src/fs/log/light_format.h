@@ -1,0 +1,68 @@
+// How a program of a node makes files past the kernel (fs.descriptors=light): what it says to the server.
+//
+//   program                                   server of the node
+//   connect(kLightSocket, beside "attach") ─► looks at the peer's user, and what it may do (Credentials)
+//                 ◄── LightWelcome             where the tree is mounted
+//   kCreate: a path below a directory ──────► checks each component as the kernel would, makes the file,
+//                 ◄── LightAnswer              and keeps it open
+//   kStat of that open file ◄──► its attributes
+//   kReopen of it ◄──► a name below the top by which the kernel opens the same file, once, also if no name
+//                      leads to it any more
+//   kClose ─────────────────────────────────► no answer
+//   (the connection ends) ──────────────────► all that is open is closed
+//
+// kCreate makes a file that did not exist, or nothing. Whatever stands in the way is an errno here, and the
+// program asks the kernel, whose answer counts: so errors are the mount's.
+//
+// Needs: the system's headers (the client's half goes into a preload library).
+// Limits: native byte order: it never leaves a node. Paths below kLightPathMax bytes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace swale::fs {
+
+inline constexpr uint64_t kLightMagic = 0x746867696c777300;  // "\0swlight"
+inline constexpr uint32_t kLightVersion = 1;
+inline constexpr char kLightSocket[] = "light";
+inline constexpr size_t kLightPathMax = 1024;
+inline constexpr size_t kLightNameMax = 64;
+inline constexpr uint32_t kLightOpensMax = 1 << 17;  // of a program at a time
+
+// The first message on a connection.
+struct LightWelcome {
+  uint64_t magic = kLightMagic;
+  uint32_t version = kLightVersion;
+  int32_t error = 0;      // an errno: the server makes nothing for this program
+  char top[4096] = "";    // where the tree is mounted; ends with 0
+};
+
+enum class LightCall : uint32_t { kCreate = 1, kStat = 2, kReopen = 3, kClose = 4 };
+
+struct LightRequest {
+  LightCall call = LightCall::kCreate;
+  uint32_t handle = 0;     // of all but kCreate
+  uint64_t directory = 0;  // of kCreate: an inode that the caller holds: the top, its directory, a descriptor
+  uint32_t flags = 0;      // of open
+  uint32_t mode = 0;
+  uint32_t umask = 0;
+  uint32_t path_bytes = 0;
+  char path[kLightPathMax] = "";  // the message ends with it
+};
+inline constexpr size_t kLightHeadBytes = offsetof(LightRequest, path);
+
+struct LightStat {
+  uint64_t inode = 0, size = 0, blocks = 0;
+  uint32_t mode = 0, links = 0, user = 0, group = 0, block_bytes = 0, unused = 0;
+  int64_t accessed_ns = 0, modified_ns = 0, changed_ns = 0;
+};
+
+struct LightAnswer {
+  int32_t error = 0;
+  uint32_t handle = 0;            // of kCreate; never 0
+  LightStat stat;                 // of kStat
+  char name[kLightNameMax] = "";  // of kReopen; ends with 0
+};
+
+}  // namespace swale::fs

@@ -1,0 +1,395 @@
+#include "preload/light.h"
+
+#include <errno.h>
+#include <linux/capability.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/sysmacros.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "fs/log/attach_client.h"
+#include "fs/log/light_format.h"
+#include "preload/log_right.h"
+#include "preload/next_calls.h"
+#include "preload/signals_blocked.h"
+
+namespace swale::preload {
+
+constinit std::atomic<uint32_t> light_placeholders = 0;
+
+namespace {
+
+using fs::LightAnswer;
+using fs::LightCall;
+using fs::LightRequest;
+
+enum LightState : uint32_t { kFree, kMeeting, kMet, kFailed };
+
+constexpr int kFirstOfOurs = 3;
+constexpr uint32_t kUnknown = ~uint32_t{0};
+constexpr mode_t kModes = 0777;
+// With any other flag the kernel is asked.
+constexpr int kFlags = O_ACCMODE | O_CREAT | O_EXCL | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW;
+constexpr int64_t kSecondNanos = 1'000'000'000;
+
+enum Own : uint32_t { kSocket, kTop };
+static_assert(kTop + 1 == kLightOwn);
+
+struct Light {
+  std::atomic<int> own[kLightOwn] = {-1, -1};
+  std::atomic<bool> busy = false;
+  std::atomic<uint32_t> umask = kUnknown;
+  uint64_t device = 0;
+  long user = 0, group = 0;
+  uint32_t capabilities = 0;
+  size_t top_bytes = 0;
+  char top[4096] = "";
+};
+constinit Light light;
+
+int own(Own which) { return light.own[which].load(std::memory_order_relaxed); }
+
+// This thread talks to the server; a handler cannot come between.
+class Talk {
+ public:
+  enum class If { kFree, kWaits };
+  explicit Talk(If when) {
+    for (;;) {
+      has_ = !light.busy.exchange(true, std::memory_order_acquire);
+      if (has_ || when == If::kFree) return;
+      raw(SYS_sched_yield);
+    }
+  }
+  ~Talk() {
+    if (has_) light.busy.store(false, std::memory_order_release);
+  }
+  Talk(const Talk&) = delete;
+  Talk& operator=(const Talk&) = delete;
+  explicit operator bool() const { return has_; }
+
+  // 0, or an errno. ETIMEDOUT: it may have been done, or be done later.
+  int ask(const LightRequest& request, LightAnswer* answer) {
+    const auto bytes = static_cast<long>(fs::kLightHeadBytes + request.path_bytes);
+    const long sent = raw(SYS_sendto, own(kSocket), &request, bytes, MSG_NOSIGNAL, 0L, 0L);
+    if (sent != bytes) return lost(ENOTCONN);
+    long got = 0;
+    do {
+      got = raw(SYS_recvfrom, own(kSocket), answer, sizeof(*answer), 0L, 0L, 0L);
+    } while (got < 0 && errno == EINTR);
+    if (got < 0 && errno == EAGAIN) return lost(ETIMEDOUT);
+    return got == static_cast<long>(sizeof(*answer)) ? answer->error : lost(ENOTCONN);
+  }
+
+ private:
+  // Nothing more comes to pass by this connection.
+  static int lost(int why) {
+    raw(SYS_shutdown, own(kSocket), SHUT_RDWR);
+    forget_umask();
+    return why;
+  }
+
+  bool has_ = false;
+};
+
+// A directory on the tree: its inode, or 0. Costs no request to the server.
+uint64_t directory_on_tree(int at, const char* path, uint64_t device) {
+  struct statx found;
+  constexpr long kHow = AT_EMPTY_PATH | AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT;
+  if (raw(SYS_statx, at, path, kHow, static_cast<long>(STATX_TYPE | STATX_INO), &found) != 0) return 0;
+  if (!S_ISDIR(found.stx_mode)) return 0;
+  return (uint64_t{found.stx_dev_major} << 32 | found.stx_dev_minor) == device ? found.stx_ino : 0;
+}
+
+uint32_t read_umask() {
+  char text[4096];
+  const long file = raw(SYS_openat, AT_FDCWD, "/proc/self/status", O_RDONLY | O_CLOEXEC);
+  if (file < 0) return kUnknown;
+  const long got = raw(SYS_read, file, text, sizeof(text) - 1);
+  raw(SYS_close, file);
+  if (got <= 0) return kUnknown;
+  text[got] = '\0';
+  constexpr char kUmask[] = "\nUmask:\t";
+  const char* const at = ::strstr(text, kUmask);
+  return at == nullptr ? kUnknown : static_cast<uint32_t>(::strtoul(at + sizeof(kUmask) - 1, nullptr, 8));
+}
+
+// Of root, which a process can lose without another number; the first 32, among them those of files.
+uint32_t capabilities() {
+  __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {};
+  return raw(SYS_capget, &header, sets) == 0 ? sets[0].effective : 0;
+}
+
+bool keep_own(Own which, long fd) {
+  if (fd < 0) return false;
+  const long high = raw(SYS_fcntl, fd, F_DUPFD_CLOEXEC, kOwnDescriptorsBegin);
+  raw(SYS_close, fd);
+  light.own[which].store(static_cast<int>(high));
+  return high >= 0;
+}
+
+// The name of the other socket, in the same folder.
+bool beside(const char* attach, char* path, size_t space) {
+  const char* const slash = ::strrchr(attach, '/');
+  if (slash == nullptr || static_cast<size_t>(slash - attach) + 1 + sizeof(fs::kLightSocket) > space)
+    return false;
+  const size_t folder = static_cast<size_t>(slash - attach) + 1;
+  ::memcpy(path, attach, folder);
+  ::memcpy(path + folder, fs::kLightSocket, sizeof(fs::kLightSocket));
+  return true;
+}
+
+bool meet(int fd, uint64_t device) {
+  char value[kPlaceBytesMax + 1], path[kPlaceBytesMax + 1];
+  const ssize_t bytes = ::fgetxattr(fd, fs::kAttachAttribute, value, kPlaceBytesMax);
+  fs::AttachPlace place;
+  if (bytes <= 0 || fs::parse_attach_place(value, static_cast<size_t>(bytes), &place) != 0) return false;
+  if (!beside(place.socket, path, sizeof(path))) return false;
+  int socket = -1;
+  if (fs::connect_to_server(path, &socket, nullptr) != 0 || !keep_own(kSocket, socket)) return false;
+  fs::LightWelcome said;
+  if (raw(SYS_recvfrom, own(kSocket), &said, sizeof(said), 0L, 0L, 0L) != sizeof(said) ||
+      said.magic != fs::kLightMagic || said.version != fs::kLightVersion || said.error != 0)
+    return false;
+  said.top[sizeof(said.top) - 1] = '\0';
+  if (directory_on_tree(AT_FDCWD, said.top, device) == 0) return false;  // it is elsewhere in this namespace
+  constexpr int kPath = O_PATH | O_DIRECTORY | O_CLOEXEC;
+  if (!keep_own(kTop, raw(SYS_openat, AT_FDCWD, said.top, kPath))) return false;
+  light.device = device;
+  light.capabilities = capabilities();
+  light.user = raw(SYS_geteuid);
+  light.group = raw(SYS_getegid);
+  light.top_bytes = ::strlen(said.top);
+  ::memcpy(light.top, said.top, light.top_bytes + 1);
+  light.umask.store(read_umask());
+  return light.umask.load() != kUnknown;
+}
+
+// What the path is below a directory, and that directory's inode; 0: the kernel is to be asked.
+uint64_t place_of(int at, const char** path) {
+  if (**path != '/') return directory_on_tree(at, "", light.device);
+  if (::strncmp(*path, light.top, light.top_bytes) != 0 || (*path)[light.top_bytes] != '/') return 0;
+  *path += light.top_bytes;
+  while (**path == '/') ++*path;
+  return directory_on_tree(AT_FDCWD, light.top, light.device);
+}
+
+// Signals are blocked, and this thread talks. 0, or an errno; ENOSYS: the kernel is to be asked.
+int make_here(Memory& all, Talk& talk, int at, const char* path, int flags, mode_t mode, int* fd) {
+  LightRequest request;
+  request.umask = light.umask.load(std::memory_order_relaxed);
+  if (request.umask == kUnknown || raw(SYS_geteuid) != light.user || raw(SYS_getegid) != light.group ||
+      (light.user == 0 && capabilities() != light.capabilities))
+    return ENOSYS;
+  request.directory = place_of(at, &path);
+  request.path_bytes = static_cast<uint32_t>(::strnlen(path, fs::kLightPathMax + 1));
+  if (request.directory == 0 || request.path_bytes == 0 || request.path_bytes > fs::kLightPathMax)
+    return ENOSYS;
+  const long placeholder = raw(SYS_openat, AT_FDCWD, "/dev/null", O_PATH | (flags & O_CLOEXEC));
+  if (placeholder < 0) return ENOSYS;
+  int failed = ENOSYS;
+  Description* made = nullptr;
+  if (placeholder >= kFirstOfOurs && placeholder < static_cast<long>(kDescriptorsMax))
+    made = begin_description(all, light.device);
+  if (made != nullptr) {
+    request.flags = static_cast<uint32_t>(flags);
+    request.mode = mode;
+    ::memcpy(request.path, path, request.path_bytes);
+    LightAnswer answer;
+    failed = talk.ask(request, &answer);
+    if (failed == 0) {
+      made->access.store(static_cast<uint8_t>(flags & O_ACCMODE));
+      made->appends.store((flags & O_APPEND) != 0);
+      made->light.store(answer.handle, std::memory_order_release);
+      light_placeholders.fetch_add(1);
+      *fd = static_cast<int>(placeholder);
+      share(all, *fd, made);
+    }
+    leave(all, made);
+  }
+  if (failed != 0) raw(SYS_close, placeholder);
+  return failed == 0 || failed == ETIMEDOUT ? failed : ENOSYS;
+}
+
+// The kernel opens what was lent, by the number of the placeholder.
+bool open_lent(const char* name, const Description& held, int fd) {
+  const int flags = held.access.load() | (held.appends.load() ? O_APPEND : 0) | O_CREAT;
+  const int mark = (raw(SYS_fcntl, fd, F_GETFD, 0L) & FD_CLOEXEC) != 0 ? O_CLOEXEC : 0;
+  long real = raw(SYS_openat, own(kTop), name, flags | O_CLOEXEC, 0600L);
+  if (real < 0 && errno == EMFILE) {  // so its own number is the lowest
+    raw(SYS_close, fd);
+    real = raw(SYS_openat, own(kTop), name, flags | mark, 0600L);
+    if (real < 0) raw(SYS_openat, AT_FDCWD, "/dev/null", O_PATH | mark);
+  }
+  if (real < 0 || real == fd) return real >= 0;
+  const bool done = raw(SYS_dup3, real, fd, mark) == fd;
+  raw(SYS_close, real);
+  return done;
+}
+
+bool become_real(int fd, Description& held, uint32_t handle) {
+  Talk talk(Talk::If::kWaits);
+  LightRequest request;
+  request.call = LightCall::kReopen;
+  request.handle = handle;
+  LightAnswer answer;
+  if (talk.ask(request, &answer) != 0) return false;
+  answer.name[sizeof(answer.name) - 1] = '\0';
+  return open_lent(answer.name, held, fd);
+}
+
+bool go_real(Memory& all, Description& held, int fd, uint32_t handle) {
+  if (!become_real(fd, held, handle)) {
+    held.place.store(kKernels);
+    refuse_log(held);
+    held.light.store(handle, std::memory_order_release);
+    return true;
+  }
+  light_placeholders.fetch_sub(1);
+  const bool writes = held.access.load() != O_RDONLY;
+  if (writes) promise(all, held, fd);
+  if (writes && held.appends.load()) {
+    held.place.store(kKernels);
+    refuse_log(held);
+  }
+  held.light.store(0, std::memory_order_release);
+  close_light(handle);
+  if (!writes) let_go(all, fd, held);
+  return writes;
+}
+
+}  // namespace
+
+void meet_light(Memory& all, int fd, uint64_t device) noexcept {
+  uint32_t state = all.own.light.load(std::memory_order_relaxed);
+  if (state != kFree || !all.own.light.compare_exchange_strong(state, kMeeting)) return;
+  const char* const wanted = ::getenv("SWALE_FS_DESCRIPTORS");
+  const bool met = wanted != nullptr && ::strcmp(wanted, "light") == 0 && meet(fd, device);
+  all.own.light.store(met ? kMet : kFailed, std::memory_order_release);
+}
+
+bool has_met_light(const Memory& all) noexcept {
+  return all.own.light.load(std::memory_order_acquire) == kMet;
+}
+
+bool make_light(Memory& all, int at, const char* path, int flags, mode_t mode, int* fd) noexcept {
+  if ((flags & ~kFlags) != 0 || (flags & O_ACCMODE) == O_ACCMODE || (mode & ~kModes & 07777) != 0 ||
+      path == nullptr || is_borrowed(all))
+    return false;
+  const int kept = errno;
+  int failed = ENOSYS;
+  {
+    const SignalsBlocked blocked;
+    if (Talk talk(Talk::If::kFree); talk) failed = make_here(all, talk, at, path, flags, mode & kModes, fd);
+  }
+  errno = kept;
+  if (failed == 0) return true;
+  if (failed != ETIMEDOUT) return false;
+  errno = EIO;
+  *fd = -1;
+  return true;
+}
+
+bool make_real(Memory& all, Description& held, int fd) noexcept {
+  if (is_borrowed(all)) return true;
+  const int kept = errno;
+  bool ours = true;
+  {
+    const SignalsBlocked blocked;
+    for (;;) {
+      uint32_t handle = held.light.load(std::memory_order_acquire);
+      if (handle == 0) {
+        ours = held.access.load() != O_RDONLY;
+        break;
+      }
+      if (handle == kGoingReal) {  // another thread, which nothing interrupts
+        raw(SYS_sched_yield);
+        continue;
+      }
+      if (!held.light.compare_exchange_strong(handle, kGoingReal)) continue;
+      ours = go_real(all, held, fd, handle);
+      break;
+    }
+  }
+  errno = kept;
+  return ours;
+}
+
+void make_all_real() noexcept {
+  Memory* const all = memory.load(std::memory_order_acquire);
+  if (all == nullptr || light_placeholders.load() == 0 || is_borrowed(*all)) return;
+  const uint32_t end = all->descriptors_end.load(std::memory_order_acquire);
+  for (uint32_t i = 0; i < end; ++i) const Held held(static_cast<int>(i));
+}
+
+void before_reopening(const char* path) noexcept {
+  if (light_placeholders.load(std::memory_order_relaxed) == 0 || path == nullptr) return;
+  if (::strncmp(path, "/proc/", 6) == 0 || ::strncmp(path, "/dev/", 5) == 0) make_all_real();
+}
+
+bool stat_light(Description& held, struct stat* out, int* result) noexcept {
+  const SignalsBlocked blocked;
+  uint32_t handle = held.light.load(std::memory_order_acquire);
+  for (; handle == kGoingReal; handle = held.light.load(std::memory_order_acquire)) raw(SYS_sched_yield);
+  if (handle == 0) return false;
+  LightRequest request;
+  request.call = LightCall::kStat;
+  request.handle = handle;
+  LightAnswer answer;
+  const int kept = errno;
+  const int failed = Talk(Talk::If::kWaits).ask(request, &answer);
+  errno = failed != 0 ? EBADF : kept;
+  *result = failed != 0 ? -1 : 0;
+  if (failed != 0) return true;
+  const auto time = [](int64_t nanos) {
+    return timespec{static_cast<time_t>(nanos / kSecondNanos), static_cast<long>(nanos % kSecondNanos)};
+  };
+  const fs::LightStat& found = answer.stat;
+  *out = {};
+  out->st_dev = ::makedev(static_cast<unsigned>(light.device >> 32), static_cast<unsigned>(light.device));
+  out->st_ino = found.inode;
+  out->st_mode = found.mode;
+  out->st_nlink = found.links;
+  out->st_uid = found.user;
+  out->st_gid = found.group;
+  out->st_size = static_cast<off_t>(found.size);
+  out->st_blksize = static_cast<blksize_t>(found.block_bytes);
+  out->st_blocks = static_cast<blkcnt_t>(found.blocks);
+  out->st_atim = time(found.accessed_ns);
+  out->st_mtim = time(found.modified_ns);
+  out->st_ctim = time(found.changed_ns);
+  return true;
+}
+
+// No answer: it needs no turn.
+void close_light(uint32_t handle) noexcept {
+  LightRequest request;
+  request.call = LightCall::kClose;
+  request.handle = handle;
+  raw(SYS_sendto, own(kSocket), &request, static_cast<long>(fs::kLightHeadBytes), MSG_NOSIGNAL, 0L, 0L);
+}
+
+void note_umask(mode_t mask) noexcept {
+  Memory* const all = memory.load(std::memory_order_acquire);
+  if (all == nullptr || !has_met_light(*all) || is_borrowed(*all)) return;
+  if (light.umask.load() != kUnknown) light.umask.store(mask & kModes);
+}
+
+void forget_umask() noexcept { light.umask.store(kUnknown); }
+
+int light_descriptor(const Memory& all, uint32_t which) noexcept {
+  return has_met_light(all) ? light.own[which].load(std::memory_order_relaxed) : -1;
+}
+
+void move_light_descriptor(uint32_t which, int other) noexcept { light.own[which].store(other); }
+
+void drop_light_of_parent() noexcept {
+  for (auto& each : light.own)
+    if (const int fd = each.exchange(-1); fd >= 0) raw(SYS_close, fd);
+  light.busy.store(false);
+  light_placeholders.store(0);
+}
+
+}  // namespace swale::preload

@@ -1,0 +1,67 @@
+// Files that are made past the kernel: SWALE_FS_DESCRIPTORS=light (fs/log/light_format.h).
+//
+// An open that makes a file of the tree asks the server of the node, which keeps the file open. The program
+// gets a placeholder, an O_PATH descriptor of /dev/null: the kernel answers EBADF to whatever would use it,
+// and ENOTDIR where it is named as a directory. Its Description has the server's handle. close tells the
+// server, fstat asks it. All else makes the descriptor a real one first, by the same number: Held does so for
+// each call that takes one. The kernel then opens a name that the server has lent: the same file, whatever
+// was renamed or removed meanwhile.
+//
+//   light:  handle ──make_real──► kGoingReal ──► 0, or, if the server does not answer, the handle again
+//
+// What the server refuses, the kernel is asked: so errors are the mount's. The first file of a tree that a
+// process opens to write is the kernel's: by that it finds the tree.
+//
+// Threads: any, and signal handlers. One at a time talks to the server; a create that comes meanwhile goes
+// through the kernel, other calls wait. Who talks blocks signals.
+// Invariants: (1) A Description with a handle has one descriptor. (2) No other process has a placeholder:
+// before fork, exec, spawn or a socket all are real.
+// Errors: a placeholder that cannot become real stays one: EBADF. A server that does not answer within
+// kAnswerSeconds: EIO, and no more creates of this process pass the kernel.
+// Limits: one tree a process, the first. Paths that begin with the place where it is mounted, or that are
+// relative. Where no number is free, one that becomes real is nobody's for a moment.
+#pragma once
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "preload/descriptions.h"
+
+namespace swale::preload {
+
+inline constexpr uint32_t kGoingReal = ~uint32_t{0};
+inline constexpr uint32_t kLightOwn = 2;  // descriptors of this library for it
+
+extern std::atomic<uint32_t> light_placeholders;  // of this process
+
+// A file of this tree has just been opened through the kernel.
+void meet_light(Memory& all, int fd, uint64_t device) noexcept;
+bool has_met_light(const Memory& all) noexcept;
+
+// True: the file was made, or that failed, and *fd is what open returns. False: the kernel is to be asked.
+bool make_light(Memory& all, int at, const char* path, int flags, mode_t mode, int* fd) noexcept;
+inline bool create_light(int at, const char* path, int flags, mode_t mode, int* fd) noexcept {
+  if ((flags & O_CREAT) == 0) return false;
+  Memory* const all = memory.load(std::memory_order_acquire);
+  return all != nullptr && has_met_light(*all) && make_light(*all, at, path, flags, mode, fd);
+}
+
+// The path may lead to a placeholder itself: /proc/self/fd/7.
+void before_reopening(const char* path) noexcept;
+void make_all_real() noexcept;
+
+// What fstat returns. True: *result is it.
+bool stat_light(Description& held, struct stat* out, int* result) noexcept;
+// Nobody has it any more.
+void close_light(uint32_t handle) noexcept;
+
+// The process has a new umask; unknown: what it is, nobody has seen.
+void note_umask(mode_t mask) noexcept;
+void forget_umask() noexcept;
+
+// Numbers of this library's own descriptors: `which` below kLightOwn; or -1.
+int light_descriptor(const Memory& all, uint32_t which) noexcept;
+void move_light_descriptor(uint32_t which, int other) noexcept;
+void drop_light_of_parent() noexcept;
+
+}  // namespace swale::preload

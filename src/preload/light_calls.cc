@@ -1,0 +1,32 @@
+// What is done before calls that take descriptors in other ways than the rest of this library sees: placeholders
+// (light.h) become real. And the umask, by which files are made.
+#include <sys/stat.h>
+
+#include "preload/light.h"
+#include "preload/next_calls.h"
+
+namespace swale::preload {
+
+extern "C" {
+
+mode_t swale_take_umask(mode_t mask) {
+  const mode_t before = next<mode_t(mode_t)>(calls::umask)(mask);
+  note_umask(mask);
+  return before;
+}
+
+// The descriptor is the first argument.
+void swale_before_real(int fd) {
+  ready();
+  const Held held(fd);
+}
+
+// Descriptors stand in structures, or elsewhere.
+void swale_before_reals() {
+  ready();
+  make_all_real();
+}
+
+}  // extern "C"
+
+}  // namespace swale::preload
