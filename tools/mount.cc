@@ -151,13 +151,12 @@ void add_mount(CLI::App& app, Run* run) {
               "Opening a file costs a query of its key (10 to 20 us); listing an epoch reads it. For all "
               "records of an epoch, swale scan and swale export are quicker.\n\n"
               "Of a container, which is a metadata store and the logs that its programs have written "
-              "(--logs), it shows the files, as they were when the mount began. Unmount by fusermount3 -u.",
+              "(--logs 'out/log-%s'), it shows the files, as they were when the mount began. Unmount by "
+              "fusermount3 -u.",
           .examples = {{"mkdir -p mnt && swale mount out/particles mnt && ls mnt && fusermount3 -u mnt",
                         "an epoch is a folder"},
                        {"swale mount out/particles mnt && tar -cf epoch-0.tar -C mnt 0 && fusermount3 -u mnt",
-                        "all of an epoch for who has no Swale"},
-                       {"swale mount store mnt --logs log-%s && cp mnt/checkpoint . && fusermount3 -u mnt",
-                        "a shared file that ranks wrote to logs of their own"}},
+                        "all of an epoch for who has no Swale"}},
       });
   sub.add_option("PATH", command->directory,
                  "the massive directory or metadata store (it contains swale.json)")

@@ -121,8 +121,8 @@ void NodeFiles::leave_logs(const Done& done) noexcept {
   reopen_backing(done.file, file);
 }
 
-// The name may lead to another file since the drain, and may be gone before the file is closed. Of a file that
-// other nodes write, too, one of them may have brought it there: the row does not know.
+// The name may lead to another file since the drain, and may be gone before the file is closed. Of a file of
+// several nodes the row does not know whether another one has brought it to the backing.
 void NodeFiles::reopen_backing(const meta::FileId& id, File& file) noexcept {
   file.backing.reset();
   file.backing_inode = 0;
