@@ -173,6 +173,28 @@ class Start(unittest.TestCase):
         self.assertIn("NO BUFFER", fallen.stderr)
         self.assertEqual(self.read(self.backing, "now"), "there\n")
 
+    def test_without_dev_fuse_run_says_so_or_falls_back(self):
+        own = [] if os.geteuid() == 0 else ["--map-root-user"]
+        hide = 'mount --bind /dev/null /dev/fuse && exec "$@"'
+        without = ["unshare", "--mount", *own, "sh", "-c", hide, "sh"]
+        tried = subprocess.run([*without, "true"], capture_output=True, text=True, check=False)
+        if tried.returncode != 0:
+            self.skipTest(f"no namespaces of hosts here: {tried.stderr.strip()}")
+
+        def run_without(*words):
+            program = ["/bin/sh", "-c", f"echo there > {self.backing}/now; exit 7"]
+            return subprocess.run([*without, SWALE, "run", "--backing", self.backing, *words, "--", *program],
+                                  capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+        refused = run_without()
+        self.assertNotIn(refused.returncode, (0, 7), refused.stderr)
+        self.assertIn("/dev/fuse", refused.stderr)
+        self.assertEqual(os.listdir(self.backing), [], "the program has run, or something is left")
+        fallen = run_without("--fallback")
+        self.assertEqual(fallen.returncode, 7, fallen.stderr)
+        self.assertIn("NO BUFFER", fallen.stderr)
+        self.assertEqual(os.listdir(self.backing), ["now"])
+        self.assertEqual(self.read(self.backing, "now"), "there\n")
+
     def server(self):
         """A child of `swale run`, whose words it has, too."""
         found = self.processes()
