@@ -10,9 +10,14 @@
 #include <string>
 #include <system_error>
 
+#include "capi/options.h"
 #include "imd/optimize/follower.h"
 #include "imd/optimize/free.h"
 #include "imd/optimize/optimizer.h"
+#include "net/job/job.h"
+#include "net/job/job_settings.h"
+#include "net/meeting/rendezvous.h"
+#include "net/meeting/topology.h"
 #include "tools/command_line.h"
 #include "tools/engine.h"
 #include "tools/options.h"
@@ -42,6 +47,7 @@ struct OptimizeCommand {
   void print_freed(const imd::FreeReport& report) const;
   imd::OptimizeOptions options() const;
   int pass(io::Device& device) const;
+  Result<std::unique_ptr<net::Job>> launched() const;
   int follow_job(io::Device& device) const;
   Status approve(const imd::OptimizePlan& plan) const;
   void print_made(const imd::OptimizeReport& report) const;
@@ -143,15 +149,39 @@ void OptimizeCommand::print_made(const imd::OptimizeReport& report) const {
   std::fflush(stdout);
 }
 
+// The job whose ranks share the pass. nullptr: there is no launcher, or one rank.
+Result<std::unique_ptr<net::Job>> OptimizeCommand::launched() const {
+  SWALE_RETURN_IF_ERROR(capi::check_process_variables());
+  SWALE_ASSIGN_OR_RETURN(const net::JobSettings settings, capi::job_settings("", capi::process_environment));
+  SWALE_ASSIGN_OR_RETURN(const net::LaunchEnvironment launch, net::detect_launch(capi::process_environment));
+  if (launch.size == 1) return std::unique_ptr<net::Job>();
+  if (follow || free) {
+    return invalid_argument(
+        "{}: --follow and --free are work for one process; started were {} ranks: run it without the launcher",
+        common.path, launch.size);
+  }
+  SWALE_ASSIGN_OR_RETURN(const net::RendezvousOptions meeting,
+                         net::rendezvous_options(settings, launch, capi::process_environment));
+  SWALE_ASSIGN_OR_RETURN(auto bootstrap, net::rendezvous_bootstrap(meeting));
+  return net::Job::open(std::move(bootstrap), settings.job);
+}
+
 int OptimizeCommand::pass(io::Device& device) const {
+  const Result<std::unique_ptr<net::Job>> job = launched();
+  if (!job.ok()) return fail(job.status());
+  const bool speaks = *job == nullptr || (*job)->rank() == 0;
   const Result<imd::OptimizeReport> report = [&] {
     ProgressBar bar;
     imd::OptimizeOptions of_pass = options();
-    if (!common.json && ProgressBar::wanted())
+    of_pass.job = job->get();
+    if (!common.json && speaks && ProgressBar::wanted())
       of_pass.progress = [&](uint64_t done, uint64_t records) { bar.update(done, records, "records"); };
     return imd::optimize_directory(device, common.path, of_pass);
   }();
+  const Status closed = *job != nullptr && report.ok() ? (*job)->close() : Status();
   if (!report.ok()) return fail(report.status());
+  if (!closed.ok()) return fail(closed);
+  if (!speaks) return finish_output(kExitOk);
   print_made(*report);
   return finish_output(kExitOk);
 }
@@ -260,8 +290,12 @@ int OptimizeCommand::run() const {
   if (!right.ok()) return fail(right);
   if (!free && (yes || dry_run || keep != "last"))
     return fail(invalid_argument("--keep, --yes and --dry-run say something to --free, which was not given"));
-  if (free) return free_logs(device);
-  return follow ? follow_job(device) : pass(device);
+  if (free || follow) {
+    const Result<std::unique_ptr<net::Job>> job = launched();
+    if (!job.ok()) return fail(job.status());
+    return free ? free_logs(device) : follow_job(device);
+  }
+  return pass(device);
 }
 
 }  // namespace
@@ -282,11 +316,14 @@ void add_optimize(CLI::App& app, Run* run) {
               "meanwhile; its later epochs are for the next call, or --follow waits for them. A call that "
               "was killed leaves nothing that answers, and the next one removes its files. A cluster that is "
               "damaged is not used. To be rid of all clusters, remove the folder DIR/clusters.\n\n"
+              "Started by a launcher (mpirun, srun), its ranks share the work: each makes a part of the "
+              "cluster, with --memory of its own; the first one prints. All get the same options.\n\n"
               "--free makes no cluster: it removes the data and index files of jobs whose epochs are all "
               "in clusters, but for epochs to keep, which it copies first. From then on DIR/clusters is the "
               "only copy: do not remove it. Scans and top of such an epoch read its whole cluster. Values in "
               "files of their own stay.",
           .examples = {{"swale optimize out/particles", "a cluster of all epochs"},
+                       {"mpirun -n 8 swale optimize out/particles", "the same by eight processes"},
                        {"swale optimize out/particles --full --json | jq .bytes",
                         "one cluster in place of all others"},
                        {"swale optimize out/particles --follow --rate 100M",

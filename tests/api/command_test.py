@@ -6,6 +6,7 @@ import signal
 import struct
 import subprocess
 import sys
+import tempfile
 import unittest
 
 from command_case import DATA, INDEX, MAKE_DIRECTORY, SWALE, CommandCase
@@ -112,6 +113,34 @@ class Command(CommandCase):
         cluster = os.path.join(path, "clusters", "0002")
         self.assertIn("1 epochs", self.run_swale("info", path=cluster)[0])
         self.assertTrue(self.lines("dump", path=cluster))
+
+    def start_ranks(self, path, *words):
+        """`swale optimize` by two ranks: exit status, output and messages of each."""
+        libraries = os.path.join(os.path.dirname(SWALE), "..", "src", "capi")
+        with tempfile.TemporaryDirectory(prefix="swale-command-") as meet:
+            ranks = [subprocess.Popen(
+                [SWALE, "optimize", path, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                env=dict(os.environ, LD_LIBRARY_PATH=libraries, SWALE_JOB_SIZE="2", SWALE_JOB_RANK=str(rank),
+                         SWALE_JOB_ID="command", SWALE_JOB_RENDEZVOUS=meet)) for rank in range(2)]
+            outputs = [rank.communicate(timeout=110) for rank in ranks]
+        return [(rank.returncode, *output) for rank, output in zip(ranks, outputs)]
+
+    def test_optimize_by_ranks(self):
+        path = self.copy()
+        keys = self.lines("keys", "--epoch", "1", "--u64")
+        ask = [["get", key, "--json"] for key in keys]
+        before = [self.run_swale(*words, path=path)[0] for words in ask]
+        (first, second) = self.start_ranks(path, "--json")
+        self.assertEqual((first[0], second), (0, (0, "", "")), first[2])
+        made = json.loads(first[1])
+        self.assertEqual((made["cluster"], made["epochs"], made["records"]), (1, 3, 67))
+        (report,) = self.objects("verify", path=path)
+        self.assertEqual((report["ok"], report["clusters"], report["records"]), (True, 1, 67))
+        os.remove(os.path.join(path, DATA))
+        self.assertEqual([self.run_swale(*words, path=path)[0] for words in ask], before)
+        for rank in self.start_ranks(path, "--follow"):
+            self.assertEqual(rank[0], 2, rank)
+            self.assertIn("work for one process; started were 2 ranks", rank[2])
 
     def test_optimize_frees_what_clusters_have(self):
         path = self.copy()

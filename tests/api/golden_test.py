@@ -4,7 +4,8 @@ GOLDEN/dir-v1 was written by `make_directory PATH 0 1` as two ranks, then by `ma
 one; GOLDEN/large-v1 and attributes-v1 likewise, with the word `large` or `attributes`, and
 GOLDEN/indirect-v1 and lossy-v1 also with SWALE_IMD_FORMAT=indirect and lossy; GOLDEN/keys-v1 by
 `make_directory PATH 0 1` as one, with SWALE_IMD_KEY=u64; GOLDEN/clusters-v1 is dir-v1 after `swale
-optimize`, and freed-v1 that after `swale optimize --free`; GOLDEN/layout-v1/COMPRESSION-INDEX by
+optimize`, cluster-ranks-v1 after the same by two ranks, and freed-v1 the first after `swale optimize
+--free`; GOLDEN/layout-v1/COMPRESSION-INDEX by
 `make_directory PATH 0 1 400` as one, with SWALE_IMD_COMPRESSION and SWALE_IMD_INDEX set (for `papers0`
 SWALE_IMD_BLOOM_BITS=0, too). All of it by `tests/golden/make_golden.py
 build/checked/tests/api/make_directory`. Folders of a released version are never written again: a new
@@ -244,14 +245,15 @@ class Golden(unittest.TestCase):
             self.check(path, 3)
 
     def test_clusters_answer(self):
-        self.check(os.path.join(GOLDEN, "clusters-v1"), 2)
-        with copy_of("clusters-v1") as path:
-            for partition in range(2):
-                os.remove(os.path.join(path, "p000", f"part-{partition:06}.j0001.data"))
-            for key in range(20):
-                self.assertEqual(self.run_swale("get", path, f"u64:{key}", "--u64"),
-                                 "".join(f"u64:{key}\t{epoch}\t{shown(epoch * 100 + key)}\n"
-                                         for epoch in range(2)))
+        for name in "clusters-v1", "cluster-ranks-v1":
+            self.check(os.path.join(GOLDEN, name), 2)
+            with copy_of(name) as path:
+                for partition in range(2):
+                    os.remove(os.path.join(path, "p000", f"part-{partition:06}.j0001.data"))
+                for key in range(20):
+                    self.assertEqual(self.run_swale("get", path, f"u64:{key}", "--u64"),
+                                     "".join(f"u64:{key}\t{epoch}\t{shown(epoch * 100 + key)}\n"
+                                             for epoch in range(2)))
 
     def test_freed_epochs_are_read(self):
         path = os.path.join(GOLDEN, "freed-v1")

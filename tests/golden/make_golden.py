@@ -1,9 +1,9 @@
 """make_golden.py MAKE_DIRECTORY [GOLDEN]: writes the golden directories of the version that is being
 developed anew.
 
-GOLDEN (by default this folder) gets dir-v1, indirect-v1, attributes-v1, clusters-v1, freed-v1, keys-v1,
-large-v1, layout-v1 and lossy-v1, whose making golden_test.py describes; what is there of these is
-removed. Only until version 1 is released: after that they are read for ever, and never written again.
+GOLDEN (by default this folder) gets dir-v1, indirect-v1, attributes-v1, cluster-ranks-v1, clusters-v1,
+freed-v1, keys-v1, large-v1, layout-v1 and lossy-v1, whose making golden_test.py describes; what is there
+of these is removed. Only until version 1 is released: after that they are read for ever, and never written again.
 MAKE_DIRECTORY is tests/api/make_directory of a build folder, whose `swale` is run, too.
 """
 import os
@@ -23,19 +23,23 @@ LAYOUTS = {  # name: compression, index, more
 
 
 def make(ranks, *arguments, **variables):
+    run_ranks(ranks, [MAKE_DIRECTORY, *arguments], variables)
+
+
+def run_ranks(ranks, command, variables):
     with tempfile.TemporaryDirectory(prefix="swale-golden-") as meet:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("SWALE_")}
         environment.update(variables)
         if ranks > 1:
             environment.update(SWALE_JOB_SIZE=str(ranks), SWALE_JOB_ID="golden", SWALE_JOB_RENDEZVOUS=meet)
         started = [
-            subprocess.Popen([MAKE_DIRECTORY, *arguments],
+            subprocess.Popen(command,
                              env=dict(environment, **({"SWALE_JOB_RANK": str(rank)} if ranks > 1 else {})))
             for rank in range(ranks)
         ]
         for process in started:
             if process.wait(timeout=60) != 0:
-                sys.exit(f"make_directory {' '.join(arguments)} failed")
+                sys.exit(f"{' '.join(command)} failed")
 
 
 def main():
@@ -52,6 +56,11 @@ def main():
     shutil.copytree(os.path.join(GOLDEN, "dir-v1"), clusters)
     swale = os.path.join(os.path.dirname(MAKE_DIRECTORY), "..", "..", "tools", "swale")
     subprocess.run([swale, "optimize", clusters], check=True, timeout=60)
+    by_ranks = os.path.join(GOLDEN, "cluster-ranks-v1")
+    shutil.rmtree(by_ranks, ignore_errors=True)
+    shutil.copytree(os.path.join(GOLDEN, "dir-v1"), by_ranks)
+    libraries = os.path.join(os.path.dirname(MAKE_DIRECTORY), "..", "..", "src", "capi")
+    run_ranks(2, [swale, "optimize", by_ranks], {"LD_LIBRARY_PATH": libraries})
     freed = os.path.join(GOLDEN, "freed-v1")
     shutil.rmtree(freed, ignore_errors=True)
     shutil.copytree(clusters, freed)

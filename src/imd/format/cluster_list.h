@@ -30,6 +30,7 @@ struct ClusterEntry {
   };
   uint32_t number = 0;    // of its folder
   uint64_t epoch_id = 0;  // of the one epoch of its own directory: tells it from another one at its place
+  uint32_t ranks = 1;     // that made it: its partitions, each a range of hashes
   uint64_t series = 0;
   uint64_t bytes = 0;         // of these, with their keys
   std::vector<Epoch> epochs;  // ascending; a series names them by index

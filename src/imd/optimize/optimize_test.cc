@@ -395,11 +395,17 @@ TEST(ClusterList, IsReadAsItWasWritten) {
   ClusterList list;
   list.generation = 9;
   list.clusters = {
-      {2, 0xabc, 10, 100, {{EpochNumber(0), 1}, {EpochNumber(1), UINT64_MAX}, {EpochNumber(7), 3}}},
-      {9, 0xdef, 11, 101, {{EpochNumber(2), 4}}}};
-  const auto again = ClusterList::decode(list.encode(), "list");
-  ASSERT_TRUE(again.ok()) << again.status().to_string();
-  EXPECT_TRUE(*again == list);
+      {2, 0xabc, 1, 10, 100, {{EpochNumber(0), 1}, {EpochNumber(1), UINT64_MAX}, {EpochNumber(7), 3}}},
+      {9, 0xdef, 1, 11, 101, {{EpochNumber(2), 4}}}};
+  // An older Swale refuses a list with clusters of several partitions, and no other.
+  for (const uint32_t ranks : {1, 3}) {
+    list.clusters[1].ranks = ranks;
+    const std::string text = list.encode();
+    EXPECT_EQ(text.find("ranks") != std::string::npos, ranks > 1);
+    const auto again = ClusterList::decode(text, "list");
+    ASSERT_TRUE(again.ok()) << again.status().to_string();
+    EXPECT_TRUE(*again == list);
+  }
 }
 
 }  // namespace

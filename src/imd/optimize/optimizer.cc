@@ -16,6 +16,7 @@
 #include "base/sealed_document.h"
 #include "imd/format/generation.h"
 #include "imd/optimize/freed_source.h"
+#include "imd/optimize/pass_ranks.h"
 #include "imd/optimize/stripe_pipeline.h"
 #include "imd/optimize/stripe_reader.h"
 #include "imd/optimize/throttle.h"
@@ -80,6 +81,10 @@ class Pass {
   Result<OptimizeReport> run();
 
  private:
+  Status run_on_ranks();
+  Status decide();
+  Status learn();
+  Status follow_order(Bytes order);
   Status look();
   bool is_only_copy(const ClusterEntry& cluster) const;
   bool has_freed(const ClusterEntry& cluster) const;
@@ -87,10 +92,12 @@ class Pass {
   void merge_similar();
   std::vector<EpochNumber> to_copy() const;
   void point_sources();
-  void choose_epochs();
+  void plan();
   Status make_cluster();
-  Status write_epoch(net::Job& job);
-  Status write_series(Writer& writer);
+  // What it has written, epoch by epoch.
+  Result<std::vector<RecordTally>> write_series(Writer& writer);
+  // To be compressed, and on several ranks, series go through memtables, as all other records do.
+  bool by_memtables() const { return manifest_.layout.compression != Codec::kNone || ranks_->size() > 1; }
   Status append(Writer& writer, SeriesBatch& batch);
   Status append_run(Writer& writer);
   bool is_long(const run::OrderedRecords& run) const;
@@ -99,11 +106,14 @@ class Pass {
   Status compare(std::span<const RecordTally> tallies) const;
   Status commit();
   void remove_dead(uint32_t below);
-  std::string folder() const { return cluster_folder(files_.directory, claim_->number()); }
+  std::string folder() const { return cluster_folder(files_.directory, order_.number); }
 
   const OptimizeOptions& options_;
   ReadCounters counters_;
   const ReaderFiles files_;
+  std::unique_ptr<net::Job> own_job_;
+  std::optional<PassRanks> ranks_;
+  PassOrder order_;
   Manifest manifest_;
   ClusterList list_;  // as it is, then as it will be
   std::vector<EpochNumber> epochs_;
@@ -116,6 +126,40 @@ class Pass {
 };
 
 Result<OptimizeReport> Pass::run() {
+  if (options_.job == nullptr) {
+    net::JobOptions of_one;
+    of_one.transport = "loopback";
+    SWALE_ASSIGN_OR_RETURN(own_job_, net::Job::open(net::solo_bootstrap(), of_one));
+  }
+  ranks_.emplace(own_job_ ? *own_job_ : *options_.job);
+  const Status made = run_on_ranks();
+  const Status closed = own_job_ ? own_job_->close() : Status();
+  SWALE_RETURN_IF_ERROR(made);
+  SWALE_RETURN_IF_ERROR(closed);
+  return report_;
+}
+
+Status Pass::run_on_ranks() {
+  SWALE_RETURN_IF_ERROR(
+      ranks_->same(fmt::format("{} --memory {} --rate {}{}", files_.directory, options_.memory_bytes,
+                               options_.rate_bytes_per_s, options_.full ? " --full" : ""),
+                   "options"));
+  const Status decided = contain([&] { return ranks_->is_first() ? decide() : Status(); });
+  SWALE_RETURN_IF_ERROR(ranks_->agree(decided));
+  Status made = learn();
+  if (made.ok() && order_.number == 0) return {};
+  if (made.ok()) made = contain([&] { return make_cluster(); });
+  if (made.ok()) made = ranks_->agree(contain([&] { return ranks_->is_first() ? commit() : Status(); }));
+  if (made.ok()) report_.number = order_.number;
+  if (claim_) {
+    static_cast<void>(
+        contain([&] { made.ok() ? remove_dead(order_.number) : remove_tree(files_.device, folder()); }));
+  }
+  return made;
+}
+
+// The first rank: which epochs are copied, in place of which clusters, under which number.
+Status Pass::decide() {
   SWALE_ASSIGN_OR_RETURN(manifest_, load_manifest(files_.device, files_.directory));
   SWALE_RETURN_IF_ERROR(io::make_directories(files_.device, clusters_folder(files_.directory)));
   const io::LockRequest request{.job = hex16(random_number()), .lease = options_.lease};
@@ -125,22 +169,51 @@ Result<OptimizeReport> Pass::run() {
   SWALE_RETURN_IF_ERROR(look());
   const bool enough = to_copy().size() >= std::max<uint64_t>(options_.epochs_min, 1);
   if (enough) merge_similar();
-  choose_epochs();
-  if (!enough) return report_;
+  epochs_ = to_copy();
+  plan();
+  report_.plan.epochs_lost = uncovered(manifest_, list_).size() - epochs_.size();
+  if (!enough) return {};
   if (options_.approve) SWALE_RETURN_IF_ERROR(options_.approve(report_.plan));
   SWALE_ASSIGN_OR_RETURN(claim_, store::JobClaim::next(files_.device, cluster_claims(files_.directory)));
+  order_.number = claim_->number();
+  for (const EpochNumber epoch : epochs_) order_.epochs.push_back({epoch, manifest_.epochs[epoch].epoch_id});
+  for (const FreedSource& source : sources_) order_.sources.push_back(source.cluster->entry().number);
   remove_dead(claim_->number());
-  const Status made = contain([&]() -> Status {
-    SWALE_RETURN_IF_ERROR(make_cluster());
-    return commit();
-  });
-  if (!made.ok()) {
-    static_cast<void>(contain([&] { remove_tree(files_.device, folder()); }));
-    return made;
+  return {};
+}
+
+// The other ranks: what the first has decided, and what they need for it.
+Status Pass::learn() {
+  SWALE_ASSIGN_OR_RETURN(const std::string order, ranks_->from_first(order_.encode()));
+  if (ranks_->size() == 1) return {};
+  const Status learnt = contain([&] { return ranks_->is_first() ? Status() : follow_order(order); });
+  return ranks_->agree(learnt);
+}
+
+Status Pass::follow_order(Bytes order) {
+  SWALE_ASSIGN_OR_RETURN(order_, PassOrder::decode(order));
+  if (order_.number == 0) return {};
+  SWALE_ASSIGN_OR_RETURN(manifest_, load_manifest(files_.device, files_.directory));
+  for (const ClusterEntry::Epoch& epoch : order_.epochs) {
+    if (manifest_.find_epoch(epoch.epoch, epoch.epoch_id) == nullptr) {
+      return error(
+          Code::kAborted, Scope::kOperation,
+          "{}: epoch {} was dropped or rewritten meanwhile; nothing was changed. Run the command again",
+          files_.directory, epoch.epoch);
+    }
+    epochs_.push_back(epoch.epoch);
   }
-  remove_dead(claim_->number());
-  report_.number = claim_->number();
-  return report_;
+  plan();
+  if (order_.sources.empty()) return {};
+  SWALE_ASSIGN_OR_RETURN(list_, load_clusters(files_.device, files_.directory));
+  for (const uint32_t number : order_.sources) {
+    const auto entry = std::ranges::find(list_.clusters, number, &ClusterEntry::number);
+    if (entry == list_.clusters.end())
+      return corruption("{}: the list of clusters has no cluster {}, which rank 0 has found",
+                        files_.directory, number);
+    sources_.push_back({Cluster::as_listed(files_, *entry)});
+  }
+  return {};
 }
 
 // Which clusters stay: those that answer for all of their epochs, and those whose epochs cannot be read
@@ -247,11 +320,10 @@ void Pass::merge_similar() {
   }
 }
 
-void Pass::choose_epochs() {
+// What it takes to copy them.
+void Pass::plan() {
   OptimizePlan& plan = report_.plan;
-  epochs_ = to_copy();
   plan.epochs = epochs_.size();
-  plan.epochs_lost = uncovered(manifest_, list_).size() - epochs_.size();
   for (const EpochNumber number : epochs_) {
     const EpochEntry& epoch = manifest_.epochs[number];
     plan.records += epoch.records;
@@ -265,25 +337,30 @@ void Pass::choose_epochs() {
                        : plan.data_bytes + plan.data_bytes / 50 + plan.records * kOverheadBytes + kFixedBytes;
 }
 
+// A rank that fails destroys its writer, which tells the others.
 Status Pass::make_cluster() {
-  net::JobOptions job_options;
-  job_options.transport = "loopback";
-  SWALE_ASSIGN_OR_RETURN(const auto job, net::Job::open(net::solo_bootstrap(), job_options));
-  const Status written = write_epoch(*job);
-  const Status closed = job->close();
-  return written.ok() ? closed : written;
-}
-
-Status Pass::write_epoch(net::Job& job) {
   WriterOptions options;
   options.memory_bytes = std::min(options_.memory_bytes / 4,
                                   options_.rate_bytes_per_s == 0 ? kWriterMemoryMax : kWriterMemoryMaxOfRate);
   if (manifest_.layout.compression != Codec::kNone) options.compression = manifest_.layout.compression;
   options.lease = options_.lease;
-  options.gives_runs = !options.compression;
-  SWALE_ASSIGN_OR_RETURN(const auto writer,
-                         Writer::open(job, files_.device, folder(), Create::kExclusive, options));
-  SWALE_RETURN_IF_ERROR(write_series(*writer));
+  options.gives_runs = !by_memtables();
+  SWALE_ASSIGN_OR_RETURN(auto writer,
+                         Writer::open(ranks_->job(), files_.device, folder(), Create::kExclusive, options));
+  std::vector<RecordTally> tallies;
+  const Status written = contain([&]() -> Status {
+    SWALE_ASSIGN_OR_RETURN(tallies, write_series(*writer));
+    return {};
+  });
+  if (!written.ok()) writer.reset();
+  SWALE_RETURN_IF_ERROR(ranks_->agree(written));
+  tallies.push_back({report_.series, report_.bytes, report_.stripes});
+  SWALE_ASSIGN_OR_RETURN(tallies, ranks_->sum(tallies));
+  report_.series = tallies.back().records;
+  report_.bytes = tallies.back().data_bytes;
+  report_.stripes = tallies.back().digest;
+  tallies.pop_back();
+  SWALE_RETURN_IF_ERROR(compare(tallies));
   SWALE_RETURN_IF_ERROR(writer->epoch_end(0, 0));
   return writer->close();
 }
@@ -299,7 +376,8 @@ StripePipeline::Params Pass::pipeline_params(const StripeReader& reader) const {
   }
   uint64_t stripe_bytes = options_.memory_bytes / 2 / params.slots;
   if (reader.by_hash()) stripe_bytes = std::min(stripe_bytes, kStripeBytesMax);
-  const uint64_t bytes = report_.plan.data_bytes + report_.plan.records * kBytesPerRecord;
+  params.range = ranks_->range();
+  const uint64_t bytes = (report_.plan.data_bytes + report_.plan.records * kBytesPerRecord) / ranks_->size();
   params.stripes = std::clamp<uint64_t>(bytes / stripe_bytes + 1, 1, kStripesMax);
   return params;
 }
@@ -314,43 +392,44 @@ SeriesMaker::ResolveFn Pass::resolve(ValueReader& values) const {
   };
 }
 
-Status Pass::write_series(Writer& writer) {
+Result<std::vector<RecordTally>> Pass::write_series(Writer& writer) {
   PartitionCache partitions(files_, manifest_);
   point_sources();
   const bool slowly = options_.rate_bytes_per_s != 0;
   const size_t chunk_bytes = options_.memory_bytes / 8;
-  SWALE_ASSIGN_OR_RETURN(const auto reader,
-                         StripeReader::open(files_, manifest_, partitions, epochs_, sources_,
-                                            slowly ? std::min(chunk_bytes, kChunkMemoryMaxOfRate) : chunk_bytes,
-                                            slowly ? kReadsInFlightOfRate : kReadsInFlight));
+  SWALE_ASSIGN_OR_RETURN(
+      const auto reader,
+      StripeReader::open(files_, manifest_, partitions, epochs_, sources_,
+                         slowly ? std::min(chunk_bytes, kChunkMemoryMaxOfRate) : chunk_bytes,
+                         slowly ? kReadsInFlightOfRate : kReadsInFlight, ranks_->range()));
   ValueReader values(files_);
   StripePipeline::Params params = pipeline_params(*reader);
   params.resolve = resolve(values);
   report_.stripes = params.stripes;
   SWALE_ASSIGN_OR_RETURN(const auto pipeline, StripePipeline::start(*reader, params));
-  Throttle throttle(options_.rate_bytes_per_s, *options_.clock, options_.pause);
+  Throttle throttle(options_.rate_bytes_per_s / ranks_->size(), *options_.clock, options_.pause);
   uint64_t done = 0;
   for (;;) {
     SWALE_ASSIGN_OR_RETURN(SeriesBatch* const batch, pipeline->next());
     if (batch == nullptr) break;
     SWALE_RETURN_IF_ERROR(append(writer, *batch));
     done += batch->records;
-    if (options_.progress) options_.progress(done, report_.plan.records);
+    if (options_.progress && ranks_->is_first())
+      options_.progress(done, std::max(done, report_.plan.records / ranks_->size()));
     if (!throttle.take(batch->read_bytes + batch->bytes))
       return error(Code::kAborted, Scope::kOperation, "{}: the pass was told to end; nothing was changed",
                    files_.directory);
   }
   if (run_) SWALE_RETURN_IF_ERROR(append_run(writer));
   SWALE_RETURN_IF_ERROR(reader->finish());
-  return compare(pipeline->tallies());
+  return pipeline->tallies();
 }
 
-// As runs of their own: the longer they are, the fewer pieces a slice has. What
-// is to be compressed goes through memtables, as all other records do.
+// As runs of their own: the longer they are, the fewer pieces a slice has.
 Status Pass::append(Writer& writer, SeriesBatch& batch) {
   report_.series += batch.series;
   report_.bytes += batch.bytes;
-  if (manifest_.layout.compression != Codec::kNone) {
+  if (by_memtables()) {
     for (const auto& chunk : batch.chunks) {
       SWALE_RETURN_IF_ERROR(chunk->walk(
           [&](const run::RecordView& record) { return writer.append(record.key, record.value); }));
@@ -399,10 +478,10 @@ Status Pass::commit() {
     return corruption("{}: has {} epochs; expected the one that was committed", folder(), own.epochs.size());
   ClusterEntry entry{.number = claim_->number(),
                      .epoch_id = own.epochs[0].epoch_id,
+                     .ranks = ranks_->size(),
                      .series = report_.series,
                      .bytes = report_.bytes,
-                     .epochs = {}};
-  for (const EpochNumber epoch : epochs_) entry.epochs.push_back({epoch, manifest_.epochs[epoch].epoch_id});
+                     .epochs = order_.epochs};
   list_.generation = claim_->number();
   list_.clusters.push_back(std::move(entry));
   SWALE_ASSIGN_OR_RETURN(const auto anchored, files_.device.anchored(folder()));

@@ -5,6 +5,10 @@
 //   to a directory of its own ─► counts and digests of all epochs agree? ─► end its epoch ─► write the list
 //   of clusters, which makes it live ─► remove what is not
 //
+// With `job`, all of its ranks make the call together, each with a range of hashes: a partition of the cluster.
+// The first one locks, claims and commits; counts and digests are added up. What fails on one rank fails on
+// all, with its number.
+//
 // The epochs themselves are only read. A pass that fails or is killed leaves nothing that answers; a failed
 // one removes its folder, the next pass that of a killed one. A job may write to the directory meanwhile, or
 // drop epochs: a cluster answers only for epochs that the epoch log has.
@@ -28,6 +32,7 @@
 #include "imd/format/manifest.h"
 #include "io/device.h"
 #include "io/lock_file.h"
+#include "net/job/job.h"
 
 namespace swale::imd {
 
@@ -45,13 +50,15 @@ struct OptimizeOptions {
   bool full = false;              // one cluster of all epochs, in place of all others
   uint64_t epochs_min = 1;        // with fewer to copy there is nothing to do
   uint32_t threads = 0;           // that make series; 0: one for each processor
-  uint64_t rate_bytes_per_s = 0;  // read and written, at most; 0: no limit
+  uint64_t rate_bytes_per_s = 0;  // read and written by all ranks, at most; 0: no limit
+  net::Job* job = nullptr;        // whose ranks share the work; all options are the same on all of them
   const Clock* clock = &system_clock();
   // Waits so long, or returns false to end the pass: called after each stripe, also for no time. Empty: this
   // thread sleeps.
   std::function<bool(Nanos)> pause = {};
   io::LeaseOptions lease = {.lease = seconds(60), .wait = 0};
-  // Called before anything is written; a failure ends the pass. May be empty, as `progress`.
+  // Called by the first rank before anything is written; a failure ends the pass. May be empty, as
+  // `progress`, which is called by the first rank and counts its own part alone.
   std::function<Status(const OptimizePlan&)> approve = {};
   std::function<void(uint64_t done_records, uint64_t records)> progress = {};
 };
@@ -62,7 +69,7 @@ struct OptimizeReport {
   uint64_t series = 0;
   uint64_t bytes = 0;  // of these, with their keys
   uint64_t stripes = 0;
-  uint64_t runs = 0;  // that were given to the writer; compressed ones it makes itself
+  uint64_t runs = 0;  // that were given to the writer; those of memtables it makes itself
 };
 
 // The epochs that no cluster has, but logs have, and of which nothing is lost.

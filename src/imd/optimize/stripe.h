@@ -16,6 +16,7 @@
 #include "base/buffer.h"
 #include "base/bytes.h"
 #include "base/hash.h"
+#include "base/uint128.h"
 
 namespace swale::imd {
 
@@ -69,6 +70,19 @@ struct StripeMemory {
   }
 };
 using StripeChunk = std::shared_ptr<StripeMemory>;
+
+struct HashRange {
+  Hash first = 0;
+  Hash last = ~Hash{0};
+
+  // Of which choose(hash, n) gives this index. Requires index < n.
+  static HashRange of(uint32_t index, uint32_t n) {
+    const auto begin = [n](uint32_t at) {
+      return static_cast<Hash>(((static_cast<Uint128>(at) << 64) + n - 1) / n);
+    };
+    return {begin(index), index + 1 == n ? ~Hash{0} : begin(index + 1) - 1};
+  }
+};
 
 struct Stripe {
   Hash first = 0;

@@ -8,8 +8,9 @@
 namespace swale::imd {
 namespace {
 
-Hash begin_of(uint64_t stripe, uint64_t stripes) {
-  return static_cast<Hash>((static_cast<Uint128>(stripe) << 64) / stripes);
+Hash begin_of(uint64_t stripe, uint64_t stripes, const HashRange& range) {
+  const Uint128 hashes = static_cast<Uint128>(range.last - range.first) + 1;
+  return range.first + static_cast<Hash>(hashes * stripe / stripes);
 }
 
 }  // namespace
@@ -60,8 +61,8 @@ void StripePipeline::read_one() {
   {
     const MutexUnlock unlock(mutex_);
     status = contain([&] {
-      slot.stripe.first = begin_of(number, params_.stripes);
-      slot.stripe.last = begin_of(number + 1, params_.stripes) - 1;
+      slot.stripe.first = begin_of(number, params_.stripes, params_.range);
+      slot.stripe.last = begin_of(number + 1, params_.stripes, params_.range) - 1;
       return reader_.read(&slot.stripe);
     });
   }

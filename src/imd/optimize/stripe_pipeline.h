@@ -31,6 +31,7 @@ namespace swale::imd {
 class StripePipeline {
  public:
   struct Params {
+    HashRange range = {};  // that is cut into
     uint64_t stripes = 1;
     uint32_t epochs = 0;
     uint32_t threads = 1;

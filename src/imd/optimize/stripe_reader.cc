@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/copy.h"
-#include "base/uint128.h"
 #include "imd/format/partitioner.h"
 #include "imd/read/reader_freed.h"
 #include "imd/read/reader_scan.h"
@@ -32,12 +31,6 @@ bool is_before(Hash hash, Hash last) {
   return last == kHashMax || (hash <= last && last - hash >= kDisorder);
 }
 
-// The lowest hash h with choose(h, ranks).index = partition.
-Hash lowest_hash(PartitionNumber partition, uint32_t ranks) {
-  const Uint128 product = static_cast<Uint128>(partition.value()) << 64;
-  return static_cast<Hash>((product + ranks - 1) / ranks);
-}
-
 // A place in the part where hashes pass `last`, up to their disorder.
 uint32_t place_of(const StripePart& part, Hash last) {
   uint32_t begin = 0;
@@ -54,55 +47,114 @@ Result<std::unique_ptr<StripeReader>> StripeReader::open(const ReaderFiles& file
                                                          PartitionCache& partitions,
                                                          std::span<const EpochNumber> epochs,
                                                          std::span<const FreedSource> sources,
-                                                         size_t memory_bytes, size_t reads_in_flight) {
-  std::unique_ptr<StripeReader> reader(new StripeReader(files, reads_in_flight > 1));
+                                                         size_t memory_bytes, size_t reads_in_flight,
+                                                         const HashRange& range) {
+  std::unique_ptr<StripeReader> reader(new StripeReader(files, reads_in_flight > 1, range));
   SWALE_ASSIGN_OR_RETURN(reader->reads_, ChunkReads::start(files.device, reads_in_flight));
   for (const FreedSource& source : sources) SWALE_RETURN_IF_ERROR(reader->add_source(source));
-  for (uint32_t index = 0; index < epochs.size(); ++index) {
-    const EpochEntry& epoch = manifest.epochs[epochs[index]];
-    if (epoch.freed) continue;
-    const JobEntry& job = manifest.job_of(epoch);
-    const bool by_hash =
-        job.ranks == 1 || (job.partitioner == kHashPartitioner && !TableCache::has_tables(manifest, epoch));
-    for (PartitionNumber partition(0); partition < job.ranks; ++partition) {
-      uint32_t depth = 0;
-      SWALE_ASSIGN_OR_RETURN(const auto logs, partitions.get(epoch, partition, &depth));
-      SWALE_ASSIGN_OR_RETURN(const auto pieces, pieces_of(files, *logs, epoch, 1));
-      logs->data->prefer_direct();
-      for (const Reader::ScanPiece& piece : pieces) {
-        Stream& stream = reader->streams_.emplace_back();
-        stream.index = index;
-        stream.epoch = &epoch;
-        stream.logs = logs;
-        stream.piece = piece;
-        stream.by_hash = by_hash;
-        stream.lowest = by_hash ? lowest_hash(partition, job.ranks) : 0;
-        rewind(stream);
-      }
-    }
-  }
+  for (uint32_t index = 0; index < epochs.size(); ++index)
+    SWALE_RETURN_IF_ERROR(reader->add_epoch(manifest, partitions, manifest.epochs[epochs[index]], index));
   const size_t share = memory_bytes / (2 * std::max<size_t>(reader->streams_.size(), 1));
   reader->chunk_bytes_ =
       std::clamp(share, kChunkBytesMin, kChunkBytesMax) / run::kBlockBytes * run::kBlockBytes;
+  for (Stream& stream : reader->streams_) SWALE_RETURN_IF_ERROR(reader->seek(stream));
   return reader;
 }
 
-Status StripeReader::add_source(const FreedSource& source) {
-  uint32_t depth = 0;
-  SWALE_ASSIGN_OR_RETURN(const auto logs, source.cluster->logs(&depth));
-  const EpochEntry& own = source.cluster->own_epoch();
-  SWALE_ASSIGN_OR_RETURN(const auto pieces, series_pieces(files_, *logs, own, 1));
-  logs->data->prefer_direct();
-  for (const Reader::ScanPiece& piece : pieces) {
-    Stream& stream = streams_.emplace_back();
-    stream.epoch = &own;
-    stream.logs = logs;
-    stream.piece = piece;
-    stream.source = &source;
-    stream.values = std::make_unique<SeriesValues>(source.cluster->epochs());
-    rewind(stream);
+Status StripeReader::add_epoch(const Manifest& manifest, PartitionCache& partitions, const EpochEntry& epoch,
+                               uint32_t index) {
+  if (epoch.freed) return {};
+  const JobEntry& job = manifest.job_of(epoch);
+  const bool by_hash =
+      job.ranks == 1 || (job.partitioner == kHashPartitioner && !TableCache::has_tables(manifest, epoch));
+  for (PartitionNumber partition(0); partition < job.ranks; ++partition) {
+    if (by_hash && !wants(partition, job.ranks)) continue;
+    uint32_t depth = 0;
+    SWALE_ASSIGN_OR_RETURN(const auto logs, partitions.get(epoch, partition, &depth));
+    SWALE_ASSIGN_OR_RETURN(const auto pieces, pieces_of(files_, *logs, epoch, 1));
+    logs->data->prefer_direct();
+    for (const Reader::ScanPiece& piece : pieces) {
+      Stream& stream = streams_.emplace_back();
+      stream.index = index;
+      stream.epoch = &epoch;
+      stream.logs = logs;
+      stream.piece = piece;
+      stream.by_hash = by_hash;
+      stream.lowest = by_hash ? HashRange::of(partition.value(), job.ranks).first : 0;
+      rewind(stream);
+    }
   }
   return {};
+}
+
+Status StripeReader::add_source(const FreedSource& source) {
+  const uint32_t ranks = source.cluster->partitions();
+  for (PartitionNumber partition(0); partition < ranks; ++partition) {
+    if (!wants(partition, ranks)) continue;
+    uint32_t depth = 0;
+    SWALE_ASSIGN_OR_RETURN(const auto logs, source.cluster->logs(partition, &depth));
+    const EpochEntry& own = source.cluster->own_epoch();
+    SWALE_ASSIGN_OR_RETURN(const auto pieces, series_pieces(files_, *logs, own, 1));
+    logs->data->prefer_direct();
+    for (const Reader::ScanPiece& piece : pieces) {
+      Stream& stream = streams_.emplace_back();
+      stream.epoch = &own;
+      stream.logs = logs;
+      stream.piece = piece;
+      stream.lowest = HashRange::of(partition.value(), ranks).first;
+      stream.source = &source;
+      stream.values = std::make_unique<SeriesValues>(source.cluster->epochs());
+      rewind(stream);
+    }
+  }
+  return {};
+}
+
+// Skips blocks of hashes below the range: in them no record begins that belongs to it. Not in clusters, where
+// a value may go on in the next record.
+Status StripeReader::seek(Stream& stream) {
+  if (!stream.by_hash || stream.source != nullptr || range_.first <= stream.lowest) return {};
+  const StripeChunk chunk = new_chunk();
+  const MutableBytes bytes = chunk->bytes.first(run::kBlockBytes);
+  SWALE_RETURN_IF_ERROR(read_block(stream, 0, bytes));
+  // The header's block; what else it has is taken if the range begins in it.
+  run::RunCursor header = *stream.cursor;
+  SWALE_RETURN_IF_ERROR(header.feed(view(bytes), [](const run::ScannedRecord&) { return true; }));
+  uint64_t before = 0;  // a block that begins below the range; 0: none
+  for (uint64_t after = stream.piece.blocks; after - before > 1;) {
+    const uint64_t middle = before + (after - before) / 2;
+    SWALE_ASSIGN_OR_RETURN(const bool below, is_before_range(stream, middle, bytes));
+    (below ? before : after) = middle;
+  }
+  spare_.push_back(chunk);
+  if (before == 0) return {};
+  while (header.next_block() < stream.piece.first_block + before && header.pass_block()) {
+  }
+  stream.cursor = std::make_unique<run::RunCursor>(std::move(header));
+  stream.done_blocks = before;
+  return {};
+}
+
+// A block in which no record begins does not say so.
+Result<bool> StripeReader::is_before_range(const Stream& stream, uint64_t block, MutableBytes bytes) const {
+  SWALE_RETURN_IF_ERROR(read_block(stream, 0, bytes));
+  run::RunCursor probe = *stream.cursor;
+  SWALE_RETURN_IF_ERROR(probe.feed(view(bytes), [](const run::ScannedRecord&) { return true; }));
+  while (probe.next_block() < stream.piece.first_block + block && probe.pass_block()) {
+  }
+  SWALE_RETURN_IF_ERROR(read_block(stream, block, bytes));
+  bool before = false;
+  SWALE_RETURN_IF_ERROR(probe.feed(view(bytes), [&](const run::ScannedRecord& record) {
+    before = is_before(hash_bytes(record.key), range_.first - 1);
+    return false;
+  }));
+  return before;
+}
+
+Status StripeReader::read_block(const Stream& stream, uint64_t block, MutableBytes bytes) const {
+  files_.counters.reads.add();
+  files_.counters.bytes_read.add(bytes.size());
+  return io::read_exactly(*stream.logs->data, (stream.piece.first_block + block) * run::kBlockBytes, bytes);
 }
 
 bool StripeReader::by_hash() const {
@@ -148,7 +200,7 @@ void StripeReader::ask(Stream& stream) {
       std::min<uint64_t>(chunk_bytes_ / run::kBlockBytes, stream.piece.blocks - stream.done_blocks);
   stream.coming = new_chunk();
   stream.read.file = stream.logs->data.get();
-  stream.read.offset = (stream.piece.first_block + stream.done_blocks) * run::kBlockBytes;
+  stream.read.offset = stream.next_block() * run::kBlockBytes;
   stream.read.into = stream.coming->bytes.first(blocks * run::kBlockBytes);
   reads_->ask(&stream.read);
 }
@@ -223,7 +275,7 @@ bool StripeReader::take_record(Feeding& to, const run::ScannedRecord& record) {
   const Hash hash = hash_bytes(record.key);
   to.status = reach(to.stream, hash);
   if (!to.status.ok()) return false;
-  if (!to.stream.by_hash && !to.stripe->has(hash)) return true;
+  if (hash < range_.first || (!to.stream.by_hash && !to.stripe->has(hash))) return true;
   copy_row(to, hash, to.stream.index, record.key, record.value, record.large);
   return true;
 }
@@ -242,7 +294,7 @@ bool StripeReader::take_series(Feeding& to, const run::ScannedRecord& series) {
     if (value.kind == SeriesKind::kResolved) right = split_resolved(value.bytes, &stored, &resolved) && right;
     const bool fits = stored.size() <= run::kStoredBytesMax;
     right = right && fits;
-    if (index == FreedSource::kNone || !right) return;
+    if (index == FreedSource::kNone || hash < range_.first || !right) return;
     copy_row(to, hash, index, series.key, stored, value.kind != SeriesKind::kWhole);
   };
   right = stream.values->take(series.key, series.value, give) && right;
@@ -341,8 +393,10 @@ void StripeReader::take_back(Stripe* stripe) {
 
 Status StripeReader::finish() const {
   for (const Stream& stream : streams_) {
+    if (stream.by_hash && range_.last != kHashMax && is_beyond(stream.reached, range_.last)) continue;
     const bool complete = stream.values == nullptr || stream.values->complete();
-    if (!stream.at_end() || !stream.ahead.empty() || !complete) {
+    const bool empty = stream.ahead.empty() || range_.last != kHashMax;
+    if (!stream.at_end() || !empty || !complete) {
       return error(Code::kInternal, Scope::kOperation, "{}: a run from offset {} on was not read to its end",
                    stream.logs->data->path(), stream.piece.first_block * run::kBlockBytes);
     }

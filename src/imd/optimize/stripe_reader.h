@@ -7,6 +7,8 @@
 // have keys of all hashes in another order: they are read again for each stripe. Epochs that no log has are
 // read from the clusters that have them: their runs are streams of series, which are cut into records.
 //
+// Of a part of all hashes (`range`, a rank's) only those blocks of hashed runs are read that may have them,
+// and a few more, where a binary search looks for the first.
 // Threads: one at a time; stripes that were read belong to their owner, who gives them back by another read.
 // Memory: two or three chunks for each run, and those of stripes.
 // Errors: kCorruption that names file and offset; nothing is passed over.
@@ -36,12 +38,12 @@ namespace swale::imd {
 class StripeReader {
  public:
   // The objects referred to must outlive the reader. `memory_bytes`: about what chunks may take.
-  // `reads_in_flight`: at most; 1: nothing is read ahead.
+  // `reads_in_flight`: at most; 1: nothing is read ahead. Stripes must lie in `range`.
   static Result<std::unique_ptr<StripeReader>> open(const ReaderFiles& files, const Manifest& manifest,
                                                     PartitionCache& partitions,
                                                     std::span<const EpochNumber> epochs,
-                                                    std::span<const FreedSource> sources,
-                                                    size_t memory_bytes, size_t reads_in_flight);
+                                                    std::span<const FreedSource> sources, size_t memory_bytes,
+                                                    size_t reads_in_flight, const HashRange& range = {});
 
   // The records whose hashes lie in stripe->first..last. Stripes ascend: each begins after the last one. What
   // the stripe had before is forgotten.
@@ -61,7 +63,7 @@ class StripeReader {
     Hash lowest = 0;   // of the hashes that the partition may have, by hash
     Hash reached = 0;  // the highest hash that was read
     uint64_t done_blocks = 0;
-    StripeChunk coming = {};    // the next blocks are read into it
+    StripeChunk coming = {};     // the next blocks are read into it
     ChunkReads::Read read = {};  // that does so
     std::unique_ptr<run::RunCursor> cursor;
     const FreedSource* source = nullptr;  // of series
@@ -71,6 +73,7 @@ class StripeReader {
     std::deque<StripeChunk> memory;  // of these, in their order
 
     bool at_end() const { return done_blocks == piece.blocks; }
+    BlockNumber next_block() const { return piece.first_block + done_blocks; }
   };
   // Rows that are copied: from the front of a chunk what describes them, from its back their bytes.
   struct Copies {
@@ -85,7 +88,18 @@ class StripeReader {
     bool keeps_blocks = false;
     Status status = {};
   };
-  StripeReader(const ReaderFiles& files, bool ahead) : files_(files), ahead_(ahead) {}
+  StripeReader(const ReaderFiles& files, bool ahead, const HashRange& range)
+      : files_(files), ahead_(ahead), range_(range) {}
+  Status add_epoch(const Manifest& manifest, PartitionCache& partitions, const EpochEntry& epoch,
+                   uint32_t index);
+  // Whether a partition may have hashes of the range.
+  bool wants(PartitionNumber partition, uint32_t ranks) const {
+    const HashRange its = HashRange::of(partition.value(), ranks);
+    return its.last >= range_.first && its.first <= range_.last;
+  }
+  Status seek(Stream& stream);
+  Result<bool> is_before_range(const Stream& stream, uint64_t block, MutableBytes bytes) const;
+  Status read_block(const Stream& stream, uint64_t block, MutableBytes bytes) const;
   static void rewind(Stream& stream);
   static bool needs_more(const Stream& stream, const Stripe& stripe);
   static void give(Stream& stream, Stripe* stripe);
@@ -105,6 +119,7 @@ class StripeReader {
 
   const ReaderFiles& files_;
   const bool ahead_;
+  const HashRange range_;
   std::deque<Stream> streams_;  // reads do not move
   size_t chunk_bytes_ = 0;
   std::vector<StripeChunk> spare_;

@@ -13,9 +13,9 @@ Result<std::unique_ptr<Cluster>> Cluster::open(const ReaderFiles& files, const C
   own_files.directory = cluster_folder(files.directory, entry.number);
   SWALE_ASSIGN_OR_RETURN(Manifest own, load_manifest(files.device, own_files.directory));
   const bool right = own.epochs.size() == 1 && own.epochs[0].epoch_id == entry.epoch_id &&
-                     own.job_of(own.epochs[0]).number == 1 && own.job_of(own.epochs[0]).ranks == 1 &&
-                     own.job_of(own.epochs[0]).ways == 1 && own.layout.format == run::ShuffleFormat::kBase &&
-                     own.lost.empty();
+                     own.job_of(own.epochs[0]).number == 1 &&
+                     own.job_of(own.epochs[0]).ranks == entry.ranks && own.job_of(own.epochs[0]).ways == 1 &&
+                     own.layout.format == run::ShuffleFormat::kBase && own.lost.empty();
   if (!right) {
     return corruption("{}: is not the cluster {:016x} that the list of clusters names", own_files.directory,
                       entry.epoch_id);
@@ -28,7 +28,7 @@ std::unique_ptr<Cluster> Cluster::as_listed(const ReaderFiles& files, const Clus
   own_files.directory = cluster_folder(files.directory, entry.number);
   Manifest own;
   own.jobs.push_back(
-      {.number = 1, .id = {}, .ranks = 1, .ways = 1, .partitioner = std::string(kHashPartitioner)});
+      {.number = 1, .id = {}, .ranks = entry.ranks, .ways = 1, .partitioner = std::string(kHashPartitioner)});
   own.epochs.push_back({.epoch_id = entry.epoch_id, .records = entry.series});
   return std::unique_ptr<Cluster>(new Cluster(std::move(own_files), std::move(own), entry));
 }

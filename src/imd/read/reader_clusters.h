@@ -25,7 +25,7 @@ class Cluster {
   // kCorruption if the cluster's own directory is not the one that the list names.
   static Result<std::unique_ptr<Cluster>> open(const ReaderFiles& files, const ClusterEntry& entry);
   // Reads nothing: what the directory has is known from the list and the format (one epoch of one job of one
-  // rank and one way). `logs` fails if it is not so: the footer of its index names the epoch's id.
+  // way). `logs` fails if it is not so: the footer of its index names the epoch's id.
   static std::unique_ptr<Cluster> as_listed(const ReaderFiles& files, const ClusterEntry& entry);
   Cluster(const Cluster&) = delete;
   Cluster& operator=(const Cluster&) = delete;
@@ -35,9 +35,11 @@ class Cluster {
   // The one epoch of its own directory.
   const EpochEntry& own_epoch() const { return own_.epochs[0]; }
   uint32_t epochs() const { return static_cast<uint32_t>(entry_.epochs.size()); }
-  // The logs with the series. Raises `*depth` as PartitionCache::get does.
-  Result<std::shared_ptr<const PartitionLogs>> logs(uint32_t* depth) {
-    return partitions_.get(own_.epochs[0], PartitionNumber(0), depth);
+  // A key's series are in the partition that its hash chooses.
+  uint32_t partitions() const { return entry_.ranks; }
+  // The logs with the series of a partition. Raises `*depth` as PartitionCache::get does.
+  Result<std::shared_ptr<const PartitionLogs>> logs(PartitionNumber partition, uint32_t* depth) {
+    return partitions_.get(own_.epochs[0], partition, depth);
   }
 
  private:

@@ -93,19 +93,27 @@ Result<std::vector<Reader::ScanPiece>> FreedEpochs::pieces(const ReaderFiles& fi
                                                            uint64_t blocks_min,
                                                            const Reader::DamageFn& damaged) const {
   SWALE_ASSIGN_OR_RETURN(const Place place, place_of(epoch));
-  uint32_t depth = 0;
-  SWALE_ASSIGN_OR_RETURN(const auto logs, place.cluster->logs(&depth));
-  SWALE_ASSIGN_OR_RETURN(auto pieces,
-                         series_pieces(files, *logs, place.cluster->own_epoch(), blocks_min, damaged));
-  for (Reader::ScanPiece& piece : pieces) piece.epoch = epoch.epoch;
-  return pieces;
+  std::vector<Reader::ScanPiece> all;
+  for (PartitionNumber partition(0); partition < place.cluster->partitions(); ++partition) {
+    uint32_t depth = 0;
+    SWALE_ASSIGN_OR_RETURN(const auto logs, place.cluster->logs(partition, &depth));
+    SWALE_ASSIGN_OR_RETURN(const auto pieces,
+                           series_pieces(files, *logs, place.cluster->own_epoch(), blocks_min, damaged));
+    all.insert(all.end(), pieces.begin(), pieces.end());
+  }
+  for (Reader::ScanPiece& piece : all) piece.epoch = epoch.epoch;
+  return all;
 }
 
 Status FreedEpochs::scan(const ReaderFiles& files, const EpochEntry& epoch, const Reader::ScanPiece& piece,
                          const ScanFn& fn, bool* stopped, const Reader::DamageFn& damaged) const {
   SWALE_ASSIGN_OR_RETURN(const Place place, place_of(epoch));
+  if (piece.partition >= place.cluster->partitions()) {
+    return invalid_argument("{}: no partition {} in the cluster of epoch {}, which has {}", directory_,
+                            piece.partition, epoch.epoch, place.cluster->partitions());
+  }
   uint32_t depth = 0;
-  SWALE_ASSIGN_OR_RETURN(const auto logs, place.cluster->logs(&depth));
+  SWALE_ASSIGN_OR_RETURN(const auto logs, place.cluster->logs(piece.partition, &depth));
   run::RunHeader of_directory{};
   of_directory.values = manifest_.layout.values();
   run::ScannedRecord out{};
@@ -154,11 +162,14 @@ Status FreedEpochs::scan(const ReaderFiles& files, const EpochEntry& epoch, cons
 Status FreedEpochs::scan_all(const ReaderFiles& files, const EpochEntry& epoch, const ScanFn& fn,
                              bool* stopped) const {
   SWALE_ASSIGN_OR_RETURN(const Place place, place_of(epoch));
-  uint32_t depth = 0;
-  SWALE_ASSIGN_OR_RETURN(const auto logs, place.cluster->logs(&depth));
-  SWALE_ASSIGN_OR_RETURN(
-      const auto all, piece_of(files, *logs, place.cluster->own_epoch(), {.from = 0, .to = 1, .parts = 1}));
-  return scan(files, epoch, *all, fn, stopped);
+  for (PartitionNumber partition(0); partition < place.cluster->partitions() && !*stopped; ++partition) {
+    uint32_t depth = 0;
+    SWALE_ASSIGN_OR_RETURN(const auto logs, place.cluster->logs(partition, &depth));
+    SWALE_ASSIGN_OR_RETURN(
+        const auto all, piece_of(files, *logs, place.cluster->own_epoch(), {.from = 0, .to = 1, .parts = 1}));
+    SWALE_RETURN_IF_ERROR(scan(files, epoch, *all, fn, stopped));
+  }
+  return {};
 }
 
 }  // namespace swale::imd

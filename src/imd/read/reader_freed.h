@@ -3,8 +3,8 @@
 // cluster of G epochs an epoch costs G times its bytes.
 //
 // Records come in the order of the hashes of their keys; those of one key as they were appended. Such an
-// epoch has one partition. Its pieces are whole runs of the cluster, cut where no value goes on in the next
-// run.
+// epoch has one partition. Its pieces are whole runs of the cluster, whose partitions they name, cut where no
+// value goes on in the next run.
 // Threads: any number. Memory: as a scan of the cluster, and one value.
 // Errors: kCorruption that names file and offset in the cluster; there is no other copy.
 #pragma once

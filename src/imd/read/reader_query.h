@@ -172,6 +172,8 @@ class Query {
   Result<uint32_t> hold(const EpochEntry& epoch, PartitionNumber partition);
   bool is_covered(EpochNumber epoch) const { return clusters_ != nullptr && clusters_->covers(epoch); }
   Status plan_clusters(size_t first_key, size_t end_key);
+  Status plan_cluster(const ClusterSet::Member& member, size_t first_key, size_t end_key,
+                      PartitionNumber partition);
 
   // From visits to groups, and to candidates.
   Status flush();

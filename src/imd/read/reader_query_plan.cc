@@ -1,11 +1,23 @@
 // The first half of a Query: which slices of which partitions its keys need. Reads footers only
 // (PartitionCache).
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "imd/read/reader_query.h"
 
 namespace swale::imd {
+namespace {
+
+// How many of them are of the first one's partition, of `ranks`.
+size_t keys_of_partition(std::span<const QueryKey> keys, uint32_t ranks) {
+  if (ranks == 1 || keys.size() == 1) return keys.size();
+  const uint32_t partition = choose(keys.front().hash, ranks).index;
+  const auto same = [&](const QueryKey& key) { return choose(key.hash, ranks).index == partition; };
+  return static_cast<size_t>(std::partition_point(keys.begin(), keys.end(), same) - keys.begin());
+}
+
+}  // namespace
 
 // So many that their partitions can be held open and their rests kept, whatever the epoch.
 size_t Query::keys_at_once(size_t first_key, EpochRange epochs) const {
@@ -13,6 +25,10 @@ size_t Query::keys_at_once(size_t first_key, EpochRange epochs) const {
   if (rest.size() == 1) return 1;
   uint32_t ranks = 1;
   size_t sources = clusters_ == nullptr ? 0 : clusters_->members().size();
+  if (clusters_ != nullptr) {
+    for (const ClusterSet::Member& member : clusters_->members())
+      ranks = std::max(ranks, member.cluster->partitions());
+  }
   for (EpochNumber epoch = epochs.first; epoch < epochs.last; ++epoch) {
     if (is_covered(epoch)) continue;
     ++sources;
@@ -42,13 +58,7 @@ Status Query::plan(size_t first_key, size_t end_key, EpochRange epochs) {
     const uint32_t ranks = job.ranks;
     for (size_t first = first_key; first < end_key && !stopped_;) {
       const PartitionNumber partition(choose(keys_[first].hash, ranks).index);
-      size_t end = end_key;
-      if (ranks > 1 && end - first > 1) {
-        const auto same = [&](const QueryKey& key) { return choose(key.hash, ranks).index == partition; };
-        const auto keys = keys_.subspan(first, end_key - first);
-        end =
-            first + static_cast<size_t>(std::partition_point(keys.begin(), keys.end(), same) - keys.begin());
-      }
+      const size_t end = first + keys_of_partition(keys_.subspan(first, end_key - first), ranks);
       SWALE_RETURN_IF_ERROR(plan_partition(first, end, partition, epoch));
       first = end;
     }
@@ -87,28 +97,39 @@ Status Query::plan_by_function(size_t first_key, size_t end_key, EpochNumber epo
   return {};
 }
 
-// A cluster is one partition, of one rank and one way: each segment may have any key.
 Status Query::plan_clusters(size_t first_key, size_t end_key) {
   for (const ClusterSet::Member& member : clusters_->members()) {
     const std::vector<ClusterEntry::Epoch>& epochs = member.cluster->entry().epochs;
     const bool asked = epochs.front().epoch < epochs_.last && epochs.back().epoch >= epochs_.first;
-    if (!asked) continue;
-    if (held_.size() >= kPartitionsMax || visits_.size() >= kVisitsMax) SWALE_RETURN_IF_ERROR(flush());
-    if (stopped_) return {};
-    SWALE_ASSIGN_OR_RETURN(auto logs, member.cluster->logs(&footer_depth_));
-    held_.push_back(std::move(logs));
-    for (uint32_t segment = 0; segment < held_.back()->segments.size(); ++segment) {
-      if (run::is_filter_segment(held_.back()->segments[segment])) {
-        return corruption("{}: has filters in place of sketches, which no cluster has",
-                          held_.back()->index->path());
-      }
-      visits_.push_back({.first_key = first_key,
-                         .end_key = end_key,
-                         .held = static_cast<uint32_t>(held_.size() - 1),
-                         .segment = segment,
-                         .ranks = 1,
-                         .member = &member});
+    const uint32_t ranks = member.cluster->partitions();
+    for (size_t first = first_key; asked && first < end_key && !stopped_;) {
+      const size_t end = first + keys_of_partition(keys_.subspan(first, end_key - first), ranks);
+      SWALE_RETURN_IF_ERROR(
+          plan_cluster(member, first, end, PartitionNumber(choose(keys_[first].hash, ranks).index)));
+      first = end;
     }
+  }
+  return {};
+}
+
+// A cluster has one way: each segment of the keys' partition may have any of them.
+Status Query::plan_cluster(const ClusterSet::Member& member, size_t first_key, size_t end_key,
+                           PartitionNumber partition) {
+  if (held_.size() >= kPartitionsMax || visits_.size() >= kVisitsMax) SWALE_RETURN_IF_ERROR(flush());
+  if (stopped_) return {};
+  SWALE_ASSIGN_OR_RETURN(auto logs, member.cluster->logs(partition, &footer_depth_));
+  held_.push_back(std::move(logs));
+  for (uint32_t segment = 0; segment < held_.back()->segments.size(); ++segment) {
+    if (run::is_filter_segment(held_.back()->segments[segment])) {
+      return corruption("{}: has filters in place of sketches, which no cluster has",
+                        held_.back()->index->path());
+    }
+    visits_.push_back({.first_key = first_key,
+                       .end_key = end_key,
+                       .held = static_cast<uint32_t>(held_.size() - 1),
+                       .segment = segment,
+                       .ranks = member.cluster->partitions(),
+                       .member = &member});
   }
   return {};
 }

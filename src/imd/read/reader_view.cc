@@ -356,7 +356,7 @@ Result<std::vector<Reader::ScanPiece>> ReaderView::scan_pieces(EpochNumber epoch
 
 Status ReaderView::scan_piece(const Reader::ScanPiece& piece, const Reader::RecordFn& fn,
                               const Reader::DamageFn& damaged, const Reader::RowsFn* rows) {
-  SWALE_RETURN_IF_ERROR(check_partition(piece.epoch, piece.partition));
+  SWALE_RETURN_IF_ERROR(range_of(piece.epoch).status());
   bool stopped = false;
   Status large;
   if (is_freed(piece.epoch)) {
@@ -394,11 +394,13 @@ Status ReaderView::scan_freed_share(EpochNumber epoch, const PartitionShare& sha
     return large;
   }
   SWALE_ASSIGN_OR_RETURN(const auto pieces, freed_.pieces(files_, entry, 1));
-  if (pieces.empty()) return {};
-  Reader::ScanPiece all = pieces.front();
-  for (size_t i = 1; i < pieces.size(); ++i) all.blocks += pieces[i].blocks;
+  // The blocks of all partitions of the cluster are one line.
+  Reader::ScanPiece all;
+  for (const Reader::ScanPiece& piece : pieces) all.blocks += piece.blocks;
+  Reader::ScanPiece in_line;
   for (const Reader::ScanPiece& piece : pieces) {
-    if (!share.has(piece, all)) continue;
+    in_line.first_block += std::exchange(in_line.blocks, piece.blocks);
+    if (!share.has(in_line, all)) continue;
     SWALE_RETURN_IF_ERROR(freed_.scan(files_, entry, piece, take, stopped));
     if (!large.ok() || *stopped) return large;
   }
@@ -458,11 +460,13 @@ Status ReaderView::warm_clusters(const ClusterSet& clusters, const std::vector<b
     for (size_t i = 0; i < epochs.size(); ++i)
       needed = needed || (member.answers[i] && asked[epochs[i].epoch]);
     if (!needed) continue;
-    uint32_t depth = 0;
-    const auto logs = member.cluster->logs(&depth);
-    if (!logs.ok() && can_be_passed(logs.status())) continue;
-    SWALE_RETURN_IF_ERROR(logs.status());
-    SWALE_RETURN_IF_ERROR(warm_segments(files_, **logs, (*logs)->segments, warmed));
+    for (PartitionNumber partition(0); partition < member.cluster->partitions(); ++partition) {
+      uint32_t depth = 0;
+      const auto logs = member.cluster->logs(partition, &depth);
+      if (!logs.ok() && can_be_passed(logs.status())) break;
+      SWALE_RETURN_IF_ERROR(logs.status());
+      SWALE_RETURN_IF_ERROR(warm_segments(files_, **logs, (*logs)->segments, warmed));
+    }
   }
   return {};
 }
