@@ -11,6 +11,7 @@
 #include "fs/job/backing_claim.h"
 #include "fs/job/job_fs.h"
 #include "fs/log/spill_file.h"
+#include "fs/log/sync_journal.h"
 #include "fs/node/files_log.h"
 #include "fuse/job_mount.h"
 
@@ -55,6 +56,7 @@ struct SpilledChunk {
   Result<fs::SpillIndex> index = fs::SpillIndex();
 };
 
+// And what the journal of syncs has of others: a record counts as a chunk, without blocks to check.
 Result<std::vector<SpilledChunk>> spilled_in(io::Device& device, const std::string& buffer) {
   const std::string folder = buffer + "/spill";
   const auto names = device.list(folder);
@@ -71,6 +73,18 @@ Result<std::vector<SpilledChunk>> spilled_in(io::Device& device, const std::stri
     SWALE_RETURN_IF_ERROR(file.status());
     chunks.push_back({path, fs::read_spill_index(**file)});
   }
+  std::set<std::pair<uint32_t, uint64_t>> in_files;
+  for (const SpilledChunk& each : chunks)
+    if (each.index.ok()) in_files.emplace(each.index->log, each.index->number);
+  std::vector<Status> problems;
+  const auto add = [&](const fs::JournalRecord& record) -> Status {
+    if (record.entries.empty() || in_files.contains({record.log, record.number})) return {};
+    const fs::SpillIndex part{record.log, record.number, record.chunk_bytes, record.end, record.entries, {}};
+    chunks.push_back({folder + "/" + fs::kJournalName, part});
+    return {};
+  };
+  SWALE_RETURN_IF_ERROR(fs::SyncJournal::look(device, folder, add, &problems));
+  for (const Status& each : problems) chunks.push_back({folder + "/" + fs::kJournalName, each});
   return chunks;
 }
 

@@ -76,6 +76,7 @@ Status JobFs::begin(io::Device& memory, io::Device& storage) {
         Drain::open(*files_, backing_, {.job = options_.job, .rules = options_.drain_rules}, lead_.get()));
   }
   SWALE_RETURN_IF_ERROR(find_new_files());
+  SWALE_RETURN_IF_ERROR(find_times());
   SWALE_RETURN_IF_ERROR(start_log());
   if (remote_) SWALE_RETURN_IF_ERROR(remote_->start(shared_.get(), &other_nodes_));
   return start_thread(&keeper_, "the thread that drains", [this] { keep(); });
@@ -122,6 +123,25 @@ Status JobFs::find_new_files() {
     if ((node->mode & kOnBacking) != 0) continue;
     SWALE_RETURN_IF_ERROR(files_->open_file(id));
     files_->close_file(id);
+  }
+  return {};
+}
+
+// Of files that were synced, and of whose last writes the names have not heard: what they have heard since is
+// a later change.
+Status JobFs::find_times() {
+  std::map<meta::FileId, int64_t> times;
+  {
+    const MutexLock lock(mutex_);
+    times = files_->logs().found_times();
+  }
+  for (const auto& [id, modified_ns] : times) {
+    const auto node = names_.stat(id);
+    if (node.status().posix_error() == ENOENT) continue;
+    SWALE_RETURN_IF_ERROR(node.status());
+    if (node->changed_ns >= modified_ns) continue;
+    const Status set = names_.set_attributes(id, modified_at(modified_ns)).status();
+    if (!set.ok() && set.posix_error() != ENOENT) return set;
   }
   return {};
 }

@@ -228,6 +228,7 @@ class JobFs final : public FileSystem {
   Status begin(io::Device& memory, io::Device& storage);
   Status find_places();
   Status find_new_files();
+  Status find_times();
   Status finish_intent() REQUIRES(mutex_);
   Status start_log();
   static int answer(const Status& status);
@@ -296,6 +297,7 @@ class JobFs final : public FileSystem {
       REQUIRES(mutex_);
   int expect_one_name(JobNode& node) REQUIRES(mutex_);
   void let_go(JobFile& file);
+  std::optional<int> sync_on_node(JobNode& node);
   int truncate(JobNode& node, uint64_t size);
   int begin_write(JobFile& file, uint64_t* offset, uint64_t length, const Caller& caller);
   int append(JobNode& node, uint64_t offset, Bytes bytes);
@@ -355,7 +357,7 @@ class JobFs final : public FileSystem {
   class DirectoryTimes;
   // The roots' records of commits do not outlive the machine: with several nodes a drain must.
   bool fsync_drains() const { return options_.fsync_drains || shared_ != nullptr; }
-  Result<bool> keep_on_node(const meta::FileId& file);
+  Result<NodeLogs::Kept> keep_on_node(const FileTime& file);
   Result<Drain::Outcome> drain_file(const meta::FileId& file) noexcept;
   void drain_wanted() REQUIRES(drain_mutex_);
   // As many as one batch has, with a result for each; at least one.

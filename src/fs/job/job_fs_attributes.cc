@@ -196,6 +196,9 @@ int JobFs::change(Node& known, const Change& change, const Caller& caller, struc
   JobNode& node = JobNode::of(known);
   if (change.user || change.group)
     if (const int failed = check_owner(node, change); failed != 0) return failed;
+  // A restart takes what the names have heard since for later than the time that the journal has.
+  if ((change.mode || change.accessed) && node.kept_modified_ns.load() != 0)
+    if (const int failed = say_modified(node); failed != 0) return failed;
   if (change.mode)
     if (const int failed = change_mode(node, *change.mode); failed != 0) return failed;
   if (change.size) {

@@ -363,19 +363,30 @@ int JobFs::sync(OpenFile& opened) {
     in_logs = file.node.in_logs;
   }
   if (in_logs && !fsync_drains()) {
-    // The disk has the names' record and the chunks to write at the same time.
-    meta::NamesClient::Setting naming(names_, file.node.id, modified_at(file.node.modified_ns.exchange(0)),
-                                      meta::AnswerWait::kSynced);
-    const auto kept = keep_on_node(file.node.id);
-    if (const int failed = answer(naming.end()); failed != 0) return failed;
-    if (!kept.ok() && kept.status().code() != Code::kNoSpace) return answer(kept.status());
-    if (kept.ok() && *kept) return 0;  // else it takes a drain; a full buffer is no failure of the program's
+    if (const auto durable = sync_on_node(file.node)) return *durable;
   }
   if (const int failed = say_modified(file.node); failed != 0) return failed;
   if (!in_logs) return ::fsync(file.own.get()) == 0 ? 0 : errno;
   const auto drained = drain_file(file.node.id);
   if (!drained.ok()) return answer(drained.status());
   return *drained == Drain::Outcome::kKeptAside ? EIO : 0;  // the log of the program says where it is
+}
+
+// The disk has what the names have not synced and the bytes to write at the same time. Nothing: it takes a
+// drain; a full buffer is no failure of the program's.
+std::optional<int> JobFs::sync_on_node(JobNode& node) {
+  const int64_t modified_ns = node.modified_ns.load();
+  const bool said = modified_ns == node.kept_modified_ns.load();
+  meta::NamesClient::Setting naming(names_, node.id, modified_at(0), meta::AnswerWait::kSynced);
+  const auto kept = keep_on_node({node.id, said ? 0 : modified_ns});
+  if (const int failed = answer(naming.end()); failed != 0) return failed;
+  if (kept.status().code() == Code::kNoSpace) return {};
+  if (!kept.ok()) return answer(kept.status());
+  if (*kept == NodeLogs::Kept::kNotYet) return {};
+  if (*kept == NodeLogs::Kept::kFiles && !said)
+    return answer(sync_names(node.id, node.modified_ns.exchange(0)));
+  node.kept_modified_ns.store(modified_ns);
+  return 0;
 }
 
 // Where a file was cut too often since it was drained, it is drained.

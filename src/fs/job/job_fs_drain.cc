@@ -154,28 +154,36 @@ void JobFs::note(const Result<Drain::Outcome>& outcome) {
   if (*outcome != Drain::Outcome::kNothing) ++drained_files_;
 }
 
-// False: it takes a drain. Each sync of a few bytes costs a chunk, an open file, until it is drained; and a
-// process that was stopped in the middle of a write keeps its chunk.
-Result<bool> JobFs::keep_on_node(const meta::FileId& file) {
-  std::vector<NodeLogs::ChunkName> chunks;
+// kNotYet: it takes a drain. A sync that the journal does not take costs a chunk, an open file, until it is
+// drained; and a process that was stopped in the middle of a write keeps its chunk.
+Result<NodeLogs::Kept> JobFs::keep_on_node(const FileTime& file) {
+  using Kept = NodeLogs::Kept;
+  std::vector<NodeLogs::ChunkPart> chunks;
   {
     const RequestLock lock(mutex_, requests_);
     const NodeLogs& logs = files_->logs();
-    if (logs.spilled_chunks() > kSmallSpilled + logs.spilled_bytes() / kMiB) return false;
-    SWALE_ASSIGN_OR_RETURN(chunks, files_->in_memory(file));
+    if (logs.spilled_chunks() > kSmallSpilled + logs.spilled_bytes() / kMiB) return Kept::kNotYet;
+    SWALE_ASSIGN_OR_RETURN(chunks, files_->in_memory(file.file));
+    // The usual sync: the last bytes of a file, and nobody is in the middle of a write.
+    if (chunks.size() <= kKeptAtOnce) {
+      SWALE_ASSIGN_OR_RETURN(const Kept kept, files_->keep(chunks, file));
+      if (kept != Kept::kNotYet) return kept;
+    }
   }
-  for (std::span<const NodeLogs::ChunkName> left = chunks; !left.empty();) {
+  Kept all = Kept::kJournal;
+  for (std::span<const NodeLogs::ChunkPart> left = chunks; !left.empty();) {
     const auto some = left.first(std::min(left.size(), kKeptAtOnce));
-    bool kept = false;
-    for (int tries = 0; !kept; ++tries) {
-      if (tries == kKeepTries) return false;
+    Kept kept = Kept::kNotYet;
+    for (int tries = 0; kept == Kept::kNotYet; ++tries) {
+      if (tries == kKeepTries) return Kept::kNotYet;
       if (tries > 0) std::this_thread::yield();
       const RequestLock lock(mutex_, requests_);
-      SWALE_ASSIGN_OR_RETURN(kept, files_->keep(some));
+      SWALE_ASSIGN_OR_RETURN(kept, files_->keep(some, file));
     }
+    if (kept == Kept::kFiles) all = kept;
     left = left.subspan(some.size());
   }
-  return true;
+  return all;
 }
 
 // The root of the file leads, of several nodes: for the one that asks.

@@ -177,9 +177,10 @@ TEST(JobFsPower, CanaryAnFsyncThatDoesNotSync) {
   EXPECT_NE(lose_power(stories()[0], io::CrashMode::kDropAll, 1, rules), "");
 }
 
-// Each fsync of a few bytes takes an open file: so many are too many, and then it is a drain.
-TEST(JobFsPower, ManySmallSyncsTakeFewFiles) {
+// The journal takes them. Without it each takes an open file: so many are too many, and then it is a drain.
+void sync_often(bool journals) {
   JobWorld world(JobWorld::Storage::kLosesPower);
+  if (!journals) world.options().logs.rules.journal_bytes_max = 0;
   world.start();
   int handle = -1;
   ASSERT_EQ(world.calls().open("journal", O_RDWR | O_CREAT, 0644, &handle), 0);
@@ -194,14 +195,46 @@ TEST(JobFsPower, ManySmallSyncsTakeFewFiles) {
   }
   EXPECT_EQ(world.calls().close(handle), 0);
   EXPECT_LT(most, 300u);
-  EXPECT_GT(world.fs().stats().drained_files, 0u);
+  EXPECT_EQ(world.fs().stats().drained_files > 0, !journals);
   world.lose_power(1, io::CrashMode::kDropAll);
   EXPECT_EQ(Calls(world.calls()).read("journal"), expected);
+}
+TEST(JobFsPower, ManySmallSyncsTakeFewFiles) {
+  sync_often(true);
+  sync_often(false);
+}
+
+// Of a write that was synced, whichever way; and a time that was set since, and synced.
+TEST(JobFsPower, TheTimeOfASyncedFileIsThere) {
+  for (const bool journals : {true, false}) {
+    JobWorld world(JobWorld::Storage::kLosesPower);
+    if (!journals) world.options().logs.rules.journal_bytes_max = 0;
+    world.start();
+    int written = -1, set = -1;
+    struct stat before, after;
+    for (const auto& [name, handle] : {std::pair("written", &written), std::pair("set", &set)}) {
+      ASSERT_EQ(world.calls().open(name, O_RDWR | O_CREAT, 0644, handle), 0);
+      ASSERT_EQ(world.calls().sync(*handle), 0);
+      ASSERT_EQ(world.calls().write(*handle, 0, "bytes"), 0);
+      ASSERT_EQ(world.calls().sync(*handle), 0);
+    }
+    ASSERT_EQ(world.calls().state(written, &before), 0);
+    ASSERT_EQ(world.calls().set_time("set", 1000), 0);
+    ASSERT_EQ(world.calls().sync(set), 0);
+    world.lose_power(1, io::CrashMode::kDropAll);
+    ASSERT_EQ(world.calls().look("written", &after), 0);
+    EXPECT_EQ(after.st_size, 5);
+    EXPECT_EQ(after.st_mtim.tv_sec, before.st_mtim.tv_sec);
+    EXPECT_EQ(after.st_mtim.tv_nsec, before.st_mtim.tv_nsec);
+    ASSERT_EQ(world.calls().look("set", &after), 0);
+    EXPECT_EQ(after.st_mtim.tv_sec, 1000);
+  }
 }
 
 // The program has not asked for a buffer that is large enough.
 TEST(JobFsPower, AFullBufferIsNoFailureOfFsync) {
   JobWorld world(JobWorld::Storage::kLosesPower);
+  world.options().logs.rules.journal_bytes_max = 0;
   world.start();
   world.disk().inject({.kind = io::CallKind::kWrite,
                        .path_part = kSpillPrefix,

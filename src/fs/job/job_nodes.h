@@ -33,7 +33,8 @@ struct JobNode final : Node {
   io::Descriptor directory;  // O_PATH, of a directory: it is on the backing
   // What is not yet said to the names: 0, or the time of the last change of the content.
   std::atomic<int64_t> modified_ns = 0;
-  std::atomic<bool> may_be_set_id = true;  // its mode may have set-id bits
+  std::atomic<int64_t> kept_modified_ns = 0;  // what the node's journal has
+  std::atomic<bool> may_be_set_id = true;     // its mode may have set-id bits
 
   // The table's.
   uint64_t lookups = 0;

@@ -160,6 +160,7 @@ bool NodeLogs::starves() const {
 
 uint64_t NodeLogs::oldest_order() const {
   uint64_t oldest = std::min(next_order_, oldest_removed_);
+  if (journal_) oldest = std::min(oldest, journal_->oldest_order());
   for (const auto& [id, log] : logs_) {
     for (const auto& [number, chunk] : log->chunks())
       if (chunk.first_order != 0) oldest = std::min(oldest, chunk.first_order);

@@ -107,17 +107,21 @@ class NodeLogs {
   void grant_at_once() noexcept;
   // Fails if a chunk could not be spilled; it stays in memory.
   Status serve() noexcept;
-  // The chunk of a place, if memory alone has it: a machine that loses power loses it.
-  struct ChunkName {
+  // A chunk with bytes, up to `end`, that memory alone has: a machine that loses power loses them.
+  struct ChunkPart {
     uint32_t log = 0;
     uint64_t number = 0;
-    friend auto operator<=>(const ChunkName&, const ChunkName&) = default;
+    uint32_t end = 0;
+    friend auto operator<=>(const ChunkPart&, const ChunkPart&) = default;
   };
-  std::optional<ChunkName> in_memory(const meta::Place& place) const;
-  // Spills these chunks at once: what was handed out of them survives the machine when it returns true.
-  // False: a process is in the middle of a write to one of them, which gets no other one: take(), and call it
-  // again.
-  Result<bool> keep(std::span<const ChunkName> chunks) noexcept;
+  std::optional<ChunkPart> in_memory(const meta::Place& place, uint64_t length) const;
+  // What was handed out of these parts survives the machine when it returns another than kNotYet: a process
+  // is in the middle of a write to one of them, which gets no other one: take(), and call it again.
+  // kJournal: with the time, in the journal. kFiles: the chunks are spilled, and the time is not kept.
+  enum class Kept : uint8_t { kNotYet, kJournal, kFiles };
+  Result<Kept> keep(std::span<const ChunkPart> parts, const FileTime& time) noexcept;
+  // What the journal of a server before this one says: the last time of each file.
+  const std::map<meta::FileId, int64_t>& found_times() const { return found_times_; }
   // Waits for chunks on their way to storage. A thread that has called serve() or keep() does so before it
   // ends.
   Status rest() noexcept;
@@ -161,6 +165,11 @@ class NodeLogs {
   Status note_names(Status spilled);
   void grant_next(ServedLog& log, Chunk& spilled);
   static bool close(ServedLog& log, Chunk& chunk);
+  Status find_journal(std::map<uint32_t, std::map<uint64_t, SpillIndex>>* spilled);
+  Result<SpillIndex> spill_found(const SpillIndex& chunk, Bytes payload);
+  Result<std::optional<Kept>> keep_in_journal(std::span<const ChunkPart> parts, const FileTime& time);
+  Result<bool> renew_journal();
+  Result<Kept> keep_in_files(std::span<const ChunkPart> parts);
   Chunk* oldest(bool (*fits)(const Chunk&), const ServedLog* only, ServedLog** log);
   uint64_t chunks_ahead(const ServedLog& log) const;
   bool has_memory() const { return memory_bytes() + options_.shape.chunk_bytes <= options_.memory_bytes; }
@@ -185,7 +194,9 @@ class NodeLogs {
   std::vector<Found> found_;
   std::vector<Found> before_;  // of the server before, until recover()
   std::vector<Status> problems_;
-  std::unique_ptr<SpillWriter> spills_;  // null: no folder to spill to; ends before the logs
+  std::unique_ptr<SpillWriter> spills_;   // null: no folder to spill to; ends before the logs
+  std::unique_ptr<SyncJournal> journal_;  // null: no folder to spill to
+  std::map<meta::FileId, int64_t> found_times_;
   bool had_no_chunk_ = false;            // the last serve(), for a writer that waited
   bool fails_ahead_ = false;             // a chunk that need not go yet could not
   uint64_t oldest_removed_ = kOrderMax;  // of spilled chunks: a machine that loses power may find them again

@@ -80,6 +80,8 @@ Status NodeLogs::open_folders() {
   SWALE_ASSIGN_OR_RETURN(spill_folder_, storage_.anchored_private(options_.spill_directory));
   spills_ =
       std::make_unique<SpillWriter>(*spill_folder_, options_.spill_directory, options_.rules, &problems_);
+  journal_ = std::make_unique<SyncJournal>(*spill_folder_, options_.spill_directory,
+                                           options_.rules.journal_bytes, options_.rules.sync_spills);
   return {};
 }
 
@@ -164,6 +166,9 @@ Status NodeLogs::find_logs() {
     else
       return log.status();
   }
+  if (journal_) SWALE_RETURN_IF_ERROR(find_journal(&spilled));
+  for (const auto& [id, chunks] : spilled)
+    for (const auto& [number, index] : chunks) unfinished.erase({id, number});
   for (auto& [id, chunks] : spilled) {
     for (auto& [number, index] : chunks) {
       auto& log = logs_[id];
@@ -419,15 +424,6 @@ bool NodeLogs::close(ServedLog& log, Chunk& chunk) {
   return true;
 }
 
-std::optional<NodeLogs::ChunkName> NodeLogs::in_memory(const meta::Place& place) const {
-  const auto log = logs_.find(place.log);
-  if (log == logs_.end()) return {};
-  const uint64_t number = place.address / log->second->chunk_bytes();
-  const Chunk* const chunk = log->second->find(number);
-  if (chunk == nullptr || !chunk->only_in_memory()) return {};
-  return ChunkName{place.log, number};
-}
-
 Status NodeLogs::note_names(Status spilled) {
   if (spills_->take_named()) oldest_removed_ = kOrderMax;
   return spilled;
@@ -470,35 +466,6 @@ void NodeLogs::grant_next(ServedLog& log, Chunk& spilled) {
     log.free_slot(spilled);
     log.grant();
   }
-}
-
-Result<bool> NodeLogs::keep(std::span<const ChunkName> names) noexcept {
-  bool all = true;
-  const Status status = contain([&]() -> Status {
-    if (!spills_) return invalid_argument("{}: no folder to spill to", options_.memory_directory);
-    std::vector<std::pair<ServedLog*, Chunk*>> chunks;
-    for (const ChunkName& name : names) {
-      const auto log = logs_.find(name.log);
-      Chunk* const chunk = log == logs_.end() ? nullptr : log->second->find(name.number);
-      if (chunk == nullptr || !chunk->only_in_memory() || chunk->live == 0) continue;
-      if (!close(*log->second, *chunk)) {
-        all = false;
-        continue;
-      }
-      chunks.emplace_back(log->second.get(), chunk);
-      if (!chunk->is_on_its_way) SWALE_RETURN_IF_ERROR(start_spill(*log->second, *chunk));
-    }
-    if (chunks.empty()) return {};
-    SWALE_RETURN_IF_ERROR(rest());
-    fails_ahead_ = false;
-    for (const auto& [log, chunk] : chunks) grant_next(*log, *chunk);
-    return {};
-  });
-  if (!status.ok()) {
-    static_cast<void>(rest());
-    return status;
-  }
-  return all;
 }
 
 }  // namespace swale::fs

@@ -277,14 +277,13 @@ TEST_F(NodeLogsTest, WhatOutlivesPowerIsSpilledAhead) {
   ASSERT_TRUE(logs_->rest().ok());
   EXPECT_EQ(logs_->spilled_bytes(), 720'000u) << "6 writes a chunk, and 4 in the one that is open";
   EXPECT_GE(logs_->memory_bytes(), expected.size());
-  std::vector<NodeLogs::ChunkName> left;
+  std::vector<NodeLogs::ChunkPart> left;
   for (const Segment& segment : files_.taken)
-    if (const auto chunk = logs_->in_memory(segment.place); chunk && (left.empty() || left.back() != *chunk))
-      left.push_back(*chunk);
-  EXPECT_EQ(left.size(), 1u);
+    if (const auto part = logs_->in_memory(segment.place, segment.length)) left.push_back(*part);
+  EXPECT_EQ(left.size(), 4u);
   EXPECT_EQ(files_.bytes(*logs_), expected);
-  const auto kept = logs_->keep(left);
-  ASSERT_TRUE(kept.ok() && *kept) << kept.status().to_string();
+  const auto kept = logs_->keep(left, {});
+  ASSERT_TRUE(kept.ok() && *kept == NodeLogs::Kept::kJournal) << kept.status().to_string();
   writer.detach();
   logs_.reset();
   std::filesystem::remove_all(options_.memory_directory);
@@ -299,6 +298,7 @@ TEST_F(NodeLogsTest, WhatOutlivesPowerIsSpilledAhead) {
 TEST_F(NodeLogsTest, ASpillAheadThatFailsIsToldAndWaitsUntilOneGoes) {
   small_chunks(128 * 1024, 16);
   options_.outlives_power = true;
+  options_.rules.journal_bytes_max = 0;
   io::FaultDevice storage(device_);
   auto logs = NodeLogs::open(device_, storage, options_);
   ASSERT_TRUE(logs.ok()) << logs.status().to_string();
@@ -327,10 +327,10 @@ TEST_F(NodeLogsTest, ASpillAheadThatFailsIsToldAndWaitsUntilOneGoes) {
   EXPECT_EQ(logs_->spilled_bytes(), 0u);
   serve();
   EXPECT_EQ(logs_->spilled_bytes(), 0u) << "tried again and again";
-  const auto chunk = logs_->in_memory(files_.taken.front().place);
+  const auto chunk = logs_->in_memory(files_.taken.front().place, files_.taken.front().length);
   ASSERT_TRUE(chunk);
-  const auto kept = logs_->keep({&*chunk, 1});
-  ASSERT_TRUE(kept.ok() && *kept) << kept.status().to_string();
+  const auto kept = logs_->keep({&*chunk, 1}, {});
+  ASSERT_TRUE(kept.ok() && *kept == NodeLogs::Kept::kFiles) << kept.status().to_string();
   EXPECT_EQ(logs_->spilled_bytes(), 120'000u);
   write(8, 11);
   serve();

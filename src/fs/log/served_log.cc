@@ -100,17 +100,21 @@ void ServedLog::settle() {
   for (size_t i = open_.size(); i-- > 0;) settle(*open_[i]);
 }
 
-// What lies before the first pending entry is at rest: places ascend with the entries' numbers.
-void ServedLog::settle(Chunk& chunk) {
-  if (!chunk.in_memory()) return;
+// What lies before the first pending entry: places ascend with the entries' numbers.
+uint32_t ServedLog::end_at_rest(const Chunk& chunk) const {
+  if (chunk.complete()) return chunk.seen.used;
   uint64_t end = chunk.settled;
-  if (chunk.complete()) {
-    end = chunk.seen.used;
-  } else if (chunk.known > 0) {
+  if (chunk.known > 0) {
     const LogEntry& last = *entry_of(memory_of(chunk), chunk_bytes_, chunk.known - 1);
     const uint64_t place = uint64_t{last.place} + last.length;
     if (place <= chunk.seen.used) end = std::max(end, place);
   }
+  return static_cast<uint32_t>(end);
+}
+
+void ServedLog::settle(Chunk& chunk) {
+  if (!chunk.in_memory()) return;
+  const uint64_t end = end_at_rest(chunk);
   while (chunk.checks.size() < (chunk.complete() ? blocks_of_bytes(end) : end / kBlockBytes)) {
     const uint64_t begin = chunk.checks.size() * uint64_t{kBlockBytes};
     chunk.checks.push_back(crc32c(payload(chunk).substr(begin, kBlockBytes)));

@@ -24,6 +24,7 @@
 #include "fs/log/log_check.h"
 #include "fs/log/log_format.h"
 #include "fs/log/spill_file.h"
+#include "fs/log/sync_journal.h"
 #include "io/device.h"
 #include "meta/index/types.h"
 
@@ -41,6 +42,8 @@ struct Chunk {
   uint32_t known = 0;                 // no pending entry before this one
   uint32_t settled = 0;               // bytes before this offset do not change any more
   uint64_t live = 0;                  // bytes that were handed out and not dropped
+  uint32_t kept_entries = 0;          // the first ones, which the journal of syncs has
+  uint32_t kept_bytes = 0;            // of the payload; what is before it is durable
   uint64_t first_order = 0;           // of its first entry that was handed out
   uint64_t over_before = 0;           // this order was not given yet when it was found to be over
   std::vector<uint32_t> checks;       // of the settled blocks
@@ -68,8 +71,10 @@ struct LogRules {
   bool (*is_over)(const Chunk&) = [](const Chunk& chunk) { return chunk.complete() && chunk.live == 0; };
   bool limit_stamps = true;
   bool sync_spills = true;
-  uint64_t direct_bytes_min = 256 << 10;  // of a spill past the page cache: fewer do not keep a disk busy
-  bool takes_first = true;                // NodeFiles: before it answers for a file
+  uint64_t journal_bytes_max = 512 << 10;  // of an fsync; more goes to files of its own. 0: no journal
+  uint64_t journal_bytes = kJournalBytes;  // of its file
+  uint64_t direct_bytes_min = 256 << 10;   // of a spill past the page cache: fewer do not keep a disk busy
+  bool takes_first = true;                 // NodeFiles: before it answers for a file
   void (*before_log)(uint32_t log) = nullptr;  // take() is about to look at a log
 };
 
@@ -150,6 +155,10 @@ class ServedLog {
   void forget(uint64_t number) noexcept { chunks_.erase(number); }
   // Of a chunk in memory. What a process changes there afterwards is damage, which its checksums tell.
   Bytes payload(const Chunk& chunk) const { return {memory_of(chunk), chunk.seen.used}; }
+  // Bytes of the payload before this offset are at rest, and their entries are the first `known` ones.
+  uint32_t end_at_rest(const Chunk& chunk) const;
+  // What comes to rest after what the journal has. Entries that are damaged are told, and left out.
+  JournalRecord unkept(const Chunk& chunk, std::vector<Status>* problems);
   // Of a complete one. Entries that are damaged meanwhile are told, and left out.
   SpillIndex index_of(const Chunk& chunk, std::vector<Status>* problems);
   void add_spilled(SpillIndex index, std::unique_ptr<io::File> file, std::vector<Found>* before);
@@ -175,6 +184,8 @@ class ServedLog {
     return kPageBytes + chunk.slot * uint64_t{chunk_bytes_} + place;
   }
   char* memory_of(const Chunk& chunk) const { return slot_of(head_, chunk.slot, chunk_bytes_); }
+  std::vector<SpilledEntry> entries_of(const Chunk& chunk, uint32_t first, uint32_t end,
+                                       std::vector<Status>* problems);
   Status read_bytes(Chunk& chunk, uint32_t place, MutableBytes out);
   Status check_block(Chunk& chunk, uint64_t index, Bytes block) const;
   Result<Bytes> checked_block(Chunk& chunk, uint64_t index);

@@ -182,10 +182,27 @@ void ServedLog::add_spilled(SpillIndex index, std::unique_ptr<io::File> file, st
   next_number_ = std::max(next_number_, chunk.number + 1);
 }
 
+JournalRecord ServedLog::unkept(const Chunk& chunk, std::vector<Status>* problems) {
+  JournalRecord record;
+  record.log = id_, record.chunk_bytes = chunk_bytes_, record.number = chunk.number;
+  record.from = chunk.kept_bytes, record.end = std::max(chunk.kept_bytes, end_at_rest(chunk));
+  record.entries_end = chunk.known;
+  record.entries = entries_of(chunk, chunk.kept_entries, chunk.known, problems);
+  record.payload = payload(chunk).substr(record.from, record.end - record.from);
+  return record;
+}
+
 SpillIndex ServedLog::index_of(const Chunk& chunk, std::vector<Status>* problems) {
-  SpillIndex index{id_, chunk.number, chunk_bytes_, chunk.seen.used, {}, chunk.checks};
+  const auto count = static_cast<uint32_t>(chunk.entries.size());
+  return {id_,         chunk.number, chunk_bytes_, chunk.seen.used, entries_of(chunk, 0, count, problems),
+          chunk.checks};
+}
+
+std::vector<SpilledEntry> ServedLog::entries_of(const Chunk& chunk, uint32_t first, uint32_t end,
+                                                std::vector<Status>* problems) {
+  std::vector<SpilledEntry> entries;
   const KnownChunk known{id_, chunk.number, chunk_bytes_, chunk.seen.used};
-  for (uint32_t i = 0; i < chunk.entries.size(); ++i) {
+  for (uint32_t i = first; i < end; ++i) {
     if (chunk.entries[i] != EntryState::kTaken) continue;
     const LogEntry& entry = *entry_of(memory_of(chunk), chunk_bytes_, i);
     const uint64_t published = entry.published.load(std::memory_order_acquire);
@@ -197,9 +214,9 @@ SpillIndex ServedLog::index_of(const Chunk& chunk, std::vector<Status>* problems
       tell(problems, problem_at(chunk, i, wrong));
       continue;
     }
-    index.entries.push_back({copy, order >> 16});
+    entries.push_back({copy, order >> 16});
   }
-  return index;
+  return entries;
 }
 
 }  // namespace swale::fs

@@ -10,17 +10,6 @@
 namespace swale::fs {
 namespace {
 
-void append_entry(std::string* out, const SpilledEntry& spilled) {
-  const EntryCopy& entry = spilled.entry;
-  for (const uint64_t word : {entry.published, entry.file.high, entry.file.low, entry.offset})
-    append_u64(out, word);
-  append_u32(out, entry.length);
-  append_u32(out, entry.place);
-  append_u64(out, entry.number);
-  append_u64(out, entry.check);
-  append_u64(out, packed_order(spilled.order, entry.check));
-}
-
 Status damaged(const std::string& path, uint64_t offset, const char* what) {
   return corruption("{}: spilled chunk at {}: {}; the bytes that only it had are lost", path, offset, what);
 }
@@ -48,6 +37,29 @@ Result<SpilledEntry> decode_entry(Decoder* in, const KnownChunk& chunk, const st
 }
 
 }  // namespace
+
+void append_entry(std::string* out, const SpilledEntry& spilled) {
+  const EntryCopy& entry = spilled.entry;
+  for (const uint64_t word : {entry.published, entry.file.high, entry.file.low, entry.offset})
+    append_u64(out, word);
+  append_u32(out, entry.length);
+  append_u32(out, entry.place);
+  append_u64(out, entry.number);
+  append_u64(out, entry.check);
+  append_u64(out, packed_order(spilled.order, entry.check));
+}
+
+Result<std::vector<SpilledEntry>> decode_entries(Bytes bytes, const KnownChunk& chunk,
+                                                 const std::string& path, uint64_t offset) {
+  std::vector<SpilledEntry> entries;
+  entries.reserve(bytes.size() / sizeof(LogEntry));
+  Decoder in(bytes);
+  while (in.remaining() > 0) {
+    SWALE_ASSIGN_OR_RETURN(const auto entry, decode_entry(&in, chunk, path, offset + in.offset()));
+    entries.push_back(entry);
+  }
+  return entries;
+}
 
 std::string spill_name(uint32_t log, uint64_t number) {
   return fmt::format("{}{}-{}", kSpillPrefix, log, number);
@@ -113,12 +125,7 @@ Result<SpillIndex> decode_spill_index(Bytes tail, uint64_t tail_offset, const st
   if (crc32c(check_bytes) != checks_crc)
     return damaged(path, index.used + entry_bytes.size(), "its checksums are damaged");
   const KnownChunk chunk{index.log, index.number, index.chunk_bytes, index.used};
-  Decoder in(entry_bytes);
-  index.entries.reserve(entries);
-  while (in.remaining() > 0) {
-    SWALE_ASSIGN_OR_RETURN(const auto entry, decode_entry(&in, chunk, path, index.used + in.offset()));
-    index.entries.push_back(entry);
-  }
+  SWALE_ASSIGN_OR_RETURN(index.entries, decode_entries(entry_bytes, chunk, path, index.used));
   for (uint64_t i = 0; i < checks; ++i) index.checks.push_back(get_u32(check_bytes.data() + 4 * i));
   return index;
 }

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "fs/log/log_check.h"
 #include "fs/log/log_format.h"
 #include "io/device.h"
 
@@ -49,6 +50,11 @@ constexpr uint64_t blocks_of_bytes(uint64_t bytes) { return (bytes + kBlockBytes
 std::string spill_name(uint32_t log, uint64_t number);
 // False: the name is none of a spilled chunk.
 bool parse_spill_name(const std::string& name, uint32_t* log, uint64_t* number);
+
+void append_entry(std::string* out, const SpilledEntry& spilled);
+// Of `bytes` at `offset` of a file.
+Result<std::vector<SpilledEntry>> decode_entries(Bytes bytes, const KnownChunk& chunk,
+                                                 const std::string& path, uint64_t offset);
 
 // What follows the payload.
 std::string encode_spill_index(const SpillIndex& index);

@@ -108,9 +108,9 @@ class NodeFiles final : public DrainSource, private SegmentConsumer {
   bool is_undrained(const meta::FileId& file) const;
 
   // The chunks of logs with bytes of the file that would be lost with this machine's memory.
-  Result<std::vector<NodeLogs::ChunkName>> in_memory(const meta::FileId& file) noexcept;
-  // NodeLogs::keep of them: true: durable on this node.
-  Result<bool> keep(std::span<const NodeLogs::ChunkName> chunks) noexcept;
+  Result<std::vector<NodeLogs::ChunkPart>> in_memory(const meta::FileId& file) noexcept;
+  // NodeLogs::keep of them: durable on this node.
+  Result<NodeLogs::Kept> keep(std::span<const NodeLogs::ChunkPart> parts, const FileTime& time) noexcept;
 
   using Fixed = DrainSource::Fixed;
   using Done = DrainSource::Done;

@@ -6,6 +6,13 @@
 #include "fs/node/node_files.h"
 
 namespace swale::fs {
+namespace {
+
+bool is_same_chunk(const NodeLogs::ChunkPart& one, const NodeLogs::ChunkPart& other) {
+  return one.log == other.log && one.number == other.number;
+}
+
+}  // namespace
 
 std::vector<meta::FileId> NodeFiles::oldest(size_t count, const std::set<meta::FileId>& but) const {
   std::vector<std::pair<uint64_t, meta::FileId>> waiting;
@@ -33,25 +40,31 @@ bool NodeFiles::is_undrained(const meta::FileId& file) const {
   return at != files_.end() && at->second->dirty();
 }
 
-Result<std::vector<NodeLogs::ChunkName>> NodeFiles::in_memory(const meta::FileId& id) noexcept {
-  std::vector<NodeLogs::ChunkName> chunks;
+Result<std::vector<NodeLogs::ChunkPart>> NodeFiles::in_memory(const meta::FileId& id) noexcept {
+  std::vector<NodeLogs::ChunkPart> chunks;
   const Status status = contain([&]() -> Status {
     SWALE_ASSIGN_OR_RETURN(const File* const file, known(id));
     file->extents.visit(0, meta::kOffsetEnd, [&](const FileExtents::Piece& piece) {
-      const auto chunk = logs_->in_memory(places_.place_of(piece.address));
-      if (chunk && (chunks.empty() || chunks.back() != *chunk)) chunks.push_back(*chunk);
+      const auto part = logs_->in_memory(places_.place_of(piece.address), piece.length);
+      if (!part) return;
+      if (!chunks.empty() && is_same_chunk(chunks.back(), *part))
+        chunks.back().end = std::max(chunks.back().end, part->end);
+      else
+        chunks.push_back(*part);
     });
-    std::sort(chunks.begin(), chunks.end());
-    chunks.erase(std::unique(chunks.begin(), chunks.end()), chunks.end());
+    std::sort(chunks.rbegin(), chunks.rend());  // of each chunk the last part first
+    chunks.erase(std::unique(chunks.begin(), chunks.end(), is_same_chunk), chunks.end());
+    std::reverse(chunks.begin(), chunks.end());
     return {};
   });
   if (!status.ok()) return status;
   return chunks;
 }
 
-Result<bool> NodeFiles::keep(std::span<const NodeLogs::ChunkName> chunks) noexcept {
+Result<NodeLogs::Kept> NodeFiles::keep(std::span<const NodeLogs::ChunkPart> parts,
+                                       const FileTime& time) noexcept {
   SWALE_RETURN_IF_ERROR(take());
-  return logs_->keep(chunks);
+  return logs_->keep(parts, time);
 }
 
 Result<NodeFiles::Fixed> NodeFiles::fix(const meta::FileId& id) noexcept {

@@ -70,6 +70,11 @@ class PowerLossTest : public NodeRig {
     auto node = NodeFiles::open(device_, storage_device_, options_, backing_);
     ASSERT_TRUE(node.ok()) << node.status().to_string();
     node_ = std::move(*node);
+    for (const uint32_t log : node_->logs().logs()) {
+      const std::vector<uint32_t> left = node_->logs().logs();  // the end of one frees others that are over
+      if (std::find(left.begin(), left.end(), log) == left.end()) continue;
+      ASSERT_TRUE(node_->end_log(log).ok());
+    }
     for (Writer& writer : writers_) {
       const auto log = node_->logs().add_log();
       ASSERT_TRUE(log.ok()) << log.status().to_string();
@@ -90,9 +95,9 @@ class PowerLossTest : public NodeRig {
   bool keep(const meta::FileId& id) {
     const auto chunks = node_->in_memory(id);
     EXPECT_TRUE(chunks.ok()) << chunks.status().to_string();
-    const auto kept = node_->keep(*chunks);
+    const auto kept = node_->keep(*chunks, {id, ++time_});
     EXPECT_TRUE(kept.ok()) << kept.status().to_string();
-    return kept.ok() && *kept;
+    return kept.ok() && *kept != NodeLogs::Kept::kNotYet;
   }
 
   struct Writer {
@@ -100,6 +105,7 @@ class PowerLossTest : public NodeRig {
   };
   Writer writers_[2];
   int runs_ = 0;
+  int64_t time_ = 0;
   io::MemoryDevice storage_device_;
 
   // Lives that end by a power loss. "" or what is wrong.
@@ -134,16 +140,21 @@ class PowerLossTest : public NodeRig {
         EXPECT_TRUE(node_->serve().ok());
         if (read(id) != model.now()) return fmt::format("life {}: file {} reads otherwise", life, id.low);
       }
-      lose_power(rng, mode);
+      if (rng.below(3) > 0) lose_power(rng, mode);  // else the server is killed
     }
     return "";
   }
 };
 
+// In files of their own, in a journal that has space for all, and in one that often begins anew.
 TEST_F(PowerLossTest, WhatWasKeptIsThere) {
-  for (uint64_t seed = 1; seed <= 4; ++seed)
-    for (const io::CrashMode mode : {io::CrashMode::kDropAll, io::CrashMode::kTearPages})
-      EXPECT_EQ(live(seed, 5, mode), "") << "seed " << seed;
+  for (const uint64_t journal : {0, 8 << 20, 64 << 10}) {
+    options_.rules.journal_bytes_max = journal == 0 ? 0 : LogRules().journal_bytes_max;
+    options_.rules.journal_bytes = journal;
+    for (uint64_t seed = 1; seed <= 6; ++seed)
+      for (const io::CrashMode mode : {io::CrashMode::kDropAll, io::CrashMode::kTearPages})
+        EXPECT_EQ(live(seed, 6, mode), "") << "seed " << seed << ", journal of " << journal;
+  }
 }
 
 TEST_F(PowerLossTest, CanaryAKeepThatDoesNotSyncLosesBytes) {
@@ -178,6 +189,7 @@ TEST_F(PowerLossTest, OverwrittenBytesStayUntilTheNewOnesAreDurable) {
 }
 
 TEST_F(PowerLossTest, ChunksOfOthersAreNotTouched) {
+  options_.rules.journal_bytes_max = 0;
   boot();
   put(0, kFile, 0, pattern(1, 10'000));
   put(1, kOther, 0, pattern(2, 10'000));
@@ -191,6 +203,28 @@ TEST_F(PowerLossTest, ChunksOfOthersAreNotTouched) {
   lose_power(rng, io::CrashMode::kDropAll);
   boot();
   EXPECT_EQ(read(kFile), pattern(1, 10'000));
+}
+
+// The journal takes bytes and time, and leaves the chunk to its writer.
+TEST_F(PowerLossTest, AJournalTakesASmallSync) {
+  boot();
+  put(0, kFile, 0, pattern(1, 10'000));
+  put(1, kOther, 0, pattern(2, 10'000));
+  ASSERT_TRUE(keep(kFile));
+  EXPECT_TRUE(node_->in_memory(kFile)->empty());
+  EXPECT_EQ(node_->in_memory(kOther)->size(), 1u);
+  put(0, kFile, 10'000, pattern(3, 500));
+  EXPECT_EQ(node_->in_memory(kFile)->size(), 1u);
+  ASSERT_TRUE(keep(kFile));
+  put(0, kFile, 10'500, pattern(4, 500));
+  EXPECT_EQ(node_->logs().spilled_chunks(), 0u);
+  Rng rng(1);
+  lose_power(rng, io::CrashMode::kDropAll);
+  boot();
+  EXPECT_EQ(read(kFile), pattern(1, 10'000) + pattern(3, 500));
+  EXPECT_EQ(node_->logs().spilled_chunks(), 1u);
+  EXPECT_EQ(node_->logs().found_times().at(kFile), time_);
+  EXPECT_FALSE(node_->logs().found_times().contains(kOther));
 }
 
 }  // namespace

@@ -204,6 +204,8 @@ void NamesCore::node_request(const AskedPtr& asked) {
     }
     case NameOp::kSetNode: {
       TreeNode& set = *outcome.node;
+      // A sync: what is durable needs no record.
+      if (request.set == 0 && request.now_ns <= set.changed_ns) return answer(asked, std::move(outcome));
       if ((request.set & kMode) != 0) set.mode = request.mode;
       if ((request.set & kUid) != 0) set.uid = request.uid;
       if ((request.set & kGid) != 0) set.gid = request.gid;
