@@ -1,7 +1,7 @@
 # make_calls.cmake: the entries of libswale_preload.so, of the table calls.txt.
 #   cmake -DTABLE=calls.txt -DFOLDER=DIR [-DWITHOUT=NAME] -P make_calls.cmake
 # Writes DIR/calls.inc (a line of assembler for each exported name) and DIR/call_names.inc (for C++: each
-# name, in the order of its number).
+# name that is looked up, in the order of its number).
 file(STRINGS ${TABLE} lines)
 set(entries "")
 set(names "")
@@ -12,13 +12,18 @@ foreach(line IN LISTS lines)
   endif()
   separate_arguments(words UNIX_COMMAND "${line}")
   list(POP_FRONT words kind handler)
+  set(is_first TRUE)
   foreach(name IN LISTS words)
     if(name STREQUAL "${WITHOUT}")
       continue()
     endif()
     string(APPEND entries "${kind} ${name}, ${handler}, ${number}\n")
-    string(APPEND names "SWALE_CALL(${name})\n")
-    math(EXPR number "${number} + 1")
+    # A look-up costs each start of a program 0.2 us. A handler asks the next library by its first name only.
+    if(is_first OR kind STREQUAL "before")
+      string(APPEND names "SWALE_CALL(${name})\n")
+      math(EXPR number "${number} + 1")
+    endif()
+    set(is_first FALSE)
   endforeach()
 endforeach()
 file(WRITE ${FOLDER}/calls.inc "${entries}")
