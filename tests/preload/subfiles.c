@@ -256,8 +256,8 @@ static void names(void) {
   char path[64];
   snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
   const int again = open(path, O_RDWR);
-  said("write", write(fd, "x", 1));
   said("write-again", again < 0 ? -1 : write(again, "x", 1));
+  said("write", write(fd, "x", 1));
   if (lseek(fd, 5, SEEK_SET) != 5 || fstat(fd, &found) != 0) fail("lseek");
   printf("fstat %ld\n", (long)found.st_size);
   show("seek", fd);
