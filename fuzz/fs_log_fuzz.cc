@@ -133,7 +133,7 @@ void check_spill(Bytes input, bool mend) {
   if (mend && bytes.size() >= kSpillTrailerBytes) {
     char* const trailer = bytes.data() + bytes.size() - kSpillTrailerBytes;
     put_u64(trailer, kSpillMagic);
-    put_u32(trailer + 8, kLogVersion);
+    put_u32(trailer + 8, kSpillVersion);
     put_u32(trailer + 60, crc32c(Bytes(trailer, 60)));
   }
   const auto index = decode_spill_index(bytes, 0, "spill");

@@ -372,6 +372,7 @@ class JobFs final : public FileSystem {
   bool is_open(const meta::FileId& file) REQUIRES(mutex_);
   Result<Drain::Outcome> drain_here(const meta::FileId& file, NodeId asks, const SeenBacking& seen) noexcept;
   void keep() noexcept;
+  void settle_logs() noexcept;
   void make_space();
   uint64_t writes_so_far();
   void drain_idle(uint64_t writes, std::set<meta::FileId>* failed);

@@ -368,6 +368,16 @@ bool JobFs::is_open(const meta::FileId& file) {
   return open;
 }
 
+// Nobody writes: what has come to rest gets its checksums, until somebody does.
+void JobFs::settle_logs() noexcept {
+  for (bool more = true; more && !stopping_.load();) {
+    requests_.let_pass();
+    const MutexLock lock(mutex_);
+    NodeLogs& logs = files_->logs();
+    more = !logs.has_rung() && logs.settle_next();
+  }
+}
+
 void JobFs::keep() noexcept {
   NodeLogs* logs = nullptr;
   {
@@ -395,7 +405,7 @@ void JobFs::keep() noexcept {
       }
     });
     if (!kept.ok()) log_warn("{}", kept.message());
-    logs->wait(kLookEvery);
+    if (!logs->wait(kLookEvery)) settle_logs();
   }
   const MutexLock lock(mutex_);
   const Status rested = logs->rest();  // what this thread has begun

@@ -145,17 +145,23 @@ TEST_F(LogReadsTest, AFlippedBitIsLeftToTheMountWhichTellsOfIt) {
   LogReads reads, careless({.checks = false});
   std::string out(1'000, '\0');
   ASSERT_EQ(reads.read(ask(file), 70'000, out), 1'000u);
-  auto told = std::make_unique<ToldPlaces>();
-  ASSERT_EQ(ask(file)(told.get()), 0);
-  ASSERT_EQ(told->place_count, 1u);
+  // The server takes checksums when nobody writes.
+  std::unique_ptr<ToldPlaces> told;
+  do {
+    told = std::make_unique<ToldPlaces>();
+    ASSERT_EQ(ask(file)(told.get()), 0);
+    ASSERT_EQ(told->place_count, 1u);
+  } while (told->checks[2] == 0 || told->check_count < 3);
+  LogReads after;
+  ASSERT_EQ(after.read(ask(file), 70'000, out), 1'000u);
   const std::string log = fs().folder_of_logs() + "/" + kLogPrefix + std::to_string(told->places[0].log);
   const int there = ::open(log.c_str(), O_WRONLY | O_CLOEXEC);
   const auto at = static_cast<off_t>(told->places[0].chunk_at + told->places[0].place + 70'500);
   const char other = static_cast<char>(bytes[70'500] ^ 4);
   ASSERT_EQ(::pwrite(there, &other, 1, at), 1);
-  EXPECT_EQ(reads.read(ask(file), 70'000, out), 0u);
+  EXPECT_EQ(after.read(ask(file), 70'000, out), 0u);
   EXPECT_EQ(careless.read(ask(file), 70'000, out), 1'000u) << "the canary";
-  EXPECT_EQ(reads.read(ask(file), 140'000, out), 1'000u) << "another block";
+  EXPECT_EQ(after.read(ask(file), 140'000, out), 1'000u) << "another block";
   size_t got = 0;
   EXPECT_EQ(fs().read(*file.file, 70'000, out, &got), EIO);
   ASSERT_EQ(::pwrite(there, &bytes[70'500], 1, at), 1);

@@ -17,12 +17,13 @@ const char* check_entry(const EntryCopy& entry, const KnownChunk& chunk, uint64_
 }
 
 const char* check_reservation(const Reservation& now, const Reservation& before, uint64_t number,
-                              uint64_t chunk_bytes) {
+                              uint64_t chunk_bytes, uint32_t entries_max) {
   if (now.number != Reservation::number_bits(number)) return "its number is another chunk's";
   if (now.used < before.used || now.entries < before.entries || (before.closed && !now.closed))
     return "it goes back";
   if (now.used + sizeof(LogEntry) * uint64_t{now.entries} + sizeof(ChunkHead) > chunk_bytes)
     return "it is longer than the chunk";
+  if (now.entries > entries_max) return "it has more entries than the chunk has space for";
   return nullptr;
 }
 

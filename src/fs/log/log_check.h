@@ -24,7 +24,7 @@ const char* check_entry(const EntryCopy& entry, const KnownChunk& chunk, uint64_
 
 // What is wrong with a chunk's reservation, of which `before` was believed; nullptr: nothing.
 const char* check_reservation(const Reservation& now, const Reservation& before, uint64_t number,
-                              uint64_t chunk_bytes);
+                              uint64_t chunk_bytes, uint32_t entries_max);
 
 // Copies an entry whose `published` was loaded with acquire.
 EntryCopy copy_of(const LogEntry& entry, uint64_t published);

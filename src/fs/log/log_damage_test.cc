@@ -83,6 +83,8 @@ TEST_F(LogDamageTest, AFlippedBitOfAChunkIsNoticedWhereItIsRead) {
   const std::string bytes = pattern(1, 110'000);
   ASSERT_EQ(writer.write(kFile, 0, bytes.data(), bytes.size()), 110'000);
   take();
+  EXPECT_TRUE(logs_->settle_next());
+  EXPECT_FALSE(logs_->settle_next()) << "one block is whole";
   flip(log_path(log), kPageBytes + 50'000, 3);
   std::string found(100, '\0');
   const Status status = logs_->read(meta::Place(log, 10), found);
@@ -275,6 +277,7 @@ TEST_F(LogDamageTest, APayloadThatWasPunchedIsDamage) {
   const std::string bytes = pattern(1, 70'000);
   ASSERT_EQ(writer.write(kFile, 0, bytes.data(), bytes.size()), 70'000);
   take();
+  ASSERT_TRUE(logs_->settle().ok());
   const int fd = ::open(log_path(log).c_str(), O_RDWR | O_CLOEXEC);
   ASSERT_EQ(::fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, kPageBytes, 65536), 0);
   ::close(fd);

@@ -8,6 +8,8 @@
 // A chunk has a number that no other chunk of its log gets; the slot that it stands in is used again. Byte p
 // of chunk n has the address n * chunk_bytes + p in the log.
 //
+// A slot that is used again keeps the payload of the chunk before: only where entries go are zeros.
+//
 // A write makes three stores that others see: `reserve` (compare and swap: space and an entry), the bytes,
 // and `published` (release: the write is there). A process that ends in between leaves a reservation, and
 // nothing else.
@@ -35,7 +37,7 @@ namespace swale::fs {
 inline constexpr uint64_t kLogMagic = 0x676f6c656c617773;    // "swalelog"
 inline constexpr uint64_t kNodeMagic = 0x65646f6e6c617773;   // "swalnode"
 inline constexpr uint64_t kChunkMagic = 0x6b6e7568636c7773;  // "swlchunk"
-inline constexpr uint32_t kLogVersion = 1;
+inline constexpr uint32_t kLogVersion = 2;
 inline constexpr uint32_t kPageBytes = 4096;
 inline constexpr uint32_t kBlockBytes = 64 << 10;          // what a checksum covers
 inline constexpr uint32_t kPieceBytesMax = 1 << 20;        // what is written whole or not at all
@@ -123,18 +125,26 @@ struct ChunkHead {
   uint64_t magic;  // 0: the slot is free
   uint64_t number;
   uint64_t check;  // of magic, number and the log
-  uint64_t unused[4];
+  uint32_t entries_max;  // so many are zeros when the chunk begins; more it cannot have
+  uint32_t unused_word;
+  uint64_t unused[3];
 };
 static_assert(sizeof(ChunkHead) == 64);
+constexpr uint32_t entries_that_fit(uint64_t chunk_bytes) {
+  return static_cast<uint32_t>((chunk_bytes - sizeof(ChunkHead)) / sizeof(LogEntry));
+}
 
 // Whether a piece of `length` bytes has space in a chunk that stands so.
-constexpr bool has_space(const Reservation& now, uint64_t length, uint64_t chunk_bytes) {
-  return now.used + length + sizeof(LogEntry) * (uint64_t{now.entries} + 1) + sizeof(ChunkHead) <=
-         chunk_bytes;
+constexpr bool has_space(const Reservation& now, uint64_t length, uint64_t chunk_bytes,
+                         uint32_t entries_max) {
+  return now.entries < entries_max && now.used + length + sizeof(LogEntry) * (uint64_t{now.entries} + 1) +
+                                              sizeof(ChunkHead) <=
+                                          chunk_bytes;
 }
 // The writer rings then, and the server grants the next chunk.
-constexpr bool is_half_full(const Reservation& now, uint64_t chunk_bytes) {
-  return now.used + sizeof(LogEntry) * uint64_t{now.entries} > chunk_bytes / 2;
+constexpr bool is_half_full(const Reservation& now, uint64_t chunk_bytes, uint32_t entries_max) {
+  return now.used + sizeof(LogEntry) * uint64_t{now.entries} > chunk_bytes / 2 ||
+         now.entries > entries_max / 2;
 }
 inline ChunkHead* head_of(char* chunk, uint64_t chunk_bytes) {
   return reinterpret_cast<ChunkHead*>(chunk + chunk_bytes - sizeof(ChunkHead));

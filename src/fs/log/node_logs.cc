@@ -83,8 +83,25 @@ Status NodeLogs::take_found(SegmentConsumer& consumer) {
     ServedLog::mark_taken(found, found.order);
     logs_.find(found.log)->second->publish_order(found, found.order);
   }
-  for (auto& [id, log] : logs_) log->settle();
   return {};
+}
+
+Status NodeLogs::settle() noexcept {
+  return contain([&]() -> Status {
+    while (settle_one()) {
+    }
+    return {};
+  });
+}
+
+bool NodeLogs::settle_next() noexcept {
+  bool settled = false;
+  static_cast<void>(contain([&] { settled = settle_one(); }));  // without memory, another time
+  return settled;
+}
+
+bool NodeLogs::settle_one() {
+  return std::any_of(logs_.begin(), logs_.end(), [](const auto& each) { return each.second->settle_next(); });
 }
 
 Status NodeLogs::end_log(uint32_t id, SegmentConsumer& consumer) noexcept {
@@ -94,7 +111,6 @@ Status NodeLogs::end_log(uint32_t id, SegmentConsumer& consumer) noexcept {
     at->second->end();
     SWALE_RETURN_IF_ERROR(take_found(consumer));
     at->second->abandon_pending();
-    at->second->settle();
     free_what_is_over();
     return {};
   });
@@ -134,6 +150,8 @@ Status NodeLogs::drop(const meta::Place& place, uint64_t length) noexcept {
     return {};
   });
 }
+
+bool NodeLogs::has_rung() const { return bell_->rung.load() != rung_seen_; }
 
 bool NodeLogs::wait(Nanos nanos) noexcept {
   bell_->asleep.store(1);

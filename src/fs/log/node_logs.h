@@ -92,6 +92,10 @@ class NodeLogs {
   Status end_log(uint32_t log, SegmentConsumer& consumer) noexcept;
 
   Status read(const meta::Place& place, MutableBytes out) noexcept;
+  // Checksums of what was handed out and has come to rest: of all, or of one chunk (false: there was none). Who
+  // drains calls the first one, and who has nothing else to do the second one; what is spilled gets them then.
+  Status settle() noexcept;
+  bool settle_next() noexcept;
   // These bytes of segments will not be read again. Each byte is dropped once.
   Status drop(const meta::Place& place, uint64_t length) noexcept;
 
@@ -131,6 +135,7 @@ class NodeLogs {
   bool starves() const;
   // Sleeps until a process rings, at most `nanos`. True: one did. May run beside other calls.
   bool wait(Nanos nanos) noexcept;
+  bool has_rung() const;  // wait() would not sleep
 
   std::vector<uint32_t> logs() const;
   uint64_t memory_bytes() const;   // reserved now
@@ -151,6 +156,7 @@ class NodeLogs {
   Status save_next_log();
   void tell(SegmentConsumer& consumer);
   Status take_found(SegmentConsumer& consumer);
+  bool settle_one();
   Status hand_out(const std::vector<Found>& found, SegmentConsumer& consumer);
   Status supply(ServedLog& log);
   void free_what_is_over();

@@ -269,11 +269,12 @@ bool NodeLogs::free_other_slot(const ServedLog& wanting) {
   return false;
 }
 
-// A process that has written a lot must not wait while the server waits for a disk.
+// A process that has written a lot must not wait while the server waits for a disk. One whose chunks are over as
+// soon as they are full goes round in as few as it can, which stay in its processor's cache.
 uint64_t NodeLogs::chunks_ahead(const ServedLog& log) const {
   const bool plenty = memory_bytes() - free_bytes() + log.chunk_bytes() <= options_.memory_bytes / 2;
   const uint64_t share = kAheadMax / std::max<uint64_t>(logs_.size(), 1);
-  return plenty ? std::max<uint64_t>(std::min(log.granted(), share), 1) : 1;
+  return plenty ? std::max<uint64_t>(log.full_chunks(share), 1) : 1;
 }
 
 void NodeLogs::grant_at_once() noexcept {

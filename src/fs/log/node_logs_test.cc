@@ -1,7 +1,9 @@
 // NodeLogs: what is written is handed out in one order, stays readable, and is found again.
 #include "fs/log/node_logs.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "fs/log/testing/log_rig.h"
 #include "io/fault_device.h"
@@ -117,6 +119,63 @@ TEST_F(NodeLogsTest, ChunksThatAreDroppedAreUsedAgain) {
   }
   EXPECT_EQ(logs_->live_bytes(), 0u);
   EXPECT_FALSE(logs_->drop(meta::Place(1, 0), 1).ok()) << "nothing is dropped twice";
+}
+
+struct SlotSeen {
+  uint32_t entries_max = 0;
+  uint32_t zeros_end = 1;  // the entries from the second one to this one are zeros
+};
+SlotSeen look_at_slot(const std::string& path, uint32_t slot, uint32_t chunk_bytes) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  std::string chunk(chunk_bytes, '\0');
+  EXPECT_EQ(::pread(fd, chunk.data(), chunk_bytes, static_cast<off_t>(kPageBytes + slot * chunk_bytes)),
+            static_cast<ssize_t>(chunk_bytes));
+  ::close(fd);
+  SlotSeen seen;
+  seen.entries_max = head_of(chunk.data(), chunk_bytes)->entries_max;
+  const std::string none(sizeof(LogEntry), '\0');
+  while (seen.zeros_end < entries_that_fit(chunk_bytes) &&
+         std::memcmp(entry_of(chunk.data(), chunk_bytes, seen.zeros_end), none.data(), none.size()) == 0)
+    ++seen.zeros_end;
+  return seen;
+}
+
+// Payload of the chunk before lies where entries go: bytes that look as if they were published.
+TEST_F(NodeLogsTest, ASlotThatIsUsedAgainHasZerosForItsEntriesOnly) {
+  constexpr uint32_t kChunk = 256 << 10;
+  small_chunks(kChunk, 1);
+  options_.spill_directory.clear();
+  open();
+  LogWriter writer;
+  const uint32_t log = add();
+  attach(writer, log);
+  EXPECT_EQ(look_at_slot(log_path(log), 0, kChunk).entries_max, entries_that_fit(kChunk)) << "a fresh slot";
+  const std::string bytes(kChunk - 2 * sizeof(LogEntry), '\xff');
+  ASSERT_EQ(writer.write(kFile, 0, bytes.data(), bytes.size()), static_cast<int64_t>(bytes.size()));
+  const auto next_chunk = [&] {
+    std::thread other([&] { EXPECT_EQ(writer.write(kFile, 0, "a", 1), 1); });  // it waits for a chunk
+    while (files_.taken.empty() || files_.taken.back().length != 1) {
+      take();
+      if (!files_.taken.empty() && files_.taken.back().length != 1) files_.drop_all(*logs_);
+      serve();
+    }
+    other.join();
+  };
+  next_chunk();
+  const SlotSeen seen = look_at_slot(log_path(log), 0, kChunk);
+  EXPECT_EQ(seen.entries_max, 1024u);
+  EXPECT_EQ(seen.zeros_end, 1024u) << "what comes next is payload, and looks published";
+  files_.drop_all(*logs_);
+  // As many writes as there are entries, and one more, which is in the next chunk.
+  for (uint32_t i = 1; i < seen.entries_max; ++i) ASSERT_EQ(writer.write(kFile, i, "b", 1), 1);
+  take();
+  EXPECT_EQ(files_.taken.size(), seen.entries_max - 1u);
+  EXPECT_EQ(files_.taken.back().place.address / kChunk, 1u);
+  files_.drop_all(*logs_);
+  next_chunk();
+  EXPECT_EQ(files_.taken.back().place.address / kChunk, 2u);
+  EXPECT_EQ(look_at_slot(log_path(log), 0, kChunk).entries_max, 2048u) << "twice as many as were used";
+  EXPECT_TRUE(files_.problems.empty()) << files_.problems[0].to_string();
 }
 
 // A canary: a server that uses a chunk again whose bytes are live.

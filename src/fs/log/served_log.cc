@@ -12,6 +12,11 @@
 #include "io/descriptor.h"
 
 namespace swale::fs {
+namespace {
+
+constexpr uint32_t kEntriesMin = 1024;  // of a chunk: 64 KiB of zeros, writes of 4 KiB
+
+}  // namespace
 
 Chunk* ServedLog::find(uint64_t number) {
   const auto found = chunks_.find(number);
@@ -41,7 +46,8 @@ bool ServedLog::believe_reservation(Chunk& chunk, std::vector<Status>* problems)
   if (chunk.broken) return false;
   const auto now =
       Reservation::of(head_of(memory_of(chunk), chunk_bytes_)->reserve.load(std::memory_order_acquire));
-  if (const char* wrong = check_reservation(now, chunk.seen, chunk.number, chunk_bytes_)) {
+  if (const char* wrong = check_reservation(now, chunk.seen, chunk.number, chunk_bytes_,
+                                            chunk.entries_max)) {
     tell(problems,
          corruption("{}: reservation of chunk {}, at {}: {}; what the process writes there "
                     "from now on is lost",
@@ -98,6 +104,17 @@ void ServedLog::publish_order(const Found& found, uint64_t order) noexcept {
 
 void ServedLog::settle() {
   for (size_t i = open_.size(); i-- > 0;) settle(*open_[i]);
+}
+
+bool ServedLog::settle_next() {
+  const auto waits = [this](const Chunk* chunk) {
+    return chunk->in_memory() &&
+           (chunk->complete() || end_at_rest(*chunk) / kBlockBytes > chunk->checks.size());
+  };
+  const auto found = std::find_if(open_.begin(), open_.end(), waits);
+  if (found == open_.end()) return false;
+  settle(**found);
+  return true;
 }
 
 // What lies before the first pending entry: places ascend with the entries' numbers.
@@ -252,9 +269,16 @@ bool ServedLog::wants_chunk(uint64_t ahead) const {
   if (reservation(newest).closed) return false;
   const auto has_half = [&](const Chunk* chunk) {
     const Reservation now = chunk->in_memory() ? reservation(*chunk) : chunk->seen;
-    return !now.closed && !chunk->broken && !is_half_full(now, chunk_bytes_);
+    return !now.closed && !chunk->broken && !is_half_full(now, chunk_bytes_, chunk->entries_max);
   };
   return static_cast<uint64_t>(std::count_if(open_.begin(), open_.end(), has_half)) < ahead;
+}
+
+uint64_t ServedLog::full_chunks(uint64_t at_most) const {
+  uint64_t full = 0;
+  for (auto chunk = chunks_.begin(); full < at_most && chunk != chunks_.end(); ++chunk)
+    full += chunk->second.complete() ? 1 : 0;
+  return full;
 }
 
 // The writer passes it over when it comes to its number.
@@ -302,6 +326,7 @@ void ServedLog::grant() {
   Chunk& chunk = at->second;
   chunk.number = next_number_;
   chunk.slot = slot;
+  chunk.entries_max = make_entries(slot);
   chunk.seen.number = Reservation::number_bits(chunk.number);
   open_.push_back(&chunk);
   *free = Slot::kUsed;
@@ -309,6 +334,7 @@ void ServedLog::grant() {
   ChunkHead& head = *head_of(memory_of(chunk), chunk_bytes_);
   head.number = chunk.number;
   head.check = check_of_chunk(chunk.number, id_);
+  head.entries_max = chunk.entries_max;
   head.reserve.store(chunk.seen.packed(), std::memory_order_release);
   std::atomic_thread_fence(std::memory_order_release);
   head.magic = kChunkMagic;
@@ -326,9 +352,24 @@ void ServedLog::refuse(int error_number) noexcept {
   futex_wake(&head_->grants);
 }
 
-// A thread that has stopped before it reserved finds the chunk closed, or another chunk's number. The slot is
-// zeros afterwards: entries of the next chunk lie where this one had payload, and one that is reserved must
-// not look as if it were published.
+// Entries of the next chunk may lie where the slot has payload of chunks before, and one that is reserved must
+// not look as if it were published. But 4 MiB of zeros for each chunk cost as much as the process's copy, and
+// took the memory out of its processor's cache: so there are zeros for twice the entries that the last chunk
+// had. Returns for how many.
+uint32_t ServedLog::make_entries(uint32_t slot) noexcept {
+  const uint32_t all = entries_that_fit(chunk_bytes_);
+  uint32_t& before = payload_before_[slot];
+  const uint32_t are_zeros = (entries_place(0) - before) / sizeof(LogEntry);
+  const uint32_t entries = std::max(are_zeros, std::min(all, std::max(kEntriesMin, 2 * entries_lately_)));
+  const uint32_t begin = entries_place(entries);
+  if (begin < before) {
+    std::memset(slot_of(head_, slot, chunk_bytes_) + begin, 0, before - begin);
+    before = begin;
+  }
+  return entries;
+}
+
+// A thread that has stopped before it reserved finds the chunk closed, or another chunk's number.
 void ServedLog::free_slot(Chunk& chunk) noexcept {
   char* const memory = memory_of(chunk);
   ChunkHead& head = *head_of(memory, chunk_bytes_);
@@ -336,7 +377,8 @@ void ServedLog::free_slot(Chunk& chunk) noexcept {
   head.reserve.fetch_or(kClosed);
   head.magic = 0;
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  std::memset(memory, 0, chunk.seen.used);
+  payload_before_[chunk.slot] = std::max(payload_before_[chunk.slot], chunk.seen.used);
+  entries_lately_ = static_cast<uint32_t>(chunk.entries.size());
   std::memset(memory + chunk_bytes_ - sizeof(ChunkHead) - sizeof(LogEntry) * chunk.entries.size(), 0,
               sizeof(LogEntry) * chunk.entries.size());
   slot_[chunk.slot] = Slot::kFree;
@@ -352,6 +394,10 @@ bool ServedLog::give_back_slot() noexcept {
   if (::fallocate(file_->descriptor(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, begin,
                   chunk_bytes_ - kPageBytes) != 0)
     return false;
+  uint32_t& before = payload_before_[static_cast<size_t>(free - slot_.begin())];
+  if (const uint32_t last_page = chunk_bytes_ - kPageBytes; before > last_page)
+    std::memset(reinterpret_cast<char*>(head_) + begin + last_page, 0, before - last_page);
+  before = 0;
   *free = Slot::kUnreserved;
   --reserved_slots_;
   return true;

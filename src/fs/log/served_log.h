@@ -45,6 +45,7 @@ struct Chunk {
   uint32_t kept_entries = 0;          // the first ones, which the journal of syncs has
   uint32_t kept_bytes = 0;            // of the payload; what is before it is durable
   uint64_t first_order = 0;           // of its first entry that was handed out
+  uint32_t entries_max = 0;           // ChunkHead's, as the server wrote it
   uint64_t over_before = 0;           // this order was not given yet when it was found to be over
   std::vector<uint32_t> checks;       // of the settled blocks
   bool broken = false;                // its reservation is garbage
@@ -116,8 +117,9 @@ class ServedLog {
             std::vector<Status>* problems);
   static void mark_taken(const Found& found, uint64_t order) noexcept;
   void publish_order(const Found& found, uint64_t order) noexcept;
-  // Takes checksums of what has come to rest.
+  // Takes checksums of what has come to rest: of all; of one chunk (false: there is none); of this one.
   void settle();
+  bool settle_next();
   void settle(Chunk& chunk);
 
   // For processes that read here by themselves: changes before a chunk comes or loses its slot.
@@ -139,7 +141,7 @@ class ServedLog {
   // Memory. A grant needs a free slot that is reserved.
   bool needs_chunk() const;                          // a writer waits, or would
   bool wants_chunk(uint64_t ahead) const;            // fewer than `ahead` are less than half full
-  uint64_t granted() const { return next_number_; }  // chunks, ever
+  uint64_t full_chunks(uint64_t at_most) const;      // that it has
   bool has_open_chunk() const;
   bool has_reserved_slot() const;
   Status reserve_slot();  // kNoSpace: the memory file system is full
@@ -186,6 +188,11 @@ class ServedLog {
   char* memory_of(const Chunk& chunk) const { return slot_of(head_, chunk.slot, chunk_bytes_); }
   std::vector<SpilledEntry> entries_of(const Chunk& chunk, uint32_t first, uint32_t end,
                                        std::vector<Status>* problems);
+  uint32_t make_entries(uint32_t slot) noexcept;
+  // In a chunk, where so many entries begin.
+  uint32_t entries_place(uint32_t entries) const {
+    return chunk_bytes_ - static_cast<uint32_t>(sizeof(ChunkHead) + sizeof(LogEntry) * entries);
+  }
   Status read_bytes(Chunk& chunk, uint32_t place, MutableBytes out);
   Status check_block(Chunk& chunk, uint64_t index, Bytes block) const;
   Result<Bytes> checked_block(Chunk& chunk, uint64_t index);
@@ -199,6 +206,8 @@ class ServedLog {
   std::map<uint64_t, Chunk> chunks_;
   std::vector<Chunk*> open_;  // not complete, or not settled
   std::vector<Slot> slot_;
+  std::vector<uint32_t> payload_before_;  // of each slot: so many bytes may be of chunks before
+  uint32_t entries_lately_ = 0;           // of the chunk whose slot became free last
   // A block that was read and found whole: it does not change any more. Whoever reads in the order of a file
   // comes back to it, as records do not end where blocks do.
   Buffer checked_;

@@ -36,6 +36,7 @@ Status ServedLog::map(io::Device& device, const std::string& path, io::OpenMode 
   }
   const uint64_t bytes = log_file_bytes(slots_, chunk_bytes_);
   slot_.assign(slots_, Slot::kUnreserved);
+  payload_before_.assign(slots_, 0);
   if (mode == io::OpenMode::kCreate) {
     SWALE_RETURN_IF_ERROR(file_->truncate(bytes));
     if (const int failure = ::posix_fallocate(file_->descriptor(), 0, kPageBytes); failure != 0)
@@ -111,22 +112,26 @@ Status ServedLog::adopt_slot(uint32_t slot, const std::set<uint64_t>& spilled, s
   Chunk chunk;
   chunk.slot = slot;
   const uint64_t at = file_offset(chunk, chunk_bytes_ - sizeof(ChunkHead));
-  uint64_t words[4];  // read, not loaded: a slot may have no memory
+  uint64_t words[5];  // read, not loaded: a slot may have no memory
   SWALE_RETURN_IF_ERROR(
       io::read_exactly(*file_, at, MutableBytes(reinterpret_cast<char*>(words), sizeof(words))));
-  const auto [reserve, magic, number, check] = words;
+  const auto [reserve, magic, number, check, entries] = words;
+  const auto entries_max = static_cast<uint32_t>(entries);
   if (magic == 0) return reserve == 0 ? Status() : empty_slot(slot);
   const bool never_granted = number >= next_number_;
   if (magic == kChunkMagic && check == check_of_chunk(number, id_) &&
       (never_granted || spilled.contains(number)))
     return empty_slot(slot);
-  if (magic != kChunkMagic || check != check_of_chunk(number, id_) || chunks_.contains(number)) {
+  if (magic != kChunkMagic || check != check_of_chunk(number, id_) || chunks_.contains(number) ||
+      entries_max == 0 || entries_max > entries_that_fit(chunk_bytes_)) {
     tell(problems, corruption("{}: chunk head at {} is damaged; what this chunk had is lost", path_, at));
     slot_[slot] = Slot::kUnusable;
     return {};
   }
   chunk.number = number;
   chunk.seen.number = Reservation::number_bits(number);
+  chunk.entries_max = entries_max;
+  payload_before_[slot] = entries_place(entries_max);
   Chunk& added = chunks_.emplace(number, std::move(chunk)).first->second;
   slot_[slot] = Slot::kUsed;
   ++reserved_slots_;

@@ -84,7 +84,7 @@ std::string encode_spill_index(const SpillIndex& index) {
   const uint32_t checks_crc = crc32c(Bytes(out).substr(checks_at));
   const size_t trailer_at = out.size();
   append_u64(&out, kSpillMagic);
-  append_u32(&out, kLogVersion);
+  append_u32(&out, kSpillVersion);
   append_u32(&out, index.log);
   append_u64(&out, index.number);
   for (const uint32_t word : {index.chunk_bytes, index.used, static_cast<uint32_t>(index.entries.size()),
@@ -101,9 +101,9 @@ Result<SpillIndex> decode_spill_index(Bytes tail, uint64_t tail_offset, const st
   const uint64_t trailer_at = end - kSpillTrailerBytes;
   if (get_u64(trailer.data()) != kSpillMagic || get_u32(trailer.data() + 60) != crc32c(trailer.substr(0, 60)))
     return damaged(path, trailer_at, "its trailer is damaged");
-  if (const uint32_t version = get_u32(trailer.data() + 8); version != kLogVersion)
+  if (const uint32_t version = get_u32(trailer.data() + 8); version != kSpillVersion)
     return error(Code::kUnsupported, Scope::kFile, "{}: version {} of a spilled chunk; this build reads {}",
-                 path, version, kLogVersion);
+                 path, version, kSpillVersion);
   Decoder fields(trailer.substr(12));
   SpillIndex index;
   index.log = fields.u32();

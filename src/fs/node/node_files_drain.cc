@@ -71,6 +71,7 @@ Result<NodeFiles::Fixed> NodeFiles::fix(const meta::FileId& id) noexcept {
   Fixed fixed;
   const Status status = contain([&]() -> Status {
     SWALE_ASSIGN_OR_RETURN(File* const file, known(id));
+    SWALE_RETURN_IF_ERROR(logs_->settle());
     if (file->fixed) return error(Code::kBusy, Scope::kFile, "{}: it is being drained", name_of(id));
     if (!file->dirty())
       return error(Code::kNotFound, Scope::kFile, "{}: there is nothing to drain", name_of(id));
