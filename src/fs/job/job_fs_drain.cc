@@ -368,13 +368,13 @@ bool JobFs::is_open(const meta::FileId& file) {
   return open;
 }
 
-// Nobody writes: what has come to rest gets its checksums, until somebody does.
+// Nobody writes: what has come to rest gets its checksums, and memory is made ready, until somebody does.
 void JobFs::settle_logs() noexcept {
   for (bool more = true; more && !stopping_.load();) {
     requests_.let_pass();
     const MutexLock lock(mutex_);
     NodeLogs& logs = files_->logs();
-    more = !logs.has_rung() && logs.settle_next();
+    more = !logs.has_rung() && (logs.settle_next() || logs.prepare_next());
   }
 }
 

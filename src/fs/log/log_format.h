@@ -124,9 +124,9 @@ struct ChunkHead {
   std::atomic<uint64_t> reserve;
   uint64_t magic;  // 0: the slot is free
   uint64_t number;
-  uint64_t check;  // of magic, number and the log
+  uint64_t check;        // of magic, number and the log
   uint32_t entries_max;  // so many are zeros when the chunk begins; more it cannot have
-  uint32_t unused_word;
+  uint32_t warm;         // 1: the server has written to its pages
   uint64_t unused[3];
 };
 static_assert(sizeof(ChunkHead) == 64);
@@ -137,9 +137,9 @@ constexpr uint32_t entries_that_fit(uint64_t chunk_bytes) {
 // Whether a piece of `length` bytes has space in a chunk that stands so.
 constexpr bool has_space(const Reservation& now, uint64_t length, uint64_t chunk_bytes,
                          uint32_t entries_max) {
-  return now.entries < entries_max && now.used + length + sizeof(LogEntry) * (uint64_t{now.entries} + 1) +
-                                              sizeof(ChunkHead) <=
-                                          chunk_bytes;
+  return now.entries < entries_max &&
+         now.used + length + sizeof(LogEntry) * (uint64_t{now.entries} + 1) + sizeof(ChunkHead) <=
+             chunk_bytes;
 }
 // The writer rings then, and the server grants the next chunk.
 constexpr bool is_half_full(const Reservation& now, uint64_t chunk_bytes, uint32_t entries_max) {

@@ -209,7 +209,9 @@ void LogWriter::prepare(uint32_t slot, char* chunk) noexcept {
   if ((prepared_[slot / 64].fetch_or(bit, std::memory_order_relaxed) & bit) != 0) return;
   const int kept = errno;
 #ifdef MADV_POPULATE_WRITE
-  static_cast<void>(::madvise(chunk, chunk_bytes_, MADV_POPULATE_WRITE));
+  // Pages that hold something are mapped sixteen at a time for a read, and writable for all that.
+  const bool warm = head_of(chunk, chunk_bytes_)->warm != 0;
+  static_cast<void>(::madvise(chunk, chunk_bytes_, warm ? MADV_POPULATE_READ : MADV_POPULATE_WRITE));
 #else
   static_cast<void>(chunk);
 #endif

@@ -195,12 +195,14 @@ std::vector<uint32_t> NodeLogs::logs() const {
 uint64_t NodeLogs::memory_bytes() const {
   uint64_t bytes = 0;
   for (const auto& [id, log] : logs_) bytes += uint64_t{log->reserved_slots()} * log->chunk_bytes();
+  for (const auto& log : prepared_) bytes += uint64_t{log->reserved_slots()} * log->chunk_bytes();
   return bytes;
 }
 
 uint64_t NodeLogs::free_bytes() const {
   uint64_t bytes = 0;
   for (const auto& [id, log] : logs_) bytes += uint64_t{log->free_slots()} * log->chunk_bytes();
+  for (const auto& log : prepared_) bytes += uint64_t{log->free_slots()} * log->chunk_bytes();
   return bytes;
 }
 

@@ -92,8 +92,8 @@ class NodeLogs {
   Status end_log(uint32_t log, SegmentConsumer& consumer) noexcept;
 
   Status read(const meta::Place& place, MutableBytes out) noexcept;
-  // Checksums of what was handed out and has come to rest: of all, or of one chunk (false: there was none). Who
-  // drains calls the first one, and who has nothing else to do the second one; what is spilled gets them then.
+  // Takes checksums of what was handed out and has come to rest: of all, or of one chunk (false: there is
+  // none). Call the first one before a drain, and the second one when nobody writes. A spill takes its own.
   Status settle() noexcept;
   bool settle_next() noexcept;
   // These bytes of segments will not be read again. Each byte is dropped once.
@@ -133,6 +133,10 @@ class NodeLogs {
   void refuse(int error_number) noexcept;
   // A process waits for a chunk, and serve() had none for it.
   bool starves() const;
+  // One step that makes memory ready for processes to come: as much as there was at once, in half of the
+  // memory. False: there is nothing to do. Call it when nobody writes.
+  bool prepare_next() noexcept;
+  size_t prepared_logs() const { return prepared_.size(); }
   // Sleeps until a process rings, at most `nanos`. True: one did. May run beside other calls.
   bool wait(Nanos nanos) noexcept;
   bool has_rung() const;  // wait() would not sleep
@@ -160,6 +164,9 @@ class NodeLogs {
   Status hand_out(const std::vector<Found>& found, SegmentConsumer& consumer);
   Status supply(ServedLog& log);
   void free_what_is_over();
+  Result<std::unique_ptr<ServedLog>> make_log();
+  Result<bool> prepare();
+  void note_use();
   bool free_other_slot(const ServedLog& wanting);
   // kNothing: there is no chunk that could go.
   enum class Spilled { kNothing, kOne };
@@ -197,6 +204,9 @@ class NodeLogs {
   NodePage* page_ = nullptr;  // of node_
   uint32_t rung_seen_ = 0;
   std::map<uint32_t, std::unique_ptr<ServedLog>> logs_;
+  std::vector<std::unique_ptr<ServedLog>> prepared_;  // of no process yet, without chunks
+  uint64_t logs_most_ = 0;                            // of processes, at the same time
+  uint32_t slots_most_ = 0;                           // of a process
   std::vector<Found> found_;
   std::vector<Found> before_;  // of the server before, until recover()
   std::vector<Status> problems_;

@@ -17,6 +17,7 @@ namespace {
 
 constexpr uint32_t kNoNumber = UINT32_MAX;  // of a log
 constexpr uint64_t kAheadMax = 8;           // chunks of all logs that nobody has written to, and one of each
+constexpr uint64_t kFreshAhead = 4;         // chunks that a process begins with, where memory is ready
 constexpr size_t kOverMax = 128;            // chunks that are kept for a loss of power
 
 uint32_t number_after(uint32_t log) { return log == kNoNumber ? kNoNumber : log + 1; }
@@ -69,6 +70,7 @@ NodeLogs::~NodeLogs() {
   if (bell_ != nullptr) ::munmap(bell_, sizeof(Bell));
   if (page_ == nullptr) return;
   announce_change();  // nobody takes what is written from now on
+  for (const auto& log : prepared_) static_cast<void>(memory_folder_->remove(log->path()));
   ::munmap(page_, kPageBytes);
 }
 
@@ -157,7 +159,8 @@ Status NodeLogs::find_logs() {
     std::set<uint64_t> in_files;
     for (const auto& [number, index] : spilled[id]) in_files.insert(number);
     auto log = ServedLog::adopt(*memory_folder_, log_path(options_, id), id, in_files, &before_, &problems_);
-    if (log.ok() && *log == nullptr)  // the server before was killed while it made the log
+    // The server before was killed while it made the log, or no process had come for it.
+    if (log.ok() && (*log == nullptr || !(*log)->had_chunk()))
       SWALE_RETURN_IF_ERROR(memory_folder_->remove(log_path(options_, id)));
     else if (log.ok())
       logs_.emplace(id, std::move(*log)).first->second->announce_by(&page_->epoch);
@@ -189,28 +192,41 @@ Status NodeLogs::find_logs() {
   return {};
 }
 
+Result<std::unique_ptr<ServedLog>> NodeLogs::make_log() {
+  if (next_log_ == kNoNumber)
+    return error(Code::kResourceExhausted, Scope::kNode,
+                 "{}: the numbers of logs are used up, or a file there has a forged name; drain the node, "
+                 "then remove the folder",
+                 options_.memory_directory);
+  SWALE_RETURN_IF_ERROR(save_next_log());
+  const uint32_t id = next_log_++;
+  auto log = ServedLog::create(*memory_folder_, log_path(options_, id), id, options_.shape);
+  if (log.ok())
+    (*log)->announce_by(&page_->epoch);
+  else
+    static_cast<void>(memory_folder_->remove(log_path(options_, id)));
+  return log;
+}
+
 Result<uint32_t> NodeLogs::add_log() noexcept {
   uint32_t id = 0;
   const Status status = contain([&]() -> Status {
-    if (next_log_ == kNoNumber)
-      return error(Code::kResourceExhausted, Scope::kNode,
-                   "{}: the numbers of logs are used up, or a file there has a forged name; drain the node, "
-                   "then remove the folder",
-                   options_.memory_directory);
-    SWALE_RETURN_IF_ERROR(save_next_log());
-    id = next_log_++;
-    const std::string path = log_path(options_, id);
-    auto log = ServedLog::create(*memory_folder_, path, id, options_.shape);
-    Status made = log.status();
-    if (made.ok()) {
-      const auto at = logs_.emplace(id, std::move(*log)).first;
-      at->second->announce_by(&page_->epoch);
-      made = contain([&] { return supply_by_spilling(*at->second, Open::kMayGo); });
-      if (made.ok()) return made;
-      logs_.erase(at);
+    if (prepared_.empty()) {
+      SWALE_ASSIGN_OR_RETURN(auto log, make_log());
+      prepared_.push_back(std::move(log));
     }
-    static_cast<void>(memory_folder_->remove(path));
-    return made;
+    id = prepared_.back()->id();
+    ServedLog& log = *logs_.emplace(id, std::move(prepared_.back())).first->second;
+    prepared_.pop_back();
+    const Status supplied = contain([&] { return supply_by_spilling(log, Open::kMayGo); });
+    if (!supplied.ok()) {
+      static_cast<void>(memory_folder_->remove(log.path()));
+      logs_.erase(id);
+      return supplied;
+    }
+    while (log.has_reserved_slot() && log.wants_chunk(chunks_ahead(log))) log.grant();
+    note_use();
+    return {};
   });
   if (!status.ok()) return status;
   return id;
@@ -261,6 +277,8 @@ Status NodeLogs::supply_by_spilling(ServedLog& log, Open open) {
 }
 
 bool NodeLogs::free_other_slot(const ServedLog& wanting) {
+  for (const auto& log : prepared_)
+    if (log->give_back_slot()) return true;
   for (auto& [id, log] : logs_) {
     const uint32_t before = log->reserved_slots();
     if (log.get() != &wanting && log->free_slots() > 0) log->give_back_slot();
@@ -269,12 +287,13 @@ bool NodeLogs::free_other_slot(const ServedLog& wanting) {
   return false;
 }
 
-// A process that has written a lot must not wait while the server waits for a disk. One whose chunks are over as
-// soon as they are full goes round in as few as it can, which stay in its processor's cache.
+// A process that has written a lot must not wait while the server waits for a disk. One whose chunks are over
+// as soon as they are full goes round in as few as it can, which stay in its processor's cache.
 uint64_t NodeLogs::chunks_ahead(const ServedLog& log) const {
   const bool plenty = memory_bytes() - free_bytes() + log.chunk_bytes() <= options_.memory_bytes / 2;
   const uint64_t share = kAheadMax / std::max<uint64_t>(logs_.size(), 1);
-  return plenty ? std::max<uint64_t>(log.full_chunks(share), 1) : 1;
+  if (!plenty) return 1;
+  return log.is_fresh() ? kFreshAhead : std::max<uint64_t>(log.full_chunks(share), 1);
 }
 
 void NodeLogs::grant_at_once() noexcept {
@@ -287,6 +306,7 @@ void NodeLogs::grant_at_once() noexcept {
 
 Status NodeLogs::serve() noexcept {
   return contain([&]() -> Status {
+    note_use();
     Status first = spills_ ? spill_ahead() : Status();
     free_what_is_over();
     while ((is_short() || over_and_kept_ > kOverMax) && first.ok()) {

@@ -178,6 +178,110 @@ TEST_F(NodeLogsTest, ASlotThatIsUsedAgainHasZerosForItsEntriesOnly) {
   EXPECT_TRUE(files_.problems.empty()) << files_.problems[0].to_string();
 }
 
+// Writes as many chunks as it had before, without a server that works meanwhile.
+constexpr uint32_t kReadyChunk = 64 << 10;
+int64_t write_chunks(LogWriter& writer, uint64_t count) {
+  const std::string bytes = pattern(5, kReadyChunk / 2 - 512);
+  int64_t written = 0;
+  for (uint64_t i = 0; i < 2 * count && written >= 0; ++i)
+    written = writer.write(kFile, i * bytes.size(), bytes.data(), bytes.size());
+  return written;
+}
+
+class PreparedLogsTest : public LogRig {
+ protected:
+  PreparedLogsTest() {
+    small_chunks(kReadyChunk, 8);
+    options_.memory_bytes = 32 * kReadyChunk;
+    options_.spill_directory.clear();
+    options_.shape.wait_ns = 10'000'000;
+  }
+  // Two processes with three chunks each, which have gone.
+  void use() {
+    LogWriter writers[2];
+    uint32_t ids[2];
+    for (int i = 0; i < 2; ++i) attach(writers[i], ids[i] = add());
+    for (int chunk = 0; chunk < 3; ++chunk) {
+      for (LogWriter& writer : writers) ASSERT_GT(write_chunks(writer, 1), 0);
+      take();
+      serve();
+    }
+    for (const uint32_t id : ids) ASSERT_TRUE(logs_->end_log(id, files_).ok());
+    files_.drop_all(*logs_);
+    serve();
+    ASSERT_TRUE(logs_->logs().empty());
+  }
+};
+
+TEST_F(PreparedLogsTest, MemoryIsReadyForAsManyProcessesAsThereWere) {
+  open();
+  EXPECT_FALSE(logs_->prepare_next()) << "nobody has written yet";
+  use();
+  const uint64_t used = logs_->memory_bytes();
+  EXPECT_EQ(used, 0u);
+  while (logs_->prepare_next()) {
+  }
+  EXPECT_EQ(logs_->prepared_logs(), 2u);
+  EXPECT_GE(logs_->memory_bytes(), 6 * kReadyChunk);
+  EXPECT_LE(logs_->memory_bytes(), options_.memory_bytes / 2);
+  EXPECT_TRUE(logs_->logs().empty());
+  LogWriter writer;
+  attach(writer, add());
+  EXPECT_EQ(logs_->prepared_logs(), 1u);
+  EXPECT_GT(write_chunks(writer, 3), 0) << "three chunks were its own from the beginning";
+  take();
+  EXPECT_EQ(files_.bytes(*logs_).size(), 6u * (kReadyChunk / 2 - 512));
+  EXPECT_TRUE(files_.problems.empty());
+}
+
+// A canary: without memory that is ready the process waits for a server that does not work.
+TEST_F(PreparedLogsTest, AProcessWithoutReadyMemoryWaits) {
+  open();
+  LogWriter writer;
+  attach(writer, add());
+  EXPECT_EQ(write_chunks(writer, 3), -EIO);
+}
+
+TEST_F(PreparedLogsTest, ReadyMemoryGoesToAProcessThatNeedsIt) {
+  open();
+  use();
+  while (logs_->prepare_next()) {
+  }
+  LogWriter writers[4];
+  for (LogWriter& writer : writers) attach(writer, add());
+  for (int chunk = 0; chunk < 7; ++chunk) {
+    for (LogWriter& writer : writers) ASSERT_GT(write_chunks(writer, 1), 0) << chunk;
+    take();
+    serve();
+  }
+  EXPECT_EQ(logs_->prepared_logs(), 0u);
+  EXPECT_LE(logs_->memory_bytes(), 32u * kReadyChunk);
+}
+
+TEST_F(PreparedLogsTest, AServerThatIsKilledLeavesNoLogsOfNobody) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    open();
+    use();
+    while (logs_->prepare_next()) {
+    }
+    ::_exit(logs_->prepared_logs() == 2 ? 0 : 1);
+  }
+  int state = 0;
+  ASSERT_EQ(::waitpid(child, &state, 0), child);
+  ASSERT_TRUE(WIFEXITED(state) && WEXITSTATUS(state) == 0);
+  const auto logs_there = [&] {
+    const auto folder = std::filesystem::directory_iterator(options_.memory_directory);
+    return std::count_if(begin(folder), end(folder), [](const auto& each) {
+      return each.path().filename().string().starts_with(kLogPrefix);
+    });
+  };
+  EXPECT_EQ(logs_there(), 2);
+  open();
+  EXPECT_EQ(logs_there(), 0);
+  EXPECT_TRUE(logs_->logs().empty());
+}
+
 // A canary: a server that uses a chunk again whose bytes are live.
 TEST_F(NodeLogsTest, AReusedChunkWouldBeNoticed) {
   small_chunks(64 * 1024, 4);

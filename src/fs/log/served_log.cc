@@ -46,8 +46,7 @@ bool ServedLog::believe_reservation(Chunk& chunk, std::vector<Status>* problems)
   if (chunk.broken) return false;
   const auto now =
       Reservation::of(head_of(memory_of(chunk), chunk_bytes_)->reserve.load(std::memory_order_acquire));
-  if (const char* wrong = check_reservation(now, chunk.seen, chunk.number, chunk_bytes_,
-                                            chunk.entries_max)) {
+  if (const char* wrong = check_reservation(now, chunk.seen, chunk.number, chunk_bytes_, chunk.entries_max)) {
     tell(problems,
          corruption("{}: reservation of chunk {}, at {}: {}; what the process writes there "
                     "from now on is lost",
@@ -300,7 +299,7 @@ uint32_t ServedLog::free_slots() const {
   return static_cast<uint32_t>(std::count(slot_.begin(), slot_.end(), Slot::kFree));
 }
 
-Status ServedLog::reserve_slot() {
+Status ServedLog::reserve_slot(Pages pages) {
   const auto free = std::find(slot_.begin(), slot_.end(), Slot::kUnreserved);
   if (free == slot_.end())
     return error(Code::kResourceExhausted, Scope::kOperation, "{}: all {} chunks of the log are in use",
@@ -312,6 +311,11 @@ Status ServedLog::reserve_slot() {
                         fmt::format("{}: fallocate of {} bytes at {} in the node's memory file system; "
                                     "enlarge it (mount -o remount,size=...) or give a smaller buffer",
                                     path_, chunk_bytes_, begin));
+  const auto slot = static_cast<uint32_t>(free - slot_.begin());
+#ifdef MADV_POPULATE_WRITE
+  warm_[slot] = pages == Pages::kWritten &&
+                ::madvise(slot_of(head_, slot, chunk_bytes_), chunk_bytes_, MADV_POPULATE_WRITE) == 0;
+#endif
   *free = Slot::kFree;
   ++reserved_slots_;
   return {};
@@ -335,6 +339,7 @@ void ServedLog::grant() {
   head.number = chunk.number;
   head.check = check_of_chunk(chunk.number, id_);
   head.entries_max = chunk.entries_max;
+  head.warm = warm_[slot] ? 1 : 0;
   head.reserve.store(chunk.seen.packed(), std::memory_order_release);
   std::atomic_thread_fence(std::memory_order_release);
   head.magic = kChunkMagic;
@@ -352,10 +357,10 @@ void ServedLog::refuse(int error_number) noexcept {
   futex_wake(&head_->grants);
 }
 
-// Entries of the next chunk may lie where the slot has payload of chunks before, and one that is reserved must
-// not look as if it were published. But 4 MiB of zeros for each chunk cost as much as the process's copy, and
-// took the memory out of its processor's cache: so there are zeros for twice the entries that the last chunk
-// had. Returns for how many.
+// Entries of the next chunk may lie where the slot has payload of chunks before, and one that is reserved
+// must not look as if it were published. But 4 MiB of zeros for each chunk cost as much as the process's
+// copy, and took the memory out of its processor's cache: so there are zeros for twice the entries that the
+// last chunk had. Returns for how many.
 uint32_t ServedLog::make_entries(uint32_t slot) noexcept {
   const uint32_t all = entries_that_fit(chunk_bytes_);
   uint32_t& before = payload_before_[slot];

@@ -139,15 +139,19 @@ class ServedLog {
   bool in_memory() const { return head_ != nullptr; }
 
   // Memory. A grant needs a free slot that is reserved.
-  bool needs_chunk() const;                          // a writer waits, or would
-  bool wants_chunk(uint64_t ahead) const;            // fewer than `ahead` are less than half full
-  uint64_t full_chunks(uint64_t at_most) const;      // that it has
+  bool needs_chunk() const;                      // a writer waits, or would
+  bool wants_chunk(uint64_t ahead) const;        // fewer than `ahead` are less than half full
+  uint64_t full_chunks(uint64_t at_most) const;  // that it has
   bool has_open_chunk() const;
   bool has_reserved_slot() const;
-  Status reserve_slot();  // kNoSpace: the memory file system is full
+  enum class Pages { kLeft, kWritten };
+  Status reserve_slot(Pages pages = Pages::kLeft);  // kNoSpace: the memory file system is full
   void grant();
   void refuse(int error_number) noexcept;
   uint32_t reserved_slots() const { return reserved_slots_; }
+  bool had_chunk() const { return next_number_ > 0; }
+  // Some of the memory that it began with was never written to.
+  bool is_fresh() const { return next_number_ < reserved_slots_; }
   uint32_t free_slots() const;                        // reserved, and no chunk's
   bool give_back_slot() noexcept;                     // the memory of one of them
   bool take_back_empty() noexcept;                    // a chunk that no write has come to
@@ -207,6 +211,7 @@ class ServedLog {
   std::vector<Chunk*> open_;  // not complete, or not settled
   std::vector<Slot> slot_;
   std::vector<uint32_t> payload_before_;  // of each slot: so many bytes may be of chunks before
+  std::vector<bool> warm_;                // of each slot: ChunkHead::warm
   uint32_t entries_lately_ = 0;           // of the chunk whose slot became free last
   // A block that was read and found whole: it does not change any more. Whoever reads in the order of a file
   // comes back to it, as records do not end where blocks do.
