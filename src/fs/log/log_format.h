@@ -2,7 +2,8 @@
 // the server of its node (node_logs.h).
 //
 //   FOLDER (0700) := node bell log-N*          node: NodePage, locked by the living server; bell: Bell
-//   log-N         := LogHead chunk-slot*       LogHead: a page; slots: as many as the server has reserved
+//   log-N         := LogHead chunk-slot*       LogHead: a page; slots: as many as the server has reserved, at
+//                                              slot_begin: those of large pages begin with one
 //   chunk-slot    := payload free entry* ChunkHead     payload grows up, entries grow down
 //
 // A chunk has a number that no other chunk of its log gets; the slot that it stands in is used again. Byte p
@@ -39,6 +40,7 @@ inline constexpr uint64_t kNodeMagic = 0x65646f6e6c617773;   // "swalnode"
 inline constexpr uint64_t kChunkMagic = 0x6b6e7568636c7773;  // "swlchunk"
 inline constexpr uint32_t kLogVersion = 2;
 inline constexpr uint32_t kPageBytes = 4096;
+inline constexpr uint32_t kLargePageBytes = 2 << 20;
 inline constexpr uint32_t kBlockBytes = 64 << 10;          // what a checksum covers
 inline constexpr uint32_t kPieceBytesMax = 1 << 20;        // what is written whole or not at all
 inline constexpr uint32_t kChunkBytes = (4 << 20) + 4096;  // four pieces and their entries
@@ -177,11 +179,16 @@ constexpr uint64_t packed_grant(uint64_t number, uint32_t slot) { return number 
 constexpr uint32_t granted_slot(uint64_t word, uint64_t number) {
   return word >> 16 == number && (word & 0xffff) != 0 ? static_cast<uint32_t>(word & 0xffff) - 1 : kSlotsMax;
 }
+// In the log's file. What lies between slots has no memory.
+constexpr uint64_t slot_begin(uint64_t slot, uint64_t chunk_bytes) {
+  const uint64_t page = chunk_bytes < kLargePageBytes ? kPageBytes : kLargePageBytes;
+  return page + slot * ((chunk_bytes + page - 1) / page * page);
+}
 inline char* slot_of(LogHead* log, uint32_t slot, uint64_t chunk_bytes) {
-  return reinterpret_cast<char*>(log) + kPageBytes + slot * chunk_bytes;
+  return reinterpret_cast<char*>(log) + slot_begin(slot, chunk_bytes);
 }
 constexpr uint64_t log_file_bytes(uint32_t slots, uint64_t chunk_bytes) {
-  return kPageBytes + slots * chunk_bytes;
+  return slot_begin(slots - uint64_t{1}, chunk_bytes) + chunk_bytes;
 }
 
 inline uint64_t check_of(const LogHead& head) {

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "fs/log/futex.h"
+#include "fs/log/map_log.h"
 #include "fs/log/plain_text.h"
 
 namespace swale::fs {
@@ -35,8 +36,7 @@ void* map_file(int fd, uint64_t bytes) {
     errno = EUCLEAN;
     return nullptr;
   }
-  void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  return memory == MAP_FAILED ? nullptr : memory;
+  return map_log(fd, bytes, PROT_READ | PROT_WRITE);
 }
 
 int failed(LogTrouble* trouble, int error, const char* path, const char* what) {

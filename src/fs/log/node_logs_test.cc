@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "fs/log/testing/log_rig.h"
@@ -128,7 +129,7 @@ struct SlotSeen {
 SlotSeen look_at_slot(const std::string& path, uint32_t slot, uint32_t chunk_bytes) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   std::string chunk(chunk_bytes, '\0');
-  EXPECT_EQ(::pread(fd, chunk.data(), chunk_bytes, static_cast<off_t>(kPageBytes + slot * chunk_bytes)),
+  EXPECT_EQ(::pread(fd, chunk.data(), chunk_bytes, static_cast<off_t>(slot_begin(slot, chunk_bytes))),
             static_cast<ssize_t>(chunk_bytes));
   ::close(fd);
   SlotSeen seen;
@@ -567,6 +568,42 @@ TEST_F(NodeLogsTest, SpilledChunksAreFoundWithoutMemory) {
     ASSERT_TRUE(logs_->read(segment.place, bytes).ok());
     EXPECT_EQ(bytes, pattern(segment.offset / 20'000, 20'000));
   }
+}
+
+// A large page that reached beyond its slot would.
+TEST_F(NodeLogsTest, SlotsTakeTheMemoryThatIsCounted) {
+  constexpr uint64_t kChunks = 5, kHeads = 16 * kPageBytes;  // of logs, and last pages of slots that went
+  options_.memory_bytes = kChunks * kChunkBytes;
+  options_.spill_directory.clear();
+  open();
+  const uint32_t ids[] = {add(), add()};
+  const auto taken = [&] {
+    uint64_t bytes = 0;
+    for (const uint32_t id : ids) {
+      struct stat found;
+      EXPECT_EQ(::stat(log_path(id).c_str(), &found), 0);
+      bytes += static_cast<uint64_t>(found.st_blocks) * 512;
+    }
+    return bytes;
+  };
+  for (const uint32_t id : ids) {
+    LogWriter writer;
+    attach(writer, id);
+    std::string all;
+    for (uint64_t i = 0; i + 2 < kChunks; ++i) {
+      const std::string bytes = pattern(id + i, 4 << 20);
+      ASSERT_EQ(writer.write(kFile, all.size(), bytes.data(), bytes.size()), 4 << 20);
+      all += bytes;
+      take();
+      serve();
+      EXPECT_LE(taken(), logs_->memory_bytes() + kHeads);
+    }
+    EXPECT_TRUE(files_.bytes(*logs_) == all);
+    files_.drop_all(*logs_);
+    serve();
+  }
+  EXPECT_EQ(logs_->memory_bytes(), kChunks * kChunkBytes) << "slots of the first log were not given back";
+  EXPECT_GE(taken(), logs_->memory_bytes());
 }
 
 TEST_F(NodeLogsTest, OneServerAtATime) {

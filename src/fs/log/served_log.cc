@@ -15,6 +15,12 @@ namespace swale::fs {
 namespace {
 
 constexpr uint32_t kEntriesMin = 1024;  // of a chunk: 64 KiB of zeros, writes of 4 KiB
+#ifdef MADV_COLLAPSE
+constexpr int kCollapse = MADV_COLLAPSE;
+#else
+constexpr int kCollapse = 25;  // Linux 6.1; not in older headers
+#endif
+constexpr uint32_t kLargePageWaits = 64;  // slots, after one that got none
 
 }  // namespace
 
@@ -304,10 +310,15 @@ Status ServedLog::reserve_slot(Pages pages) {
   if (free == slot_.end())
     return error(Code::kResourceExhausted, Scope::kOperation, "{}: all {} chunks of the log are in use",
                  path_, slots_);
-  const auto begin = static_cast<off_t>(kPageBytes + (free - slot_.begin()) * uint64_t{chunk_bytes_});
+  const auto begin = static_cast<off_t>(begin_of(free));
+  const bool is_large = ask_for_large_pages(begin_of(free));
   const int result = io::continued([&] { return ::fallocate(file_->descriptor(), 0, begin, chunk_bytes_); });
+  const int failed = errno;
+  if (result != 0 && is_large)
+    static_cast<void>(::fallocate(file_->descriptor(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, begin,
+                                  chunk_bytes_ - kPageBytes));
   if (result != 0)
-    return errno_status(errno,
+    return errno_status(failed,
                         fmt::format("{}: fallocate of {} bytes at {} in the node's memory file system; "
                                     "enlarge it (mount -o remount,size=...) or give a smaller buffer",
                                     path_, chunk_bytes_, begin));
@@ -391,11 +402,30 @@ void ServedLog::free_slot(Chunk& chunk) noexcept {
   std::erase(open_, &chunk);
 }
 
+// The kernel makes a large page of a small one and the hole behind it, if it has one, whatever is set for all
+// files of the system; else the slot gets small pages. To look for one in vain may cost more than they do, so
+// that is not done for each slot. The last page stays small: see give_back_slot. True: the slot has memory.
+bool ServedLog::ask_for_large_pages(uint64_t begin) noexcept {
+  if (large_page_waits_ > 0) {
+    --large_page_waits_;
+    return false;
+  }
+  uint64_t at = 0;
+  for (; at + kLargePageBytes + kPageBytes <= chunk_bytes_; at += kLargePageBytes) {
+    const uint64_t place = begin + at;
+    if (::fallocate(file_->descriptor(), 0, static_cast<off_t>(place), kPageBytes) != 0) return at > 0;
+    if (::madvise(reinterpret_cast<char*>(head_) + place, kLargePageBytes, kCollapse) == 0) continue;
+    large_page_waits_ = kLargePageWaits;
+    return true;
+  }
+  return at > 0;
+}
+
 // All but the last page: a thread that was stopped before it looked at the chunk's head may still look.
 bool ServedLog::give_back_slot() noexcept {
   const auto free = std::find(slot_.begin(), slot_.end(), Slot::kFree);
   if (free == slot_.end()) return false;
-  const auto begin = static_cast<off_t>(kPageBytes + (free - slot_.begin()) * uint64_t{chunk_bytes_});
+  const auto begin = static_cast<off_t>(begin_of(free));
   if (::fallocate(file_->descriptor(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, begin,
                   chunk_bytes_ - kPageBytes) != 0)
     return false;

@@ -187,7 +187,7 @@ class ServedLog {
     if (epoch_ != nullptr) epoch_->fetch_add(1);
   }
   uint64_t file_offset(const Chunk& chunk, uint64_t place) const {
-    return kPageBytes + chunk.slot * uint64_t{chunk_bytes_} + place;
+    return slot_begin(chunk.slot, chunk_bytes_) + place;
   }
   char* memory_of(const Chunk& chunk) const { return slot_of(head_, chunk.slot, chunk_bytes_); }
   std::vector<SpilledEntry> entries_of(const Chunk& chunk, uint32_t first, uint32_t end,
@@ -197,6 +197,10 @@ class ServedLog {
   uint32_t entries_place(uint32_t entries) const {
     return chunk_bytes_ - static_cast<uint32_t>(sizeof(ChunkHead) + sizeof(LogEntry) * entries);
   }
+  uint64_t begin_of(std::vector<Slot>::const_iterator slot) const {
+    return slot_begin(static_cast<uint64_t>(slot - slot_.begin()), chunk_bytes_);
+  }
+  bool ask_for_large_pages(uint64_t begin) noexcept;
   Status read_bytes(Chunk& chunk, uint32_t place, MutableBytes out);
   Status check_block(Chunk& chunk, uint64_t index, Bytes block) const;
   Result<Bytes> checked_block(Chunk& chunk, uint64_t index);
@@ -221,6 +225,7 @@ class ServedLog {
   uint64_t next_number_ = 0;
   std::atomic<uint64_t>* epoch_ = nullptr;  // or nobody reads here
   uint32_t reserved_slots_ = 0;
+  uint32_t large_page_waits_ = 0;  // slots for which none is asked for
   uint32_t problems_told_ = 0;
   bool ended_ = false;
 };

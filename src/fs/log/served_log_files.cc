@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/coding.h"
+#include "fs/log/map_log.h"
 #include "fs/log/served_log.h"
 
 namespace swale::fs {
@@ -45,8 +46,8 @@ Status ServedLog::map(io::Device& device, const std::string& path, io::OpenMode 
                                                "enlarge it (mount -o remount,size=...)",
                                                path));
   }
-  void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file_->descriptor(), 0);
-  if (memory == MAP_FAILED) return errno_status(errno, fmt::format("{}: mmap of {} bytes", path, bytes));
+  void* const memory = map_log(file_->descriptor(), bytes, PROT_READ | PROT_WRITE);
+  if (memory == nullptr) return errno_status(errno, fmt::format("{}: mmap of {} bytes", path, bytes));
   head_ = static_cast<LogHead*>(memory);
   return {};
 }
@@ -97,8 +98,7 @@ Result<std::unique_ptr<ServedLog>> ServedLog::adopt(io::Device& device, const st
 
 // The server before this one may have ended while it freed the slot. Its last page stays: see give_back_slot.
 Status ServedLog::empty_slot(uint32_t slot) {
-  const uint64_t begin = kPageBytes + slot * uint64_t{chunk_bytes_},
-                 last_page = begin + chunk_bytes_ - kPageBytes;
+  const uint64_t begin = slot_begin(slot, chunk_bytes_), last_page = begin + chunk_bytes_ - kPageBytes;
   ChunkHead& head = *head_of(slot_of(head_, slot, chunk_bytes_), chunk_bytes_);
   head.reserve.fetch_or(kClosed);
   head.magic = 0;

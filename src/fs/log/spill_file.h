@@ -25,8 +25,8 @@
 namespace swale::fs {
 
 inline constexpr char kSpillPrefix[] = "spill-";
-inline constexpr uint64_t kSpillMagic = 0x6c6970736c617773;  // "swalspil"
 inline constexpr uint32_t kSpillVersion = 1;
+inline constexpr uint64_t kSpillMagic = 0x6c6970736c617773;  // "swalspil"
 inline constexpr size_t kSpillTrailerBytes = 64;
 
 struct SpilledEntry {
