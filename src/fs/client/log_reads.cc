@@ -14,6 +14,7 @@ namespace {
 
 constexpr uint32_t kPatienceMax = 63;
 constexpr size_t kAlwaysAsks = 256 << 10;  // a read of so many bytes is worth a question
+constexpr size_t kReadAtOnce = 256 << 10;  // in the processor's cache until they are checked
 
 bool whole(const ToldPlaces& told) {
   return told.mark_count <= kToldMarksMax && told.place_count <= kToldPlacesMax &&
@@ -22,6 +23,24 @@ bool whole(const ToldPlaces& told) {
 
 bool whole(const ToldPlace& place) {
   return place.bytes > 0 && place.place <= place.used && place.bytes <= place.used - place.place;
+}
+
+// How many bytes one call reads: of a block that is wanted whole, and of those behind it.
+uint64_t run_at(const ToldPlace& place, uint64_t block, uint64_t wanted) {
+  const uint64_t end = place.place / kBlockBytes + place.checks;
+  uint64_t bytes = std::min<uint64_t>(kBlockBytes, place.used - block * kBlockBytes);
+  while (bytes < kReadAtOnce && ++block < end) {
+    const uint64_t length = std::min<uint64_t>(kBlockBytes, place.used - block * kBlockBytes);
+    if (bytes + length > wanted) break;
+    bytes += length;
+  }
+  return bytes;
+}
+
+bool are_whole(const uint32_t* checks, Bytes blocks) {
+  for (; !blocks.empty(); blocks.remove_prefix(std::min<size_t>(blocks.size(), kBlockBytes)))
+    if (crc32c(blocks.substr(0, kBlockBytes)) != *checks++) return false;
+  return true;
 }
 
 }  // namespace
@@ -88,8 +107,9 @@ bool LogReads::Told::copy_place(uint32_t number, uint64_t skip, MutableBytes out
   while (!out.empty()) {
     const uint64_t block = in_chunk / kBlockBytes, begin = block * kBlockBytes;
     const uint64_t length = std::min<uint64_t>(kBlockBytes, place.used - begin);
-    const auto part = out.first(std::min<uint64_t>(out.size(), begin + length - in_chunk));
+    auto part = out.first(std::min<uint64_t>(out.size(), begin + length - in_chunk));
     const bool has_check = block - first_block < place.checks;
+    if (has_check && part.size() == length) part = out.first(run_at(place, block, out.size()));
     MutableBytes read = part;
     if (has_check && part.size() < length) {
       if (beside.span().empty()) {
@@ -102,7 +122,7 @@ bool LogReads::Told::copy_place(uint32_t number, uint64_t skip, MutableBytes out
     const uint64_t from = read.size() == part.size() ? in_chunk : begin;
     if (!place_logs[number]->read(place.chunk_at + from, read)) return false;
     if (has_check && checks &&
-        crc32c(view(read)) != places.checks[first_check[number] + (block - first_block)])
+        !are_whole(places.checks + first_check[number] + (block - first_block), view(read)))
       return false;
     if (read.data() != part.data()) std::memcpy(part.data(), read.data() + (in_chunk - begin), part.size());
     out = out.subspan(part.size());
