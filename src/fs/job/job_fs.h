@@ -194,6 +194,7 @@ class JobFs final : public FileSystem {
   void release(std::unique_ptr<OpenFile> file) override;
   Pages pages(const OpenFile& file) const override;
   int read(OpenFile& file, uint64_t offset, MutableBytes out, size_t* got) override;
+  bool read_in_place(OpenFile& file, uint64_t offset, uint64_t length, const Give& give) override;
   int write(OpenFile& file, uint64_t offset, uint64_t length, const Caller& caller,
             const Fill& fill) override;
   void write(OpenFile& file, uint64_t offset, uint64_t length, const Caller& caller, const Fill& fill,

@@ -85,7 +85,14 @@ TEST_F(LogDamageTest, AFlippedBitOfAChunkIsNoticedWhereItIsRead) {
   take();
   EXPECT_TRUE(logs_->settle_next());
   EXPECT_FALSE(logs_->settle_next()) << "one block is whole";
+  ShownBytes shown;
+  ASSERT_TRUE(logs_->show(meta::Place(log, 10), 100, &shown));
+  EXPECT_EQ(shown.parts.at(0), bytes.substr(10, 100));
   flip(log_path(log), kPageBytes + 50'000, 3);
+  shown = {};
+  EXPECT_FALSE(logs_->show(meta::Place(log, 10), 100, &shown));
+  EXPECT_FALSE(logs_->show(meta::Place(log, 0), 100'000, &shown));
+  EXPECT_TRUE(logs_->show(meta::Place(log, 70'000), 100, &shown));
   std::string found(100, '\0');
   const Status status = logs_->read(meta::Place(log, 10), found);
   EXPECT_EQ(status.code(), Code::kCorruption);

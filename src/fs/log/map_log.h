@@ -1,7 +1,8 @@
 // map_log: a log's file in memory, so that a large page of the file is one of the mapping: one fault, and one
 // word of the processor's tables, in the place of 512.
 //
-// Threads: any. Errors: nullptr, with errno. Needs: libc only (the client's half goes into a preload library).
+// Threads: any. Errors: nullptr, with errno. Needs: libc only (the client's half goes into a preload
+// library).
 #pragma once
 
 #include <sys/mman.h>

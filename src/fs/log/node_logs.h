@@ -92,6 +92,7 @@ class NodeLogs {
   Status end_log(uint32_t log, SegmentConsumer& consumer) noexcept;
 
   Status read(const meta::Place& place, MutableBytes out) noexcept;
+  bool show(const meta::Place& place, uint64_t length, ShownBytes* shown) noexcept;  // ServedLog::show
   // Takes checksums of what was handed out and has come to rest: of all, or of one chunk (false: there is
   // none). Call the first one before a drain, and the second one when nobody writes. A spill takes its own.
   Status settle() noexcept;

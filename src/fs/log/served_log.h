@@ -55,6 +55,13 @@ struct Chunk {
   bool only_in_memory() const { return in_memory() && spilled == nullptr; }
 };
 
+// Bytes where they stand in memory, in the order of a file.
+struct ShownBytes {
+  static constexpr size_t kPartsMax = 256;
+  std::vector<Bytes> parts;
+  std::vector<std::pair<const Chunk*, uint64_t>> edges;  // blocks that parts have some of: found whole
+};
+
 // A published entry that nobody has been given yet.
 struct Found {
   EntryCopy entry;
@@ -131,6 +138,9 @@ class ServedLog {
 
   // Each block that has a checksum is checked; parts of the one that was checked last cost a copy.
   Status read(Chunk& chunk, uint32_t place, MutableBytes out);
+  // The same without a copy: they stay until the next call that is not const. False: they are not in memory,
+  // or damaged, which read() tells.
+  bool show(const Chunk& chunk, uint64_t place, uint64_t bytes, ShownBytes* shown) const;
 
   // The process is over. What it has reserved and not published is nothing.
   void end() noexcept;

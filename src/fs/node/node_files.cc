@@ -304,6 +304,23 @@ Result<size_t> NodeFiles::read(const meta::FileId& id, uint64_t offset, MutableB
   return bytes;
 }
 
+bool NodeFiles::show(const meta::FileId& id, uint64_t offset, uint64_t length, ShownBytes* shown) noexcept {
+  bool all = false;
+  static_cast<void>(contain([&]() -> Status {
+    SWALE_ASSIGN_OR_RETURN(const File* const file, known(id));
+    if (offset >= file->size) return {};
+    const uint64_t end = offset + std::min(length, file->size - offset);
+    uint64_t at = offset;
+    file->extents.visit(offset, end, [&](const FileExtents::Piece& piece) {
+      const bool follows = piece.offset == at;  // else a hole, or one that was not shown, is before it
+      if (follows && logs_->show(places_.place_of(piece.address), piece.length, shown)) at += piece.length;
+    });
+    all = at == end;
+    return {};
+  }));
+  return all;
+}
+
 // What is on the backing only has no places.
 Status NodeFiles::tell_places(const meta::FileId& id, ToldPlaces* told) noexcept {
   return contain([&]() -> Status {

@@ -70,6 +70,8 @@ class NodeFiles final : public DrainSource, private SegmentConsumer {
 
   // Fewer bytes only at the end of the file.
   Result<size_t> read(const meta::FileId& file, uint64_t offset, MutableBytes out) noexcept;
+  // The same without a copy: they stay until the next call. False: read() has them, or says what is wrong.
+  bool show(const meta::FileId& file, uint64_t offset, uint64_t length, ShownBytes* shown) noexcept;
   Result<uint64_t> size(const meta::FileId& file) noexcept;
   // Where logs have the file's bytes from told->offset on, for a process that reads there by itself. kBusy:
   // somebody is in the middle of a write.

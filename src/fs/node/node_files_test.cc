@@ -230,6 +230,7 @@ TEST_F(NodeFilesTest, RandomCallsAreAsOnStrings) {
   for (const auto& [id, bytes] : model) ASSERT_EQ(read(id), bytes);
   std::printf("%d kills of the server\n", static_cast<int>(kills));
   EXPECT_GT(kills, 10u);
+  EXPECT_GT(shown_, 100u);
   EXPECT_TRUE(node_->damage().empty());
 }
 

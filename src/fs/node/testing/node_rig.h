@@ -82,6 +82,13 @@ class NodeRig : public LogRig {
     if (!size.ok()) return "(" + std::string(size.status().message()) + ")";
     std::string out(std::min<uint64_t>(bytes, *size > offset ? *size - offset : 0), '\0');
     const auto got = node_->read(file, offset, out);
+    ShownBytes shown;
+    if (got.ok() && node_->show(file, offset, bytes, &shown)) {
+      std::string same;
+      for (const Bytes part : shown.parts) same.append(part);
+      EXPECT_TRUE(same == out.substr(0, *got)) << "bytes in their places are others than read() gives";
+      ++shown_;
+    }
     return got.ok() ? out.substr(0, *got) : "(" + std::string(got.status().message()) + ")";
   }
 
@@ -91,6 +98,7 @@ class NodeRig : public LogRig {
   std::unique_ptr<NodeFiles> node_;
   LogWriter writer_;
   uint32_t log_ = 0;
+  uint64_t shown_ = 0;  // reads that were answered from the bytes' places, too
 };
 
 }  // namespace swale::fs
