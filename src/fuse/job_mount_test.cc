@@ -113,6 +113,52 @@ TEST_F(JobMountTest, ProcessesWriteOneFileAtTheSameTime) {
 }
 
 // The kernel keeps no pages of a file but those that are mapped, where it can map such a file.
+// Large reads are answered from the logs' memory: of one writer or several, over what was overwritten, with a
+// hole, past the end, and after what is there was brought to the backing.
+TEST_F(JobMountTest, LargeReadsGiveWhatWasWrittenLast) {
+  ASSERT_EQ(begin(End::kDrain), "");
+  const std::string path = mountpoint() + "/large";
+  const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  ASSERT_GE(file, 0);
+  std::string model;
+  const auto put = [&](uint64_t offset, size_t bytes, int seed) {
+    std::string data(bytes, '\0');
+    for (size_t i = 0; i < bytes; ++i) data[i] = static_cast<char>((i * 31 + i / 4096 + seed * 77u) >> 2 | 1);
+    ASSERT_EQ(::pwrite(file, data.data(), bytes, static_cast<off_t>(offset)), static_cast<ssize_t>(bytes));
+    if (model.size() < offset + bytes) model.resize(offset + bytes, '\0');
+    model.replace(offset, bytes, data);
+  };
+  const auto look = [&](uint64_t offset, size_t bytes) {
+    const int reader = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    ASSERT_GE(reader, 0);
+    std::string out(bytes, '?');
+    const ssize_t got = ::pread(reader, out.data(), bytes, static_cast<off_t>(offset));
+    ::close(reader);
+    const std::string expected = offset < model.size() ? model.substr(offset, bytes) : "";
+    ASSERT_EQ(got, static_cast<ssize_t>(expected.size())) << "at " << offset;
+    EXPECT_TRUE(out.substr(0, expected.size()) == expected) << bytes << " bytes at " << offset;
+  };
+  const auto look_everywhere = [&] {
+    const uint64_t offsets[] = {0, 4096, 65'536, 99'999, 1 << 20, 2'500'000, 5'000'000, 7'000'000};
+    for (const size_t bytes : {size_t{64} << 10, size_t{300'000}, size_t{1} << 20})
+      for (const uint64_t offset : offsets) look(offset, bytes);
+  };
+  for (int i = 0; i < 3; ++i) put(static_cast<uint64_t>(i) << 20, 1 << 20, i);
+  look_everywhere();
+  for (int i = 0; i < 40; ++i) put(static_cast<uint64_t>(i) * 70'003, 47'008, 10 + i);
+  look_everywhere();
+  put(5'500'000, 100'000, 99);  // behind a hole
+  look_everywhere();
+  ASSERT_EQ(::ftruncate(file, 2'600'000), 0);
+  model.resize(2'600'000);
+  look_everywhere();
+  ASSERT_EQ(::fsync(file), 0);
+  put(1'000'000, 200'000, 100);
+  look_everywhere();
+  ::close(file);
+  finish(End::kDrain);
+}
+
 TEST_F(JobMountTest, MappingsAndCallsSeeEachOther) {
   ASSERT_EQ(begin(End::kDrain), "");
   const int file = ::open((mountpoint() + "/mapped").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
