@@ -4,8 +4,8 @@
 //   --tree DIR        the tree; --plain DIR: on the disk that the tree's backing is on
 //   --creates N       files of each process
 //   --rounds N
-// Reported: the median of the rounds' ratios, plain over tree, and the microseconds of a create. A process meets
-// the server within its time. Each round has folders of its own, which stay.
+// Reported: the median of the rounds' ratios, plain over tree, and the microseconds of a create. A process
+// meets the server within its time. Each round has folders of its own, which stay.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>

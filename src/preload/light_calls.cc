@@ -1,5 +1,5 @@
-// What is done before calls that take descriptors in other ways than the rest of this library sees: placeholders
-// (light.h) become real. And the umask, by which files are made.
+// Before calls that take descriptors in other ways than the rest of this library sees placeholders (light.h)
+// become real. And the umask, by which files are made.
 #include <sys/stat.h>
 
 #include "preload/light.h"

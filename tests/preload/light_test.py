@@ -3,7 +3,8 @@
 (SWALE_FS_DESCRIPTORS=light), beside the same program through the mount and in a plain directory.
 
 What the program prints and the files that it leaves must be the same; and files must have been made past the
-kernel. CANARY is a library whose table lacks fork: a child then has its parent's placeholders. TABLE: calls.txt.
+kernel. CANARY is a library whose table lacks fork: a child then has its parent's placeholders. TABLE:
+calls.txt.
 """
 import json
 import os
@@ -23,13 +24,13 @@ PATIENCE_S = 300
 NAMES = 200
 MANY = 1024
 MOST = 100_000
-DATA = set("""write pwrite writev pwritev pwritev2 read readv preadv2 read_chk lseek open openat open_2 openat_2
-    close close_range closefrom dup dup2 dup3 fcntl fopen fstat fxstat fstatat fxstatat statx fstatfs fstatvfs
-    fsync fdatasync ftruncate fchmod fchown futimens futimes fdopen freopen
+DATA = set("""write pwrite writev pwritev pwritev2 read readv preadv2 read_chk lseek open openat open_2
+    openat_2 close close_range closefrom dup dup2 dup3 fcntl fopen fstat fxstat fstatat fxstatat statx fstatfs
+    fstatvfs fsync fdatasync ftruncate fchmod fchown futimens futimes fdopen freopen
     first leaves third both first_third ioctl mmap real reals syscall""".split())
-NOT_DATA = set("""creat mkstemp mkostemp mkstemps mkostemps umask fclose opendir closedir lists names rename renameat
-    renameat2 unlink unlinkat remove chmod fchmodat chown lchown fchownat utime utimes utimensat truncate all
-    sendmsg sendmmsg stat lstat xstat lxstat access faccessat""".split())
+NOT_DATA = set("""creat mkstemp mkostemp mkstemps mkostemps umask fclose opendir closedir lists names rename
+    renameat renameat2 unlink unlinkat remove chmod fchmodat chown lchown fchownat utime utimes utimensat
+    truncate all sendmsg sendmmsg stat lstat xstat lxstat access faccessat""".split())
 # They need a terminal, a queue or rights that a test does not have, or several requests.
 NOT_CALLED = set("""login_tty fanotify_mark eventfd_read eventfd_write open_by_handle_at aio_fsync aio_fsync64
     aio_cancel aio_cancel64 lio_listio lio_listio64""".split())
@@ -88,7 +89,7 @@ class Light(unittest.TestCase):
         return done.returncode, done.stdout, done.stderr.replace(folder, "")
 
     def same(self, *words, library=LIBRARY):
-        """Past the kernel and through the mount: the same; as in a plain directory, where the mount is, too."""
+        """Past the kernel and through the mount: the same; as in a plain directory, if the mount is."""
         name = "-".join(map(str, words))
         plain, mount, light = (os.path.join(root, f"{name}-{way}") for root, way in
                                ((self.plain, "native"), (self.tree, "mount"), (self.tree, "light")))

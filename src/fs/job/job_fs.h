@@ -74,11 +74,11 @@ struct JobFsOptions {
   std::function<Status()> expect_own;
   // For tests: what is left out, which they must notice; and what happens between the backing and the names.
   bool intents = true;
-  bool commits = true;             // false: a close, and what else commits, does not
-  bool refuses_kept_pages = true;  // false: programs append by themselves where the kernel keeps pages, too
-  bool seals_wait = true;          // false: files that are open to write are sealed, too
+  bool commits = true;               // false: a close, and what else commits, does not
+  bool refuses_kept_pages = true;    // false: programs append by themselves where the kernel keeps pages, too
+  bool seals_wait = true;            // false: files that are open to write are sealed, too
   bool light_looks_at_modes = true;  // false: a create past the kernel asks no directory for permission
-  bool unseal_takes_back = true;   // false: nodes go on with what they have kept of a sealed file
+  bool unseal_takes_back = true;     // false: nodes go on with what they have kept of a sealed file
   ShareRules share_rules;
   std::function<void()> between;
 };

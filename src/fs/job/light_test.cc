@@ -204,9 +204,9 @@ TEST_F(LightTest, WhatIsNotMadeHereTheKernelIsAsked) {
   make_link("link", "folder");
   make_link("nothing", "missing");
   const std::string long_name(300, 'n');
-  for (const std::string path : {"file", "folder", "file/new", "missing/new", "link/new", "link", "nothing", ".",
-                                 "..", "folder/.", "folder/..", "folder/", "folder/../new", "folder/./new", "",
-                                 "/", "/new", ".swale", ".swale/new"})
+  for (const std::string path :
+       {"file", "folder", "file/new", "missing/new", "link/new", "link", "nothing", ".", "..", "folder/.",
+        "folder/..", "folder/", "folder/../new", "folder/./new", "", "/", "/new", ".swale", ".swale/new"})
     EXPECT_NE(create(path, bound()), 0) << path;
   EXPECT_NE(create(std::string("a\0b", 3), bound()), 0);
   EXPECT_NE(create("new", bound(), 12345), 0);  // no such directory
@@ -277,11 +277,13 @@ TEST_F(LightTest, AProgramMaySendAnything) {
   Rng rng(1);
   for (int i = 0; i < 300; ++i) {
     const io::Descriptor program = meet();
-    LightRequest request = request_for(static_cast<LightCall>(rng.below(7)), static_cast<uint32_t>(rng.below(3)),
-                                       std::string(rng.below(kLightPathMax), 'p'));
+    LightRequest request =
+        request_for(static_cast<LightCall>(rng.below(7)), static_cast<uint32_t>(rng.below(3)),
+                    std::string(rng.below(kLightPathMax), 'p'));
     if (rng.below(4) == 0) request.path_bytes = static_cast<uint32_t>(rng.below(1u << 31));
-    const size_t bytes = rng.below(3) == 0 ? rng.below(sizeof(request) + 1)
-                                           : kLightHeadBytes + std::min<size_t>(request.path_bytes, kLightPathMax);
+    const size_t bytes = rng.below(3) == 0
+                             ? rng.below(sizeof(request) + 1)
+                             : kLightHeadBytes + std::min<size_t>(request.path_bytes, kLightPathMax);
     EXPECT_EQ(::send(program.get(), &request, bytes, MSG_NOSIGNAL), static_cast<ssize_t>(bytes));
     if (request.call == LightCall::kClose || bytes == 0) continue;
     LightAnswer answer;

@@ -34,8 +34,8 @@ inline constexpr uint32_t kLightOpensMax = 1 << 17;  // of a program at a time
 struct LightWelcome {
   uint64_t magic = kLightMagic;
   uint32_t version = kLightVersion;
-  int32_t error = 0;      // an errno: the server makes nothing for this program
-  char top[4096] = "";    // where the tree is mounted; ends with 0
+  int32_t error = 0;    // an errno: the server makes nothing for this program
+  char top[4096] = "";  // where the tree is mounted; ends with 0
 };
 
 enum class LightCall : uint32_t { kCreate = 1, kStat = 2, kReopen = 3, kClose = 4 };
