@@ -11,10 +11,10 @@
 #include <filesystem>
 #include <functional>
 #include <latch>
-#include <mutex>
 #include <optional>
 #include <thread>
 
+#include "base/mutex.h"
 #include "iond/iond.h"
 #include "net/fabric/loopback_transport.h"
 #include "net/meeting/bootstrap.h"
@@ -105,7 +105,7 @@ class IondTest : public ::testing::Test {
           if (rank >= servers && held_until_closed_) let_writes_go();
           EXPECT_TRUE(closed.ok() || !expect_clean_) << closed.to_string();
           {
-            const std::lock_guard lock(told_mutex_);
+            const MutexLock lock(told_mutex_);
             told_.push_back(closed.to_string());
           }
           ended.arrive_and_wait();
@@ -162,7 +162,7 @@ class IondTest : public ::testing::Test {
   Nanos collective_deadline_ = net::JobOptions().collective_deadline;
   Nanos servers_collective_deadline_ = net::JobOptions().collective_deadline;
   std::atomic<bool> writes_held_ = false;  // on all ranks: they wait until it is not
-  std::mutex told_mutex_;
+  Mutex told_mutex_;
   std::vector<std::string> told_;  // what close said to each rank that lived
 };
 
