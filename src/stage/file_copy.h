@@ -15,6 +15,7 @@
 #include <string>
 
 #include "base/buffer.h"
+#include "base/mutex.h"
 #include "io/device.h"
 #include "stage/plan.h"
 
@@ -62,6 +63,7 @@ class FileCopy {
   Status open_source();
   Status check_source() const;
   Status open_part(std::unique_ptr<io::File> out);
+  uint64_t end_of_data(uint64_t at) EXCLUDES(known_mutex_);
   Status copy_data(uint64_t at, uint64_t bytes, Buffer& buffer, uint32_t* crc);
   bool is_written_direct() const;
   void allocate(uint64_t at, uint64_t bytes);
@@ -71,6 +73,9 @@ class FileCopy {
   const Entry& entry_;
   const std::string part_path_;
   io::Descriptor source_;
+  Mutex known_mutex_;
+  // Of the source: all of it is data. A source that changes fails the copy.
+  uint64_t known_data_ GUARDED_BY(known_mutex_) = 0, known_data_end_ GUARDED_BY(known_mutex_) = 0;
   std::unique_ptr<io::File> out_;
   io::Descriptor part_fd_;  // of the same file, for what io::File does not do
   struct stat part_ = {};
