@@ -294,10 +294,11 @@ void add_run(CLI::App& app, Run* run) {
          "where the tree cannot be mounted: run the program all the same, on the directory itself, and say "
          "so")
       .excludes("--ssd");
-  sub.add_flag("--preload", command->preload,
-               "with a tree: the program writes past the kernel, by libswale_preload.so in LD_PRELOAD (swale "
-               "check says what it does for a program); in the environment, SWALE_FS_DESCRIPTORS=light has it "
-               "make files past the kernel, too")
+  sub.add_flag(
+         "--preload", command->preload,
+         "with a tree: the program writes past the kernel, by libswale_preload.so in LD_PRELOAD (swale "
+         "check says what it does for a program); in the environment, SWALE_FS_DESCRIPTORS=light has it "
+         "make files past the kernel, too")
       .excludes("--ssd");
   sub.add_program("program", command->program, "what to start, with its arguments: after --");
   sub.callback([command, run] { *run = [command] { return command->run(); }; });
