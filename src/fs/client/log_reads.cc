@@ -109,6 +109,7 @@ bool LogReads::Told::copy_place(uint32_t number, uint64_t skip, MutableBytes out
     const uint64_t length = std::min<uint64_t>(kBlockBytes, place.used - begin);
     auto part = out.first(std::min<uint64_t>(out.size(), begin + length - in_chunk));
     const bool has_check = block - first_block < place.checks;
+    if (!has_check) part = out.first(std::min(out.size(), kReadAtOnce));  // nor have those behind it
     if (has_check && part.size() == length) part = out.first(run_at(place, block, out.size()));
     MutableBytes read = part;
     if (has_check && part.size() < length) {
