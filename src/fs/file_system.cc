@@ -1,6 +1,7 @@
 #include "fs/file_system.h"
 
 #include <algorithm>
+#include <cerrno>
 
 #include "base/buffer.h"
 #include "base/log.h"
@@ -19,6 +20,23 @@ FileSystem::Fill fill_from(const char* at) {
 }
 
 }  // namespace
+
+bool is_usual_refusal(int error_number) {
+  switch (error_number) {
+    case ENOENT:
+    case EEXIST:
+    case ENOTEMPTY:
+    case ENOTDIR:
+    case EISDIR:
+    case ENODATA:
+    case ERANGE:
+    case ENOTTY:
+    case EOPNOTSUPP:
+      return true;
+    default:
+      return false;
+  }
+}
 
 void FileSystem::write_bytes(OpenFile& file, uint64_t offset, Bytes bytes, const Caller& caller,
                              const std::function<void(int)>& answered) {

@@ -101,6 +101,9 @@ struct KernelUse {
   bool checks_acls = true;     // if it can: set_acls
 };
 
+// What programs provoke all the time: names that are not there, or are; what only some file systems can.
+bool is_usual_refusal(int error_number);
+
 class FileSystem {
  public:
   // Puts the next bytes of a write where they belong; is called until all are there.
@@ -118,6 +121,8 @@ class FileSystem {
   FileSystem& operator=(const FileSystem&) = delete;
 
   Node* root() const { return root_; }
+  // For messages.
+  virtual std::string name_of(Node&) const { return "a file"; }
   // By default nobody but one mount changes the files.
   virtual KernelUse kernel_use() const { return {}; }
   // Whether the kernel above enforces ACLs; without, they are EOPNOTSUPP, because nobody would keep what they

@@ -9,6 +9,7 @@
 
 #include "base/buffer.h"
 #include "base/contain.h"
+#include "base/log.h"
 #include "fuse/request.h"
 #include "fuse/session_locks.h"
 #include "fuse/wire.h"
@@ -39,15 +40,25 @@ OpenDirectory& directory_of(const fuse_file_info* info) {
   return *reinterpret_cast<OpenDirectory*>(info->fh);
 }
 
+// Which call of which file; the file system's own message, before it, says why.
+void trace_refusal(fuse_req_t request, fuse_ino_t number, const char* call, int error) noexcept {
+  if (fs::is_usual_refusal(error) || !log_enabled(LogLevel::kDebug)) return;
+  static_cast<void>(contain([&] {
+    log_debug("{} of {}: {}", call, fs_of(request).name_of(node_of(request, number)),
+              errno_status(error, "refused").message());
+  }));
+}
+
 // No exception may leave for libfuse, which is C: it becomes the errno of the request.
 template <class Body>
-void guarded(fuse_req_t request, Body&& body) {
+void guarded(fuse_req_t request, fuse_ino_t number, Body&& body, const char* call = __builtin_FUNCTION()) {
   int failed = 0;
   const Status status = contain([&] { failed = body(); });
   if (!status.ok()) failed = status.posix_error();
-  assert(failed >= 0);  // an errno, not a negated one
-  // 0: the body has answered.
-  if (failed != 0) fuse_reply_err(request, failed);
+  assert(failed >= 0);      // an errno, not a negated one
+  if (failed == 0) return;  // the body has answered
+  trace_refusal(request, number, call, failed);
+  fuse_reply_err(request, failed);
 }
 
 constexpr int kAnswered = 0;
@@ -55,10 +66,13 @@ constexpr size_t kInPlaceMin = 64 << 10;  // of less, blocks are checked for the
 
 // For requests whose success is an answer without content.
 template <class Body>
-void done_or_failed(fuse_req_t request, Body&& body) {
+void done_or_failed(fuse_req_t request, fuse_ino_t number, Body&& body,
+                    const char* call = __builtin_FUNCTION()) {
   int failed = 0;
   const Status status = contain([&] { failed = body(); });
-  fuse_reply_err(request, status.ok() ? failed : status.posix_error());
+  if (!status.ok()) failed = status.posix_error();
+  if (failed != 0) trace_refusal(request, number, call, failed);
+  fuse_reply_err(request, failed);
 }
 
 fuse_entry_param entry_param(fuse_req_t request, const Entry& entry) {
@@ -94,7 +108,7 @@ void init(void* data, fuse_conn_info* connection) {
 }
 
 void lookup(fuse_req_t request, fuse_ino_t parent, const char* name) {
-  guarded(request, [&] {
+  guarded(request, parent, [&] {
     Entry entry;
     const int failed = fs_of(request).lookup(node_of(request, parent), name, &entry);
     if (failed != ENOENT) return failed != 0 ? failed : answer_entry(request, entry);
@@ -117,7 +131,7 @@ void forget_multi(fuse_req_t request, size_t count, fuse_forget_data* forgets) {
 }
 
 void getattr(fuse_req_t request, fuse_ino_t number, fuse_file_info*) {
-  guarded(request, [&] {
+  guarded(request, number, [&] {
     struct stat attributes;
     const int failed = fs_of(request).attributes(node_of(request, number), &attributes);
     if (failed != 0) return failed;
@@ -127,7 +141,7 @@ void getattr(fuse_req_t request, fuse_ino_t number, fuse_file_info*) {
 }
 
 void setattr(fuse_req_t request, fuse_ino_t number, struct stat* wanted, int to_set, fuse_file_info* info) {
-  guarded(request, [&] {
+  guarded(request, number, [&] {
     Change change;
     if ((to_set & FUSE_SET_ATTR_MODE) != 0) change.mode = wanted->st_mode;
     if ((to_set & FUSE_SET_ATTR_UID) != 0) change.user = wanted->st_uid;
@@ -148,7 +162,7 @@ void setattr(fuse_req_t request, fuse_ino_t number, struct stat* wanted, int to_
 }
 
 void readlink(fuse_req_t request, fuse_ino_t number) {
-  guarded(request, [&] {
+  guarded(request, number, [&] {
     std::string target;
     const int failed = fs_of(request).read_symlink(node_of(request, number), &target);
     if (failed != 0) return failed;
@@ -158,53 +172,54 @@ void readlink(fuse_req_t request, fuse_ino_t number) {
 }
 
 template <class Make>
-void make(fuse_req_t request, Make&& make_it) {
-  guarded(request, [&] {
+void make(fuse_req_t request, fuse_ino_t parent, Make&& make_it, const char* call = __builtin_FUNCTION()) {
+  const auto body = [&] {
     Entry entry;
     const int failed = make_it(&entry);
     return failed != 0 ? failed : answer_entry(request, entry);
-  });
+  };
+  guarded(request, parent, body, call);
 }
 
 void mknod(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode, dev_t device) {
-  make(request, [&](Entry* entry) {
+  make(request, parent, [&](Entry* entry) {
     return fs_of(request).make_node(node_of(request, parent), name, mode, device, caller_of(request), entry);
   });
 }
 
 void mkdir(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode) {
-  make(request, [&](Entry* entry) {
+  make(request, parent, [&](Entry* entry) {
     return fs_of(request).make_directory(node_of(request, parent), name, mode, caller_of(request), entry);
   });
 }
 
 void symlink(fuse_req_t request, const char* target, fuse_ino_t parent, const char* name) {
-  make(request, [&](Entry* entry) {
+  make(request, parent, [&](Entry* entry) {
     return fs_of(request).make_symlink(node_of(request, parent), name, target, caller_of(request), entry);
   });
 }
 
 void link(fuse_req_t request, fuse_ino_t number, fuse_ino_t parent, const char* name) {
-  make(request, [&](Entry* entry) {
+  make(request, number, [&](Entry* entry) {
     return fs_of(request).link(node_of(request, number), node_of(request, parent), name, caller_of(request),
                                entry);
   });
 }
 
 void unlink(fuse_req_t request, fuse_ino_t parent, const char* name) {
-  done_or_failed(request,
+  done_or_failed(request, parent,
                  [&] { return fs_of(request).unlink(node_of(request, parent), name, caller_of(request)); });
 }
 
 void rmdir(fuse_req_t request, fuse_ino_t parent, const char* name) {
-  done_or_failed(request, [&] {
+  done_or_failed(request, parent, [&] {
     return fs_of(request).remove_directory(node_of(request, parent), name, caller_of(request));
   });
 }
 
 void rename(fuse_req_t request, fuse_ino_t parent, const char* name, fuse_ino_t new_parent,
             const char* new_name, unsigned flags) {
-  done_or_failed(request, [&] {
+  done_or_failed(request, parent, [&] {
     return fs_of(request).rename(node_of(request, parent), name, node_of(request, new_parent), new_name,
                                  flags, caller_of(request));
   });
@@ -229,7 +244,7 @@ int describe(fuse_req_t request, std::unique_ptr<OpenFile> file, fuse_file_info*
 }
 
 void open(fuse_req_t request, fuse_ino_t number, fuse_file_info* info) {
-  guarded(request, [&] {
+  guarded(request, number, [&] {
     std::unique_ptr<OpenFile> file;
     int failed = fs_of(request).open_file(node_of(request, number), info->flags, caller_of(request), &file);
     if (failed == 0) failed = describe(request, std::move(file), info);
@@ -242,7 +257,7 @@ void open(fuse_req_t request, fuse_ino_t number, fuse_file_info* info) {
 }
 
 void create(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode, fuse_file_info* info) {
-  guarded(request, [&] {
+  guarded(request, parent, [&] {
     std::unique_ptr<OpenFile> file;
     Entry entry;
     int failed = fs_of(request).create(node_of(request, parent), name, mode, info->flags, caller_of(request),
@@ -264,8 +279,8 @@ void create(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode
   });
 }
 
-void release(fuse_req_t request, fuse_ino_t, fuse_file_info* info) {
-  done_or_failed(request, [&] {
+void release(fuse_req_t request, fuse_ino_t number, fuse_file_info* info) {
+  done_or_failed(request, number, [&] {
     served_of(request).release_file(info->fh);
     return 0;
   });
@@ -294,8 +309,8 @@ bool answer_in_place(fuse_req_t request, size_t size, off_t offset, fuse_file_in
       });
 }
 
-void read(fuse_req_t request, fuse_ino_t, size_t size, off_t offset, fuse_file_info* info) {
-  guarded(request, [&] {
+void read(fuse_req_t request, fuse_ino_t number, size_t size, off_t offset, fuse_file_info* info) {
+  guarded(request, number, [&] {
     if (answer_in_place(request, size, offset, info)) return kAnswered;
     const MutableBytes out = read_buffer(size);
     if (out.size() < size) return ENOMEM;
@@ -323,11 +338,12 @@ Status take(fuse_bufvec* from, MutableBytes out) {
   return {};
 }
 
-void write_buf(fuse_req_t request, fuse_ino_t, fuse_bufvec* from, off_t offset, fuse_file_info* info) {
+void write_buf(fuse_req_t request, fuse_ino_t number, fuse_bufvec* from, off_t offset, fuse_file_info* info) {
   const size_t length = fuse_buf_size(from);
   bool answered = false;
   const auto answer = [&](int failed) {
     answered = true;
+    if (failed != 0) trace_refusal(request, number, "write", failed);
     failed != 0 ? fuse_reply_err(request, failed) : fuse_reply_write(request, length);
   };
   const bool in_memory = from->count == 1 && (from->buf[0].flags & FUSE_BUF_IS_FD) == 0;
@@ -346,27 +362,28 @@ void write_buf(fuse_req_t request, fuse_ino_t, fuse_bufvec* from, off_t offset, 
   if (!answered) answer(status.posix_error());
 }
 
-void flush(fuse_req_t request, fuse_ino_t, fuse_file_info* info) {
-  done_or_failed(request, [&] {
+void flush(fuse_req_t request, fuse_ino_t number, fuse_file_info* info) {
+  done_or_failed(request, number, [&] {
     const int lost = fs_of(request).flush(file_of(info));
     const int locked = end_locks_of_closer(request, info);
     return lost != 0 ? lost : locked;
   });
 }
 
-void fsync(fuse_req_t request, fuse_ino_t, int, fuse_file_info* info) {
-  done_or_failed(request, [&] { return fs_of(request).sync(file_of(info)); });
+void fsync(fuse_req_t request, fuse_ino_t number, int, fuse_file_info* info) {
+  done_or_failed(request, number, [&] { return fs_of(request).sync(file_of(info)); });
 }
 
-void fallocate(fuse_req_t request, fuse_ino_t, int mode, off_t offset, off_t length, fuse_file_info* info) {
-  done_or_failed(request, [&] {
+void fallocate(fuse_req_t request, fuse_ino_t number, int mode, off_t offset, off_t length,
+               fuse_file_info* info) {
+  done_or_failed(request, number, [&] {
     return fs_of(request).allocate(file_of(info), mode, static_cast<uint64_t>(offset),
                                    static_cast<uint64_t>(length), caller_of(request));
   });
 }
 
-void lseek(fuse_req_t request, fuse_ino_t, off_t offset, int whence, fuse_file_info* info) {
-  guarded(request, [&] {
+void lseek(fuse_req_t request, fuse_ino_t number, off_t offset, int whence, fuse_file_info* info) {
+  guarded(request, number, [&] {
     uint64_t found = 0;
     const int failed = fs_of(request).seek(file_of(info), static_cast<uint64_t>(offset), whence, &found);
     if (failed != 0) return failed;
@@ -375,9 +392,9 @@ void lseek(fuse_req_t request, fuse_ino_t, off_t offset, int whence, fuse_file_i
   });
 }
 
-void ioctl(fuse_req_t request, fuse_ino_t, unsigned command, void*, fuse_file_info* info, unsigned flags,
-           const void* in, size_t in_bytes, size_t out_bytes_max) {
-  guarded(request, [&] {
+void ioctl(fuse_req_t request, fuse_ino_t number, unsigned command, void*, fuse_file_info* info,
+           unsigned flags, const void* in, size_t in_bytes, size_t out_bytes_max) {
+  guarded(request, number, [&] {
     if ((flags & FUSE_IOCTL_DIR) != 0) return ENOTTY;
     std::string out;
     const int failed =
@@ -389,9 +406,9 @@ void ioctl(fuse_req_t request, fuse_ino_t, unsigned command, void*, fuse_file_in
   });
 }
 
-void copy_file_range(fuse_req_t request, fuse_ino_t, off_t from_offset, fuse_file_info* from, fuse_ino_t,
-                     off_t to_offset, fuse_file_info* to, size_t length, int) {
-  guarded(request, [&] {
+void copy_file_range(fuse_req_t request, fuse_ino_t number, off_t from_offset, fuse_file_info* from,
+                     fuse_ino_t, off_t to_offset, fuse_file_info* to, size_t length, int) {
+  guarded(request, number, [&] {
     uint64_t copied = 0;
     const int failed =
         fs_of(request).copy(file_of(from), static_cast<uint64_t>(from_offset), file_of(to),
@@ -403,7 +420,7 @@ void copy_file_range(fuse_req_t request, fuse_ino_t, off_t from_offset, fuse_fil
 }
 
 void opendir(fuse_req_t request, fuse_ino_t number, fuse_file_info* info) {
-  guarded(request, [&] {
+  guarded(request, number, [&] {
     std::unique_ptr<OpenDirectory> directory;
     const int failed =
         fs_of(request).open_directory(node_of(request, number), caller_of(request), &directory);
@@ -420,8 +437,8 @@ void releasedir(fuse_req_t request, fuse_ino_t, fuse_file_info* info) {
   fuse_reply_err(request, 0);
 }
 
-void readdir(fuse_req_t request, fuse_ino_t, size_t size, off_t offset, fuse_file_info* info) {
-  guarded(request, [&] {
+void readdir(fuse_req_t request, fuse_ino_t number, size_t size, off_t offset, fuse_file_info* info) {
+  guarded(request, number, [&] {
     std::string out(size, '\0');
     size_t used = 0;
     const int failed = fs_of(request).read_directory(directory_of(info), offset, [&](const auto& found) {
@@ -444,7 +461,7 @@ void readdir(fuse_req_t request, fuse_ino_t, size_t size, off_t offset, fuse_fil
 bool has_lookup(const std::string& name) { return name != "." && name != ".."; }
 
 void readdirplus(fuse_req_t request, fuse_ino_t number, size_t size, off_t offset, fuse_file_info* info) {
-  guarded(request, [&] {
+  guarded(request, number, [&] {
     FileSystem& fs = fs_of(request);
     std::string out(size, '\0');
     size_t used = 0;
@@ -476,12 +493,12 @@ void readdirplus(fuse_req_t request, fuse_ino_t number, size_t size, off_t offse
   });
 }
 
-void fsyncdir(fuse_req_t request, fuse_ino_t, int, fuse_file_info* info) {
-  done_or_failed(request, [&] { return fs_of(request).sync_directory(directory_of(info)); });
+void fsyncdir(fuse_req_t request, fuse_ino_t number, int, fuse_file_info* info) {
+  done_or_failed(request, number, [&] { return fs_of(request).sync_directory(directory_of(info)); });
 }
 
-void statfs(fuse_req_t request, fuse_ino_t) {
-  guarded(request, [&] {
+void statfs(fuse_req_t request, fuse_ino_t number) {
+  guarded(request, number, [&] {
     struct statvfs statistics;
     const int failed = fs_of(request).statistics(&statistics);
     if (failed != 0) return failed;
@@ -503,14 +520,14 @@ int answer_text(fuse_req_t request, const std::string& text, size_t size) {
 
 void setxattr(fuse_req_t request, fuse_ino_t number, const char* name, const char* value, size_t size,
               int flags) {
-  done_or_failed(request, [&] {
+  done_or_failed(request, number, [&] {
     return fs_of(request).set_attribute(node_of(request, number), name, Bytes(value, size), flags,
                                         caller_of(request));
   });
 }
 
 void getxattr(fuse_req_t request, fuse_ino_t number, const char* name, size_t size) {
-  guarded(request, [&] {
+  guarded(request, number, [&] {
     std::string value;
     const int failed =
         fs_of(request).get_attribute(node_of(request, number), name, caller_of(request), &value);
@@ -519,7 +536,7 @@ void getxattr(fuse_req_t request, fuse_ino_t number, const char* name, size_t si
 }
 
 void listxattr(fuse_req_t request, fuse_ino_t number, size_t size) {
-  guarded(request, [&] {
+  guarded(request, number, [&] {
     std::string names;
     const int failed = fs_of(request).list_attributes(node_of(request, number), caller_of(request), &names);
     return failed != 0 ? failed : answer_text(request, names, size);
@@ -527,7 +544,7 @@ void listxattr(fuse_req_t request, fuse_ino_t number, size_t size) {
 }
 
 void removexattr(fuse_req_t request, fuse_ino_t number, const char* name) {
-  done_or_failed(request, [&] {
+  done_or_failed(request, number, [&] {
     return fs_of(request).remove_attribute(node_of(request, number), name, caller_of(request));
   });
 }

@@ -35,7 +35,8 @@ MPICH = ["mpich"]
 SIEVING = ["unordered", "romio_cb_write=disable", "romio_cb_read=disable", "romio_ds_write=enable",
            "romio_ds_read=enable"]
 SMALL_BUFFERS = ["romio_cb_write=enable", "romio_cb_read=enable", "cb_buffer_size=20000"]
-ENVIRONMENT = dict(os.environ, SWALE_JOB_TRANSPORT="tls", LD_LIBRARY_PATH=LIBRARIES,
+# A refusal of the tree is in what a launcher says; MPI tells neither the call nor why.
+ENVIRONMENT = dict(os.environ, SWALE_LOG="debug", SWALE_JOB_TRANSPORT="tls", LD_LIBRARY_PATH=LIBRARIES,
                    OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
                    # Open MPI 4, 5
                    OMPI_MCA_rmaps_base_oversubscribe="1",

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 from mounted import NO_MOUNTS, SWALE, listing, run
 
@@ -151,6 +152,22 @@ class Tree(unittest.TestCase):
         self.assertEqual(listing(self.tree), seen)
         self.assertNotIn(".swale", os.listdir(self.tree))
         return seen
+
+    def test_a_refusal_can_be_traced(self):
+        """The log of level debug has the call, the file and why; names that are not there are no refusals."""
+        with unittest.mock.patch.dict(os.environ, SWALE_LOG="debug"):
+            self.serve()
+        file = os.path.join(self.tree, "file")
+        with open(file, "wb"):
+            pass
+        for missing in ("missing", "file/beneath"):
+            self.assertFalse(os.path.exists(os.path.join(self.tree, missing)))
+        with self.assertRaises(PermissionError):
+            os.link(file, os.path.join(self.tree, "other"))
+        status, said = self.end()
+        self.assertEqual(status, 0, said)
+        self.assertRegex(said, "link of file: .*not permitted")
+        self.assertNotIn("missing", said)
 
     def test_tar_cp_and_python(self):
         source = os.path.join(self.scratch, "source")

@@ -194,10 +194,20 @@ Status JobFs::dress_as_named(const meta::FileId& file, io::File& out) {
   return {};
 }
 
+std::string JobFs::name_of(Node& node) const {
+  const meta::FileId& id = JobNode::of(node).id;
+  const auto path = nodes_.path_of(id);
+  return path && !path->empty() ? *path : text_of(id);
+}
+
+// What is no failure of a device is for those that look for the reason of a refusal.
 int JobFs::answer(const Status& status) {
   if (status.ok()) return 0;
   const int number = status.posix_error();
-  if (number == EIO) log_error("{}", status.message());
+  if (number == EIO)
+    log_error("{}", status.message());
+  else if (!is_usual_refusal(number))
+    log_debug("{}", status.message());
   return number;
 }
 

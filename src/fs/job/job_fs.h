@@ -148,6 +148,7 @@ class JobFs final : public FileSystem {
 
   const std::string& folder_of_logs() const { return options_.logs.memory_directory; }
 
+  std::string name_of(Node& node) const override;
   KernelUse kernel_use() const override {
     return {.keep_seconds = 0, .keeps_pages = false, .checks_acls = false};
   }
