@@ -16,7 +16,8 @@ bool ServedLog::show(const Chunk& chunk, uint64_t place, uint64_t bytes, ShownBy
     const Bytes block = all.substr(i * kBlockBytes, kBlockBytes);
     const bool is_edge = i * kBlockBytes < place || i * kBlockBytes + block.size() > end;
     const std::pair<const Chunk*, uint64_t> edge(&chunk, i);
-    if (is_edge && std::find(shown->edges.rbegin(), shown->edges.rend(), edge) != shown->edges.rend()) continue;
+    if (is_edge && std::find(shown->edges.rbegin(), shown->edges.rend(), edge) != shown->edges.rend())
+      continue;
     if (crc32c(block) != chunk.checks[i]) return false;
     if (is_edge) shown->edges.push_back(edge);
   }

@@ -21,7 +21,7 @@ uint64_t in_pages(uint64_t bytes) { return (bytes + kPageBytes - 1) / kPageBytes
 std::string head_of(uint64_t generation) {
   std::string head;
   append_u64(&head, kJournalMagic);
-  append_u32(&head, kLogVersion);
+  append_u32(&head, kJournalVersion);
   append_u32(&head, 0);
   append_u64(&head, generation);
   head.resize(kPageBytes, '\0');
@@ -33,7 +33,7 @@ void encode(const JournalRecord& record, uint64_t generation, uint64_t sequence,
   std::string head;
   append_u64(&head, kJournalMagic);
   append_u32(&head, 0);
-  append_u32(&head, kLogVersion);
+  append_u32(&head, kJournalVersion);
   append_u64(&head, generation);
   append_u64(&head, sequence);
   append_u32(&head, record.log);
@@ -85,10 +85,10 @@ Result<Decoded> decode(Bytes bytes, uint64_t generation, const std::string& path
   const uint64_t end = index_end + (uint64_t{record.end} - record.from);
   if (of != generation || record.from > record.end || end > bytes.size()) return found;
   if (get_u32(bytes.data() + 8) != crc32c(bytes.substr(kCrcBegin, end - kCrcBegin))) return found;
-  if (const uint32_t version = get_u32(bytes.data() + 12); version != kLogVersion)
+  if (const uint32_t version = get_u32(bytes.data() + 12); version != kJournalVersion)
     return error(Code::kUnsupported, Scope::kFile,
                  "{}: offset {}: version {} of a journal; this build reads {}", path, offset, version,
-                 kLogVersion);
+                 kJournalVersion);
   const KnownChunk chunk{record.log, record.number, record.chunk_bytes, record.end};
   auto index = decode_entries(bytes.substr(kRecordHeadBytes, entries * sizeof(LogEntry)), chunk, path,
                               offset + kRecordHeadBytes);

@@ -33,6 +33,7 @@
 
 namespace swale::fs {
 
+inline constexpr uint32_t kJournalVersion = 1;
 inline constexpr char kJournalName[] = "journal";
 inline constexpr uint64_t kJournalMagic = 0x6c6e726a6c617773;  // "swaljrnl"
 inline constexpr uint64_t kJournalBytes = 8 << 20;
