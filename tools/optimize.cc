@@ -4,11 +4,14 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <string>
 #include <system_error>
+#include <thread>
+#include <utility>
 
 #include "capi/options.h"
 #include "imd/optimize/follower.h"
@@ -47,6 +50,7 @@ struct OptimizeCommand {
   void print_freed(const imd::FreeReport& report) const;
   imd::OptimizeOptions options() const;
   int pass(io::Device& device) const;
+  Result<imd::OptimizeReport> pass_of(io::Device& device, net::Job* job, bool speaks) const;
   Result<std::unique_ptr<net::Job>> launched() const;
   int follow_job(io::Device& device) const;
   Status approve(const imd::OptimizePlan& plan) const;
@@ -166,18 +170,26 @@ Result<std::unique_ptr<net::Job>> OptimizeCommand::launched() const {
   return net::Job::open(std::move(bootstrap), settings.job);
 }
 
+Result<imd::OptimizeReport> OptimizeCommand::pass_of(io::Device& device, net::Job* job, bool speaks) const {
+  ProgressBar bar;
+  imd::OptimizeOptions of_pass = options();
+  of_pass.job = job;
+  if (!common.json && speaks && ProgressBar::wanted())
+    of_pass.progress = [&](uint64_t done, uint64_t records) { bar.update(done, records, "records"); };
+  return imd::optimize_directory(device, common.path, of_pass);
+}
+
 int OptimizeCommand::pass(io::Device& device) const {
   const Result<std::unique_ptr<net::Job>> job = launched();
   if (!job.ok()) return fail(job.status());
   const bool speaks = *job == nullptr || (*job)->rank() == 0;
-  const Result<imd::OptimizeReport> report = [&] {
-    ProgressBar bar;
-    imd::OptimizeOptions of_pass = options();
-    of_pass.job = job->get();
-    if (!common.json && speaks && ProgressBar::wanted())
-      of_pass.progress = [&](uint64_t done, uint64_t records) { bar.update(done, records, "records"); };
-    return imd::optimize_directory(device, common.path, of_pass);
-  }();
+  Result<imd::OptimizeReport> report = pass_of(device, job->get(), speaks);
+  // Ranks would wait in a collective call, which has a deadline: they are refused.
+  for (bool told = false; *job == nullptr && !report.ok() && report.status().code() == Code::kBusy;
+       report = pass_of(device, nullptr, speaks)) {
+    if (!std::exchange(told, true)) complain("{}; this one waits for it", report.status().message());
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+  }
   const Status closed = *job != nullptr && report.ok() ? (*job)->close() : Status();
   if (!report.ok()) return fail(report.status());
   if (!closed.ok()) return fail(closed);
@@ -313,8 +325,8 @@ void add_optimize(CLI::App& app, Run* run) {
               "16, from some twenty of 1,000; of one epoch it hardly ever does.\n\n"
               "The epochs themselves stay as they are, so the directory takes up to twice its bytes; the "
               "command says first how many. Scans and top read the epochs themselves. A job may write "
-              "meanwhile; its later epochs are for the next call, or --follow waits for them. A call that "
-              "was killed leaves nothing that answers, and the next one removes its files. A cluster that is "
+              "meanwhile; its later epochs are for the next call, or --follow waits for them. A second "
+              "call waits for the first. A call that was killed leaves nothing that answers, and the next one removes its files. A cluster that is "
               "damaged is not used. To be rid of all clusters, remove the folder DIR/clusters.\n\n"
               "Started by a launcher (mpirun, srun), its ranks share the work: each makes a part of the "
               "cluster, with --memory of its own; the first one prints. All get the same options.\n\n"

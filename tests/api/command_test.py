@@ -183,14 +183,35 @@ class Command(CommandCase):
         self.run_swale("optimize", "--follow", "--full", path=path, expect=2)
         self.run_swale("optimize", "--rate", "1K", path=path, expect=2)
 
-    def test_optimize_follows_until_it_is_told_to_end(self):
-        path = self.copy()
-        # A job on another machine holds the directory, and three epochs are too few for a pass.
+    @staticmethod
+    def lock_from_elsewhere(name):
+        """A process of another machine holds it."""
         lock = {"counter": "1".zfill(20), "nonce": "0123456789abcdef", "lease_s": 600, "host": "elsewhere",
                 "boot": "b", "pid_namespace": "n", "pid": 7, "start_time": "1", "allocation": "",
                 "job": "00000000000000ab", "since": "2026-01-01T00:00:00Z"}
-        with open(os.path.join(path, "swale.lock"), "w", encoding="ascii") as file:
+        with open(name, "w", encoding="ascii") as file:
             file.write(json.dumps(lock, separators=(",", ":")) + "\n")
+
+    def test_a_second_optimize_waits_for_the_first(self):
+        path = self.copy()
+        os.mkdir(os.path.join(path, "clusters"))
+        lock = os.path.join(path, "clusters", "optimize.lock")
+        self.lock_from_elsewhere(lock)
+        process = subprocess.Popen([SWALE, "optimize", path, "--json"], stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True)
+        self.addCleanup(process.kill)
+        said = process.stderr.readline()
+        self.assertIn("process 7 on host elsewhere", said)
+        self.assertIn("this one waits for it", said)
+        os.remove(lock)
+        out, errors = process.communicate(timeout=100)
+        self.assertEqual((process.returncode, errors), (0, ""))
+        self.assertEqual(json.loads(out)["cluster"], 1)
+
+    def test_optimize_follows_until_it_is_told_to_end(self):
+        path = self.copy()
+        # Three epochs are too few for a pass.
+        self.lock_from_elsewhere(os.path.join(path, "swale.lock"))
         process = subprocess.Popen([SWALE, "optimize", path, "--follow", "--json"], stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, text=True)
         self.addCleanup(process.kill)
