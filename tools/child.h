@@ -13,8 +13,8 @@ namespace swale::tools {
 inline constexpr int kExitSignal = 128;  // and the signal's number, as a shell has it
 inline constexpr int kForwarded[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 
-// For a process that serves programs. Slurm signals all processes of a step, those with a session of their own,
-// too: what is meant for a program may not end what it writes to. SIGTERM does, in order.
+// For a process that serves programs. Slurm signals all processes of a step, those with a session of their
+// own, too: what is meant for a program may not end what it writes to. SIGTERM does, in order.
 void ignore_signals_for_programs();
 
 // Of a state that wait() gives.

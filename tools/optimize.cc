@@ -161,7 +161,8 @@ Result<std::unique_ptr<net::Job>> OptimizeCommand::launched() const {
   if (launch.size == 1) return std::unique_ptr<net::Job>();
   if (follow || free) {
     return invalid_argument(
-        "{}: --follow and --free are work for one process; started were {} ranks: run it without the launcher",
+        "{}: --follow and --free are work for one process; started were {} ranks: run it without the "
+        "launcher",
         common.path, launch.size);
   }
   SWALE_ASSIGN_OR_RETURN(const net::RendezvousOptions meeting,
@@ -326,8 +327,9 @@ void add_optimize(CLI::App& app, Run* run) {
               "The epochs themselves stay as they are, so the directory takes up to twice its bytes; the "
               "command says first how many. Scans and top read the epochs themselves. A job may write "
               "meanwhile; its later epochs are for the next call, or --follow waits for them. A second "
-              "call waits for the first. A call that was killed leaves nothing that answers, and the next one removes its files. A cluster that is "
-              "damaged is not used. To be rid of all clusters, remove the folder DIR/clusters.\n\n"
+              "call waits for the first. A call that was killed leaves nothing that answers, and the next "
+              "one removes its files. A cluster that is damaged is not used. To be rid of all clusters, "
+              "remove the folder DIR/clusters.\n\n"
               "Started by a launcher (mpirun, srun), its ranks share the work: each makes a part of the "
               "cluster, with --memory of its own; the first one prints. All get the same options.\n\n"
               "--free makes no cluster: it removes the data and index files of jobs whose epochs are all "

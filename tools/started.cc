@@ -34,8 +34,8 @@ namespace {
 constexpr char kMemory[] = "/dev/shm";
 constexpr char kWord[] = "the tree is there";
 constexpr char kLock[] = "lock", kDocument[] = "started.json", kLog[] = "log";
-// What `swale run` has for a program: it ends well when it is told to, by the launcher, by `swale run`, or both.
-// {}: kWord.
+// What `swale run` has for a program: it ends well when it is told to, by the launcher, by `swale run`, or
+// both. {}: kWord.
 constexpr char kWaiting[] = "trap 'trap \"\" USR1; exit 0' USR1; echo '{}'; while :; do sleep 1; done";
 constexpr int64_t kDrainAgain = 10;  // s, from drain_at on
 constexpr int kMillisASecond = 1000;

@@ -208,10 +208,11 @@ def fuse_ways():
     """{way: why it is not measured here}, of the ways past FUSE's read and write that newer kernels have."""
     enabled = pathlib.Path("/sys/module/fuse/parameters/enable_uring")
     on = enabled.exists() and enabled.read_text(encoding="ascii").strip() == "Y"
-    asked = subprocess.run(["pkg-config", "--modversion", "fuse3"], capture_output=True, text=True, check=False)
+    asked = subprocess.run(["pkg-config", "--modversion", "fuse3"], capture_output=True, text=True,
+                           check=False)
     library = f"the mount is built with libfuse {asked.stdout.strip() or 'of unknown version'}"
-    return {"io_uring": f"the kernel {'allows' if on else 'does not allow'} it (fuse.enable_uring); {library}, "
-                        "and it needs 3.18",
+    return {"io_uring": f"the kernel {'allows' if on else 'does not allow'} it (fuse.enable_uring); "
+                        f"{library}, and it needs 3.18",
             "pass-through": f"{library}, and it needs 3.17; bytes that are in logs could not go that way"}
 
 

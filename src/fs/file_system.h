@@ -178,8 +178,8 @@ class FileSystem {
     return Pages::kKept;
   }
   virtual int read(OpenFile& file, uint64_t offset, MutableBytes out, size_t* got) = 0;
-  // Gives the same bytes from where they stand in memory, where they stay during that call. False, and nothing
-  // was given: read() has them, or says what is wrong.
+  // Gives the same bytes from where they stand in memory, where they stay during that call. False, and
+  // nothing was given: read() has them, or says what is wrong.
   using Give = std::function<void(std::span<const Bytes>)>;
   virtual bool read_in_place(OpenFile&, uint64_t, uint64_t, const Give&) { return false; }
   // Changes of the content need no permission but the handle's. The caller matters for set-id bits, which

@@ -1,5 +1,5 @@
-// Directories, listings and attributes at I/O servers: random calls beside the same calls in a plain directory,
-// what a later job finds, listings beside changes, and what is refused.
+// Directories, listings and attributes at I/O servers: random calls beside the same calls in a plain
+// directory, what a later job finds, listings beside changes, and what is refused.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,8 +1,9 @@
 // IondFiles: what an I/O server does with a request: the table of open files, checks, and calls of the store,
 // on the thread that asks. It knows neither Rpc nor threads of its own.
 //
-// Server 0 has the directories. There a file has its name, and the attribute user.swale.stripes (id, stripe, servers, first server);
-// on the others its part is called by the id. With one server a file is a plain one, without attribute.
+// Server 0 has the directories. There a file has its name, and the attribute user.swale.stripes (id, stripe,
+// servers, first server); on the others its part is called by the id. With one server a file is a plain
+// one, without attribute.
 //
 // Threads: answer and drop by any; a request may wait for the store.
 // Errors: answers; kResourceExhausted: more open files than the limit, drop those of clients that are gone.

@@ -78,7 +78,8 @@ extern std::atomic<Memory*> memory;  // null: nothing was ours so far
 
 void settle_after_fork(Memory& all) noexcept;
 void finish(Memory& all, Description* description) noexcept;
-// The held one was a placeholder, and is the mount's descriptor now (light.h). False: it is not ours any more.
+// The held one was a placeholder, and is the mount's descriptor now (light.h). False: it is not ours any
+// more.
 bool make_real(Memory& all, Description& held, int fd) noexcept;
 
 // A call no longer holds it.

@@ -3,7 +3,8 @@ developed anew.
 
 GOLDEN (by default this folder) gets dir-v1, indirect-v1, attributes-v1, cluster-ranks-v1, clusters-v1,
 freed-v1, keys-v1, large-v1, layout-v1 and lossy-v1, whose making golden_test.py describes; what is there
-of these is removed. Only until version 1 is released: after that they are read for ever, and never written again.
+of these is removed. Only until version 1 is released: after that they are read for ever, and never written
+again.
 MAKE_DIRECTORY is tests/api/make_directory of a build folder, whose `swale` is run, too.
 """
 import os

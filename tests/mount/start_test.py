@@ -365,8 +365,8 @@ cat from-0 from-1 from-2 from-3 > seen-$SLURM_PROCID"""
         try:
             with self.slurm_of_two_nodes() as cluster:
                 step = cluster.start_step(
-                    4, ["--kill-on-bad-exit", SWALE, "run", "--backing", self.backing, "--buffer", self.buffer, "--", "/bin/sh",
-                        "-c", program], **LAUNCHED)
+                    4, ["--kill-on-bad-exit", SWALE, "run", "--backing", self.backing, "--buffer",
+                        self.buffer, "--", "/bin/sh", "-c", program], **LAUNCHED)
                 said = step.communicate(timeout=PATIENCE_S)[0]
         except (slurm.NotInstalled, slurm.CannotRun) as why:
             self.skipTest(f"one machine: no Slurm here: {why}")

@@ -5,9 +5,9 @@
 //   to a directory of its own ─► counts and digests of all epochs agree? ─► end its epoch ─► write the list
 //   of clusters, which makes it live ─► remove what is not
 //
-// With `job`, all of its ranks make the call together, each with a range of hashes: a partition of the cluster.
-// The first one locks, claims and commits; counts and digests are added up. What fails on one rank fails on
-// all, with its number.
+// With `job`, all of its ranks make the call together, each with a range of hashes: a partition of the
+// cluster. The first one locks, claims and commits; counts and digests are added up. What fails on one rank
+// fails on all, with its number.
 //
 // The epochs themselves are only read. A pass that fails or is killed leaves nothing that answers; a failed
 // one removes its folder, the next pass that of a killed one. A job may write to the directory meanwhile, or

@@ -3,9 +3,10 @@
 //
 // The runs of a job whose keys are placed by hash are in the order of these hashes: each is a stream that
 // stays where the last stripe ended. The chunk after the one in use is read meanwhile (ChunkReads), past the
-// page cache where the file system can. Other runs (a partitioner of the user's, the lossy format, with several ranks)
-// have keys of all hashes in another order: they are read again for each stripe. Epochs that no log has are
-// read from the clusters that have them: their runs are streams of series, which are cut into records.
+// page cache where the file system can. Other runs (a partitioner of the user's, the lossy format, with
+// several ranks) have keys of all hashes in another order: they are read again for each stripe. Epochs
+// that no log has are read from the clusters that have them: their runs are streams of series, which are cut
+// into records.
 //
 // Of a part of all hashes (`range`, a rank's) only those blocks of hashed runs are read that may have them,
 // and a few more, where a binary search looks for the first.
