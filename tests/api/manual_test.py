@@ -227,7 +227,12 @@ class Manual(unittest.TestCase):
     def test_the_examples_work(self):
         """All of them, in bash, with a new directory out/particles for each command."""
         ran = 0
-        environment = dict(os.environ, PATH=os.path.dirname(SWALE) + os.pathsep + os.environ["PATH"])
+        environment = dict(os.environ, PATH=os.path.dirname(SWALE) + os.pathsep + os.environ["PATH"],
+                           LD_LIBRARY_PATH=os.path.join(os.path.dirname(SWALE), "../src/capi"),  # of fabrics
+                           OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+                           # Open MPI 4, 5
+                           OMPI_MCA_rmaps_base_oversubscribe="1",
+                           PRTE_MCA_rmaps_default_mapping_policy=":oversubscribe")
         for command in commands():
             folder = tempfile.mkdtemp(dir=self.scratch)
             subprocess.run([MAKE_PARTICLES, os.path.join(folder, "out", "particles")], check=True, timeout=60)
@@ -236,8 +241,9 @@ class Manual(unittest.TestCase):
                 if "mount" in example and probe.no_mounts():
                     print(f"no FUSE mounts here: {probe.no_mounts()}: not run: {example}")
                     continue
-                if "jq" in example and not shutil.which("jq"):
-                    print(f"jq is not installed: not run: {example}")
+                missing = [name for name in ("jq", "mpirun") if name in example and not shutil.which(name)]
+                if missing:
+                    print(f"{missing[0]} is not installed: not run: {example}")
                     continue
                 # `head` ends those before it early, as it should.
                 strict = [] if "| head" in example else ["-o", "pipefail"]

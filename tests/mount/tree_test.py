@@ -414,7 +414,7 @@ class Tree(unittest.TestCase):
         self.assertEqual((drained["drained_files"], drained["undrained_files"]), (2, 0))
         self.assertEqual(info(buffer)["undrained_bytes"], 0)
         with open(os.path.join(at, "h"), "wb") as file:
-            file.write(b"h" * 100_000)
+            file.write(b"h" * 1_000_000)  # too much for the journal of fsyncs
             file.flush()
             os.fsync(file.fileno())
         newest = max((entry.path for entry in os.scandir(os.path.join(buffer, "spill"))
