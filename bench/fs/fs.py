@@ -231,7 +231,8 @@ def massive(runner, programs, scratch):
 
 def light(runner, programs, scratch):
     """Files that are made past the kernel, beside a plain directory of the same disk."""
-    with tempfile.TemporaryDirectory(prefix="swale-bench-light-", dir=scratch) as folder:
+    # By whole paths: a folder of the program's that is not in the tree leaves a create to the kernel.
+    with tempfile.TemporaryDirectory(prefix="swale-bench-light-", dir=scratch.resolve()) as folder:
         tree, plain = pathlib.Path(folder) / "tree", pathlib.Path(folder) / "plain"
         tree.mkdir()
         plain.mkdir()
