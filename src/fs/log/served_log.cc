@@ -311,7 +311,7 @@ Status ServedLog::reserve_slot(Pages pages) {
     return error(Code::kResourceExhausted, Scope::kOperation, "{}: all {} chunks of the log are in use",
                  path_, slots_);
   const auto begin = static_cast<off_t>(begin_of(free));
-  const bool is_large = ask_for_large_pages(begin_of(free));
+  const bool is_large = pages == Pages::kWritten && ask_for_large_pages(begin_of(free));
   const int result = io::continued([&] { return ::fallocate(file_->descriptor(), 0, begin, chunk_bytes_); });
   const int failed = errno;
   if (result != 0 && is_large)
@@ -404,7 +404,9 @@ void ServedLog::free_slot(Chunk& chunk) noexcept {
 
 // The kernel makes a large page of a small one and the hole behind it, if it has one, whatever is set for all
 // files of the system; else the slot gets small pages. To look for one in vain may cost more than they do, so
-// that is not done for each slot. The last page stays small: see give_back_slot. True: the slot has memory.
+// that is not done for each slot, and never while a writer waits: 2 MiB are cleared at once, on a virtual
+// machine in memory that its host may have to find first. The last page stays small: see give_back_slot.
+// True: the slot has memory.
 bool ServedLog::ask_for_large_pages(uint64_t begin) noexcept {
   if (large_page_waits_ > 0) {
     --large_page_waits_;
