@@ -4,14 +4,16 @@
 //   --tree DIR        the tree; --plain DIR: on the disk that the tree's backing is on
 //   --creates N       files of each process
 //   --rounds N
-// Reported: the median of the rounds' ratios, plain over tree, and the microseconds of a create. A process
-// meets the server within its time. Each round has folders of its own, which stay.
+// Reported: the best round of the plain directory over the best of the tree, and their microseconds a create:
+// on one disk a commit of the file system's journal, for whoever, is in one round or another, and takes a
+// second. A process meets the server within its time. Each round has folders of its own, which stay.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -29,6 +31,8 @@ namespace {
 constexpr uint64_t kProcesses = 8;
 constexpr char kStats[] = "user.swale.fs";
 constexpr double kMicros = 1e6;
+
+double best(const std::vector<double>& times) { return *std::min_element(times.begin(), times.end()); }
 
 std::string name_of(const std::string& folder, uint64_t process, uint64_t i) {
   return fmt::format("{}/c{}-{}", folder, process, i);
@@ -69,7 +73,7 @@ int main(int argc, char** argv) {
   const std::string tree = arguments.text("tree"), plain = arguments.text("plain");
   const uint64_t creates = arguments.number("creates", 2000), rounds = arguments.number("rounds", 1);
   arguments.expect_no_more();
-  std::vector<double> ratios, ours, theirs;
+  std::vector<double> ours, theirs;
   for (uint64_t round = 0; round < rounds; ++round) {
     const double first = round % 2 == 0 ? create_s(plain, round, creates) : 0;
     const uint64_t before = made_past_the_kernel(tree);
@@ -78,14 +82,13 @@ int main(int argc, char** argv) {
     if (made_past_the_kernel(tree) - before < kProcesses * (creates - 1 - creates / 10))
       die("the files were made through the kernel: SWALE_FS_DESCRIPTORS=light, and swale run --preload");
     const double kernel = round % 2 == 0 ? first : create_s(plain, round, creates);
-    ratios.push_back(kernel / light);
     const double files = static_cast<double>(kProcesses * creates);
     ours.push_back(light / files * kMicros);
     theirs.push_back(kernel / files * kMicros);
   }
   report_as("bench_fs_light", "light",
-            {{"create_over_ext4", percentile(ratios, 0.5)},
-             {"create_us", percentile(ours, 0.5)},
-             {"ext4_create_us", percentile(theirs, 0.5)}});
+            {{"create_over_ext4", best(theirs) / best(ours)},
+             {"create_us", best(ours)},
+             {"ext4_create_us", best(theirs)}});
   return 0;
 }
