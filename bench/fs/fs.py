@@ -132,7 +132,8 @@ KEYS = (
          less_is_better=False), ("preload_mpi", "n1_write_over_direct")),
     (Key("create_over_ext4", "with the preload and SWALE_FS_DESCRIPTORS=light, 8 processes create and close "
          "in one directory: a plain directory's time on the disk over the tree's, the best of four rounds "
-         "each", "", 0.6, 2, less_is_better=False), ("light", "create_over_ext4")),
+         "each; where no files were removed in the minutes before, ext4 is 20 times as fast, and this 0.12",
+         "", 0.6, 2, less_is_better=False), ("light", "create_over_ext4")),
     (Key("run_added_s", f"`swale run --backing` of {RANKS} processes that do nothing: more than without", "s",
          1, 0.3, by="wait"), ("run", "added_s")),
 )
@@ -251,6 +252,10 @@ def measure(arguments, scratch):
             runner.keep(name, [str(arguments.programs / "fs/bench_fs"),
                                *judge.words({**options, "memory": memory})])
         for runner.round in range(profile["rounds"]):
+            # Once, and first: for minutes after files were removed ext4 looks long for inodes that are not
+            # those (recently_deleted): 200 to 300 us a create, where it takes 8.
+            if runner.round == 0 and not NO_MOUNTS:
+                light(runner, arguments.programs, scratch)
             runner.keep("calibrate", [str(arguments.programs / "bench_calibrate"), "--path",
                                       str(scratch / "calibrate"), "--quick",
                                       "1" if arguments.profile == "tiny" else "0"])
@@ -279,7 +284,6 @@ def measure(arguments, scratch):
                                                "requests": profile["requests"], "rounds": 1})])
             library(runner, arguments.programs, scratch, memory)
             preload(runner, arguments.programs, scratch, memory)
-            light(runner, arguments.programs, scratch)
             if preload_mpi.is_there(arguments.programs):
                 preload_mpi.measure(runner, arguments.programs, scratch, RECORD)
             runner.lines.append({"round": runner.round, "name": "run",
