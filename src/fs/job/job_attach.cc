@@ -15,11 +15,6 @@
 #include "fs/job/program_socket.h"
 
 namespace swale::fs {
-namespace {
-
-constexpr int kAgainMs = kMeetAgainMs;
-
-}  // namespace
 
 Result<std::unique_ptr<JobAttach>> JobAttach::open(JobFs& fs, const std::string& folder) {
   std::unique_ptr<JobAttach> made(new JobAttach(fs));
@@ -36,8 +31,7 @@ Result<std::unique_ptr<JobAttach>> JobAttach::open(JobFs& fs, const std::string&
 JobAttach::~JobAttach() {
   static_cast<void>(contain([this] { fs_.programs_meet_at(""); }));
   if (thread_.joinable()) {
-    const uint64_t now = 1;
-    static_cast<void>(io::continued([&] { return ::write(end_.get(), &now, sizeof(now)); }));
+    ring(end_);
     thread_.join();
   }
   for (const Connection& each : connections_) static_cast<void>(fs_.end_program(each.log));
@@ -45,17 +39,11 @@ JobAttach::~JobAttach() {
 }
 
 void JobAttach::serve() noexcept {
-  bool goes_on = true;
-  while (goes_on) {
-    const Status done = contain([&] {
-      goes_on = wait();
-      end_those_that_are_over();
-    });
-    if (done.ok()) continue;
-    log_warn("{}", done.message());
-    pollfd end = {end_.get(), POLLIN, 0};
-    goes_on = goes_on && ::poll(&end, 1, kAgainMs) == 0;
-  }
+  meet_programs(end_, [this] {
+    const bool goes_on = wait();
+    end_those_that_are_over();
+    return goes_on;
+  });
 }
 
 // Until somebody comes or goes.
@@ -66,7 +54,7 @@ bool JobAttach::wait() {
     // An invalid descriptor is passed over.
     ready.push_back({each.over ? -1 : each.socket.get(), POLLIN, 0});
     ready.push_back({each.over ? -1 : each.process.get(), POLLIN, 0});
-    if (each.over) patience_ms = kAgainMs;
+    if (each.over) patience_ms = kMeetAgainMs;
   }
   if (io::continued([&] { return ::poll(ready.data(), ready.size(), patience_ms); }) < 0)
     return errno == ENOMEM;

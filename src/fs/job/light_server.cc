@@ -23,11 +23,6 @@ void welcome(const io::Descriptor& peer, const std::string& top, int error) {
   static_cast<void>(::send(peer.get(), &said, sizeof(said), MSG_NOSIGNAL | MSG_DONTWAIT));
 }
 
-void ring(const io::Descriptor& bell) {
-  const uint64_t now = 1;
-  static_cast<void>(io::continued([&] { return ::write(bell.get(), &now, sizeof(now)); }));
-}
-
 }  // namespace
 
 Result<std::unique_ptr<LightServer>> LightServer::open(JobFs& fs, const std::string& folder,
@@ -53,17 +48,11 @@ LightServer::~LightServer() {
 }
 
 void LightServer::serve() noexcept {
-  bool goes_on = true;
-  while (goes_on) {
-    const Status done = contain([&] {
-      goes_on = wait();
-      end_those_that_are_over();
-    });
-    if (done.ok()) continue;
-    log_warn("{}", done.message());
-    pollfd end = {end_.get(), POLLIN, 0};
-    goes_on = goes_on && ::poll(&end, 1, kMeetAgainMs) == 0;
-  }
+  meet_programs(end_, [this] {
+    const bool goes_on = wait();
+    end_those_that_are_over();
+    return goes_on;
+  });
 }
 
 // Until somebody comes or goes.

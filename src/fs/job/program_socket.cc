@@ -8,6 +8,7 @@
 
 #include <cerrno>
 
+#include "base/contain.h"
 #include "base/log.h"
 #include "io/unix_address.h"
 
@@ -51,6 +52,22 @@ io::Descriptor accept_program(const io::Descriptor& listener, const io::Descript
     return {};
   }
   return peer;
+}
+
+void meet_programs(const io::Descriptor& end, const std::function<bool()>& step) noexcept {
+  bool goes_on = true;
+  while (goes_on) {
+    const Status done = contain([&] { goes_on = step(); });
+    if (done.ok()) continue;
+    log_warn("{}", done.message());
+    pollfd over = {end.get(), POLLIN, 0};
+    goes_on = ::poll(&over, 1, kMeetAgainMs) == 0;
+  }
+}
+
+void ring(const io::Descriptor& event) noexcept {
+  const uint64_t now = 1;
+  static_cast<void>(io::continued([&] { return ::write(event.get(), &now, sizeof(now)); }));
 }
 
 io::Descriptor descriptor_of_process(pid_t process) {

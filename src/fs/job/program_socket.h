@@ -4,6 +4,7 @@
 
 #include <sys/socket.h>
 
+#include <functional>
 #include <string>
 
 #include "base/status.h"
@@ -21,6 +22,13 @@ Result<io::Descriptor> listen_for_programs(const std::string& folder, const char
 // The next program that waits, and who it is. Invalid: none, or one of another user, which is told in the
 // log. `end`: readable when nobody is to be waited for.
 io::Descriptor accept_program(const io::Descriptor& listener, const io::Descriptor& end, ucred* who);
+
+// Calls `step` again and again, until it returns false. What it throws is told in the log, and it is called
+// again a little later, unless `end` is readable.
+void meet_programs(const io::Descriptor& end, const std::function<bool()>& step) noexcept;
+
+// Makes an eventfd readable.
+void ring(const io::Descriptor& event) noexcept;
 
 // Readable when the process has ended. Invalid: the kernel has no such thing.
 io::Descriptor descriptor_of_process(pid_t process);
