@@ -38,6 +38,7 @@ struct MassiveDirectory;
 // `caller` is the return address of the program's call.
 MassiveDirectory* massive_folder(int at, const char* path, const char** name, const void* caller) noexcept;
 
+inline constexpr char kAppendedOnly[] = "values are appended only";  // why most calls are refused
 // Sets errno and logs what was refused.
 void refuse_massive(const char* call, const char* path, int error, const char* why) noexcept;
 

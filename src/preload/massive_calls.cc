@@ -234,8 +234,6 @@ const char* wrong_name(const MassiveDirectory& directory, const char* name, int*
 
 namespace {
 
-constexpr char kAppendedOnly[] = "values are appended only";
-
 // True, with errno set.
 bool refused(const char* call, int at, const char* path, const void* caller) {
   const char* name = nullptr;

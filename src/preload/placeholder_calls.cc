@@ -24,7 +24,6 @@
 namespace swale::preload {
 namespace {
 
-constexpr char kAppendedOnly[] = "values are appended only";
 constexpr char kNotSynced[] = "a value is durable when closedir has returned, not before";
 
 // The kernel said `result`, and perhaps ENOENT: is it a name of a massive directory?
