@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# check-tree.sh [--without-format] [--self-test]: what must not be committed (files above 1 MiB, paths of
-# somebody's machine, lines of C, C++, Python, shell and CMake above 110 columns, sources that clang-format
-# would change), and what deserves a look (sources above 500 lines; only named). --without-format: where
-# clang-format is not installed, as in CI. The self-test breaks each rule once in a scratch repository.
+# check-tree.sh [--without-format] [--self-test]: what must not be committed (files above 1 MiB, folders that
+# a killed test left, paths of somebody's machine, lines of C, C++, Python, shell and CMake above 110 columns,
+# sources that clang-format would change), and what deserves a look (sources above 500 lines; only named).
+# --without-format: where clang-format is not installed, as in CI. The self-test breaks each rule once in a
+# scratch repository.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/step.sh"
 
@@ -10,6 +11,8 @@ file_bytes_max=$((1024 * 1024))
 source_lines_max=500
 columns_max=110
 with_format=yes
+# Tests make such folders where they run.
+scratch_folder='^[^/]*-[A-Za-z0-9]{6}/'
 [ "${1:-}" != --without-format ] || { with_format=no; shift; }
 # A home, or root's, or a work folder at the root of the file system; not "/root" inside a longer path.
 machine_path='(^|[^A-Za-z0-9_.}/-])/(work|root|home/[a-z][a-z0-9_-]*)/'
@@ -28,6 +31,12 @@ check_tree() {
       wrong=1
     fi
   done < <(files)
+
+  if found=$(files | grep -E "$scratch_folder"); then
+    echo "folders of a test that was killed:"
+    cut -d/ -f1 <<< "$found" | sort -u
+    wrong=1
+  fi
 
   if found=$(files | xargs -r -d '\n' grep -nIE "$machine_path"); then
     echo "paths of this machine:"
@@ -73,6 +82,8 @@ self_test() {
   printf 'a path such as docs/%s/notes or ${ROOT}/%s/x is fine\n' work work > good.md
   check_tree > report || die "the self-test's clean tree is found dirty: $(cat report)"
   head -c $((file_bytes_max + 1)) /dev/zero > big.bin
+  mkdir mount-Ab3xY9
+  echo left > mount-Ab3xY9/file
   printf 'see /%s/main/build\n' work > path.md
   printf 'int  main( ){return 0;}\n' > ugly.cc
   seq -f '// %.0f' $((source_lines_max + 1)) > long.cc
@@ -81,7 +92,7 @@ self_test() {
     printf '# %0*d\n# %0*d\n' $((columns_max - 2)) 0 $((columns_max - 1)) 0 > "$file"
   done
   if check_tree > report; then die "the self-test's dirty tree is found clean"; fi
-  local canaries=('big.bin: larger' 'path.md:1:' 'look: long.cc' 'wide.cc:2: 111 columns'
+  local canaries=('big.bin: larger' 'path.md:1:' 'mount-Ab3xY9' 'look: long.cc' 'wide.cc:2: 111 columns'
     'wide.py:2: 111 columns' 'wide.sh:2: 111 columns' 'wide.cmake:2: 111 columns'
     'CMakeLists.txt:2: 111 columns')
   [ $with_format = no ] || canaries+=('  ugly.cc')
