@@ -131,6 +131,7 @@ Json clusters_json(const imd::ClusterList& list, const imd::Manifest& manifest) 
     clusters.push_back({{"number", cluster.number},
                         {"epochs", answered(cluster, manifest)},
                         {"epochs_dropped", cluster.epochs.size() - answered(cluster, manifest)},
+                        {"columns", cluster.columns},
                         {"series", cluster.series},
                         {"bytes", cluster.bytes}});
   }
@@ -140,8 +141,9 @@ Json clusters_json(const imd::ClusterList& list, const imd::Manifest& manifest) 
 std::string clusters_text(const imd::ClusterList& list, const imd::Manifest& manifest) {
   std::string text;
   for (const imd::ClusterEntry& cluster : list.clusters) {
-    text += fmt::format("\n  cluster {:04}: {} epochs by key, {} series, {} bytes", cluster.number,
-                        answered(cluster, manifest), cluster.series, cluster.bytes);
+    text += fmt::format("\n  cluster {:04}: {} epochs by key, {} series, {} bytes{}", cluster.number,
+                        answered(cluster, manifest), cluster.series, cluster.bytes,
+                        cluster.columns ? ", in columns" : "");
   }
   return text;
 }

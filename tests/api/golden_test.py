@@ -5,7 +5,8 @@ one; GOLDEN/large-v1 and attributes-v1 likewise, with the word `large` or `attri
 GOLDEN/indirect-v1 and lossy-v1 also with SWALE_IMD_FORMAT=indirect and lossy; GOLDEN/keys-v1 by
 `make_directory PATH 0 1` as one, with SWALE_IMD_KEY=u64; GOLDEN/clusters-v1 is dir-v1 after `swale
 optimize`, cluster-ranks-v1 after the same by two ranks, and freed-v1 the first after `swale optimize
---free`; GOLDEN/layout-v1/COMPRESSION-INDEX by
+--free`; GOLDEN/columns-v1 is `make_directory PATH 0 4 400` as one, with SWALE_IMD_COMPRESSION=lz4, after
+`swale optimize`; GOLDEN/layout-v1/COMPRESSION-INDEX by
 `make_directory PATH 0 1 400` as one, with SWALE_IMD_COMPRESSION and SWALE_IMD_INDEX set (for `papers0`
 SWALE_IMD_BLOOM_BITS=0, too). All of it by `tests/golden/make_golden.py
 build/checked/tests/api/make_directory`. Folders of a released version are never written again: a new
@@ -254,6 +255,19 @@ class Golden(unittest.TestCase):
                     self.assertEqual(self.run_swale("get", path, f"u64:{key}", "--u64"),
                                      "".join(f"u64:{key}\t{epoch}\t{shown(epoch * 100 + key)}\n"
                                              for epoch in range(2)))
+
+    def test_columns_answer(self):
+        path = os.path.join(GOLDEN, "columns-v1")
+        with open(os.path.join(path, "clusters", "0001", "manifest.json"), encoding="utf-8") as listed:
+            self.assertEqual(json.load(listed)["incompatible_features"], ["columns"])
+        self.assertIn(", in columns", self.run_swale("info", path))
+        self.run_swale("verify", path)
+        with copy_of("columns-v1") as copy:
+            os.remove(os.path.join(copy, "p000", "part-000000.j0001.data"))
+            for key in range(0, 400, 57):
+                self.assertEqual(self.run_swale("get", copy, f"u64:{key}", "--u64"),
+                                 "".join(f"u64:{key}\t{epoch}\t{shown(epoch * 100 + key)}\n"
+                                         for epoch in range(4)))
 
     def test_freed_epochs_are_read(self):
         path = os.path.join(GOLDEN, "freed-v1")

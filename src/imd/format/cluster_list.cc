@@ -16,7 +16,9 @@ namespace {
 
 // A cluster may have several partitions. Without it, each has one.
 constexpr std::string_view kRanksFeature = "ranks";
-constexpr std::string_view kListFeatures[] = {kRanksFeature};
+// Series of a cluster may have columns.
+constexpr std::string_view kColumnsFeature = "columns";
+constexpr std::string_view kListFeatures[] = {kRanksFeature, kColumnsFeature};
 constexpr DocumentFormat kListFormat{.name = "swale-clusters", .version = 1, .features = kListFeatures};
 constexpr size_t kDigitsOfId = 16;
 
@@ -52,15 +54,23 @@ Status decode_span(const DocumentObject& object, std::vector<ClusterEntry::Epoch
   return {};
 }
 
-Result<ClusterEntry> decode_cluster(const DocumentObject& object, bool has_ranks, uint32_t number_min,
-                                    uint32_t generation) {
+struct Features {
+  bool ranks = false;
+  bool columns = false;
+};
+
+Result<ClusterEntry> decode_cluster(const DocumentObject& object, const Features& features,
+                                    uint32_t number_min, uint32_t generation) {
   ClusterEntry cluster;
   SWALE_ASSIGN_OR_RETURN(const uint64_t number, object.number("number", number_min, generation));
   cluster.number = static_cast<uint32_t>(number);
   SWALE_ASSIGN_OR_RETURN(cluster.epoch_id, object.hex("epoch_id"));
-  if (has_ranks) {
+  if (features.ranks) {
     SWALE_ASSIGN_OR_RETURN(const uint64_t ranks, object.number("ranks", 1, run::kRanksMax));
     cluster.ranks = static_cast<uint32_t>(ranks);
+  }
+  if (features.columns) {
+    SWALE_ASSIGN_OR_RETURN(cluster.columns, object.flag("columns"));
   }
   SWALE_ASSIGN_OR_RETURN(cluster.series, object.number("series", 0, UINT64_MAX));
   SWALE_ASSIGN_OR_RETURN(cluster.bytes, object.number("bytes", 0, UINT64_MAX));
@@ -75,13 +85,18 @@ Result<ClusterEntry> decode_cluster(const DocumentObject& object, bool has_ranks
 
 std::string ClusterList::encode() const {
   JsonWriter json;
-  const bool has_ranks =
-      std::ranges::any_of(clusters, [](const ClusterEntry& cluster) { return cluster.ranks > 1; });
-  begin_document(kListFormat, std::span(kListFeatures).first(has_ranks ? 1 : 0), &json);
+  const Features has{
+      .ranks = std::ranges::any_of(clusters, [](const ClusterEntry& cluster) { return cluster.ranks > 1; }),
+      .columns = std::ranges::any_of(clusters, &ClusterEntry::columns)};
+  std::vector<std::string_view> features;
+  if (has.ranks) features.push_back(kRanksFeature);
+  if (has.columns) features.push_back(kColumnsFeature);
+  begin_document(kListFormat, features, &json);
   json.line().member("generation", generation).name("clusters").array();
   for (const ClusterEntry& cluster : clusters) {
     json.line().object().member("number", cluster.number).member("epoch_id", hex16(cluster.epoch_id));
-    if (has_ranks) json.member("ranks", cluster.ranks);
+    if (has.ranks) json.member("ranks", cluster.ranks);
+    if (has.columns) json.member("columns", cluster.columns);
     json.member("series", cluster.series).member("bytes", cluster.bytes);
     encode_epochs(cluster.epochs, &json);
     json.end().line();
@@ -94,7 +109,8 @@ Result<ClusterList> ClusterList::decode(Bytes text, const std::string& path) {
   SWALE_ASSIGN_OR_RETURN(const SealedDocument document, SealedDocument::parse(text, path));
   SWALE_RETURN_IF_ERROR(document.check_header(kListFormat));
   const DocumentObject root = document.root();
-  const bool has_ranks = document.has_feature(kRanksFeature);
+  const Features features{.ranks = document.has_feature(kRanksFeature),
+                          .columns = document.has_feature(kColumnsFeature)};
   ClusterList list;
   SWALE_ASSIGN_OR_RETURN(const uint64_t generation, root.number("generation", 1, kJobNumberMax));
   list.generation = static_cast<uint32_t>(generation);
@@ -103,7 +119,7 @@ Result<ClusterList> ClusterList::decode(Bytes text, const std::string& path) {
     const uint32_t number_min = list.clusters.empty() ? 1 : list.clusters.back().number + 1;
     const DocumentObject object = root.below(value, fmt::format("cluster {}", list.clusters.size()));
     SWALE_ASSIGN_OR_RETURN(ClusterEntry cluster,
-                           decode_cluster(object, has_ranks, number_min, list.generation));
+                           decode_cluster(object, features, number_min, list.generation));
     list.clusters.push_back(std::move(cluster));
   }
   return list;

@@ -34,6 +34,7 @@ struct ClusterEntry {
   uint64_t series = 0;
   uint64_t bytes = 0;         // of these, with their keys
   std::vector<Epoch> epochs;  // ascending; a series names them by index
+  bool columns = false;       // series of it may have columns (series_columns.h)
 
   bool operator==(const ClusterEntry&) const = default;
 };

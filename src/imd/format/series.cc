@@ -182,11 +182,11 @@ bool SeriesTally::parse_usual(Bytes key, Bytes series) {
   return true;
 }
 
-bool SeriesTally::take(Bytes key, Bytes series) {
+bool SeriesTally::take_rows(Bytes key, Bytes series) {
   if (front_.empty() && take_usual(key, series)) return true;
   bool right = front_.empty() || front_key_ == key;
   const auto epochs = static_cast<uint32_t>(tallies_.size());
-  const bool known = walk_series(series, epochs, [&](const SeriesValue& value) {
+  const bool known = walk_rows(series, epochs, [&](const SeriesValue& value) {
     if (value.kind <= SeriesKind::kPoints && front_.empty()) [[likely]] {
       count(value.index, key, value.bytes);
     } else {

@@ -5,11 +5,12 @@
 //   flags u8 | first varint | count varint | steps varint{count - 1}? | sizes varint{1 or count} | bytes
 //   An epoch is its index in the cluster. first: of the first value; each step leads from one value to the
 //   next and is absent (it is 1) with kNextEpochs. A size is bytes << 2 | kind; with kOneSize all values have
-//   it.
+//   it. With kColumns the bytes of the values are columns (series_columns.h).
 // Threads: free functions; a SeriesBuilder or a SeriesTally belongs to one thread at a time.
 // Limits: kSeriesBytesMax a series.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -21,6 +22,7 @@
 #include "base/hash.h"
 #include "base/status.h"
 #include "imd/format/record_tally.h"
+#include "imd/format/series_columns.h"
 #include "run/record.h"
 
 namespace swale::imd {
@@ -35,7 +37,7 @@ enum class SeriesKind : uint8_t {
   kContinues =
       3,  // front part of what the next value has: that begins the key's next series, of the same epoch
 };
-enum SeriesFlag : uint8_t { kNextEpochs = 1, kOneSize = 2 };
+enum SeriesFlag : uint8_t { kNextEpochs = 1, kOneSize = 2, kColumns = 4 };
 
 struct SeriesValue {
   uint32_t index = 0;  // of the epoch, in the cluster
@@ -46,10 +48,9 @@ struct SeriesValue {
 // What bytes of the kind kResolved consist of. False: they are none.
 bool split_resolved(Bytes bytes, Bytes* stored, Bytes* value);
 
-// Calls fn(const SeriesValue&) for each value. False, and no call, for bytes that are no series of a cluster
-// of `epochs` epochs.
+// As walk_series, of a series of rows.
 template <class Fn>
-bool walk_series(Bytes series, uint32_t epochs, Fn&& fn) {
+bool walk_rows(Bytes series, uint32_t epochs, Fn&& fn) {
   const char* at = series.data();
   const char* const end = at + series.size();
   if (at == end) return false;
@@ -84,6 +85,24 @@ bool walk_series(Bytes series, uint32_t epochs, Fn&& fn) {
     at += size >> 2;
   }
   return true;
+}
+
+inline bool has_columns(Bytes series) { return !series.empty() && (series.front() & kColumns) != 0; }
+
+// A series of columns as rows.
+struct SeriesRows {
+  std::array<char, kSeriesBytesMax> bytes;
+
+  Bytes of(Bytes series) { return make_rows(series, bytes); }
+};
+
+// Calls fn(const SeriesValue&) for each value, whose bytes are valid during the call. False, and no call, for
+// bytes that are no series of a cluster of `epochs` epochs.
+template <class Fn>
+bool walk_series(Bytes series, uint32_t epochs, Fn&& fn) {
+  if (!has_columns(series)) return walk_rows(series, epochs, fn);
+  SeriesRows rows;
+  return walk_rows(rows.of(series), epochs, fn);
 }
 
 // Most bytes that a series begins with, if it has no steps and one size.
@@ -140,12 +159,18 @@ class SeriesTally {
 
   // The series of a key come one after the other. False: it is none, or does not continue what the one before
   // has begun.
-  bool take(Bytes key, Bytes series);
+  bool take(Bytes key, Bytes series) {
+    if (!has_columns(series)) return take_rows(key, series);
+    SeriesRows rows;
+    const Bytes made = rows.of(series);
+    return !made.empty() && take_rows(key, made);
+  }
   // No value waits for its continuation.
   bool complete() const { return front_.empty(); }
   std::span<const RecordTally> tallies() const { return tallies_; }
 
  private:
+  bool take_rows(Bytes key, Bytes series);
   void count(uint32_t index, Bytes key, Bytes stored);
   bool take_usual(Bytes key, Bytes series);
   bool parse_usual(Bytes key, Bytes series);

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/testing/test_allocations.h"
 #include "imd/format/cluster_list.h"
+#include "imd/format/series_columns.h"
 #include "imd/optimize/optimizer.h"
 #include "imd/testing/test_optimize.h"
 #include "io/memory_device.h"
@@ -64,12 +65,16 @@ int64_t refuse_each(int64_t points, Body&& body, Check&& check) {
   return visited;
 }
 
-class OptimizeAllocations : public testing::Test {
+// Rows, or columns of a compressed directory.
+class OptimizeAllocations : public testing::TestWithParam<SeriesLayout> {
  protected:
   void SetUp() override {
     Allocations::spare_this_thread();
     set_log_level(LogLevel::kOff);
-    test::write_job(device_, {.ranks = 2, .records = 40, .keys = kKeys}, 1);
+    test::JobShape shape{.ranks = 2, .records = 40, .keys = kKeys};
+    shape.slow = GetParam() == SeriesLayout::kColumns;
+    if (shape.slow) shape.options.compression = Codec::kZstd;
+    test::write_job(device_, shape, 1);
     before_ = ask_directory(device_, kKeys);
     ASSERT_EQ(before_.problem, "");
   }
@@ -79,7 +84,7 @@ class OptimizeAllocations : public testing::Test {
   Answers before_;
 };
 
-TEST_F(OptimizeAllocations, APassThatLacksMemoryChangesNoAnswer) {
+TEST_P(OptimizeAllocations, APassThatLacksMemoryChangesNoAnswer) {
   int64_t failed = 0;
   const auto pass = [&] {
     if (!optimize_directory(device_, kOptimized, full_pass()).ok()) ++failed;
@@ -94,7 +99,7 @@ TEST_F(OptimizeAllocations, APassThatLacksMemoryChangesNoAnswer) {
   EXPECT_GT(failed, 30);  // the canary: most of these allocations are needed
 }
 
-TEST_F(OptimizeAllocations, AQueryThatLacksMemoryAnswersNothingWrong) {
+TEST_P(OptimizeAllocations, AQueryThatLacksMemoryAnswersNothingWrong) {
   ASSERT_TRUE(optimize_directory(device_, kOptimized, full_pass()).ok());
   Answers found;
   int64_t told = 0;
@@ -111,6 +116,9 @@ TEST_F(OptimizeAllocations, AQueryThatLacksMemoryAnswersNothingWrong) {
   });
   EXPECT_GT(told, 50);
 }
+
+INSTANTIATE_TEST_SUITE_P(Layouts, OptimizeAllocations,
+                         testing::Values(SeriesLayout::kRows, SeriesLayout::kColumns));
 
 }  // namespace
 }  // namespace swale::imd::optimize_alloc_test

@@ -46,9 +46,12 @@ OptimizeOptions full_pass() {
 
 class Passes {
  public:
-  explicit Passes(bool one_size = false) {
+  explicit Passes(bool one_size = false, Codec codec = Codec::kNone) {
     set_log_level(LogLevel::kOff);
-    write_job(device_, {.ranks = 2, .records = 60, .keys = kKeys, .one_size = one_size}, 1);
+    test::JobShape shape{.ranks = 2, .records = 60, .keys = kKeys, .one_size = one_size};
+    shape.slow = codec != Codec::kNone;
+    if (shape.slow) shape.options.compression = codec;
+    write_job(device_, shape, 1);
     before_ = ask_directory(device_, kKeys);
     EXPECT_EQ(before_.problem, "");
   }
@@ -161,8 +164,8 @@ void hide(io::Device& device, bool hidden) {
 
 // Every byte of a cluster turned over. With the epochs beside it the answers are right; without them they are
 // right or an error, which the other half of the test is the canary for: many flips must be told.
-TEST(OptimizeFaults, NoTurnedByteMakesAWrongAnswer) {
-  Passes passes(/*one_size=*/true);
+void expect_no_wrong_answer(Codec codec) {
+  Passes passes(/*one_size=*/true, codec);
   io::MemoryDevice& device = passes.device();
   ASSERT_TRUE(optimize_directory(device, kOptimized, small_pass()).ok());
   const Answers right = ask_directory(device, 2);
@@ -191,6 +194,9 @@ TEST(OptimizeFaults, NoTurnedByteMakesAWrongAnswer) {
   EXPECT_GT(told, 500u);
   EXPECT_LT(told, flips);
 }
+
+TEST(OptimizeFaults, NoTurnedByteMakesAWrongAnswer) { expect_no_wrong_answer(Codec::kNone); }
+TEST(OptimizeFaults, NoTurnedByteOfColumnsMakesAWrongAnswer) { expect_no_wrong_answer(Codec::kLz4); }
 
 }  // namespace
 }  // namespace swale::imd::optimize_faults_test

@@ -397,11 +397,13 @@ TEST(ClusterList, IsReadAsItWasWritten) {
   list.clusters = {
       {2, 0xabc, 1, 10, 100, {{EpochNumber(0), 1}, {EpochNumber(1), UINT64_MAX}, {EpochNumber(7), 3}}},
       {9, 0xdef, 1, 11, 101, {{EpochNumber(2), 4}}}};
-  // An older Swale refuses a list with clusters of several partitions, and no other.
-  for (const uint32_t ranks : {1, 3}) {
-    list.clusters[1].ranks = ranks;
+  // An older Swale refuses a list with clusters of several partitions, or of columns, and no other.
+  for (const auto& [ranks, columns] : {std::pair{1, false}, {3, false}, {1, true}, {3, true}}) {
+    list.clusters[1].ranks = static_cast<uint32_t>(ranks);
+    list.clusters[0].columns = columns;
     const std::string text = list.encode();
     EXPECT_EQ(text.find("ranks") != std::string::npos, ranks > 1);
+    EXPECT_EQ(text.find("columns") != std::string::npos, columns);
     const auto again = ClusterList::decode(text, "list");
     ASSERT_TRUE(again.ok()) << again.status().to_string();
     EXPECT_TRUE(*again == list);

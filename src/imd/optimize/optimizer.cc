@@ -96,6 +96,9 @@ class Pass {
   Status make_cluster();
   // What it has written, epoch by epoch.
   Result<std::vector<RecordTally>> write_series(Writer& writer);
+  SeriesLayout series_layout() const {
+    return manifest_.layout.compression != Codec::kNone ? SeriesLayout::kColumns : SeriesLayout::kRows;
+  }
   // To be compressed, and on several ranks, series go through memtables, as all other records do.
   bool by_memtables() const { return manifest_.layout.compression != Codec::kNone || ranks_->size() > 1; }
   Status append(Writer& writer, SeriesBatch& batch);
@@ -367,7 +370,7 @@ Status Pass::make_cluster() {
 
 // Stripes take half of the memory at most; only one that has more of one key takes more.
 StripePipeline::Params Pass::pipeline_params(const StripeReader& reader) const {
-  StripePipeline::Params params{.epochs = static_cast<uint32_t>(epochs_.size())};
+  StripePipeline::Params params{.epochs = static_cast<uint32_t>(epochs_.size()), .layout = series_layout()};
   if (reader.by_hash()) {
     params.threads = options_.threads != 0 ? options_.threads : usable_processors();
     params.slots = params.threads + 2;
@@ -481,7 +484,8 @@ Status Pass::commit() {
                      .ranks = ranks_->size(),
                      .series = report_.series,
                      .bytes = report_.bytes,
-                     .epochs = order_.epochs};
+                     .epochs = order_.epochs,
+                     .columns = series_layout() == SeriesLayout::kColumns};
   list_.generation = claim_->number();
   list_.clusters.push_back(std::move(entry));
   SWALE_ASSIGN_OR_RETURN(const auto anchored, files_.device.anchored(folder()));

@@ -146,6 +146,8 @@ TEST(OptimizeRanks, MakeTheSeriesOfOneProcessOfCompressedRuns) {
   JobShape shape{.ranks = 2, .records = 600, .keys = 300};
   shape.options.compression = Codec::kLz4;
   expect_the_series_of_one_process(shape);
+  shape.slow = true;  // and so of columns
+  expect_the_series_of_one_process(shape);
 }
 
 TEST(OptimizeRanks, MakeTheSeriesOfOneProcessOfRunsInAnotherOrder) {

@@ -74,8 +74,9 @@ GatherFn gatherer_for(size_t value_bytes) {
 
 }  // namespace
 
-SeriesMaker::SeriesMaker(uint32_t epochs, const ResolveFn& resolve, std::shared_ptr<run::ChunkPool> pool)
-    : resolve_(resolve), pool_(std::move(pool)), tally_(epochs) {}
+SeriesMaker::SeriesMaker(uint32_t epochs, SeriesLayout layout, const ResolveFn& resolve,
+                         std::shared_ptr<run::ChunkPool> pool)
+    : layout_(layout), resolve_(resolve), pool_(std::move(pool)), tally_(epochs) {}
 
 Status SeriesMaker::make(const Stripe& stripe, SeriesBatch* batch) {
   *batch = {};
@@ -216,9 +217,8 @@ Status SeriesMaker::put_usual(std::span<const StripeRow> rows, SeriesBatch* batc
     std::memcpy(key, some.front().at, kUsualKeyBytes);
     char* const series = key + kUsualKeyBytes;
     std::memcpy(series, usual_.head.data(), usual_.head.size());
-    const char* const end = gather(some, value_bytes, series + usual_.head_bytes);
-    SWALE_RETURN_IF_ERROR(finish(
-        {{key, kUsualKeyBytes}, {series, series_bytes}, {record, static_cast<size_t>(end - record)}}, batch));
+    gather(some, value_bytes, series + usual_.head_bytes);
+    SWALE_RETURN_IF_ERROR(finish({key, kUsualKeyBytes}, {series, series_bytes}, record, batch));
   }
   return {};
 }
@@ -318,16 +318,16 @@ Status SeriesMaker::put_record(Bytes key, size_t most, SeriesBatch* batch, Write
   }
   put_varint(put_varint(head, key.size()), series_bytes);
   copy_bytes(row, key.data(), key.size());
-  return finish({{row, key.size()},
-                 {row + key.size(), series_bytes},
-                 {head, static_cast<size_t>(row + key.size() + series_bytes - head)}},
-                batch);
+  return finish({row, key.size()}, {row + key.size(), series_bytes}, head, batch);
 }
 
-// What is in the batch is read back: what is counted is what will be written.
-Status SeriesMaker::finish(const run::RecordView& record, SeriesBatch* batch) {
-  batch->add(record);
-  if (tally_.take(record.key, record.value)) return {};
+// The record begins at `record` and ends with the series. What is in the batch is read back: what is counted
+// is what will be written.
+Status SeriesMaker::finish(MutableBytes key, MutableBytes series, char* record, SeriesBatch* batch) {
+  if (layout_ == SeriesLayout::kColumns) make_columns(series);
+  const auto record_bytes = static_cast<size_t>(series.data() + series.size() - record);
+  batch->add({view(key), view(series), {record, record_bytes}});
+  if (tally_.take(view(key), view(series))) return {};
   return error(Code::kInternal, Scope::kOperation, "a series cannot be read back; please report it");
 }
 

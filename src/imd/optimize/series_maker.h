@@ -56,7 +56,8 @@ class SeriesMaker {
   // The value that a record points to; called by any thread. A failure ends the pass. May be empty: pointers
   // stay.
   using ResolveFn = std::function<Result<std::string>(uint32_t index, Bytes key, Bytes stored)>;
-  SeriesMaker(uint32_t epochs, const ResolveFn& resolve, std::shared_ptr<run::ChunkPool> pool);
+  SeriesMaker(uint32_t epochs, SeriesLayout layout, const ResolveFn& resolve,
+              std::shared_ptr<run::ChunkPool> pool);
 
   // What `batch` had before is forgotten.
   Status make(const Stripe& stripe, SeriesBatch* batch);
@@ -75,7 +76,7 @@ class SeriesMaker {
   Status put_values(Bytes key, size_t most, SeriesBatch* batch);
   Status put_slowly(std::span<const StripeRow> rows, SeriesBatch* batch);
   void know_usual(uint32_t first, size_t count, size_t value_bytes);
-  Status finish(const run::RecordView& record, SeriesBatch* batch);
+  Status finish(MutableBytes key, MutableBytes series, char* record, SeriesBatch* batch);
   template <class Write>
   Status put_record(Bytes key, size_t most, SeriesBatch* batch, Write&& write);
 
@@ -90,6 +91,7 @@ class SeriesMaker {
     size_t head_bytes = 0;
   };
 
+  const SeriesLayout layout_;
   const ResolveFn resolve_;
   const std::shared_ptr<run::ChunkPool> pool_;
   SeriesTally tally_;

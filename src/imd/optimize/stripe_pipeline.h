@@ -36,6 +36,7 @@ class StripePipeline {
     uint32_t epochs = 0;
     uint32_t threads = 1;
     uint32_t slots = 2;
+    SeriesLayout layout = SeriesLayout::kRows;
     SeriesMaker::ResolveFn resolve = {};
   };
   // The reader must outlive the pipeline.
@@ -54,7 +55,8 @@ class StripePipeline {
   class Worker final : public Crew::Member {
    public:
     explicit Worker(StripePipeline& owner)
-        : owner_(owner), maker_(owner.params_.epochs, owner.params_.resolve, owner.pool_) {}
+        : owner_(owner),
+          maker_(owner.params_.epochs, owner.params_.layout, owner.params_.resolve, owner.pool_) {}
     bool turn() noexcept override;
     std::span<const RecordTally> tallies() const { return maker_.tallies(); }
 

@@ -233,14 +233,16 @@ TEST(Stripes, AClusterDoesNotDependOnThreads) {
 }
 
 // The series of one key with these values, by epoch, by the quick ways; and as the builder makes them.
-void expect_cut_alike(const std::string& key, const std::vector<std::string>& values, uint32_t gap) {
+void expect_cut_alike_in(SeriesLayout layout, const std::string& key, const std::vector<std::string>& values,
+                         uint32_t gap) {
   std::vector<std::string> rows;
   for (const std::string& value : values) rows.push_back(key + value);
   Stripe stripe;
   stripe.last = ~Hash{0};
   std::vector<std::string> expected;
   SeriesBuilder builder([&](Bytes series) {
-    expected.emplace_back(series);
+    std::string& one = expected.emplace_back(series);
+    if (layout == SeriesLayout::kColumns) make_columns({one.data(), one.size()});
     return Status();
   });
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -254,7 +256,7 @@ void expect_cut_alike(const std::string& key, const std::vector<std::string>& va
     ASSERT_TRUE(builder.add(part.index, SeriesKind::kWhole, values[i]).ok());
   }
   ASSERT_TRUE(builder.finish().ok());
-  SeriesMaker maker(static_cast<uint32_t>(rows.size()) * gap, {}, run::ChunkPool::create());
+  SeriesMaker maker(static_cast<uint32_t>(rows.size()) * gap, layout, {}, run::ChunkPool::create());
   SeriesBatch batch;
   ASSERT_TRUE(maker.make(stripe, &batch).ok());
   std::vector<std::string> made;
@@ -277,6 +279,11 @@ void expect_cut_alike(const std::string& key, const std::vector<std::string>& va
   for (const RecordTally& tally : maker.tallies()) digest += tally.digest;
   for (const std::string& row : rows) digest -= record_digest(row, key.size());
   EXPECT_EQ(digest, 0u);
+}
+
+void expect_cut_alike(const std::string& key, const std::vector<std::string>& values, uint32_t gap) {
+  for (const SeriesLayout layout : {SeriesLayout::kRows, SeriesLayout::kColumns})
+    expect_cut_alike_in(layout, key, values, gap);
 }
 
 TEST(Stripes, LongSeriesAreCutAsTheBuilderCutsThem) {

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/coding.h"
 #include "base/rng.h"
 #include "imd/optimize/optimizer.h"
 #include "imd/read/reader.h"
@@ -29,6 +30,7 @@ struct JobShape {
   uint64_t records = 300;  // of a rank and epoch
   uint64_t keys = 100;
   bool one_size = false;  // values of 40 bytes; else of all lengths, now and then large ones
+  bool slow = false;      // values of 40 bytes that move slowly; unless one_size, now and then others
   WriterOptions options = {};
 };
 
@@ -48,6 +50,17 @@ inline std::string value_at_random(Rng& rng, bool one_size) {
   return value;
 }
 
+// Floats that move slowly, as a particle's do.
+inline std::string slow_value(Rng& rng, uint64_t key, uint64_t epoch, bool one_size) {
+  if (!one_size && rng.below(30) == 0) return value_at_random(rng, /*one_size=*/false);
+  std::string value;
+  for (uint64_t field = 0; field < 10; ++field) {
+    const auto place = static_cast<double>((key * 10 + field) * 2'654'435'761 % 1'000);
+    append_fixed(&value, static_cast<float>(place + 0.001 * static_cast<double>(epoch + rng.below(8))));
+  }
+  return value;
+}
+
 inline void write_job(io::Device& device, const JobShape& shape, uint64_t seed) {
   run_ranks(shape.ranks, [&](net::Job& job) {
     WriterOptions options = shape.options;
@@ -59,7 +72,9 @@ inline void write_job(io::Device& device, const JobShape& shape, uint64_t seed) 
     for (uint32_t epoch = 0; epoch < shape.epochs; ++epoch) {
       for (uint64_t i = 0; i < shape.records; ++i) {
         const uint64_t key = rng.below(10) == 0 ? 0 : rng.below(shape.keys);  // one key is hot
-        const Status status = (*writer)->append(optimized_key(key), value_at_random(rng, shape.one_size));
+        const std::string value = shape.slow ? slow_value(rng, key, seed * 10 + epoch, shape.one_size)
+                                             : value_at_random(rng, shape.one_size);
+        const Status status = (*writer)->append(optimized_key(key), value);
         ASSERT_TRUE(status.ok()) << status.to_string();
       }
       const Status ended = (*writer)->epoch_end(static_cast<int64_t>(seed * 1'000 + epoch), 0.5);
