@@ -256,10 +256,13 @@ int JobFs::read(OpenFile& opened, uint64_t offset, MutableBytes out, size_t* got
     return 0;
   }
   {
-    const RequestLock lock(mutex_, requests_);
+    RequestLock lock(mutex_, requests_);
     if (file.node.in_logs) {
-      const auto count = files_->read(file.node.id, offset, out);
+      NodeFiles::Holes holes;
+      const auto count = files_->read(file.node.id, offset, out, &holes);
+      lock.unlock();
       if (!count.ok()) return answer(count.status());
+      if (const int failed = answer(holes.fill()); failed != 0) return failed;
       *got = *count;
       return 0;
     }
@@ -476,9 +479,11 @@ int JobFs::commit_all(JobNode& node) {
 // As the backing has it while nobody has written the file.
 Result<uint64_t> JobFs::size_of(const meta::FileId& id) {
   if (shared_) return shared_->size(id, seen_there(id));
-  const RequestLock lock(mutex_, requests_);
-  auto size = files_->size(id);
-  if (size.status().code() != Code::kNotFound) return size;
+  {
+    const RequestLock lock(mutex_, requests_);
+    auto size = files_->size(id);
+    if (size.status().code() != Code::kNotFound) return size;
+  }
   const io::Descriptor backing = on_backing(id);
   struct stat there;
   if (!backing.valid() || ::fstat(backing.get(), &there) != 0) return errno_status(ENOENT, "its file");

@@ -75,8 +75,8 @@ std::string JobFsStats::json() const {
   return json.text();
 }
 
-// Programs wait while logs are read and records are written; what takes long needs nothing of theirs. At
-// least the first file has a result.
+// Programs wait while logs are read and records are written, never for the backing: what uses it needs nothing
+// of theirs. At least the first file has a result.
 JobFs::DrainedFiles JobFs::drain_batch(std::span<const meta::FileId> files, uint64_t bytes_limit,
                                        std::optional<NameTurn>* publishing) {
   {
@@ -87,22 +87,24 @@ JobFs::DrainedFiles JobFs::drain_batch(std::span<const meta::FileId> files, uint
     if (!begun.ok()) return only(files.front(), begun.status());
     files = files.first(*begun);
   }
+  const auto give_up = [this](const Status& why) REQUIRES(drain_mutex_) {
+    {
+      const MutexLock lock(mutex_);
+      drain_->give_up(why);
+    }
+    return drain_->finish();
+  };
   // Else the names could lead to a file of the same id elsewhere, whose bytes the logs have no more.
-  if (const Status named = fsync_drains() ? Status() : sync_names(meta::kRootDirectory); !named.ok()) {
-    const MutexLock lock(mutex_);
-    drain_->abandon();
-    return only(files.front(), named);
-  }
+  if (const Status named = fsync_drains() ? Status() : sync_names(meta::kRootDirectory); !named.ok())
+    return give_up(named);
+  drain_->look();
   while (fill()) drain_->put();
   drain_->settle();
   const MutexLock changing(change_mutex_);
   auto turn = take_turn();
+  if (!turn.ok()) return give_up(turn.status());
   {
     const MutexLock lock(mutex_);
-    if (!turn.ok()) {
-      drain_->abandon();
-      return only(files.front(), turn.status());
-    }
     drain_->announce();
   }
   if (publishing != nullptr) publishing->emplace(std::move(*turn));
@@ -110,8 +112,12 @@ JobFs::DrainedFiles JobFs::drain_batch(std::span<const meta::FileId> files, uint
     const DirectoryTimes times(*this, files);
     drain_->publish();
   }
-  const MutexLock lock(mutex_);
+  {
+    const MutexLock lock(mutex_);
+    drain_->record();
+  }
   DrainedFiles drained = drain_->finish();
+  const MutexLock lock(mutex_);
   for (Drain::Drained& each : drained) {
     if (!each.outcome.ok() || *each.outcome == Drain::Outcome::kNothing) continue;
     const Status marked = set_mode(each.file, 0, kOnBacking);

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -164,23 +165,25 @@ TEST_F(JobFsFull, CanaryTheJudgeNoticesAByteThatIsLost) {
   EXPECT_NE(model.judge(read("f")), "");
 }
 
-bool is_long(io::CallKind kind) {
-  return kind == io::CallKind::kWrite || kind == io::CallKind::kSync || kind == io::CallKind::kRename ||
-         kind == io::CallKind::kSyncDirectory;
-}
+constexpr auto kPatience = std::chrono::seconds(120);  // reached by what hangs only
 
-// A drain that hangs at its n-th write, sync or rename: programs write and read, also the file that is being
-// drained; fsync, which needs the backing, waits. When it goes on, nothing has been lost. (A drain begins by
-// opening its files, and keeps programs waiting meanwhile.)
+// A drain that hangs at its n-th call, of two new files and one that is changed in place: programs write and
+// read, also the file that is being drained, and make files; fsync, which needs the backing, waits. When it
+// goes on, nothing has been lost.
 TEST_F(JobFsFull, ABackingThatHangsStopsWhatNeedsItAlone) {
-  constexpr auto kPatience = std::chrono::seconds(60);  // reached by what hangs only
   size_t points = 0;
+  std::map<std::string, int> kinds;
   for (bool hung = true; hung; ++points) {
     const std::string path = fmt::format("f{}", points), other = fmt::format("other{}", points);
+    const std::string old = fmt::format("old{}", points);
+    std::ofstream(world_.backing() + "/" + old) << "0123456789";
     const int handle = open(path, O_RDWR | O_CREAT), second = open(other, O_RDWR | O_CREAT);
+    const int third = open(old, O_RDWR);
     ASSERT_GT(handle, 0);
     ASSERT_GT(second, 0);
+    ASSERT_GT(third, 0);
     ASSERT_EQ(calls().write(handle, 0, "drained"), 0);
+    ASSERT_EQ(calls().write(third, 4, "drained"), 0);
 
     std::mutex mutex;
     std::condition_variable changed;
@@ -194,8 +197,9 @@ TEST_F(JobFsFull, ABackingThatHangsStopsWhatNeedsItAlone) {
     std::string where;
     world_.backing_faults().set_hook([&](const io::Call& call) -> Status {
       std::unique_lock lock(mutex);
-      if (!is_long(call.kind) || left == 0 || --left > 0) return {};
+      if (drained || left == 0 || --left > 0) return {};
       where = fmt::format("{} of {}", io::call_kind_name(call.kind), call.path);
+      ++kinds[std::string(io::call_kind_name(call.kind))];
       hangs = true;
       changed.notify_all();
       changed.wait(lock, [&] { return released; });
@@ -219,6 +223,11 @@ TEST_F(JobFsFull, ABackingThatHangsStopsWhatNeedsItAlone) {
       EXPECT_EQ(out, std::string("drained") + std::string(13, '\0') + "more");
       EXPECT_EQ(calls().read(second, 0, 100, &out), 0);
       EXPECT_EQ(out, "another");
+      EXPECT_EQ(calls().read(third, 4, 100, &out), 0);
+      EXPECT_EQ(out, "drained");
+      const int made = open(path + ".made", O_RDWR | O_CREAT | O_EXCL);
+      EXPECT_GT(made, 0);
+      EXPECT_EQ(calls().close(made), 0);
       set(&worked);
     });
     {
@@ -237,12 +246,72 @@ TEST_F(JobFsFull, ABackingThatHangsStopsWhatNeedsItAlone) {
     EXPECT_TRUE(outcome.ok()) << outcome.to_string();
     EXPECT_EQ(calls().close(handle), 0);
     EXPECT_EQ(calls().close(second), 0);
+    EXPECT_EQ(calls().close(third), 0);
     ASSERT_TRUE(world_.fs().drain_all().ok());
+    EXPECT_EQ(on_backing(old), "0123drained");
     EXPECT_EQ(on_backing(path), std::string("drained") + std::string(13, '\0') + "more");
     EXPECT_EQ(on_backing(other), "another");
   }
-  std::printf("%zu calls of a drain that hung\n", points - 1);
-  EXPECT_GT(points, 5u);  // two files: a write and a sync each, renames, directories
+  std::printf("%zu calls of a drain that hung:", points - 1);
+  for (const auto& [kind, count] : kinds) std::printf(" %s %d,", kind.c_str(), count);
+  std::printf("\n");
+  EXPECT_GT(points, 30u);
+  for (const char* const kind : {"open", "read", "write", "sync", "rename", "remove", "sync_directory"})
+    EXPECT_GT(kinds[kind], 0) << kind;
+}
+
+// The read waits; who does not need those bytes goes on.
+TEST_F(JobFsFull, AReadOfTheBackingThatHangsStopsWhoReadsAlone) {
+  std::ofstream(world_.backing() + "/old") << "0123456789";
+  const int old = open("old", O_RDWR);
+  ASSERT_GT(old, 0);
+  ASSERT_EQ(calls().write(old, 4, "logged"), 0);
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool hangs = false, released = false, worked = false, canary = false;
+  world_.backing_faults().set_hook([&](const io::Call& call) -> Status {
+    std::unique_lock lock(mutex);
+    if (call.kind != io::CallKind::kRead || !call.path.ends_with("/old")) return {};
+    hangs = true;
+    changed.notify_all();
+    changed.wait(lock, [&] { return released; });
+    return {};
+  });
+  std::thread reader([&] {
+    std::string out;
+    EXPECT_EQ(calls().read(old, 0, 100, &out), 0);
+    EXPECT_EQ(out, "0123logged");
+    const std::lock_guard lock(mutex);
+    canary = released;
+  });
+  std::thread program([&] {
+    {
+      std::unique_lock lock(mutex);
+      changed.wait(lock, [&] { return hangs; });
+    }
+    std::string out;
+    EXPECT_EQ(calls().read(old, 4, 100, &out), 0);
+    EXPECT_EQ(out, "logged");
+    const int made = open("made", O_RDWR | O_CREAT);
+    EXPECT_GT(made, 0);
+    EXPECT_EQ(calls().write(made, 0, "bytes"), 0);
+    EXPECT_EQ(calls().sync(made), 0);
+    EXPECT_EQ(calls().close(made), 0);
+    const std::lock_guard lock(mutex);
+    worked = true;
+    changed.notify_all();
+  });
+  {
+    std::unique_lock lock(mutex);
+    EXPECT_TRUE(changed.wait_for(lock, kPatience, [&] { return worked; }));
+    released = true;
+    changed.notify_all();
+  }
+  reader.join();
+  program.join();
+  EXPECT_TRUE(canary) << "the read that hung had its bytes before the backing gave them";
+  world_.backing_faults().clear();
+  EXPECT_EQ(calls().close(old), 0);
 }
 
 // Files of the backing are read by descriptors of the server.

@@ -90,49 +90,61 @@ Result<size_t> Drain::begin(std::span<const meta::FileId> files, uint64_t bytes_
       Work& work = *batch_.back();
       work.file = files[batch_.size() - 1];
       work.status = contain([&] { return take_up(work); });
-      for (const Part& part : work.parts) bytes += part.length;
+      for (const FileExtents::Piece& piece : work.fixed.pieces) bytes += piece.length;
     }
   });
   const size_t count = batch_.size();
-  if (!begun.ok()) {
-    abandon();
-    return begun;
-  }
-  mark_in_place();
-  open_outs();
-  at_ = 0;
   step_ = Step::kBegun;
-  return count;
+  if (begun.ok()) return count;
+  give_up(begun);
+  static_cast<void>(finish());
+  return begun;
 }
 
 Status Drain::take_up(Work& work) {
   auto fixed = source_.fix(work.file);
   if (fixed.status().code() == Code::kNotFound) {
-    work.over = true;
-    return remove_mark(work.file);
+    work.over = work.stale_mark = true;
+    return {};
   }
   SWALE_RETURN_IF_ERROR(fixed.status());
   work.fixed = std::move(*fixed);
   work.is_fixed = true;
   const auto path = backing_.path_of(work.file);
   if (has_no_name(path.status())) {
-    work.over = true;
-    return remove_mark(work.file);
+    work.over = work.stale_mark = true;
+    return {};
   }
   SWALE_RETURN_IF_ERROR(path.status());
   work.path = *path;
-  SWALE_RETURN_IF_ERROR(expect_beneath(work.path, backing_.root()));
   // A mark says that we have changed the file; after a drain it would cover what others do.
-  if (unmarked_.contains(work.file)) {
-    SWALE_RETURN_IF_ERROR(remove_mark(work.file));
-    unmarked_.erase(work.file);
-  }
-  SWALE_RETURN_IF_ERROR(look(work));
-  return plan(work);
+  work.stale_mark = unmarked_.contains(work.file);
+  return expect_beneath(work.path, backing_.root());
+}
+
+void Drain::look() noexcept {
+  if (step_ != Step::kBegun) return;
+  step_ = Step::kLooked;
+  for (const auto& work : batch_)
+    if (work->status.ok() && work->stale_mark)
+      work->status = contain([&] { return remove_stale_mark(*work); });
+  each([&](Work& work) -> Status {
+    SWALE_RETURN_IF_ERROR(look(work));
+    return plan(work);
+  });
+  mark_in_place();
+  open_outs();
+  at_ = 0;
+}
+
+Status Drain::remove_stale_mark(Work& work) {
+  SWALE_RETURN_IF_ERROR(remove_mark(work.file));
+  unmarked_.erase(work.file);
+  return {};
 }
 
 // Is the file with that name what it was when this node began to write it, or what a drain of ours that was
-// killed has made of it?
+// killed has made of it? (The name may have moved since begin(): then publish() finds that out.)
 Status Drain::look(Work& work) {
   SWALE_ASSIGN_OR_RETURN(work.target, open_if_there(work.path, io::OpenMode::kRead));
   if (work.target) {
@@ -142,8 +154,8 @@ Status Drain::look(Work& work) {
   // One that is changed in place may have been renamed since.
   const bool changed = mark && mark->how == How::kInPlace && work.target != nullptr &&
                        mark->stamp.device == work.found.device && mark->stamp.inode == work.found.inode;
-  const bool ours = changed || (work.target != nullptr && work.found == work.fixed.ours);
-  if (!ours && work.found != work.fixed.backing)
+  const bool ours = changed || (work.target != nullptr && is_as_seen(work.fixed.ours, work.found));
+  if (!ours && !is_as_seen(work.fixed.backing, work.found))
     work.how = How::kAside;
   else if (work.target != nullptr && work.fixed.backing_end > 0)
     work.how = How::kInPlace;
@@ -191,6 +203,7 @@ Status Drain::open_in_place(Work& work) {
 }
 
 bool Drain::fill() noexcept {
+  look();
   if (filled_ != nullptr) put();
   for (; at_ < batch_.size(); ++at_) {
     Work& work = *batch_[at_];
@@ -204,22 +217,21 @@ bool Drain::fill() noexcept {
 Status Drain::fill(Work& work) {
   const MutableBytes buffer = buffer_.span();
   const uint64_t begin = work.parts[work.next].offset + work.done;
+  const bool kept = !work.parts[work.next].piece;
   size_t filled = 0;
   while (filled < buffer.size() && work.next < work.parts.size()) {
     const Part& part = work.parts[work.next];
-    if (part.offset + work.done != begin + filled) break;
+    if (part.offset + work.done != begin + filled || kept == part.piece.has_value()) break;
     const auto bytes =
         buffer.subspan(filled, std::min<uint64_t>(part.length - work.done, buffer.size() - filled));
-    if (part.piece)
-      SWALE_RETURN_IF_ERROR(source_.read_piece(*part.piece, work.done, bytes));
-    else
-      SWALE_RETURN_IF_ERROR(read_exactly(*work.target, begin + filled, bytes));
+    if (part.piece) SWALE_RETURN_IF_ERROR(source_.read_piece(*part.piece, work.done, bytes));
     filled += bytes.size();
     work.done += bytes.size();
     if (work.done == part.length) ++work.next, work.done = 0;
   }
   filled_ = &work;
   filled_offset_ = begin, filled_bytes_ = filled;
+  filled_is_kept_ = kept;
   return {};
 }
 
@@ -233,6 +245,7 @@ void Drain::put() noexcept {
 
 // Writes bytes of the logs, and reads them again; the buffer is theirs.
 Status Drain::put(Work& work, uint64_t offset, MutableBytes bytes) {
+  if (filled_is_kept_) SWALE_RETURN_IF_ERROR(read_exactly(*work.target, offset, bytes));
   SWALE_RETURN_IF_ERROR(options_.rules.check ? write_checked(*work.out, offset, bytes)
                                              : work.out->pwrite(offset, view(bytes)));
   // The disk writes it while the next bytes are copied: a sync then waits for less.
@@ -258,7 +271,8 @@ Status Drain::check_size(Work& work) {
 }
 
 void Drain::settle() noexcept {
-  if (step_ != Step::kBegun) return;
+  look();
+  if (step_ != Step::kLooked) return;
   step_ = Step::kSettled;
   each([&](Work& work) -> Status {
     if (work.next < work.parts.size() || filled_ == &work)
@@ -278,17 +292,35 @@ void Drain::settle() noexcept {
     });
     if (!synced.ok()) each([&](Work&) { return synced; });
   }
-  each([&](Work& work) { return check_size(work); });
+  each([&](Work& work) -> Status {
+    SWALE_RETURN_IF_ERROR(check_size(work));
+    SWALE_ASSIGN_OR_RETURN(work.now, backing_.stamp(*work.out));
+    return {};
+  });
 }
 
-std::vector<Drain::Drained> Drain::finish() noexcept {
+void Drain::record() noexcept {
   publish();
+  if (step_ != Step::kNamed) return;
   Status recorded = contain([&] { return record_drained(); });
   if (!recorded.ok())
     each([&](Work& work) {
       unmarked_.erase(work.file);
       return recorded;
     });
+  give_up({});
+}
+
+void Drain::give_up(const Status& why) noexcept {
+  if (step_ == Step::kNone) return;
+  if (!why.ok()) each([&](Work&) { return why; });
+  for (const auto& work : batch_)
+    if (work->is_fixed && !work->recorded) source_.give_up(work->file);
+  step_ = Step::kRecorded;
+}
+
+std::vector<Drain::Drained> Drain::finish() noexcept {
+  record();
   unmark();
   for (const auto& work : batch_) {
     const bool aside = work->how == How::kAside;
@@ -297,8 +329,12 @@ std::vector<Drain::Drained> Drain::finish() noexcept {
       drained_.push_back({work->file, outcome});
     else
       drained_.push_back({work->file, work->status});
+    if (!work->recorded && work->out && work->how != How::kInPlace)
+      static_cast<void>(contain([&] { return backing_.device().remove(own_path(kNewPrefix, work->file)); }));
   }
-  abandon();
+  batch_.clear();
+  filled_ = nullptr;
+  step_ = Step::kNone;
   return std::move(drained_);
 }
 
@@ -307,27 +343,12 @@ Status Drain::record_drained() {
   for (const auto& work : batch_) {
     if (!work->goes_on()) continue;
     unmarked_.insert(work->file);
-    drained.push_back({work->file, &work->fixed, work->now, work->how == How::kAside});
+    drained.push_back({work->file, &work->fixed, work->now, work->how == How::kAside, work->there});
   }
   if (drained.empty()) return {};
   SWALE_RETURN_IF_ERROR(source_.drained(drained));
-  for (const auto& work : batch_)
-    if (work->goes_on()) work->is_fixed = false;
+  for (const auto& work : batch_) work->recorded = work->goes_on();
   return {};
-}
-
-void Drain::let_go(Work& work) noexcept {
-  if (!work.is_fixed) return;
-  source_.give_up(work.file);
-  if (work.out && work.how != How::kInPlace)
-    static_cast<void>(contain([&] { return backing_.device().remove(own_path(kNewPrefix, work.file)); }));
-}
-
-void Drain::abandon() noexcept {
-  for (const auto& work : batch_) let_go(*work);
-  batch_.clear();
-  filled_ = nullptr;
-  step_ = Step::kNone;
 }
 
 Result<Drain::Outcome> Drain::file(const meta::FileId& id) noexcept {

@@ -1,16 +1,20 @@
 // Drain: brings files of a node to the backing, as plain files, a batch at a time
 // (docs/design/node-files.md).
 //
-//   begin(files) ─► fill(), put() ... ─► settle()  ─► announce() ─► publish()    ─► finish()
-//   fix, look, mark  bytes, checked     syncs, all   a record of   renames, then  a record of FilesLog,
-//                                       at once      FilesLog      directories    unmark
+//   begin(files) ─► look()           ─► fill(), put() ... ─► settle()        ─► announce() ─► publish()
+//   fix             stamps, marks, opens  bytes, checked     syncs, all at once  a record       renames, then
+//                                                                                of FilesLog    directories
+//   ─► record()           ─► finish()
+//      a record of FilesLog   unmark
 //
 // A new or replaced file is written beside, announced (FileRow::ours) and renamed: it is there whole or not
 // at all. One whose backing bytes still count is changed in place, under a mark (drain_mark.h). One that
 // others have changed since this node began to write it is kept: ours becomes NAME.swale-JOB.
 //
-// Threads: one at a time. begin(), fill(), announce() and finish() use NodeFiles, whose thread must make
-// them; put(), settle() and publish() use the backing alone: calls of NodeFiles may come beside them.
+// Threads: one at a time. begin(), fill(), announce(), record() and give_up() use NodeFiles, whose thread must
+// make them, and never the backing: one that hangs stops nobody there. look(), put(), settle(), publish() and
+// finish() use the backing alone: calls of NodeFiles may come beside them. A step that was left out is made
+// by the next one.
 // Invariants: (1) Bytes leave the logs only when the file gave them back as it got them, byte for byte by
 // checksum, and it was synced after that, has its size, and its name is synced. (2) A drain that was killed
 // at any step is finished by the next open(), or has changed nothing. (3) Paths lie beneath the root and
@@ -81,16 +85,20 @@ class Drain {
   // In steps. Begins the first of these files, as many as the limits allow, and returns how many those are.
   // What fails for one of them is what finish() returns for it.
   Result<size_t> begin(std::span<const meta::FileId> files, uint64_t bytes_limit = kBatchBytes) noexcept;
+  void look() noexcept;
   bool fill() noexcept;  // false: all is written
   void put() noexcept;
-  // Makes the files durable. announce() does it if nobody has, and so on.
+  // Makes the files durable.
   void settle() noexcept;
   // Says which new files are ours, durably, in case this process ends after the next step.
   void announce() noexcept;
   // Gives them their names, which may not change meanwhile.
   void publish() noexcept;
+  // The logs forget what is there.
+  void record() noexcept;
+  // In place of the steps that are left: no file goes on. Then finish().
+  void give_up(const Status& why) noexcept;
   std::vector<Drained> finish() noexcept;
-  void abandon() noexcept;
 
   const std::vector<std::string>& aside() const { return aside_; }
 
@@ -103,15 +111,18 @@ class Drain {
   };
   struct Work {
     meta::FileId file;
-    Status status;      // a failure: it goes no further
-    bool over = false;  // there was nothing to drain, or no name leads to it any more
+    Status status;            // a failure: it goes no further
+    bool over = false;        // there was nothing to drain, or no name leads to it any more
+    bool stale_mark = false;  // one of it may be left that must go
+    bool recorded = false;
     bool is_fixed = false;
     NodeFiles::Fixed fixed;
     DrainMark::How how = DrainMark::How::kWhole;
     std::string path;                  // of its name
     std::unique_ptr<io::File> target;  // what has that name now, or null
     Stamp found;                       // of it
-    std::unique_ptr<io::File> out;     // what is written
+    std::shared_ptr<io::File> out;     // what is written
+    std::shared_ptr<io::File> there;   // what has the name in the end, to be read
     std::vector<Part> parts;
     size_t next = 0;
     uint64_t done = 0;                    // of the next part
@@ -121,7 +132,7 @@ class Drain {
 
     bool goes_on() const { return status.ok() && !over; }
   };
-  enum class Step { kNone, kBegun, kSettled, kAnnounced, kNamed };
+  enum class Step { kNone, kBegun, kLooked, kSettled, kAnnounced, kNamed, kRecorded };
 
   Drain(NodeFiles& files, Backing& backing, const DrainOptions& options, DrainSource* source)
       : files_(files),
@@ -141,6 +152,7 @@ class Drain {
     return status.code() == Code::kNotFound || status.code() == Code::kBusy;
   }
   Status take_up(Work& work);
+  Status remove_stale_mark(Work& work);
   Status look(Work& work);
   Status plan(Work& work);
   void open_outs() noexcept;
@@ -151,6 +163,7 @@ class Drain {
   Status check_size(Work& work);
   Status publish(Work& work);
   Status publish_whole(Work& work);
+  Status see_there(Work& work);
   Status publish_aside(Work& work);
   void sync_new_names() noexcept;
   Status expect_unchanged(const Work& work);
@@ -163,7 +176,6 @@ class Drain {
   Result<std::unique_ptr<io::File>> open_if_there(const std::string& path, io::OpenMode mode);
   std::string own_path(const char* prefix, const meta::FileId& file) const;
   Status record_drained();
-  void let_go(Work& work) noexcept;
   Status drain_all(std::span<const meta::FileId> files, uint64_t bytes_limit);
 
   NodeFiles& files_;
@@ -177,6 +189,7 @@ class Drain {
   Work* filled_ = nullptr;  // whose bytes the buffer has
   uint64_t filled_offset_ = 0;
   size_t filled_bytes_ = 0;
+  bool filled_is_kept_ = false;  // they are of the backing file that is kept: put() reads them
   std::vector<std::unique_ptr<Work>> batch_;
   size_t at_ = 0;  // of the batch, what is written next
   Step step_ = Step::kNone;

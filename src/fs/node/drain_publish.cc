@@ -105,8 +105,7 @@ void Drain::announce() noexcept {
   std::vector<std::pair<meta::FileId, Stamp>> ours;
   each([&](Work& work) -> Status {
     if (work.how != How::kWhole) return {};
-    SWALE_ASSIGN_OR_RETURN(const Stamp stamp, backing_.stamp(*work.out));
-    ours.emplace_back(work.file, stamp);
+    ours.emplace_back(work.file, work.now);
     return {};
   });
   if (ours.empty()) return;
@@ -133,15 +132,26 @@ Status Drain::publish(Work& work) {
     return error(Code::kBusy, Scope::kFile, "{}: it became {} while it was drained; drain it again",
                  work.path, *path);
   if (work.how == How::kWhole) SWALE_RETURN_IF_ERROR(publish_whole(work));
-  if (work.how != How::kAside) {
-    SWALE_ASSIGN_OR_RETURN(work.now, backing_.stamp(*work.out));
-  } else {
-    SWALE_RETURN_IF_ERROR(publish_aside(work));
-    SWALE_ASSIGN_OR_RETURN(const auto theirs, open_if_there(work.path, io::OpenMode::kRead));
-    if (theirs) {
-      SWALE_ASSIGN_OR_RETURN(work.now, backing_.stamp(*theirs));
-    }
+  SWALE_RETURN_IF_ERROR(see_there(work));
+  return work.how == How::kAside ? publish_aside(work) : Status();
+}
+
+// What has the name. One that look() did not find there may have been renamed just then, and back.
+Status Drain::see_there(Work& work) {
+  const bool ours = work.how != How::kAside;
+  work.there = ours ? work.out : nullptr;
+  if (!ours || work.fixed.is_open) {
+    auto there = open_if_there(work.path, io::OpenMode::kRead);
+    if (!ours) SWALE_RETURN_IF_ERROR(there.status());
+    if (there.ok() && *there) work.there = std::move(*there);
   }
+  work.now = {};
+  if (work.there) {
+    SWALE_ASSIGN_OR_RETURN(work.now, backing_.stamp(ours ? *work.out : *work.there));
+  }
+  if (!ours && work.there && is_as_seen(work.fixed.backing, work.now))
+    return error(Code::kBusy, Scope::kFile, "{}: it was renamed while it was drained; drain it again",
+                 work.path);
   return {};
 }
 

@@ -4,6 +4,7 @@
 // Threads: as Drain says. Errors: after a failure the file is still fixed.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
@@ -14,6 +15,13 @@
 
 namespace swale::fs {
 
+// Is the file what it was seen to be? A stamp that another node has taken has no device: machines number
+// devices in their own way.
+inline bool is_as_seen(const Stamp& seen, Stamp now) {
+  if (seen.device == 0) now.device = 0;
+  return now == seen;
+}
+
 class DrainSource {
  public:
   // A state of a file that is to be drained.
@@ -23,13 +31,15 @@ class DrainSource {
     uint64_t backing_end = 0;  // of the backing file, these bytes are part of it
     Stamp backing;             // what the backing file must be, or
     Stamp ours;                // what a drain that was killed has made of it
+    bool is_open = false;      // reads need the backing file
     std::vector<FileExtents::Piece> pieces;
   };
   struct Done {
     meta::FileId file;
     const Fixed* fixed = nullptr;
-    Stamp now;           // what the file on the backing is
-    bool aside = false;  // that is not ours, which is beside it
+    Stamp now;                                  // what the file on the backing is
+    bool aside = false;                         // that is not ours, which is beside it
+    std::shared_ptr<io::File> there = nullptr;  // the same, open to be read; null: look for it
   };
 
   virtual ~DrainSource() = default;

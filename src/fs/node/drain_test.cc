@@ -50,6 +50,7 @@ class DrainTest : public NodeRig {
     const auto begun = drain_->begin({&id, 1});
     ASSERT_TRUE(begun.ok()) << begun.status().to_string();
     ASSERT_EQ(*begun, 1u);
+    drain_->look();
   }
   void write_all() {
     while (drain_->fill()) drain_->put();
@@ -334,6 +335,27 @@ TEST_F(DrainTest, AFileThatIsRenamedWhileItIsChangedInPlaceIsNoStrangers) {
   expect_done(kFile);
   EXPECT_EQ(on_backing("renamed"),
             pattern(1, 50'000) + pattern(2, 1'000) + pattern(1, 100'000).substr(51'000));
+  EXPECT_TRUE(drain_->aside().empty());
+  expect_clean();
+}
+
+// Renamed after its path was asked for, and back before it gets its bytes.
+TEST_F(DrainTest, AFileThatIsElsewhereWhileADrainLooksIsNoStrangers) {
+  put_file(device_, at("file"), pattern(1, 100'000));
+  start();
+  start_writer();
+  ASSERT_TRUE(node_->open_file(kFile).ok());
+  write(kFile, 50'000, pattern(2, 1'000));
+  const meta::FileId id = kFile;
+  ASSERT_TRUE(drain_->begin({&id, 1}).ok());
+  std::filesystem::rename(at("file"), at("elsewhere"));
+  drain_->look();
+  write_all();
+  std::filesystem::rename(at("elsewhere"), at("file"));
+  EXPECT_EQ(finish().status().code(), Code::kBusy);
+  EXPECT_EQ(on_backing("file"), pattern(1, 100'000));
+  expect_done(kFile);
+  EXPECT_EQ(on_backing("file"), pattern(1, 50'000) + pattern(2, 1'000) + pattern(1, 100'000).substr(51'000));
   EXPECT_TRUE(drain_->aside().empty());
   expect_clean();
 }

@@ -263,23 +263,49 @@ Result<uint64_t> NodeFiles::size(const meta::FileId& id) noexcept {
   return size;
 }
 
-Status NodeFiles::fill_from_backing(const meta::FileId& id, File& file, uint64_t offset, MutableBytes out) {
+Status NodeFiles::add_hole(const meta::FileId& id, File& file, uint64_t offset, MutableBytes out,
+                           Holes* holes) {
   const uint64_t end = file.row.backing_end();
-  size_t got = 0;
-  if (offset < end && !out.empty()) {
+  const size_t there = offset < end ? std::min<uint64_t>(out.size(), end - offset) : 0;
+  if (there > 0) {
     if (file.backing == nullptr) {
-      SWALE_ASSIGN_OR_RETURN(const std::string path, backing_.path_of(id));
-      SWALE_ASSIGN_OR_RETURN(file.backing, backing_.device().open(path, io::OpenMode::kRead));
+      SWALE_ASSIGN_OR_RETURN(file.backing, open_there(id));
     }
-    const auto part = out.first(std::min<uint64_t>(out.size(), end - offset));
-    SWALE_ASSIGN_OR_RETURN(got, file.backing->pread(offset, part));
+    holes->file_ = id;
+    holes->backing_ = file.backing;
+    holes->parts_.push_back({offset, out.first(there)});
   }
-  if (got < out.size()) std::memset(out.data() + got, 0, out.size() - got);
+  if (there < out.size()) std::memset(out.data() + there, 0, out.size() - there);
   return {};
 }
 
-Result<size_t> NodeFiles::read(const meta::FileId& id, uint64_t offset, MutableBytes out) noexcept {
+Status NodeFiles::Holes::fill() noexcept {
+  return contain([&]() -> Status {
+    for (const Part& part : parts_) {
+      const auto got = backing_->pread(part.offset, part.out);
+      if (!got.ok()) return got.status().with_context(name_of(file_));
+      if (*got < part.out.size()) std::memset(part.out.data() + *got, 0, part.out.size() - *got);
+    }
+    return {};
+  });
+}
+
+Result<std::shared_ptr<io::File>> NodeFiles::open_there(const meta::FileId& id) const noexcept {
+  std::shared_ptr<io::File> there;
+  const Status opened = contain([&]() -> Status {
+    SWALE_ASSIGN_OR_RETURN(const std::string path, backing_.path_of(id));
+    SWALE_ASSIGN_OR_RETURN(there, backing_.device().open(path, io::OpenMode::kRead));
+    return {};
+  });
+  if (!opened.ok()) return opened;
+  return there;
+}
+
+Result<size_t> NodeFiles::read(const meta::FileId& id, uint64_t offset, MutableBytes out,
+                               Holes* holes) noexcept {
   size_t bytes = 0;
+  Holes own;
+  if (holes == nullptr) holes = &own;
   const Status status = contain([&]() -> Status {
     SWALE_ASSIGN_OR_RETURN(File* const file, known(id));
     if (offset >= file->size) return {};
@@ -290,15 +316,15 @@ Result<size_t> NodeFiles::read(const meta::FileId& id, uint64_t offset, MutableB
     Status first;
     file->extents.visit(offset, end, [&](const FileExtents::Piece& piece) {
       if (!first.ok()) return;
-      first = fill_from_backing(id, *file, at, part(at, piece.offset));
+      first = add_hole(id, *file, at, part(at, piece.offset), holes);
       at = piece.offset + piece.length;
       if (first.ok()) first = logs_->read(places_.place_of(piece.address), part(piece.offset, at));
     });
     if (!first.ok())
       return first.with_context(fmt::format("{}: bytes from {} to {}", name_of(id), offset, end));
-    SWALE_RETURN_IF_ERROR(fill_from_backing(id, *file, at, part(at, end)));
+    SWALE_RETURN_IF_ERROR(add_hole(id, *file, at, part(at, end), holes));
     bytes = wanted.size();
-    return {};
+    return own.fill();
   });
   if (!status.ok()) return status;
   return bytes;
@@ -425,8 +451,7 @@ Status NodeFiles::read_backing(const meta::FileId& id, uint64_t inode, uint64_t 
     };
     if (file->backing != nullptr && file->backing_inode == 0) SWALE_RETURN_IF_ERROR(look());
     if (file->backing == nullptr || file->backing_inode != inode) {
-      SWALE_ASSIGN_OR_RETURN(const std::string path, backing_.path_of(id));
-      SWALE_ASSIGN_OR_RETURN(file->backing, backing_.device().open(path, io::OpenMode::kRead));
+      SWALE_ASSIGN_OR_RETURN(file->backing, open_there(id));
       SWALE_RETURN_IF_ERROR(look());
     }
     if (file->backing_inode != inode)
@@ -438,7 +463,12 @@ Status NodeFiles::read_backing(const meta::FileId& id, uint64_t inode, uint64_t 
   });
 }
 
-void NodeFiles::on_backing(const meta::FileId& id) noexcept {
+bool NodeFiles::is_open(const meta::FileId& id) const {
+  const auto at = files_.find(id);
+  return at != files_.end() && at->second->opens > 0;
+}
+
+void NodeFiles::on_backing(const meta::FileId& id, std::shared_ptr<io::File> there) noexcept {
   const auto at = files_.find(id);
   if (at == files_.end()) return;
   File& file = *at->second;
@@ -446,11 +476,9 @@ void NodeFiles::on_backing(const meta::FileId& id) noexcept {
   file.backing_inode = 0;
   if (file.opens == 0) return;
   // Now, while there is a name: it may go before the next read.
-  static_cast<void>(contain([&]() -> Status {
-    SWALE_ASSIGN_OR_RETURN(const std::string path, backing_.path_of(id));
-    SWALE_ASSIGN_OR_RETURN(file.backing, backing_.device().open(path, io::OpenMode::kRead));
-    return {};
-  }));
+  if (there == nullptr)
+    if (auto opened = open_there(id); opened.ok()) there = std::move(*opened);
+  if (there != nullptr) file.backing = std::move(there);
 }
 
 Status NodeFiles::cut(const meta::FileId& id, uint64_t order, uint64_t size,

@@ -68,8 +68,25 @@ class NodeFiles final : public DrainSource, private SegmentConsumer {
   // Does nothing for a file that is not open here, or has bytes to drain.
   Status refresh(const meta::FileId& file) noexcept;
 
-  // Fewer bytes only at the end of the file.
-  Result<size_t> read(const meta::FileId& file, uint64_t offset, MutableBytes out) noexcept;
+  // What a read has left to the backing file. fill() needs nothing of NodeFiles: it may take as long as the
+  // backing does.
+  class Holes {
+   public:
+    Status fill() noexcept;
+
+   private:
+    friend NodeFiles;
+    struct Part {
+      uint64_t offset = 0;
+      MutableBytes out;
+    };
+    meta::FileId file_;
+    std::shared_ptr<io::File> backing_;
+    std::vector<Part> parts_;
+  };
+  // Fewer bytes only at the end of the file. `holes`: gets what is to be filled then; null: it is filled.
+  Result<size_t> read(const meta::FileId& file, uint64_t offset, MutableBytes out,
+                      Holes* holes = nullptr) noexcept;
   // The same without a copy: they stay until the next call. False: read() has them, or says what is wrong.
   bool show(const meta::FileId& file, uint64_t offset, uint64_t length, ShownBytes* shown) noexcept;
   Result<uint64_t> size(const meta::FileId& file) noexcept;
@@ -93,8 +110,11 @@ class NodeFiles final : public DrainSource, private SegmentConsumer {
   // What the backing has in the file of that inode, and zeros behind its end. kNotFound: the file's name
   // leads to another one.
   Status read_backing(const meta::FileId& file, uint64_t inode, uint64_t offset, MutableBytes out) noexcept;
-  // Another node has brought the file to the backing.
-  void on_backing(const meta::FileId& file) noexcept;
+  bool is_open(const meta::FileId& file) const;
+  // Opens what the file's name leads to on the backing. Any thread.
+  Result<std::shared_ptr<io::File>> open_there(const meta::FileId& file) const noexcept;
+  // Another node has brought the file to the backing. `there`: open_there() of it, or null.
+  void on_backing(const meta::FileId& file, std::shared_ptr<io::File> there) noexcept;
   // As truncate, of what was written up to that order: `keep` has been written since.
   Status cut(const meta::FileId& file, uint64_t order, uint64_t size, std::span<const Span> keep) noexcept;
 
@@ -135,7 +155,7 @@ class NodeFiles final : public DrainSource, private SegmentConsumer {
     bool fresh = false;  // the backing has no file yet
     bool fixed = false;
     std::vector<FileExtents::Piece> held;  // overwritten while the file is fixed
-    std::unique_ptr<io::File> backing;     // for holes
+    std::shared_ptr<io::File> backing;     // for holes
     uint64_t backing_inode = 0;            // of it, if read_backing() has looked; else 0
 
     bool dirty() const { return fresh || !extents.empty() || row.size_order != 0 || !row.cuts.empty(); }
@@ -162,8 +182,8 @@ class NodeFiles final : public DrainSource, private SegmentConsumer {
                   std::span<const Span> keep);
   Status look_at_backing(const meta::FileId& id, File& file);
   void leave_logs(const Done& done) noexcept;
-  void reopen_backing(const meta::FileId& id, File& file) noexcept;
-  Status fill_from_backing(const meta::FileId& id, File& file, uint64_t offset, MutableBytes out);
+  void reopen_backing(const meta::FileId& id, File& file, std::shared_ptr<io::File> there = nullptr) noexcept;
+  Status add_hole(const meta::FileId& id, File& file, uint64_t offset, MutableBytes out, Holes* holes);
   void forget_clean() noexcept;
 
   Backing& backing_;

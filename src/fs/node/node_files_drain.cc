@@ -82,6 +82,7 @@ Result<NodeFiles::Fixed> NodeFiles::fix(const meta::FileId& id) noexcept {
     fixed.backing_end = file->row.backing_end();
     fixed.backing = file->row.backing;
     fixed.ours = file->row.ours;
+    fixed.is_open = file->opens > 0;
     file->extents.mark();
     file->fixed = true;
     return {};
@@ -132,21 +133,21 @@ void NodeFiles::leave_logs(const Done& done) noexcept {
     });
   }
   give_up(done.file);
-  reopen_backing(done.file, file);
+  reopen_backing(done.file, file, done.there);
 }
 
 // The name may lead to another file since the drain, and may be gone before the file is closed. Of a file of
 // several nodes the row does not know whether another one has brought it to the backing.
-void NodeFiles::reopen_backing(const meta::FileId& id, File& file) noexcept {
+void NodeFiles::reopen_backing(const meta::FileId& id, File& file, std::shared_ptr<io::File> there) noexcept {
   file.backing.reset();
   file.backing_inode = 0;
   if (file.opens == 0 || (file.row.backing.inode == 0 && watcher_ == nullptr)) return;
-  const Status opened = contain([&]() -> Status {
-    SWALE_ASSIGN_OR_RETURN(const std::string path, backing_.path_of(id));
-    SWALE_ASSIGN_OR_RETURN(file.backing, backing_.device().open(path, io::OpenMode::kRead));
-    return {};
-  });
-  if (!opened.ok()) log_debug("{}; tried again by the next read", opened.message());
+  if (there == nullptr) {
+    auto opened = open_there(id);
+    if (!opened.ok()) return log_debug("{}; tried again by the next read", opened.status().message());
+    there = std::move(*opened);
+  }
+  file.backing = std::move(there);
 }
 
 void NodeFiles::give_up(const meta::FileId& id) noexcept {

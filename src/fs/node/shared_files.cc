@@ -209,17 +209,25 @@ Status SharedFiles::write_out(const meta::FileId& file, std::span<const Span> sp
 }
 
 Status SharedFiles::published(const meta::FileId& file, const SeenBacking& now) noexcept {
-  const MutexLock lock(mutex_);
+  MutexLock lock(mutex_);
+  std::shared_ptr<io::File> there;
+  if (files_->is_open(file)) {  // the backing may hang: nobody else waits for it
+    const NodeFiles& files = *files_;
+    lock.unlock();
+    if (auto opened = files.open_there(file); opened.ok()) there = std::move(*opened);
+    lock.lock();
+  }
   return contain([&]() REQUIRES(mutex_) -> Status {
     const auto found = fixed_.find(file);
     Status done;
     if (found != fixed_.end()) {
-      const NodeFiles::Done all{file, &found->second, {0, now.inode, now.size, now.modified_ns}};
+      const NodeFiles::Done all{
+          file, &found->second, {0, now.inode, now.size, now.modified_ns}, false, there};
       done = files_->drained({&all, 1});
       if (!done.ok()) files_->give_up(file);
       fixed_.erase(found);
     }
-    files_->on_backing(file);
+    files_->on_backing(file, std::move(there));
     return done;
   });
 }

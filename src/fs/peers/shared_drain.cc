@@ -14,6 +14,7 @@ constexpr size_t kSmallAnswer = 64;
 constexpr size_t kRangesNamed = 8;  // of a node that is down
 
 SeenBacking seen_of(const Stamp& stamp) { return {stamp.inode, stamp.size, stamp.modified_ns}; }
+Stamp as_stamp(const SeenBacking& seen) { return {0, seen.inode, seen.size, seen.modified_ns}; }
 
 std::string ranges_of(const std::vector<Span>& spans) {
   std::string text;
@@ -68,27 +69,13 @@ Status SharedDrain::fix_all(const meta::FileId& file, NodeId asks) {
   return {};
 }
 
-// The stamp as it would be here: other machines number devices in their own way.
-Stamp SharedDrain::here(const meta::FileId& file, const SeenBacking& seen) {
-  Stamp stamp{0, seen.inode, seen.size, seen.modified_ns};
-  if (seen.inode == 0) return stamp;
-  static_cast<void>(contain([&]() -> Status {
-    SWALE_ASSIGN_OR_RETURN(const std::string path, backing_.path_of(file));
-    SWALE_ASSIGN_OR_RETURN(const auto there, backing_.device().open(path, io::OpenMode::kRead));
-    SWALE_ASSIGN_OR_RETURN(const Stamp found, backing_.stamp(*there));
-    stamp.device = found.device;
-    return {};
-  }));
-  return stamp;
-}
-
 Result<DrainSource::Fixed> SharedDrain::fix(const meta::FileId& file) noexcept {
   Fixed fixed;
   const Status status = contain([&]() NO_THREAD_SAFETY_ANALYSIS -> Status {
     fixed.size = plan_.size;
     fixed.backing_end = plan_.backing_end;
-    fixed.backing = here(file, plan_.backing);
-    fixed.ours = here(file, plan_.ours);
+    fixed.backing = as_stamp(plan_.backing);
+    fixed.ours = as_stamp(plan_.ours);
     const auto own = spans_.find(peers_.own());
     if (own == spans_.end()) return {};
     SWALE_ASSIGN_OR_RETURN(fixed.pieces, shared_.fixed_pieces(file, own->second));

@@ -48,7 +48,6 @@ class SharedDrain final : public DrainSource {
  private:
   Status fix_all(const meta::FileId& file, NodeId asks);
   Status write_out(const DrainStep& step);
-  Stamp here(const meta::FileId& file, const SeenBacking& seen);
 
   NodePeers& peers_;
   KeptRoots& roots_;
