@@ -131,13 +131,18 @@ class NodesCase(unittest.TestCase):
         return {number for number, parent in parents.items()
                 if parents.get(parent) in parents and number not in parents.values()}
 
+    def words_before(self, _):
+        """What starts a program on a node."""
+        return []
+
     def start(self, rank, size, node, *words, job="job", **more):
         """A rank as a launcher starts it. `words`: with %a, %b for the mountpoint and buffer of its node."""
         at, buffer = self.make(f"at-{node}"), os.path.join(self.scratch, f"buffer-{node}")
         environment = {**os.environ, "SWALE_JOB_RANK": str(rank), "SWALE_JOB_SIZE": str(size),
                        "SWALE_JOB_ID": job, "SWALE_JOB_NODE": f"host-{node}", "SWALE_JOB_TRANSPORT": "tls",
                        "LD_LIBRARY_PATH": LIBRARIES, **{name: str(value) for name, value in more.items()}}
-        words = [SWALE, *(word.replace("%a", at).replace("%b", buffer) for word in words)]
+        words = [*self.words_before(node), SWALE,
+                 *(word.replace("%a", at).replace("%b", buffer) for word in words)]
         process = subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                    text=True)
         self.started.append(process)
