@@ -15,6 +15,7 @@
 
 #include "base/sealed_document.h"
 #include "fs/job/job_fs.h"
+#include "fs/node/drain_mark.h"
 #include "fuse/mounted.h"
 
 namespace swale::fuse {
@@ -85,6 +86,23 @@ std::string memory_of(const struct stat& folder) {
   return fmt::format("{}/swale-fs-{}-{:x}-{:x}", kMemoryFolder, ::geteuid(), folder.st_dev, folder.st_ino);
 }
 
+// When the inode was made.
+uint64_t born_ns(const io::Descriptor& directory) {
+  struct statx found = {};
+  if (::statx(directory.get(), "", AT_EMPTY_PATH, STATX_BTIME, &found) != 0) return 0;
+  if ((found.stx_mask & STATX_BTIME) == 0) return 0;
+  return static_cast<uint64_t>(found.stx_btime.tv_sec) * 1'000'000'000 + found.stx_btime.tv_nsec;
+}
+
+// Is the tree of a job that has left something here the directory that is there now?
+bool is_same_tree(const JobFolders& folders, uint64_t inode, uint64_t born, const std::string& job) {
+  if (inode != folders.inode) return false;
+  if (born != 0 && folders.born_ns != 0) return born == folders.born_ns;
+  if (::access((folders.buffer + "/names/tree.json").c_str(), F_OK) != 0) return true;  // it had not begun
+  const std::string own = std::string(fs::kSwaleDirectory) + "/" + job;
+  return ::faccessat(folders.root.get(), own.c_str(), F_OK, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT;
+}
+
 std::string document_of(const JobFolders& folders) { return folders.buffer + "/" + kServeDocument; }
 
 }  // namespace
@@ -105,6 +123,7 @@ Result<JobFolders> find_job_folders(const JobMountOptions& options) {
   if (!folders.root.valid() || ::fstat(folders.root.get(), &found) != 0)
     return errno_status(errno, folders.backing);
   folders.inode = found.st_ino;
+  folders.born_ns = born_ns(folders.root);
   // The memory is of its buffer: several of these on a node are those of several nodes, in tests.
   folders.memory = memory_of(found);
   folders.buffer = options.buffer.empty() ? std::filesystem::temp_directory_path() /
@@ -140,17 +159,26 @@ Result<std::string> read_served_job(io::Device& device, const JobFolders& folder
   SWALE_ASSIGN_OR_RETURN(const SealedDocument document, SealedDocument::parse(*text, path));
   SWALE_RETURN_IF_ERROR(document.check_header(kFormat));
   SWALE_ASSIGN_OR_RETURN(const uint64_t inode, document.root().hex("inode"));
-  if (inode == folders.inode) return document.root().text("job");
+  SWALE_ASSIGN_OR_RETURN(const std::string job, document.root().text("job"));
+  uint64_t born = 0;
+  if (document.root().find("born").exists()) {
+    SWALE_ASSIGN_OR_RETURN(born, document.root().hex("born"));
+  }
+  if (is_same_tree(folders, inode, born, job)) return job;
   return invalid_argument(
-      "{}: it has bytes of another directory than {}: recover that first (swale fs recover), or name "
-      "another --buffer",
-      folders.buffer, folders.backing);
+      "{}: it has bytes of {}, whose tree was another directory than {}: recover that first (swale fs "
+      "recover), name another --buffer, or remove this one if that tree is gone",
+      folders.buffer, job, folders.backing);
 }
 
 Status write_served_job(io::Device& device, const JobFolders& folders, const std::string& job) {
   JsonWriter json;
   begin_document(kFormat, {}, &json);
-  json.member("inode", hex16(folders.inode)).member("job", job);
+  // A job begins: what the memory has is of a buffer that was removed, and whose inode this one has now.
+  std::error_code failed;
+  std::filesystem::remove_all(folders.memory + "/node", failed);
+  if (failed) return errno_status(failed.value(), folders.memory + ": removing what another job has left");
+  json.member("inode", hex16(folders.inode)).member("born", hex16(folders.born_ns)).member("job", job);
   return io::replace_file(device, document_of(folders), take_sealed(&json));
 }
 

@@ -1,7 +1,11 @@
 // JobFolders: where the tree of a job is on this node: its backing, mountpoint, buffer and memory.
 //
-//   BUFFER (0700) := serve.json names/ state/ spill/    serve.json: sealed document "swale-serve" 1: inode
-//                                                       (of the backing), job
+//   BUFFER (0700) := serve.json names/ state/ spill/    serve.json: sealed document "swale-serve" 1: inode and
+//                                                       born (of the backing), job
+//
+// The backing is known by its inode and, where its file system tells it, by when that was made: another
+// directory may get the inode of one that is gone. Where nothing is told (born 0, or a document of a build
+// that did not ask), the folder of the job in .swale must be there, which a job has made before it had names.
 //
 // Threads: free functions. Errors: what hinders a server, with a remedy. kBusy: a server lives.
 #pragma once
@@ -22,8 +26,9 @@ struct JobFolders {
   std::string mountpoint;  // the same, by default
   std::string buffer;      // of this user alone, and so is
   std::string memory;
-  io::Descriptor root;  // O_PATH, of the backing, which a later mount does not hide
-  ino_t inode = 0;      // its
+  io::Descriptor root;   // O_PATH, of the backing, which a later mount does not hide
+  ino_t inode = 0;       // its
+  uint64_t born_ns = 0;  // when the inode was made; 0: its file system does not say
 };
 
 // Unmounts what a killed server has left over them. Makes buffer and memory.

@@ -61,6 +61,7 @@ if __name__ == "__main__":
     np.save("saved.npy", whole.T)
     print(np.load("saved.npy", mmap_mode="r")[1000].sum())
 """
+INODES = 1000  # made until one that was given back is given again
 PATIENCE_S = 300  # for what must happen, on a machine however slow
 
 
@@ -341,6 +342,46 @@ class Tree(unittest.TestCase):
         """Where the server has the logs of its memory, which a machine that loses power has no more."""
         found = os.stat(buffer)
         return f"/dev/shm/swale-fs-{os.geteuid()}-{found.st_dev:x}-{found.st_ino:x}"
+
+    def made_anew(self, path):
+        """Another directory in its place, which gets its inode."""
+        inode = os.stat(path).st_ino
+        shutil.rmtree(path)
+        others = []
+        for i in range(INODES):
+            os.mkdir(path)
+            if os.stat(path).st_ino == inode:
+                break
+            others.append(f"{path}-{i}")
+            os.rename(path, others[-1])
+        for other in others:
+            os.rmdir(other)
+        return os.path.isdir(path)
+
+    def test_a_new_directory_with_the_inode_of_a_deleted_tree_gets_nothing_of_it(self):
+        buffer = os.path.join(self.scratch, "buffer")
+        self.serve("--at-end", "keep", "--buffer", buffer)
+        with open(os.path.join(self.tree, "old"), "wb") as file:
+            file.write(b"of the tree that is deleted")
+        self.end(signal.SIGKILL)
+        subprocess.run(["fusermount3", "-u", "-z", self.tree], check=True)
+        if not self.made_anew(self.tree):
+            print("this file system gives no inode again: nothing can be taken for another one")
+            return
+        for words in (("serve", "--buffer", buffer, self.tree),
+                      ("fs", "recover", "--buffer", buffer, self.tree)):
+            self.assertIn("whose tree was another directory", run_failing(SWALE, *words))
+        self.assertEqual(os.listdir(self.tree), [])
+        # The same of the buffer: the memory of the one that is gone has bytes of files with the same ids.
+        if not self.made_anew(buffer):
+            return
+        os.chmod(buffer, 0o700)
+        self.serve("--buffer", buffer)
+        with open(os.path.join(self.tree, "new"), "wb") as file:
+            file.truncate(100)
+        self.assertEqual(self.end(), (0, ""))
+        with open(os.path.join(self.tree, "new"), "rb") as file:
+            self.assertEqual(file.read(), bytes(100))
 
     def test_fsync_is_durable_on_the_node_without_a_drain(self):
         at = os.path.join(self.scratch, "at")
