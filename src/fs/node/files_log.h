@@ -8,6 +8,8 @@
 //              backing_size u64, modified_ns u64, ours (device u64, inode u64, size u64, modified_ns u64),
 //              cuts u64, (order u64, size u64)*
 //
+// Fuzzed by fuzz/fs_state_fuzz.cc; golden file: tests/golden/job-logs-v1.
+//
 // A row replaces the row of that file before it. No order above order_max was given when it was written, so
 // the next server begins behind it: no byte that is written later passes for one that was drained.
 //

@@ -3,6 +3,8 @@
 //   FOLDER := StateLog "roots-" of kRootsLogKind
 //   record := a record of FileRoots; the first one has the states of all files
 //
+// Fuzzed by fuzz/fs_state_fuzz.cc; golden file: tests/golden/job-logs-v1.
+//
 // A commit survives each kill, and not the machine: what is to survive that is drained. What a drain has
 // changed is synced.
 //
