@@ -42,7 +42,8 @@ class Cut(NodesCase):
         self.ip(switch, "link add name hub type bridge")
         self.ip(switch, "link set hub up")
         for node in range(NODES):
-            self.ip(switch, f"link add name port{node} type veth peer name eth0 netns {self.holders[node].pid}")
+            holder = self.holders[node].pid
+            self.ip(switch, f"link add name port{node} type veth peer name eth0 netns {holder}")
             self.ip(switch, f"link set port{node} master hub up")
             self.ip(self.holders[node], f"addr add 10.78.0.{node + 1}/24 dev eth0")
             self.ip(self.holders[node], "link set eth0 up")
@@ -143,8 +144,8 @@ class Cut(NodesCase):
         self.assertNotEqual(status, 0)
         self.assertIn("changes nothing any more", said)
         self.assertEqual(listing(self.backing), there, "a node that woke late has changed the backing")
-        print(f"cut off: {kept} of 8 own files were read on each node; {brought} of 8 were brought without the "
-              f"other node")
+        print(f"cut off: {kept} of 8 own files were read on each node; {brought} of 8 were brought without "
+              f"the other node")
 
     # The canary: what is not cut off changes it.
     def test_canary_a_node_that_is_not_cut_off_brings_all(self):
@@ -167,8 +168,8 @@ class Cut(NodesCase):
         status, said = self.ended(servers[0])
         self.assertNotEqual(status, 0)
         self.assertRegex(said, "(rank|node) 1|host-1")
-        print(f"stopped: the other node ended after {time.monotonic() - began:.0f} s; a silent one is waited for "
-              f"{SILENCE_S} s")
+        print(f"stopped: the other node ended after {time.monotonic() - began:.0f} s; a silent one is "
+              f"waited for {SILENCE_S} s")
         servers[1].send_signal(signal.SIGCONT)
         servers[1].send_signal(signal.SIGTERM)
         status, said = self.ended(servers[1])

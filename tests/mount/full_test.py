@@ -112,7 +112,7 @@ class Full(unittest.TestCase):
         print(f"size: {blocks} blocks of {BLOCK} bytes were kept while the backing was full")
 
     def test_writers_hear_of_a_full_backing_when_all_is_full_and_go_on_when_there_is_space(self):
-        """Memory and buffer are small, too: then the backing alone has space, until it says that it has none."""
+        """Memory and buffer are small, too: the backing alone has space, until it says that it has none."""
         buffer = os.path.join(self.scratch, "small")
         self.small(self.backing, f"size={SMALL}M")
         self.small(buffer, f"size={SMALL}M,mode=0700")
