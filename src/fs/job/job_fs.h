@@ -262,6 +262,7 @@ class JobFs final : public FileSystem {
   // A file that must be on the backing before.
   Result<std::optional<meta::FileId>> rename_locked(const Rename& wanted);
   Status rename_both(const Rename& wanted, uint64_t inode) REQUIRES(mutex_);
+  Status rename_entry(const Rename& wanted, meta::AnswerWait wait);
   bool rename_back(const Rename& wanted);
   bool replaces_directory(const Rename& wanted) const;
   int expect_empty(const meta::FileId& directory);
@@ -292,6 +293,8 @@ class JobFs final : public FileSystem {
 
   // Bytes.
   int opened(JobNode& node, int flags, std::unique_ptr<OpenFile>* file);
+  int open_made(JobNode& node, const meta::TreeNode& made, int flags, const Caller& caller,
+                uint64_t seals_before, std::unique_ptr<OpenFile>* file, struct stat* attributes);
   int put_in_logs(JobNode& node) REQUIRES(mutex_);
   void note_path(const meta::FileId& file) noexcept REQUIRES(mutex_);
   // `before`: its path, if it had one. A rename of a directory moves all that is beneath it.
@@ -366,6 +369,9 @@ class JobFs final : public FileSystem {
   DrainedFiles drain_first(std::span<const meta::FileId> files, uint64_t bytes_limit);
   DrainedFiles drain_some(std::span<const meta::FileId> files, uint64_t bytes_limit) REQUIRES(drain_mutex_);
   // `publishing`: gets the turn in which they got their names; null: it ends with the batch.
+  DrainedFiles drain_steps(std::span<const meta::FileId> files, uint64_t bytes_limit,
+                           std::optional<NameTurn>* publishing) REQUIRES(drain_mutex_);
+  DrainedFiles give_up_drain(const Status& why) REQUIRES(drain_mutex_);
   DrainedFiles drain_batch(std::span<const meta::FileId> files, uint64_t bytes_limit,
                            std::optional<NameTurn>* publishing = nullptr) REQUIRES(drain_mutex_);
   Status drain_each(std::span<const meta::FileId> files);  // the first failure

@@ -105,7 +105,10 @@ int JobFs::say_modified(JobNode& node) {
   meta::NodeChange change;
   change.set = meta::kModified;
   change.modified_ns = change.now_ns = modified;
-  return answer(names_.set_attributes(node.id, change).status());
+  const Status said = names_.set_attributes(node.id, change).status();
+  int64_t unsaid = 0;
+  if (said.code() == Code::kResourceExhausted) node.modified_ns.compare_exchange_strong(unsaid, modified);
+  return answer(said);
 }
 
 // All that the names were told before survives the machine, too.

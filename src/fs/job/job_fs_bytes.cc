@@ -8,6 +8,7 @@
 
 #include "base/buffer.h"
 #include "base/log.h"
+#include "fs/job/insist.h"
 #include "fs/job/job_files.h"
 #include "fs/job/job_fs.h"
 #include "fs/job/job_marks.h"
@@ -125,7 +126,7 @@ int JobFs::opened(JobNode& node, int flags, std::unique_ptr<OpenFile>* file) {
   JobFile& opened_file = *made;
   *file = std::move(made);
   if ((flags & O_TRUNC) == 0) return 0;
-  const int failed = truncate(node, 0);
+  const int failed = errno_of([&] { return truncate(node, 0); });
   if (failed != 0) let_go(opened_file);
   return failed;
 }
@@ -137,17 +138,47 @@ int JobFs::open_file(Node& known, int flags, const Caller& caller, std::unique_p
   if (const int failed = answer(names_.hold(node.id)); failed != 0) return failed == ENOENT ? ESTALE : failed;
   const bool writes = (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC) != 0;
   std::unique_ptr<OpenFile> made;
-  int failed = writes ? count_writer(node, caller) : 0;
+  int failed = writes ? errno_of([&] { return count_writer(node, caller); }) : 0;
   const bool counted = writes && failed == 0;
-  if (failed == 0 && (flags & O_TRUNC) != 0) failed = content_changes(node, caller);
-  if (failed == 0) failed = opened(node, flags, &made);
+  if (failed == 0)
+    failed = errno_of([&] {
+      const int refused = (flags & O_TRUNC) != 0 ? content_changes(node, caller) : 0;
+      return refused != 0 ? refused : opened(node, flags, &made);
+    });
   if (failed == 0) {
     if (counted) JobFile::of(*made).writer = caller.thread;
     *file = std::move(made);
     return 0;
   }
-  if (counted) end_writer(node, caller.thread);
-  static_cast<void>(answer(names_.release(node.id)));
+  static_cast<void>(contain([&] {
+    if (counted) end_writer(node, caller.thread);
+    static_cast<void>(answer(names_.release(node.id)));
+  }));
+  return failed;
+}
+
+// A file that was just made.
+int JobFs::open_made(JobNode& node, const meta::TreeNode& made, int flags, const Caller& caller,
+                     uint64_t seals_before, std::unique_ptr<OpenFile>* file, struct stat* attributes) {
+  const bool writes = (flags & O_ACCMODE) != O_RDONLY;
+  int failed = writes ? errno_of([&] { return count_writer(node, caller, seals_before); }) : 0;
+  const bool counted = writes && failed == 0;
+  std::unique_ptr<OpenFile> own;
+  if (failed == 0)
+    failed = errno_of([&] { return opened(node, O_RDWR | (flags & (O_APPEND | O_DIRECT)), &own); });
+  if (failed != 0) {
+    if (counted) static_cast<void>(contain([&] { end_writer(node, caller.thread); }));
+    return failed;
+  }
+  JobFile& open = JobFile::of(*own);
+  open.writes = writes;
+  open.reads = (flags & O_ACCMODE) != O_WRONLY;
+  if (counted) open.writer = caller.thread;
+  failed = errno_of([&] { return describe(node.id, made, &node, attributes); });
+  if (failed != 0)
+    let_go(open);
+  else
+    *file = std::move(own);
   return failed;
 }
 
@@ -184,33 +215,27 @@ int JobFs::create(Node& known_parent, const char* name, mode_t mode, int flags, 
   if (made.status().posix_error() == EEXIST && (flags & O_EXCL) == 0) return open_existing();
   if (!made.ok()) return answer(made.status());
   const meta::DirEntry there{made->file, meta::NodeType::kFile};
-  io::Descriptor none;
-  JobNode& known = *nodes_.enter(made->file, there.type, &none);
-  if (!nodes_.put_found(began, made->file, {parent.id, name, there.type})) {  // another node has removed it
-    const RequestLock lock(mutex_, requests_);
-    known.unlinked = true;
-  }
-  std::unique_ptr<OpenFile> opened_file;
-  const bool writes = (flags & O_ACCMODE) != O_RDONLY;
-  failed = writes ? count_writer(known, caller, seals_before) : 0;
-  const bool counted = writes && failed == 0;
-  if (failed == 0) failed = opened(known, O_RDWR | (flags & (O_APPEND | O_DIRECT)), &opened_file);
-  if (failed == 0) JobFile::of(*opened_file).writes = writes;
-  if (failed == 0) JobFile::of(*opened_file).reads = (flags & O_ACCMODE) != O_WRONLY;
-  if (failed == 0 && counted) JobFile::of(*opened_file).writer = caller.thread;
-  if (failed != 0 && counted) end_writer(known, caller.thread);
-  struct stat attributes;
-  if (failed == 0) failed = describe(made->file, made->node, &known, &attributes);
+  JobNode* known = nullptr;
+  failed = errno_of([&] {
+    io::Descriptor none;
+    known = nodes_.enter(made->file, there.type, &none);
+    if (!nodes_.put_found(began, made->file, {parent.id, name, there.type})) {  // another node has removed it
+      const RequestLock lock(mutex_, requests_);
+      known->unlinked = true;
+    }
+    return open_made(*known, made->node, flags, caller, seals_before, file, &entry->attributes);
+  });
   if (failed != 0) {
-    if (opened_file) let_go(JobFile::of(*opened_file));
-    static_cast<void>(answer(names_.release(made->file)));
-    if (failed != ESTALE) static_cast<void>(remove_entry(parent, name, there));  // its name is another file's
-    nodes_.forget(&known, 1);
+    static_cast<void>(contain([&] {
+      static_cast<void>(answer(names_.release(made->file)));
+      // ESTALE: its name is another file's.
+      if (failed != ESTALE) static_cast<void>(remove_entry(parent, name, there));
+    }));
+    if (known != nullptr) nodes_.forget(known, 1);
     return failed;
   }
   changed(parent);
-  *entry = {&known, attributes};
-  *file = std::move(opened_file);
+  entry->node = known;
   return 0;
 }
 
@@ -223,20 +248,21 @@ void JobFs::let_go(JobFile& file) {
   if (--node.opens == 0) {
     if (node.in_logs) files_->close_file(node.id);
     node.in_logs = false;
-    if (node.unlinked) drop(node.id);
+    if (node.unlinked) static_cast<void>(insist([&]() REQUIRES(mutex_) { drop(node.id); }));
   }
   lock.unlock();
-  if (seals) seal_at_close(node);
+  if (seals) static_cast<void>(contain([&] { seal_at_close(node); }));
 }
 
+// Nobody repeats it: a step that fails leaves the others.
 void JobFs::release(std::unique_ptr<OpenFile> file) {
   JobNode& node = JobFile::of(*file).node;
-  revoke_grants(JobFile::of(*file));
-  static_cast<void>(commit(node));  // of a process that was killed
-  if (locks_) locks_->release(*file);
-  static_cast<void>(say_modified(node));
+  static_cast<void>(insist([&] { revoke_grants(JobFile::of(*file)); }));
+  static_cast<void>(errno_of([&] { return commit(node); }));  // of a process that was killed
+  if (locks_) static_cast<void>(contain([&] { locks_->release(*file); }));
+  static_cast<void>(errno_of([&] { return say_modified(node); }));
   let_go(JobFile::of(*file));
-  static_cast<void>(answer(names_.release(node.id)));
+  static_cast<void>(errno_of([&] { return answer(names_.release(node.id)); }));
 }
 
 // A file that was opened to be read, and is on the backing only, is read there: the kernel may keep what it

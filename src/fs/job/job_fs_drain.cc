@@ -77,7 +77,7 @@ std::string JobFsStats::json() const {
 
 // Programs wait while logs are read and records are written, never for the backing: what uses it needs nothing
 // of theirs. At least the first file has a result.
-JobFs::DrainedFiles JobFs::drain_batch(std::span<const meta::FileId> files, uint64_t bytes_limit,
+JobFs::DrainedFiles JobFs::drain_steps(std::span<const meta::FileId> files, uint64_t bytes_limit,
                                        std::optional<NameTurn>* publishing) {
   {
     const auto turn = take_turn();
@@ -87,22 +87,15 @@ JobFs::DrainedFiles JobFs::drain_batch(std::span<const meta::FileId> files, uint
     if (!begun.ok()) return only(files.front(), begun.status());
     files = files.first(*begun);
   }
-  const auto give_up = [this](const Status& why) REQUIRES(drain_mutex_) {
-    {
-      const MutexLock lock(mutex_);
-      drain_->give_up(why);
-    }
-    return drain_->finish();
-  };
   // Else the names could lead to a file of the same id elsewhere, whose bytes the logs have no more.
   if (const Status named = fsync_drains() ? Status() : sync_names(meta::kRootDirectory); !named.ok())
-    return give_up(named);
+    return give_up_drain(named);
   drain_->look();
   while (fill()) drain_->put();
   drain_->settle();
   const MutexLock changing(change_mutex_);
   auto turn = take_turn();
-  if (!turn.ok()) return give_up(turn.status());
+  if (!turn.ok()) return give_up_drain(turn.status());
   {
     const MutexLock lock(mutex_);
     drain_->announce();
@@ -124,6 +117,24 @@ JobFs::DrainedFiles JobFs::drain_batch(std::span<const meta::FileId> files, uint
     if (!marked.ok() && marked.posix_error() != ENOENT) each.outcome = marked;
   }
   return drained;
+}
+
+JobFs::DrainedFiles JobFs::give_up_drain(const Status& why) {
+  {
+    const MutexLock lock(mutex_);
+    drain_->give_up(why);
+  }
+  return drain_->finish();
+}
+
+// A step that throws must not leave a drain under way, which no other one could follow.
+JobFs::DrainedFiles JobFs::drain_batch(std::span<const meta::FileId> files, uint64_t bytes_limit,
+                                       std::optional<NameTurn>* publishing) {
+  DrainedFiles drained;
+  const Status done = contain([&] { drained = drain_steps(files, bytes_limit, publishing); });
+  if (done.ok()) return drained;
+  drained = give_up_drain(done);
+  return drained.empty() ? only(files.front(), done) : drained;
 }
 
 bool JobFs::fill() {

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/log.h"
+#include "fs/job/insist.h"
 #include "fs/job/job_files.h"
 #include "fs/job/job_fs.h"
 #include "fs/job/job_marks.h"
@@ -134,10 +135,11 @@ int JobFs::enter(const JobNodes::LookUp& by, JobNode& parent, const char* name, 
     node = nodes_.enter(found.file, found.type, &directory);
   }
   struct stat attributes;
-  int failed = nodes_.put_found(by, found.file, {parent.id, name, found.type}) ? 0 : kChanged;
-  if (failed == 0)
-    failed = node->type == meta::NodeType::kDirectory ? describe_directory(*node, &attributes)
-                                                      : describe(found.file, named.node, node, &attributes);
+  const int failed = errno_of([&] {
+    if (!nodes_.put_found(by, found.file, {parent.id, name, found.type})) return kChanged;
+    return node->type == meta::NodeType::kDirectory ? describe_directory(*node, &attributes)
+                                                    : describe(found.file, named.node, node, &attributes);
+  });
   if (failed != 0) {
     nodes_.forget(node, 1);
     return failed;

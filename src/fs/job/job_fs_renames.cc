@@ -6,6 +6,7 @@
 #include <cerrno>
 
 #include "base/log.h"
+#include "fs/job/insist.h"
 #include "fs/job/job_fs.h"
 #include "fs/job/job_marks.h"
 #include "io/beneath.h"
@@ -68,7 +69,7 @@ void JobFs::drop(const meta::FileId& id) {
   }
   nodes_.remove_nameless(id);
   if (paths_ != nullptr) paths_->forget(id);
-  if (const Status removed = files_->remove(id); !removed.ok())
+  if (const Status removed = insist([&]() REQUIRES(mutex_) { return files_->remove(id); }); !removed.ok())
     log_error("{}; its bytes are dropped at the next start", removed.message());
 }
 
@@ -145,16 +146,21 @@ int JobFs::remove_entry(JobNode& parent, const char* name, const meta::DirEntry&
     }
     if (options_.between) options_.between();
   }
-  const Status removed = directory ? names_.remove_directory(parent.id, name, now_nanos(), wait)
-                                   : names_.unlink(parent.id, name, now_nanos(), wait).status();
+  bool again = false;
+  const auto remove = [&] {
+    return directory ? names_.remove_directory(parent.id, name, now_nanos(), wait)
+                     : names_.unlink(parent.id, name, now_nanos(), wait).status();
+  };
+  Status removed = insist(remove, &again);
+  if (again && removed.posix_error() == ENOENT) removed = {};
   if (!removed.ok()) {  // the intent stays, unless the backing is as before
     if (found && directory && is_refusal(removed) && give_back(parent, name, entry)) intent_->clear();
     return answer(removed);
   }
-  if (found && directory) remove_taken(parent, name, entry);
+  if (found && directory) static_cast<void>(insist([&] { remove_taken(parent, name, entry); }));
   if (found) intent_->clear();
-  name_is_gone(entry);
-  return answer(tell_gone(entry));
+  static_cast<void>(insist([&]() REQUIRES(mutex_) { name_is_gone(entry); }));
+  return answer(insist([&] { return tell_gone(entry); }));
 }
 
 int JobFs::rename(Node& known_parent, const char* name, Node& known_new_parent, const char* new_name,
@@ -236,20 +242,41 @@ Result<std::optional<meta::FileId>> JobFs::rename_locked(const Rename& wanted) {
     return std::optional<meta::FileId>(wanted.other->file);
   if (moved && moved == other)
     return std::optional<meta::FileId>();  // two names of one file: as POSIX has it
-  SWALE_RETURN_IF_ERROR(rename_both(wanted, moved.inode));
   const auto moved_from = nodes_.path_of(wanted.moved.file);
   const auto other_from = wanted.other ? nodes_.path_of(wanted.other->file) : std::nullopt;
-  if (wanted.other && wanted.exchanges())
-    nodes_.put(wanted.other->file, {wanted.parent.id, wanted.name, wanted.other->type});
-  if (wanted.other && !wanted.exchanges()) name_is_gone(*wanted.other);
-  nodes_.put(wanted.moved.file, {wanted.new_parent.id, wanted.new_name, wanted.moved.type});
+  SWALE_RETURN_IF_ERROR(rename_both(wanted, moved.inode));
+  const auto note = [&]() REQUIRES(mutex_) {
+    if (wanted.other && wanted.exchanges())
+      nodes_.put(wanted.other->file, {wanted.parent.id, wanted.name, wanted.other->type});
+    if (wanted.other && !wanted.exchanges()) name_is_gone(*wanted.other);
+    nodes_.put(wanted.moved.file, {wanted.new_parent.id, wanted.new_name, wanted.moved.type});
+  };
+  static_cast<void>(insist(note));
   note_move(wanted.moved, moved_from);
   if (wanted.other && wanted.exchanges()) note_move(*wanted.other, other_from);
   if (wanted.other)
-    SWALE_RETURN_IF_ERROR(wanted.exchanges() ? tell_place(*wanted.other, wanted.parent, wanted.name)
-                                             : tell_gone(*wanted.other));
-  SWALE_RETURN_IF_ERROR(tell_place(wanted.moved, wanted.new_parent, wanted.new_name));
+    SWALE_RETURN_IF_ERROR(insist([&] {
+      return wanted.exchanges() ? tell_place(*wanted.other, wanted.parent, wanted.name)
+                                : tell_gone(*wanted.other);
+    }));
+  SWALE_RETURN_IF_ERROR(insist([&] { return tell_place(wanted.moved, wanted.new_parent, wanted.new_name); }));
   return std::optional<meta::FileId>();
+}
+
+// In the names. Of one that was done again, the first time may have done all.
+Status JobFs::rename_entry(const Rename& wanted, meta::AnswerWait wait) {
+  // Creates wait for no turn: what takes the new name first is looked at before it is replaced.
+  const uint8_t flags = wanted.exchanges() ? meta::kExchange : wanted.other ? 0 : meta::kNoReplace;
+  bool again = false;
+  const Status renamed = insist(
+      [&] {
+        return names_.rename(wanted.parent.id, wanted.name, wanted.new_parent.id, wanted.new_name, flags,
+                             now_nanos(), wait);
+      },
+      &again);
+  if (!again || renamed.posix_error() != ENOENT) return renamed;
+  const auto there = names_.find(wanted.new_parent.id, wanted.new_name);
+  return there.ok() && *there == wanted.moved ? Status() : renamed;
 }
 
 // `inode`: of the one that moves, on the backing; 0: it is not there, nor is the other one. kAborted: another
@@ -281,14 +308,11 @@ Status JobFs::rename_both(const Rename& wanted, uint64_t inode) {
     }
     if (options_.between) options_.between();
   }
-  // Creates wait for no turn: what takes the new name first is looked at before it is replaced.
-  const uint8_t flags = wanted.exchanges() ? meta::kExchange : wanted.other ? 0 : meta::kNoReplace;
-  const Status renamed = names_.rename(wanted.parent.id, wanted.name, wanted.new_parent.id, wanted.new_name,
-                                       flags, now_nanos(), wait);
+  const Status renamed = rename_entry(wanted, wait);
   const bool refused = !renamed.ok() && is_refusal(renamed);
   if (inode != 0 && (renamed.ok() || (refused && rename_back(wanted)))) {
     if (replaces_directory(wanted) && renamed.ok())
-      remove_taken(wanted.new_parent, wanted.new_name, *wanted.other);
+      static_cast<void>(insist([&] { remove_taken(wanted.new_parent, wanted.new_name, *wanted.other); }));
     else if (replaces_directory(wanted))
       give_back(wanted.new_parent, wanted.new_name, *wanted.other);
     intent_->clear();

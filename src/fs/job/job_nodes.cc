@@ -83,20 +83,20 @@ bool JobNodes::put_found(const LookUp& by, const meta::FileId& id, const Place& 
   const auto change = changed_.find(id);
   const bool changed = change != changed_.end() && change->second.number > by.began_;
   if (changed && !change->second.place) return false;
-  places_[id] = changed ? *change->second.place : place;
+  places_.insert_or_assign(id, Place(changed ? *change->second.place : place));
   return true;
 }
 
 void JobNodes::put(const meta::FileId& id, const Place& place) {
   const MutexLock lock(mutex_);
   note_change(id, place);
-  places_[id] = place;
+  places_.insert_or_assign(id, Place(place));
 }
 
 void JobNodes::put_if_met(const meta::FileId& id, const Place& place) {
   const MutexLock lock(mutex_);
   note_change(id, place);
-  if (const auto met = places_.find(id); met != places_.end()) met->second = place;
+  if (const auto met = places_.find(id); met != places_.end()) met->second = Place(place);
 }
 
 void JobNodes::remove(const meta::FileId& id) {
