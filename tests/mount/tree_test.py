@@ -343,6 +343,47 @@ class Tree(unittest.TestCase):
         found = os.stat(buffer)
         return f"/dev/shm/swale-fs-{os.geteuid()}-{found.st_dev:x}-{found.st_ino:x}"
 
+    # make and rsync go by them.
+    def test_a_directorys_times_follow_its_entries(self):
+        self.serve()
+
+        def path(*names):
+            return os.path.join(self.tree, *names)
+
+        def times(name):
+            found = os.stat(path(name))
+            return found.st_mtime_ns, found.st_ctime_ns
+        for name in ("d", "e"):
+            os.mkdir(path(name))
+        changes = [
+            ("create", "d", lambda: open(path("d", "f"), "x").close()),
+            ("mkdir", "d", lambda: os.mkdir(path("d", "sub"))),
+            ("symlink", "d", lambda: os.symlink("f", path("d", "link"))),
+            ("rename", "d", lambda: os.rename(path("d", "f"), path("d", "g"))),
+            ("rename away", "d e", lambda: os.rename(path("d", "g"), path("e", "g"))),
+            ("unlink", "d", lambda: os.unlink(path("d", "link"))),
+            ("rmdir", "d", lambda: os.rmdir(path("d", "sub"))),
+            ("sync", "", lambda: run(SWALE, "fs", "sync", self.tree)),
+            ("create again", "e", lambda: open(path("e", "h"), "x").close()),
+        ]
+        for what, changed, change in changes:
+            before = {name: times(name) for name in ("d", "e")}
+            change()
+            for name, was in before.items():
+                now = times(name)
+                if name in changed.split():
+                    self.assertGreater(now[0], was[0], f"{what}: {name}")
+                    self.assertGreater(now[1], was[1], f"{what}: {name}")
+                else:
+                    self.assertEqual(now[0], was[0], f"{what}: {name}")
+        kept = times("d")[0]
+        with open(path("e", "h"), "w") as file:
+            file.write("no entry comes or goes")
+        self.assertEqual(times("d")[0], kept)
+        self.assertEqual(self.end(), (0, ""))
+        self.assertEqual(os.stat(path("d")).st_mtime_ns, kept, "on the backing")
+        print(f"{len(changes)} changes moved the times of their directories, and of no others")
+
     def made_anew(self, path):
         """Another directory in its place, which gets its inode."""
         inode = os.stat(path).st_ino

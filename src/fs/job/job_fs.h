@@ -360,6 +360,7 @@ class JobFs final : public FileSystem {
     std::optional<Result<Drain::Outcome>> outcome;  // set by who has drain_mutex_
   };
   class DirectoryTimes;
+  static void keep_time(const JobNode& directory);
   // The roots' records of commits do not outlive the machine: with several nodes a drain must.
   bool fsync_drains() const { return options_.fsync_drains || shared_ != nullptr; }
   Result<NodeLogs::Kept> keep_on_node(const FileTime& file);
@@ -368,10 +369,10 @@ class JobFs final : public FileSystem {
   // As many as one batch has, with a result for each; at least one.
   DrainedFiles drain_first(std::span<const meta::FileId> files, uint64_t bytes_limit);
   DrainedFiles drain_some(std::span<const meta::FileId> files, uint64_t bytes_limit) REQUIRES(drain_mutex_);
-  // `publishing`: gets the turn in which they got their names; null: it ends with the batch.
   DrainedFiles drain_steps(std::span<const meta::FileId> files, uint64_t bytes_limit,
                            std::optional<NameTurn>* publishing) REQUIRES(drain_mutex_);
   DrainedFiles give_up_drain(const Status& why) REQUIRES(drain_mutex_);
+  // `publishing`: gets the turn in which they got their names; null: it ends with the batch.
   DrainedFiles drain_batch(std::span<const meta::FileId> files, uint64_t bytes_limit,
                            std::optional<NameTurn>* publishing = nullptr) REQUIRES(drain_mutex_);
   Status drain_each(std::span<const meta::FileId> files);  // the first failure

@@ -297,7 +297,12 @@ Status JobFs::drain_all() noexcept {
       SWALE_RETURN_IF_ERROR(files_->take());
       undrained = files_->undrained();
     }
-    return drain_each(undrained);
+    const Status drained = drain_each(undrained);
+    for (JobNode* const directory : nodes_.changed_directories()) {
+      keep_time(*directory);
+      nodes_.forget(directory, 1);
+    }
+    return drained;
   });
 }
 

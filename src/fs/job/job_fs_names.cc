@@ -166,11 +166,15 @@ int JobFs::lookup(Node& known_parent, const char* name, Entry* entry) {
 // A directory's time stays what it has been seen to be.
 void JobFs::forget(Node* node, uint64_t count) {
   const std::unique_ptr<JobNode> last = nodes_.forget(&JobNode::of(*node), count);
-  if (!last || last->type != meta::NodeType::kDirectory || last->modified_ns == 0) return;
+  if (last && last->type == meta::NodeType::kDirectory) keep_time(*last);
+}
+
+void JobFs::keep_time(const JobNode& directory) {
+  const int64_t modified = directory.modified_ns.load();
   struct stat now;
-  const timespec times[2] = {{0, UTIME_OMIT}, timespec_of(last->modified_ns)};
-  if (::fstat(last->directory.get(), &now) == 0 && nanos_of(now.st_mtim) < last->modified_ns)
-    ::utimensat(AT_FDCWD, io::descriptor_path(last->directory).c_str(), times, 0);
+  const timespec times[2] = {{0, UTIME_OMIT}, timespec_of(modified)};
+  if (modified != 0 && ::fstat(directory.directory.get(), &now) == 0 && nanos_of(now.st_mtim) < modified)
+    ::utimensat(AT_FDCWD, io::descriptor_path(directory.directory).c_str(), times, 0);
 }
 
 int JobFs::keep_name(JobNode& parent, const char* name) {

@@ -46,6 +46,16 @@ JobNode* JobNodes::find(const meta::FileId& id) {
   return at->second.get();
 }
 
+std::vector<JobNode*> JobNodes::changed_directories() {
+  std::vector<JobNode*> changed;
+  const MutexLock lock(mutex_);
+  for (const auto& [id, node] : nodes_)
+    if (node->type == meta::NodeType::kDirectory && node->modified_ns.load() != 0)
+      changed.push_back(node.get());
+  for (JobNode* const node : changed) note_looked_up(node);
+  return changed;
+}
+
 std::unique_ptr<JobNode> JobNodes::forget(JobNode* node, uint64_t count) {
   std::unique_ptr<JobNode> last;
   const MutexLock lock(mutex_);

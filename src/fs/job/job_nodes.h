@@ -64,6 +64,8 @@ class JobNodes {
   std::unique_ptr<JobNode> forget(JobNode* node, uint64_t count);
   // With one lookup more, or null.
   JobNode* find(const meta::FileId& id);
+  // Directories whose time the names and the backing have not heard, each with one lookup more.
+  std::vector<JobNode*> changed_directories();
 
   // A question to the names that is under way: its answer may be older than a change that comes meanwhile.
   class LookUp {
