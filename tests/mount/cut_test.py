@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""cut_test.py SWALE LIBSWALE: the tree of a job on two nodes, of which one is cut off the network, or stopped:
-what needs it says so and names it, all else goes on, and nothing waits for ever. One that comes back after
-the end of its job changes nothing on the backing.
+"""cut_test.py SWALE LIBSWALE: the tree of a job on two nodes, of which one is cut off the network, or
+stopped: what needs it says so and names it, all else goes on, and nothing waits for ever. One that comes
+back after the end of its job changes nothing on the backing.
 
 Each node has a network of its own (a namespace), on a switch that can forget its port: frames vanish without
 a word to either end.

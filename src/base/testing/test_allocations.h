@@ -2,7 +2,8 @@
 // allocation on, for a while.
 //
 // What is counted: every allocation of threads that the library has started, and those of the test's own
-// threads while they are inside a Library. So the test itself and its checks never fail.
+// threads while they are inside a Library. So the test itself and its checks never fail. After
+// spare_library_threads() the latter alone: for a part whose neighbours do not outlive a failure.
 // Threads: any.
 #pragma once
 
@@ -24,14 +25,24 @@ class Allocations {
     on_.store(true);
   }
   static void stop() { on_.store(false); }
+  static void spare_library_threads() { inside_only_.store(true); }
+  // An allocation that would fail does not if this says so, of the calls that lead to it.
+  static void spare_if(bool (*spared)()) { spared_.store(spared); }
+  static int64_t refused() { return refused_.load(); }  // so far
   static int64_t seen() { return seen_.load(); }
   static bool hit() { return seen_.load() >= first_.load(); }
 
   // This thread is inside the library.
   class Library {
    public:
-    Library() : before_(mine_) { mine_ = false; }
-    ~Library() { mine_ = before_; }
+    Library() : before_(mine_) {
+      mine_ = false;
+      ++inside_;
+    }
+    ~Library() {
+      mine_ = before_;
+      --inside_;
+    }
 
    private:
     bool before_;
@@ -41,8 +52,13 @@ class Allocations {
 
   static bool refuses() {
     if (!on_.load(std::memory_order_relaxed) || mine_) return false;
+    if (inside_only_.load(std::memory_order_relaxed) && inside_ == 0) return false;
     const int64_t now = seen_.fetch_add(1) + 1;
-    return now >= first_.load(std::memory_order_relaxed) && now < end_.load(std::memory_order_relaxed);
+    if (now < first_.load(std::memory_order_relaxed) || now >= end_.load(std::memory_order_relaxed))
+      return false;
+    if (const auto spared = spared_.load(); spared != nullptr && spared()) return false;
+    refused_.fetch_add(1);
+    return true;
   }
 
  private:
@@ -50,7 +66,11 @@ class Allocations {
   inline static std::atomic<int64_t> seen_{0};
   inline static std::atomic<int64_t> first_{kForGood};
   inline static std::atomic<int64_t> end_{kForGood};
+  inline static std::atomic<bool> inside_only_{false};
+  inline static std::atomic<bool (*)()> spared_{nullptr};
+  inline static std::atomic<int64_t> refused_{0};
   inline static thread_local bool mine_ = false;
+  inline static thread_local int inside_ = 0;  // Library scopes
 };
 
 }  // namespace swale::test

@@ -17,8 +17,9 @@ void append_path(const meta::FileId& file, const std::string& path, std::string*
 }  // namespace
 
 Result<std::unique_ptr<KnownPaths>> KnownPaths::open(io::Device& device, const std::string& folder) noexcept {
-  auto known = std::make_unique<KnownPaths>();
+  std::unique_ptr<KnownPaths> known;
   const Status opened = contain([&]() -> Status {
+    known = std::make_unique<KnownPaths>();
     SWALE_RETURN_IF_ERROR(io::make_directories(device, folder));
     SWALE_ASSIGN_OR_RETURN(known->log_,
                            StateLog::open(device, {folder, "paths-", kKnownPathsKind, kPathsRecordKind},

@@ -11,6 +11,7 @@ namespace {
 
 constexpr Nanos kLookEvery = seconds(1);
 constexpr char kTheTurn[] = "the turn to change names";
+constexpr int kTellTries = 100;  // without memory
 
 std::string encode_number(uint64_t number) {
   std::string out;
@@ -26,20 +27,29 @@ Result<uint64_t> NameTurns::take() {
     const MutexLock lock(mutex_);
     turn.number = ++last_;
   }
-  Status given = turn.node == 0
-                     ? wait_for(turn)
-                     : peers_.call(0, PeerMethod::kTurn, encode_number(turn.number), 64, kTheTurn).status();
-  // It may have lost it while it waited.
-  if (given.ok() && expect_own_) given = expect_own_();
+  const Status given = contain([&]() -> Status {
+    SWALE_RETURN_IF_ERROR(
+        turn.node == 0
+            ? wait_for(turn)
+            : peers_.call(0, PeerMethod::kTurn, encode_number(turn.number), 64, kTheTurn).status());
+    // It may have lost it while it waited.
+    return expect_own_ ? expect_own_() : Status();
+  });
   if (given.ok()) return turn.number;
   over(turn.number);  // it may come after all
   return given;
 }
 
+// A turn that nobody ends stops the changes of all nodes: what fails for want of memory is done again.
 void NameTurns::over(uint64_t number) {
   if (peers_.own() == 0) return end({0, number});
-  const auto told = peers_.call(0, PeerMethod::kTurnOver, encode_number(number), 64, kTheTurn);
-  if (!told.ok()) log_warn("{}", told.status().message());
+  Status told;
+  for (int tries = 0; tries < kTellTries; ++tries) {
+    told = contain(
+        [&] { return peers_.call(0, PeerMethod::kTurnOver, encode_number(number), 64, kTheTurn).status(); });
+    if (told.code() != Code::kResourceExhausted) break;
+  }
+  if (!told.ok()) log_warn("{}", told.message());
 }
 
 Result<std::string> NameTurns::answer(PeerMethod method, NodeId from, Bytes payload) {

@@ -18,9 +18,10 @@ Status ask_first() {
 }  // namespace
 
 NodeShare::File& NodeShare::file_of(const meta::FileId& id) {
-  auto& file = files_[id];
-  if (file == nullptr) file = std::make_unique<File>();
-  return *file;
+  const auto at = files_.find(id);
+  if (at != files_.end()) return *at->second;
+  auto made = std::make_unique<File>();
+  return *files_.emplace(id, std::move(made)).first->second;
 }
 
 const NodeShare::File* NodeShare::find(const meta::FileId& id) const {
