@@ -81,10 +81,11 @@ class Limit:
 
 class Device:
     """with Device(scratch, mib) as device: device.root is the file system, device.limit(n) the writes a
-    second (None: no limit), device.limit(n, bytes) those and the bytes.
+    second (None: no limit), device.limit(n, bytes) those and the bytes. limited=False: without limit().
     """
 
-    def __init__(self, scratch, mib):
+    def __init__(self, scratch, mib, limited=True):
+        self.limited = limited
         self.scratch = pathlib.Path(scratch)
         self.mib = mib
         self.loop = None
@@ -119,7 +120,8 @@ class Device:
         self.root.mkdir()
         run("mount", self.loop, self.root)
         self.is_mounted = True
-        self.limiter = Limit(self.loop)
+        if self.limited:
+            self.limiter = Limit(self.loop)
 
     def limit(self, writes_per_second, bytes_per_second=None):
         self.limiter.set(writes_per_second, bytes_per_second)

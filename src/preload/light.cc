@@ -34,11 +34,11 @@ constexpr mode_t kModes = 0777;
 constexpr int kFlags = O_ACCMODE | O_CREAT | O_EXCL | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW;
 constexpr int64_t kSecondNanos = 1'000'000'000;
 
-enum Own : uint32_t { kSocket, kTop };
-static_assert(kTop + 1 == kLightOwn);
+enum Own : uint32_t { kSocket, kTop, kNothing };  // the last: what placeholders are
+static_assert(kNothing + 1 == kLightOwn);
 
 struct Light {
-  std::atomic<int> own[kLightOwn] = {-1, -1};
+  std::atomic<int> own[kLightOwn] = {-1, -1, -1};
   std::atomic<bool> busy = false;
   std::atomic<uint32_t> umask = kUnknown;
   uint64_t device = 0;
@@ -157,6 +157,7 @@ bool meet(int fd, uint64_t device) {
   if (directory_on_tree(AT_FDCWD, said.top, device) == 0) return false;  // it is elsewhere in this namespace
   constexpr int kPath = O_PATH | O_DIRECTORY | O_CLOEXEC;
   if (!keep_own(kTop, raw(SYS_openat, AT_FDCWD, said.top, kPath))) return false;
+  if (!keep_own(kNothing, raw(SYS_openat, AT_FDCWD, "/dev/null", O_PATH | O_CLOEXEC))) return false;
   light.device = device;
   light.capabilities = capabilities();
   light.user = raw(SYS_geteuid);
@@ -176,18 +177,29 @@ uint64_t place_of(int at, const char** path) {
   return directory_on_tree(AT_FDCWD, light.top, light.device);
 }
 
+// As the server has seen this process when they met; one that has changed asks the kernel.
+bool is_who_met() {
+  return raw(SYS_geteuid) == light.user && raw(SYS_getegid) == light.group &&
+         (light.user != 0 || capabilities() == light.capabilities);
+}
+
+// False: the kernel is to be asked.
+bool put_path(int at, const char* path, LightRequest* request) {
+  request->directory = place_of(at, &path);
+  request->path_bytes = static_cast<uint32_t>(::strnlen(path, fs::kLightPathMax + 1));
+  if (request->directory == 0 || request->path_bytes == 0 || request->path_bytes > fs::kLightPathMax)
+    return false;
+  ::memcpy(request->path, path, request->path_bytes);
+  return true;
+}
+
 // Signals are blocked, and this thread talks. 0, or an errno; ENOSYS: the kernel is to be asked.
 int make_here(Memory& all, Talk& talk, int at, const char* path, int flags, mode_t mode, int* fd) {
   LightRequest request;
   request.umask = light.umask.load(std::memory_order_relaxed);
-  if (request.umask == kUnknown || raw(SYS_geteuid) != light.user || raw(SYS_getegid) != light.group ||
-      (light.user == 0 && capabilities() != light.capabilities))
-    return ENOSYS;
-  request.directory = place_of(at, &path);
-  request.path_bytes = static_cast<uint32_t>(::strnlen(path, fs::kLightPathMax + 1));
-  if (request.directory == 0 || request.path_bytes == 0 || request.path_bytes > fs::kLightPathMax)
-    return ENOSYS;
-  const long placeholder = raw(SYS_openat, AT_FDCWD, "/dev/null", O_PATH | (flags & O_CLOEXEC));
+  if (request.umask == kUnknown || !is_who_met() || !put_path(at, path, &request)) return ENOSYS;
+  const long number_call = (flags & O_CLOEXEC) != 0 ? F_DUPFD_CLOEXEC : F_DUPFD;
+  const long placeholder = raw(SYS_fcntl, own(kNothing), number_call, 0L);
   if (placeholder < 0) return ENOSYS;
   int failed = ENOSYS;
   Description* made = nullptr;
@@ -196,7 +208,6 @@ int make_here(Memory& all, Talk& talk, int at, const char* path, int flags, mode
   if (made != nullptr) {
     request.flags = static_cast<uint32_t>(flags);
     request.mode = mode;
-    ::memcpy(request.path, path, request.path_bytes);
     LightAnswer answer;
     failed = talk.ask(request, &answer);
     if (failed == 0) {
@@ -211,6 +222,25 @@ int make_here(Memory& all, Talk& talk, int at, const char* path, int flags, mode
   }
   if (failed != 0) raw(SYS_close, placeholder);
   return failed == 0 || failed == ETIMEDOUT ? failed : ENOSYS;
+}
+
+void translate(const fs::LightStat& found, struct stat* out) {
+  const auto time = [](int64_t nanos) {
+    return timespec{static_cast<time_t>(nanos / kSecondNanos), static_cast<long>(nanos % kSecondNanos)};
+  };
+  *out = {};
+  out->st_dev = ::makedev(static_cast<unsigned>(light.device >> 32), static_cast<unsigned>(light.device));
+  out->st_ino = found.inode;
+  out->st_mode = found.mode;
+  out->st_nlink = found.links;
+  out->st_uid = found.user;
+  out->st_gid = found.group;
+  out->st_size = static_cast<off_t>(found.size);
+  out->st_blksize = static_cast<blksize_t>(found.block_bytes);
+  out->st_blocks = static_cast<blkcnt_t>(found.blocks);
+  out->st_atim = time(found.accessed_ns);
+  out->st_mtim = time(found.modified_ns);
+  out->st_ctim = time(found.changed_ns);
 }
 
 // The kernel opens what was lent, by the number of the placeholder.
@@ -343,24 +373,26 @@ bool stat_light(Description& held, struct stat* out, int* result) noexcept {
   errno = failed != 0 ? EBADF : kept;
   *result = failed != 0 ? -1 : 0;
   if (failed != 0) return true;
-  const auto time = [](int64_t nanos) {
-    return timespec{static_cast<time_t>(nanos / kSecondNanos), static_cast<long>(nanos % kSecondNanos)};
-  };
-  const fs::LightStat& found = answer.stat;
-  *out = {};
-  out->st_dev = ::makedev(static_cast<unsigned>(light.device >> 32), static_cast<unsigned>(light.device));
-  out->st_ino = found.inode;
-  out->st_mode = found.mode;
-  out->st_nlink = found.links;
-  out->st_uid = found.user;
-  out->st_gid = found.group;
-  out->st_size = static_cast<off_t>(found.size);
-  out->st_blksize = static_cast<blksize_t>(found.block_bytes);
-  out->st_blocks = static_cast<blkcnt_t>(found.blocks);
-  out->st_atim = time(found.accessed_ns);
-  out->st_mtim = time(found.modified_ns);
-  out->st_ctim = time(found.changed_ns);
+  translate(answer.stat, out);
   return true;
+}
+
+bool look_light(Memory& all, int at, const char* path, int access, struct stat* found) noexcept {
+  if (path == nullptr || is_borrowed(all)) return false;
+  const int kept = errno;
+  bool looked = false;
+  {
+    const SignalsBlocked blocked;
+    LightRequest request;
+    request.call = LightCall::kLook;
+    request.mode = static_cast<uint32_t>(access);
+    LightAnswer answer;
+    Talk talk(Talk::If::kFree);
+    looked = talk && is_who_met() && put_path(at, path, &request) && talk.ask(request, &answer) == 0;
+    if (looked && found != nullptr) translate(answer.stat, found);
+  }
+  errno = kept;
+  return looked;
 }
 
 // No answer: it needs no turn.

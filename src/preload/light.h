@@ -30,7 +30,7 @@
 namespace swale::preload {
 
 inline constexpr uint32_t kGoingReal = ~uint32_t{0};
-inline constexpr uint32_t kLightOwn = 2;  // descriptors of this library for it
+inline constexpr uint32_t kLightOwn = 3;  // descriptors of this library for it
 
 extern std::atomic<uint32_t> light_placeholders;  // of this process
 
@@ -52,6 +52,13 @@ void make_all_real() noexcept;
 
 // What fstat returns. True: *result is it.
 bool stat_light(Description& held, struct stat* out, int* result) noexcept;
+// What the kernel would say of a path: true, and *found is set if it is asked for; the caller may do what
+// `access` says (R_OK, W_OK, X_OK). False: the kernel is to be asked.
+bool look_light(Memory& all, int at, const char* path, int access, struct stat* found) noexcept;
+inline bool look_light(int at, const char* path, int access, struct stat* found) noexcept {
+  Memory* const all = memory.load(std::memory_order_acquire);
+  return all != nullptr && has_met_light(*all) && look_light(*all, at, path, access, found);
+}
 // Nobody has it any more.
 void close_light(uint32_t handle) noexcept;
 

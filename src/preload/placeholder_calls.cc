@@ -1,7 +1,7 @@
 // Calls that would ask or change a placeholder, and those that ask for a name of a massive directory: what is
 // there (stat, access), and what a subfile refuses. The kernel is asked first about names: it has the
-// directory's own files. A file that was made past the kernel (light.h) is asked about by fstat; before all
-// else it becomes real. If it cannot, that is EBADF.
+// directory's own files; with light descriptors the server is, before (light.h). A file that was made past
+// the kernel is asked about by fstat; before all else it becomes real. If it cannot, that is EBADF.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -56,6 +57,15 @@ bool stays_light(int fd) {
   return true;
 }
 
+// The server knows the effective ids; access goes by the real ones.
+bool may_past_kernel(int at, const char* path, int mode, int flags) {
+  constexpr int kFlags = AT_EACCESS | AT_SYMLINK_NOFOLLOW;
+  return (flags & ~kFlags) == 0 && (mode & ~(R_OK | W_OK | X_OK)) == 0 &&
+         ((flags & AT_EACCESS) != 0 ||
+          (raw(SYS_getuid) == raw(SYS_geteuid) && raw(SYS_getgid) == raw(SYS_getegid))) &&
+         look_light(at, path, mode, nullptr);
+}
+
 int access_name(int at, const char* path, int mode, const void* caller) {
   struct stat found;
   if (stat_name(at, path, &found, caller) != 0) return -1;
@@ -88,6 +98,12 @@ void translate(const struct stat& from, struct statx* to) {
   to->stx_dev_minor = minor(from.st_dev);
 }
 
+// A name on the tree: the server of the node knows it.
+bool seen_past_kernel(int at, const char* path, struct stat* found, int flags = 0) {
+  constexpr int kFlags = AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT;  // it follows no link either way
+  return (flags & ~kFlags) == 0 && look_light(at, path, F_OK, found);
+}
+
 int also_by_name(int result, int at, const char* path, struct stat* found, const void* caller) {
   return may_be_name(result) ? stat_name(at, path, found, caller) : result;
 }
@@ -109,21 +125,25 @@ int swale_take_fxstat(int version, int fd, struct stat* found) {
 }
 
 int swale_take_stat(const char* path, struct stat* found) {
+  if (seen_past_kernel(AT_FDCWD, path, found)) return 0;
   const int result = next<int(const char*, struct stat*)>(calls::stat)(path, found);
   return also_by_name(result, AT_FDCWD, path, found, SWALE_CALLER);
 }
 
 int swale_take_lstat(const char* path, struct stat* found) {
+  if (seen_past_kernel(AT_FDCWD, path, found)) return 0;
   const int result = next<int(const char*, struct stat*)>(calls::lstat)(path, found);
   return also_by_name(result, AT_FDCWD, path, found, SWALE_CALLER);
 }
 
 int swale_take_xstat(int version, const char* path, struct stat* found) {
+  if (seen_past_kernel(AT_FDCWD, path, found)) return 0;
   const int result = next<int(int, const char*, struct stat*)>(calls::__xstat)(version, path, found);
   return also_by_name(result, AT_FDCWD, path, found, SWALE_CALLER);
 }
 
 int swale_take_lxstat(int version, const char* path, struct stat* found) {
+  if (seen_past_kernel(AT_FDCWD, path, found)) return 0;
   const int result = next<int(int, const char*, struct stat*)>(calls::__lxstat)(version, path, found);
   return also_by_name(result, AT_FDCWD, path, found, SWALE_CALLER);
 }
@@ -131,6 +151,7 @@ int swale_take_lxstat(int version, const char* path, struct stat* found) {
 int swale_take_fstatat(int at, const char* path, struct stat* found, int flags) {
   if (is_descriptor(at, path, flags)) return stat_subfile(at, found);
   if (stays_light(at)) return -1;
+  if (seen_past_kernel(at, path, found, flags)) return 0;
   const int result = next<int(int, const char*, struct stat*, int)>(calls::fstatat)(at, path, found, flags);
   return also_by_name(result, at, path, found, SWALE_CALLER);
 }
@@ -138,6 +159,7 @@ int swale_take_fstatat(int at, const char* path, struct stat* found, int flags) 
 int swale_take_fxstatat(int version, int at, const char* path, struct stat* found, int flags) {
   if (is_descriptor(at, path, flags)) return stat_subfile(at, found);
   if (stays_light(at)) return -1;
+  if (seen_past_kernel(at, path, found, flags)) return 0;
   const int result =
       next<int(int, int, const char*, struct stat*, int)>(calls::__fxstatat)(version, at, path, found, flags);
   return also_by_name(result, at, path, found, SWALE_CALLER);
@@ -160,11 +182,13 @@ int swale_take_statx(int at, const char* path, int flags, unsigned mask, struct 
 }
 
 int swale_take_access(const char* path, int mode) {
+  if (may_past_kernel(AT_FDCWD, path, mode, 0)) return 0;
   const int result = next<int(const char*, int)>(calls::access)(path, mode);
   return may_be_name(result) ? access_name(AT_FDCWD, path, mode, SWALE_CALLER) : result;
 }
 
 int swale_take_faccessat(int at, const char* path, int mode, int flags) {
+  if (may_past_kernel(at, path, mode, flags)) return 0;
   const int result = next<int(int, const char*, int, int)>(calls::faccessat)(at, path, mode, flags);
   return may_be_name(result) ? access_name(at, path, mode, SWALE_CALLER) : result;
 }

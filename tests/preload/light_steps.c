@@ -3,6 +3,7 @@
  * plain directory and in a job's tree.
  *
  *   errors     opens of each kind that make a file, or are refused; modes bind root, too
+ *   looks      stat and access of many paths (light_looks.c); COUNT 1: modes bind the process
  *   calls      each call of the C library that takes a descriptor (light_calls.c)
  *   names      prints the names of the functions that `calls` calls
  *   others     fork, exec, dup2, mmap, a socket, and others reach the file that was opened, whatever its
@@ -27,6 +28,12 @@
 
 #include "light_steps.h"
 
+static int wait_for(pid_t process) {
+  int status = 0;
+  need(waitpid(process, &status, 0) == process, "waitpid");
+  return status;
+}
+
 /* ---- errors ---- */
 
 struct Open {
@@ -35,7 +42,7 @@ struct Open {
   int mode;
 };
 
-static void drop_capabilities(void) {
+void drop_capabilities(void) {
   struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
   struct __user_cap_data_struct none[2] = {{0, 0, 0}, {0, 0, 0}};
   need(syscall(SYS_capset, &header, none) == 0, "capset");
@@ -118,18 +125,13 @@ static const struct Open kOpens[] = {
     {deep_path, O_CREAT | O_WRONLY, 0600},
 };
 
-static void make_places(void) {
+static void make_them(void) {
   static const struct {
     const char* name;
     int mode;
   } kFolders[] = {{"free", 0755},       {"read-only", 0555}, {"no-search", 0655}, {"closed", 0},
                   {"write-only", 0333}, {"sticky", 01777},   {"set-group", 02775}};
   char path[64];
-  memset(long_name, 'n', sizeof(long_name) - 1);
-  memset(long_path, '/', sizeof(long_path) - 1);
-  strcpy(deep_path, "free");
-  for (size_t i = 0; i < 500; ++i) strcat(deep_path, "/.");
-  strcat(deep_path, "/new");
   for (size_t i = 0; i < sizeof(kFolders) / sizeof(kFolders[0]); ++i) {
     need(mkdir(kFolders[i].name, 0755) == 0, "mkdir");
     snprintf(path, sizeof(path), "%s/below", kFolders[i].name);
@@ -145,6 +147,22 @@ static void make_places(void) {
        "symlink");
   for (size_t i = 0; i < sizeof(kFolders) / sizeof(kFolders[0]); ++i)
     need(chmod(kFolders[i].name, (mode_t)kFolders[i].mode) == 0, "chmod");
+}
+
+/* By a child: who meets the server keeps the rights that it has then, or goes through the kernel. */
+void make_places(void) {
+  memset(long_name, 'n', sizeof(long_name) - 1);
+  memset(long_path, '/', sizeof(long_path) - 1);
+  strcpy(deep_path, "free");
+  for (size_t i = 0; i < 500; ++i) strcat(deep_path, "/.");
+  strcat(deep_path, "/new");
+  const pid_t child = fork();
+  need(child >= 0, "fork");
+  if (child == 0) {
+    make_them();
+    _exit(0);
+  }
+  need(wait_for(child) == 0, "a child");
 }
 
 static void open_them_all(void) {
@@ -183,12 +201,6 @@ static void errors(const char* directory) {
 }
 
 /* ---- others ---- */
-
-static int wait_for(pid_t process) {
-  int status = 0;
-  need(waitpid(process, &status, 0) == process, "waitpid");
-  return status;
-}
 
 static void put(int fd, const char* text) {
   need(write(fd, text, strlen(text)) == (ssize_t)strlen(text), "write");
@@ -481,6 +493,10 @@ int main(int count, char** words) {
   setvbuf(stdout, NULL, _IOLBF, 0);
   if (strcmp(name, "errors") == 0) {
     errors(words[2]);
+    return 0;
+  }
+  if (strcmp(name, "looks") == 0) {
+    looks(words[2], number);
     return 0;
   }
   if (strcmp(name, "names") == 0) {

@@ -41,6 +41,13 @@ static inline void say_content(const char* name) {
   close(fd);
 }
 
+/* Folders and files of many modes, and links; and a process that modes bind. */
+void make_places(void);
+void drop_capabilities(void);
+
+/* Asks what is at many paths; bound: by a process that modes bind. */
+void looks(const char* directory, int bound);
+
 /* Calls each function that takes a descriptor, or prints its name. */
 void each_call(int only_names);
 

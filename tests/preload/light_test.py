@@ -99,6 +99,7 @@ class Light(unittest.TestCase):
         made = self.stats()["light_creates"]
         by_light = self.outcome(light, words, library)
         self.assertGreater(self.stats()["light_creates"], made, "all files were made through the kernel")
+        self.said = by_light[1]
         self.assertEqual(by_light, by_mount)
         self.assertEqual(listing(light), listing(mount))
         own = OF_THE_MOUNT.get(words[0], set())
@@ -116,6 +117,15 @@ class Light(unittest.TestCase):
 
     def test_opens_that_make_files_or_are_refused(self):
         self.same("errors")
+
+    def test_looks_at_paths(self):
+        for bound in (0, 1):
+            before = self.stats()["light_looks"]
+            self.same("looks", bound)
+            looks = self.stats()["light_looks"] - before
+            print(f"{looks} looks at paths past the kernel")
+            self.assertGreater(looks, 400)
+            self.assertNotIn("NOT AS THE KERNEL", self.said)
 
     def test_each_call_on_a_descriptor(self):
         self.same("calls")

@@ -90,6 +90,7 @@ struct JobFsStats {
   uint64_t drained_files = 0, kept_aside = 0, failed_drains = 0;
   uint64_t program_writes = 0;  // that came by logs of programs
   uint64_t light_creates = 0;   // files that programs made past the kernel
+  uint64_t light_looks = 0;     // at paths, that the kernel was not asked for
   uint64_t light_open = 0;      // of them: that are still open so
   uint64_t asked_roots = 0;     // questions about files to the servers of their names
   std::string last_failure;
@@ -131,16 +132,28 @@ class JobFs final : public FileSystem {
   std::vector<Status> damage();
 
   // Programs that make files past the kernel (job_fs_light.cc); LightServer has their connections.
+  struct LightFile {
+    std::unique_ptr<OpenFile> file;
+    Node* node = nullptr;
+  };
   struct LightCreate {
     uint64_t directory = 0;  // the inode of one that the kernel knows
     std::string_view path;   // below it
     int flags = 0;
     mode_t mode = 0, umask = 0;
+    const Credentials* who = nullptr;
+    // Any errno: nothing was made, and the kernel is to be asked.
+    int failed = 0;
+    LightFile made = {};
   };
-  // Any errno: nothing was made, and the kernel is to be asked.
-  int create_light(const LightCreate& wanted, const Credentials& who, Entry* entry,
-                   std::unique_ptr<OpenFile>* file);
-  void end_light(std::unique_ptr<OpenFile> file, Node* node);  // the open file that create_light gave
+  // Ends open files that were made so, and makes others: all with one record of the names.
+  void serve_light(std::span<LightFile> ended, std::span<LightCreate> wanted);
+  // What the kernel would say of a path: 0, if `who` may do what `access` says (R_OK, W_OK, X_OK). Any errno:
+  // the kernel is to be asked.
+  int look_light(uint64_t directory, std::string_view path, int access, const Credentials& who,
+                 struct stat* found);
+  // With several nodes a create may wait for another one.
+  bool light_waits() const { return shared_ != nullptr; }
   // A name below the top by which the kernel can open the file once, until it is taken back. The file stays
   // open until then.
   std::string lend(OpenFile& file);
@@ -292,9 +305,22 @@ class JobFs final : public FileSystem {
   Status sync_names(const meta::FileId& file, int64_t modified_ns = 0);
 
   // Bytes.
-  int opened(JobNode& node, int flags, std::unique_ptr<OpenFile>* file);
-  int open_made(JobNode& node, const meta::TreeNode& made, int flags, const Caller& caller,
-                uint64_t seals_before, std::unique_ptr<OpenFile>* file, struct stat* attributes);
+  // A create: what was so before the names were asked.
+  struct Making {
+    Making(JobFs& fs, JobNode& in, std::string called);
+
+    JobNode& parent;
+    const std::string name;
+    const JobNodes::LookUp began;
+    uint64_t seals_before = 0;
+    uint64_t drains_before = 0;
+  };
+  int opened(JobNode& node, int flags, std::unique_ptr<OpenFile>* file,
+             std::optional<uint64_t> drains_before = {});
+  int open_entered(const Making& by, JobNode& node, const meta::TreeNode& made, int flags,
+                   const Caller& caller, struct stat* attributes, std::unique_ptr<OpenFile>* file);
+  int open_made(const Making& by, const meta::Opened& made, int flags, const Caller& caller, JobNode** node,
+                struct stat* attributes, std::unique_ptr<OpenFile>* file);  // attributes: null: nobody asks
   int put_in_logs(JobNode& node) REQUIRES(mutex_);
   void note_path(const meta::FileId& file) noexcept REQUIRES(mutex_);
   // `before`: its path, if it had one. A rename of a directory moves all that is beneath it.
@@ -347,6 +373,9 @@ class JobFs final : public FileSystem {
     int access = O_RDONLY;
   };
   class Held;
+  class Walk;
+  struct LightMaking;
+  class LightRound;
   int step_into(JobNode& parent, const char* name, JobNode** found);
   bool may_pass(const Credentials& who, const struct stat& directory, int wanted) const;
   std::optional<Lent> take_lent(std::string_view name);
@@ -442,6 +471,7 @@ class JobFs final : public FileSystem {
   LogGrants grants_ GUARDED_BY(mutex_);  // outlives files_
   std::string meeting_ GUARDED_BY(mutex_);
   uint64_t seals_ GUARDED_BY(mutex_) = 0;                    // files that were sealed by this server
+  uint64_t drains_begun_ GUARDED_BY(mutex_) = 0;             // batches
   std::unique_ptr<KnownPaths> paths_ PT_GUARDED_BY(mutex_);  // null with one node
   std::unique_ptr<NodeFiles> files_ PT_GUARDED_BY(mutex_);
   std::unique_ptr<NameIntent> intent_ PT_GUARDED_BY(mutex_);
@@ -450,7 +480,7 @@ class JobFs final : public FileSystem {
   std::vector<Wanted*> wanted_ GUARDED_BY(wanted_mutex_);  // files that somebody waits for
 
   LightGate light_gate_;
-  std::atomic<uint64_t> light_creates_ = 0, light_open_ = 0;
+  std::atomic<uint64_t> light_creates_ = 0, light_looks_ = 0, light_open_ = 0;
   Mutex lent_mutex_;
   std::map<std::string, Lent, std::less<>> lent_ GUARDED_BY(lent_mutex_);
   std::atomic<size_t> lent_count_ = 0;

@@ -94,7 +94,9 @@ Result<NameTurn> JobFs::turn_to_find(JobNode& node) {
 
 // The caller holds the file in the names. ESTALE: another node has taken its name since it was looked up; the
 // kernel looks up again what has that name now.
-int JobFs::opened(JobNode& node, int flags, std::unique_ptr<OpenFile>* file) {
+// `drains_before`: how many had begun when the file did not exist; none: it has been there.
+int JobFs::opened(JobNode& node, int flags, std::unique_ptr<OpenFile>* file,
+                  std::optional<uint64_t> drains_before) {
   const bool writes = (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC) != 0;
   auto made = std::make_unique<JobFile>(node);
   made->appends = (flags & O_APPEND) != 0;
@@ -105,6 +107,11 @@ int JobFs::opened(JobNode& node, int flags, std::unique_ptr<OpenFile>* file) {
     const RequestLock lock(mutex_, requests_);
     // Its bytes on the backing can be found no more.
     if (shared_ && node.unlinked && !node.in_logs) return ESTALE;
+    // The backing has nothing by its name: that was asked before, and no drain has brought anything there.
+    if (!shared_ && drains_before == drains_begun_ && !node.in_logs) {
+      if (const int failed = answer(files_->open_new(node.id)); failed != 0) return failed;
+      node.in_logs = true;
+    }
     if (writes && !node.in_logs)
       if (const int failed = expect_one_name(node); failed != 0) return failed;
     if (shared_ || writes || node.in_logs || files_->size(node.id).ok()) {
@@ -155,88 +162,6 @@ int JobFs::open_file(Node& known, int flags, const Caller& caller, std::unique_p
     static_cast<void>(answer(names_.release(node.id)));
   }));
   return failed;
-}
-
-// A file that was just made.
-int JobFs::open_made(JobNode& node, const meta::TreeNode& made, int flags, const Caller& caller,
-                     uint64_t seals_before, std::unique_ptr<OpenFile>* file, struct stat* attributes) {
-  const bool writes = (flags & O_ACCMODE) != O_RDONLY;
-  int failed = writes ? errno_of([&] { return count_writer(node, caller, seals_before); }) : 0;
-  const bool counted = writes && failed == 0;
-  std::unique_ptr<OpenFile> own;
-  if (failed == 0)
-    failed = errno_of([&] { return opened(node, O_RDWR | (flags & (O_APPEND | O_DIRECT)), &own); });
-  if (failed != 0) {
-    if (counted) static_cast<void>(contain([&] { end_writer(node, caller.thread); }));
-    return failed;
-  }
-  JobFile& open = JobFile::of(*own);
-  open.writes = writes;
-  open.reads = (flags & O_ACCMODE) != O_WRONLY;
-  if (counted) open.writer = caller.thread;
-  failed = errno_of([&] { return describe(node.id, made, &node, attributes); });
-  if (failed != 0)
-    let_go(open);
-  else
-    *file = std::move(own);
-  return failed;
-}
-
-int JobFs::create(Node& known_parent, const char* name, mode_t mode, int flags, const Caller& caller,
-                  Entry* entry, std::unique_ptr<OpenFile>* file) {
-  JobNode& parent = JobNode::of(known_parent);
-  if (const auto lent = take_lent(name)) return open_lent(*lent, flags, caller, entry, file);
-  const auto open_existing = [&] {
-    if (const int missing = lookup(parent, name, entry); missing != 0) return missing;
-    const int refused = open_file(*entry->node, flags, caller, file);
-    if (refused != 0) nodes_.forget(&JobNode::of(*entry->node), 1);
-    return refused;
-  };
-  // What the backing does not have is made, or refused, by the names alone.
-  struct stat found;
-  const bool asks = shared_ || is_private(parent, name) || !io::is_one_name(name) ||
-                    ::fstatat(parent.directory.get(), name, &found, AT_SYMLINK_NOFOLLOW) == 0 ||
-                    errno != ENOENT;
-  int failed = asks ? keep_name(parent, name) : 0;
-  if (failed == EEXIST && (flags & O_EXCL) == 0) return open_existing();
-  if (failed != 0) return failed;
-  struct stat above;
-  if (::fstat(parent.directory.get(), &above) != 0) return errno;
-  const gid_t group = (above.st_mode & S_ISGID) != 0 ? above.st_gid : caller.group;
-  const meta::NewNode node{mode & 07777 & ~caller.umask, caller.user, group, now_nanos()};
-  const JobNodes::LookUp began(nodes_);
-  const uint64_t seals_before = seals();
-  auto made = names_.create(parent.id, name, node, true);
-  if (made.status().posix_error() == EEXIST && !asks) {  // or others have removed it from the backing
-    failed = keep_name(parent, name);
-    if (failed != 0 && failed != EEXIST) return failed;
-    if (failed == 0) made = names_.create(parent.id, name, node, true);
-  }
-  if (made.status().posix_error() == EEXIST && (flags & O_EXCL) == 0) return open_existing();
-  if (!made.ok()) return answer(made.status());
-  const meta::DirEntry there{made->file, meta::NodeType::kFile};
-  JobNode* known = nullptr;
-  failed = errno_of([&] {
-    io::Descriptor none;
-    known = nodes_.enter(made->file, there.type, &none);
-    if (!nodes_.put_found(began, made->file, {parent.id, name, there.type})) {  // another node has removed it
-      const RequestLock lock(mutex_, requests_);
-      known->unlinked = true;
-    }
-    return open_made(*known, made->node, flags, caller, seals_before, file, &entry->attributes);
-  });
-  if (failed != 0) {
-    static_cast<void>(contain([&] {
-      static_cast<void>(answer(names_.release(made->file)));
-      // ESTALE: its name is another file's.
-      if (failed != ESTALE) static_cast<void>(remove_entry(parent, name, there));
-    }));
-    if (known != nullptr) nodes_.forget(known, 1);
-    return failed;
-  }
-  changed(parent);
-  entry->node = known;
-  return 0;
 }
 
 // An open of it ends. Bytes of a file without a name go with the last one.

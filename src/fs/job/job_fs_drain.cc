@@ -68,7 +68,7 @@ std::string JobFsStats::json() const {
   json.member("memory_bytes", memory_bytes).member("spilled_bytes", spilled_bytes);
   json.member("drained_files", drained_files).member("kept_aside", kept_aside);
   json.member("program_writes", program_writes).member("light_creates", light_creates);
-  json.member("light_open", light_open).member("asked_roots", asked_roots);
+  json.member("light_looks", light_looks).member("light_open", light_open).member("asked_roots", asked_roots);
   json.member("failed_drains", failed_drains).member("last_failure", last_failure);
   json.member("fsync", fsync_drains ? "backing" : "node");
   json.end();
@@ -83,6 +83,7 @@ JobFs::DrainedFiles JobFs::drain_steps(std::span<const meta::FileId> files, uint
     const auto turn = take_turn();
     if (!turn.ok()) return only(files.front(), turn.status());
     const MutexLock lock(mutex_);
+    ++drains_begun_;
     const auto begun = drain_->begin(files, bytes_limit);
     if (!begun.ok()) return only(files.front(), begun.status());
     files = files.first(*begun);
@@ -319,6 +320,7 @@ JobFsStats JobFs::stats() noexcept {
     stats.spilled_chunks = files_->logs().spilled_chunks();
     stats.program_writes = grants_.admitted();
     stats.light_creates = light_creates_.load();
+    stats.light_looks = light_looks_.load();
     stats.light_open = light_open_.load();
   }
   if (shared_) stats.asked_roots = shared_->asked();

@@ -8,7 +8,9 @@
 
 #include <cerrno>
 
+#include "base/contain.h"
 #include "base/entropy.h"
+#include "base/log.h"
 #include "fs/job/job_files.h"
 #include "fs/job/job_fs.h"
 #include "fs/job/job_marks.h"
@@ -23,6 +25,16 @@ constexpr int kInodeServerBits = 52;
 // inode_of() backwards: of a directory that the kernel knows.
 meta::FileId id_of(uint64_t inode) {
   return {inode >> kInodeServerBits, inode & ((uint64_t{1} << kInodeServerBits) - 1)};
+}
+
+// With its slash; "": there is none.
+std::string_view folder_of(std::string_view path) {
+  const size_t slash = path.rfind('/');
+  return path.substr(0, slash == std::string_view::npos ? 0 : slash + 1);
+}
+
+bool is_name(const std::string& name) {
+  return io::is_one_name(name) && name.find('\0') == std::string::npos;
 }
 
 }  // namespace
@@ -63,41 +75,164 @@ int JobFs::step_into(JobNode& parent, const char* name, JobNode** found) {
   return 0;
 }
 
-int JobFs::create_light(const LightCreate& wanted, const Credentials& who, Entry* entry,
-                        std::unique_ptr<OpenFile>* file) {
-  const LightGate::Pass pass(light_gate_);
-  if (!pass.open()) return EAGAIN;
-  Held at(*this, nodes_.find(id_of(wanted.directory)));
-  std::string_view rest = wanted.path;
-  for (;;) {
-    if (at.get() == nullptr) return ESTALE;
-    if (at.get()->type != meta::NodeType::kDirectory) return ENOTDIR;
-    const size_t end = rest.find('/');
-    const std::string name(rest.substr(0, end));
-    if (!io::is_one_name(name) || name.find('\0') != std::string::npos) return EINVAL;
-    const bool is_last = end == std::string_view::npos;
-    struct stat found;
-    if (const int failed = describe_directory(*at.get(), &found); failed != 0) return failed;
-    if (!may_pass(who, found, is_last ? W_OK | X_OK : X_OK)) return EACCES;
-    if (is_last) {
-      const Caller caller{who.user, who.group, who.thread, wanted.umask, {}};
-      // Nobody maps it by a placeholder: so it keeps no other program from its log.
-      const int flags = (wanted.flags & (O_ACCMODE | O_APPEND)) | O_CREAT | O_EXCL | O_DIRECT;
-      const int failed = create(*at.get(), name.c_str(), wanted.mode & 0777, flags, caller, entry, file);
-      if (failed == 0) ++light_creates_, ++light_open_;
-      return failed;
-    }
-    rest.remove_prefix(std::min(rest.find_first_not_of('/', end), rest.size()));
-    JobNode* next = nullptr;
-    if (const int failed = step_into(*at.get(), name.c_str(), &next); failed != 0) return failed;
-    at.take(next);
+// The way from a directory that the kernel knows to a folder below it, which it holds: what the kernel would
+// ask there is the same for all that go it now.
+class JobFs::Walk {
+ public:
+  Walk(JobFs& fs, uint64_t directory, std::string_view folder)
+      : fs_(fs), directory_(directory), folder_(folder), at_(fs, fs.nodes_.find(id_of(directory))) {
+    failed_ = go();
   }
+  bool leads(uint64_t directory, std::string_view folder) const {
+    return directory == directory_ && folder == folder_;
+  }
+  // 0: it may do so in the folder: X_OK, and W_OK if it makes a name there.
+  int failed_for(const Credentials& who, int there) const {
+    for (size_t i = 0; i < passed_.size(); ++i)
+      if (!fs_.may_pass(who, passed_[i], i + 1 < passed_.size() ? X_OK : there)) return EACCES;
+    return failed_;
+  }
+  JobNode& end() const { return *at_.get(); }
+  const struct stat& end_attributes() const { return passed_.back(); }
+
+ private:
+  int go() {
+    std::string_view rest = folder_;
+    for (;;) {
+      if (at_.get() == nullptr) return ESTALE;
+      if (at_.get()->type != meta::NodeType::kDirectory) return ENOTDIR;
+      if (const int failed = fs_.describe_directory(*at_.get(), &passed_.emplace_back()); failed != 0)
+        return failed;
+      if (rest.empty()) return 0;
+      const size_t end = rest.find('/');
+      const std::string name(rest.substr(0, end));
+      if (!is_name(name)) return EINVAL;
+      rest.remove_prefix(std::min(rest.find_first_not_of('/', end), rest.size()));
+      JobNode* next = nullptr;
+      if (const int failed = fs_.step_into(*at_.get(), name.c_str(), &next); failed != 0) return failed;
+      at_.take(next);
+    }
+  }
+
+  JobFs& fs_;
+  const uint64_t directory_;
+  const std::string folder_;  // it ends with a slash, if there is one
+  Held at_;
+  std::vector<struct stat> passed_;  // of each directory, the folder's last
+  int failed_ = 0;
+};
+
+// A create that has gone to the names.
+struct JobFs::LightMaking {
+  LightMaking(JobFs& fs, LightCreate& by, JobNode& parent, const std::string& name, const meta::NewNode& node)
+      : wanted(by), making(fs, parent, name), asked(fs.names_, parent.id, name, node) {}
+
+  LightCreate& wanted;
+  const Making making;
+  meta::NamesClient::Creating asked;
+};
+
+// Creates that are served together.
+class JobFs::LightRound {
+ public:
+  explicit LightRound(JobFs& fs) : fs_(fs), pass_(fs.light_gate_) {}
+
+  int begin(LightCreate& wanted) {
+    if (!pass_.open()) return EAGAIN;
+    const std::string_view folder = folder_of(wanted.path);
+    const std::string name(wanted.path.substr(folder.size()));
+    if (!is_name(name)) return EINVAL;
+    const Walk& walk = walk_to(wanted.directory, folder);
+    if (const int failed = walk.failed_for(*wanted.who, W_OK | X_OK); failed != 0) return failed;
+    JobNode& parent = walk.end();
+    if (fs_.is_private(parent, name)) return EPERM;
+    struct stat there;
+    // What the backing does not have is made, or refused, by the names alone.
+    const bool asks = fs_.shared_ ||
+                      ::fstatat(parent.directory.get(), name.c_str(), &there, AT_SYMLINK_NOFOLLOW) == 0 ||
+                      errno != ENOENT;
+    if (const int failed = asks ? fs_.keep_name(parent, name.c_str()) : 0; failed != 0) return failed;
+    const struct stat& above = walk.end_attributes();
+    const gid_t group = (above.st_mode & S_ISGID) != 0 ? above.st_gid : wanted.who->group;
+    const meta::NewNode node{wanted.mode & 0777 & ~wanted.umask, wanted.who->user, group, now_nanos()};
+    makings_.push_back(std::make_unique<LightMaking>(fs_, wanted, parent, name, node));
+    return 0;
+  }
+
+  void end() {
+    for (const auto& each : makings_) {
+      LightCreate& wanted = each->wanted;
+      const Status ended = contain([&] { wanted.failed = end(*each); });
+      if (!ended.ok()) wanted.failed = ended.posix_error();
+    }
+  }
+
+ private:
+  const Walk& walk_to(uint64_t directory, std::string_view folder) {
+    for (const auto& each : walks_)
+      if (each->leads(directory, folder)) return *each;
+    return *walks_.emplace_back(std::make_unique<Walk>(fs_, directory, folder));
+  }
+
+  int end(LightMaking& each) {
+    const auto made = each.asked.end();
+    if (!made.ok()) return answer(made.status());
+    const Credentials& who = *each.wanted.who;
+    // Nobody maps it by a placeholder: so it keeps no other program from its log.
+    const int flags = (each.wanted.flags & (O_ACCMODE | O_APPEND)) | O_CREAT | O_EXCL | O_DIRECT;
+    JobNode* node = nullptr;
+    const int failed = fs_.open_made(each.making, *made, flags, {who.user, who.group, who.thread}, &node,
+                                     nullptr, &each.wanted.made.file);
+    if (failed != 0) return failed;
+    each.wanted.made.node = node;
+    ++fs_.light_creates_, ++fs_.light_open_;
+    return 0;
+  }
+
+  JobFs& fs_;
+  const LightGate::Pass pass_;
+  std::vector<std::unique_ptr<Walk>> walks_;
+  std::vector<std::unique_ptr<LightMaking>> makings_;
+};
+
+void JobFs::serve_light(std::span<LightFile> ended, std::span<LightCreate> wanted) {
+  const auto together = names_.together();
+  for (LightFile& each : ended) {
+    const Status done = contain([&] {
+      release(std::move(each.file));
+      forget(each.node, 1);
+    });
+    if (!done.ok()) log_warn("closing a file that was made past the kernel: {}", done.message());
+    --light_open_;
+  }
+  if (wanted.empty()) return;
+  LightRound round(*this);
+  for (LightCreate& each : wanted) {
+    const Status begun = contain([&] { each.failed = round.begin(each); });
+    if (!begun.ok()) each.failed = begun.posix_error();
+  }
+  round.end();
 }
 
-void JobFs::end_light(std::unique_ptr<OpenFile> file, Node* node) {
-  release(std::move(file));
-  forget(node, 1);
-  --light_open_;
+int JobFs::look_light(uint64_t directory, std::string_view path, int access, const Credentials& who,
+                      struct stat* found) {
+  const LightGate::Pass pass(light_gate_);
+  if (!pass.open()) return EAGAIN;
+  const std::string_view folder = folder_of(path);
+  const std::string name(path.substr(folder.size()));
+  if (!is_name(name)) return EINVAL;
+  const Walk walk(*this, directory, folder);
+  if (const int failed = walk.failed_for(who, X_OK); failed != 0) return failed;
+  Entry entry;
+  if (const int failed = lookup(walk.end(), name.c_str(), &entry); failed != 0) return failed;
+  const Held held(*this, &JobNode::of(*entry.node));
+  *found = entry.attributes;
+  if (!S_ISREG(found->st_mode) && !S_ISDIR(found->st_mode)) return ELOOP;
+  // Whom no mode binds, may execute only what somebody may.
+  if ((access & X_OK) != 0 && who.overrides && S_ISREG(found->st_mode)) return EACCES;
+  if (access != 0 && !may_pass(who, *found, access)) return EACCES;
+  ++light_looks_;
+  return 0;
 }
 
 bool JobFs::may_pass(const Credentials& who, const struct stat& directory, int wanted) const {

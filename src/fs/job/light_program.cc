@@ -1,7 +1,7 @@
 #include "fs/job/light_program.h"
 
 #include <fcntl.h>
-#include <sys/socket.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -13,107 +13,17 @@
 namespace swale::fs {
 namespace {
 
+constexpr size_t kAtATime = 8;  // requests of a program, before another one's turn
+
 bool is_whole(const LightRequest& request, size_t bytes) {
   if (bytes < kLightHeadBytes) return false;
-  const size_t path = request.call == LightCall::kCreate ? request.path_bytes : 0;
+  const bool has_path = request.call == LightCall::kCreate || request.call == LightCall::kLook;
+  const size_t path = has_path ? request.path_bytes : 0;
   return path <= kLightPathMax && bytes == kLightHeadBytes + path;
 }
 
-}  // namespace
-
-void LightProgram::serve() noexcept {
-  bool goes_on = true;
-  while (goes_on) {
-    const Status served = contain([&] { goes_on = answer_next(); });
-    if (served.ok()) continue;
-    log_warn("process {} makes files past the kernel no more: {}", who_.thread, served.message());
-    goes_on = false;
-  }
-  stop();
-  for (uint32_t handle = 1; handle <= opens_.size(); ++handle)
-    if (const Status closed = contain([&] { close(handle); }); !closed.ok())
-      log_warn("closing a file of process {}, which has ended: {}", who_.thread, closed.message());
-  over_.store(true);
-}
-
-void LightProgram::stop() noexcept { ::shutdown(socket_.get(), SHUT_RDWR); }
-
-bool LightProgram::answer_next() {
-  LightRequest request;
-  const ssize_t got =
-      io::continued([&] { return ::recv(socket_.get(), &request, sizeof(request), MSG_TRUNC); });
-  if (got <= 0) return false;
-  if (!is_whole(request, static_cast<size_t>(got))) {
-    log_warn("process {} has sent {} bytes that are no request for a file", who_.thread, got);
-    return false;
-  }
-  if (request.call == LightCall::kClose) {
-    close(request.handle);
-    return true;
-  }
-  LightAnswer answer;
-  const Status obeyed = contain([&] { answer = obey(request, static_cast<size_t>(got)); });
-  if (!obeyed.ok()) answer.error = obeyed.posix_error();
-  return ::send(socket_.get(), &answer, sizeof(answer), MSG_NOSIGNAL) == sizeof(answer);
-}
-
-LightProgram::Opened* LightProgram::find(uint32_t handle) {
-  if (handle == 0 || handle > opens_.size() || opens_[handle - 1].file == nullptr) return nullptr;
-  return &opens_[handle - 1];
-}
-
-LightAnswer LightProgram::obey(const LightRequest& request, size_t bytes) {
-  LightAnswer answer;
-  if (request.call == LightCall::kCreate) {
-    create(request, &answer);
-    return answer;
-  }
-  Opened* const opened = find(request.handle);
-  if (opened == nullptr) {
-    answer.error = EBADF;
-  } else if (request.call == LightCall::kStat) {
-    stat(*opened, &answer);
-  } else if (request.call == LightCall::kReopen) {
-    if (opened->lent.empty()) opened->lent = fs_.lend(*opened->file);
-    opened->lent.copy(answer.name, sizeof(answer.name) - 1);
-  } else {
-    log_warn("process {} has sent a request of {} bytes and kind {}, which this server does not know",
-             who_.thread, bytes, static_cast<uint32_t>(request.call));
-    answer.error = EPROTO;
-  }
-  return answer;
-}
-
-void LightProgram::create(const LightRequest& request, LightAnswer* answer) {
-  if (free_.empty()) {
-    if (opens_.size() >= kLightOpensMax) {
-      answer->error = EMFILE;
-      return;
-    }
-    opens_.emplace_back();
-    if (free_.capacity() < opens_.size()) free_.reserve(opens_.capacity());
-    free_.push_back(static_cast<uint32_t>(opens_.size()));
-  }
-  const uint32_t handle = free_.back();
-  Opened& opened = opens_[handle - 1];
-  Entry entry;
-  answer->error = fs_.create_light({.directory = request.directory,
-                                    .path = std::string_view(request.path, request.path_bytes),
-                                    .flags = static_cast<int>(request.flags),
-                                    .mode = request.mode & 0777,
-                                    .umask = request.umask & 0777},
-                                   who_, &entry, &opened.file);
-  if (answer->error != 0) return;
-  opened.node = entry.node;
-  free_.pop_back();
-  answer->handle = handle;
-}
-
-void LightProgram::stat(Opened& opened, LightAnswer* answer) {
-  struct stat found;
-  answer->error = fs_.attributes(*opened.node, &found);
-  if (answer->error != 0) return;
-  LightStat& out = answer->stat;
+LightStat described(const struct stat& found) {
+  LightStat out;
   out.inode = found.st_ino;
   out.size = static_cast<uint64_t>(found.st_size);
   out.blocks = static_cast<uint64_t>(found.st_blocks);
@@ -125,15 +35,153 @@ void LightProgram::stat(Opened& opened, LightAnswer* answer) {
   out.accessed_ns = nanos_of(found.st_atim);
   out.modified_ns = nanos_of(found.st_mtim);
   out.changed_ns = nanos_of(found.st_ctim);
+  return out;
 }
 
-void LightProgram::close(uint32_t handle) {
+}  // namespace
+
+// ---- batches
+
+void LightBatch::add_create(LightProgram* program, uint32_t handle, const LightRequest& request) {
+  JobFs::LightCreate wanted;
+  wanted.directory = request.directory;
+  wanted.path = std::string_view(request.path, request.path_bytes);
+  wanted.flags = static_cast<int>(request.flags);
+  wanted.mode = request.mode & 0777;
+  wanted.umask = request.umask & 0777;
+  wanted.who = &program->who();
+  wanted.failed = ENOMEM;  // for what is not tried
+  askers_.push_back({program, handle});
+  creates_.push_back(std::move(wanted));
+}
+
+void LightBatch::serve(JobFs& fs) {
+  if (ended_.empty() && creates_.empty()) return;
+  const Status served = contain([&] { fs.serve_light(ended_, creates_); });
+  if (!served.ok()) log_warn("making files past the kernel: {}", served.message());
+  for (size_t i = 0; i < creates_.size(); ++i)
+    askers_[i].program->answer_create(askers_[i].handle, &creates_[i]);
+  ended_.clear();
+  creates_.clear();
+  askers_.clear();
+  used_ = 0;
+}
+
+// ---- programs
+
+void LightProgram::stop() noexcept { ::shutdown(socket_.get(), SHUT_RDWR); }
+
+bool LightProgram::say(const LightAnswer& answer) const noexcept {
+  return ::send(socket_.get(), &answer, sizeof(answer), MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof(answer);
+}
+
+bool LightProgram::take(LightBatch* batch) {
+  for (size_t i = 0; i < kAtATime; ++i) {
+    LightRequest* const request = batch->next();
+    if (request == nullptr) return true;
+    const ssize_t got = io::continued(
+        [&] { return ::recv(socket_.get(), request, sizeof(*request), MSG_TRUNC | MSG_DONTWAIT); });
+    if (got < 0 && errno == EAGAIN) return true;
+    if (got <= 0) return false;
+    if (!is_whole(*request, static_cast<size_t>(got))) {
+      log_warn("process {} has sent {} bytes that are no request for a file", who_.thread, got);
+      return false;
+    }
+    if (!obey(*request, static_cast<size_t>(got), batch)) return false;
+    if (request->call != LightCall::kClose) return true;  // it waits for the answer
+  }
+  return true;
+}
+
+// False: it does not take an answer.
+bool LightProgram::obey(LightRequest& request, size_t bytes, LightBatch* batch) {
+  if (request.call == LightCall::kClose) {
+    close(request.handle, batch);
+    return true;
+  }
+  LightAnswer answer;
+  if (request.call == LightCall::kCreate) {
+    const uint32_t handle = free_handle();
+    if (handle != 0) {
+      batch->add_create(this, handle, request);
+      batch->take_next();
+      return true;
+    }
+    answer.error = EMFILE;
+  } else if (request.call == LightCall::kStat || request.call == LightCall::kReopen ||
+             request.call == LightCall::kLook) {
+    const Status looked = contain([&] { answer = look(request); });
+    if (!looked.ok()) answer.error = looked.posix_error();
+  } else {
+    log_warn("process {} has sent a request of {} bytes and kind {}, which this server does not know",
+             who_.thread, bytes, static_cast<uint32_t>(request.call));
+    answer.error = EPROTO;
+  }
+  return say(answer);
+}
+
+LightAnswer LightProgram::look(const LightRequest& request) {
+  LightAnswer answer;
+  struct stat found;
+  Opened* const opened = find(request.handle);
+  if (request.call == LightCall::kLook) {
+    answer.error = fs_.look_light(request.directory, {request.path, request.path_bytes},
+                                  static_cast<int>(request.mode) & (R_OK | W_OK | X_OK), who_, &found);
+    if (answer.error == 0) answer.stat = described(found);
+  } else if (opened == nullptr) {
+    answer.error = EBADF;
+  } else if (request.call == LightCall::kStat) {
+    answer.error = fs_.attributes(*opened->of.node, &found);
+    if (answer.error == 0) answer.stat = described(found);
+  } else {
+    if (opened->lent.empty()) opened->lent = fs_.lend(*opened->of.file);
+    opened->lent.copy(answer.name, sizeof(answer.name) - 1);
+  }
+  return answer;
+}
+
+LightProgram::Opened* LightProgram::find(uint32_t handle) {
+  if (handle == 0 || handle > opens_.size() || opens_[handle - 1].of.file == nullptr) return nullptr;
+  return &opens_[handle - 1];
+}
+
+// It is promised from now on: free_ has the capacity to take it back.
+uint32_t LightProgram::free_handle() {
+  if (free_.empty()) {
+    if (opens_.size() >= kLightOpensMax) return 0;
+    opens_.emplace_back();
+    if (free_.capacity() < opens_.size()) free_.reserve(opens_.capacity());
+    return static_cast<uint32_t>(opens_.size());
+  }
+  const uint32_t handle = free_.back();
+  free_.pop_back();
+  return handle;
+}
+
+void LightProgram::answer_create(uint32_t handle, JobFs::LightCreate* tried) noexcept {
+  LightAnswer answer;
+  answer.error = tried->failed;
+  if (tried->failed == 0) {
+    opens_[handle - 1].of = std::move(tried->made);
+    answer.handle = handle;
+  } else {
+    free_.push_back(handle);
+  }
+  if (!say(answer)) stop();  // its end comes to take()
+}
+
+void LightProgram::close(uint32_t handle, LightBatch* batch) {
   Opened* const opened = find(handle);
   if (opened == nullptr) return;
   if (!opened->lent.empty()) fs_.take_back(opened->lent);
-  fs_.end_light(std::move(opened->file), opened->node);
+  batch->add_end(std::move(opened->of));
   *opened = {};
   free_.push_back(handle);
+}
+
+void LightProgram::end(LightBatch* batch) {
+  stop();
+  for (uint32_t handle = 1; handle <= opens_.size(); ++handle) close(handle, batch);
 }
 
 }  // namespace swale::fs

@@ -1,14 +1,14 @@
 // LightProgram: one program that makes files past the kernel (fs/log/light_format.h), as the server has it:
 // its connection, and what it has open.
 //
-// Threads: serve() on one; stop() on any. Invariants: (1) What it has open is closed when serve returns.
-// (2) A file that is open keeps its node, and so its bytes, without a name, too.
+// Threads: one at a time; stop() on any. Invariants: (1) What it has open is closed when it is over. (2) A
+// file that is open keeps its node, and so its bytes, without a name, too.
 // Errors: errnos in answers; a message that nobody may send ends the connection, with a line in the log.
 // Limits: kLightOpensMax files open at a time.
 #pragma once
 
-#include <atomic>
-#include <memory>
+#include <sys/socket.h>
+
 #include <string>
 #include <vector>
 
@@ -19,6 +19,34 @@
 
 namespace swale::fs {
 
+class LightProgram;
+
+// What programs have asked for, until the server does all of it at a time (JobFs::serve_light).
+class LightBatch {
+ public:
+  static constexpr size_t kRequestsMax = 64;
+
+  // The next request's place; null: it is full. It stays until serve().
+  LightRequest* next() { return used_ < kRequestsMax ? &requests_[used_] : nullptr; }
+  void take_next() { ++used_; }
+  void add_create(LightProgram* program, uint32_t handle, const LightRequest& request);
+  void add_end(JobFs::LightFile file) { ended_.push_back(std::move(file)); }
+  // Programs hear what has become of their creates.
+  void serve(JobFs& fs);
+
+ private:
+  struct Asker {
+    LightProgram* program = nullptr;
+    uint32_t handle = 0;
+  };
+
+  std::vector<LightRequest> requests_ = std::vector<LightRequest>(kRequestsMax);
+  size_t used_ = 0;
+  std::vector<JobFs::LightFile> ended_;
+  std::vector<JobFs::LightCreate> creates_;
+  std::vector<Asker> askers_;  // of each of them
+};
+
 class LightProgram {
  public:
   LightProgram(JobFs& fs, io::Descriptor socket, Credentials who)
@@ -26,30 +54,34 @@ class LightProgram {
   LightProgram(const LightProgram&) = delete;
   LightProgram& operator=(const LightProgram&) = delete;
 
-  void serve() noexcept;  // until the connection ends
+  // Takes what has come, waits for nothing. False: the connection has ended: end().
+  bool take(LightBatch* batch);
+  // The create with this handle has been tried.
+  void answer_create(uint32_t handle, JobFs::LightCreate* tried) noexcept;
+  void end(LightBatch* batch);  // the last call
   void stop() noexcept;
-  bool over() const { return over_.load(); }
+
+  const Credentials& who() const { return who_; }
+  int socket() const { return socket_.get(); }
 
  private:
   struct Opened {
-    std::unique_ptr<OpenFile> file;  // null: the handle is free
-    Node* node = nullptr;
+    JobFs::LightFile of;  // without a file: the handle is free, or promised
     std::string lent;
   };
 
-  bool answer_next();  // false: the connection has ended
-  LightAnswer obey(const LightRequest& request, size_t bytes);
-  void create(const LightRequest& request, LightAnswer* answer);
-  void stat(Opened& opened, LightAnswer* answer);
-  void close(uint32_t handle);
+  bool obey(LightRequest& request, size_t bytes, LightBatch* batch);
+  LightAnswer look(const LightRequest& request);
+  uint32_t free_handle();  // 0: too many are open
+  void close(uint32_t handle, LightBatch* batch);
   Opened* find(uint32_t handle);
+  bool say(const LightAnswer& answer) const noexcept;
 
   JobFs& fs_;
   const io::Descriptor socket_;
   const Credentials who_;
   std::vector<Opened> opens_;   // by handle - 1
   std::vector<uint32_t> free_;  // handles
-  std::atomic<bool> over_ = false;
 };
 
 }  // namespace swale::fs

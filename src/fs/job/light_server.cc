@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "base/contain.h"
@@ -42,8 +43,7 @@ LightServer::~LightServer() {
     ring(end_);
     thread_.join();
   }
-  for (const auto& each : connections_) each->program->stop();
-  for (const auto& each : connections_) each->thread.join();
+  workers_.clear();
   if (folder_.valid()) ::unlinkat(folder_.get(), kLightSocket, 0);
 }
 
@@ -65,7 +65,7 @@ bool LightServer::wait() {
   if (ready[0].revents != 0) return false;
   for (size_t i = 0; i < connections_.size(); ++i) {
     if (ready[first + i].revents == 0) continue;
-    connections_[i]->program->stop();
+    connections_[i]->seat.program.stop();
     connections_[i]->process = {};  // is not told again
   }
   uint64_t count = 0;
@@ -75,11 +75,19 @@ bool LightServer::wait() {
 }
 
 void LightServer::end_those_that_are_over() {
-  std::erase_if(connections_, [](const auto& each) {
-    if (!each->program->over()) return false;
-    each->thread.join();
-    return true;
+  std::erase_if(connections_, [](const auto& each) { return each->seat.over.load(); });
+}
+
+// The one with the fewest programs.
+Result<LightWorker*> LightServer::worker() {
+  const auto idlest = std::min_element(workers_.begin(), workers_.end(), [](const auto& a, const auto& b) {
+    return a->programs() < b->programs();
   });
+  const size_t workers_max = fs_.light_waits() ? kProgramsMax : 1;
+  if (idlest != workers_.end() && ((*idlest)->programs() == 0 || workers_.size() >= workers_max))
+    return idlest->get();
+  SWALE_ASSIGN_OR_RETURN(auto made, LightWorker::open(fs_, [this] { ring(over_); }));
+  return workers_.emplace_back(std::move(made)).get();
 }
 
 void LightServer::greet() {
@@ -94,20 +102,21 @@ void LightServer::greet() {
     return refuse(EMFILE, fmt::format("{} others make theirs past the kernel", kProgramsMax));
   auto credentials = credentials_of({who.uid, who.gid, who.pid, 0, {}});
   if (!credentials.ok()) return refuse(credentials.status().posix_error(), credentials.status().message());
-  auto made = std::make_unique<Connection>();
-  made->process = descriptor_of_process(who.pid);
   io::Descriptor again(::fcntl(peer.get(), F_DUPFD_CLOEXEC, 0));
   if (!again.valid()) return refuse(errno, "no descriptor is left");
-  made->program = std::make_unique<LightProgram>(fs_, std::move(again), std::move(*credentials));
+  std::unique_ptr<Connection> made(new Connection{
+      descriptor_of_process(who.pid), {LightProgram(fs_, std::move(again), std::move(*credentials))}});
+  const auto worker = this->worker();
+  if (!worker.ok()) return refuse(worker.status().posix_error(), worker.status().message());
   connections_.reserve(connections_.size() + 1);
-  const Status started =
-      start_thread(&made->thread, "a thread for a program", [this, program = made->program.get()] {
-        program->serve();
-        ring(over_);
-      });
-  if (!started.ok()) return refuse(started.posix_error(), started.message());
-  connections_.push_back(std::move(made));
+  // First: the worker may see its end at once.
   welcome(peer, top_, 0);
+  Connection& known = *connections_.emplace_back(std::move(made));
+  if (const Status added = (*worker)->add(&known.seat); !added.ok()) {
+    log_warn("process {} makes its files through the mount: {}", who.pid, added.message());
+    known.seat.program.stop();
+    connections_.pop_back();
+  }
 }
 
 }  // namespace swale::fs

@@ -1,10 +1,11 @@
 // LightServer: the socket at which programs of a node come that make files past the kernel
-// (fs/log/light_format.h), and a thread for each of them.
+// (fs/log/light_format.h), and the threads that serve them: one, or with several nodes, where a create may
+// wait for another node, one a program.
 //
 // A program is over when its connection ends, or its process does: a child of fork may hold the connection
 // for longer.
 //
-// Threads: one of its own, and one a program. Invariants: (1) Only processes of this user are served.
+// Threads: one of its own, and its workers'. Invariants: (1) Only processes of this user are served.
 // (2) The destructor returns when all that programs had open is closed.
 // Errors: of open: what the system refuses; of a program: an errno in its welcome, and in the log of the
 // server. It goes on through the mount.
@@ -18,7 +19,7 @@
 
 #include "base/status.h"
 #include "fs/job/job_fs.h"
-#include "fs/job/light_program.h"
+#include "fs/job/light_worker.h"
 #include "io/descriptor.h"
 
 namespace swale::fs {
@@ -37,14 +38,14 @@ class LightServer {
  private:
   struct Connection {
     io::Descriptor process;  // readable when it has ended; invalid: the kernel has no such thing
-    std::unique_ptr<LightProgram> program;
-    std::thread thread;
+    LightWorker::Seat seat;
   };
 
   LightServer(JobFs& fs, const std::string& top) : fs_(fs), top_(top) {}
   void serve() noexcept;
   bool wait();  // false: the end
   void greet();
+  Result<LightWorker*> worker();
   void end_those_that_are_over();
 
   JobFs& fs_;
@@ -54,6 +55,7 @@ class LightServer {
   io::Descriptor end_;   // readable: serve returns
   io::Descriptor over_;  // readable: a program is over
   std::vector<std::unique_ptr<Connection>> connections_;
+  std::vector<std::unique_ptr<LightWorker>> workers_;
   std::thread thread_;
 };
 

@@ -73,11 +73,10 @@ class LightTest : public testing::Test {
   }
   // 0: it was made, and is closed.
   int create(const std::string& path, const Credentials& who, uint64_t directory = 1) {
-    Entry entry;
-    std::unique_ptr<OpenFile> file;
-    const int failed = fs().create_light({directory, path, O_WRONLY, 0644, 022}, who, &entry, &file);
-    if (failed == 0) fs().end_light(std::move(file), entry.node);
-    return failed;
+    JobFs::LightCreate wanted{directory, path, O_WRONLY, 0644, 022, &who};
+    fs().serve_light({}, {&wanted, 1});
+    if (wanted.failed == 0) fs().serve_light({&wanted.made, 1}, {});
+    return wanted.failed;
   }
   // The same in the plain directory, by a process that modes bind: the kernel's word.
   int create_there(const std::string& path) const {
@@ -93,6 +92,19 @@ class LightTest : public testing::Test {
     ::waitpid(child, &status, 0);
     return WEXITSTATUS(status);
   }
+  bool may_there(const std::string& path, int access) const {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+      __user_cap_data_struct none[2] = {};
+      if (::syscall(SYS_capset, &header, none) != 0) ::_exit(255);
+      ::_exit(::access((world_.plain() + "/" + path).c_str(), access) == 0 ? 0 : 1);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  }
+  int looks_that_are_wrong(int* seen);
   // Of paths in directories of all modes: those that pass here, and would not in the kernel.
   int passes_that_are_wrong(int* passed);
 
@@ -119,7 +131,8 @@ class LightTest : public testing::Test {
     return request;
   }
   static void send(const io::Descriptor& to, const LightRequest& request) {
-    const size_t bytes = kLightHeadBytes + (request.call == LightCall::kCreate ? request.path_bytes : 0);
+    const bool has_path = request.call == LightCall::kCreate || request.call == LightCall::kLook;
+    const size_t bytes = kLightHeadBytes + (has_path ? request.path_bytes : 0);
     EXPECT_EQ(::send(to.get(), &request, bytes, MSG_NOSIGNAL), static_cast<ssize_t>(bytes));
   }
   static LightAnswer ask(const io::Descriptor& to, const LightRequest& request) {
@@ -178,6 +191,55 @@ TEST_F(LightTest, CanaryOneThatAsksNoModes) {
   start();
   int passed = 0;
   EXPECT_EQ(passes_that_are_wrong(&passed), 16 - 6);
+}
+
+int LightTest::looks_that_are_wrong(int* seen) {
+  int wrong = 0;
+  for (mode_t mode = 0; mode < 01000; mode += 0100) {
+    const std::string folder = fmt::format("mode{:o}", mode);
+    make_directory(folder, mode | 0077);
+    for (int access = 0; access <= (R_OK | W_OK | X_OK); ++access) {
+      struct stat found;
+      const int here = fs().look_light(1, folder, access, bound(), &found);
+      const int below = fs().look_light(1, folder + "/missing", access, bound(), &found);
+      *seen += here == 0;
+      wrong += (here == 0) != may_there(folder, access) || below == 0;
+    }
+    ::chmod((world_.plain() + "/" + folder).c_str(), 0755);
+    ::chmod((world_.backing() + "/" + folder).c_str(), 0755);
+  }
+  return wrong;
+}
+
+TEST_F(LightTest, LooksAreTheKernels) {
+  start();
+  int seen = 0;
+  EXPECT_EQ(looks_that_are_wrong(&seen), 0);
+  EXPECT_EQ(seen, 27);  // of each mode, its subsets
+  EXPECT_EQ(fs().stats().light_looks, 27u);
+}
+
+TEST_F(LightTest, CanaryLooksThatAskNoModes) {
+  world_.options().light_looks_at_modes = false;
+  start();
+  int seen = 0;
+  EXPECT_EQ(looks_that_are_wrong(&seen), 64 - 27);
+}
+
+TEST_F(LightTest, ALookSeesWhatFstatDoes) {
+  start();
+  const io::Descriptor program = meet();
+  LightRequest create = request_for(LightCall::kCreate, 0, "file");
+  const uint32_t handle = ask(program, create).handle;
+  ASSERT_NE(handle, 0u);
+  const LightAnswer by_path = ask(program, request_for(LightCall::kLook, 0, "file"));
+  const LightAnswer by_handle = ask(program, request_for(LightCall::kStat, handle));
+  EXPECT_EQ(by_path.error, 0);
+  EXPECT_EQ(std::memcmp(&by_path.stat, &by_handle.stat, sizeof(by_path.stat)), 0);
+  EXPECT_EQ(fs().unlink(*fs().root(), "file", caller_), 0);
+  EXPECT_EQ(ask(program, request_for(LightCall::kLook, 0, "file")).error, ENOENT);
+  make_link("link", "file");
+  EXPECT_EQ(ask(program, request_for(LightCall::kLook, 0, "link")).error, ELOOP);
 }
 
 TEST_F(LightTest, WhoOverridesModesAndWhoIsOfAGroup) {

@@ -6,12 +6,13 @@
 //   kCreate: a path below a directory ──────► checks each component as the kernel would, makes the file,
 //                 ◄── LightAnswer              and keeps it open
 //   kStat of that open file ◄──► its attributes
+//   kLook: the same of a file or directory by its path, if the caller may do to it what `mode` says
 //   kReopen of it ◄──► a name below the top by which the kernel opens the same file, once, also if no name
 //                      leads to it any more
 //   kClose ─────────────────────────────────► no answer
 //   (the connection ends) ──────────────────► all that is open is closed
 //
-// kCreate makes a file that did not exist, or nothing. Whatever stands in the way is an errno here, and the
+// kCreate makes a file that did not exist, or nothing; kLook follows no link. Whatever stands in the way is an errno here, and the
 // program asks the kernel, whose answer counts: so errors are the mount's.
 //
 // Needs: the system's headers (the client's half goes into a preload library).
@@ -24,7 +25,7 @@
 namespace swale::fs {
 
 inline constexpr uint64_t kLightMagic = 0x746867696c777300;  // "\0swlight"
-inline constexpr uint32_t kLightVersion = 1;
+inline constexpr uint32_t kLightVersion = 2;
 inline constexpr char kLightSocket[] = "light";
 inline constexpr size_t kLightPathMax = 1024;
 inline constexpr size_t kLightNameMax = 64;
@@ -38,14 +39,14 @@ struct LightWelcome {
   char top[4096] = "";  // where the tree is mounted; ends with 0
 };
 
-enum class LightCall : uint32_t { kCreate = 1, kStat = 2, kReopen = 3, kClose = 4 };
+enum class LightCall : uint32_t { kCreate = 1, kStat = 2, kReopen = 3, kClose = 4, kLook = 5 };
 
 struct LightRequest {
   LightCall call = LightCall::kCreate;
-  uint32_t handle = 0;     // of all but kCreate
-  uint64_t directory = 0;  // of kCreate: an inode that the caller holds: the top, its directory, a descriptor
+  uint32_t handle = 0;     // of an open file
+  uint64_t directory = 0;  // of a path: an inode that the caller holds: the top, its directory, a descriptor
   uint32_t flags = 0;      // of open
-  uint32_t mode = 0;
+  uint32_t mode = 0;       // of kLook: R_OK, W_OK and X_OK
   uint32_t umask = 0;
   uint32_t path_bytes = 0;
   char path[kLightPathMax] = "";  // the message ends with it
@@ -61,7 +62,7 @@ struct LightStat {
 struct LightAnswer {
   int32_t error = 0;
   uint32_t handle = 0;            // of kCreate; never 0
-  LightStat stat;                 // of kStat
+  LightStat stat;                 // of kStat and kLook
   char name[kLightNameMax] = "";  // of kReopen; ends with 0
 };
 

@@ -237,6 +237,16 @@ Status NodeFiles::open_file(const meta::FileId& id) noexcept {
   });
 }
 
+Status NodeFiles::open_new(const meta::FileId& id) noexcept {
+  if (files_.contains(id)) return open_file(id);  // another program has opened it by its name
+  return contain([&] {
+    auto made = std::make_unique<File>();
+    made->fresh = true;
+    made->opens = 1;
+    files_.emplace(id, std::move(made));
+  });
+}
+
 void NodeFiles::close_file(const meta::FileId& id) noexcept {
   const auto at = files_.find(id);
   if (at == files_.end() || at->second->opens == 0) return;

@@ -62,6 +62,8 @@ class NodeFiles final : public DrainSource, private SegmentConsumer {
   // one close. The first write to a file that has a name opens it, too; of others, writes are dropped, and
   // told.
   Status open_file(const meta::FileId& file) noexcept;
+  // The same, of a file that was made on this node since it drained anything: the backing has not got it.
+  Status open_new(const meta::FileId& file) noexcept;
   void close_file(const meta::FileId& file) noexcept;
 
   // This node has itself changed times of the backing file: that is what it must still be at the drain.

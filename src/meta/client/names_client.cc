@@ -29,8 +29,8 @@ std::string name_of(const FileId& file) { return fmt::format("file {:x}.{:x}", f
 }  // namespace
 
 NamesClient::NamesClient(net::Rpc* rpc, const std::vector<net::Rank>* hosts, const NodeNamesOptions& options,
-                         Nanos deadline)
-    : hosts_(*hosts), deadline_(deadline), rpc_(rpc), names_(options) {}
+                         Nanos deadline, Service* servers)
+    : hosts_(*hosts), deadline_(deadline), servers_(servers), rpc_(rpc), names_(options) {}
 
 // ---- requests
 
@@ -96,6 +96,7 @@ void NamesClient::forget(Waiter* mine) {
 }
 
 Result<NameAnswer> NamesClient::await(Waiter* mine) {
+  const Service::OwnCommits::Pause pause;
   const MutexLock lock(mutex_);
   const Status waited = contain([&]() REQUIRES(mutex_) {
     for (;;) {
@@ -124,6 +125,7 @@ Result<NameAnswer> NamesClient::await(Waiter* mine) {
 }
 
 Result<NameAnswer> NamesClient::ask_once(const NameRequest& request) {
+  const Service::OwnCommits together = this->together();
   Waiter mine;
   SWALE_RETURN_IF_ERROR(begin(request, &mine));
   return await(&mine);
@@ -138,6 +140,20 @@ Result<NameAnswer> NamesClient::judged(const NameRequest& request, Result<NameAn
 }
 
 Result<NameAnswer> NamesClient::ask(NameRequest request) { return judged(request, ask_once(request)); }
+
+NamesClient::Asked::Asked(NamesClient& names, NameRequest request)
+    : names_(names), request_(std::move(request)), waiter_(std::make_unique<Waiter>()) {
+  const Status begun = names_.begin(request_, waiter_.get());
+  if (begun.ok()) return;
+  waiter_->answer = begun;
+  waiter_->done = true;
+}
+
+Result<NameAnswer> NamesClient::Asked::end() {
+  if (!waiter_) return NameAnswer();
+  const std::unique_ptr<Waiter> mine = std::move(waiter_);
+  return judged(request_, names_.await(mine.get()));
+}
 
 Status NamesClient::finish() {
   const Nanos until = system_clock().now() + deadline_;
@@ -240,26 +256,42 @@ Result<Opened> NamesClient::open(const FileId& directory, std::string_view name)
   return too_busy(directory, name);
 }
 
-Result<Opened> NamesClient::create(const FileId& directory, std::string_view name, const NewNode& node,
-                                   bool exclusive, AnswerWait wait) {
+NameRequest NamesClient::to_create(const FileId& directory, std::string_view name, const NewNode& node,
+                                   bool exclusive, AnswerWait wait) const {
   NameRequest request = in(NameOp::kCreate, directory, name);
   set_new(&request, node, wait);
   request.flags = kAndHold | (exclusive ? kExclusive : 0);
+  return request;
+}
+
+Result<Opened> NamesClient::create(const FileId& directory, std::string_view name, const NewNode& node,
+                                   bool exclusive, AnswerWait wait) {
+  const NameRequest request = to_create(directory, name, node, exclusive, wait);
+  return made(request, ask(request));
+}
+
+Result<Opened> NamesClient::made(const NameRequest& request, Result<NameAnswer> answer) {
   for (int i = 0; i < kAgainMax; ++i) {
-    SWALE_ASSIGN_OR_RETURN(NameAnswer answer, ask(request));
-    const DirEntry entry = answer.entry;
-    const bool made = answer.made;
-    if (!answer.held && entry.type == NodeType::kFile) {
+    if (i > 0) answer = ask(request);
+    SWALE_RETURN_IF_ERROR(answer.status());
+    const DirEntry entry = answer->entry;
+    const bool made = answer->made;
+    if (!answer->held && entry.type == NodeType::kFile) {
       const Result<NameAnswer> held = ask(of(NameOp::kHold, entry.file));
       if (held.status().code() == Code::kNotFound) continue;
       SWALE_RETURN_IF_ERROR(held.status());
-      answer.node = held->node;
+      answer->node = held->node;
     }
-    Result<Named> named = complete(std::move(answer));
+    Result<Named> named = complete(*std::move(answer));
     if (named.ok()) return Opened{entry.file, std::move(named->node), made};
     if (named.status().code() != Code::kNotFound) return named.status();
   }
-  return too_busy(directory, name);
+  return too_busy(request.directory, request.name);
+}
+
+NamesClient::Creating::~Creating() {
+  if (asked_.ended()) return;
+  if (const auto made = end(); made.ok()) static_cast<void>(names_.release(made->file));
 }
 
 Result<Named> NamesClient::make_directory(const FileId& directory, std::string_view name, const NewNode& node,
@@ -361,23 +393,6 @@ Result<TreeNode> NamesClient::set_attributes(const FileId& file, const NodeChang
   SWALE_ASSIGN_OR_RETURN(NameAnswer answer, ask(to_set(file, change, wait)));
   if (answer.node) return *std::move(answer.node);
   return stat(file);  // the repetition of one whose file is gone
-}
-
-NamesClient::Setting::Setting(NamesClient& names, const FileId& file, const NodeChange& change,
-                              AnswerWait wait)
-    : names_(names), request_(names.to_set(file, change, wait)), waiter_(std::make_unique<Waiter>()) {
-  const Status begun = names_.begin(request_, waiter_.get());
-  if (begun.ok()) return;
-  waiter_->answer = begun;
-  waiter_->done = true;
-}
-
-NamesClient::Setting::~Setting() { static_cast<void>(end()); }
-
-Status NamesClient::Setting::end() {
-  if (!waiter_) return {};
-  const std::unique_ptr<Waiter> mine = std::move(waiter_);
-  return judged(request_, names_.await(mine.get())).status();
 }
 
 Result<std::string> NamesClient::read_user(const FileId& file, std::string_view name) {

@@ -15,6 +15,7 @@
 
 #include "base/mutex.h"
 #include "meta/client/node_names.h"
+#include "meta/server/service.h"
 #include "net/rpc/rpc.h"
 
 namespace swale::meta {
@@ -48,11 +49,27 @@ struct ListCursor {
 
 class NamesClient {
   struct Waiter;
+  // A request, from its making until end(), which waits for the answer; the destructor does if nobody has.
+  class Asked {
+   public:
+    Asked(NamesClient& names, NameRequest request);
+    ~Asked() { static_cast<void>(end()); }
+    Asked(const Asked&) = delete;
+    Asked& operator=(const Asked&) = delete;
+    Result<NameAnswer> end();
+    bool ended() const { return waiter_ == nullptr; }
+    const NameRequest& request() const { return request_; }
+
+   private:
+    NamesClient& names_;
+    const NameRequest request_;
+    std::unique_ptr<Waiter> waiter_;
+  };
 
  public:
-  // `hosts`: the rank of each server. Both outlive the client.
+  // `hosts`: the rank of each server. `servers`: those of this rank, or null. All outlive the client.
   NamesClient(net::Rpc* rpc, const std::vector<net::Rank>* hosts, const NodeNamesOptions& options,
-              Nanos deadline);
+              Nanos deadline, Service* servers = nullptr);
 
   Result<Named> look_up(const FileId& directory, std::string_view name);
   // The entry alone: of a directory as the node remembers it.
@@ -62,6 +79,23 @@ class NamesClient {
   Result<Opened> open(const FileId& directory, std::string_view name);
   Result<Opened> create(const FileId& directory, std::string_view name, const NewNode& node, bool exclusive,
                         AnswerWait wait = AnswerWait::kWritten);
+  // An exclusive create whose caller does something else between its making and end(), which waits for the
+  // answer. Without end() the node lets the file go.
+  class Creating {
+   public:
+    Creating(NamesClient& names, const FileId& directory, std::string_view name, const NewNode& node)
+        : names_(names), asked_(names, names.to_create(directory, name, node, true, AnswerWait::kWritten)) {}
+    ~Creating();
+    Creating(const Creating&) = delete;
+    Creating& operator=(const Creating&) = delete;
+    Result<Opened> end() { return names_.made(asked_.request(), asked_.end()); }
+
+   private:
+    NamesClient& names_;
+    Asked asked_;
+  };
+  // What this thread asks for while one lives leaves as one record of the log (Service::OwnCommits).
+  Service::OwnCommits together() { return Service::OwnCommits(servers_); }
   Result<Named> make_directory(const FileId& directory, std::string_view name, const NewNode& node,
                                AnswerWait wait = AnswerWait::kWritten);
   Result<Named> symlink(const FileId& directory, std::string_view name, std::string_view target,
@@ -81,16 +115,12 @@ class NamesClient {
   // the destructor does if nobody has.
   class Setting {
    public:
-    Setting(NamesClient& names, const FileId& file, const NodeChange& change, AnswerWait wait);
-    ~Setting();
-    Setting(const Setting&) = delete;
-    Setting& operator=(const Setting&) = delete;
-    Status end();
+    Setting(NamesClient& names, const FileId& file, const NodeChange& change, AnswerWait wait)
+        : asked_(names, names.to_set(file, change, wait)) {}
+    Status end() { return asked_.end().status(); }
 
    private:
-    NamesClient& names_;
-    const NameRequest request_;
-    std::unique_ptr<Waiter> waiter_;  // null: it has ended
+    Asked asked_;
   };
   // The next entries, about `most` of them; none: the end.
   Result<std::vector<ListedEntry>> list(const FileId& directory, ListCursor* cursor, uint32_t most);
@@ -121,6 +151,10 @@ class NamesClient {
   Result<NameAnswer> await(Waiter* mine);
   void forget(Waiter* mine) REQUIRES(mutex_);
   NameRequest to_set(const FileId& file, const NodeChange& change, AnswerWait wait) const;
+  NameRequest to_create(const FileId& directory, std::string_view name, const NewNode& node, bool exclusive,
+                        AnswerWait wait) const;
+  // What the answer to a create says; it asks again where the name has led to what is removed.
+  Result<Opened> made(const NameRequest& request, Result<NameAnswer> answer);
   static Result<NameAnswer> judged(const NameRequest& request, Result<NameAnswer> answer);
   // Found a name whose node is elsewhere: the node.
   Result<Named> complete(NameAnswer answer);
@@ -132,6 +166,7 @@ class NamesClient {
 
   const std::vector<net::Rank>& hosts_;
   const Nanos deadline_;
+  Service* const servers_;
   Mutex mutex_;
   net::RpcClient rpc_;
   NodeNames names_ GUARDED_BY(mutex_);

@@ -19,6 +19,13 @@ constexpr uint64_t kMade = ~uint64_t{0};  // in place of a call's tag: it was ma
 constexpr Nanos kRest = seconds(1);       // without a put
 constexpr uint64_t kTrimMin = 4 * kMiB;   // of buffers, which are worth a walk through the program's heap
 constexpr Nanos kLookAgain = milliseconds(1);  // others of this rank may have all calls that there may be
+constexpr size_t kLeftMax = 2;                 // a commit, and other work
+
+struct OfThisThread {
+  Service* service = nullptr;  // whose commits it makes itself
+  bool kept = false;           // there may be one to make
+};
+thread_local OfThisThread of_this_thread;
 
 }  // namespace
 
@@ -29,6 +36,7 @@ Service::Service(std::vector<std::unique_ptr<ServerCore>> cores, std::vector<net
       budget_(budget),
       cores_(std::move(cores)),
       names_(std::move(names)) {
+  left_.reserve(kLeftMax);
   for (const auto& core : cores_) served_.push_back(core.get());
   if (names_ != nullptr) served_.push_back(names_.get());
 }
@@ -140,12 +148,15 @@ void Service::flush() {
   std::vector<Call> calls = std::exchange(unsent_, {});
   const size_t unsent = calls.size();
   bool work = !queue_.empty();
+  // What this thread commits itself is left to be taken: others that wait for it have it committed, too.
+  const bool keeps = of_this_thread.service == this && cores_.empty();
+  of_this_thread.kept |= keeps;
   const Status taken = contain([&]() REQUIRES(mutex_) {
     for (size_t i = 0; i < served_.size(); ++i) {
       served_[i]->take_replies(&replies);
       const size_t first = calls.size();
       served_[i]->take_calls(&calls);
-      work |= served_[i]->take_waits();
+      work |= !keeps && served_[i]->take_waits();
       for (size_t call = first; call < calls.size(); ++call) calls[call].tag |= uint64_t{i} << kCoreShift;
     }
   });
@@ -308,6 +319,53 @@ void Service::rest() {
   trimmed_ = buffers < kTrimMin;
 }
 
+void Service::commit_kept() noexcept {
+  if (!std::exchange(of_this_thread.kept, false)) return;
+  Service* const service = std::exchange(of_this_thread.service, nullptr);
+  service->commit_names();
+  of_this_thread.service = service;
+}
+
+Service::OwnCommits::OwnCommits(Service* service) : outer_(of_this_thread.service) {
+  if (service == outer_) return;
+  commit_kept();
+  of_this_thread.service = service;
+}
+Service::OwnCommits::~OwnCommits() {
+  if (outer_ == of_this_thread.service) return;
+  commit_kept();
+  of_this_thread.service = outer_;
+}
+Service::OwnCommits::Pause::Pause() : outer_(of_this_thread.service) {
+  commit_kept();
+  of_this_thread.service = nullptr;
+}
+Service::OwnCommits::Pause::~Pause() { of_this_thread.service = outer_; }
+
+// One commit. What has come meanwhile is the storage thread's, as is all other work: so nobody who waits for
+// an answer works for others for long.
+void Service::commit_names() noexcept {
+  MutexLock lock(mutex_);
+  const Status done = contain([&]() REQUIRES(mutex_) {
+    if (names_ == nullptr || !names_->take_waits()) return;
+    std::unique_ptr<Work> work = names_->next_work();
+    if (work != nullptr && work->kind() == WorkKind::kCommit) {
+      {
+        const MutexUnlock meanwhile(mutex_);
+        work->run();
+      }
+      names_->finish(std::move(work));
+      flush();
+      work = names_->next_work();
+    }
+    if (work == nullptr) return;
+    left_.push_back(std::move(work));
+    work_.notify_one();
+  });
+  if (!done.ok()) fail(done);
+  if (names_ != nullptr && names_->has_output()) flush();
+}
+
 // Tells the budget what is stored, when it has grown by a sixteenth, or when removals may have made space: so
 // the cost of a look, which grows with the files, is a constant for each of them.
 Status Service::account() {
@@ -337,6 +395,11 @@ void Service::store() {
     }
     std::unique_ptr<Work> work;
     ServedCore* owner = nullptr;
+    if (!left_.empty()) {
+      work = std::move(left_.back());
+      left_.pop_back();
+      owner = names_.get();
+    }
     const Status looked = contain([&]() REQUIRES(mutex_) {
       for (ServedCore* const core : served_) {
         if (work == nullptr && (work = core->next_work()) != nullptr) owner = core;

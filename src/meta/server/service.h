@@ -3,7 +3,8 @@
 // Small requests are handled where they arrive, so an answer from memory costs no change of threads. Large
 // ones, and all storage work, are done by the storage thread. Calls to other servers are made at once, or
 // after others if this rank may have no more open; a third thread waits for their completions, and sleeps
-// while none is open.
+// while none is open. A thread of this rank that changes the tree may write the log itself (OwnCommits): its
+// answer then needs no other thread.
 //
 // Threads: two of its own; the rest by any thread. Errors: a core that runs out of memory in an event answers
 // nothing more and says why (health). Limits: of RpcOptions.
@@ -49,6 +50,33 @@ class Service final : public net::RpcService {
   Status stop();
 
   void on_requests(std::span<net::RpcRequest> requests) override;
+
+  // While one lives, changes of the tree that this thread asks for wake no storage thread. This thread writes
+  // them, together, when the OwnCommits ends, or before it waits for an answer (Pause). Whoever asks the tree
+  // meanwhile has them written: nobody waits for a thread that is at something else.
+  class OwnCommits {
+   public:
+    explicit OwnCommits(Service* service);  // null: it does nothing
+    ~OwnCommits();
+    OwnCommits(const OwnCommits&) = delete;
+    OwnCommits& operator=(const OwnCommits&) = delete;
+
+    // A thread that waits may have to handle requests of others.
+    class Pause {
+     public:
+      Pause();
+      ~Pause();
+      Pause(const Pause&) = delete;
+      Pause& operator=(const Pause&) = delete;
+
+     private:
+      Service* const outer_;
+    };
+
+   private:
+    Service* const outer_;
+  };
+
   // Runs `act` on each core, locked.
   template <class Act>
   void with_cores(const Act& act) {
@@ -67,6 +95,8 @@ class Service final : public net::RpcService {
   Status wait_for_rest(const MutexLock& lock, Nanos deadline) REQUIRES(mutex_);
   void handle(net::RpcRequest& request) REQUIRES(mutex_);
   void flush() REQUIRES(mutex_);  // gives the mutex up meanwhile
+  void commit_names() noexcept;
+  static void commit_kept() noexcept;
   Status make(net::RpcClient* upstream, const Call& call) EXCLUDES(mutex_);
   void keep_unsent(std::vector<Call>* calls, size_t first) REQUIRES(mutex_);
   void handle_queued() REQUIRES(mutex_);
@@ -90,8 +120,9 @@ class Service final : public net::RpcService {
   std::shared_ptr<net::RpcClient> upstream_ GUARDED_BY(mutex_);  // none once stopped
   std::vector<std::unique_ptr<ServerCore>> cores_ GUARDED_BY(mutex_);
   std::unique_ptr<NamesServer> names_ GUARDED_BY(mutex_);
-  std::vector<ServedCore*> served_ GUARDED_BY(mutex_);    // all of them; their places are in tags
-  std::deque<net::RpcRequest> queue_ GUARDED_BY(mutex_);  // for the storage thread
+  std::vector<ServedCore*> served_ GUARDED_BY(mutex_);          // all of them; their places are in tags
+  std::vector<std::unique_ptr<Work>> left_ GUARDED_BY(mutex_);  // of the tree's, for the storage thread
+  std::deque<net::RpcRequest> queue_ GUARDED_BY(mutex_);        // for the storage thread
   size_t open_calls_ GUARDED_BY(mutex_) = 0;  // of the cores that are not complete, unsent ones too
   // for which this rank had no capacity (RpcOptions::calls_max)
   std::vector<Call> unsent_ GUARDED_BY(mutex_);

@@ -212,7 +212,7 @@ Status JobNames::begin(io::Device& device, const std::string& directory) {
   node.cache = own_ >= 0 ? &cache_ : nullptr;
   node.node = (std::stoull(opening.text, nullptr, 16) & ((1u << kOpeningBits) - 1)) << kRankBits |
               static_cast<uint64_t>(job_.rank() + 1);
-  client_ = std::make_unique<NamesClient>(rpc_.get(), &hosts_, node, options_.deadline);
+  client_ = std::make_unique<NamesClient>(rpc_.get(), &hosts_, node, options_.deadline, service_.get());
   return {};
 }
 

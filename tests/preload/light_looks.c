@@ -1,0 +1,148 @@
+/* What is asked of paths: stat and its kin, and access. */
+#define _GNU_SOURCE
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+#include "light_steps.h"
+
+static const char* const kPaths[] = {
+    "kept",
+    "kept/",
+    "kept/x",
+    "kept-unreadable",
+    "written",
+    "first",
+    "missing",
+    "missing/x",
+    "",
+    ".",
+    "..",
+    "./kept",
+    "free",
+    "free/",
+    "free/.",
+    "free//kept",
+    "free/kept",
+    "free/missing",
+    "free/../kept",
+    "free/below",
+    "read-only/kept",
+    "read-only/below",
+    "no-search",
+    "no-search/kept",
+    "no-search/below/x",
+    "closed",
+    "closed/kept",
+    "closed/missing",
+    "write-only/kept",
+    "sticky/kept",
+    "set-group/below",
+    "link-to-kept",
+    "link-to-free",
+    "link-to-free/kept",
+    "link-to-closed/kept",
+    "link-outside",
+    "link-to-nothing",
+    "link-to-itself",
+    "link-to-itself/x",
+    "program",
+    "program-of-others",
+    "set-user",
+    ".swale",
+};
+
+static int is_same_time(struct timespec one, struct timespec other) {
+  return one.tv_sec == other.tv_sec && one.tv_nsec == other.tv_nsec;
+}
+
+/* The kernel's word, which nobody has taken. */
+static const char* beside_kernel(int at, const char* path, int flags, int result, int error,
+                                 const struct stat* found) {
+  struct stat kernel;
+  const long said = syscall(SYS_newfstatat, at, path, &kernel, flags);
+  if (said != result || (said != 0 && errno != error)) return "NOT AS THE KERNEL";
+  if (said != 0) return "";
+  const int same = kernel.st_dev == found->st_dev && kernel.st_ino == found->st_ino &&
+                   kernel.st_mode == found->st_mode && kernel.st_nlink == found->st_nlink &&
+                   kernel.st_uid == found->st_uid && kernel.st_gid == found->st_gid &&
+                   kernel.st_size == found->st_size && kernel.st_blocks == found->st_blocks &&
+                   kernel.st_blksize == found->st_blksize && is_same_time(kernel.st_atim, found->st_atim) &&
+                   is_same_time(kernel.st_mtim, found->st_mtim) &&
+                   is_same_time(kernel.st_ctim, found->st_ctim);
+  return same ? "as the kernel" : "NOT AS THE KERNEL";
+}
+
+static void say_stat(const char* call, int at, const char* path, int flags, int result,
+                     const struct stat* found) {
+  const int error = errno;
+  const char* const beside = beside_kernel(at, path, flags, result, error, found);
+  if (result != 0) {
+    printf(" %s %s %s", call, strerrorname_np(error), beside);
+  } else if (S_ISREG(found->st_mode)) {
+    printf(" %s mode %o links %d size %ld %s", call, found->st_mode, (int)found->st_nlink,
+           (long)found->st_size, beside);
+  } else {
+    printf(" %s mode %o %s", call, found->st_mode, beside);
+  }
+}
+
+static void say_access(const char* call, int mode, int result) {
+  printf(" %s %d %s", call, mode, result == 0 ? "yes" : strerrorname_np(errno));
+}
+
+static void look_at(int at, const char* prefix, const char* name) {
+  char path[8192];
+  struct stat found;
+  snprintf(path, sizeof(path), "%s%s", prefix, name);
+  printf("%.80s:", name);
+  if (at == AT_FDCWD) {
+    say_stat("stat", at, path, 0, stat(path, &found), &found);
+    say_stat("lstat", at, path, AT_SYMLINK_NOFOLLOW, lstat(path, &found), &found);
+  }
+  say_stat("fstatat", at, path, 0, fstatat(at, path, &found, 0), &found);
+  say_stat("fstatat", at, path, AT_SYMLINK_NOFOLLOW, fstatat(at, path, &found, AT_SYMLINK_NOFOLLOW), &found);
+  for (int mode = F_OK; mode <= (R_OK | W_OK | X_OK); ++mode) {
+    if (at == AT_FDCWD) say_access("access", mode, access(path, mode));
+    say_access("faccessat", mode, faccessat(at, path, mode, 0));
+    say_access("eaccess", mode, faccessat(at, path, mode, AT_EACCESS));
+  }
+  printf("\n");
+}
+
+static void look_at_all(const char* prefix, int at) {
+  for (size_t i = 0; i < sizeof(kPaths) / sizeof(kPaths[0]); ++i) look_at(at, prefix, kPaths[i]);
+  char name[300];
+  memset(name, 'n', sizeof(name) - 1);
+  name[sizeof(name) - 1] = '\0';
+  look_at(at, prefix, name);
+}
+
+void looks(const char* directory, int bound) {
+  char prefix[4200];
+  need(chdir(directory) == 0, directory);
+  make_places();
+  if (bound) drop_capabilities();
+  begin(".");
+  close(open("program", O_WRONLY | O_CREAT, 0755));
+  close(open("program-of-others", O_WRONLY | O_CREAT, 0641));
+  close(open("set-user", O_WRONLY | O_CREAT, 0755));
+  need(chmod("set-user", 04755) == 0, "chmod");
+  const int fd = make("written");
+  need(write(fd, "some bytes", 10) == 10, "written");
+  snprintf(prefix, sizeof(prefix), "%s/", directory);
+  const int at = open(".", O_RDONLY | O_DIRECTORY);
+  look_at_all("", AT_FDCWD);
+  look_at_all(prefix, AT_FDCWD);
+  look_at_all("", at);
+  close(at);
+  close(fd);
+  look_at(999, "", "kept");
+  need(rename("kept", "moved") == 0 && unlink("program") == 0, "rename");
+  look_at(AT_FDCWD, "", "kept");
+  look_at(AT_FDCWD, "", "moved");
+  look_at(AT_FDCWD, "", "program");
+  for (const char* const* name =
+           (const char* const[]){"read-only", "no-search", "closed", "write-only", NULL};
+       *name != NULL; ++name)
+    need(chmod(*name, 0755) == 0, "chmod");
+}
