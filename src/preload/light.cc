@@ -168,10 +168,14 @@ bool meet(int fd, uint64_t device) {
   return light.umask.load() != kUnknown;
 }
 
+// A whole path that is not below the top: costs no call of the kernel.
+bool is_elsewhere(const char* path) {
+  return *path == '/' && (::strncmp(path, light.top, light.top_bytes) != 0 || path[light.top_bytes] != '/');
+}
+
 // What the path is below a directory, and that directory's inode; 0: the kernel is to be asked.
 uint64_t place_of(int at, const char** path) {
   if (**path != '/') return directory_on_tree(at, "", light.device);
-  if (::strncmp(*path, light.top, light.top_bytes) != 0 || (*path)[light.top_bytes] != '/') return 0;
   *path += light.top_bytes;
   while (**path == '/') ++*path;
   return directory_on_tree(AT_FDCWD, light.top, light.device);
@@ -306,7 +310,7 @@ bool has_met_light(const Memory& all) noexcept {
 
 bool make_light(Memory& all, int at, const char* path, int flags, mode_t mode, int* fd) noexcept {
   if ((flags & ~kFlags) != 0 || (flags & O_ACCMODE) == O_ACCMODE || (mode & ~kModes & 07777) != 0 ||
-      path == nullptr || is_borrowed(all))
+      path == nullptr || is_elsewhere(path) || is_borrowed(all))
     return false;
   const int kept = errno;
   int failed = ENOSYS;
@@ -378,7 +382,7 @@ bool stat_light(Description& held, struct stat* out, int* result) noexcept {
 }
 
 bool look_light(Memory& all, int at, const char* path, int access, struct stat* found) noexcept {
-  if (path == nullptr || is_borrowed(all)) return false;
+  if (path == nullptr || is_elsewhere(path) || is_borrowed(all)) return false;
   const int kept = errno;
   bool looked = false;
   {

@@ -196,7 +196,8 @@ class JobFs::LightRound {
 };
 
 void JobFs::serve_light(std::span<LightFile> ended, std::span<LightCreate> wanted) {
-  const auto together = names_.together();
+  // With several nodes a release may ask them.
+  const auto together = shared_ ? meta::Service::OwnCommits(nullptr) : names_.together();
   for (LightFile& each : ended) {
     const Status done = contain([&] {
       release(std::move(each.file));

@@ -135,6 +135,63 @@ TEST(JobNames, EveryCallOfThePageOnOneNode) {
 }
 
 // All make the same names at once: each has one winner, and everybody sees what he has made.
+// The records of the log so far, which are one a commit.
+uint64_t commits_of(RankOf& rank) {
+  uint64_t groups = 0;
+  rank.names.with_server([&](NamesServer& server) { groups = server.shard().counters().groups; });
+  return groups;
+}
+
+TEST(JobNames, WhatAThreadAsksForTogetherIsOneRecord) {
+  io::MemoryDevice device;
+  run_nodes(1, device, [](RankOf& rank) {
+    NamesClient& client = rank.client;
+    constexpr int kFiles = 20;
+    EXPECT_EQ(errno_of(client.find(kRootDirectory, "f0")), ENOENT);  // by now it knows the server's life
+    const uint64_t before = commits_of(rank);
+    std::vector<std::unique_ptr<NamesClient::Creating>> creates;
+    {
+      const auto together = client.together();
+      for (int i = 0; i < kFiles; ++i)
+        creates.push_back(std::make_unique<NamesClient::Creating>(client, kRootDirectory,
+                                                                  "f" + std::to_string(i), NewNode()));
+      creates.push_back(std::make_unique<NamesClient::Creating>(client, kRootDirectory, "f0", NewNode()));
+      EXPECT_EQ(commits_of(rank), before);
+    }
+    EXPECT_EQ(commits_of(rank), before + 1);
+    for (int i = 0; i < kFiles; ++i) EXPECT_TRUE(creates[static_cast<size_t>(i)]->end().ok());
+    EXPECT_EQ(errno_of(creates.back()->end()), EEXIST);
+    EXPECT_EQ(names_in(client, kRootDirectory).size(), size_t{kFiles});
+    for (int i = 0; i < kFiles; ++i)
+      EXPECT_TRUE(client.release(client.find(kRootDirectory, "f" + std::to_string(i))->file).ok());
+  });
+}
+
+TEST(JobNames, NobodyWaitsForAThreadThatKeepsItsCommitsBack) {
+  io::MemoryDevice device;
+  run_nodes(1, device, [](RankOf& rank) {
+    NamesClient& client = rank.client;
+    const auto together = client.together();
+    for (const bool changes : {false, true}) {
+      const std::string name = changes ? "g" : "f";
+      NamesClient::Creating create(client, kRootDirectory, name, NewNode());
+      std::thread other([&] {
+        const auto seen = client.look_up(kRootDirectory, name);
+        EXPECT_TRUE(seen.ok()) << seen.status().to_string();
+        if (!seen.ok() || !changes) return;
+        EXPECT_TRUE(client.set_attributes(seen->entry.file, {.set = kMode, .mode = 0600}).ok());
+      });
+      other.join();
+      const auto made = create.end();
+      ASSERT_TRUE(made.ok()) << made.status().to_string();
+      EXPECT_TRUE(client.release(made->file).ok());
+    }
+    // Nobody has asked for the end of one: the node lets the file go.
+    { const NamesClient::Creating left(client, kRootDirectory, "left", NewNode()); }
+    EXPECT_TRUE(client.unlink(kRootDirectory, "left", 1).ok());
+  });
+}
+
 TEST(JobNames, OneNodeMakesEachExclusiveFile) {
   constexpr int kFiles = 40;
   io::MemoryDevice device;
