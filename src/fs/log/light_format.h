@@ -12,8 +12,8 @@
 //   kClose ─────────────────────────────────► no answer
 //   (the connection ends) ──────────────────► all that is open is closed
 //
-// kCreate makes a file that did not exist, or nothing; kLook follows no link. Whatever stands in the way is an errno here, and the
-// program asks the kernel, whose answer counts: so errors are the mount's.
+// kCreate makes a file that did not exist, or nothing; kLook follows no link. Whatever stands in the way is
+// an errno here, and the program asks the kernel, whose answer counts: so errors are the mount's.
 //
 // Needs: the system's headers (the client's half goes into a preload library).
 // Limits: native byte order: it never leaves a node. Paths below kLightPathMax bytes.

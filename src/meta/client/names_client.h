@@ -94,8 +94,8 @@ class NamesClient {
     NamesClient& names_;
     Asked asked_;
   };
-  // What this thread asks for while one lives is one record of the log (Service::OwnCommits). It must not wait
-  // for other ranks meanwhile, but by this client.
+  // What this thread asks for while one lives is one record of the log (Service::OwnCommits). It must not
+  // wait for other ranks meanwhile, but by this client.
   Service::OwnCommits together() { return Service::OwnCommits(servers_); }
   Result<Named> make_directory(const FileId& directory, std::string_view name, const NewNode& node,
                                AnswerWait wait = AnswerWait::kWritten);
