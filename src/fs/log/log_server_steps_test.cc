@@ -2,6 +2,8 @@
 // instructions that are spread over a round of it; the next one finds everything, and the process goes on.
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "fs/log/testing/log_rig.h"
 #include "fs/log/testing/stepped_child.h"
 
@@ -41,13 +43,6 @@ class LogServerStepsTest : public LogRig {
     for (uint64_t i = 0; i < 3; ++i) static_cast<void>(logs_->drop(meta::Place(1, i * kBytes), kBytes));
     static_cast<void>(logs_->serve());
   }
-  uint64_t instructions_of_a_round() {
-    begin(0);
-    SteppedChild child([this] { open(); }, [this] { round(); });
-    uint64_t count = 0;
-    while (child.run(1)) ++count;
-    return count;
-  }
   void expect_all(uint64_t point) {
     files_ = Files();
     open();
@@ -66,6 +61,46 @@ class LogServerStepsTest : public LogRig {
     ASSERT_TRUE(files_.problems.empty()) << files_.problems[0].to_string();
   }
 
+  // The child's server gets so far; then it gives the memory of a process that is over to the next one.
+  void end_one() {
+    open();
+    files_ = Files();
+    static_cast<void>(logs_->recover(files_));
+    static_cast<void>(logs_->take(files_));
+    static_cast<void>(logs_->serve());
+    static_cast<void>(logs_->end_log(1, files_));
+    files_.drop_all(*logs_);
+  }
+  void begin_anew() {
+    static_cast<void>(logs_->serve());
+    static_cast<void>(logs_->add_log());
+  }
+  struct Killed {
+    std::function<void(uint64_t point)> begins;  // before the child is there
+    std::function<void()> prepare, code;         // of the child, which is killed at points of `code`
+    std::function<void(uint64_t point)> expects;
+  };
+  void kill_at_points(const Killed& killed) {
+    uint64_t instructions = 0, points = 0;
+    killed.begins(0);
+    {
+      SteppedChild child(killed.prepare, killed.code);
+      while (child.run(1)) ++instructions;
+    }
+    const uint64_t stride = std::max<uint64_t>(1, instructions / kPoints);
+    for (uint64_t at = 0; at < instructions; at += stride + points % 7, ++points) {
+      killed.begins(at + 1);
+      {
+        SteppedChild child(killed.prepare, killed.code);
+        child.run(at);
+      }
+      killed.expects(at);
+      if (HasFatalFailure()) return;
+    }
+    std::printf("the server was killed at %lu of %lu instructions\n", points, instructions);
+    EXPECT_GT(points, 20u);
+  }
+
   LogWriter writer_;
 };
 
@@ -74,20 +109,43 @@ TEST_F(LogServerStepsTest, AKilledServerLeavesEverything) {
   small_chunks(64 * 1024, 16);
   options_.spill_directory.clear();
   options_.memory_bytes = 64 << 20;
-  const uint64_t instructions = instructions_of_a_round();
-  const uint64_t stride = std::max<uint64_t>(1, instructions / kPoints);
-  uint64_t points = 0;
-  for (uint64_t at = 0; at < instructions; at += stride + points % 7, ++points) {
-    begin(at + 1);
-    {
-      SteppedChild child([this] { open(); }, [this] { round(); });
-      child.run(at);
+  kill_at_points({[this](uint64_t point) { begin(point); }, [this] { open(); }, [this] { round(); },
+                  [this](uint64_t point) { expect_all(point); }});
+}
+
+// What was handed out is there until all of it is dropped; then there is an empty log, or none.
+TEST_F(LogServerStepsTest, OneThatIsKilledWhileALogBeginsAnewLeavesNoDamage) {
+  if (!SteppedChild::available()) GTEST_SKIP() << "this machine does not let a process trace its children";
+  small_chunks(64 * 1024, 16);
+  options_.spill_directory.clear();
+  options_.memory_bytes = 64 << 20;
+  std::map<uint32_t, int> logs_left;
+  const auto begins = [this](uint64_t point) {
+    begin(point);
+    writer_.detach();
+  };
+  const auto expects = [&](uint64_t point) {
+    files_ = Files();
+    open();
+    ASSERT_TRUE(logs_->recover(files_).ok());
+    take();
+    for (const Segment& segment : files_.taken) {
+      std::string bytes(segment.length, '\0');
+      ASSERT_TRUE(logs_->read(segment.place, bytes).ok());
+      ASSERT_EQ(bytes, pattern(segment.offset / kBytes, kBytes)) << "at point " << point;
     }
-    expect_all(at);
-    if (HasFatalFailure()) return;
-  }
-  std::printf("the server was killed at %lu of %lu instructions\n", points, instructions);
-  EXPECT_GT(points, 20u);
+    ASSERT_TRUE(files_.problems.empty()) << files_.problems[0].to_string();
+    ++logs_left[logs_->logs().empty() ? 0 : logs_->logs().front()];
+    files_ = Files();
+    attach(writer_, add());
+    for (uint64_t i = 5; i < 12; ++i) write(i), take(), serve();
+    ASSERT_EQ(files_.taken.size(), 7u) << "at point " << point;
+    ASSERT_TRUE(files_.problems.empty()) << files_.problems[0].to_string();
+  };
+  kill_at_points({begins, [this] { end_one(); }, [this] { begin_anew(); }, expects});
+  for (const auto& [log, times] : logs_left) std::printf("log %u was left %d times\n", log, times);
+  EXPECT_GT(logs_left[1], 0);
+  EXPECT_GT(logs_left[2], 0) << "no log began anew";
 }
 
 }  // namespace

@@ -165,8 +165,13 @@ class NodeLogs {
   Status hand_out(const std::vector<Found>& found, SegmentConsumer& consumer);
   Status supply(ServedLog& log);
   void free_what_is_over();
+  std::string path_of(uint32_t log) const;
+  Result<uint32_t> draw_number();  // of a log
   Result<std::unique_ptr<ServedLog>> make_log();
   Result<bool> prepare();
+  bool wants_prepared() const;
+  void release(std::unique_ptr<ServedLog>& log);
+  Result<bool> keep_ready(std::unique_ptr<ServedLog>& log);
   void note_use();
   bool free_other_slot(const ServedLog& wanting);
   // kNothing: there is no chunk that could go.
@@ -206,8 +211,9 @@ class NodeLogs {
   uint32_t rung_seen_ = 0;
   std::map<uint32_t, std::unique_ptr<ServedLog>> logs_;
   std::vector<std::unique_ptr<ServedLog>> prepared_;  // of no process yet, without chunks
-  uint64_t logs_most_ = 0;                            // of processes, at the same time
-  uint32_t slots_most_ = 0;                           // of a process
+  LargePages large_pages_;
+  uint64_t logs_most_ = 0;   // of processes, at the same time
+  uint32_t slots_most_ = 0;  // of a process
   std::vector<Found> found_;
   std::vector<Found> before_;  // of the server before, until recover()
   std::vector<Status> problems_;

@@ -40,10 +40,6 @@ Result<void*> map_page(const io::File& file) {
   return memory;
 }
 
-std::string log_path(const NodeLogsOptions& options, uint32_t log) {
-  return fmt::format("{}/{}{}", options.memory_directory, kLogPrefix, log);
-}
-
 }  // namespace
 
 Result<std::unique_ptr<NodeLogs>> NodeLogs::open(io::Device& memory, io::Device& storage,
@@ -158,10 +154,10 @@ Status NodeLogs::find_logs() {
     next_log_ = std::max(next_log_, number_after(id));
     std::set<uint64_t> in_files;
     for (const auto& [number, index] : spilled[id]) in_files.insert(number);
-    auto log = ServedLog::adopt(*memory_folder_, log_path(options_, id), id, in_files, &before_, &problems_);
+    auto log = ServedLog::adopt(*memory_folder_, path_of(id), id, in_files, &before_, &problems_);
     // The server before was killed while it made the log, or no process had come for it.
     if (log.ok() && (*log == nullptr || !(*log)->had_chunk()))
-      SWALE_RETURN_IF_ERROR(memory_folder_->remove(log_path(options_, id)));
+      SWALE_RETURN_IF_ERROR(memory_folder_->remove(path_of(id)));
     else if (log.ok())
       logs_.emplace(id, std::move(*log)).first->second->announce_by(&page_->epoch);
     else if (log.status().code() == Code::kCorruption)
@@ -192,19 +188,27 @@ Status NodeLogs::find_logs() {
   return {};
 }
 
-Result<std::unique_ptr<ServedLog>> NodeLogs::make_log() {
+std::string NodeLogs::path_of(uint32_t log) const {
+  return fmt::format("{}/{}{}", options_.memory_directory, kLogPrefix, log);
+}
+
+Result<uint32_t> NodeLogs::draw_number() {
   if (next_log_ == kNoNumber)
     return error(Code::kResourceExhausted, Scope::kNode,
                  "{}: the numbers of logs are used up, or a file there has a forged name; drain the node, "
                  "then remove the folder",
                  options_.memory_directory);
   SWALE_RETURN_IF_ERROR(save_next_log());
-  const uint32_t id = next_log_++;
-  auto log = ServedLog::create(*memory_folder_, log_path(options_, id), id, options_.shape);
+  return next_log_++;
+}
+
+Result<std::unique_ptr<ServedLog>> NodeLogs::make_log() {
+  SWALE_ASSIGN_OR_RETURN(const uint32_t id, draw_number());
+  auto log = ServedLog::create(*memory_folder_, path_of(id), id, options_.shape);
   if (log.ok())
     (*log)->announce_by(&page_->epoch);
   else
-    static_cast<void>(memory_folder_->remove(log_path(options_, id)));
+    static_cast<void>(memory_folder_->remove(path_of(id)));
   return log;
 }
 
@@ -241,7 +245,7 @@ Result<NodeLogs::Descriptors> NodeLogs::descriptors(uint32_t log) const noexcept
       return out->valid() ? Status() : errno_status(errno, path);
     };
     if (!logs_.contains(log)) return invalid_argument("log {} is none of this node's", log);
-    SWALE_RETURN_IF_ERROR(reopened(log_path(options_, log), &made.log));
+    SWALE_RETURN_IF_ERROR(reopened(path_of(log), &made.log));
     return reopened(options_.memory_directory + "/" + kBellName, &made.bell);
   });
   if (!status.ok()) return status;
@@ -258,8 +262,8 @@ Status NodeLogs::supply(ServedLog& log) {
                    "{}: all {} bytes of memory for logs are in use; nothing is "
                    "drained yet",
                    options_.memory_directory, options_.memory_bytes);
-    Status reserved = log.reserve_slot();
-    if (reserved.code() == Code::kNoSpace && free_other_slot(log)) reserved = log.reserve_slot();
+    Status reserved = log.reserve_slot(large_pages_);
+    if (reserved.code() == Code::kNoSpace && free_other_slot(log)) reserved = log.reserve_slot(large_pages_);
     SWALE_RETURN_IF_ERROR(reserved);
   }
   log.grant();
@@ -387,12 +391,7 @@ void NodeLogs::free_what_is_over() {
       log->second->forget(number);
     }
     const bool gone = log->second->ended() && log->second->chunks().empty();
-    if (gone && log->second->in_memory()) {
-      // Whoever has read there has the file open still.
-      while (log->second->free_slots() > 0 && log->second->give_back_slot()) {
-      }
-      static_cast<void>(memory_folder_->remove(log->second->path()));
-    }
+    if (gone && log->second->in_memory()) release(log->second);
     log = gone ? logs_.erase(log) : std::next(log);
   }
 }

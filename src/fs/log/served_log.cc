@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/clock.h"
 #include "base/crc32c.h"
 #include "fs/log/futex.h"
 #include "io/descriptor.h"
@@ -20,7 +21,6 @@ constexpr int kCollapse = MADV_COLLAPSE;
 #else
 constexpr int kCollapse = 25;  // Linux 6.1; not in older headers
 #endif
-constexpr uint32_t kLargePageWaits = 64;  // slots, after one that got none
 
 }  // namespace
 
@@ -148,7 +148,7 @@ void ServedLog::settle(Chunk& chunk) {
 // By a call of the system, not through the mapping: a page that the process has taken away is an error here.
 Status ServedLog::read_bytes(Chunk& chunk, uint32_t place, MutableBytes out) {
   if (!chunk.in_memory()) return io::read_exactly(*chunk.spilled, place, out);
-  return io::read_exactly(*file_, file_offset(chunk, place), out);
+  return io::read_exactly(*file_, file_offset(chunk, place), out).with_context(path_);
 }
 
 Status ServedLog::check_block(Chunk& chunk, uint64_t index, Bytes block) const {
@@ -305,23 +305,31 @@ uint32_t ServedLog::free_slots() const {
   return static_cast<uint32_t>(std::count(slot_.begin(), slot_.end(), Slot::kFree));
 }
 
-Status ServedLog::reserve_slot(Pages pages) {
+Status ServedLog::reserve_slot(LargePages& large, Pages pages) {
   const auto free = std::find(slot_.begin(), slot_.end(), Slot::kUnreserved);
   if (free == slot_.end())
     return error(Code::kResourceExhausted, Scope::kOperation, "{}: all {} chunks of the log are in use",
                  path_, slots_);
   const auto begin = static_cast<off_t>(begin_of(free));
-  const bool is_large = pages == Pages::kWritten && ask_for_large_pages(begin_of(free));
+  const Nanos began = system_clock().now();
+  const bool has_large = chunk_bytes_ >= kLargePageBytes + kPageBytes;
+  const bool asks = has_large && large.wanted();
+  const bool found = asks && ask_for_large_pages(begin_of(free));
   const int result = io::continued([&] { return ::fallocate(file_->descriptor(), 0, begin, chunk_bytes_); });
   const int failed = errno;
-  if (result != 0 && is_large)
+  if (result != 0) {
     static_cast<void>(::fallocate(file_->descriptor(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, begin,
                                   chunk_bytes_ - kPageBytes));
-  if (result != 0)
     return errno_status(failed,
                         fmt::format("{}: fallocate of {} bytes at {} in the node's memory file system; "
                                     "enlarge it (mount -o remount,size=...) or give a smaller buffer",
                                     path_, chunk_bytes_, begin));
+  }
+  const Nanos took = system_clock().now() - began;
+  if (asks)
+    large.made_large(took, found);
+  else if (has_large)
+    large.made_small(took);
   const auto slot = static_cast<uint32_t>(free - slot_.begin());
 #ifdef MADV_POPULATE_WRITE
   warm_[slot] = pages == Pages::kWritten &&
@@ -398,29 +406,18 @@ void ServedLog::free_slot(Chunk& chunk) noexcept {
   std::memset(memory + chunk_bytes_ - sizeof(ChunkHead) - sizeof(LogEntry) * chunk.entries.size(), 0,
               sizeof(LogEntry) * chunk.entries.size());
   slot_[chunk.slot] = Slot::kFree;
+  warm_[chunk.slot] = true;
   chunk.slot = kSlotsMax;
   std::erase(open_, &chunk);
 }
 
 // The kernel makes a large page of a small one and the hole behind it, if it has one, whatever is set for all
-// files of the system; else the slot gets small pages. To look for one in vain may cost more than they do, so
-// that is not done for each slot, and never while a writer waits: 2 MiB are cleared at once, on a virtual
-// machine in memory that its host may have to find first. The last page stays small: see give_back_slot.
-// True: the slot has memory.
+// files of the system. The last page of the slot stays small: see give_back_slot.
 bool ServedLog::ask_for_large_pages(uint64_t begin) noexcept {
-  if (large_page_waits_ > 0) {
-    --large_page_waits_;
-    return false;
-  }
-  uint64_t at = 0;
-  for (; at + kLargePageBytes + kPageBytes <= chunk_bytes_; at += kLargePageBytes) {
-    const uint64_t place = begin + at;
-    if (::fallocate(file_->descriptor(), 0, static_cast<off_t>(place), kPageBytes) != 0) return at > 0;
-    if (::madvise(reinterpret_cast<char*>(head_) + place, kLargePageBytes, kCollapse) == 0) continue;
-    large_page_waits_ = kLargePageWaits;
-    return true;
-  }
-  return at > 0;
+  const uint64_t bytes = (chunk_bytes_ - kPageBytes) / kLargePageBytes * kLargePageBytes;
+  for (uint64_t at = begin; at < begin + bytes; at += kLargePageBytes)
+    if (::fallocate(file_->descriptor(), 0, static_cast<off_t>(at), kPageBytes) != 0) return false;
+  return ::madvise(reinterpret_cast<char*>(head_) + begin, bytes, kCollapse) == 0;
 }
 
 // All but the last page: a thread that was stopped before it looked at the chunk's head may still look.

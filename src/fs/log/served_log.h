@@ -21,6 +21,7 @@
 #include "base/buffer.h"
 #include "base/status.h"
 #include "fs/log/attach_format.h"
+#include "fs/log/large_pages.h"
 #include "fs/log/log_check.h"
 #include "fs/log/log_format.h"
 #include "fs/log/spill_file.h"
@@ -78,6 +79,7 @@ struct LogRules {
   // May the slot of this chunk be used again?
   bool (*is_over)(const Chunk&) = [](const Chunk& chunk) { return chunk.complete() && chunk.live == 0; };
   bool limit_stamps = true;
+  bool proves_alone = true;  // that nobody else can write to a log that begins anew
   bool sync_spills = true;
   uint64_t journal_bytes_max = 512 << 10;  // of an fsync; more goes to files of its own. 0: no journal
   uint64_t journal_bytes = kJournalBytes;  // of its file
@@ -109,6 +111,11 @@ class ServedLog {
                                                   std::vector<Found>* before, std::vector<Status>* problems);
   // One of which there are spilled chunks only.
   static std::unique_ptr<ServedLog> of_spilled(uint32_t id, uint32_t chunk_bytes);
+  // Call when the process is over and the chunks have gone. Makes it a log of no process, by another name and
+  // id, with the memory that it has. False: another process may write there still, or it has another shape.
+  // Without success: remove the file at path().
+  Result<bool> begin_anew(io::Device& device, const std::string& path, uint32_t id, const LogShape& shape,
+                          const LogRules& rules);
   ~ServedLog();
   ServedLog(const ServedLog&) = delete;
   ServedLog& operator=(const ServedLog&) = delete;
@@ -155,7 +162,8 @@ class ServedLog {
   bool has_open_chunk() const;
   bool has_reserved_slot() const;
   enum class Pages { kLeft, kWritten };
-  Status reserve_slot(Pages pages = Pages::kLeft);  // kNoSpace: the memory file system is full
+  // kNoSpace: the memory file system is full.
+  Status reserve_slot(LargePages& large, Pages pages = Pages::kLeft);
   void grant();
   void refuse(int error_number) noexcept;
   uint32_t reserved_slots() const { return reserved_slots_; }
@@ -185,6 +193,7 @@ class ServedLog {
 
   explicit ServedLog(uint32_t id) : id_(id) {}
   Status map(io::Device& device, const std::string& path, io::OpenMode mode);
+  void begin_head(const LogShape& shape) noexcept;
   Status adopt_slot(uint32_t slot, const std::set<uint64_t>& spilled, std::vector<Found>* before,
                     std::vector<Status>* problems);
   Status empty_slot(uint32_t slot);
@@ -215,7 +224,7 @@ class ServedLog {
   Status check_block(Chunk& chunk, uint64_t index, Bytes block) const;
   Result<Bytes> checked_block(Chunk& chunk, uint64_t index);
 
-  const uint32_t id_;
+  uint32_t id_;
   uint32_t chunk_bytes_ = 0;
   uint32_t slots_ = 0;
   std::string path_;
@@ -235,7 +244,6 @@ class ServedLog {
   uint64_t next_number_ = 0;
   std::atomic<uint64_t>* epoch_ = nullptr;  // or nobody reads here
   uint32_t reserved_slots_ = 0;
-  uint32_t large_page_waits_ = 0;  // slots for which none is asked for
   uint32_t problems_told_ = 0;
   bool ended_ = false;
 };

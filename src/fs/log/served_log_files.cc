@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 
 #include "base/coding.h"
@@ -11,6 +12,18 @@
 #include "fs/log/served_log.h"
 
 namespace swale::fs {
+namespace {
+
+// The kernel leases a file to whoever alone has it open to be written; a mapping of it is such an open, until
+// it goes. Somebody who opens it at this moment is told by a signal, which does nothing.
+bool nobody_else_writes(const io::File& file) {
+  const int fd = file.descriptor();
+  if (::fcntl(fd, F_SETSIG, SIGURG) != 0 || ::fcntl(fd, F_SETLEASE, F_WRLCK) != 0) return false;
+  static_cast<void>(::fcntl(fd, F_SETLEASE, F_UNLCK));
+  return true;
+}
+
+}  // namespace
 
 Status ServedLog::map(io::Device& device, const std::string& path, io::OpenMode mode) {
   path_ = path;
@@ -58,9 +71,14 @@ Result<std::unique_ptr<ServedLog>> ServedLog::create(io::Device& device, const s
   log->chunk_bytes_ = shape.chunk_bytes;
   log->slots_ = shape.slots;
   SWALE_RETURN_IF_ERROR(log->map(device, path, io::OpenMode::kCreate));
-  LogHead& head = *log->head_;
+  log->begin_head(shape);
+  return log;
+}
+
+void ServedLog::begin_head(const LogShape& shape) noexcept {
+  LogHead& head = *head_;
   head.version = kLogVersion;
-  head.log = id;
+  head.log = id_;
   head.chunk_bytes = shape.chunk_bytes;
   head.slots = shape.slots;
   head.wait_ns = shape.wait_ns;
@@ -68,7 +86,32 @@ Result<std::unique_ptr<ServedLog>> ServedLog::create(io::Device& device, const s
   head.check = check_of(head);
   std::atomic_thread_fence(std::memory_order_release);
   head.magic = kLogMagic;  // from now on it is a log
-  return log;
+}
+
+Result<bool> ServedLog::begin_anew(io::Device& device, const std::string& path, uint32_t id,
+                                   const LogShape& shape, const LogRules& rules) {
+  const bool unusable = std::count(slot_.begin(), slot_.end(), Slot::kUnusable) > 0;
+  if (unusable || chunk_bytes_ != shape.chunk_bytes || slots_ != shape.slots) return false;
+  std::string renamed = path;
+  announce_change();
+  head_->magic = 0;  // from now on it is none
+  std::atomic_thread_fence(std::memory_order_release);
+  SWALE_RETURN_IF_ERROR(device.rename(path_, path));
+  path_.swap(renamed);
+  if (rules.proves_alone && !nobody_else_writes(*file_)) return false;
+  std::memset(static_cast<void*>(head_), 0, sizeof(LogHead));
+  // The process may have left anything where heads and entries go.
+  payload_before_.assign(slots_, entries_place(0));
+  for (uint32_t slot = 0; slot < slots_; ++slot)
+    if (slot_[slot] == Slot::kFree)
+      std::memset(slot_of(head_, slot, chunk_bytes_) + entries_place(0), 0, sizeof(ChunkHead));
+  id_ = id;
+  next_number_ = 0;
+  problems_told_ = 0;
+  ended_ = false;
+  checked_index_ = kNoBlock;
+  begin_head(shape);
+  return true;
 }
 
 Result<std::unique_ptr<ServedLog>> ServedLog::adopt(io::Device& device, const std::string& path, uint32_t id,
