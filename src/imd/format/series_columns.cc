@@ -58,8 +58,10 @@ void put_columns(const char* rows, const Values& values, char* out) {
       const uint32_t number = get_u32(row);
       const uint32_t coded = i == 0 ? number : zigzag(number - before);
       before = number;
-      for (size_t byte = 0; byte < kNumberBytes; ++byte)
-        column[byte * count + i] = static_cast<char>(coded >> 8 * byte);
+      column[i] = static_cast<char>(coded);
+      column[count + i] = static_cast<char>(coded >> 8);
+      column[2 * count + i] = static_cast<char>(coded >> 16);
+      column[3 * count + i] = static_cast<char>(coded >> 24);
     }
   }
   for (; offset < values.value_bytes; ++offset) {
@@ -71,13 +73,12 @@ void put_rows(const char* columns, const Values& values, char* out) {
   const size_t count = values.count;
   size_t offset = 0;
   for (; offset + kNumberBytes <= values.value_bytes; offset += kNumberBytes) {
-    const char* const column = columns + offset * count;
+    const auto* const column = reinterpret_cast<const uint8_t*>(columns + offset * count);
     char* row = out + offset;
     uint32_t number = 0;
     for (size_t i = 0; i < count; ++i, row += values.value_bytes) {
-      uint32_t coded = 0;
-      for (size_t byte = 0; byte < kNumberBytes; ++byte)
-        coded |= uint32_t{static_cast<uint8_t>(column[byte * count + i])} << 8 * byte;
+      const uint32_t coded = column[i] | uint32_t{column[count + i]} << 8 |
+                             uint32_t{column[2 * count + i]} << 16 | uint32_t{column[3 * count + i]} << 24;
       number = i == 0 ? coded : number + restored(coded);
       put_u32(row, number);
     }
