@@ -62,7 +62,8 @@ struct Dataset {
 
 enum class Canary { kRefused, kAllowed };
 
-// --keys N (in each epoch) --epochs N --values words|doubles|floats|particles; --canary 1, where allowed.
+// --keys N (in each epoch) --epochs N --values words|doubles|floats|particles|trajectories; --canary 1, where
+// allowed.
 Dataset dataset_of(Arguments& arguments, Canary canary, uint64_t keys = 4'000'000, uint32_t epochs = 5);
 
 }  // namespace swale::bench

@@ -2,7 +2,7 @@
 //   --store nothing|append|swale   generating alone; plain O_DIRECT appends, a file per rank and epoch; a
 //                                  directory
 //   --ranks N --keys N (in each epoch) --epochs N --path DIR --options "imd.memory=64M"
-//   --values words|doubles|floats|particles   what values are made of (workload.h)
+//   --values words|doubles|floats|particles|trajectories   what values are made of (workload.h)
 //   --first-epoch N  continues a directory that has N epochs, with those from there to --epochs
 //   --overlap 0  waits for each epoch's end at once; else the next epoch is appended meanwhile
 //   --canary 1   writes one value wrong, so that whoever checks answers can be seen to do so

@@ -61,8 +61,19 @@ KEYS = (
     Key("optimize_write_amplification", "the long directory made in passes of 16 epochs: bytes that the job "
         "and all passes wrote over those of keys and values", "", 4, 3.5),
     Key("optimize_reads", "reads of its trajectory after the last pass", "", 24, 16),
+    Key("optimize_compressed_bytes_over_data", "bytes of a cluster of 16 epochs of slow particles with lz4, "
+        "over those of keys and values", "", None, None),
+    Key("optimize_compressed_bytes_over_epochs", "the same over the files of the epochs themselves", "", None,
+        None),
+    Key("optimize_compressed_zstd_bytes_over_data", "the same with zstd, over keys and values", "", None,
+        None),
+    Key("optimize_compressed_long_bytes_over_data", "the same with lz4, of 400 epochs", "", None, None),
+    Key("optimize_compressed_cpu_ns_per_record", "CPU of the pass on 16 epochs with lz4", "ns", None, None,
+        by="cpu"),
+    Key("optimize_compressed_page_cache_us", "a trajectory of 16 epochs with lz4 from the page cache", "us",
+        None, None, by="cpu"),
 )
-SHORT, DENSE, PASS = 5, 16, 16  # epochs
+SHORT, DENSE, PASS, LONG = 5, 16, 16, 400  # epochs
 TURNS = 5  # of a round, in which Swale and a rival are asked one after the other
 FRAME_TURNS = 3  # of a round: alone and beside a pass
 RECORD_BYTES = 48
@@ -195,6 +206,22 @@ class Bench(judge.Runner):
         self.lines[-1]["line"]["written_over_data"] = written / (epochs * keys * RECORD_BYTES)
         shutil.rmtree(path)
 
+    def compressed(self):
+        """Particles that move slowly: series of these are columns along epochs."""
+        path, dense = self.scratch / "compressed", self.p["keys"] // 16
+        for name, codec, keys, epochs in (("lz4", "lz4", dense, DENSE), ("zstd", "zstd", dense, DENSE),
+                                          ("long", "lz4", max(dense * DENSE // LONG, 50), LONG)):
+            work = dict(path=path, keys=keys, epochs=epochs, values="trajectories")
+            self.run(f"compressed.{name}.swale", "ingest", store="swale",
+                     options=f"imd.memory=64M,imd.compression={codec}", **work)
+            of_epochs = bytes_below(path)
+            self.optimize(f"compressed.{name}.optimize", path)
+            line = self.lines[-1]["line"]
+            line["bytes_over_epochs"] = line["disk_bytes"] / of_epochs
+            self.run(f"compressed.{name}.verify", "query", mode="verify", samples=1, **work)
+            self.run(f"compressed.{name}.warm", "query", mode="warm", samples=self.p["samples"], **work)
+            shutil.rmtree(path)
+
     def frames(self):
         """A job that writes frame after frame, alone and beside a pass that follows it."""
         path = self.scratch / "frames"
@@ -215,6 +242,7 @@ class Bench(judge.Runner):
                      quick=self.p.get("quick_calibration", 0))
             self.five_epochs()
             self.many_epochs()
+            self.compressed()
             if self.round == 0:  # of counts that come out the same
                 self.passes()
             self.frames()
@@ -287,7 +315,7 @@ def judged_samples(lines, profile):
                                                 alone, alone[1:])]
 
     rival = lines.rounds("rocksdb.query")
-    cpu = ("cpu_ns_per_record",)
+    cpu, over_data = ("cpu_ns_per_record",), ("bytes_over_data",)
     return {
         "optimized_cold_over_rocksdb": over("after.cached", of_rival("rocksdb.query", "cold_us")),
         "optimized_warm_over_rocksdb": over("after.again", of_rival("rocksdb.query", "warm_us")),
@@ -312,9 +340,15 @@ def judged_samples(lines, profile):
             lambda load, compact, write, optimize, generate: (load + compact - generate) / (write + optimize
                                                                                             - generate))
         if rival else [],
-        "optimize_bytes_over_data": lines.dated("dense.optimize", "bytes_over_data"),
+        "optimize_bytes_over_data": lines.dated("dense.optimize", *over_data),
         "optimize_write_amplification": lines.dated("passes.verify", "written_over_data"),
         "optimize_reads": lines.dated("passes.after", "reads", "p50"),
+        "optimize_compressed_bytes_over_data": lines.dated("compressed.lz4.optimize", *over_data),
+        "optimize_compressed_bytes_over_epochs": lines.dated("compressed.lz4.optimize", "bytes_over_epochs"),
+        "optimize_compressed_zstd_bytes_over_data": lines.dated("compressed.zstd.optimize", *over_data),
+        "optimize_compressed_long_bytes_over_data": lines.dated("compressed.long.optimize", *over_data),
+        "optimize_compressed_cpu_ns_per_record": lines.dated("compressed.lz4.optimize", *cpu),
+        "optimize_compressed_page_cache_us": lines.dated("compressed.lz4.warm", "us", "p50"),
     }
 
 

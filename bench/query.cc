@@ -1,6 +1,6 @@
 // bench_query: what it costs to ask a massive directory, every answer checked against the generator.
 //   --path DIR --keys N --epochs N --samples N --first N (of the sequence of query keys)
-//   --values words|doubles|floats|particles   what values are made of (workload.h)
+//   --values words|doubles|floats|particles|trajectories   what values are made of (workload.h)
 //   --drop-all 0   never the caches of the whole machine
 //   --mode
 //     verify  every record, by a scan

@@ -10,6 +10,7 @@
 
 #include <array>
 #include <bit>
+#include <cmath>
 #include <cstdint>
 
 namespace swale::bench {
@@ -34,12 +35,13 @@ inline uint64_t mix(uint64_t x) {  // splitmix64's finalizer
 }
 
 enum class ValueKind {
-  kWords,      // a double in [1, 2) and four words: what no codec makes smaller
-  kDoubles,    // five doubles from 0 to 100
-  kFloats,     // ten floats from 0 to 100
-  kParticles,  // position and velocity as floats, a type of 4, an image of 5 in each direction
+  kWords,         // a double in [1, 2) and four words: what no codec makes smaller
+  kDoubles,       // five doubles from 0 to 100
+  kFloats,        // ten floats from 0 to 100
+  kParticles,     // position and velocity as floats, a type of 4, an image of 5 in each direction
+  kTrajectories,  // particles that swing about their places: what an epoch has is near what the last one had
 };
-inline constexpr const char* kValueKindNames[] = {"words", "doubles", "floats", "particles"};
+inline constexpr const char* kValueKindNames[] = {"words", "doubles", "floats", "particles", "trajectories"};
 
 inline Value words_of(uint64_t seed) {
   return {(seed >> 12) | (uint64_t{1023} << 52), seed * 0xd6e8feb86659fd93u,
@@ -91,6 +93,30 @@ inline Value particle_of(uint64_t seed) {
   return std::bit_cast<Value>(fields);
 }
 
+// An atom of a solid in frames of which ten to thirty make a swing: as the demo's (examples/lammps/record.h),
+// its position, velocity and energy as floats, a type of 2, the step.
+inline Value trajectory_of(uint64_t key, uint32_t epoch) {
+  struct {
+    float position[3], velocity[3], energy;
+    int32_t type;
+    int64_t step;
+  } fields;
+  float energy = 0;
+  for (uint64_t axis = 0; axis < 3; ++axis) {
+    const uint64_t home = mix(3 * key + axis + 1);
+    const float swing = 0.2f + 0.4f * float_of(home >> 24);  // radians an epoch
+    const float phase = 6.28f * float_of(home >> 40) + swing * static_cast<float>(epoch);
+    const float reach = 0.05f + 0.1f * float_of(home >> 12);
+    fields.position[axis] = 100 * float_of(home) + reach * std::cos(phase);
+    fields.velocity[axis] = -20 * reach * swing * std::sin(phase);
+    energy += fields.velocity[axis] * fields.velocity[axis] / 2;
+  }
+  fields.energy = energy;
+  fields.type = static_cast<int32_t>(mix(key) % 10 == 0) + 1;
+  fields.step = int64_t{100} * epoch;
+  return std::bit_cast<Value>(fields);
+}
+
 inline Value value_of(uint64_t key, uint32_t epoch, ValueKind kind) {
   const uint64_t seed = mix(key * 0x9e3779b97f4a7c15u + epoch + 1);
   switch (kind) {
@@ -100,6 +126,8 @@ inline Value value_of(uint64_t key, uint32_t epoch, ValueKind kind) {
       return floats_of(seed);
     case ValueKind::kParticles:
       return particle_of(seed);
+    case ValueKind::kTrajectories:
+      return trajectory_of(key, epoch);
     default:
       return words_of(seed);
   }
