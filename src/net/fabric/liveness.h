@@ -47,10 +47,12 @@ class Liveness {
 
   // A frame (a heartbeat too) was posted to, or has come from, the peer.
   void note_sent(Rank peer) { note(peer, kSent); }
-  void note_heard(Rank peer) { note(peer, kHeard); }
+  void note_heard(Rank peer) { note(peer, kHeard | kAnswered); }
 
   bool met(Rank peer) const { return is_met(flags_.of(peer)); }  // also of peers that have left or are gone
   std::vector<Rank> met_peers() const;
+  // Something has come from the peer, now or before.
+  bool has_answered(Rank peer) const { return (flags_.of(peer) & kAnswered) != 0; }
 
   // The peer will say nothing more by its own will: it still gets heartbeats (it waits for us), but may be
   // silent.
@@ -67,6 +69,7 @@ class Liveness {
   static constexpr uint8_t kMet = 4;
   static constexpr uint8_t kLeft = 8;
   static constexpr uint8_t kDown = 16;
+  static constexpr uint8_t kAnswered = 32;
   struct Watch {
     Rank peer;
     Nanos last_sent;
@@ -78,7 +81,8 @@ class Liveness {
   // Once a tick is enough; the frames between only look.
   void note(Rank peer, uint8_t what) {
     std::atomic<uint8_t>& known = flags_[peer];
-    if ((known.load(std::memory_order_relaxed) & what) == 0) known.fetch_or(what, std::memory_order_relaxed);
+    if ((known.load(std::memory_order_relaxed) & what) != what)
+      known.fetch_or(what, std::memory_order_relaxed);
   }
   void harvest();
   Status silence_status(const Watch& watch) const;

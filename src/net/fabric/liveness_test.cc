@@ -49,6 +49,14 @@ TEST_F(LivenessTest, WatchesOnlyPeersThatWereMet) {
   EXPECT_FALSE(liveness_.met(1));
   liveness_.note_sent(1);
   EXPECT_TRUE(liveness_.met(1));
+  EXPECT_FALSE(liveness_.has_answered(1));
+}
+
+TEST_F(LivenessTest, APeerHasAnsweredForEver) {
+  liveness_.note_heard(1);
+  run(seconds(5));
+  EXPECT_TRUE(liveness_.has_answered(1));
+  EXPECT_FALSE(liveness_.has_answered(2));
 }
 
 TEST(Liveness, FindsTheFewMetPeersOfALargeJob) {

@@ -365,7 +365,10 @@ void Job::on_goodbye(Rank from) {
   parted_.notify_all();
 }
 
-bool Job::parted(Rank peer) { return peer == rank() || liveness_->left(peer) || state(peer).down; }
+// Nothing is expected of a peer that has never answered.
+bool Job::parted(Rank peer) {
+  return peer == rank() || !liveness_->has_answered(peer) || liveness_->left(peer) || state(peer).down;
+}
 
 // Says the goodbyes that are left to say, also to who was met only now. True: all peers have left, too.
 bool Job::part() {

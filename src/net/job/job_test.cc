@@ -267,6 +267,27 @@ TEST(Job, APeerThatLeavesEarlyHangsNobodyAndBlamesTheLate) {
   });
 }
 
+// As the news of a failure, which goes to ranks that never met: one that has left hears nothing of it.
+TEST(Job, APeerThatLeftBeforeItHeardAnythingIsNotWaitedFor) {
+  JobOptions hasty = loopback();
+  hasty.close_deadline = milliseconds(200);
+  LocalGroup beside(2);
+  as_different_ranks({loopback(), hasty}, [&](Job* job) {
+    if (job->rank() == 0) {
+      EXPECT_TRUE(job->close().ok());
+      ASSERT_TRUE(beside.allgather(0, "left").ok());
+      return;
+    }
+    ASSERT_TRUE(beside.allgather(1, "").ok());
+    Listener listener;
+    const uint32_t channel = job->open_channel(&listener).value();
+    post(job, &listener, channel, post_to(*job, 0, channel, "I have failed", kNoCookie));
+    job->close_channel(channel);
+    const Status closed = job->close();
+    EXPECT_TRUE(closed.ok()) << closed.to_string();
+  });
+}
+
 TEST(Job, IdleRanksKeepEachOtherAlive) {
   JobOptions options = loopback();
   options.heartbeat_interval = milliseconds(10);
