@@ -39,9 +39,9 @@ struct FreePlan {
 };
 
 struct FreeOptions {
-  std::string keep = "last";  // as epochs_to_keep
-  bool dry_run = false;       // only plans, and takes no lock
-  io::LeaseOptions lease = {.lease = seconds(60), .wait = 0};
+  std::string keep = "last";    // as epochs_to_keep
+  bool dry_run = false;         // only plans, and takes no lock
+  io::LeaseOptions lease = {};  // of its locks
   // Called before anything is written; a failure ends it. May be empty.
   std::function<Status(const FreePlan&)> approve = {};
 };

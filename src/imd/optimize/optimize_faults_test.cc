@@ -10,7 +10,7 @@
 #include "imd/check/verify.h"
 #include "imd/format/cluster_list.h"
 #include "imd/optimize/optimizer.h"
-#include "imd/testing/test_optimize.h"
+#include "imd/testing/test_free.h"
 #include "io/fault_device.h"
 #include "io/memory_device.h"
 
@@ -113,6 +113,51 @@ TEST(OptimizeFaults, APowerCutAtAnyCallChangesNoAnswer) {
   }
 }
 
+// A pass that makes one cluster of three and of an epoch that none has, killed at any call, then perhaps
+// without power. `freed`: only the three clusters have the other epochs.
+uint64_t end_merges(bool freed, const io::CrashMode* crash) {
+  set_log_level(LogLevel::kOff);
+  io::MemoryDevice base;
+  for (uint64_t job = 1; job <= 4; ++job) {
+    write_job(base, {.epochs = 1, .records = 30, .keys = kKeys}, job);
+    EXPECT_TRUE(job == 4 || optimize_directory(base, kOptimized, small_pass()).ok());
+    EXPECT_TRUE(job != 3 || !freed || test::free_logs(base, "none").ok());
+  }
+  const Answers before = ask_directory(base, kKeys);
+  EXPECT_EQ(before.problem, "");
+  Rng rng(5);
+  uint64_t nth = 1;
+  for (bool ended = false; !ended && nth < 5'000 && !testing::Test::HasFailure(); ++nth) {
+    io::MemoryDevice device;
+    test::copy_tree(base, kOptimized, device);
+    io::FaultDevice faulty(device);
+    faulty.inject({.nth = nth, .from_then_on = true});
+    ended = optimize_directory(faulty, kOptimized, small_pass()).ok() && faulty.faults() == 0;
+    if (crash != nullptr) device.crash(rng, *crash);
+    static_cast<void>(device.remove(clusters_folder(kOptimized) + "/optimize.lock"));
+    EXPECT_TRUE(ask_directory(device, kKeys) == before) << "call " << nth;
+    const auto next = optimize_directory(device, kOptimized, small_pass());
+    EXPECT_TRUE(next.ok()) << "call " << nth << ": " << next.status().to_string();
+    EXPECT_TRUE(ask_directory(device, kKeys) == before) << "after the next pass, call " << nth;
+    EXPECT_EQ(load_clusters(device, kOptimized)->clusters.size(), 1u) << "call " << nth;
+  }
+  set_log_level(LogLevel::kWarn);
+  return nth - 1;
+}
+
+TEST(OptimizeFaults, AMergeThatIsKilledAtAnyCallChangesNoAnswer) {
+  const io::CrashMode drop = io::CrashMode::kDropAll;
+  const io::CrashMode reorder = io::CrashMode::kReorder;
+  for (const bool freed : {false, true}) {
+    for (const io::CrashMode* crash : {static_cast<const io::CrashMode*>(nullptr), &drop, &reorder}) {
+      const uint64_t calls = end_merges(freed, crash);
+      fmt::print("a merge{} {} at {} calls\n", freed ? " of freed epochs" : "",
+                 crash == nullptr ? "killed" : "without power", calls);
+      EXPECT_GT(calls, 100u);
+    }
+  }
+}
+
 // The canary: a device that says that the cluster is durable when it is not. The answers are right even so,
 // but verify must tell.
 TEST(OptimizeFaults, ALyingDeviceIsNoticed) {
@@ -147,7 +192,7 @@ TEST(OptimizeFaults, AFullDiskChangesNothingAndGivesItsSpaceBack) {
     EXPECT_FALSE(report.ok());
     EXPECT_TRUE(ask_directory(passes.device(), kKeys) == passes.before());
     EXPECT_TRUE(load_clusters(passes.device(), kOptimized)->clusters.empty());
-    EXPECT_FALSE(*passes.device().exists(cluster_folder(kOptimized, 1))) << nth;
+    EXPECT_TRUE(files_of(passes.device(), clusters_folder(kOptimized)).empty()) << nth;
   }
   fmt::print("full at {} writes\n", tried);
   EXPECT_GT(tried, 8u);

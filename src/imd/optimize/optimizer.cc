@@ -45,13 +45,18 @@ constexpr uint64_t kStripesMax = uint64_t{1} << 20;
 constexpr uint64_t kStripeBytesMax = 2 * kMiB;
 constexpr uint64_t kBytesPerRecord = SeriesMaker::kBytesPerRecord + 16;
 
+void remove_tree(io::Device& device, const std::string& path);
+
+void empty_folder(io::Device& device, const std::string& path) {
+  const Result<std::vector<std::string>> names = device.list(path);
+  if (!names.ok()) return;
+  for (const std::string& name : *names) remove_tree(device, fmt::format("{}/{}", path, name));
+}
+
 // Files first, then the folder that they were in. Whatever cannot be removed is only told: nothing refers to
 // it.
 void remove_tree(io::Device& device, const std::string& path) {
-  const Result<std::vector<std::string>> names = device.list(path);
-  if (names.ok()) {
-    for (const std::string& name : *names) remove_tree(device, fmt::format("{}/{}", path, name));
-  }
+  empty_folder(device, path);
   const Status removed = device.remove(path);
   if (!removed.ok() && removed.code() != Code::kNotFound) log_warn("{}", removed.message());
 }
@@ -156,19 +161,20 @@ Status Pass::run_on_ranks() {
   if (made.ok()) report_.number = order_.number;
   if (claim_) {
     static_cast<void>(
-        contain([&] { made.ok() ? remove_dead(order_.number) : remove_tree(files_.device, folder()); }));
+        contain([&] { made.ok() ? remove_dead(order_.number) : empty_folder(files_.device, folder()); }));
   }
   return made;
 }
 
 // The first rank: which epochs are copied, in place of which clusters, under which number.
 Status Pass::decide() {
-  SWALE_ASSIGN_OR_RETURN(manifest_, load_manifest(files_.device, files_.directory));
+  SWALE_RETURN_IF_ERROR(load_manifest(files_.device, files_.directory).status());
   SWALE_RETURN_IF_ERROR(io::make_directories(files_.device, clusters_folder(files_.directory)));
   const io::LockRequest request{.job = hex16(random_number()), .lease = options_.lease};
   SWALE_ASSIGN_OR_RETURN(
       lock_,
       io::LockFile::acquire(files_.device, clusters_folder(files_.directory) + "/optimize.lock", request));
+  SWALE_ASSIGN_OR_RETURN(manifest_, load_manifest(files_.device, files_.directory));
   SWALE_RETURN_IF_ERROR(look());
   const bool enough = to_copy().size() >= std::max<uint64_t>(options_.epochs_min, 1);
   if (enough) merge_similar();

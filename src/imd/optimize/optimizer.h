@@ -10,12 +10,13 @@
 // fails on all, with its number.
 //
 // The epochs themselves are only read. A pass that fails or is killed leaves nothing that answers; a failed
-// one removes its folder, the next pass that of a killed one. A job may write to the directory meanwhile, or
+// one empties its folder, the next pass removes it. The newest folder always stays, so that no number is
+// given twice: a pass that slept would write to another's folder. A job may write to the directory meanwhile, or
 // drop epochs: a cluster answers only for epochs that the epoch log has.
 //
 // Threads: one call at a time; the work is done by the process's crew, and the cluster does not depend on how
 // many threads that has.
-// Errors: kBusy if another pass works; kCorruption if an epoch cannot be read, or is not what the epoch log
+// Errors: kBusy if another pass works, at once if it is certainly alive; kCorruption if an epoch cannot be read, or is not what the epoch log
 // says; kAborted if another pass has taken over.
 // Memory: about `memory_bytes`; more only if one key has more values than that.
 #pragma once
@@ -56,7 +57,8 @@ struct OptimizeOptions {
   // Waits so long, or returns false to end the pass: called after each stripe, also for no time. Empty: this
   // thread sleeps.
   std::function<bool(Nanos)> pause = {};
-  io::LeaseOptions lease = {.lease = seconds(60), .wait = 0};
+  // Of its lock. A pass that may be asleep, or on a host that is gone, is watched for its lease.
+  io::LeaseOptions lease = {};
   // Called by the first rank before anything is written; a failure ends the pass. May be empty, as
   // `progress`, which is called by the first rank and counts its own part alone.
   std::function<Status(const OptimizePlan&)> approve = {};

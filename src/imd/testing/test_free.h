@@ -101,10 +101,11 @@ inline void copy_tree(io::Device& from, const std::string& path, io::Device& to)
   for (const std::string& name : *names) copy_tree(from, path + "/" + name, to);
 }
 
-inline Result<FreeReport> free_logs(io::Device& device, const std::string& keep = "last") {
+inline Result<FreeReport> free_logs(io::Device& device, const std::string& keep = "last",
+                                    const std::string& directory = kOptimized) {
   FreeOptions options;
   options.keep = keep;
-  return free_directory(device, kOptimized, options);
+  return free_directory(device, directory, options);
 }
 
 }  // namespace swale::imd::test

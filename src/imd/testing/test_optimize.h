@@ -61,12 +61,13 @@ inline std::string slow_value(Rng& rng, uint64_t key, uint64_t epoch, bool one_s
   return value;
 }
 
-inline void write_job(io::Device& device, const JobShape& shape, uint64_t seed) {
+inline void write_job(io::Device& device, const JobShape& shape, uint64_t seed,
+                      const std::string& directory = kOptimized) {
   run_ranks(shape.ranks, [&](net::Job& job) {
     WriterOptions options = shape.options;
     options.memory_bytes = 20 * kMiB;
     options.ways = shape.ways;
-    auto writer = Writer::open(job, device, kOptimized, Create::kIfMissing, options);
+    auto writer = Writer::open(job, device, directory, Create::kIfMissing, options);
     ASSERT_TRUE(writer.ok()) << writer.status().to_string();
     Rng rng(seed * 100 + static_cast<uint64_t>(job.rank()));
     for (uint32_t epoch = 0; epoch < shape.epochs; ++epoch) {
@@ -130,8 +131,8 @@ inline Answers ask_reader(Reader& reader, uint64_t keys) {
   return answers;
 }
 
-inline Answers ask_directory(io::Device& device, uint64_t keys) {
-  const auto reader = Reader::open(device, kOptimized, {});
+inline Answers ask_directory(io::Device& device, uint64_t keys, const std::string& directory = kOptimized) {
+  const auto reader = Reader::open(device, directory, {});
   if (!reader.ok()) {
     Answers answers;
     answers.problem = reader.status().to_string();
