@@ -191,7 +191,7 @@ int OptimizeCommand::pass(io::Device& device) const {
     if (!std::exchange(told, true)) complain("{}; this one waits for it", report.status().message());
     std::this_thread::sleep_for(std::chrono::seconds(1));
   }
-  const Status closed = *job != nullptr && report.ok() ? (*job)->close() : Status();
+  const Status closed = *job != nullptr ? (*job)->close() : Status();
   if (!report.ok()) return fail(report.status());
   if (!closed.ok()) return fail(closed);
   if (!speaks) return finish_output(kExitOk);

@@ -108,9 +108,10 @@ class RankProcesses : public testing::Test {
     options.threads = 1;
     options.job = job->get();
     const auto report = optimize_directory(device, directory_, options);
-    const Status closed = report.ok() ? (*job)->close() : report.status();
-    if (closed.ok()) return kDone;
-    return closed.message().find("rank ") != std::string_view::npos ? kNamed : say(closed);
+    Status ended = (*job)->close();
+    if (!report.ok()) ended = report.status();
+    if (ended.ok()) return kDone;
+    return ended.message().find("rank ") != std::string_view::npos ? kNamed : say(ended);
   }
 
   // How each rank ended; -1: killed.
