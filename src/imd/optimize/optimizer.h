@@ -11,12 +11,14 @@
 //
 // The epochs themselves are only read. A pass that fails or is killed leaves nothing that answers; a failed
 // one empties its folder, the next pass removes it. The newest folder always stays, so that no number is
-// given twice: a pass that slept would write to another's folder. A job may write to the directory meanwhile, or
+// given twice: a pass that slept would write to another's folder. A job may write to the directory
+// meanwhile, or
 // drop epochs: a cluster answers only for epochs that the epoch log has.
 //
 // Threads: one call at a time; the work is done by the process's crew, and the cluster does not depend on how
 // many threads that has.
-// Errors: kBusy if another pass works, at once if it is certainly alive; kCorruption if an epoch cannot be read, or is not what the epoch log
+// Errors: kBusy if another pass works, at once if it is certainly alive; kCorruption if an epoch cannot be
+// read, or is not what the epoch log
 // says; kAborted if another pass has taken over.
 // Memory: about `memory_bytes`; more only if one key has more values than that.
 #pragma once

@@ -133,8 +133,10 @@ class Job final : private TransportEvents {
   void expect_frame();  // as Transport::expect_frame
 
   // Collective, and only when what was posted has arrived (epoch ends see to that). Says goodbye to the peers
-  // met, waits for the goodbyes of those that it has heard from, closes the transport. A peer that it has only
-  // posted to (the news of a failure go to all ranks) may have left without hearing of this rank. Peers that were reported down before are no failure; one that is lost during the close, or
+  // met, waits for the goodbyes of those that it has heard from, closes the transport. A peer that it has
+  // only
+  // posted to (the news of a failure go to all ranks) may have left without hearing of this rank. Peers that
+  // were reported down before are no failure; one that is lost during the close, or
   // does not come to it by close_deadline, is. So is, at once, a peer that makes another collective call.
   Status close();
 
