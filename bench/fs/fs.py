@@ -117,6 +117,9 @@ KEYS = (
     (Key("preload_write_4k_in_cache_over_tmpfs", "the same in 1 MiB, which a processor's own cache holds of "
          "the tmpfs file", "", None, None, less_is_better=False),
      ("preload", "write_4k_in_cache_over_tmpfs")),
+    (Key("preload_read_node_over_cache", "with the preload: pread of 4 KiB of a plain file in memory, pages "
+         "there, over its pread of what a log of the node has", "", None, None, less_is_better=False),
+     ("preload", "read_node_over_cache")),
     (Key("lseek_ns", "its lseek in a file of the tree", "ns", 60, 20, by="cpu"), ("preload", "lseek_ns")),
     (Key("outside_ns", "what the preload adds to a data call on another descriptor", "ns", 15, 5, by="cpu"),
      ("preload", "outside_ns")),

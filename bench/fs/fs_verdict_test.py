@@ -21,7 +21,8 @@ TREE = {"n1_over_nn": 1.1, "nn_over_direct": 0.95, "n1_write_over_direct_mount":
 MOUNT_READS = "read_node_over_cache"  # in the tree's line; its key ends in _mount
 SLOW = {"checkpoint_over_slow_backing": 5.1, "drain_over_slow_direct": 1.05}
 LIBRARY = {"n1_write_over_direct": 1.0, "burst_over_direct": 1.1, "read_node_over_cache": 0.75}
-PRELOAD = {"write_4k_over_tmpfs": 1.4, "write_4k_in_cache_over_tmpfs": 0.9, "lseek_ns": 50.0,
+PRELOAD = {"write_4k_over_tmpfs": 1.4, "write_4k_in_cache_over_tmpfs": 0.9,
+           "read_node_over_cache": 0.5, "lseek_ns": 50.0,
            "outside_ns": 10.0, "exec_added_us": 150.0}
 LESS = ("n1_over_nn", "cpu_over_direct", "commit_over_fdatasync", "drain_over_slow_direct")
 

@@ -10,6 +10,8 @@
 // write_4k: 256 pwrites of 4 KiB a batch; the server works between batches, and pages are there. Both files
 // go round in 8 MiB, as much memory as a log goes round in (bench_fs compares so, too). in_cache: in 1 MiB,
 // which the plain file has in a processor's own cache; the log, which goes round in two chunks, has not.
+// read_node: 256 preads of 4 KiB a batch, of 8 MiB that stand in a log, beside a file in memory whose pages are
+// there; nobody writes meanwhile, and each block has been checked.
 // outside: a write to a descriptor that is not open. exec: `true`, started and waited for.
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -19,10 +21,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/arguments.h"
@@ -88,6 +92,53 @@ double write_4k_over(const std::string& tree, const std::string& memory, uint64_
   ::close(plain);
   for (const std::string& path : paths) ::unlink(path.c_str());
   return percentile(ratios, 0.5);
+}
+
+using PreadCall = ssize_t (*)(int, void*, size_t, off_t);
+double read_batch(PreadCall call, int file, off_t first) {
+  static std::string data(kWriteBytes, ' ');
+  const double began = now_s();
+  for (off_t i = 0; i < kWrites; ++i)
+    if (call(file, data.data(), kWriteBytes, (first + i) * static_cast<off_t>(kWriteBytes)) !=
+        static_cast<ssize_t>(kWriteBytes))
+      die(std::string("pread: ") + ::strerror(errno));
+  return now_s() - began;
+}
+
+// The share of our reads that needed the mount, too.
+std::pair<double, double> read_node_over(const std::string& tree, const std::string& memory,
+                                         uint64_t batches) {
+  const std::string paths[] = {tree + "/swale-bench-preload",
+                               memory + "/swale-bench-preload-" + std::to_string(::getpid())};
+  for (const std::string& path : paths) {
+    const int made = open_file(path);
+    for (off_t first = 0; first < kRoundWrites; first += kWrites) write_batch(::pwrite, made, first);
+    ::close(made);
+  }
+  const int ours = ::open(paths[0].c_str(), O_RDONLY | O_CLOEXEC);
+  const int plain = ::open(paths[1].c_str(), O_RDONLY | O_CLOEXEC);
+  const auto past = past_the_preload<PreadCall>("pread");
+  const auto* const counted =
+      static_cast<const std::atomic<uint64_t>*>(::dlsym(RTLD_DEFAULT, "swale_preload_reads_in_logs"));
+  if (counted == nullptr) die("libswale_preload.so is older than this program");
+  std::vector<double> ratios;
+  for (off_t first = 0; first < kRoundWrites; first += kWrites) {
+    read_batch(::pread, ours, first);
+    read_batch(past, plain, first);
+  }
+  const uint64_t before = counted->load();
+  for (uint64_t i = 0; i < batches; ++i) {
+    const off_t place = static_cast<off_t>(i) * kWrites % kRoundWrites;
+    const double first = i % 2 == 0 ? read_batch(past, plain, place) : 0;
+    const double by_map = read_batch(::pread, ours, place);
+    ratios.push_back((i % 2 == 0 ? first : read_batch(past, plain, place)) / by_map);
+  }
+  const double by_mount =
+      1 - static_cast<double>(counted->load() - before) / static_cast<double>(batches * kWrites);
+  ::close(ours);
+  ::close(plain);
+  for (const std::string& path : paths) ::unlink(path.c_str());
+  return {percentile(ratios, 0.5), by_mount};
 }
 
 double lseek_ns(const std::string& tree, uint64_t batches) {
@@ -158,9 +209,12 @@ int main(int argc, char** argv) {
   if (::dlsym(RTLD_DEFAULT, "swale_preload_version") == nullptr)
     die("libswale_preload.so is not here: run this under swale run --preload");
   const double ratio = write_4k_over(tree, memory, batches, kRoundWrites);
+  const auto reads = read_node_over(tree, memory, batches);
   report_as("bench_fs_preload", "preload",
             {{"write_4k_over_tmpfs", ratio},
              {"write_4k_in_cache_over_tmpfs", write_4k_over(tree, memory, batches, kCachedWrites)},
+             {"read_node_over_cache", reads.first},
+             {"read_node_by_mount", reads.second},
              {"lseek_ns", lseek_ns(tree, batches)},
              {"outside_ns", outside_ns(batches)},
              {"exec_added_us", exec_added_us(programs)}});

@@ -8,6 +8,7 @@
 
 #include "preload/descriptions.h"
 #include "preload/light.h"
+#include "preload/log_reads.h"
 #include "preload/log_right.h"
 #include "preload/massive_files.h"
 #include "preload/next_calls.h"
@@ -140,14 +141,21 @@ void swale_before_ioctl(int fd, unsigned long request) {
 }
 
 // The kernel learns how long the file is by now: a page beyond what it knows would be SIGBUS. A shared
-// mapping does not follow logs: from now on writes of this process go through the mount.
+// mapping does not follow logs, nor do logs follow it: from now on writes of this process go through the
+// mount, and so do reads of the file, by all.
 void swale_before_mmap(const void*, size_t, int, int flags, int fd) {
   ready();
-  if (memory.load(std::memory_order_relaxed) == nullptr || fd < 0 || (flags & MAP_ANONYMOUS) != 0) return;
+  const bool shares = (flags & MAP_TYPE) != MAP_PRIVATE;
+  if (fd < 0 || (flags & MAP_ANONYMOUS) != 0) return;
+  // Only what a parent has passed on can be of a tree then.
+  if (memory.load(std::memory_order_relaxed) == nullptr && !shares) return;
   const int kept = errno;
   const Held held(fd);
   if (device_on_tree(fd) != 0) {
-    if ((flags & MAP_TYPE) != MAP_PRIVATE) refuse_all_logs();
+    if (shares) {
+      refuse_all_logs();
+      announce_mapping(fd);
+    }
     learn_size(fd);
   }
   errno = kept;

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "preload/descriptions.h"
+#include "preload/log_reads.h"
 #include "preload/log_right.h"
 #include "preload/massive_files.h"
 #include "preload/next_calls.h"
@@ -103,13 +104,13 @@ ssize_t put_parts(Description& held, int fd, uint64_t offset, const iovec* parts
   return next<decltype(::pwritev)>(calls::pwritev)(fd, parts, count, static_cast<off_t>(offset));
 }
 
-// By `read_at`, which reads where it is told.
-template <class ReadAt, class ReadNext>
-ssize_t read_on(Description& held, const ReadAt& read_at, const ReadNext& read_next) {
+// By `read`, which reads where it is told.
+template <class Read, class ReadNext>
+ssize_t read_on(Description& held, const Read& read, const ReadNext& read_next) {
   for (;;) {
     uint64_t place = settled_place(held);
     if (!is_here(place)) return read_next();
-    const ssize_t got = read_at(static_cast<off_t>(place));
+    const ssize_t got = read(place);
     if (got <= 0) return got;
     if (held.place.compare_exchange_strong(place, place + static_cast<uint64_t>(got))) return got;
   }
@@ -120,8 +121,20 @@ ssize_t read_some(int fd, void* out, size_t bytes) {
   const Held held(fd);
   if (!held) return read_next(fd, out, bytes);
   return read_on(
-      *held, [&](off_t place) { return ::pread(fd, out, bytes, place); },
+      *held, [&](uint64_t place) { return read_at(*held, fd, place, out, bytes); },
       [&] { return read_next(fd, out, bytes); });
+}
+
+ssize_t read_some_at(int fd, void* out, size_t bytes, off_t offset) {
+  const Held held(fd);
+  if (!held || offset < 0) return next<decltype(::pread)>(calls::pread)(fd, out, bytes, offset);
+  return read_at(*held, fd, static_cast<uint64_t>(offset), out, bytes);
+}
+
+ssize_t read_vector(Description& held, int fd, const iovec* parts, int count, off_t offset) {
+  if (offset < 0 || bytes_of(parts, count) <= 0)
+    return next<decltype(::preadv)>(calls::preadv)(fd, parts, count, offset);
+  return read_parts_at(held, fd, static_cast<uint64_t>(offset), parts, count);
 }
 
 // The new offset, or -1 with errno.
@@ -239,11 +252,28 @@ ssize_t swale_take_readv(int fd, const iovec* parts, int count) {
   const Held held(fd);
   if (!held) return read_next(fd, parts, count);
   return read_on(
-      *held, [&](off_t place) { return ::preadv(fd, parts, count, place); },
+      *held, [&](uint64_t place) { return read_vector(*held, fd, parts, count, static_cast<off_t>(place)); },
       [&] { return read_next(fd, parts, count); });
 }
 
+ssize_t swale_take_pread(int fd, void* out, size_t bytes, off_t offset) {
+  return read_some_at(fd, out, bytes, offset);
+}
+
+ssize_t swale_take_pread_chk(int fd, void* out, size_t bytes, off_t offset, size_t space) {
+  if (bytes <= space) return read_some_at(fd, out, bytes, offset);
+  return next<ssize_t(int, void*, size_t, off_t, size_t)>(calls::__pread_chk)(fd, out, bytes, offset, space);
+}
+
+ssize_t swale_take_preadv(int fd, const iovec* parts, int count, off_t offset) {
+  const Held held(fd);
+  if (!held) return next<decltype(::preadv)>(calls::preadv)(fd, parts, count, offset);
+  return read_vector(*held, fd, parts, count, offset);
+}
+
 ssize_t swale_take_preadv2(int fd, const iovec* parts, int count, off_t offset, int flags) {
+  if (flags == 0)
+    return offset == -1 ? swale_take_readv(fd, parts, count) : swale_take_preadv(fd, parts, count, offset);
   if (const Held held(fd); held && offset == -1) give_back(*held, fd);
   return next<decltype(::preadv2)>(calls::preadv2)(fd, parts, count, offset, flags);
 }

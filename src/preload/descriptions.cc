@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "preload/light.h"
+#include "preload/log_reads.h"
 #include "preload/log_right.h"
 #include "preload/next_calls.h"
 #include "preload/signals_blocked.h"
@@ -86,6 +87,7 @@ void settle_after_fork(Memory& all) noexcept {
     int nobody = 0;
     if (all.own.process.compare_exchange_strong(nobody, kSettling)) {
       drop_logs_of_parent();
+      settle_reads_after_fork();
       const uint32_t end = all.descriptors_end.load(std::memory_order_acquire);
       for (uint32_t i = 0; i < end; ++i) {
         Description* const each = all.table[i].load(std::memory_order_acquire);
@@ -113,6 +115,10 @@ Description* begin_description(Memory& all, uint64_t device) noexcept {
   made->light.store(0, std::memory_order_relaxed);
   made->device = device;
   made->file = {};
+  made->map.store(0, std::memory_order_relaxed);
+  made->reads.store(false, std::memory_order_relaxed);
+  made->map_was_used.store(false, std::memory_order_relaxed);
+  made->read_patience.store(0, std::memory_order_relaxed);
   made->holders.fetch_add(kAlive | 1, std::memory_order_acq_rel);
   return made;
 }

@@ -7,8 +7,8 @@
 //
 //   kHere ──give_back──► kGoing ──► kKernels          (the two highest bits of `place`)
 //
-// Memory: 4 KiB, 8 bytes a descriptor and 64 a description that were ever used, mapped at the first file that
-// is ours. A process without one has none, and its calls look at one word.
+// Memory: 4 KiB, 8 bytes a descriptor and 128 a description that were ever used, mapped at the first file
+// that is ours. A process without one has none, and its calls look at one word.
 //
 // Threads: any, and signal handlers: no locks, no allocation. Who gives back blocks signals, so that whoever
 // waits for it cannot have interrupted it.
@@ -55,8 +55,15 @@ struct alignas(64) Description {
   std::atomic<uint32_t> light;      // 0, or it is a placeholder: the server's handle, or kGoingReal (light.h)
   uint64_t device;
   meta::FileId file;  // once it is granted
+
+  // Reads (log_reads.h).
+  std::atomic<uint64_t> map;           // by which it is read in logs; 0: none
+  std::atomic<bool> reads;             // it may have one
+  std::atomic<bool> map_was_used;      // since it was asked for
+  std::atomic<uint8_t> read_waits;     // so many reads through the mount before it is asked for
+  std::atomic<uint8_t> read_patience;  // what that was the last time
 };
-static_assert(sizeof(Description) == 64);
+static_assert(sizeof(Description) == 128);
 
 // Wiped in a child of fork.
 struct Own {

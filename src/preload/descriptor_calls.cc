@@ -1,4 +1,4 @@
-// Descriptors begin and end: what a program opens to write on a job's tree is ours, by its device; dup leads
+// Descriptors begin and end: what a program opens of a job's tree is ours, by its device; dup leads
 // to the same description; close forgets. Standard input, output and error are never ours: the C library has
 // streams on them, which the kernel's offset serves.
 #include <errno.h>
@@ -9,6 +9,7 @@
 
 #include "preload/descriptions.h"
 #include "preload/light.h"
+#include "preload/log_reads.h"
 #include "preload/log_right.h"
 #include "preload/massive_files.h"
 #include "preload/next_calls.h"
@@ -34,15 +35,20 @@ void adopt(int fd, int flags) {
   Memory* all = ours();
   if (all != nullptr && all->table[fd].load(std::memory_order_relaxed) != nullptr) forget(*all, fd);
   const int mode = flags & O_ACCMODE;
-  if ((mode != O_WRONLY && mode != O_RDWR) || (flags & (O_PATH | O_DIRECTORY)) != 0) return;
+  if (mode == O_ACCMODE || (flags & (O_PATH | O_DIRECTORY)) != 0) return;
   const uint64_t device = device_on_tree(fd);
   if (device == 0) return;
   all = make_memory();
   if (all == nullptr || is_borrowed(*all)) return;
-  meet_light(*all, fd, device);
+  const bool writes = mode != O_RDONLY;
+  if (writes) meet_light(*all, fd, device);
   Description* const made = begin_description(*all, device);
   if (made == nullptr) return;
-  promise(*all, *made, fd);
+  if (mode != O_WRONLY) begin_reads(*made);
+  if (writes)
+    promise(*all, *made, fd);
+  else
+    refuse_log(*made);
   // Appends have their places drawn by the server; a synchronous write is a commit.
   if ((flags & (O_APPEND | O_DSYNC | O_SYNC)) != 0) {
     made->place.store(kKernels);

@@ -25,6 +25,7 @@ struct JobFile final : OpenFile {
   bool reads = true;
   std::optional<pid_t> writer;    // whose it is, if it keeps the file from being sealed
   bool without_pages = false;     // the kernel keeps none of it for this open
+  bool may_map = false;           // and nobody has promised that it is not mapped to be written
   std::vector<uint32_t> granted;  // logs that may write it; guarded by the mutex of JobFs
 };
 

@@ -362,6 +362,9 @@ class JobFs final : public FileSystem {
   int grant(JobFile& file, const AttachToken& token);
   int take_granted(JobNode& node);
   int tell_places(JobFile& file, Bytes in, std::string* out);
+  int publish_map(JobFile& file, Bytes in, std::string* out);
+  int take_promise_back(JobFile& file);
+  void set_may_map(JobFile& file, bool may) REQUIRES(mutex_);
   void revoke_grants(JobFile& file);
   // None: where the kernel says.
   Result<std::optional<uint64_t>> place_to_append(JobNode& node, uint64_t bytes);

@@ -129,6 +129,7 @@ int JobFs::opened(JobNode& node, int flags, std::unique_ptr<OpenFile>* file,
     ++node.opens;
     made->without_pages = (flags & O_DIRECT) != 0 || grants_.has(node.id);
     if (!made->without_pages) ++node.opens_with_pages;
+    set_may_map(*made, (flags & O_ACCMODE) == O_RDWR && (flags & O_DIRECT) == 0);
   }
   JobFile& opened_file = *made;
   *file = std::move(made);
@@ -170,6 +171,7 @@ void JobFs::let_go(JobFile& file) {
   RequestLock lock(mutex_, requests_);
   const bool seals = file.writer && end_writer_locked(node, *file.writer);
   if (!file.without_pages) --node.opens_with_pages;
+  set_may_map(file, false);
   if (--node.opens == 0) {
     if (node.in_logs) files_->close_file(node.id);
     node.in_logs = false;

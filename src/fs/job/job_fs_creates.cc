@@ -62,9 +62,10 @@ int JobFs::open_entered(const Making& by, JobNode& node, const meta::TreeNode& m
   int failed = writes ? errno_of([&] { return count_writer(node, caller, by.seals_before); }) : 0;
   const bool counted = writes && failed == 0;
   std::unique_ptr<OpenFile> own;
+  const int access = (flags & O_ACCMODE) == O_WRONLY ? O_WRONLY : O_RDWR;
   if (failed == 0)
     failed = errno_of(
-        [&] { return opened(node, O_RDWR | (flags & (O_APPEND | O_DIRECT)), &own, by.drains_before); });
+        [&] { return opened(node, access | (flags & (O_APPEND | O_DIRECT)), &own, by.drains_before); });
   if (failed != 0) {
     if (counted) static_cast<void>(contain([&] { end_writer(node, caller.thread); }));
     return failed;

@@ -75,6 +75,8 @@ int JobFs::command(OpenFile& opened, unsigned long command, Bytes in, std::strin
   if (command == kAskCommit) return flush(opened);
   if (command == kAskSeal) return tell_seal(file.node, out);
   if (command == kAskPlaces) return tell_places(file, in, out);
+  if (command == kAskMap) return publish_map(file, in, out);
+  if (command == kAskPages) return take_promise_back(file);
   if (command != kAskGrant && command != kAskShortCut) return ENOTTY;
   GrantRequest request;
   if (in.size() != sizeof(request)) return EINVAL;
@@ -91,11 +93,27 @@ int JobFs::command(OpenFile& opened, unsigned long command, Bytes in, std::strin
 // The program maps nothing of this open while it writes by its log.
 int JobFs::take_promise(JobFile& file) {
   const MutexLock lock(mutex_);
+  if (file.direct || file.without_pages) set_may_map(file, false);
   if (file.without_pages) return 0;
   if (!file.direct) return EBUSY;
   file.without_pages = true;
   --file.node.opens_with_pages;
   return 0;
+}
+
+// It maps it after all: reads of others must come here, where the kernel first writes what it has.
+int JobFs::take_promise_back(JobFile& file) {
+  if (!file.writes || !file.reads) return 0;
+  const MutexLock lock(mutex_);
+  set_may_map(file, true);
+  return 0;
+}
+
+void JobFs::set_may_map(JobFile& file, bool may) {
+  if (file.may_map == may) return;
+  file.may_map = may;
+  file.node.opens_that_may_map += may ? 1 : -1;
+  if (may && files_ != nullptr) files_->withdraw_maps(file.node.id);
 }
 
 int JobFs::grant(JobFile& file, const AttachToken& token) {
@@ -126,6 +144,26 @@ int JobFs::tell_places(JobFile& file, Bytes in, std::string* out) {
     if (const int failed = answer(done); failed != 0) return failed;
   }
   out->assign(reinterpret_cast<const char*>(told.get()), sizeof(*told));
+  return 0;
+}
+
+int JobFs::publish_map(JobFile& file, Bytes in, std::string* out) {
+  if (shared_) return EOPNOTSUPP;
+  MapRequest request;
+  if (in.size() != sizeof(request)) return EINVAL;
+  std::memcpy(&request, in.data(), sizeof(request));
+  const std::string& folder = folder_of_logs();
+  if (request.offset > meta::kOffsetEnd || folder.size() >= sizeof(request.folder)) return EINVAL;
+  std::memset(request.folder, 0, sizeof(request.folder));
+  std::memcpy(request.folder, folder.data(), folder.size());
+  {
+    const RequestLock lock(mutex_, requests_);
+    if (file.node.opens_that_may_map > 0) return EBUSY;
+    const Status done = files_->publish_map(file.node.id, &request);
+    if (done.code() == Code::kBusy) return EAGAIN;
+    if (const int failed = answer(done); failed != 0) return failed;
+  }
+  out->assign(reinterpret_cast<const char*>(&request), sizeof(request));
   return 0;
 }
 

@@ -42,12 +42,13 @@ struct JobNode final : Node {
 
   // Guarded by the mutex of JobFs.
   uint32_t opens = 0;
-  uint32_t opens_with_pages = 0;  // of them: the kernel may keep pages
-  uint64_t reserved_end = 0;      // appends have places before it
-  bool in_logs = false;           // NodeFiles has it open: it is read through the logs
-  bool unlinked = false;          // no name leads to it
-  std::vector<pid_t> writers;     // of each open that may change its bytes: whose it is
-  bool seals_at_close = false;    // their last close seals it
+  uint32_t opens_with_pages = 0;    // of them: the kernel may keep pages
+  uint32_t opens_that_may_map = 0;  // by which the kernel may get pages to write
+  uint64_t reserved_end = 0;        // appends have places before it
+  bool in_logs = false;             // NodeFiles has it open: it is read through the logs
+  bool unlinked = false;            // no name leads to it
+  std::vector<pid_t> writers;       // of each open that may change its bytes: whose it is
+  bool seals_at_close = false;      // their last close seals it
 };
 
 class JobNodes {

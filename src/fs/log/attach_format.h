@@ -8,6 +8,8 @@
 //   ioctl(file, kAskShortCut) ──────────────► the same of a file that was opened without O_DIRECT
 //   ioctl(file, kAskCommit) ────────────────► what this node has written of it is seen on all nodes
 //   ioctl(file, kAskPlaces) ────────────────► where logs of this node have bytes of it (ToldPlaces)
+//   ioctl(file, kAskMap) ───────────────────► the same, for all of the node (map_format.h)
+//   ioctl(file, kAskPages) ─────────────────► the process maps the file: no map of it counts meanwhile
 //   ioctl(file, kAskSeal) ──────────────────► whether its bytes can change, and who may do so (SealState)
 //   (the connection ends) ──────────────────► the process is over; its files are committed
 //

@@ -198,6 +198,12 @@ inline uint64_t check_of(const LogHead& head) {
   for (const char c : head.node) state = mixed(state, static_cast<unsigned char>(c));
   return state;
 }
+inline bool head_is_whole(const LogHead& head, uint32_t log) {
+  return head.magic == kLogMagic && head.version == kLogVersion && head.log == log &&
+         head.check == check_of(head) && head.slots >= 1 && head.slots <= kSlotsMax &&
+         head.chunk_bytes >= kChunkBytesMin && head.chunk_bytes <= kChunkBytesMax &&
+         head.chunk_bytes % kPageBytes == 0;
+}
 constexpr uint64_t check_of_chunk(uint64_t number, uint32_t log) {
   return mixed(mixed(kChunkMagic, number), log);
 }

@@ -51,13 +51,6 @@ void prefetch_next(const char* begin, uint32_t bytes) {
   for (uint32_t at = 0; at < bytes; at += kLineBytes) __builtin_prefetch(begin + at);
 }
 
-bool head_is_whole(const LogHead& head, uint32_t log) {
-  return head.magic == kLogMagic && head.version == kLogVersion && head.log == log &&
-         head.check == check_of(head) && head.slots >= 1 && head.slots <= kSlotsMax &&
-         head.chunk_bytes >= kChunkBytesMin && head.chunk_bytes <= kChunkBytesMax &&
-         head.chunk_bytes % kPageBytes == 0;
-}
-
 }  // namespace
 
 // The descriptors are closed again: a program may close all that it has.

@@ -25,6 +25,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "fs/log/published_maps.h"
 #include "fs/log/served_log.h"
 #include "fs/log/spill_writer.h"
 #include "io/descriptor.h"
@@ -105,6 +106,11 @@ class NodeLogs {
   bool tell_marks(ToldPlaces* told) const noexcept;
   // False: no space for it. What is not in memory is not told.
   bool tell_place(const meta::Place& place, uint64_t length, uint64_t offset, ToldPlaces* told) noexcept;
+  // The maps that processes read by, made at the first call.
+  Result<PublishedMaps*> maps() noexcept;
+  void withdraw_maps(const meta::FileId& file) noexcept {
+    if (maps_ != nullptr) maps_->withdraw(file);
+  }
   // A file changes without a write.
   void announce_change() noexcept { page_->epoch.fetch_add(1); }
 
@@ -217,6 +223,7 @@ class NodeLogs {
   std::vector<Found> found_;
   std::vector<Found> before_;  // of the server before, until recover()
   std::vector<Status> problems_;
+  std::unique_ptr<PublishedMaps> maps_;   // null: nobody has asked
   std::unique_ptr<SpillWriter> spills_;   // null: no folder to spill to; ends before the logs
   std::unique_ptr<SyncJournal> journal_;  // null: no folder to spill to
   std::map<meta::FileId, int64_t> found_times_;

@@ -1,6 +1,7 @@
 // NodeLogs: what it tells processes of this node that read in logs by themselves.
 #include <cstring>
 
+#include "base/contain.h"
 #include "fs/log/node_logs.h"
 
 namespace swale::fs {
@@ -28,6 +29,16 @@ bool NodeLogs::tell_place(const meta::Place& place, uint64_t length, uint64_t of
   if (!log->tell(**chunk, in_chunk, static_cast<uint32_t>(length), told)) return false;
   told->places[number].offset = offset;
   return true;
+}
+
+Result<PublishedMaps*> NodeLogs::maps() noexcept {
+  const Status status = contain([&]() -> Status {
+    if (maps_ != nullptr) return {};
+    SWALE_ASSIGN_OR_RETURN(maps_, PublishedMaps::open(*memory_folder_, options_.memory_directory));
+    return {};
+  });
+  if (!status.ok()) return status;
+  return maps_.get();
 }
 
 }  // namespace swale::fs

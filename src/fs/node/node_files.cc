@@ -382,6 +382,24 @@ Status NodeFiles::tell_places(const meta::FileId& id, ToldPlaces* told) noexcept
   });
 }
 
+// From where another process has asked, so that one map serves both; but what it has written since may leave
+// no space in that map for the place that is asked for now.
+Status NodeFiles::publish_map(const meta::FileId& id, MapRequest* answer) noexcept {
+  return contain([&]() -> Status {
+    SWALE_ASSIGN_OR_RETURN(PublishedMaps* const maps, logs_->maps());
+    auto told = std::make_unique<ToldPlaces>();
+    told->offset = maps->beginning(id, answer->offset).value_or(answer->offset);
+    SWALE_RETURN_IF_ERROR(tell_places(id, told.get()));
+    if (told->end <= answer->offset && told->offset != answer->offset) {
+      told = std::make_unique<ToldPlaces>();
+      told->offset = answer->offset;
+      SWALE_RETURN_IF_ERROR(tell_places(id, told.get()));
+    }
+    const auto at = files_.find(id);
+    return maps->publish(id, *told, at == files_.end() ? kSizeUnknown : at->second->size, answer);
+  });
+}
+
 Status NodeFiles::truncate(const meta::FileId& id, uint64_t size) noexcept {
   return contain([&]() -> Status {
     SWALE_ASSIGN_OR_RETURN(File* const file, known(id));

@@ -95,6 +95,9 @@ class NodeFiles final : public DrainSource, private SegmentConsumer {
   // Where logs have the file's bytes from told->offset on, for a process that reads there by itself. kBusy:
   // somebody is in the middle of a write.
   Status tell_places(const meta::FileId& file, ToldPlaces* told) noexcept;
+  // The same for all processes that read it (map_format.h): answer->offset is asked for.
+  Status publish_map(const meta::FileId& file, MapRequest* answer) noexcept;
+  void withdraw_maps(const meta::FileId& file) noexcept { logs_->withdraw_maps(file); }
   // Durable when it returns. Writes that had returned before are cut, no later ones.
   Status truncate(const meta::FileId& file, uint64_t size) noexcept;
   // No name leads to the file, and nobody has it open: its bytes go.
