@@ -10,8 +10,8 @@
 // write_4k: 256 pwrites of 4 KiB a batch; the server works between batches, and pages are there. Both files
 // go round in 8 MiB, as much memory as a log goes round in (bench_fs compares so, too). in_cache: in 1 MiB,
 // which the plain file has in a processor's own cache; the log, which goes round in two chunks, has not.
-// read_node: 256 preads of 4 KiB a batch, of 8 MiB that stand in a log, beside a file in memory whose pages are
-// there; nobody writes meanwhile, and each block has been checked.
+// read_node: 256 preads of 4 KiB a batch, of 8 MiB that stand in a log, beside a file in memory whose pages
+// are there; nobody writes meanwhile, and each block has been checked.
 // outside: a write to a descriptor that is not open. exec: `true`, started and waited for.
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* read_steps WHAT DIRECTORY [NUMBER...]: reads of files that another process writes, in the tree of a job
- * with libswale_preload.so or natively: the same is printed. Exit status 1: a read gave something else than what
- * had been written when it began. The last line of stderr: how many reads took their bytes from logs.
+ * with libswale_preload.so or natively: the same is printed. Exit status 1: a read gave something else than
+ * what had been written when it began. The last line of stderr: how many reads took their bytes from logs.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

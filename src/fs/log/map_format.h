@@ -4,8 +4,8 @@
 //   FOLDER/maps := MapsHead map-slot*     map-slot: MapSlot, at map_slot_begin()
 //
 // A process asks for a map of a file from an offset on (kAskMap), and is told a slot and a ticket. As long as
-// the slot has that ticket it has maps of that file from that offset on, the newest last; another process that
-// asks renews it for all.
+// the slot has that ticket it has maps of that file from that offset on; another process that asks renews it
+// for all.
 //
 // A map counts while its sequence, the node's epoch and all marks are what they are in it (attach_format.h),
 // and nothing that the reader has taken from it fails its check. `sequence` is odd while the server writes:
