@@ -68,7 +68,8 @@ std::string JobFsStats::json() const {
   json.member("memory_bytes", memory_bytes).member("spilled_bytes", spilled_bytes);
   json.member("drained_files", drained_files).member("kept_aside", kept_aside);
   json.member("program_writes", program_writes).member("light_creates", light_creates);
-  json.member("light_looks", light_looks).member("light_open", light_open).member("asked_roots", asked_roots);
+  json.member("light_looks", light_looks).member("light_open", light_open);
+  json.member("asked_roots", asked_roots);
   json.member("failed_drains", failed_drains).member("last_failure", last_failure);
   json.member("fsync", fsync_drains ? "backing" : "node");
   json.end();
