@@ -97,7 +97,6 @@ class OpenDirectory {
 // What the kernel may keep of a file system, and enforce for it.
 struct KernelUse {
   double keep_seconds = 3600;  // names and attributes
-  bool keeps_pages = true;     // of files that nobody has open
   bool checks_acls = true;     // if it can: set_acls
 };
 
@@ -111,9 +110,9 @@ class FileSystem {
 
   // What the kernel keeps of an open file's pages.
   enum class Pages {
-    kKept,
-    kForMappings,  // none, unless the kernel cannot map such a file: then all
-    kNone,         // others write the file, too
+    kNone,    // those of mappings alone: reads and writes come here
+    kOfOpen,  // the open drops what is there of earlier ones
+    kKept,    // earlier ones, too
   };
 
   virtual ~FileSystem() = default;
@@ -173,9 +172,21 @@ class FileSystem {
                      Entry* entry, std::unique_ptr<OpenFile>* file) = 0;
   virtual int open_file(Node& node, int flags, const Caller& caller, std::unique_ptr<OpenFile>* file) = 0;
   virtual void release(std::unique_ptr<OpenFile> file) = 0;
-  virtual Pages pages(const OpenFile& file) const {
-    static_cast<void>(file);
+  // `maps`: the kernel can map files of whose pages it keeps none; writes to those then drop the pages that
+  // other opens have left.
+  virtual Pages pages(const OpenFile& file, bool maps) const {
+    static_cast<void>(file), static_cast<void>(maps);
     return Pages::kKept;
+  }
+  // What drops the kernel's pages of a file: it returns when they are gone, and reads under way have ended.
+  // Empty: there is no kernel any more.
+  using DropPages = std::function<void(Node&)>;
+  virtual void drop_pages_by(DropPages drop) { static_cast<void>(drop); }
+  // Whether a call about this file may wait for that: then it must not take a thread that the kernel's reads
+  // need. Null: a call about names. `mode`: that the file is to get.
+  virtual bool may_drop_pages(const Node* node, std::optional<mode_t> mode = {}) const {
+    static_cast<void>(node), static_cast<void>(mode);
+    return false;
   }
   virtual int read(OpenFile& file, uint64_t offset, MutableBytes out, size_t* got) = 0;
   // Gives the same bytes from where they stand in memory, where they stay during that call. False, and

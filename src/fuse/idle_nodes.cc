@@ -9,11 +9,11 @@
 #include <algorithm>
 #include <cassert>
 #include <cerrno>
-#include <cstdlib>
 
 #include "base/contain.h"
 #include "base/log.h"
 #include "base/start_thread.h"
+#include "fuse/kernel_pages.h"
 
 namespace swale::fuse {
 namespace {
@@ -21,7 +21,6 @@ namespace {
 constexpr size_t kNamesAtATime = 256;
 // After names of which the kernel let none go: they are in use.
 constexpr int kPauseMs = 1'000;
-constexpr int kServeMs = 20;
 
 }  // namespace
 
@@ -86,16 +85,7 @@ void IdleNodes::stop() {
   fs_->call_above(0, nullptr);
   stopping_.store(true);
   ::eventfd_write(doorbell_, 1);
-  fuse_buf request = {};
-  while (!ended_.load()) {
-    pollfd event{fuse_session_fd(session_), POLLIN, 0};
-    if (::poll(&event, 1, kServeMs) <= 0) continue;
-    fuse_session_reset(session_);  // one that is to end drops what it receives
-    const int received = fuse_session_receive_buf(session_, &request);
-    if (received > 0) fuse_session_process_buf(session_, &request);
-    if (received < 0 && received != -EINTR && received != -EAGAIN) break;  // unmounted: notices end, too
-  }
-  std::free(request.mem);
+  serve_until(session_, [this] { return ended_.load(); });
   thread_.join();
 }
 

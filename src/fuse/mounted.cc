@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "fuse/idle_nodes.h"
+#include "fuse/kernel_pages.h"
 #include "fuse/served.h"
 #include "fuse/session.h"
 #include "fuse/wire.h"
@@ -58,6 +59,7 @@ struct Session {
   fuse_session* session = nullptr;
   fuse_loop_config* config = nullptr;
   std::unique_ptr<IdleNodes> idle;
+  std::unique_ptr<KernelPages> pages;
   bool handles_signals = false;
   bool mounted = false;
 
@@ -66,6 +68,7 @@ struct Session {
   Session& operator=(const Session&) = delete;
   ~Session() {
     if (idle) idle->stop();
+    if (pages) pages->stop();
     if (mounted) fuse_session_unmount(session);
     if (handles_signals) fuse_remove_signal_handlers(session);
     if (session != nullptr) fuse_session_destroy(session);
@@ -151,6 +154,9 @@ Status serve_mounted(const Mounted& mounted, fs::FileSystem* fs, size_t descript
   Served served(*fs);
   Session session;  // ends before what it serves
   SWALE_RETURN_IF_ERROR(start(mounted, &served, &session));
+  session.pages = std::make_unique<KernelPages>(fs, session.session);
+  served.pages = session.pages.get();
+  session.pages->start();
   session.idle = std::make_unique<IdleNodes>(
       fs, session.session, mounted.nodes_max > 0 ? mounted.nodes_max : nodes_max_of(descriptors));
   SWALE_RETURN_IF_ERROR(session.idle->start());

@@ -14,6 +14,8 @@
 
 namespace swale::fuse {
 
+class KernelPages;
+
 class Served {
  public:
   explicit Served(fs::FileSystem& served) : fs(served) {}
@@ -22,6 +24,7 @@ class Served {
   Served& operator=(const Served&) = delete;
 
   fs::FileSystem& fs;
+  KernelPages* pages = nullptr;  // set before the first request; the session's
   // The kernel can map files of whose pages it keeps none (wire.h): set before the first file is opened.
   std::atomic<bool> maps_direct_files = false;
 

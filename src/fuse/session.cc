@@ -140,7 +140,8 @@ void getattr(fuse_req_t request, fuse_ino_t number, fuse_file_info*) {
   });
 }
 
-void setattr(fuse_req_t request, fuse_ino_t number, struct stat* wanted, int to_set, fuse_file_info* info) {
+void set_attributes(fuse_req_t request, fuse_ino_t number, const struct stat* wanted, int to_set,
+                    bool by_handle) {
   guarded(request, number, [&] {
     Change change;
     if ((to_set & FUSE_SET_ATTR_MODE) != 0) change.mode = wanted->st_mode;
@@ -151,13 +152,21 @@ void setattr(fuse_req_t request, fuse_ino_t number, struct stat* wanted, int to_
     if ((to_set & FUSE_SET_ATTR_ATIME_NOW) != 0) change.accessed = Change::kNow;
     if ((to_set & FUSE_SET_ATTR_MTIME) != 0) change.modified = wanted->st_mtim;
     if ((to_set & FUSE_SET_ATTR_MTIME_NOW) != 0) change.modified = Change::kNow;
-    change.size_by_handle = info != nullptr;
+    change.size_by_handle = by_handle;
     struct stat attributes;
     const int failed =
         fs_of(request).change(node_of(request, number), change, caller_of(request), &attributes);
     if (failed != 0) return failed;
     fuse_reply_attr(request, &attributes, fs_of(request).kernel_use().keep_seconds);
     return kAnswered;
+  });
+}
+
+void setattr(fuse_req_t request, fuse_ino_t number, struct stat* wanted, int to_set, fuse_file_info* info) {
+  std::optional<mode_t> mode;
+  if ((to_set & FUSE_SET_ATTR_MODE) != 0) mode = wanted->st_mode;
+  run_or_aside(request, number, mode, [=, wanted = *wanted, by_handle = info != nullptr] {
+    set_attributes(request, number, &wanted, to_set, by_handle);
   });
 }
 
@@ -219,23 +228,22 @@ void rmdir(fuse_req_t request, fuse_ino_t parent, const char* name) {
 
 void rename(fuse_req_t request, fuse_ino_t parent, const char* name, fuse_ino_t new_parent,
             const char* new_name, unsigned flags) {
-  done_or_failed(request, parent, [&] {
-    return fs_of(request).rename(node_of(request, parent), name, node_of(request, new_parent), new_name,
-                                 flags, caller_of(request));
+  run_or_aside(request, 0, [=, from = std::string(name), to = std::string(new_name)] {
+    const auto move = [&] {
+      return fs_of(request).rename(node_of(request, parent), from.c_str(), node_of(request, new_parent),
+                                   to.c_str(), flags, caller_of(request));
+    };
+    done_or_failed(request, parent, move, "rename");
   });
-}
-
-bool is_direct(fuse_req_t request, const OpenFile& file) {
-  const FileSystem::Pages pages = fs_of(request).pages(file);
-  const bool maps = served_of(request).maps_direct_files.load(std::memory_order_relaxed);
-  return pages == FileSystem::Pages::kNone || (pages == FileSystem::Pages::kForMappings && maps);
 }
 
 int describe(fuse_req_t request, std::unique_ptr<OpenFile> file, fuse_file_info* info) {
   FileSystem& fs = fs_of(request);
-  file->direct = is_direct(request, *file);
+  const bool maps = served_of(request).maps_direct_files.load(std::memory_order_relaxed);
+  const FileSystem::Pages pages = fs.pages(*file, maps);
+  file->direct = pages == FileSystem::Pages::kNone;
   info->direct_io = file->direct ? 1 : 0;
-  info->keep_cache = info->direct_io == 0 && fs.kernel_use().keeps_pages ? 1 : 0;
+  info->keep_cache = pages == FileSystem::Pages::kKept ? 1 : 0;
   // Nothing can have been lost, and no lock of fcntl ends.
   info->noflush = (info->flags & O_ACCMODE) == O_RDONLY && fs.locks() == nullptr;
   if (served_of(request).keep(&file, &info->fh)) return 0;
@@ -244,16 +252,20 @@ int describe(fuse_req_t request, std::unique_ptr<OpenFile> file, fuse_file_info*
 }
 
 void open(fuse_req_t request, fuse_ino_t number, fuse_file_info* info) {
-  guarded(request, number, [&] {
-    std::unique_ptr<OpenFile> file;
-    int failed = fs_of(request).open_file(node_of(request, number), info->flags, caller_of(request), &file);
-    if (failed == 0) failed = describe(request, std::move(file), info);
-    if (failed != 0) return failed;
-    Served& served = served_of(request);
-    const ParallelWrites allowed(info->direct_io != 0);
-    if (fuse_reply_open(request, info) != 0) served.release_file(info->fh);
-    return kAnswered;
-  });
+  auto open_it = [=, info = *info]() mutable {
+    const auto body = [&] {
+      std::unique_ptr<OpenFile> file;
+      int failed = fs_of(request).open_file(node_of(request, number), info.flags, caller_of(request), &file);
+      if (failed == 0) failed = describe(request, std::move(file), &info);
+      if (failed != 0) return failed;
+      Served& served = served_of(request);
+      const ParallelWrites allowed(info.direct_io != 0);
+      if (fuse_reply_open(request, &info) != 0) served.release_file(info.fh);
+      return kAnswered;
+    };
+    guarded(request, number, body, "open");
+  };
+  (info->flags & O_TRUNC) != 0 ? run_or_aside(request, number, open_it) : open_it();
 }
 
 void create(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode, fuse_file_info* info) {
@@ -280,9 +292,12 @@ void create(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode
 }
 
 void release(fuse_req_t request, fuse_ino_t number, fuse_file_info* info) {
-  done_or_failed(request, number, [&] {
-    served_of(request).release_file(info->fh);
-    return 0;
+  run_or_aside(request, number, [=, file = info->fh] {
+    const auto body = [&] {
+      served_of(request).release_file(file);
+      return 0;
+    };
+    done_or_failed(request, number, body, "release");
   });
 }
 
@@ -363,22 +378,31 @@ void write_buf(fuse_req_t request, fuse_ino_t number, fuse_bufvec* from, off_t o
 }
 
 void flush(fuse_req_t request, fuse_ino_t number, fuse_file_info* info) {
-  done_or_failed(request, number, [&] {
-    const int lost = fs_of(request).flush(file_of(info));
-    const int locked = end_locks_of_closer(request, info);
-    return lost != 0 ? lost : locked;
+  run_or_aside(request, number, [=, info = *info] {
+    const auto body = [&] {
+      const int lost = fs_of(request).flush(file_of(&info));
+      const int locked = end_locks_of_closer(request, &info);
+      return lost != 0 ? lost : locked;
+    };
+    done_or_failed(request, number, body, "flush");
   });
 }
 
 void fsync(fuse_req_t request, fuse_ino_t number, int, fuse_file_info* info) {
-  done_or_failed(request, number, [&] { return fs_of(request).sync(file_of(info)); });
+  run_or_aside(request, number, [=, info = *info] {
+    done_or_failed(
+        request, number, [&] { return fs_of(request).sync(file_of(&info)); }, "fsync");
+  });
 }
 
 void fallocate(fuse_req_t request, fuse_ino_t number, int mode, off_t offset, off_t length,
                fuse_file_info* info) {
-  done_or_failed(request, number, [&] {
-    return fs_of(request).allocate(file_of(info), mode, static_cast<uint64_t>(offset),
-                                   static_cast<uint64_t>(length), caller_of(request));
+  run_or_aside(request, number, [=, info = *info] {
+    const auto body = [&] {
+      return fs_of(request).allocate(file_of(&info), mode, static_cast<uint64_t>(offset),
+                                     static_cast<uint64_t>(length), caller_of(request));
+    };
+    done_or_failed(request, number, body, "fallocate");
   });
 }
 
@@ -394,15 +418,17 @@ void lseek(fuse_req_t request, fuse_ino_t number, off_t offset, int whence, fuse
 
 void ioctl(fuse_req_t request, fuse_ino_t number, unsigned command, void*, fuse_file_info* info,
            unsigned flags, const void* in, size_t in_bytes, size_t out_bytes_max) {
-  guarded(request, number, [&] {
-    if ((flags & FUSE_IOCTL_DIR) != 0) return ENOTTY;
-    std::string out;
-    const int failed =
-        fs_of(request).command(file_of(info), command, Bytes(static_cast<const char*>(in), in_bytes), &out);
-    if (failed != 0) return failed;
-    if (out.size() > out_bytes_max) return EINVAL;
-    fuse_reply_ioctl(request, 0, out.data(), out.size());
-    return kAnswered;
+  run_or_aside(request, number, [=, info = *info, in = std::string(static_cast<const char*>(in), in_bytes)] {
+    const auto body = [&] {
+      if ((flags & FUSE_IOCTL_DIR) != 0) return ENOTTY;
+      std::string out;
+      const int failed = fs_of(request).command(file_of(&info), command, in, &out);
+      if (failed != 0) return failed;
+      if (out.size() > out_bytes_max) return EINVAL;
+      fuse_reply_ioctl(request, 0, out.data(), out.size());
+      return kAnswered;
+    };
+    guarded(request, number, body, "ioctl");
   });
 }
 

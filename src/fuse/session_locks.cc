@@ -50,18 +50,20 @@ void set(fuse_req_t request, const fuse_file_info* info, const FileLock& wanted,
   locks.set(file_of(info), wanted, waits, number);
 }
 
-void setlk(fuse_req_t request, fuse_ino_t, fuse_file_info* info, struct flock* lock, int sleeps) {
-  set(request, info, lock_of(info, *lock), sleeps != 0);
+void setlk(fuse_req_t request, fuse_ino_t number, fuse_file_info* info, struct flock* lock, int sleeps) {
+  const FileLock wanted = lock_of(info, *lock);
+  run_or_aside(request, number, [=, info = *info] { set(request, &info, wanted, sleeps != 0); });
 }
 
-void flock(fuse_req_t request, fuse_ino_t, fuse_file_info* info, int operation) {
+void flock(fuse_req_t request, fuse_ino_t number, fuse_file_info* info, int operation) {
   const int what = operation & ~LOCK_NB;
   const LockType type = what == LOCK_EX   ? LockType::kWrite
                         : what == LOCK_SH ? LockType::kRead
                                           : LockType::kNone;
   const auto pid = static_cast<uint32_t>(fuse_req_ctx(request)->pid);
-  set(request, info, {LockKind::kWhole, type, 0, fs::kLockEnd, info->lock_owner, pid},
-      (operation & LOCK_NB) == 0);
+  const FileLock wanted{LockKind::kWhole, type, 0, fs::kLockEnd, info->lock_owner, pid};
+  run_or_aside(request, number,
+               [=, info = *info] { set(request, &info, wanted, (operation & LOCK_NB) == 0); });
 }
 
 void getlk(fuse_req_t request, fuse_ino_t, fuse_file_info* info, struct flock* lock) {

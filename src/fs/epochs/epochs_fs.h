@@ -36,9 +36,7 @@ class EpochsFs final : public ReadOnlyFileSystem {
   EpochsFs(imd::Reader& reader, const timespec& modified, const Clock& clock = system_clock());
   ~EpochsFs() override;
 
-  KernelUse kernel_use() const override {
-    return {.keep_seconds = 1, .keeps_pages = true, .checks_acls = false};
-  }
+  KernelUse kernel_use() const override { return {.keep_seconds = 1, .checks_acls = false}; }
   size_t nodes_known() const override;
 
   int lookup(Node& parent, const char* name, Entry* entry) override;

@@ -210,17 +210,17 @@ TEST_F(JobAttachTest, WhoeverLetsTheKernelKeepPagesKeepsTheMount) {
   start();
   Open& cached = open("file", O_RDWR | O_CREAT);
   Open& direct = open("file", O_RDWR | O_DIRECT);
-  EXPECT_EQ(fs().pages(*cached.file), FileSystem::Pages::kForMappings);
+  EXPECT_EQ(fs().pages(*cached.file, false), FileSystem::Pages::kOfOpen);
   const auto program = attach();
   meta::FileId id;
   EXPECT_EQ(ask(direct, program->token, &id), EBUSY);
   close(&cached);
   EXPECT_EQ(ask(direct, program->token, &id), 0);
   Open& later = open("file", O_RDONLY);
-  EXPECT_EQ(fs().pages(*later.file), FileSystem::Pages::kNone);
+  EXPECT_EQ(fs().pages(*later.file, false), FileSystem::Pages::kNone);
   close(&direct);
   Open& after = open("file", O_RDONLY);
-  EXPECT_EQ(fs().pages(*after.file), FileSystem::Pages::kForMappings);
+  EXPECT_EQ(fs().pages(*after.file, false), FileSystem::Pages::kOfOpen);
 }
 
 // As tar does: it writes, sets the time, closes.

@@ -92,6 +92,7 @@ struct JobFsStats {
   uint64_t light_creates = 0;   // files that programs made past the kernel
   uint64_t light_looks = 0;     // at paths, that the kernel was not asked for
   uint64_t light_open = 0;      // of them: that are still open so
+  uint64_t reads = 0;           // that the kernel has asked for
   uint64_t asked_roots = 0;     // questions about files to the servers of their names
   std::string last_failure;
 
@@ -162,9 +163,7 @@ class JobFs final : public FileSystem {
   const std::string& folder_of_logs() const { return options_.logs.memory_directory; }
 
   std::string name_of(Node& node) const override;
-  KernelUse kernel_use() const override {
-    return {.keep_seconds = 0, .keeps_pages = false, .checks_acls = false};
-  }
+  KernelUse kernel_use() const override { return {.keep_seconds = 0, .checks_acls = false}; }
   void set_acls(bool) override {}
   size_t nodes_known() const override { return nodes_.size(); }
   void call_above(size_t nodes, std::function<void()> crowded) override {
@@ -206,7 +205,6 @@ class JobFs final : public FileSystem {
              std::unique_ptr<OpenFile>* file) override;
   int open_file(Node& node, int flags, const Caller& caller, std::unique_ptr<OpenFile>* file) override;
   void release(std::unique_ptr<OpenFile> file) override;
-  Pages pages(const OpenFile& file) const override;
   int read(OpenFile& file, uint64_t offset, MutableBytes out, size_t* got) override;
   bool read_in_place(OpenFile& file, uint64_t offset, uint64_t length, const Give& give) override;
   int write(OpenFile& file, uint64_t offset, uint64_t length, const Caller& caller,
@@ -221,6 +219,11 @@ class JobFs final : public FileSystem {
   int seek(OpenFile& file, uint64_t offset, int whence, uint64_t* found) override;
   int command(OpenFile& file, unsigned long command, Bytes in, std::string* out) override;
   FileLocks* locks() override { return locks_.get(); }
+
+  // Pages of the kernel (job_fs_pages.cc).
+  Pages pages(const OpenFile& file, bool maps) const override;
+  void drop_pages_by(DropPages drop) override;
+  bool may_drop_pages(const Node* node, std::optional<mode_t> mode = {}) const override;
 
  private:
   JobFs(meta::NamesClient& names, io::Device& backing, const JobFsOptions& options, NodePeers* peers)
@@ -271,6 +274,7 @@ class JobFs final : public FileSystem {
   int remove_entry(JobNode& parent, const char* name, const meta::DirEntry& seen);
   struct Rename;
   int check_rename(const Rename& wanted);
+  int commit_moved(const meta::FileId& file);
   Status expect_same(const Rename& wanted);
   // A file that must be on the backing before.
   Result<std::optional<meta::FileId>> rename_locked(const Rename& wanted);
@@ -295,6 +299,7 @@ class JobFs final : public FileSystem {
   int describe(const meta::FileId& id, const meta::TreeNode& node, JobNode* known, struct stat* attributes);
   int describe_directory(JobNode& node, struct stat* attributes);
   int change_mode(JobNode& node, mode_t mode);
+  int change_mode_in_turn(JobNode& node, mode_t mode, bool* unsealed);
   int check_owner(JobNode& node, const Change& change);
   int change_times(JobNode& node, const Change& change);
   int cut(JobNode& node, const Change& change, const Caller& caller);
@@ -347,14 +352,23 @@ class JobFs final : public FileSystem {
   [[nodiscard]] bool end_writer_locked(JobNode& node, pid_t thread) REQUIRES(mutex_);
   void seal_at_close(JobNode& node);
   Status settle_seal(JobNode& node);
-  int change_shared_mode(JobNode& node, mode_t mode);
+  // `unsealed`: its pages are to be dropped when the turn is over.
+  int change_shared_mode(JobNode& node, mode_t mode, bool* unsealed);
   Result<SealAnswer> ask_all(const SealStep& step);
   SealAnswer answer_seal(const SealStep& step);
-  void note_seal(const meta::FileId& id, uint32_t mode, uint64_t seals_before);
   int refuse_sealed(const JobNode& node) const;
-  uint64_t seals();
   uint32_t seal_of(JobNode& node, mode_t mode) REQUIRES(mutex_);
   int tell_seal(JobNode& node, std::string* out);
+
+  // Pages of sealed files.
+  void open_sealed(JobFile& file) REQUIRES(mutex_);
+  void note_read(JobFile& file);
+  void note_seal(JobNode& node, uint32_t mode, uint64_t seals_before);
+  void note_unsealed(JobNode& node) REQUIRES(mutex_);
+  void note_pages_left(JobNode& node);
+  uint32_t drop_pages_here(const meta::FileId& file);
+  int drop_pages_everywhere(JobNode& node);
+  int drop_pages_left(JobNode& node);
 
   // Programs.
   int say_meeting(std::string* value);
@@ -473,8 +487,10 @@ class JobFs final : public FileSystem {
   std::unique_ptr<JobLocks> locks_;
   LogGrants grants_ GUARDED_BY(mutex_);  // outlives files_
   std::string meeting_ GUARDED_BY(mutex_);
-  uint64_t seals_ GUARDED_BY(mutex_) = 0;                    // files that were sealed by this server
-  uint64_t drains_begun_ GUARDED_BY(mutex_) = 0;             // batches
+  std::atomic<uint64_t> seals_ = 0;  // of files, and unseals; it changes with the mutex held
+  uint64_t drains_begun_ GUARDED_BY(mutex_) = 0;  // batches
+  DropPages drop_pages_ GUARDED_BY(mutex_);
+  std::atomic<bool> knows_pages_left_ = false;               // of some file
   std::unique_ptr<KnownPaths> paths_ PT_GUARDED_BY(mutex_);  // null with one node
   std::unique_ptr<NodeFiles> files_ PT_GUARDED_BY(mutex_);
   std::unique_ptr<NameIntent> intent_ PT_GUARDED_BY(mutex_);
@@ -490,7 +506,7 @@ class JobFs final : public FileSystem {
 
   std::set<meta::FileId> kept_nameless_ GUARDED_BY(mutex_);  // other nodes have them open
 
-  std::atomic<uint64_t> writes_ = 0;
+  std::atomic<uint64_t> writes_ = 0, reads_ = 0;
   std::atomic<uint64_t> drained_files_ = 0, kept_aside_ = 0, failed_drains_ = 0;
   Mutex failure_mutex_;
   std::string last_failure_ GUARDED_BY(failure_mutex_);

@@ -128,15 +128,26 @@ Status JobFs::set_mode(const meta::FileId& id, uint32_t taken, uint32_t given) {
 
 int JobFs::change_mode(JobNode& node, mode_t mode) {
   if (node.type == meta::NodeType::kLink) return EOPNOTSUPP;
+  bool unsealed = false;
+  const int failed = change_mode_in_turn(node, mode, &unsealed);
+  return failed == 0 && unsealed ? drop_pages_everywhere(node) : failed;
+}
+
+int JobFs::change_mode_in_turn(JobNode& node, mode_t mode, bool* unsealed) {
   const auto turn = take_turn();
   if (!turn.ok()) return answer(turn.status());
-  if (shared_ && node.type == meta::NodeType::kFile) return change_shared_mode(node, mode);
+  if (shared_ && node.type == meta::NodeType::kFile) return change_shared_mode(node, mode, unsealed);
   const RequestLock lock(mutex_, requests_);
   const io::Descriptor there = node.type == meta::NodeType::kFile ? on_backing(node.id) : io::Descriptor();
   const io::Descriptor& known = node.type == meta::NodeType::kDirectory ? node.directory : there;
   if (known.valid() && ::chmod(io::descriptor_path(known).c_str(), mode & 07777) != 0) return errno;
   if ((mode & (S_ISUID | S_ISGID)) != 0) node.may_be_set_id.store(true);
-  return answer(set_mode(node.id, 07777 | kSealed, (mode & 07777) | seal_of(node, mode)));
+  const uint32_t seal = seal_of(node, mode);
+  *unsealed = seal == 0 && node.sealed_at.load() != 0;
+  if (*unsealed) note_unsealed(node);
+  const Status said = set_mode(node.id, 07777 | kSealed, (mode & 07777) | seal);
+  ++seals_;  // a look-up that has begun before does not take its answer for a seal
+  return answer(said);
 }
 
 int JobFs::set_times_there(const meta::FileId& id, const timespec times[2]) {

@@ -130,6 +130,7 @@ int JobFs::opened(JobNode& node, int flags, std::unique_ptr<OpenFile>* file,
     made->without_pages = (flags & O_DIRECT) != 0 || grants_.has(node.id);
     if (!made->without_pages) ++node.opens_with_pages;
     set_may_map(*made, (flags & O_ACCMODE) == O_RDWR && (flags & O_DIRECT) == 0);
+    if (!writes) open_sealed(*made);
   }
   JobFile& opened_file = *made;
   *file = std::move(made);
@@ -172,6 +173,7 @@ void JobFs::let_go(JobFile& file) {
   const bool seals = file.writer && end_writer_locked(node, *file.writer);
   if (!file.without_pages) --node.opens_with_pages;
   set_may_map(file, false);
+  if (file.sealed_at != 0) --node.sealed_opens;
   if (--node.opens == 0) {
     if (node.in_logs) files_->close_file(node.id);
     node.in_logs = false;
@@ -192,16 +194,9 @@ void JobFs::release(std::unique_ptr<OpenFile> file) {
   static_cast<void>(errno_of([&] { return answer(names_.release(node.id)); }));
 }
 
-// A file that was opened to be read, and is on the backing only, is read there: the kernel may keep what it
-// has of that, which writes of this node take away.
-FileSystem::Pages JobFs::pages(const OpenFile& opened) const {
-  const auto& file = static_cast<const JobFile&>(opened);
-  if (shared_ || file.without_pages) return Pages::kNone;
-  return file.own.valid() ? Pages::kKept : Pages::kForMappings;
-}
-
 int JobFs::read(OpenFile& opened, uint64_t offset, MutableBytes out, size_t* got) {
   JobFile& file = JobFile::of(opened);
+  note_read(file);
   if (shared_) {
     const auto count = shared_->read(file.node.id, offset, out);
     if (!count.ok()) return answer(count.status());
@@ -236,9 +231,11 @@ int JobFs::read(OpenFile& opened, uint64_t offset, MutableBytes out, size_t* got
 bool JobFs::read_in_place(OpenFile& opened, uint64_t offset, uint64_t length, const Give& give) {
   JobFile& file = JobFile::of(opened);
   if (shared_) return false;
+  if (file.sealed_at != 0 && !file.has_read.load()) return false;  // read() notes the first one
   const RequestLock lock(mutex_, requests_);
   ShownBytes shown;
   if (!file.node.in_logs || !files_->show(file.node.id, offset, length, &shown)) return false;
+  reads_.fetch_add(1, std::memory_order_relaxed);
   give(shown.parts);
   return true;
 }
@@ -381,8 +378,9 @@ int JobFs::truncate(JobNode& node, uint64_t size) {
     if (const auto drained = drain_file(node.id); !drained.ok()) return answer(drained.status());
     done = cut();
   }
-  if (done.ok()) node.modified_ns.store(now_nanos());
-  return answer(done);
+  if (!done.ok()) return answer(done);
+  node.modified_ns.store(now_nanos());
+  return drop_pages_left(node);
 }
 
 // Space is not reserved: a write waits for the drain, and fails when the backing says so. Holes are zeros.
@@ -420,7 +418,10 @@ int JobFs::grow(JobNode& node, uint64_t size) {
 
 // What was written here is seen on all nodes from now on.
 int JobFs::commit(JobNode& node) {
-  return shared_ && options_.commits ? answer(shared_->commit(node.id)) : 0;
+  if (!shared_ || !options_.commits) return 0;
+  const int failed = answer(shared_->commit(node.id));
+  const int kept = drop_pages_left(node);
+  return failed != 0 ? failed : kept;
 }
 
 int JobFs::commit_all(JobNode& node) {

@@ -69,7 +69,7 @@ std::string JobFsStats::json() const {
   json.member("drained_files", drained_files).member("kept_aside", kept_aside);
   json.member("program_writes", program_writes).member("light_creates", light_creates);
   json.member("light_looks", light_looks).member("light_open", light_open);
-  json.member("asked_roots", asked_roots);
+  json.member("reads", reads).member("asked_roots", asked_roots);
   json.member("failed_drains", failed_drains).member("last_failure", last_failure);
   json.member("fsync", fsync_drains ? "backing" : "node");
   json.end();
@@ -324,6 +324,7 @@ JobFsStats JobFs::stats() noexcept {
     stats.light_looks = light_looks_.load();
     stats.light_open = light_open_.load();
   }
+  stats.reads = reads_.load();
   if (shared_) stats.asked_roots = shared_->asked();
   stats.drained_files = drained_files_;
   stats.kept_aside = kept_aside_;

@@ -152,12 +152,12 @@ int JobFs::lookup(Node& known_parent, const char* name, Entry* entry) {
   JobNode& parent = JobNode::of(known_parent);
   for (int tries = 0; tries < kLookUpTries; ++tries) {
     const JobNodes::LookUp began(nodes_);
-    const uint64_t seals_before = shared_ ? seals() : 0;
+    const uint64_t seals_before = seals_.load();
     const auto named = look_up(parent, name);
     if (!named.ok()) return answer(named.status());
-    if (named->entry.type == meta::NodeType::kFile)
-      note_seal(named->entry.file, named->node.mode, seals_before);
     const int failed = enter(began, parent, name, *named, {}, entry);
+    if (failed == 0 && named->entry.type == meta::NodeType::kFile)
+      note_seal(JobNode::of(*entry->node), named->node.mode, seals_before);
     if (failed != kChanged) return failed;
   }
   return ESTALE;

@@ -59,6 +59,10 @@ Result<std::string> JobFs::answer_node(PeerMethod method, NodeId from, Bytes pay
       SWALE_ASSIGN_OR_RETURN(const SealStep step, decode_seal_step(payload));
       return encode(answer_seal(step));
     }
+    case PeerMethod::kPages: {
+      SWALE_ASSIGN_OR_RETURN(const PagesStep step, decode_pages_step(payload));
+      return encode(PagesAnswer{drop_pages_here(step.file)});
+    }
     case PeerMethod::kDrainAll: {
       SWALE_RETURN_IF_ERROR(drain_all());
       return std::string();

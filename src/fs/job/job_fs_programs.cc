@@ -95,7 +95,7 @@ int JobFs::take_promise(JobFile& file) {
   const MutexLock lock(mutex_);
   if (file.direct || file.without_pages) set_may_map(file, false);
   if (file.without_pages) return 0;
-  if (!file.direct) return EBUSY;
+  if (!file.direct && file.sealed_at == 0) return EBUSY;
   file.without_pages = true;
   --file.node.opens_with_pages;
   return 0;
@@ -123,7 +123,8 @@ int JobFs::grant(JobFile& file, const AttachToken& token) {
   const RequestLock lock(mutex_, requests_);
   const auto log = grants_.log_of(token);
   if (!log) return EPERM;
-  if (file.node.opens_with_pages > 0 && options_.refuses_kept_pages) return EBUSY;
+  if ((file.node.opens_with_pages > 0 || file.node.sealed_opens > 0) && options_.refuses_kept_pages)
+    return EBUSY;
   if (std::find(file.granted.begin(), file.granted.end(), *log) != file.granted.end()) return 0;
   file.granted.reserve(file.granted.size() + 1);
   grants_.grant(*log, &file.node);

@@ -186,7 +186,7 @@ int JobFs::rename(Node& known_parent, const char* name, Node& known_new_parent, 
     if (const int failed = check_rename(wanted); failed != 0) return failed;
     if (wanted.other && wanted.other->file == wanted.moved.file) return 0;
     if (shared_ && wanted.moved.type == meta::NodeType::kFile)
-      if (const int failed = answer(shared_->commit(wanted.moved.file)); failed != 0) return failed;
+      if (const int failed = commit_moved(wanted.moved.file); failed != 0) return failed;
     const auto drain_first = rename_locked(wanted);
     if (drain_first.status().code() == Code::kAborted && drain_first.status().error_number() == 0) continue;
     if (!drain_first.ok()) return answer(drain_first.status());
@@ -200,6 +200,15 @@ int JobFs::rename(Node& known_parent, const char* name, Node& known_new_parent, 
   log_error("{} and {}: others change them on the backing while they are renamed; try again",
             path_in(parent, name), path_in(new_parent, new_name));
   return EBUSY;
+}
+
+// The node is there if programs of this one have the file open.
+int JobFs::commit_moved(const meta::FileId& file) {
+  JobNode* const node = nodes_.find(file);
+  if (node == nullptr) return answer(shared_->commit(file));
+  const int failed = commit(*node);
+  forget(node, 1);
+  return failed;
 }
 
 // As the server of the names does, before the backing is changed.

@@ -38,7 +38,7 @@ int JobFs::count_writer(JobNode& node, const Caller& caller, std::optional<uint6
   {
     const RequestLock lock(mutex_, requests_);
     node.writers.push_back(caller.thread);
-    if (seals_seen == seals_) return 0;
+    if (seals_seen == seals_.load()) return 0;
   }
   auto named = names_.stat(node.id);
   if (named.ok() && (named->mode & kSealChanges) != 0) {
@@ -46,6 +46,7 @@ int JobFs::count_writer(JobNode& node, const Caller& caller, std::optional<uint6
     const Status settled = turn.ok() ? settle_seal(node) : turn.status();
     named = settled.ok() ? names_.stat(node.id) : settled;
   }
+  if (named.ok() && (named->mode & kPagesLeft) != 0) note_pages_left(node);
   if (named.ok() && (named->mode & kSealed) == 0) return 0;
   end_writer(node, caller.thread);
   return named.ok() ? refuse_sealed(node) : answer(named.status());
@@ -62,11 +63,6 @@ bool JobFs::end_writer_locked(JobNode& node, pid_t thread) {
   const auto at = std::find(node.writers.begin(), node.writers.end(), thread);
   if (at != node.writers.end()) node.writers.erase(at);
   return node.writers.empty() && std::exchange(node.seals_at_close, false);
-}
-
-uint64_t JobFs::seals() {
-  const RequestLock lock(mutex_, requests_);
-  return seals_;
 }
 
 // ---- one node
@@ -86,7 +82,8 @@ void JobFs::seal_at_close(JobNode& node) {
     SWALE_ASSIGN_OR_RETURN(const NameTurn turn, take_turn());
     SWALE_ASSIGN_OR_RETURN(const meta::TreeNode now, names_.stat(node.id));
     if ((now.mode & (kMayWrite | kSealed)) != 0) return {};
-    const int failed = shared_ ? change_shared_mode(node, now.mode & 07777) : 0;
+    bool unsealed = false;
+    const int failed = shared_ ? change_shared_mode(node, now.mode & 07777, &unsealed) : 0;
     if (shared_) return failed == 0 ? Status() : errno_status(failed, "its nodes");
     const RequestLock lock(mutex_, requests_);
     return set_mode(node.id, kSealed, seal_of(node, now.mode));
@@ -106,6 +103,7 @@ SealAnswer JobFs::answer_seal(const SealStep& step) {
   if (step.op == SealOp::kUnseal && shared_ && options_.unseal_takes_back) shared_->drop_table(step.file);
   JobNode* const node = nodes_.find(step.file);
   if (node == nullptr) return told;
+  if (step.op == SealOp::kUnseal) note_unsealed(*node);
   told.writers = static_cast<uint32_t>(node->writers.size());
   if (step.op != SealOp::kLook) node->seals_at_close = step.op == SealOp::kSeal && told.writers > 0;
   for (size_t i = 0; i < std::min<size_t>(told.writers, kWritersNamed); ++i)
@@ -142,11 +140,11 @@ Status JobFs::settle_seal(JobNode& node) {
   if ((now.mode & kSealChanges) == 0) return {};
   SWALE_RETURN_IF_ERROR(ask_all({node.id, SealOp::kUnseal}).status());
   const RequestLock lock(mutex_, requests_);
-  return set_mode(node.id, kSealed | kSealChanges, 0);
+  return set_mode(node.id, kSealed | kSealChanges, kPagesLeft);
 }
 
 // In the turn. Where a node does not answer, the file stays what it was.
-int JobFs::change_shared_mode(JobNode& node, mode_t mode) {
+int JobFs::change_shared_mode(JobNode& node, mode_t mode, bool* unsealed) {
   const auto now = names_.stat(node.id);
   if (!now.ok()) return answer(now.status());
   const uint32_t marks = now->mode & (kSealed | kSealChanges);
@@ -155,7 +153,7 @@ int JobFs::change_shared_mode(JobNode& node, mode_t mode) {
     return set_mode(node.id, taken, given);
   };
   const bool stays = marks == kSealed && (mode & kMayWrite) == 0;
-  uint32_t seal = stays ? kSealed : 0;
+  uint32_t seal = stays ? kSealed : 0, left = 0;
   if (!stays && (marks != 0 || (mode & kMayWrite) == 0)) {
     const SealOp op = (mode & kMayWrite) == 0 ? SealOp::kSeal : SealOp::kUnseal;
     if (const int failed = answer(say(kSealed, kSealChanges)); failed != 0) return failed;
@@ -168,6 +166,7 @@ int JobFs::change_shared_mode(JobNode& node, mode_t mode) {
       return answer(told.status());
     }
     if (op == SealOp::kSeal && (told->writers == 0 || !options_.seals_wait)) seal = kSealed;
+    if (op == SealOp::kUnseal) left = kPagesLeft;
   }
   const io::Descriptor there = on_backing(node.id);
   if (there.valid() && ::chmod(io::descriptor_path(there).c_str(), mode & 07777) != 0) {
@@ -176,14 +175,9 @@ int JobFs::change_shared_mode(JobNode& node, mode_t mode) {
     return failed;
   }
   if ((mode & (S_ISUID | S_ISGID)) != 0) node.may_be_set_id.store(true);
-  return answer(say(07777 | kSealed | kSealChanges, (mode & 07777) | seal));
-}
-
-// Of a file that was looked up: what was sealed then, and has not been unsealed since, is so still.
-void JobFs::note_seal(const meta::FileId& id, uint32_t mode, uint64_t seals_before) {
-  if (!shared_ || (mode & kSealed) == 0) return;
-  const RequestLock lock(mutex_, requests_);
-  if (seals_ == seals_before) shared_->keep_table(id);
+  *unsealed = left != 0;
+  return answer(
+      say(07777 | kSealed | kSealChanges | (seal != 0 ? kPagesLeft : 0), (mode & 07777) | seal | left));
 }
 
 // ---- who asks

@@ -180,14 +180,15 @@ TEST_F(JobFsTest, TheKernelKeepsNoPagesOfFilesInLogs) {
   const auto pages = [&](int flags) {
     std::unique_ptr<OpenFile> file;
     EXPECT_EQ(fs.open_file(*entry.node, flags, caller, &file), 0);
-    const FileSystem::Pages found = fs.pages(*file);
+    const FileSystem::Pages found = fs.pages(*file, true);
+    EXPECT_EQ(fs.pages(*file, false), FileSystem::Pages::kOfOpen) << "a kernel that cannot map it so";
     fs.release(std::move(file));
     return found;
   };
-  EXPECT_EQ(pages(O_RDONLY), FileSystem::Pages::kKept);
-  EXPECT_EQ(pages(O_RDWR), FileSystem::Pages::kForMappings);
+  EXPECT_EQ(pages(O_RDONLY), FileSystem::Pages::kOfOpen);
+  EXPECT_EQ(pages(O_RDWR), FileSystem::Pages::kNone);
   write("f", "new");
-  EXPECT_EQ(pages(O_RDONLY), FileSystem::Pages::kForMappings);
+  EXPECT_EQ(pages(O_RDONLY), FileSystem::Pages::kNone);
   fs.forget(entry.node, 1);
 }
 

@@ -19,6 +19,8 @@ inline constexpr uint32_t kOnBacking = 1u << 24;
 inline constexpr uint32_t kSealed = 1u << 25;
 // It is being sealed or unsealed, by whoever has the turn; nobody: its server was killed meanwhile.
 inline constexpr uint32_t kSealChanges = 1u << 26;
+// It was unsealed: kernels may read it into their pages, for programs that have it open since it was sealed.
+inline constexpr uint32_t kPagesLeft = 1u << 27;
 inline constexpr uint32_t kMayWrite = 0222;
 
 inline constexpr uint32_t kEntriesAsked = 1000;  // of a directory, in one message

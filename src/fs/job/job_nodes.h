@@ -35,6 +35,10 @@ struct JobNode final : Node {
   std::atomic<int64_t> modified_ns = 0;
   std::atomic<int64_t> kept_modified_ns = 0;  // what the node's journal has
   std::atomic<bool> may_be_set_id = true;     // its mode may have set-id bits
+  // Numbers of JobFs: not 0: this node knows that it is sealed; commits drop pages (job_fs_pages.cc).
+  std::atomic<uint64_t> sealed_at = 0;
+  std::atomic<uint64_t> pages_left_at = 0;
+  std::atomic<uint64_t> pages_gone_at = 0;  // the mark of then means nothing any more
 
   // The table's.
   uint64_t lookups = 0;
@@ -49,6 +53,8 @@ struct JobNode final : Node {
   bool unlinked = false;            // no name leads to it
   std::vector<pid_t> writers;       // of each open that may change its bytes: whose it is
   bool seals_at_close = false;      // their last close seals it
+  uint32_t sealed_opens = 0;        // read through the kernel's pages
+  bool pages_are_fresh = false;     // the kernel has none from before the seal
 };
 
 class JobNodes {

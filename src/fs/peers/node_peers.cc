@@ -22,7 +22,7 @@ struct Row {
   size_t lane;
   bool is_long;  // takes as long as the storage: a node that is down is noticed all the same
 };
-constexpr std::array<Row, 15> kRows = {{
+constexpr std::array<Row, 16> kRows = {{
     {"share.ask", 0, false},
     {"share.fetch", 1, false},
     {"drain.fix", 2, false},
@@ -38,8 +38,9 @@ constexpr std::array<Row, 15> kRows = {{
     {"locks.granted", 0, false},
     {"locks.node_gone", 0, false},
     {"files.seal", 0, false},
+    {"files.pages", 7, true},  // waits for reads and writes of the node's programs
 }};
-constexpr size_t kLanes = 7;
+constexpr size_t kLanes = 8;
 constexpr Nanos kLongPatience = seconds(24 * 3600);
 
 // A node that does not answer, or not what it was asked for, is an error of the device.

@@ -42,6 +42,7 @@ enum class PeerMethod : uint16_t {
   kLockGranted = 12,
   kLockNodeGone = 13,  // of itself: a node's locks end
   kSeal = 14,          // of a file: SealStep, SealAnswer
+  kPages = 15,         // the kernel drops those of a file: PagesStep, PagesAnswer
 };
 
 class PeerRequests {

@@ -129,4 +129,33 @@ Result<SealAnswer> decode_seal_answer(Bytes bytes) {
   return answer;
 }
 
+std::string encode(const PagesStep& step) {
+  std::string out;
+  append_id(&out, step.file);
+  return out;
+}
+
+Result<PagesStep> decode_pages_step(Bytes bytes) {
+  Decoder in(bytes);
+  PagesStep step;
+  step.file = take_id(&in);
+  SWALE_RETURN_IF_ERROR(in.finish("a file whose pages go"));
+  SWALE_RETURN_IF_ERROR(expect(!step.file.none(), "a file whose pages go"));
+  return step;
+}
+
+std::string encode(const PagesAnswer& answer) {
+  std::string out;
+  append_u32(&out, answer.opens);
+  return out;
+}
+
+Result<PagesAnswer> decode_pages_answer(Bytes bytes) {
+  Decoder in(bytes);
+  PagesAnswer answer;
+  answer.opens = in.u32();
+  SWALE_RETURN_IF_ERROR(in.finish("an answer about pages"));
+  return answer;
+}
+
 }  // namespace swale::fs

@@ -4,6 +4,8 @@
 //   DrainWish := file u64 u64, backing, places varint, (directory u64 u64, name sized, id u64 u64)*
 //   SealStep  := file u64 u64, op u8
 //   SealAnswer := writers u32, who sized
+//   PagesStep := file u64 u64
+//   PagesAnswer := opens u32
 //   NameNews  := file u64 u64, type u8, gone u8, directory u64 u64, name sized
 //
 // Threads: plain values. Errors: decoding foreign bytes gives kCorruption.
@@ -61,6 +63,14 @@ struct SealAnswer {
   std::string who = {};  // some of them, for a message
 };
 
+// The kernel of a node is to drop its pages of a file; the answer: opens there that still read through them.
+struct PagesStep {
+  meta::FileId file = {};
+};
+struct PagesAnswer {
+  uint32_t opens = 0;
+};
+
 std::string encode(const DrainStep& step);
 Result<DrainStep> decode_drain_step(Bytes bytes);
 std::string encode(const DrainWish& wish);
@@ -71,5 +81,9 @@ std::string encode(const SealStep& step);
 Result<SealStep> decode_seal_step(Bytes bytes);
 std::string encode(const SealAnswer& answer);
 Result<SealAnswer> decode_seal_answer(Bytes bytes);
+std::string encode(const PagesStep& step);
+Result<PagesStep> decode_pages_step(Bytes bytes);
+std::string encode(const PagesAnswer& answer);
+Result<PagesAnswer> decode_pages_answer(Bytes bytes);
 
 }  // namespace swale::fs

@@ -247,6 +247,10 @@ TEST(Peers, ForgedMessagesOfDrainsAndNamesAreRefusedOrAreWhatTheySay) {
                   [](const SealStep& each) { EXPECT_FALSE(each.file.none()); }),
             5u);
   EXPECT_GT(forge(encode(SealAnswer{3, "process 7"}), decode_seal_answer, [](const SealAnswer&) {}), 5u);
+  EXPECT_GT(forge(encode(PagesStep{{1, 2}}), decode_pages_step,
+                  [](const PagesStep& each) { EXPECT_FALSE(each.file.none()); }),
+            5u);
+  EXPECT_GT(forge(encode(PagesAnswer{3}), decode_pages_answer, [](const PagesAnswer&) {}), 2u);
   const NameNews news{{1, 2}, meta::NodeType::kFile, false, {0, 1}, "name"};
   EXPECT_GT(
       forge(encode(news), decode_name_news,
