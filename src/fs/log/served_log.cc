@@ -211,15 +211,27 @@ bool ServedLog::mark(LogMark* mark) const {
   return true;
 }
 
-bool ServedLog::tell(const Chunk& chunk, uint32_t place, uint32_t bytes, ToldPlaces* told) const {
-  const uint32_t first = place / kBlockBytes, end = (place + bytes - 1) / kBlockBytes + 1;
+// What follows in the file and in the chunk is one place with what was told last: small writes one after the
+// other take no more space than a large one, and a block's check is told once.
+bool ServedLog::tell(const Chunk& chunk, uint32_t place, uint32_t bytes, uint64_t offset,
+                     ToldPlaces* told) const {
+  ToldPlace* last = told->place_count > 0 ? &told->places[told->place_count - 1] : nullptr;
+  const bool follows = last != nullptr && last->log == id_ && last->chunk_at == file_offset(chunk, 0) &&
+                       last->place + last->bytes == place && last->offset + last->bytes == offset;
+  const uint32_t first = (follows ? last->place : place) / kBlockBytes;
+  const uint32_t end = (place + bytes - 1) / kBlockBytes + 1;
   const auto checked = static_cast<uint32_t>(std::min<size_t>(end, chunk.checks.size()));
-  const uint32_t checks = checked > first ? checked - first : 0;
-  if (told->place_count == kToldPlacesMax || checks > kToldChecksMax - told->check_count) return false;
-  told->places[told->place_count++] = {0, file_offset(chunk, 0), bytes, place, chunk.seen.used, id_, checks,
-                                       0};
-  std::copy_n(chunk.checks.begin() + first, checks, told->checks + told->check_count);
-  told->check_count += checks;
+  const uint32_t checks = checked > first ? checked - first : 0, known = follows ? last->checks : 0;
+  if (checks - known > kToldChecksMax - told->check_count) return false;
+  if (!follows) {
+    if (told->place_count == kToldPlacesMax) return false;
+    last = &told->places[told->place_count++];
+    *last = {offset, file_offset(chunk, 0), 0, place, chunk.seen.used, id_, 0, 0};
+  }
+  last->bytes += bytes;
+  last->checks = checks;
+  std::copy_n(chunk.checks.begin() + first + known, checks - known, told->checks + told->check_count);
+  told->check_count += checks - known;
   return true;
 }
 

@@ -141,7 +141,7 @@ class ServedLog {
   // False: a write is under way.
   bool mark(LogMark* mark) const;
   // Of bytes of a chunk in memory, without the offset. Appends the checksums. False: no space for them.
-  bool tell(const Chunk& chunk, uint32_t place, uint32_t bytes, ToldPlaces* told) const;
+  bool tell(const Chunk& chunk, uint32_t place, uint32_t bytes, uint64_t offset, ToldPlaces* told) const;
 
   // Each block that has a checksum is checked; parts of the one that was checked last cost a copy.
   Status read(Chunk& chunk, uint32_t place, MutableBytes out);

@@ -24,11 +24,8 @@ bool NodeLogs::tell_place(const meta::Place& place, uint64_t length, uint64_t of
   ServedLog* log = nullptr;
   const auto chunk = chunk_at(place, length, &log);
   if (!chunk.ok() || !(*chunk)->in_memory()) return true;
-  const uint32_t number = told->place_count;
   const auto in_chunk = static_cast<uint32_t>(place.address % log->chunk_bytes());
-  if (!log->tell(**chunk, in_chunk, static_cast<uint32_t>(length), told)) return false;
-  told->places[number].offset = offset;
-  return true;
+  return log->tell(**chunk, in_chunk, static_cast<uint32_t>(length), offset, told);
 }
 
 Result<PublishedMaps*> NodeLogs::maps() noexcept {
