@@ -487,7 +487,7 @@ class JobFs final : public FileSystem {
   std::unique_ptr<JobLocks> locks_;
   LogGrants grants_ GUARDED_BY(mutex_);  // outlives files_
   std::string meeting_ GUARDED_BY(mutex_);
-  std::atomic<uint64_t> seals_ = 0;  // of files, and unseals; it changes with the mutex held
+  std::atomic<uint64_t> seals_ = 0;               // of files, and unseals; it changes with the mutex held
   uint64_t drains_begun_ GUARDED_BY(mutex_) = 0;  // batches
   DropPages drop_pages_ GUARDED_BY(mutex_);
   std::atomic<bool> knows_pages_left_ = false;               // of some file
