@@ -76,8 +76,8 @@ std::string JobFsStats::json() const {
   return json.text();
 }
 
-// Programs wait while logs are read and records are written, never for the backing: what uses it needs nothing
-// of theirs. At least the first file has a result.
+// Programs wait while logs are read and records are written, never for the backing: what uses it needs
+// nothing of theirs. At least the first file has a result.
 JobFs::DrainedFiles JobFs::drain_steps(std::span<const meta::FileId> files, uint64_t bytes_limit,
                                        std::optional<NameTurn>* publishing) {
   {

@@ -1,10 +1,10 @@
 // JobFs: pages that the kernels of the nodes keep of sealed files.
 //
-// An open of a sealed file reads through the kernel's pages; a later one also uses those of earlier opens, once
-// a read of an open since the seal has come: the kernel has then dropped what it had from before. An unseal
-// makes new opens direct on all nodes, and then drops the pages everywhere, before its answer. An open from
-// the time of the seal goes on to read through pages. So the unsealed file has a mark in its names: a commit
-// of a marked file drops its pages on all nodes, before its answer, until no node has such an open.
+// An open of a sealed file reads through the kernel's pages; a later one also uses those of earlier opens,
+// once a read of an open since the seal has come: the kernel has then dropped what it had from before. An
+// unseal makes new opens direct on all nodes, and then drops the pages everywhere, before its answer. An open
+// from the time of the seal goes on to read through pages. So the unsealed file has a mark in its names: a
+// commit of a marked file drops its pages on all nodes, before its answer, until no node has such an open.
 //
 // A drop waits for reads of the node's programs, which need its threads that serve the mount, its mutex, and
 // lanes 0 and 1 of other nodes. So it is called without mutex and turn, in a thread of its own
