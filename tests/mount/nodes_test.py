@@ -340,25 +340,29 @@ with open(f"{root}/own-{rank}", "wb") as own: own.write(record(0, rank))
         self.assertEqual(self.seal(one).stderr, "")
         with open(other, "rb") as reader:
             self.assertEqual(reader.read(), b"BBAAAAAA")
-            before = self.asked_roots(1)
+            before = self.stat(1)
             for _ in range(20):
                 self.assertEqual(os.pread(reader.fileno(), 100, 0), b"BBAAAAAA")
-            self.assertEqual(self.asked_roots(1), before, "the root was asked again")
+            after = self.stat(1)
+            self.assertEqual(after["asked_roots"], before["asked_roots"], "the root was asked again")
+            self.assertGreater(before["reads"], 0)
+            self.assertEqual(after["reads"], before["reads"], "the kernel has not kept what it read")
             for path in (one, other):
                 self.assertRaises(PermissionError, os.open, path, os.O_WRONLY)
                 self.assertRaises(PermissionError, os.truncate, path, 1)
             os.chmod(other, 0o644)
-            with open(one, "r+b") as file:
-                file.write(b"CCCC")
-            self.assertEqual(os.pread(reader.fileno(), 100, 0), b"CCCCAAAA")
+            for content in (b"CCCC", b"DDDD", b"EEEE"):  # each commit takes the old reader's pages back
+                with open(one, "r+b") as file:
+                    file.write(content)
+                self.assertEqual(os.pread(reader.fileno(), 100, 0), content + b"AAAA")
         for process in started:
             process.send_signal(signal.SIGTERM)
         for status, said in self.ends(started):
             self.assertEqual(status, 0, said)
         self.nothing_is_left()
 
-    def asked_roots(self, node):
-        return json.loads(run(SWALE, "fs", "stat", "--json", self.at(node)))["asked_roots"]
+    def stat(self, node):
+        return json.loads(run(SWALE, "fs", "stat", "--json", self.at(node)))
 
     # It may have kept what an unseal takes back. (A file that the dead one has the name of is not found.)
     def test_no_file_is_unsealed_without_a_node(self):
