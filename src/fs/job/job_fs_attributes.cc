@@ -122,7 +122,8 @@ Status JobFs::set_mode(const meta::FileId& id, uint32_t taken, uint32_t given) {
   meta::NodeChange change;
   change.set = meta::kMode;
   change.mode = (node.mode & ~taken) | given;
-  change.now_ns = now_nanos();
+  // A mark of ours is no change of the file.
+  change.now_ns = ((taken | given) & 07777) != 0 ? now_nanos() : node.changed_ns;
   return names_.set_attributes(id, change).status();
 }
 
