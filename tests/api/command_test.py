@@ -202,7 +202,7 @@ class Command(CommandCase):
         self.addCleanup(process.kill)
         said = process.stderr.readline()
         self.assertIn("process 7 on host elsewhere", said)
-        self.assertIn("this one waits for it", said)
+        self.assertRegex(said, "waiting up to [0-9]+ s to see whether .* still renews its lock")
         os.remove(lock)
         out, errors = process.communicate(timeout=100)
         self.assertEqual((process.returncode, errors), (0, ""))
