@@ -24,10 +24,10 @@ PATIENCE_S = 300
 NAMES = 200
 MANY = 1024
 MOST = 100_000
-DATA = set("""write pwrite writev pwritev pwritev2 read readv pread pread_chk preadv preadv2 read_chk lseek open
-    openat open_2 openat_2 close close_range closefrom dup dup2 dup3 fcntl fopen fstat fxstat fstatat fxstatat statx fstatfs
-    fstatvfs fsync fdatasync ftruncate fchmod fchown futimens futimes fdopen freopen
-    first leaves third both first_third ioctl mmap real reals syscall""".split())
+DATA = set("""write pwrite writev pwritev pwritev2 read readv pread pread_chk preadv preadv2 read_chk
+    lseek open openat open_2 openat_2 close close_range closefrom dup dup2 dup3 fcntl fopen fstat fxstat
+    fstatat fxstatat statx fstatfs fstatvfs fsync fdatasync ftruncate fchmod fchown futimens futimes
+    fdopen freopen first leaves third both first_third ioctl mmap real reals syscall""".split())
 NOT_DATA = set("""creat mkstemp mkostemp mkstemps mkostemps umask fclose opendir closedir lists names rename
     renameat renameat2 unlink unlinkat remove chmod fchmodat chown lchown fchownat utime utimes utimensat
     truncate all sendmsg sendmmsg stat lstat xstat lxstat access faccessat""".split())
