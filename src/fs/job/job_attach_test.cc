@@ -32,12 +32,6 @@ constexpr uint64_t kFileBytes = 1 << 16;
 constexpr int kEndTriesMax =
     6'000;  // looks for the end of a process, 10 ms apart: only a dead server takes all
 
-std::string pattern(uint64_t write, size_t bytes) {
-  std::string out(bytes, '\0');
-  for (size_t i = 0; i < bytes; ++i) out[i] = static_cast<char>((write * 2654435761u + i * 31) >> 3 | 1);
-  return out;
-}
-
 class JobAttachTest : public AttachRig {
  protected:
   uint64_t random_calls(uint64_t seed, uint64_t calls);

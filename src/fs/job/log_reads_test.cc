@@ -16,14 +16,10 @@ namespace swale::fs::log_reads_test {
 namespace {
 
 constexpr std::chrono::minutes kPatience(5);  // for what must happen, on a machine however slow
-constexpr uint64_t kFileBytes = 1 << 17;
 
 class LogReadsTest : public AttachRig {
  protected:
-  LogReadsTest() {
-    world_.options().logs.shape.chunk_bytes = 64 << 10;  // slots are used again soon
-    world_.options().logs.memory_bytes = 4 << 20;
-  }
+  LogReadsTest() { small_logs(); }
   LogReads::Ask ask(Open& in) {
     return [this, &in](ToldPlaces* told) {
       ++questions_;
@@ -46,51 +42,12 @@ class LogReadsTest : public AttachRig {
   uint64_t questions_ = 0;
 };
 
-std::string pattern(uint64_t write, size_t bytes) {
-  std::string out(bytes, '\0');
-  for (size_t i = 0; i < bytes; ++i) out[i] = static_cast<char>((write * 2654435761u + i * 31) >> 3 | 1);
-  return out;
-}
-
-// Writes by log and by mount, truncates, drains and reads, one after the other. Returns the wrong reads.
+// Returns the wrong reads.
 uint64_t LogReadsTest::random_calls(const LogReads::Rules& rules, uint64_t calls) {
-  Open& file = open("random", O_RDWR | O_CREAT | O_DIRECT);
-  const auto program = attach();
-  const meta::FileId id = granted(file, program->token);
   LogReads reads(rules);
-  Rng rng(7);
-  std::string model;
-  uint64_t wrong = 0;
-  for (uint64_t call = 0; call < calls; ++call) {
-    const std::string bytes = pattern(call, 1 + rng.below(20'000));
-    const uint64_t offset = rng.below(kFileBytes);
-    switch (rng.below(24)) {
-      case 0:
-      case 1:
-      case 2:
-        if (rng.below(2) == 0) {
-          EXPECT_EQ(write_by_mount(file, offset, bytes), 0);
-        } else {
-          EXPECT_EQ(program->writer.write(id, offset, bytes.data(), bytes.size()),
-                    static_cast<int64_t>(bytes.size()));
-        }
-        if (model.size() < offset + bytes.size()) model.resize(offset + bytes.size(), '\0');
-        model.replace(offset, bytes.size(), bytes);
-        break;
-      case 3:
-        if (rng.below(8) != 0) break;
-        truncate(file, offset);
-        model.resize(offset, '\0');
-        break;
-      case 4:
-        if (rng.below(8) != 0) break;
-        EXPECT_TRUE(fs().drain_all().ok());
-        break;
-      default:
-        wrong += read_both_ways(reads, file, offset, bytes.size()) !=
-                 (offset < model.size() ? model.substr(offset, bytes.size()) : std::string());
-    }
-  }
+  const uint64_t wrong = random_reads(calls, [&](Open& in, uint64_t offset, size_t bytes) {
+    return read_both_ways(reads, in, offset, bytes);
+  });
   std::printf("%lu of %lu bytes were read in logs, after %lu questions\n", reads.bytes_read(), calls * 8'000,
               questions_);
   EXPECT_GT(reads.bytes_read(), calls * 100);

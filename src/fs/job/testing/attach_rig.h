@@ -11,10 +11,12 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "base/rng.h"
 #include "fs/client/attachment.h"
 #include "fs/job/job_attach.h"
 #include "fs/job/testing/job_world.h"
@@ -108,6 +110,60 @@ class AttachRig : public testing::Test {
   void truncate(Open& out, uint64_t size) {
     struct stat found;
     EXPECT_EQ(fs().change(*out.node, {.size = size, .size_by_handle = true}, caller_, &found), 0);
+  }
+
+  static std::string pattern(uint64_t write, size_t bytes) {
+    std::string out(bytes, '\0');
+    for (size_t i = 0; i < bytes; ++i) out[i] = static_cast<char>((write * 2654435761u + i * 31) >> 3 | 1);
+    return out;
+  }
+  // Their slots are used again soon.
+  void small_logs() {
+    world_.options().logs.shape.chunk_bytes = 64 << 10;
+    world_.options().logs.memory_bytes = 4 << 20;
+  }
+  // Writes by log and by mount, truncates, drains and reads by `read_bytes`, one after the other, beside a
+  // string. Returns the wrong reads.
+  uint64_t random_reads(uint64_t calls,
+                        const std::function<std::string(Open&, uint64_t offset, size_t bytes)>& read_bytes) {
+    constexpr uint64_t kFileBytes = 1 << 17;
+    Open& file = open("random", O_RDWR | O_CREAT | O_DIRECT);
+    const auto program = attach();
+    const meta::FileId id = granted(file, program->token);
+    Rng rng(7);
+    std::string model;
+    uint64_t wrong = 0;
+    for (uint64_t call = 0; call < calls; ++call) {
+      const std::string bytes = pattern(call, 1 + rng.below(20'000));
+      const uint64_t offset = rng.below(kFileBytes);
+      switch (rng.below(24)) {
+        case 0:
+        case 1:
+        case 2:
+          if (rng.below(2) == 0) {
+            EXPECT_EQ(write_by_mount(file, offset, bytes), 0);
+          } else {
+            EXPECT_EQ(program->writer.write(id, offset, bytes.data(), bytes.size()),
+                      static_cast<int64_t>(bytes.size()));
+          }
+          if (model.size() < offset + bytes.size()) model.resize(offset + bytes.size(), '\0');
+          model.replace(offset, bytes.size(), bytes);
+          break;
+        case 3:
+          if (rng.below(8) != 0) break;
+          truncate(file, offset);
+          model.resize(offset, '\0');
+          break;
+        case 4:
+          if (rng.below(8) != 0) break;
+          EXPECT_TRUE(fs().drain_all().ok());
+          break;
+        default:
+          wrong += read_bytes(file, offset, bytes.size()) !=
+                   (offset < model.size() ? model.substr(offset, bytes.size()) : std::string());
+      }
+    }
+    return wrong;
   }
 
   const Caller caller_ = Caller::this_thread();
