@@ -322,6 +322,8 @@ class JobFs final : public FileSystem {
   };
   int opened(JobNode& node, int flags, std::unique_ptr<OpenFile>* file,
              std::optional<uint64_t> drains_before = {});
+  bool may_be_there(const JobNode& parent, const char* name) const;
+  static meta::NewNode new_file(const struct stat& above, mode_t mode, const Caller& caller);
   int open_entered(const Making& by, JobNode& node, const meta::TreeNode& made, int flags,
                    const Caller& caller, struct stat* attributes, std::unique_ptr<OpenFile>* file);
   int open_made(const Making& by, const meta::Opened& made, int flags, const Caller& caller, JobNode** node,

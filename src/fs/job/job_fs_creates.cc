@@ -22,18 +22,13 @@ int JobFs::create(Node& known_parent, const char* name, mode_t mode, int flags, 
     if (refused != 0) nodes_.forget(&JobNode::of(*entry->node), 1);
     return refused;
   };
-  // What the backing does not have is made, or refused, by the names alone.
-  struct stat found;
-  const bool asks = shared_ || is_private(parent, name) || !io::is_one_name(name) ||
-                    ::fstatat(parent.directory.get(), name, &found, AT_SYMLINK_NOFOLLOW) == 0 ||
-                    errno != ENOENT;
+  const bool asks = is_private(parent, name) || !io::is_one_name(name) || may_be_there(parent, name);
   int failed = asks ? keep_name(parent, name) : 0;
   if (failed == EEXIST && (flags & O_EXCL) == 0) return open_existing();
   if (failed != 0) return failed;
   struct stat above;
   if (::fstat(parent.directory.get(), &above) != 0) return errno;
-  const gid_t group = (above.st_mode & S_ISGID) != 0 ? above.st_gid : caller.group;
-  const meta::NewNode node{mode & 07777 & ~caller.umask, caller.user, group, now_nanos()};
+  const meta::NewNode node = new_file(above, mode & 07777, caller);
   const Making by(*this, parent, name);
   auto made = names_.create(parent.id, name, node, true);
   if (made.status().posix_error() == EEXIST && !asks) {  // or others have removed it from the backing
@@ -44,9 +39,23 @@ int JobFs::create(Node& known_parent, const char* name, mode_t mode, int flags, 
   if (made.status().posix_error() == EEXIST && (flags & O_EXCL) == 0) return open_existing();
   if (!made.ok()) return answer(made.status());
   JobNode* known = nullptr;
-  failed = open_made(by, *made, flags, caller, &known, &found, file);
-  if (failed == 0) *entry = {known, found};
+  struct stat attributes;
+  failed = open_made(by, *made, flags, caller, &known, &attributes, file);
+  if (failed == 0) *entry = {known, attributes};
   return failed;
+}
+
+// What the backing does not have is made, or refused, by the names alone.
+bool JobFs::may_be_there(const JobNode& parent, const char* name) const {
+  struct stat found;
+  return shared_ || ::fstatat(parent.directory.get(), name, &found, AT_SYMLINK_NOFOLLOW) == 0 ||
+         errno != ENOENT;
+}
+
+// In the directory `above`.
+meta::NewNode JobFs::new_file(const struct stat& above, mode_t mode, const Caller& caller) {
+  const gid_t group = (above.st_mode & S_ISGID) != 0 ? above.st_gid : caller.group;
+  return {mode & ~caller.umask, caller.user, group, now_nanos()};
 }
 
 JobFs::Making::Making(JobFs& fs, JobNode& in, std::string called)

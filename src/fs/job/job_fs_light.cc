@@ -146,15 +146,9 @@ class JobFs::LightRound {
     if (const int failed = walk.failed_for(*wanted.who, W_OK | X_OK); failed != 0) return failed;
     JobNode& parent = walk.end();
     if (fs_.is_private(parent, name)) return EPERM;
-    struct stat there;
-    // What the backing does not have is made, or refused, by the names alone.
-    const bool asks = fs_.shared_ ||
-                      ::fstatat(parent.directory.get(), name.c_str(), &there, AT_SYMLINK_NOFOLLOW) == 0 ||
-                      errno != ENOENT;
+    const bool asks = fs_.may_be_there(parent, name.c_str());
     if (const int failed = asks ? fs_.keep_name(parent, name.c_str()) : 0; failed != 0) return failed;
-    const struct stat& above = walk.end_attributes();
-    const gid_t group = (above.st_mode & S_ISGID) != 0 ? above.st_gid : wanted.who->group;
-    const meta::NewNode node{wanted.mode & 0777 & ~wanted.umask, wanted.who->user, group, now_nanos()};
+    const meta::NewNode node = new_file(walk.end_attributes(), wanted.mode & 0777, caller_of(wanted));
     makings_.push_back(std::make_unique<LightMaking>(fs_, wanted, parent, name, node));
     return 0;
   }
@@ -168,6 +162,9 @@ class JobFs::LightRound {
   }
 
  private:
+  static Caller caller_of(const LightCreate& wanted) {
+    return {wanted.who->user, wanted.who->group, wanted.who->thread, wanted.umask, {}};
+  }
   const Walk& walk_to(uint64_t directory, std::string_view folder) {
     for (const auto& each : walks_)
       if (each->leads(directory, folder)) return *each;
@@ -177,12 +174,11 @@ class JobFs::LightRound {
   int end(LightMaking& each) {
     const auto made = each.asked.end();
     if (!made.ok()) return answer(made.status());
-    const Credentials& who = *each.wanted.who;
     // Nobody maps it by a placeholder: so it keeps no other program from its log.
     const int flags = (each.wanted.flags & (O_ACCMODE | O_APPEND)) | O_CREAT | O_EXCL | O_DIRECT;
     JobNode* node = nullptr;
-    const int failed = fs_.open_made(each.making, *made, flags, {who.user, who.group, who.thread}, &node,
-                                     nullptr, &each.wanted.made.file);
+    const int failed = fs_.open_made(each.making, *made, flags, caller_of(each.wanted), &node, nullptr,
+                                     &each.wanted.made.file);
     if (failed != 0) return failed;
     each.wanted.made.node = node;
     ++fs_.light_creates_, ++fs_.light_open_;
