@@ -1,0 +1,142 @@
+// NodeFiles: what is read of a file, here or by others, and where others may read it themselves.
+#include <algorithm>
+#include <cstring>
+
+#include "base/contain.h"
+#include "fs/node/node_files.h"
+
+namespace swale::fs {
+namespace {
+
+constexpr uint64_t kToldBytesMax = 64 << 20, kToldAtOnce = 1 << 20;  // of places
+
+}  // namespace
+
+Status NodeFiles::add_hole(const meta::FileId& id, File& file, uint64_t offset, MutableBytes out,
+                           Holes* holes) {
+  const uint64_t end = file.row.backing_end();
+  const size_t there = offset < end ? std::min<uint64_t>(out.size(), end - offset) : 0;
+  if (there > 0) {
+    if (file.backing == nullptr) {
+      SWALE_ASSIGN_OR_RETURN(file.backing, open_there(id));
+    }
+    holes->file_ = id;
+    holes->backing_ = file.backing;
+    holes->parts_.push_back({offset, out.first(there)});
+  }
+  if (there < out.size()) std::memset(out.data() + there, 0, out.size() - there);
+  return {};
+}
+
+Status NodeFiles::Holes::fill() noexcept {
+  return contain([&]() -> Status {
+    for (const Part& part : parts_) {
+      const auto got = backing_->pread(part.offset, part.out);
+      if (!got.ok()) return got.status().with_context(name_of(file_));
+      if (*got < part.out.size()) std::memset(part.out.data() + *got, 0, part.out.size() - *got);
+    }
+    return {};
+  });
+}
+
+Result<std::shared_ptr<io::File>> NodeFiles::open_there(const meta::FileId& id) const noexcept {
+  std::shared_ptr<io::File> there;
+  const Status opened = contain([&]() -> Status {
+    SWALE_ASSIGN_OR_RETURN(const std::string path, backing_.path_of(id));
+    SWALE_ASSIGN_OR_RETURN(there, backing_.device().open(path, io::OpenMode::kRead));
+    return {};
+  });
+  if (!opened.ok()) return opened;
+  return there;
+}
+
+Result<size_t> NodeFiles::read(const meta::FileId& id, uint64_t offset, MutableBytes out,
+                               Holes* holes) noexcept {
+  size_t bytes = 0;
+  Holes own;
+  if (holes == nullptr) holes = &own;
+  const Status status = contain([&]() -> Status {
+    SWALE_ASSIGN_OR_RETURN(File* const file, known(id));
+    if (offset >= file->size) return {};
+    const auto wanted = out.first(std::min<uint64_t>(out.size(), file->size - offset));
+    const uint64_t end = offset + wanted.size();
+    const auto part = [&](uint64_t from, uint64_t to) { return wanted.subspan(from - offset, to - from); };
+    uint64_t at = offset;
+    Status first;
+    file->extents.visit(offset, end, [&](const FileExtents::Piece& piece) {
+      if (!first.ok()) return;
+      first = add_hole(id, *file, at, part(at, piece.offset), holes);
+      at = piece.offset + piece.length;
+      if (first.ok()) first = logs_->read(places_.place_of(piece.address), part(piece.offset, at));
+    });
+    if (!first.ok())
+      return first.with_context(fmt::format("{}: bytes from {} to {}", name_of(id), offset, end));
+    SWALE_RETURN_IF_ERROR(add_hole(id, *file, at, part(at, end), holes));
+    bytes = wanted.size();
+    return own.fill();
+  });
+  if (!status.ok()) return status;
+  return bytes;
+}
+
+bool NodeFiles::show(const meta::FileId& id, uint64_t offset, uint64_t length, ShownBytes* shown) noexcept {
+  bool all = false;
+  static_cast<void>(contain([&]() -> Status {
+    SWALE_ASSIGN_OR_RETURN(const File* const file, known(id));
+    if (offset >= file->size) return {};
+    const uint64_t end = offset + std::min(length, file->size - offset);
+    uint64_t at = offset;
+    file->extents.visit(offset, end, [&](const FileExtents::Piece& piece) {
+      const bool follows = piece.offset == at;  // else a hole, or one that was not shown, is before it
+      if (follows && logs_->show(places_.place_of(piece.address), piece.length, shown)) at += piece.length;
+    });
+    all = at == end;
+    return {};
+  }));
+  return all;
+}
+
+// What is on the backing only has no places.
+Status NodeFiles::tell_places(const meta::FileId& id, ToldPlaces* told) noexcept {
+  return contain([&]() -> Status {
+    if (takes_first_) SWALE_RETURN_IF_ERROR(take());
+    if (!logs_->tell_marks(told))
+      return error(Code::kBusy, Scope::kOperation, "{}: a process is in the middle of a write", name_of(id));
+    told->end = meta::kOffsetEnd;
+    const auto at = files_.find(id);
+    if (at == files_.end()) return {};
+    const File& file = *at->second;
+    const uint64_t last = told->offset + std::min(kToldBytesMax, meta::kOffsetEnd - told->offset);
+    for (uint64_t from = told->offset; from < std::min(last, file.size); from += kToldAtOnce) {
+      bool full = false;
+      file.extents.visit(from, std::min(last, from + kToldAtOnce), [&](const FileExtents::Piece& piece) {
+        if (full) return;
+        full = !logs_->tell_place(places_.place_of(piece.address), piece.length, piece.offset, told);
+        if (full) told->end = piece.offset;
+      });
+      if (full) return {};
+    }
+    if (file.size > last) told->end = last;
+    return {};
+  });
+}
+
+// From where another process has asked, so that one map serves both; but what it has written since may leave
+// no space in that map for the place that is asked for now.
+Status NodeFiles::publish_map(const meta::FileId& id, MapRequest* answer) noexcept {
+  return contain([&]() -> Status {
+    SWALE_ASSIGN_OR_RETURN(PublishedMaps* const maps, logs_->maps());
+    auto told = std::make_unique<ToldPlaces>();
+    told->offset = maps->beginning(id, answer->offset).value_or(answer->offset);
+    SWALE_RETURN_IF_ERROR(tell_places(id, told.get()));
+    if (told->end <= answer->offset && told->offset != answer->offset) {
+      told = std::make_unique<ToldPlaces>();
+      told->offset = answer->offset;
+      SWALE_RETURN_IF_ERROR(tell_places(id, told.get()));
+    }
+    const auto at = files_.find(id);
+    return maps->publish(id, *told, at == files_.end() ? kSizeUnknown : at->second->size, answer);
+  });
+}
+
+}  // namespace swale::fs
