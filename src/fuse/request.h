@@ -1,4 +1,4 @@
-// What a request of the kernel is about.
+// What a request of the kernel is about, and how it is answered.
 // Threads: any. Ownership: the session's and the kernel's.
 #pragma once
 
@@ -6,6 +6,8 @@
 #include <optional>
 #include <utility>
 
+#include "base/contain.h"
+#include "base/log.h"
 #include "fuse/kernel_pages.h"
 #include "fuse/served.h"
 #include "fuse/session.h"
@@ -31,6 +33,49 @@ void run_or_aside(fuse_req_t request, fuse_ino_t number, Call&& call) {
 inline fs::OpenFile& file_of(const fuse_file_info* info) {
   assert(info != nullptr && info->fh != 0);  // set by open or create
   return *reinterpret_cast<fs::OpenFile*>(info->fh);
+}
+
+inline fs::Node& node_of(fuse_req_t request, fuse_ino_t number) {
+  assert(number != 0);  // libfuse's word for a name that is not there
+  return number == FUSE_ROOT_ID ? *fs_of(request).root() : *reinterpret_cast<fs::Node*>(number);
+}
+inline fs::Caller caller_of(fuse_req_t request) {
+  const fuse_ctx* const context = fuse_req_ctx(request);
+  return {context->uid, context->gid, context->pid, context->umask, {}};
+}
+
+// Which call of which file; the file system's own message, before it, says why.
+inline void trace_refusal(fuse_req_t request, fuse_ino_t number, const char* call, int error) noexcept {
+  if (fs::is_usual_refusal(error) || !log_enabled(LogLevel::kDebug)) return;
+  static_cast<void>(contain([&] {
+    log_debug("{} of {}: {}", call, fs_of(request).name_of(node_of(request, number)),
+              errno_status(error, "refused").message());
+  }));
+}
+
+// No exception may leave for libfuse, which is C: it becomes the errno of the request.
+template <class Body>
+void guarded(fuse_req_t request, fuse_ino_t number, Body&& body, const char* call = __builtin_FUNCTION()) {
+  int failed = 0;
+  const Status status = contain([&] { failed = body(); });
+  if (!status.ok()) failed = status.posix_error();
+  assert(failed >= 0);      // an errno, not a negated one
+  if (failed == 0) return;  // the body has answered
+  trace_refusal(request, number, call, failed);
+  fuse_reply_err(request, failed);
+}
+
+inline constexpr int kAnswered = 0;
+
+// For requests whose success is an answer without content.
+template <class Body>
+void done_or_failed(fuse_req_t request, fuse_ino_t number, Body&& body,
+                    const char* call = __builtin_FUNCTION()) {
+  int failed = 0;
+  const Status status = contain([&] { failed = body(); });
+  if (!status.ok()) failed = status.posix_error();
+  if (failed != 0) trace_refusal(request, number, call, failed);
+  fuse_reply_err(request, failed);
 }
 
 }  // namespace swale::fuse

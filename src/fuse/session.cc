@@ -5,12 +5,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 
-#include "base/buffer.h"
-#include "base/contain.h"
-#include "base/log.h"
 #include "fuse/request.h"
+#include "fuse/session_bytes.h"
 #include "fuse/session_locks.h"
 #include "fuse/wire.h"
 
@@ -24,55 +21,12 @@ using fs::Node;
 using fs::OpenDirectory;
 using fs::OpenFile;
 
-Node& node_of(fuse_req_t request, fuse_ino_t number) {
-  assert(number != 0);  // libfuse's word for a name that is not there
-  return number == FUSE_ROOT_ID ? *fs_of(request).root() : *reinterpret_cast<Node*>(number);
-}
 fuse_ino_t number_of(fuse_req_t request, Node* node) {
   return node == fs_of(request).root() ? FUSE_ROOT_ID : reinterpret_cast<fuse_ino_t>(node);
-}
-fs::Caller caller_of(fuse_req_t request) {
-  const fuse_ctx* const context = fuse_req_ctx(request);
-  return {context->uid, context->gid, context->pid, context->umask, {}};
 }
 OpenDirectory& directory_of(const fuse_file_info* info) {
   assert(info != nullptr && info->fh != 0);  // set by opendir
   return *reinterpret_cast<OpenDirectory*>(info->fh);
-}
-
-// Which call of which file; the file system's own message, before it, says why.
-void trace_refusal(fuse_req_t request, fuse_ino_t number, const char* call, int error) noexcept {
-  if (fs::is_usual_refusal(error) || !log_enabled(LogLevel::kDebug)) return;
-  static_cast<void>(contain([&] {
-    log_debug("{} of {}: {}", call, fs_of(request).name_of(node_of(request, number)),
-              errno_status(error, "refused").message());
-  }));
-}
-
-// No exception may leave for libfuse, which is C: it becomes the errno of the request.
-template <class Body>
-void guarded(fuse_req_t request, fuse_ino_t number, Body&& body, const char* call = __builtin_FUNCTION()) {
-  int failed = 0;
-  const Status status = contain([&] { failed = body(); });
-  if (!status.ok()) failed = status.posix_error();
-  assert(failed >= 0);      // an errno, not a negated one
-  if (failed == 0) return;  // the body has answered
-  trace_refusal(request, number, call, failed);
-  fuse_reply_err(request, failed);
-}
-
-constexpr int kAnswered = 0;
-constexpr size_t kInPlaceMin = 64 << 10;  // of less, blocks are checked for the sake of a few bytes
-
-// For requests whose success is an answer without content.
-template <class Body>
-void done_or_failed(fuse_req_t request, fuse_ino_t number, Body&& body,
-                    const char* call = __builtin_FUNCTION()) {
-  int failed = 0;
-  const Status status = contain([&] { failed = body(); });
-  if (!status.ok()) failed = status.posix_error();
-  if (failed != 0) trace_refusal(request, number, call, failed);
-  fuse_reply_err(request, failed);
 }
 
 fuse_entry_param entry_param(fuse_req_t request, const Entry& entry) {
@@ -301,150 +255,6 @@ void release(fuse_req_t request, fuse_ino_t number, fuse_file_info* info) {
   });
 }
 
-// One buffer a thread, as large as the largest read so far.
-MutableBytes read_buffer(size_t bytes) {
-  thread_local Buffer buffer;
-  if (buffer.size() < bytes) {
-    auto larger = Buffer::allocate(bytes);
-    if (!larger.ok()) return {};
-    buffer = std::move(*larger);
-  }
-  return buffer.span().first(bytes);
-}
-
-// The kernel copies from where the bytes stand: one copy in the place of two.
-bool answer_in_place(fuse_req_t request, size_t size, off_t offset, fuse_file_info* info) {
-  if (size < kInPlaceMin) return false;
-  return fs_of(request).read_in_place(
-      file_of(info), static_cast<uint64_t>(offset), size, [request](std::span<const Bytes> parts) {
-        std::vector<iovec> places;
-        places.reserve(parts.size());
-        for (const Bytes part : parts) places.push_back({const_cast<char*>(part.data()), part.size()});
-        fuse_reply_iov(request, places.data(), static_cast<int>(places.size()));
-      });
-}
-
-void read(fuse_req_t request, fuse_ino_t number, size_t size, off_t offset, fuse_file_info* info) {
-  guarded(request, number, [&] {
-    if (answer_in_place(request, size, offset, info)) return kAnswered;
-    const MutableBytes out = read_buffer(size);
-    if (out.size() < size) return ENOMEM;
-    size_t got = 0;
-    const int failed = fs_of(request).read(file_of(info), static_cast<uint64_t>(offset), out, &got);
-    if (failed != 0) return failed;
-    fuse_reply_buf(request, out.data(), got);
-    return kAnswered;
-  });
-}
-
-// The bytes go from the kernel's pipe to their place in the store's queue.
-Status take(fuse_bufvec* from, MutableBytes out) {
-  while (!out.empty()) {
-    fuse_bufvec to = {};
-    to.count = 1;
-    to.buf[0].size = out.size();
-    to.buf[0].mem = out.data();
-    to.buf[0].fd = -1;
-    const ssize_t got = fuse_buf_copy(&to, from, static_cast<fuse_buf_copy_flags>(0));
-    if (got <= 0)
-      return errno_status(got < 0 ? static_cast<int>(-got) : EIO, "a write request of the kernel");
-    out = out.subspan(static_cast<size_t>(got));
-  }
-  return {};
-}
-
-void write_buf(fuse_req_t request, fuse_ino_t number, fuse_bufvec* from, off_t offset, fuse_file_info* info) {
-  const size_t length = fuse_buf_size(from);
-  bool answered = false;
-  const auto answer = [&](int failed) {
-    answered = true;
-    if (failed != 0) trace_refusal(request, number, "write", failed);
-    failed != 0 ? fuse_reply_err(request, failed) : fuse_reply_write(request, length);
-  };
-  const bool in_memory = from->count == 1 && (from->buf[0].flags & FUSE_BUF_IS_FD) == 0;
-  fs::Caller caller = caller_of(request);
-  caller.appends = (info->flags & O_APPEND) != 0;
-  const Status status = contain([&] {
-    OpenFile& file = file_of(info);
-    const auto at = static_cast<uint64_t>(offset);
-    if (in_memory)
-      fs_of(request).write_bytes(file, at, Bytes(static_cast<const char*>(from->buf[0].mem), length), caller,
-                                 answer);
-    else
-      fs_of(request).write(
-          file, at, length, caller, [from](MutableBytes out) { return take(from, out); }, answer);
-  });
-  if (!answered) answer(status.posix_error());
-}
-
-void flush(fuse_req_t request, fuse_ino_t number, fuse_file_info* info) {
-  run_or_aside(request, number, [=, info = *info] {
-    const auto body = [&] {
-      const int lost = fs_of(request).flush(file_of(&info));
-      const int locked = end_locks_of_closer(request, &info);
-      return lost != 0 ? lost : locked;
-    };
-    done_or_failed(request, number, body, "flush");
-  });
-}
-
-void fsync(fuse_req_t request, fuse_ino_t number, int, fuse_file_info* info) {
-  run_or_aside(request, number, [=, info = *info] {
-    done_or_failed(
-        request, number, [&] { return fs_of(request).sync(file_of(&info)); }, "fsync");
-  });
-}
-
-void fallocate(fuse_req_t request, fuse_ino_t number, int mode, off_t offset, off_t length,
-               fuse_file_info* info) {
-  run_or_aside(request, number, [=, info = *info] {
-    const auto body = [&] {
-      return fs_of(request).allocate(file_of(&info), mode, static_cast<uint64_t>(offset),
-                                     static_cast<uint64_t>(length), caller_of(request));
-    };
-    done_or_failed(request, number, body, "fallocate");
-  });
-}
-
-void lseek(fuse_req_t request, fuse_ino_t number, off_t offset, int whence, fuse_file_info* info) {
-  guarded(request, number, [&] {
-    uint64_t found = 0;
-    const int failed = fs_of(request).seek(file_of(info), static_cast<uint64_t>(offset), whence, &found);
-    if (failed != 0) return failed;
-    fuse_reply_lseek(request, static_cast<off_t>(found));
-    return kAnswered;
-  });
-}
-
-void ioctl(fuse_req_t request, fuse_ino_t number, unsigned command, void*, fuse_file_info* info,
-           unsigned flags, const void* in, size_t in_bytes, size_t out_bytes_max) {
-  run_or_aside(request, number, [=, info = *info, in = std::string(static_cast<const char*>(in), in_bytes)] {
-    const auto body = [&] {
-      if ((flags & FUSE_IOCTL_DIR) != 0) return ENOTTY;
-      std::string out;
-      const int failed = fs_of(request).command(file_of(&info), command, in, &out);
-      if (failed != 0) return failed;
-      if (out.size() > out_bytes_max) return EINVAL;
-      fuse_reply_ioctl(request, 0, out.data(), out.size());
-      return kAnswered;
-    };
-    guarded(request, number, body, "ioctl");
-  });
-}
-
-void copy_file_range(fuse_req_t request, fuse_ino_t number, off_t from_offset, fuse_file_info* from,
-                     fuse_ino_t, off_t to_offset, fuse_file_info* to, size_t length, int) {
-  guarded(request, number, [&] {
-    uint64_t copied = 0;
-    const int failed =
-        fs_of(request).copy(file_of(from), static_cast<uint64_t>(from_offset), file_of(to),
-                            static_cast<uint64_t>(to_offset), length, caller_of(request), &copied);
-    if (failed != 0) return failed;
-    fuse_reply_write(request, copied);
-    return kAnswered;
-  });
-}
-
 void opendir(fuse_req_t request, fuse_ino_t number, fuse_file_info* info) {
   guarded(request, number, [&] {
     std::unique_ptr<OpenDirectory> directory;
@@ -597,14 +407,6 @@ const fuse_lowlevel_ops& session_operations() {
     table.open = open;
     table.create = create;
     table.release = release;
-    table.read = read;
-    table.write_buf = write_buf;
-    table.flush = flush;
-    table.fsync = fsync;
-    table.fallocate = fallocate;
-    table.lseek = lseek;
-    table.ioctl = ioctl;
-    table.copy_file_range = copy_file_range;
     table.opendir = opendir;
     table.releasedir = releasedir;
     table.readdir = readdir;
@@ -615,6 +417,7 @@ const fuse_lowlevel_ops& session_operations() {
     table.getxattr = getxattr;
     table.listxattr = listxattr;
     table.removexattr = removexattr;
+    add_byte_operations(&table);
     add_lock_operations(&table);
     return table;
   }();
