@@ -124,8 +124,10 @@ Result<JobFolders> find_job_folders(const JobMountOptions& options) {
     return errno_status(errno, folders.backing);
   folders.inode = found.st_ino;
   folders.born_ns = born_ns(folders.root);
-  // The memory is of its buffer: several of these on a node are those of several nodes, in tests.
+  // The memory is of its buffer: several of these on a node are those of several nodes, in tests. What a
+  // deleted tree has left has another name than that of a new one with its inode.
   folders.memory = memory_of(found);
+  if (folders.born_ns != 0) folders.memory += fmt::format("-{:x}", folders.born_ns);
   folders.buffer = options.buffer.empty() ? std::filesystem::temp_directory_path() /
                                                 std::filesystem::path(folders.memory).filename()
                                           : std::filesystem::path(options.buffer);

@@ -5,6 +5,7 @@ git, SQLite, fio, NumPy, and Python's pwrite and mmap; servers that are killed, 
 What they leave must be what they leave in a plain directory, byte for byte, seen through the mount and, after
 the end, in the backing directory.
 """
+import glob
 import json
 import mmap
 import os
@@ -398,6 +399,25 @@ class Tree(unittest.TestCase):
         for other in others:
             os.rmdir(other)
         return os.path.isdir(path)
+
+    def test_a_new_directory_has_another_buffer_than_the_deleted_one_whose_inode_it_got(self):
+        self.serve("--at-end", "keep")
+        with open(os.path.join(self.tree, "old"), "wb") as file:
+            file.write(b"of the tree that is deleted")
+        self.end(signal.SIGKILL)
+        subprocess.run(["fusermount3", "-u", "-z", self.tree], check=True)
+        found = os.stat(self.tree)
+        if not self.made_anew(self.tree):
+            print("this file system gives no inode again: nothing can be taken for another one")
+            return
+        self.serve()
+        self.assertEqual(os.listdir(self.tree), [])
+        self.assertEqual(self.end(), (0, ""))
+        self.assertEqual(os.listdir(self.tree), [])
+        for folder in ("/dev/shm", tempfile.gettempdir()):
+            left = glob.glob(f"{folder}/swale-fs-{os.geteuid()}-{found.st_dev:x}-{found.st_ino:x}-*")
+            self.assertEqual(len(left), 1, "of the first one, which was killed")
+            shutil.rmtree(left[0])
 
     def test_a_new_directory_with_the_inode_of_a_deleted_tree_gets_nothing_of_it(self):
         buffer = os.path.join(self.scratch, "buffer")
