@@ -49,7 +49,8 @@ struct OptimizeCommand {
   std::string plan_text(const imd::FreePlan& plan) const;
   void print_freed(const imd::FreeReport& report) const;
   imd::OptimizeOptions options() const;
-  int pass(io::Device& device) const;
+  int passes(io::Device& device) const;
+  Result<imd::OptimizeReport> patient_pass(io::Device& device, net::Job* job, bool speaks) const;
   Result<imd::OptimizeReport> pass_of(io::Device& device, net::Job* job, bool speaks) const;
   Result<std::unique_ptr<net::Job>> launched() const;
   int follow_job(io::Device& device) const;
@@ -120,12 +121,14 @@ Status OptimizeCommand::approve(const imd::OptimizePlan& plan) const {
 void OptimizeCommand::print_text(const imd::OptimizeReport& report) const {
   if (report.plan.epochs_lost > 0)
     complain("{}: {} epochs with lost parts are left as they are", common.path, report.plan.epochs_lost);
+  const uint64_t left = report.plan.epochs_left;
   if (report.number == 0) {
     print_line(fmt::format("{}: nothing to do: every epoch that is whole is in a cluster", common.path));
     return;
   }
-  print_line(fmt::format("{}: cluster {:04} has {} epochs: {} series, {} bytes", common.path, report.number,
-                         report.plan.epochs, report.series, report.bytes));
+  print_line(fmt::format("{}: cluster {:04} has {} epochs: {} series, {} bytes{}", common.path, report.number,
+                         report.plan.epochs, report.series, report.bytes,
+                         left == 0 ? "" : fmt::format("; {} do not fit into --memory: another pass", left)));
 }
 
 imd::OptimizeOptions OptimizeCommand::options() const {
@@ -144,6 +147,7 @@ void OptimizeCommand::print_made(const imd::OptimizeReport& report) const {
               {"cluster", report.number == 0 ? Json() : Json(report.number)},
               {"epochs", report.plan.epochs},
               {"epochs_lost", report.plan.epochs_lost},
+              {"epochs_left", report.plan.epochs_left},
               {"records", report.plan.records},
               {"data_bytes", report.plan.data_bytes},
               {"cluster_bytes_max", report.plan.cluster_bytes_max},
@@ -180,16 +184,15 @@ Result<imd::OptimizeReport> OptimizeCommand::pass_of(io::Device& device, net::Jo
   return imd::optimize_directory(device, common.path, of_pass);
 }
 
-int OptimizeCommand::pass(io::Device& device) const {
+int OptimizeCommand::passes(io::Device& device) const {
   const Result<std::unique_ptr<net::Job>> job = launched();
   if (!job.ok()) return fail(job.status());
   const bool speaks = *job == nullptr || (*job)->rank() == 0;
-  Result<imd::OptimizeReport> report = pass_of(device, job->get(), speaks);
-  // Ranks would wait in a collective call, which has a deadline: they are refused.
-  for (bool told = false; *job == nullptr && !report.ok() && report.status().code() == Code::kBusy;
-       report = pass_of(device, nullptr, speaks)) {
-    if (!std::exchange(told, true)) complain("{}; this one waits for it", report.status().message());
-    std::this_thread::sleep_for(std::chrono::seconds(1));
+  Result<imd::OptimizeReport> report = patient_pass(device, job->get(), speaks);
+  // More epochs than one pass has memory for.
+  while (report.ok() && report->plan.epochs_left > 0) {
+    if (speaks) print_made(*report);
+    report = patient_pass(device, job->get(), speaks);
   }
   const Status closed = *job != nullptr ? (*job)->close() : Status();
   if (!report.ok()) return fail(report.status());
@@ -197,6 +200,18 @@ int OptimizeCommand::pass(io::Device& device) const {
   if (!speaks) return finish_output(kExitOk);
   print_made(*report);
   return finish_output(kExitOk);
+}
+
+// Waits for another pass. Ranks would wait in a collective call, which has a deadline: they are refused.
+Result<imd::OptimizeReport> OptimizeCommand::patient_pass(io::Device& device, net::Job* job,
+                                                          bool speaks) const {
+  Result<imd::OptimizeReport> report = pass_of(device, job, speaks);
+  for (bool told = false; job == nullptr && report.status().code() == Code::kBusy;
+       report = pass_of(device, nullptr, speaks)) {
+    if (!std::exchange(told, true)) complain("{}; this one waits for it", report.status().message());
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+  }
+  return report;
 }
 
 int OptimizeCommand::follow_job(io::Device& device) const {
@@ -308,7 +323,7 @@ int OptimizeCommand::run() const {
     if (!job.ok()) return fail(job.status());
     return free ? free_logs(device) : follow_job(device);
   }
-  return pass(device);
+  return passes(device);
 }
 
 }  // namespace

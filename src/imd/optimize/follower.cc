@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "imd/format/generation.h"
+#include "imd/optimize/pass_choice.h"
 #include "imd/optimize/throttle.h"
 #include "imd/write/writer_lock.h"
 #include "io/lock_file.h"
@@ -65,7 +66,7 @@ Status follow_directory(io::Device& device, const std::string& directory, const 
       if (!busy) SWALE_RETURN_IF_ERROR(report.status());
       const bool made = report.ok() && report->number != 0;
       if (made && options.made) options.made(*report);
-      if (made && !ended) continue;
+      if (made && (!ended || report->plan.epochs_left > 0)) continue;
     }
     if (ended && !busy) return {};
     if (!pause(options.period))

@@ -226,26 +226,6 @@ TEST(Optimize, ThereIsNothingToDoTwice) {
   expect_verified(device, 1);
 }
 
-// Four of similar length become one: 16 passes of one epoch each copy 24 more, and no more than six
-// clusters are ever asked.
-TEST(Optimize, FourClustersOfSimilarLengthBecomeOne) {
-  io::MemoryDevice device;
-  uint64_t copied = 0;
-  std::vector<size_t> counts;
-  for (uint64_t pass = 0; pass < 16; ++pass) {
-    write_job(device, {.epochs = 1, .records = 50, .keys = 10, .one_size = true}, 1 + pass);
-    const Answers before = ask_directory(device, 10);
-    const auto report = optimize(device);
-    ASSERT_TRUE(report.ok()) << report.status().to_string();
-    copied += report->plan.epochs;
-    counts.push_back(list_of(device).clusters.size());
-    EXPECT_TRUE(ask_directory(device, 10) == before) << pass;
-  }
-  EXPECT_THAT(counts, testing::ElementsAre(1, 2, 3, 1, 2, 3, 4, 2, 3, 4, 5, 3, 4, 5, 6, 1));
-  EXPECT_EQ(copied, 12u + 3 * 4 + 16);
-  expect_verified(device, 1);
-}
-
 // What a cluster alone still has, no pass takes away.
 TEST(Optimize, TheOnlyCopyStays) {
   io::MemoryDevice device;

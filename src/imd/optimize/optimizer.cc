@@ -16,6 +16,7 @@
 #include "base/sealed_document.h"
 #include "imd/format/generation.h"
 #include "imd/optimize/freed_source.h"
+#include "imd/optimize/pass_choice.h"
 #include "imd/optimize/pass_ranks.h"
 #include "imd/optimize/stripe_pipeline.h"
 #include "imd/optimize/stripe_reader.h"
@@ -61,21 +62,6 @@ void remove_tree(io::Device& device, const std::string& path) {
   if (!removed.ok() && removed.code() != Code::kNotFound) log_warn("{}", removed.message());
 }
 
-// The epochs that no cluster of the list has.
-std::vector<EpochNumber> uncovered(const Manifest& manifest, const ClusterList& list) {
-  std::set<EpochNumber> covered;
-  for (const ClusterEntry& cluster : list.clusters) {
-    for (const ClusterEntry::Epoch& epoch : cluster.epochs) {
-      if (manifest.find_epoch(epoch.epoch, epoch.epoch_id) != nullptr) covered.insert(epoch.epoch);
-    }
-  }
-  std::vector<EpochNumber> epochs;
-  for (const EpochEntry& epoch : manifest.epochs) {
-    if (!covered.contains(epoch.epoch)) epochs.push_back(epoch.epoch);
-  }
-  return epochs;
-}
-
 uint64_t content_bytes(const EpochEntry& epoch) { return epoch.data_bytes + epoch.large.bytes; }
 
 class Pass {
@@ -88,15 +74,9 @@ class Pass {
  private:
   Status run_on_ranks();
   Status decide();
+  Status choose();
   Status learn();
   Status follow_order(Bytes order);
-  Status look();
-  bool is_only_copy(const ClusterEntry& cluster) const;
-  bool has_freed(const ClusterEntry& cluster) const;
-  void replace(const ClusterEntry& cluster);
-  void merge_similar();
-  std::vector<EpochNumber> to_copy() const;
-  void point_sources();
   void plan();
   Status make_cluster();
   // What it has written, epoch by epoch.
@@ -126,7 +106,6 @@ class Pass {
   ClusterList list_;  // as it is, then as it will be
   std::vector<EpochNumber> epochs_;
   std::vector<FreedSource> sources_;  // clusters that are replaced, and have what no log has
-  std::set<uint32_t> stuck_;          // clusters that cannot be opened, and have what no log has
   std::optional<io::LockFile> lock_;
   std::optional<store::JobClaim> claim_;
   std::unique_ptr<run::OrderedRecords> run_;  // that is being filled
@@ -175,19 +154,29 @@ Status Pass::decide() {
       lock_,
       io::LockFile::acquire(files_.device, clusters_folder(files_.directory) + "/optimize.lock", request));
   SWALE_ASSIGN_OR_RETURN(manifest_, load_manifest(files_.device, files_.directory));
-  SWALE_RETURN_IF_ERROR(look());
-  const bool enough = to_copy().size() >= std::max<uint64_t>(options_.epochs_min, 1);
-  if (enough) merge_similar();
-  epochs_ = to_copy();
+  SWALE_RETURN_IF_ERROR(choose());
   plan();
-  report_.plan.epochs_lost = uncovered(manifest_, list_).size() - epochs_.size();
-  if (!enough) return {};
+  if (order_.epochs_left + epochs_.size() < std::max<uint64_t>(options_.epochs_min, 1)) return {};
   if (options_.approve) SWALE_RETURN_IF_ERROR(options_.approve(report_.plan));
   SWALE_ASSIGN_OR_RETURN(claim_, store::JobClaim::next(files_.device, cluster_claims(files_.directory)));
   order_.number = claim_->number();
   for (const EpochNumber epoch : epochs_) order_.epochs.push_back({epoch, manifest_.epochs[epoch].epoch_id});
   for (const FreedSource& source : sources_) order_.sources.push_back(source.cluster->entry().number);
   remove_dead(claim_->number());
+  return {};
+}
+
+Status Pass::choose() {
+  const PassRules rules{.full = options_.full,
+                        .epochs_min = options_.epochs_min,
+                        .memory_bytes = options_.memory_bytes,
+                        .ranks = ranks_->size()};
+  SWALE_ASSIGN_OR_RETURN(PassChoice choice, choose_epochs(files_, manifest_, rules));
+  list_ = std::move(choice.list);
+  epochs_ = std::move(choice.epochs);
+  sources_ = std::move(choice.sources);
+  report_.plan.epochs_lost = choice.epochs_lost;
+  order_.epochs_left = choice.epochs_left;
   return {};
 }
 
@@ -225,114 +214,11 @@ Status Pass::follow_order(Bytes order) {
   return {};
 }
 
-// Which clusters stay: those that answer for all of their epochs, and those whose epochs cannot be read
-// again.
-Status Pass::look() {
-  Result<ClusterList> list = load_clusters(files_.device, files_.directory);
-  if (!list.ok() && (manifest_.has_moved || list.status().code() != Code::kCorruption)) return list.status();
-  if (!list.ok()) log_warn("{}; clusters are made anew", list.status().message());
-  if (list.ok()) list_ = std::move(*list);
-  std::erase_if(list_.clusters, [&](const ClusterEntry& cluster) {
-    const auto lives = [&](const ClusterEntry::Epoch& epoch) {
-      return manifest_.find_epoch(epoch.epoch, epoch.epoch_id) != nullptr;
-    };
-    const bool wanted = !options_.full && std::ranges::all_of(cluster.epochs, lives);
-    const bool freed = has_freed(cluster);
-    const bool replaced = !wanted && !is_only_copy(cluster);
-    if (replaced && !freed) return true;
-    const auto opened = Cluster::open(files_, cluster);
-    if (!opened.ok() && freed) {
-      log_warn("{}; it stays, because it has epochs that are nowhere else: restore it from a copy",
-               opened.status().message());
-      stuck_.insert(cluster.number);
-      return false;
-    }
-    if (!opened.ok()) log_warn("{}; it is made anew", opened.status().message());
-    if (opened.ok() && replaced) replace(cluster);
-    return !opened.ok() || replaced;
-  });
-  return {};
-}
-
-// No log has an epoch of it any more.
-bool Pass::has_freed(const ClusterEntry& cluster) const {
-  return std::ranges::any_of(cluster.epochs, [&](const ClusterEntry::Epoch& epoch) {
-    const EpochEntry* const entry = manifest_.find_epoch(epoch.epoch, epoch.epoch_id);
-    return entry != nullptr && entry->freed;
-  });
-}
-
-// The new cluster takes its place, and reads from it what no log has.
-void Pass::replace(const ClusterEntry& cluster) {
-  if (has_freed(cluster)) sources_.push_back({Cluster::as_listed(files_, cluster)});
-}
-
-// What the new cluster gets: epochs of logs, and freed ones of the clusters that it replaces.
-std::vector<EpochNumber> Pass::to_copy() const {
-  std::vector<EpochNumber> epochs = epochs_to_optimize(manifest_, list_);
-  std::set<EpochNumber> freed;
-  for (const FreedSource& source : sources_) {
-    for (const ClusterEntry::Epoch& epoch : source.cluster->entry().epochs) {
-      const EpochEntry* const entry = manifest_.find_epoch(epoch.epoch, epoch.epoch_id);
-      if (entry != nullptr && entry->freed) freed.insert(epoch.epoch);
-    }
-  }
-  for (const EpochNumber epoch : uncovered(manifest_, list_)) {
-    if (freed.contains(epoch)) epochs.push_back(epoch);
-  }
-  std::ranges::sort(epochs);
-  return epochs;
-}
-
-// Each epoch is read from one of them.
-void Pass::point_sources() {
-  std::set<EpochNumber> read;
-  for (FreedSource& source : sources_) {
-    source.indexes.clear();
-    for (const ClusterEntry::Epoch& epoch : source.cluster->entry().epochs) {
-      const EpochEntry* const entry = manifest_.find_epoch(epoch.epoch, epoch.epoch_id);
-      const auto place = std::ranges::lower_bound(epochs_, epoch.epoch);
-      const bool wanted = entry != nullptr && entry->freed && place != epochs_.end() &&
-                          *place == epoch.epoch && read.insert(epoch.epoch).second;
-      source.indexes.push_back(wanted ? static_cast<uint32_t>(place - epochs_.begin()) : FreedSource::kNone);
-    }
-  }
-}
-
-// Parts of an epoch itself are lost.
-bool Pass::is_only_copy(const ClusterEntry& cluster) const {
-  return std::ranges::any_of(cluster.epochs, [&](const ClusterEntry::Epoch& epoch) {
-    const EpochEntry* const entry = manifest_.find_epoch(epoch.epoch, epoch.epoch_id);
-    return entry != nullptr && manifest_.has_lost(*entry);
-  });
-}
-
-// The new cluster and the three before it become one, if the longest of these is less than twice as long as
-// the new one: so an epoch is copied once for each factor of four.
-void Pass::merge_similar() {
-  constexpr size_t kBefore = 3;
-  std::vector<ClusterEntry>& clusters = list_.clusters;
-  for (size_t epochs = to_copy().size(); epochs > 0 && clusters.size() >= kBefore;) {
-    const std::span<const ClusterEntry> last(clusters.end() - kBefore, clusters.end());
-    size_t longest = 0;
-    bool only_copy = false;
-    for (const ClusterEntry& cluster : last) {
-      longest = std::max(longest, cluster.epochs.size());
-      only_copy = only_copy || is_only_copy(cluster) || stuck_.contains(cluster.number);
-    }
-    if (longest >= 2 * epochs || only_copy) break;
-    for (const ClusterEntry& cluster : last) {
-      epochs += cluster.epochs.size();
-      replace(cluster);
-    }
-    clusters.erase(clusters.end() - kBefore, clusters.end());
-  }
-}
-
 // What it takes to copy them.
 void Pass::plan() {
   OptimizePlan& plan = report_.plan;
   plan.epochs = epochs_.size();
+  plan.epochs_left = order_.epochs_left;
   for (const EpochNumber number : epochs_) {
     const EpochEntry& epoch = manifest_.epochs[number];
     plan.records += epoch.records;
@@ -403,7 +289,7 @@ SeriesMaker::ResolveFn Pass::resolve(ValueReader& values) const {
 
 Result<std::vector<RecordTally>> Pass::write_series(Writer& writer) {
   PartitionCache partitions(files_, manifest_);
-  point_sources();
+  point_sources(manifest_, epochs_, sources_);
   const bool slowly = options_.rate_bytes_per_s != 0;
   const size_t chunk_bytes = options_.memory_bytes / 8;
   SWALE_ASSIGN_OR_RETURN(
@@ -517,15 +403,6 @@ void Pass::remove_dead(uint32_t below) {
 }
 
 }  // namespace
-
-std::vector<EpochNumber> epochs_to_optimize(const Manifest& manifest, const ClusterList& list) {
-  std::vector<EpochNumber> epochs = uncovered(manifest, list);
-  std::erase_if(epochs, [&](EpochNumber epoch) {
-    const EpochEntry& entry = manifest.epochs[epoch];
-    return entry.freed || manifest.has_lost(entry);
-  });
-  return epochs;
-}
 
 Result<OptimizeReport> optimize_directory(io::Device& device, const std::string& directory,
                                           const OptimizeOptions& options) {

@@ -20,7 +20,8 @@
 // Errors: kBusy if another pass works, at once if it is certainly alive; kCorruption if an epoch cannot be
 // read, or is not what the epoch log
 // says; kAborted if another pass has taken over.
-// Memory: about `memory_bytes`; more only if one key has more values than that.
+// Memory: about `memory_bytes`: a pass takes as many epochs as have runs whose chunks fit. More only if one
+// key has more values than that, or one epoch more runs, or `full` has.
 #pragma once
 
 #include <cstdint>
@@ -46,6 +47,7 @@ struct OptimizePlan {
   uint64_t data_bytes = 0;         // of keys and values
   uint64_t cluster_bytes_max = 0;  // that the cluster takes on disk, at most
   uint64_t epochs_lost = 0;        // left alone: parts of them are lost
+  uint64_t epochs_left = 0;        // for the next pass: their runs do not fit into this one's memory
 };
 
 struct OptimizeOptions {
@@ -75,9 +77,6 @@ struct OptimizeReport {
   uint64_t stripes = 0;
   uint64_t runs = 0;  // that were given to the writer; those of memtables it makes itself
 };
-
-// The epochs that no cluster has, but logs have, and of which nothing is lost.
-std::vector<EpochNumber> epochs_to_optimize(const Manifest& manifest, const ClusterList& list);
 
 constexpr size_t kOptimizeMemoryMin = 32 * kMiB;
 

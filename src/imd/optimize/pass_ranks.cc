@@ -28,6 +28,7 @@ std::string encode(std::span<const RecordTally> tallies) {
 std::string PassOrder::encode() const {
   std::string bytes;
   append_u32(&bytes, number);
+  append_u64(&bytes, epochs_left);
   append_u32(&bytes, static_cast<uint32_t>(epochs.size()));
   for (const ClusterEntry::Epoch& epoch : epochs) {
     append_u32(&bytes, epoch.epoch.value());
@@ -42,6 +43,7 @@ Result<PassOrder> PassOrder::decode(Bytes bytes) {
   Decoder in(bytes);
   PassOrder order;
   order.number = in.u32();
+  order.epochs_left = in.u64();
   for (uint32_t left = in.u32(); left > 0 && in.ok(); --left) {
     const EpochNumber epoch(in.u32());
     order.epochs.push_back({epoch, in.u64()});

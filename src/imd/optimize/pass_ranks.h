@@ -23,6 +23,7 @@ namespace swale::imd {
 // What the first rank has decided.
 struct PassOrder {
   uint32_t number = 0;                      // of the new cluster; 0: there is nothing to do
+  uint64_t epochs_left = 0;                 // for the next pass
   std::vector<ClusterEntry::Epoch> epochs;  // that are copied
   std::vector<uint32_t> sources;            // numbers of clusters that are replaced and have freed epochs
 

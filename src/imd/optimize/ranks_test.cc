@@ -290,7 +290,7 @@ TEST(OptimizeRanks, TheFirstFailsAtAnyCall) { fail_at_each_call(0); }
 TEST(OptimizeRanks, AnotherFailsAtAnyCall) { fail_at_each_call(1); }
 
 TEST(OptimizeRanks, TellEachOtherWhatIsLongerThanAMessage) {
-  PassOrder order{.number = 7, .epochs = {}, .sources = {3, 5}};
+  PassOrder order{.number = 7, .epochs_left = 11, .epochs = {}, .sources = {3, 5}};
   for (uint32_t epoch = 0; epoch < 20'000; ++epoch) order.epochs.push_back({EpochNumber(epoch), epoch * 3u});
   run_ranks(3, [&](net::Job& job) {
     PassRanks ranks(job);
@@ -299,6 +299,7 @@ TEST(OptimizeRanks, TellEachOtherWhatIsLongerThanAMessage) {
     const auto heard = PassOrder::decode(*text);
     ASSERT_TRUE(heard.ok());
     EXPECT_TRUE(heard->epochs == order.epochs && heard->sources == order.sources && heard->number == 7u);
+    EXPECT_EQ(heard->epochs_left, 11u);
     EXPECT_FALSE(PassOrder::decode(Bytes(*text).substr(1)).ok());
     const auto rank = static_cast<uint64_t>(job.rank());
     std::vector<RecordTally> mine(5'000, {rank, 10 * rank, 100 + rank});

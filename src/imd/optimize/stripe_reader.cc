@@ -15,10 +15,8 @@
 namespace swale::imd {
 namespace {
 
-// One holds any record.
-constexpr size_t kChunkBytesMin = 32 * kKiB;
 constexpr size_t kChunkBytesMax = 256 * kKiB;
-static_assert(kChunkBytesMin >= sizeof(StripeRow) + run::kEncodedRecordBytesMax);
+static_assert(StripeReader::kChunkBytesMin >= sizeof(StripeRow) + run::kEncodedRecordBytesMax);
 // Records of a run are ordered by the top 40 bits of what is left of the hash: hashes that are further apart
 // than this are in order.
 constexpr Hash kDisorder = Hash{1} << 24;
@@ -61,12 +59,16 @@ Result<std::unique_ptr<StripeReader>> StripeReader::open(const ReaderFiles& file
   return reader;
 }
 
+bool StripeReader::in_hash_order(const Manifest& manifest, const EpochEntry& epoch) {
+  const JobEntry& job = manifest.job_of(epoch);
+  return job.ranks == 1 || (job.partitioner == kHashPartitioner && !TableCache::has_tables(manifest, epoch));
+}
+
 Status StripeReader::add_epoch(const Manifest& manifest, PartitionCache& partitions, const EpochEntry& epoch,
                                uint32_t index) {
   if (epoch.freed) return {};
   const JobEntry& job = manifest.job_of(epoch);
-  const bool by_hash =
-      job.ranks == 1 || (job.partitioner == kHashPartitioner && !TableCache::has_tables(manifest, epoch));
+  const bool by_hash = in_hash_order(manifest, epoch);
   for (PartitionNumber partition(0); partition < job.ranks; ++partition) {
     if (by_hash && !wants(partition, job.ranks)) continue;
     uint32_t depth = 0;

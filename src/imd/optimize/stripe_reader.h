@@ -38,6 +38,9 @@ namespace swale::imd {
 
 class StripeReader {
  public:
+  // Of a chunk, which holds any record.
+  static constexpr size_t kChunkBytesMin = 32 * kKiB;
+
   // The objects referred to must outlive the reader. `memory_bytes`: about what chunks may take.
   // `reads_in_flight`: at most; 1: nothing is read ahead. Stripes must lie in `range`.
   static Result<std::unique_ptr<StripeReader>> open(const ReaderFiles& files, const Manifest& manifest,
@@ -53,6 +56,8 @@ class StripeReader {
   Status finish() const;
   // Whether each run is read once.
   bool by_hash() const;
+  // Whether the epoch's runs are in the order of hashes.
+  static bool in_hash_order(const Manifest& manifest, const EpochEntry& epoch);
 
  private:
   struct Stream {
