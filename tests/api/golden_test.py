@@ -13,8 +13,10 @@ build/checked/tests/api/make_directory`. Folders of a released version are never
 version of a format adds a folder.
 """
 import contextlib
+import glob
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -255,6 +257,25 @@ class Golden(unittest.TestCase):
                     self.assertEqual(self.run_swale("get", path, f"u64:{key}", "--u64"),
                                      "".join(f"u64:{key}\t{epoch}\t{shown(epoch * 100 + key)}\n"
                                              for epoch in range(2)))
+
+    def test_a_pass_takes_every_older_version(self):
+        names = [*(name for name in sorted(os.listdir(GOLDEN)) if re.fullmatch(
+            "(attributes|dir|indirect|keys|large|lossy)-v1", name)),
+                 *(os.path.join("layout-v1", name) for name in LAYOUTS)]
+        self.assertEqual(len(names), 10)
+        for name in names:
+            with copy_of(name) as path, self.subTest(name):
+                number = "" if name.startswith("keys") else "u64:"
+                keys = [f"{number}{key}" for key in (0, 7, 19)]
+                keys += ["large 0", "large 1"] if name[:8] in ("indirect", "large-v1", "lossy-v1") else []
+                ask = ("get", path, *keys, "--json")
+                before = sorted(self.run_swale(*ask).splitlines())
+                self.assertGreaterEqual(len(before), len(keys))
+                self.assertIn("cluster 0001 has", self.run_swale("optimize", path))
+                self.assertIn(", 1 clusters", self.run_swale("verify", path))
+                for log in glob.glob(os.path.join(path, "p000", "*.data")):
+                    os.remove(log)
+                self.assertEqual(sorted(self.run_swale(*ask).splitlines()), before)
 
     def test_columns_answer(self):
         path = os.path.join(GOLDEN, "columns-v1")

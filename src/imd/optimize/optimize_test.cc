@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/log.h"
 #include "imd/check/verify.h"
 #include "imd/format/cluster_list.h"
 #include "imd/format/generation.h"
@@ -10,6 +11,7 @@
 #include "imd/optimize/optimizer.h"
 #include "imd/testing/test_directory.h"
 #include "imd/testing/test_optimize.h"
+#include "io/fault_device.h"
 #include "io/memory_device.h"
 
 namespace swale::imd::optimize_test {
@@ -211,6 +213,47 @@ TEST(Optimize, RefreshFindsNewClustersAndNewEpochs) {
     EXPECT_TRUE(std::equal(values.begin(), values.end(), both.each.at(key).begin())) << key;
 }
 
+TEST(Optimize, ClustersAndOtherEpochsAreAskedAtOnce) {
+  io::MemoryDevice device;
+  for (uint64_t job = 1; job <= 4; ++job) {
+    write_job(device, {.epochs = 2, .records = 300, .keys = kKeys, .one_size = true}, job);
+    ASSERT_TRUE(job == 4 || optimize(device).ok());
+  }
+  ASSERT_EQ(list_of(device).clusters.size(), 3u);
+  const auto reader = Reader::open(device, kOptimized, {}).value();
+  const auto found = reader->get(test::optimized_key(0), Reader::kAllEpochs);
+  ASSERT_TRUE(found.ok()) << found.status().to_string();
+  EXPECT_GT(found->size(), 100u);
+  EXPECT_GE(reader->stats().reads, 12u);  // footers, slices, blocks
+  EXPECT_LE(reader->stats().depth_max, 3u);
+}
+
+TEST(Optimize, ScansAndTheBestOfAFieldAreReadFromTheEpochs) {
+  io::MemoryDevice device;
+  JobShape shape{.records = 500, .keys = kKeys, .one_size = true};
+  shape.options.schema = *run::Schema::parse("number:u8;_:*", "number");
+  write_job(device, shape, 1);
+  ASSERT_TRUE(optimize(device).ok());
+  io::FaultDevice faulty(device);
+  faulty.inject({.kind = io::CallKind::kRead, .path_part = "clusters/0001/p000", .from_then_on = true});
+  const auto reader = Reader::open(faulty, kOptimized, {}).value();
+  uint64_t records = 0;
+  const Status scanned = reader->scan(Reader::kAllEpochs, [&](EpochNumber, Bytes, Bytes) {
+    ++records;
+    return true;
+  });
+  EXPECT_TRUE(scanned.ok()) << scanned.to_string();
+  EXPECT_EQ(records, 1'500u);
+  const auto best = reader->top(1, "number", 5, run::Extreme::kLargest);
+  ASSERT_TRUE(best.ok()) << best.status().to_string();
+  EXPECT_EQ(best->records.size(), 5u);
+  EXPECT_EQ(faulty.faults(), 0u);
+  set_log_level(LogLevel::kOff);
+  EXPECT_TRUE(reader->get(test::optimized_key(0), Reader::kAllEpochs).ok());
+  set_log_level(LogLevel::kWarn);
+  EXPECT_GT(faulty.faults(), 0u) << "the canary: a trajectory asks the cluster";
+}
+
 TEST(Optimize, ThereIsNothingToDoTwice) {
   io::MemoryDevice device;
   write_job(device, {}, 1);
@@ -351,6 +394,36 @@ TEST(Optimize, ManyStripesAreOneCluster) {
   EXPECT_GT(report->stripes, 2u);
   EXPECT_TRUE(ask_directory(device, 20) == before);
   expect_verified(device, 1);
+}
+
+// All records are of one key: more than a stripe is to have.
+TEST(Optimize, AHotKeyIsOneStripe) {
+  io::MemoryDevice device;
+  write_job(device, {.ranks = 2, .records = 40'000, .keys = 1, .one_size = true}, 1);
+  const Answers before = ask_directory(device, 1);
+  ASSERT_EQ(before.at_once.at(test::optimized_key(0)).size(), 240'000u);
+  const auto report = optimize(device);
+  ASSERT_TRUE(report.ok()) << report.status().to_string();
+  EXPECT_GT(report->stripes, 2u);
+  EXPECT_GT(report->series, 500u) << "of at most 16 KiB each";
+  ASSERT_TRUE(device.remove(data_log_path(kOptimized, {1, PartitionNumber(0)})).ok());
+  ASSERT_TRUE(device.remove(data_log_path(kOptimized, {1, PartitionNumber(1)})).ok());
+  EXPECT_TRUE(ask_directory(device, 1) == before);
+}
+
+TEST(Optimize, ProgressComesToAllRecords) {
+  io::MemoryDevice device;
+  write_job(device, {.epochs = 4, .records = 40'000, .keys = 9'000, .one_size = true}, 1);
+  std::vector<uint64_t> seen;
+  OptimizeOptions pass = small_pass();
+  pass.progress = [&](uint64_t done, uint64_t records) {
+    EXPECT_EQ(records, 160'000u);
+    EXPECT_TRUE(seen.empty() || seen.back() < done);
+    seen.push_back(done);
+  };
+  ASSERT_TRUE(optimize(device, pass).ok());
+  EXPECT_GT(seen.size(), 2u);
+  EXPECT_EQ(seen.back(), 160'000u);
 }
 
 // Each of them has its own range of hashes.

@@ -48,12 +48,15 @@ program reads
   call expect(swale_reader_schema(reader) == "square:f8", "the schema: "//swale_reader_schema(reader))
   call expect(swale_reader_epoch_info(reader, 1_c_int64_t, info) == SWALE_OK, swale_last_error())
   call expect(info%epoch == 1 .and. info%step == 10 .and. info%time == 0.5_c_double .and. info%records == 100, "the epoch")
-  call expect(swale_reader_count(reader, SWALE_ALL_EPOCHS, records) == SWALE_OK, swale_last_error())
 
   code = swale_reader_attributes(reader, SWALE_DESCRIBED_EPOCH, 1_c_int64_t, json)
   call expect(code == SWALE_OK .and. json == '{"box":[1,2,3]}', "the attributes of epoch 1: "//json)
   code = swale_reader_attributes(reader, SWALE_DESCRIBED_DIRECTORY, SWALE_ALL_EPOCHS, json)
   call expect(code == SWALE_OK .and. json == '{"units":"lj"}', "the directory's attributes: "//json)
+
+  code = swale_reader_warm(reader, [0_c_int64_t, 1_c_int64_t], 2_c_size_t, records)
+  call expect(code == SWALE_OK .and. records > 0, "the index is in memory: "//swale_last_error())
+  call expect(swale_reader_count(reader, SWALE_ALL_EPOCHS, records) == SWALE_OK, swale_last_error())
 
   right = 0
   do key = 0, 99
