@@ -144,4 +144,5 @@ def main(doc, name, profiles, measure, text, more=None):
     except (Failed, subprocess.TimeoutExpired) as failure:
         print(f"\n{name}.py: {failure}", file=sys.stderr)
         return 2
-    return finish(result, arguments.out / f"{name}.json", text(result))
+    part = f"-{arguments.only}" if getattr(arguments, "only", None) else ""
+    return finish(result, arguments.out / f"{name}{part}.json", text(result))

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""optimize.py PROGRAMS OUT --swale SWALE [--profile full|quick|tiny] [--scratch DIR]: `make bench-optimize`.
+"""optimize.py PROGRAMS OUT --swale SWALE [--profile full|quick|tiny] [--only PART] [--scratch DIR]: `make
+bench-optimize`.
 
 Writes directories, asks trajectories, runs `swale optimize`, asks again, and asks compacted RocksDB the same.
 Writes OUT/optimize.json, and the page of results optimize.md, .csv and .png (optimize_page.py). Exit status
 as judge.py says. PROGRAMS has the programs of bench/, SWALE is the command. docs/design/clusters.md and
-reader.md tell what is expected.
+reader.md tell what is expected. --only measures one part, without a page, into OUT/optimize-PART.json.
 """
 import json
 import os
@@ -78,6 +79,8 @@ TURNS = 5  # of a round, in which Swale and a rival are asked one after the othe
 FRAME_TURNS = 3  # of a round: alone and beside a pass
 RECORD_BYTES = 48
 GETS_MAX = 16  # epochs: beyond, a scan is a store's quickest way
+PARTS = ("five_epochs", "many_epochs", "compressed", "passes", "frames")
+ONCE = ("passes",)  # of counts that come out the same
 
 
 class Bench(judge.Runner):
@@ -236,18 +239,16 @@ class Bench(judge.Runner):
                 line.update(rate=rate, clusters=follower.end())
             shutil.rmtree(path)
 
-    def run_all(self):
+    def run_all(self, only=None):
         for self.round in range(self.p["rounds"]):
             self.run("calibrate", "calibrate", path=self.scratch / "calibrate",
                      quick=self.p.get("quick_calibration", 0))
-            self.five_epochs()
-            self.many_epochs()
-            self.compressed()
-            if self.round == 0:  # of counts that come out the same
-                self.passes()
-            self.frames()
-        for epochs in self.p["axis_epochs"]:
-            self.axis(epochs)
+            for part in PARTS:
+                if only in (None, part) and (self.round == 0 or part not in ONCE):
+                    getattr(self, part)()
+        if only is None:
+            for epochs in self.p["axis_epochs"]:
+                self.axis(epochs)
         self.progress.end()
 
     def axis(self, epochs):
@@ -355,13 +356,15 @@ def judged_samples(lines, profile):
 def measure(arguments, scratch):
     bench = Bench(arguments.programs, arguments.swale, scratch, arguments.profile)
     about = machine(scratch)
-    bench.run_all()
+    bench.run_all(arguments.only)
     lines = Lines(bench.lines)
     found = judged_samples(lines, bench.p)
-    results = {key.name: judge.judged(key, found[key.name], lines.factors) for key in KEYS}
+    results = {key.name: judge.judged(key, found[key.name], lines.factors) for key in KEYS
+               if arguments.only is None or found[key.name]}
     result = {"profile": arguments.profile, "machine": about, "parameters": bench.p, "results": results,
               "lines": bench.lines}
-    optimize_page.write(result, arguments.out)
+    if arguments.only is None:
+        optimize_page.write(result, arguments.out)
     return result
 
 
@@ -373,9 +376,13 @@ def text(result):
                      for name, row in result["results"].items())
 
 
+def options(parser):
+    parser.add_argument("--swale", type=pathlib.Path, required=True)
+    parser.add_argument("--only", choices=PARTS, help="one part alone, in the rounds of the profile")
+
+
 def main():
-    return judge.main(__doc__, "optimize", PROFILES, measure, text,
-                      more=lambda parser: parser.add_argument("--swale", type=pathlib.Path, required=True))
+    return judge.main(__doc__, "optimize", PROFILES, measure, text, more=options)
 
 
 if __name__ == "__main__":
