@@ -1,6 +1,6 @@
-// JobFs without memory: whatever allocation of a program's request fails, the request is answered with ENOMEM
-// and may be repeated; what was answered with success is there, what was removed is gone, and no open file
-// is left behind.
+// JobFs without memory, of one node and of two: whatever allocation of a program's request fails, the request
+// is answered with ENOMEM and may be repeated; what was answered with success is there, what was removed is
+// gone, and no open file is left behind.
 #include <dlfcn.h>
 #include <execinfo.h>
 #include <fcntl.h>
@@ -22,6 +22,7 @@
 #include "base/contain.h"
 #include "base/testing/test_allocations.h"
 #include "fs/job/testing/job_world.h"
+#include "fs/job/testing/nodes_world.h"
 
 namespace swale::fs::job_alloc_test {
 namespace {
@@ -255,8 +256,9 @@ struct Rounds {
   std::map<std::string, int> refused;        // of each kind of call
   int points = 0;
 
+  // `others`: see the same tree.
   template <class Drain>
-  void run_each(FileSystem& fs, const Drain& drain) {
+  void run_each(FileSystem& fs, const Drain& drain, const std::vector<FileSystem*>& others = {}) {
     Allocations::spare_this_thread();
     Allocations::spare_library_threads();
     Spared::find();
@@ -272,6 +274,7 @@ struct Rounds {
       Allocations::stop();
       for (const auto& [what, count] : program.refused()) refused[what] += count;
       expect_there(fs, folder, expected);
+      for (FileSystem* const other : others) expect_there(*other, folder, expected);
       files[folder] = expected;
       EXPECT_EQ(drain(), 0u) << "bytes of a file that was removed are left";
     }
@@ -302,6 +305,25 @@ TEST(JobAlloc, EachAllocationOfARequestMayFail) {
   });
   world.restart();
   rounds.expect_all(world.fs(), world.backing());
+}
+
+// The node's own allocations fail, those of the other one do not. Each is the root of some of the files.
+TEST(JobAlloc, EachAllocationOfARequestMayFailOfTwoNodes) {
+  NodesWorld world(2);
+  world.start();
+  Rounds rounds;
+  const auto drain = [&] {
+    const Status drained = world.fs(0).drain_everywhere();
+    EXPECT_TRUE(drained.ok()) << drained.to_string();
+    return 0u;
+  };
+  rounds.run_each(world.fs(0), drain, {&world.fs(1)});
+  // Bytes of a file without a name go when the names have heard of its last release.
+  const auto left = [&] { return world.fs(0).stats().undrained_bytes + world.fs(1).stats().undrained_bytes; };
+  for (int i = 0; i < 6'000 && left() != 0; ++i) ::usleep(10'000);
+  EXPECT_EQ(left(), 0u) << "bytes of files that were removed are left";
+  world.restart();
+  for (const size_t node : {0u, 1u}) rounds.expect_all(world.fs(node), world.backing());
 }
 
 }  // namespace

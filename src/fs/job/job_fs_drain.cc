@@ -215,9 +215,13 @@ Result<Drain::Outcome> JobFs::drain_here(const meta::FileId& file, NodeId asks,
       // Until all nodes know: they open what was drained by its name, which may not go before.
       std::optional<NameTurn> publishing;
       const auto wanted = lead_->prepare(file, asks, seen);
-      outcome = wanted.ok() ? Result<Drain::Outcome>(Drain::Outcome::kNothing) : wanted.status();
-      if (wanted.ok() && *wanted)
-        outcome = std::move(drain_batch({&file, 1}, Drain::kBatchBytes, &publishing).front().outcome);
+      // Whatever fails after this, the root must hear the end: it drains the file for nobody else before.
+      const Status led = contain([&]() NO_THREAD_SAFETY_ANALYSIS {
+        outcome = wanted.ok() ? Result<Drain::Outcome>(Drain::Outcome::kNothing) : wanted.status();
+        if (wanted.ok() && *wanted)
+          outcome = std::move(drain_batch({&file, 1}, Drain::kBatchBytes, &publishing).front().outcome);
+      });
+      if (!led.ok()) outcome = led;
       const bool all_there = outcome.ok() && (!*wanted || *outcome != Drain::Outcome::kNothing);
       if (wanted.ok()) lead_->end(file, all_there);
       if (outcome.status().code() != Code::kBusy) break;

@@ -130,18 +130,21 @@ Status SharedFiles::fix(const meta::FileId& file, uint64_t drain) noexcept {
     for (;;) {
       SWALE_RETURN_IF_ERROR(learn(file));
       SWALE_ASSIGN_OR_RETURN(uint64_t order, files_->taken());
+      // Its place is there before the change begins, which nothing ends that fails in between.
+      const auto place = fixed_.try_emplace(file).first;
       auto fixed = files_->fix(file);
+      if (!fixed.ok()) fixed_.erase(place);
       if (!fixed.ok() && fixed.status().code() != Code::kNotFound) return fixed.status();
       if (fixed.ok()) order = fixed->order;
       // Nothing is taken in between: what is fixed, and no more, is in the request.
       const auto request = share_.begin_fix(file, order, drain);
-      if (!request.ok()) files_->give_up(file);
+      if (!request.ok()) give_up_locked(file);
       if (request.status().code() == Code::kBusy) {
         changed_.wait(mutex_);
         continue;
       }
       SWALE_RETURN_IF_ERROR(request.status());
-      if (fixed.ok()) fixed_.insert_or_assign(file, std::move(*fixed));
+      if (fixed.ok()) place->second = std::move(*fixed);
       const Status done = change(file, *request);
       if (!done.ok()) give_up_locked(file);
       return done;

@@ -27,14 +27,15 @@ std::string ranges_of(const std::vector<Span>& spans) {
 }  // namespace
 
 Result<bool> SharedDrain::prepare(const meta::FileId& file, NodeId asks, const SeenBacking& seen) noexcept {
+  bool begun = false;
   const Status status = contain([&]() -> Status {
     SWALE_ASSIGN_OR_RETURN(drain_, roots_.begin_drain(file, seen));
-    const Status all_fixed = fix_all(file, asks);
-    if (!all_fixed.ok()) end(file, false);
-    return all_fixed;
+    begun = true;
+    return fix_all(file, asks);
   });
-  if (!status.ok()) return status;
-  return !plan_.nothing;
+  if (status.ok()) return !plan_.nothing;
+  if (begun) end(file, false);  // also where there was no memory to fix it: else the root keeps it for good
+  return status;
 }
 
 Status SharedDrain::fix_all(const meta::FileId& file, NodeId asks) {
