@@ -53,10 +53,13 @@ Status JobFs::begin(io::Device& memory, io::Device& storage) {
   root_node_ = nodes_.enter(meta::kRootDirectory, meta::NodeType::kDirectory, &own);
   root_ = root_node_;
   {
-    const MutexLock lock(mutex_);
+    const MutexLock changing(change_mutex_);
     SWALE_RETURN_IF_ERROR(io::make_directories(storage, options_.state_folder));
     SWALE_ASSIGN_OR_RETURN(intent_, NameIntent::open(storage, options_.state_folder));
     SWALE_RETURN_IF_ERROR(finish_intent());
+  }
+  {
+    const MutexLock lock(mutex_);
     SWALE_RETURN_IF_ERROR(find_places());
     if (peers_ != nullptr) SWALE_RETURN_IF_ERROR(join_nodes(storage));
     SWALE_ASSIGN_OR_RETURN(files_, NodeFiles::open(memory, storage, options_.logs, backing_, shared_.get()));

@@ -11,10 +11,12 @@
 //
 // Threads: as FileSystem says; one of its own drains, and supplies writers with memory. Locks are taken in
 // the order drain_mutex_, change_mutex_, the turn of this node (NameTurns), mutex_, that of JobNodes. With
-// mutex_ held no node is asked but for names, and told of those that have changed.
+// mutex_ held no node is asked but for names, and no name is looked for or changed on the backing, but by
+// chmod and utimens: one that hangs stops who needs it.
 // Invariants: (1) What is on the backing has there the name that it has in the tree, but for the moment of a
-// change, which an intent covers. (2) A write that has returned is seen by every read after it. (3) After
-// fsync a machine that loses power finds the file's name and bytes: on the backing, or on this node.
+// change, which an intent covers, and which those that look for it wait out (MovingNames). (2) A write that
+// has returned is seen by every read after it. (3) After fsync a machine that loses power finds the file's
+// name and bytes: on the backing, or on this node.
 // Errors: errnos; the cause is in the log of the program. EIO: a server of names that does not answer, or
 // bytes that are damaged: the message names it.
 // Limits: Inode numbers are of ids: a tree of 4,096 openings.
@@ -39,6 +41,7 @@
 #include "fs/job/job_nodes.h"
 #include "fs/job/light_gate.h"
 #include "fs/job/log_grants.h"
+#include "fs/job/moving_names.h"
 #include "fs/job/name_intent.h"
 #include "fs/job/request_lock.h"
 #include "fs/log/log_writer.h"
@@ -247,12 +250,12 @@ class JobFs final : public FileSystem {
   Status find_places();
   Status find_new_files();
   Status find_times();
-  Status finish_intent() REQUIRES(mutex_);
+  Status finish_intent() REQUIRES(change_mutex_);
   Status start_log();
   static int answer(const Status& status);
   // Of a change of this entry: a machine that loses power must not find bytes under no name, nor a name
   // without its bytes.
-  meta::AnswerWait wait_of(const meta::DirEntry& entry) const REQUIRES(mutex_);
+  meta::AnswerWait wait_of(const meta::DirEntry& entry) EXCLUDES(mutex_);
 
   // Names.
   bool is_private(const JobNode& parent, std::string_view name) const {
@@ -262,6 +265,7 @@ class JobFs final : public FileSystem {
   Result<std::optional<meta::Named>> find_known(JobNode& parent, const char* name, bool in_turn);
   Result<meta::Named> adopt(JobNode& parent, const char* name);
   Result<bool> has_vanished(JobNode& parent, const char* name, const meta::Named& named);
+  Result<bool> remove_vanished(JobNode& parent, const char* name, const meta::Named& named);
   int find_directory(JobNode& parent, const char* name, const meta::Named& named, io::Descriptor* out);
   int enter(const JobNodes::LookUp& by, JobNode& parent, const char* name, const meta::Named& named,
             io::Descriptor directory, Entry* entry);
@@ -278,7 +282,7 @@ class JobFs final : public FileSystem {
   Status expect_same(const Rename& wanted);
   // A file that must be on the backing before.
   Result<std::optional<meta::FileId>> rename_locked(const Rename& wanted);
-  Status rename_both(const Rename& wanted, uint64_t inode) REQUIRES(mutex_);
+  Status rename_both(const Rename& wanted, uint64_t inode) REQUIRES(change_mutex_);
   Status rename_entry(const Rename& wanted, meta::AnswerWait wait);
   bool rename_back(const Rename& wanted);
   bool replaces_directory(const Rename& wanted) const;
@@ -328,12 +332,22 @@ class JobFs final : public FileSystem {
                    const Caller& caller, struct stat* attributes, std::unique_ptr<OpenFile>* file);
   int open_made(const Making& by, const meta::Opened& made, int flags, const Caller& caller, JobNode** node,
                 struct stat* attributes, std::unique_ptr<OpenFile>* file);  // attributes: null: nobody asks
-  int put_in_logs(JobNode& node) REQUIRES(mutex_);
+  // What an open has found on the backing.
+  struct Found {
+    io::Descriptor own;      // to read it there
+    NodeFiles::There there;  // for the logs
+  };
+  int look_there(JobNode& node, bool writes, bool logged, const NodeFiles& files, Found* found)
+      EXCLUDES(mutex_);
+  // Opens the file in the logs, if this node has not, or gives `own` what it is on the backing. Null: opens
+  // it in the logs once more. Gives the mutex up while it looks there.
+  int find_bytes(JobNode& node, bool writes, io::Descriptor* own) REQUIRES(mutex_);
+  bool wait_for_move(const meta::FileId& id) EXCLUDES(mutex_);  // false: there is none
   void note_path(const meta::FileId& file) noexcept REQUIRES(mutex_);
   // `before`: its path, if it had one. A rename of a directory moves all that is beneath it.
   void note_move(const meta::DirEntry& moved, const std::optional<std::string>& before) noexcept
       REQUIRES(mutex_);
-  int expect_one_name(JobNode& node) REQUIRES(mutex_);
+  int expect_one_name(JobNode& node, io::File& there);
   void let_go(JobFile& file);
   std::optional<int> sync_on_node(JobNode& node);
   int truncate(JobNode& node, uint64_t size);
@@ -473,6 +487,7 @@ class JobFs final : public FileSystem {
   dev_t device_number_ = 0;
   bool has_user_attributes_ = false;  // the backing file system has
   JobNodes nodes_;
+  MovingNames moving_{mutex_, nodes_};
   LogWriter writer_;
 
   Mutex drain_mutex_;   // of one drain after the other
@@ -495,7 +510,7 @@ class JobFs final : public FileSystem {
   std::atomic<bool> knows_pages_left_ = false;               // of some file
   std::unique_ptr<KnownPaths> paths_ PT_GUARDED_BY(mutex_);  // null with one node
   std::unique_ptr<NodeFiles> files_ PT_GUARDED_BY(mutex_);
-  std::unique_ptr<NameIntent> intent_ PT_GUARDED_BY(mutex_);
+  std::unique_ptr<NameIntent> intent_ PT_GUARDED_BY(change_mutex_);
   std::unique_ptr<Drain> drain_ GUARDED_BY(drain_mutex_);  // its steps that use NodeFiles need mutex_, too
   Mutex wanted_mutex_;                                     // the last that is taken
   std::vector<Wanted*> wanted_ GUARDED_BY(wanted_mutex_);  // files that somebody waits for

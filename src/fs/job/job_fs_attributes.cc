@@ -139,6 +139,7 @@ int JobFs::change_mode_in_turn(JobNode& node, mode_t mode, bool* unsealed) {
   if (!turn.ok()) return answer(turn.status());
   if (shared_ && node.type == meta::NodeType::kFile) return change_shared_mode(node, mode, unsealed);
   const RequestLock lock(mutex_, requests_);
+  moving_.settle(node.id);
   const io::Descriptor there = node.type == meta::NodeType::kFile ? on_backing(node.id) : io::Descriptor();
   const io::Descriptor& known = node.type == meta::NodeType::kDirectory ? node.directory : there;
   if (known.valid() && ::chmod(io::descriptor_path(known).c_str(), mode & 07777) != 0) return errno;
@@ -181,6 +182,7 @@ int JobFs::change_times(JobNode& node, const Change& wanted) {
     if (const int failed = take_granted(node); failed != 0) return failed;
   if (wanted.modified) node.modified_ns.store(0);
   const RequestLock lock(mutex_, requests_);
+  moving_.settle(node.id);
   if (const int failed = answer(names_.set_attributes(node.id, change).status()); failed != 0) return failed;
   // A drain of another node would take the new time for a change by others: the next one sets it.
   if (node.type == meta::NodeType::kFile && (shared_ || files_->is_undrained(node.id))) return 0;

@@ -18,6 +18,8 @@
 namespace swale::fs {
 namespace {
 
+constexpr int kOpenTries = 100;  // of a file whose name, or bytes on the backing, change meanwhile
+
 // One buffer a thread, for the bytes of a write between the kernel's pipe and the log.
 MutableBytes write_buffer() {
   thread_local Buffer buffer;
@@ -36,14 +38,6 @@ meta::NodeChange JobFs::modified_at(int64_t modified_ns) {
   if (modified_ns != 0) change.set = meta::kModified;
   change.modified_ns = change.now_ns = modified_ns;
   return change;
-}
-
-int JobFs::put_in_logs(JobNode& node) {
-  if (node.in_logs) return 0;
-  if (const int failed = answer(files_->open_file(node.id)); failed != 0) return failed;
-  node.in_logs = true;
-  note_path(node.id);
-  return 0;
 }
 
 // For when the server of the name is lost. Without it the bytes are still kept, under the file's id.
@@ -75,13 +69,68 @@ void JobFs::note_move(const meta::DirEntry& moved, const std::optional<std::stri
 }
 
 // The name may lead to a file that others have given a second name: bytes of ours would be seen by one.
-int JobFs::expect_one_name(JobNode& node) {
-  const io::Descriptor there = on_backing(node.id);
+int JobFs::expect_one_name(JobNode& node, io::File& there) {
   struct stat found;
-  if (!there.valid() || ::fstat(there.get(), &found) != 0 || found.st_nlink < 2) return 0;
+  if (::fstat(there.descriptor(), &found) != 0 || found.st_nlink < 2) return 0;
   log_error("{}: it has {} names on the backing, so it can only be read here; copy it, and write the copy",
             nodes_.path_of(node.id).value_or(""), found.st_nlink);
   return EPERM;
+}
+
+bool JobFs::wait_for_move(const meta::FileId& id) {
+  const RequestLock lock(mutex_, requests_);
+  return moving_.settle(id);
+}
+
+int JobFs::look_there(JobNode& node, bool writes, bool logged, const NodeFiles& files, Found* found) {
+  if (logged) {
+    auto there = files.look_there(node.id);
+    if (!there.ok()) return answer(there.status());
+    found->there = std::move(*there);
+    return writes && found->there.file != nullptr ? expect_one_name(node, *found->there.file) : 0;
+  }
+  if (const io::Descriptor there = on_backing(node.id); there.valid()) {
+    found->own = io::Descriptor(::open(io::descriptor_path(there).c_str(), O_RDONLY | O_CLOEXEC));
+    return found->own.valid() ? 0 : errno;
+  }
+  const auto named = names_.stat(node.id);
+  if (!named.ok()) return answer(named.status());
+  return (named->mode & kOnBacking) != 0 ? ENOENT : 0;  // 0: another thread has just made it
+}
+
+// What has changed meanwhile, of its names or by a drain, makes it look again.
+int JobFs::find_bytes(JobNode& node, bool writes, io::Descriptor* own) {
+  const NodeFiles::There nothing;
+  for (int tries = 0; tries < kOpenTries; ++tries) {
+    moving_.settle(node.id);
+    if (node.in_logs) return own != nullptr ? 0 : answer(files_->open_file(node.id, &nothing));
+    if (node.unlinked) return ESTALE;  // its bytes on the backing can be found no more
+    const auto is_logged = [&]() REQUIRES(mutex_) {
+      return own == nullptr || shared_ || writes || files_->size(node.id).ok();
+    };
+    const bool logged = is_logged();
+    if (logged && !writes && !files_->wants_there(node.id))
+      return answer(files_->open_file(node.id, &nothing));
+    Found found;
+    const JobNodes::LookUp began(nodes_);
+    const uint64_t changes = files_->changes_there();
+    const NodeFiles& files = *files_;
+    int failed = 0;
+    {
+      const MutexUnlock meanwhile(mutex_);
+      failed = look_there(node, writes, logged, files, &found);
+    }
+    const bool same = !moving_.has(node.id) && nodes_.is_unchanged(began, node.id) && !node.in_logs &&
+                      files_->changes_there() == changes && (logged || !is_logged());
+    if (!same) continue;
+    if (failed != 0) return failed;
+    if (!found.own.valid()) return answer(files_->open_file(node.id, &found.there));
+    *own = std::move(found.own);
+    return 0;
+  }
+  log_error("{}: its name or bytes change on the backing whenever it is opened; try again",
+            nodes_.path_of(node.id).value_or(text_of(node.id)));
+  return EBUSY;
 }
 
 // What is looked for on the backing by its name must have that there and here.
@@ -105,26 +154,15 @@ int JobFs::opened(JobNode& node, int flags, std::unique_ptr<OpenFile>* file,
     const auto turn = turn_to_find(node);
     if (!turn.ok()) return answer(turn.status());
     const RequestLock lock(mutex_, requests_);
-    // Its bytes on the backing can be found no more.
-    if (shared_ && node.unlinked && !node.in_logs) return ESTALE;
     // The backing has nothing by its name: that was asked before, and no drain has brought anything there.
     if (!shared_ && drains_before == drains_begun_ && !node.in_logs) {
       if (const int failed = answer(files_->open_new(node.id)); failed != 0) return failed;
       node.in_logs = true;
     }
-    if (writes && !node.in_logs)
-      if (const int failed = expect_one_name(node); failed != 0) return failed;
-    if (shared_ || writes || node.in_logs || files_->size(node.id).ok()) {
-      if (const int failed = put_in_logs(node); failed != 0) return failed;
-    } else if (const io::Descriptor there = on_backing(node.id); there.valid()) {
-      made->own = io::Descriptor(::open(io::descriptor_path(there).c_str(), O_RDONLY | O_CLOEXEC));
-      if (!made->own.valid()) return errno;
-    } else {
-      const auto named = names_.stat(node.id);
-      if (!named.ok()) return answer(named.status());
-      if ((named->mode & kOnBacking) != 0) return ENOENT;
-      // Another thread has just made it.
-      if (const int failed = put_in_logs(node); failed != 0) return failed;
+    if (const int failed = find_bytes(node, writes, &made->own); failed != 0) return failed;
+    if (!made->own.valid() && !node.in_logs) {
+      node.in_logs = true;
+      note_path(node.id);
     }
     ++node.opens;
     made->without_pages = (flags & O_DIRECT) != 0 || grants_.has(node.id);
@@ -198,7 +236,9 @@ int JobFs::read(OpenFile& opened, uint64_t offset, MutableBytes out, size_t* got
   JobFile& file = JobFile::of(opened);
   note_read(file);
   if (shared_) {
-    const auto count = shared_->read(file.node.id, offset, out);
+    auto count = shared_->read(file.node.id, offset, out);
+    // Its name may be looked for on the backing.
+    while (!count.ok() && wait_for_move(file.node.id)) count = shared_->read(file.node.id, offset, out);
     if (!count.ok()) return answer(count.status());
     *got = *count;
     return 0;
@@ -207,7 +247,11 @@ int JobFs::read(OpenFile& opened, uint64_t offset, MutableBytes out, size_t* got
     RequestLock lock(mutex_, requests_);
     if (file.node.in_logs) {
       NodeFiles::Holes holes;
-      const auto count = files_->read(file.node.id, offset, out, &holes);
+      auto count = files_->read(file.node.id, offset, out, &holes);
+      while (!count.ok() && moving_.settle(file.node.id)) {
+        holes = {};
+        count = files_->read(file.node.id, offset, out, &holes);
+      }
       lock.unlock();
       if (!count.ok()) return answer(count.status());
       if (const int failed = answer(holes.fill()); failed != 0) return failed;
@@ -358,9 +402,8 @@ int JobFs::truncate(JobNode& node, uint64_t size) {
   const auto cut = [&]() -> Status {
     SWALE_ASSIGN_OR_RETURN(const NameTurn turn, turn_to_find(node));
     RequestLock lock(mutex_, requests_);
-    if (!node.in_logs)
-      if (const int failed = expect_one_name(node); failed != 0) return errno_status(failed, "truncate");
-    SWALE_RETURN_IF_ERROR(files_->open_file(node.id));
+    if (const int failed = find_bytes(node, true, nullptr); failed != 0)
+      return errno_status(failed, "truncate");
     node.reserved_end = 0;
     Status done;
     if (shared_) {
@@ -433,15 +476,17 @@ int JobFs::commit_all(JobNode& node) {
 // As the backing has it while nobody has written the file.
 Result<uint64_t> JobFs::size_of(const meta::FileId& id) {
   if (shared_) return shared_->size(id, seen_there(id));
-  {
-    const RequestLock lock(mutex_, requests_);
-    auto size = files_->size(id);
-    if (size.status().code() != Code::kNotFound) return size;
-  }
-  const io::Descriptor backing = on_backing(id);
-  struct stat there;
-  if (!backing.valid() || ::fstat(backing.get(), &there) != 0) return errno_status(ENOENT, "its file");
-  return static_cast<uint64_t>(there.st_size);
+  do {
+    {
+      const RequestLock lock(mutex_, requests_);
+      auto size = files_->size(id);
+      if (size.status().code() != Code::kNotFound) return size;
+    }
+    const io::Descriptor backing = on_backing(id);
+    struct stat there;
+    if (backing.valid() && ::fstat(backing.get(), &there) == 0) return static_cast<uint64_t>(there.st_size);
+  } while (wait_for_move(id));
+  return errno_status(ENOENT, "its file");
 }
 
 // All of a file is data.

@@ -133,7 +133,8 @@ JobFs::DrainedFiles JobFs::give_up_drain(const Status& why) {
 JobFs::DrainedFiles JobFs::drain_batch(std::span<const meta::FileId> files, uint64_t bytes_limit,
                                        std::optional<NameTurn>* publishing) {
   DrainedFiles drained;
-  const Status done = contain([&] { drained = drain_steps(files, bytes_limit, publishing); });
+  const Status done =
+      contain([&]() REQUIRES(drain_mutex_) { drained = drain_steps(files, bytes_limit, publishing); });
   if (done.ok()) return drained;
   drained = give_up_drain(done);
   return drained.empty() ? only(files.front(), done) : drained;

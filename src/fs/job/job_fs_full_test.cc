@@ -260,47 +260,6 @@ TEST_F(JobFsFull, ABackingThatHangsStopsWhatNeedsItAlone) {
     EXPECT_GT(kinds[kind], 0) << kind;
 }
 
-// Whoever holds the mutex of the tree while the backing hangs is noticed.
-TEST_F(JobFsFull, CanaryARenameThatHangsStopsAReader) {
-  std::ofstream(world_.backing() + "/old") << "old";
-  std::mutex mutex;
-  std::condition_variable changed;
-  bool hangs = false, released = false, worked = false;
-  world_.options().between = [&] {
-    std::unique_lock lock(mutex);
-    hangs = true;
-    changed.notify_all();
-    changed.wait(lock, [&] { return released; });
-  };
-  world_.restart();
-  const int handle = open("f", O_RDWR | O_CREAT);
-  ASSERT_GT(handle, 0);
-  ASSERT_EQ(calls().write(handle, 0, "bytes"), 0);
-  FileSystemCalls others(world_.fs());
-  std::thread renamer([&] { EXPECT_EQ(others.rename("old", "new", 0), 0); });
-  std::thread reader([&] {
-    {
-      std::unique_lock lock(mutex);
-      changed.wait(lock, [&] { return hangs; });
-    }
-    std::string out;
-    EXPECT_EQ(calls().read(handle, 0, 100, &out), 0);
-    const std::lock_guard lock(mutex);
-    worked = true;
-    changed.notify_all();
-  });
-  {
-    std::unique_lock lock(mutex);
-    changed.wait(lock, [&] { return hangs; });
-    EXPECT_FALSE(changed.wait_for(lock, std::chrono::milliseconds(500), [&] { return worked; }));
-    released = true;
-    changed.notify_all();
-  }
-  renamer.join();
-  reader.join();
-  EXPECT_EQ(calls().close(handle), 0);
-}
-
 // The read waits; who does not need those bytes goes on.
 TEST_F(JobFsFull, AReadOfTheBackingThatHangsStopsWhoReadsAlone) {
   std::ofstream(world_.backing() + "/old") << "0123456789";

@@ -29,18 +29,35 @@ meta::NewNode node_like(const struct stat& found, uint32_t mark) {
 // An entry of the tree; none: it is to be taken from the backing, if that has it. Without the turn an entry
 // that seems to have vanished may be one that another node is renaming.
 Result<std::optional<meta::Named>> JobFs::find_known(JobNode& parent, const char* name, bool in_turn) {
-  auto named = names_.look_up(parent.id, name);
-  if (!named.ok()) {
+  for (int tries = 0; tries < kLookUpTries; ++tries) {
+    auto named = names_.look_up(parent.id, name);
     if (named.status().posix_error() == ENOENT) return std::optional<meta::Named>();
-    return named.status();
+    SWALE_RETURN_IF_ERROR(named.status());
+    SWALE_ASSIGN_OR_RETURN(bool gone, has_vanished(parent, name, *named));
+    if (!gone) return std::optional<meta::Named>(std::move(*named));
+    if (in_turn) {
+      SWALE_ASSIGN_OR_RETURN(gone, remove_vanished(parent, name, *named));
+    }
+    if (gone) return std::optional<meta::Named>();
   }
-  SWALE_ASSIGN_OR_RETURN(const bool vanished, has_vanished(parent, name, *named));
-  if (!vanished) return std::optional<meta::Named>(std::move(*named));
-  if (in_turn) {
+  return errno_status(ESTALE, name);
+}
+
+// Of several nodes: in the turn. With one node another thread may be changing the name: it comes first, and
+// the entry may be another one's then. False: nothing has vanished.
+Result<bool> JobFs::remove_vanished(JobNode& parent, const char* name, const meta::Named& named) {
+  const auto remove = [&]() -> Result<bool> {
     SWALE_RETURN_IF_ERROR(names_.unlink(parent.id, name, now_nanos()).status());
-    nodes_.remove(named->entry.file);
-  }
-  return std::optional<meta::Named>();
+    nodes_.remove(named.entry.file);
+    return true;
+  };
+  if (shared_) return remove();
+  const MutexLock changing(change_mutex_);
+  const auto now = names_.find(parent.id, name);
+  if (!now.ok() && now.status().posix_error() != ENOENT) return now.status();
+  if (!now.ok() || *now != named.entry) return false;
+  SWALE_ASSIGN_OR_RETURN(const bool vanished, has_vanished(parent, name, named));
+  return vanished ? remove() : false;
 }
 
 Result<meta::Named> JobFs::look_up(JobNode& parent, const char* name) {

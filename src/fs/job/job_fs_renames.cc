@@ -73,9 +73,16 @@ void JobFs::drop(const meta::FileId& id) {
     log_error("{}; its bytes are dropped at the next start", removed.message());
 }
 
-meta::AnswerWait JobFs::wait_of(const meta::DirEntry& entry) const {
-  const bool has_bytes = entry.type == meta::NodeType::kDirectory || files_->is_undrained(entry.file);
-  return has_bytes && !fsync_drains() ? meta::AnswerWait::kSynced : meta::AnswerWait::kWritten;
+// Who has it open may write, and sync what he has written, before the change is over.
+meta::AnswerWait JobFs::wait_of(const meta::DirEntry& entry) {
+  if (fsync_drains()) return meta::AnswerWait::kWritten;
+  const RequestLock lock(mutex_, requests_);
+  bool has_bytes = entry.type == meta::NodeType::kDirectory || files_->is_undrained(entry.file);
+  if (JobNode* const node = has_bytes ? nullptr : nodes_.find(entry.file)) {
+    has_bytes = !node->writers.empty();
+    nodes_.forget(node, 1);
+  }
+  return has_bytes ? meta::AnswerWait::kSynced : meta::AnswerWait::kWritten;
 }
 
 int JobFs::expect_empty(const meta::FileId& directory) {
@@ -128,7 +135,7 @@ int JobFs::remove_entry(JobNode& parent, const char* name, const meta::DirEntry&
   if (!turn.ok()) return answer(turn.status());
   meta::DirEntry entry = seen;
   if (const int failed = look_again(parent, name, &entry); failed != 0) return failed;
-  const RequestLock lock(mutex_, requests_);
+  const MovingNames::Move move(moving_, {entry.file, {}});
   const bool directory = entry.type == meta::NodeType::kDirectory;
   const There found = there_at(parent, name);
   const meta::AnswerWait wait = directory ? meta::AnswerWait::kWritten : wait_of(entry);
@@ -159,7 +166,10 @@ int JobFs::remove_entry(JobNode& parent, const char* name, const meta::DirEntry&
   }
   if (found && directory) static_cast<void>(insist([&] { remove_taken(parent, name, entry); }));
   if (found) intent_->clear();
-  static_cast<void>(insist([&]() REQUIRES(mutex_) { name_is_gone(entry); }));
+  {
+    const RequestLock lock(mutex_, requests_);
+    static_cast<void>(insist([&]() REQUIRES(mutex_) { name_is_gone(entry); }));
+  }
   return answer(insist([&] { return tell_gone(entry); }));
 }
 
@@ -242,7 +252,8 @@ Result<std::optional<meta::FileId>> JobFs::rename_locked(const Rename& wanted) {
   const MutexLock changing(change_mutex_);
   SWALE_ASSIGN_OR_RETURN(const NameTurn turn, take_turn());
   SWALE_RETURN_IF_ERROR(expect_same(wanted));
-  const RequestLock lock(mutex_, requests_);
+  const MovingNames::Move move(moving_,
+                               {wanted.moved.file, wanted.other ? wanted.other->file : meta::FileId{}});
   const There moved = there_at(wanted.parent, wanted.name);
   const There other = there_at(wanted.new_parent, wanted.new_name);
   if (!moved && other && wanted.moved.type == meta::NodeType::kFile)
@@ -260,9 +271,12 @@ Result<std::optional<meta::FileId>> JobFs::rename_locked(const Rename& wanted) {
     if (wanted.other && !wanted.exchanges()) name_is_gone(*wanted.other);
     nodes_.put(wanted.moved.file, {wanted.new_parent.id, wanted.new_name, wanted.moved.type});
   };
-  static_cast<void>(insist(note));
-  note_move(wanted.moved, moved_from);
-  if (wanted.other && wanted.exchanges()) note_move(*wanted.other, other_from);
+  {
+    const RequestLock lock(mutex_, requests_);
+    static_cast<void>(insist(note));
+    note_move(wanted.moved, moved_from);
+    if (wanted.other && wanted.exchanges()) note_move(*wanted.other, other_from);
+  }
   if (wanted.other)
     SWALE_RETURN_IF_ERROR(insist([&] {
       return wanted.exchanges() ? tell_place(*wanted.other, wanted.parent, wanted.name)

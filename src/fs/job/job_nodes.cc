@@ -135,6 +135,32 @@ std::optional<std::string> JobNodes::path_of(const meta::FileId& id) const {
   return path;
 }
 
+template <class Stop>
+bool JobNodes::climb(const meta::FileId& id, const Stop& stop) const {
+  meta::FileId at = id;
+  for (size_t depth = 0; depth <= kDepthMax; ++depth) {
+    if (stop(at)) return true;
+    const auto found = places_.find(at);
+    if (at == meta::kRootDirectory || found == places_.end()) return false;
+    at = found->second.parent;
+  }
+  return false;
+}
+
+bool JobNodes::is_beneath(const meta::FileId& id, std::span<const meta::FileId> these) const {
+  const MutexLock lock(mutex_);
+  return climb(
+      id, [&](const meta::FileId& at) { return std::find(these.begin(), these.end(), at) != these.end(); });
+}
+
+bool JobNodes::is_unchanged(const LookUp& by, const meta::FileId& id) const {
+  const MutexLock lock(mutex_);
+  return !climb(id, [&](const meta::FileId& at) REQUIRES(mutex_) {
+    const auto change = changed_.find(at);
+    return change != changed_.end() && change->second.number > by.began_;
+  });
+}
+
 std::vector<std::pair<meta::FileId, JobNodes::Place>> JobNodes::all_places() const {
   const MutexLock lock(mutex_);
   return {places_.begin(), places_.end()};

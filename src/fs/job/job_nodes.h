@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -97,6 +98,10 @@ class JobNodes {
   std::optional<Place> place_of(const meta::FileId& id) const;
   // The names that lead to the id, from below the root: "a/b". None: none does.
   std::optional<std::string> path_of(const meta::FileId& id) const;
+  // One of these is the id, or a directory on the way to it. (None of them is the root.)
+  bool is_beneath(const meta::FileId& id, std::span<const meta::FileId> these) const;
+  // No name on the way to the id has changed since the look-up began.
+  bool is_unchanged(const LookUp& by, const meta::FileId& id) const;
   std::vector<std::pair<meta::FileId, Place>> all_places() const;
   // Files that are open, and that no name leads to any more.
   void add_nameless(const meta::FileId& id);
@@ -114,6 +119,9 @@ class JobNodes {
     std::optional<Place> place;
   };
 
+  // From the id up to the root, as far as it is known; until `stop` says so: true.
+  template <class Stop>
+  bool climb(const meta::FileId& id, const Stop& stop) const REQUIRES(mutex_);
   uint64_t begin_look_up();
   void end_look_up(uint64_t began) noexcept;
   void note_change(const meta::FileId& id, std::optional<Place> place) REQUIRES(mutex_);

@@ -192,25 +192,34 @@ Result<NodeFiles::File*> NodeFiles::known(const meta::FileId& file) {
 }
 
 // What nobody on this node has changed, others may have.
-Status NodeFiles::look_at_backing(const meta::FileId& id, File& file) {
-  SWALE_ASSIGN_OR_RETURN(const std::string path, backing_.path_of(id));
-  auto backing = backing_.device().open(path, io::OpenMode::kRead);
-  if (!backing.ok() && backing.status().code() != Code::kNotFound) return backing.status();
+Status NodeFiles::look_at_backing(const meta::FileId& id, File& file, const There* there) {
+  There own;
+  if (there == nullptr) {
+    SWALE_ASSIGN_OR_RETURN(own, look_there(id));
+    there = &own;
+  }
   FileRow row = file.row;
-  row.backing = {};
-  if (backing.ok()) {
-    SWALE_ASSIGN_OR_RETURN(row.backing, backing_.stamp(**backing));
+  row.backing = there->stamp;
+  if (there->file != nullptr) {
     if (row.backing != file.row.backing) SWALE_RETURN_IF_ERROR(rows_->put(id, row, order_));
-    file.backing = std::move(*backing);
+    file.backing = there->file;
     file.backing_inode = 0;
   }
-  file.fresh = !backing.ok();
+  file.fresh = there->file == nullptr;
   file.size = row.backing.size;
   file.row = std::move(row);
   return {};
 }
 
-Status NodeFiles::open_file(const meta::FileId& id) noexcept {
+bool NodeFiles::wants_there(const meta::FileId& id) const {
+  const auto at = files_.find(id);
+  if (at == files_.end()) return true;
+  const File& file = *at->second;
+  if (file.opens == 0 && !file.dirty() && !file.fixed) return true;
+  return file.backing == nullptr && may_be_there(file);
+}
+
+Status NodeFiles::open_file(const meta::FileId& id, const There* there) noexcept {
   return contain([&]() -> Status {
     SWALE_RETURN_IF_ERROR(take());
     auto at = files_.find(id);
@@ -219,14 +228,18 @@ Status NodeFiles::open_file(const meta::FileId& id) noexcept {
     File& file = *at->second;
     const bool looks = file.opens == 0 && !file.dirty() && !file.fixed;
     if (looks) {
-      const Status looked = contain([&] { return look_at_backing(id, file); });
+      const Status looked = contain([&] { return look_at_backing(id, file, there); });
       if (!looked.ok()) {
         if (unknown) files_.erase(at);
         return looked;
       }
     }
     ++file.opens;
-    if (file.backing == nullptr && !looks) reopen_backing(id, file);  // its name may go before it is read
+    if (file.backing != nullptr || looks) return {};
+    if (there == nullptr)
+      reopen_backing(id, file);  // its name may go before it is read
+    else if (may_be_there(file))
+      file.backing = there->file, file.backing_inode = 0;
     return {};
   });
 }
@@ -251,6 +264,7 @@ Status NodeFiles::refresh(const meta::FileId& id) noexcept {
   return contain([&]() -> Status {
     SWALE_RETURN_IF_ERROR(take());
     const auto at = files_.find(id);
+    ++changes_there_;
     if (at == files_.end() || at->second->dirty() || at->second->fixed) return {};
     return look_at_backing(id, *at->second);
   });
@@ -334,28 +348,17 @@ std::optional<SeenBacking> NodeFiles::seen_backing(const meta::FileId& id) const
   return SeenBacking{stamp.inode, stamp.size, stamp.modified_ns};
 }
 
-// The file that was open when the name went is the one that counts.
-Status NodeFiles::read_backing(const meta::FileId& id, uint64_t inode, uint64_t offset,
-                               MutableBytes out) noexcept {
-  return contain([&]() -> Status {
-    SWALE_ASSIGN_OR_RETURN(File* const file, known(id));
-    const auto look = [&]() -> Status {
-      SWALE_ASSIGN_OR_RETURN(const Stamp stamp, backing_.stamp(*file->backing));
-      file->backing_inode = stamp.inode;
-      return {};
-    };
-    if (file->backing != nullptr && file->backing_inode == 0) SWALE_RETURN_IF_ERROR(look());
-    if (file->backing == nullptr || file->backing_inode != inode) {
-      SWALE_ASSIGN_OR_RETURN(file->backing, open_there(id));
-      SWALE_RETURN_IF_ERROR(look());
-    }
-    if (file->backing_inode != inode)
-      return error(Code::kNotFound, Scope::kFile, "{}: the backing has inode {} in the place of {}",
-                   name_of(id), file->backing_inode, inode);
-    SWALE_ASSIGN_OR_RETURN(const size_t got, file->backing->pread(offset, out));
-    if (got < out.size()) std::memset(out.data() + got, 0, out.size() - got);
-    return {};
-  });
+NodeFiles::There NodeFiles::open_backing(const meta::FileId& id) const {
+  const auto at = files_.find(id);
+  if (at == files_.end()) return {};
+  return {at->second->backing, {.inode = at->second->backing_inode}};
+}
+
+void NodeFiles::keep_there(const meta::FileId& id, const There& there, uint64_t changes) noexcept {
+  const auto at = files_.find(id);
+  if (at == files_.end() || at->second->opens == 0 || changes != changes_there_) return;
+  at->second->backing = there.file;
+  at->second->backing_inode = there.stamp.inode;
 }
 
 bool NodeFiles::is_open(const meta::FileId& id) const {
@@ -367,6 +370,7 @@ void NodeFiles::on_backing(const meta::FileId& id, std::shared_ptr<io::File> the
   const auto at = files_.find(id);
   if (at == files_.end()) return;
   File& file = *at->second;
+  ++changes_there_;
   file.fresh = false;
   file.backing_inode = 0;
   if (file.opens == 0) return;
@@ -394,6 +398,7 @@ Status NodeFiles::remove(const meta::FileId& id) noexcept {
     row.floor = next_order();
     make_room_to_keep(file, 0, meta::kOffsetEnd);
     SWALE_RETURN_IF_ERROR(rows_->put(id, row, order_));
+    ++changes_there_;
     file.row = std::move(row);
     file.size = file.first_order = 0;
     file.fresh = false;

@@ -58,10 +58,23 @@ class NodeFiles final : public DrainSource, private SegmentConsumer {
   // From now on it judges each write. Without one all are admitted.
   void set_guard(WriteGuard* guard) { guard_ = guard; }
 
+  // What the name of a file leads to on the backing.
+  struct There {
+    std::shared_ptr<io::File> file;  // null: nothing
+    Stamp stamp;
+  };
+  // Any thread: the backing may hang.
+  Result<There> look_there(const meta::FileId& file) const noexcept;
+  // Whether open_file() looks there.
+  bool wants_there(const meta::FileId& file) const;
+  // It changes when a drain, or who calls, has changed what is there: what was seen before is old.
+  uint64_t changes_there() const { return changes_there_; }
+
   // The file will be written: what its backing file is now must still be when it is drained. Each open has
   // one close. The first write to a file that has a name opens it, too; of others, writes are dropped, and
-  // told.
-  Status open_file(const meta::FileId& file) noexcept;
+  // told. `there`: look_there() of it, since when nothing has changed there (of one that is open already
+  // nothing is needed); null: it looks itself.
+  Status open_file(const meta::FileId& file, const There* there = nullptr) noexcept;
   // The same, of a file that was made on this node since it drained anything: the backing has not got it.
   Status open_new(const meta::FileId& file) noexcept;
   void close_file(const meta::FileId& file) noexcept;
@@ -112,9 +125,13 @@ class NodeFiles final : public DrainSource, private SegmentConsumer {
   // What the backing file was when this node opened the file, or drained it last; none: the file is not open
   // here, and has no bytes here.
   std::optional<SeenBacking> seen_backing(const meta::FileId& file) const;
-  // What the backing has in the file of that inode, and zeros behind its end. kNotFound: the file's name
-  // leads to another one.
-  Status read_backing(const meta::FileId& file, uint64_t inode, uint64_t offset, MutableBytes out) noexcept;
+  // The backing file that this node has open, for find_there() and keep_there(); null: none.
+  There open_backing(const meta::FileId& file) const;
+  // Any thread: the same, if it has that inode; else what the file's name leads to. kNotFound: that has
+  // another one, too.
+  Result<There> find_there(const meta::FileId& file, uint64_t inode, There open) const noexcept;
+  // Since `changes` (changes_there()) it may have become an older one, which is dropped.
+  void keep_there(const meta::FileId& file, const There& there, uint64_t changes) noexcept;
   bool is_open(const meta::FileId& file) const;
   // Opens what the file's name leads to on the backing. Any thread.
   Result<std::shared_ptr<io::File>> open_there(const meta::FileId& file) const noexcept;
@@ -161,7 +178,7 @@ class NodeFiles final : public DrainSource, private SegmentConsumer {
     bool fixed = false;
     std::vector<FileExtents::Piece> held;  // overwritten while the file is fixed
     std::shared_ptr<io::File> backing;     // for holes
-    uint64_t backing_inode = 0;            // of it, if read_backing() has looked; else 0
+    uint64_t backing_inode = 0;            // of it, if find_there() has looked; else 0
 
     bool dirty() const { return fresh || !extents.empty() || row.size_order != 0 || !row.cuts.empty(); }
   };
@@ -185,8 +202,9 @@ class NodeFiles final : public DrainSource, private SegmentConsumer {
   Result<File*> known(const meta::FileId& file);
   Status cut_file(const meta::FileId& id, File& file, uint64_t order, uint64_t size,
                   std::span<const Span> keep);
-  Status look_at_backing(const meta::FileId& id, File& file);
+  Status look_at_backing(const meta::FileId& id, File& file, const There* there = nullptr);
   void leave_logs(const Done& done) noexcept;
+  bool may_be_there(const File& file) const;
   void reopen_backing(const meta::FileId& id, File& file, std::shared_ptr<io::File> there = nullptr) noexcept;
   Status add_hole(const meta::FileId& id, File& file, uint64_t offset, MutableBytes out, Holes* holes);
   void forget_clean() noexcept;
@@ -195,6 +213,7 @@ class NodeFiles final : public DrainSource, private SegmentConsumer {
   WriteWatcher* const watcher_;  // or null
   WriteGuard* guard_ = nullptr;
   bool takes_first_ = true;
+  uint64_t changes_there_ = 0;
   std::unique_ptr<FilesLog> rows_;
   std::unique_ptr<NodeLogs> logs_;
   PlaceTable places_;

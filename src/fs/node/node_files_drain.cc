@@ -114,6 +114,7 @@ Status NodeFiles::drained(std::span<const Done> files) noexcept {
     }
     FilesLog::Rows now = rows;
     SWALE_RETURN_IF_ERROR(rows_->put(std::move(rows), order_));
+    ++changes_there_;
     for (auto& [id, row] : now) files_.at(id)->row = std::move(row);
     for (const Done& done : files) leave_logs(done);
     return {};
@@ -136,12 +137,16 @@ void NodeFiles::leave_logs(const Done& done) noexcept {
   reopen_backing(done.file, file, done.there);
 }
 
-// The name may lead to another file since the drain, and may be gone before the file is closed. Of a file of
-// several nodes the row does not know whether another one has brought it to the backing.
+// Of a file of several nodes the row does not know whether another one has brought it to the backing.
+bool NodeFiles::may_be_there(const File& file) const {
+  return file.row.backing.inode != 0 || watcher_ != nullptr;
+}
+
+// The name may lead to another file since the drain, and may be gone before the file is closed.
 void NodeFiles::reopen_backing(const meta::FileId& id, File& file, std::shared_ptr<io::File> there) noexcept {
   file.backing.reset();
   file.backing_inode = 0;
-  if (file.opens == 0 || (file.row.backing.inode == 0 && watcher_ == nullptr)) return;
+  if (file.opens == 0 || !may_be_there(file)) return;
   if (there == nullptr) {
     auto opened = open_there(id);
     if (!opened.ok()) return log_debug("{}; tried again by the next read", opened.status().message());

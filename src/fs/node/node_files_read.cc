@@ -50,6 +50,39 @@ Result<std::shared_ptr<io::File>> NodeFiles::open_there(const meta::FileId& id) 
   return there;
 }
 
+Result<NodeFiles::There> NodeFiles::look_there(const meta::FileId& id) const noexcept {
+  There there;
+  const Status looked = contain([&]() -> Status {
+    SWALE_ASSIGN_OR_RETURN(const std::string path, backing_.path_of(id));
+    auto opened = backing_.device().open(path, io::OpenMode::kRead);
+    if (opened.status().code() == Code::kNotFound) return {};
+    SWALE_RETURN_IF_ERROR(opened.status());
+    there.file = std::move(*opened);
+    SWALE_ASSIGN_OR_RETURN(there.stamp, backing_.stamp(*there.file));
+    return {};
+  });
+  if (!looked.ok()) return looked;
+  return there;
+}
+
+// The file that was open when the name went is the one that counts.
+Result<NodeFiles::There> NodeFiles::find_there(const meta::FileId& id, uint64_t inode,
+                                               There open) const noexcept {
+  const Status found = contain([&]() -> Status {
+    if (open.file != nullptr && open.stamp.inode == 0) {
+      SWALE_ASSIGN_OR_RETURN(open.stamp, backing_.stamp(*open.file));
+    }
+    if (open.file == nullptr || open.stamp.inode != inode) {
+      SWALE_ASSIGN_OR_RETURN(open, look_there(id));
+    }
+    if (open.file != nullptr && open.stamp.inode == inode) return {};
+    return error(Code::kNotFound, Scope::kFile, "{}: the backing has inode {} in the place of {}",
+                 name_of(id), open.stamp.inode, inode);
+  });
+  if (!found.ok()) return found;
+  return open;
+}
+
 Result<size_t> NodeFiles::read(const meta::FileId& id, uint64_t offset, MutableBytes out,
                                Holes* holes) noexcept {
   size_t bytes = 0;

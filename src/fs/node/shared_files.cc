@@ -344,8 +344,33 @@ Status SharedFiles::fetch_parts(const NodeShare::Reading& reading, const Parts& 
   return {};
 }
 
-Status SharedFiles::read_parts(const NodeShare::Reading& reading, const Parts& parts, uint64_t backing_inode,
-                               MutableBytes out) {
+// It may hang: nobody else waits for it.
+Status SharedFiles::read_backing(const NodeShare::Reading& reading, const Parts& parts, uint64_t inode,
+                                 MutableBytes out) {
+  const auto reads = [](const ReadPart& part) { return part.from == ReadPart::From::kBacking; };
+  if (std::none_of(parts.begin(), parts.end(), reads)) return {};
+  const NodeFiles& files = *files_;
+  const uint64_t changes = files.changes_there();
+  NodeFiles::There there = files.open_backing(reading.file);
+  Status done;
+  {
+    const MutexUnlock meanwhile(mutex_);
+    done = contain([&]() -> Status {
+      SWALE_ASSIGN_OR_RETURN(there, files.find_there(reading.file, inode, std::move(there)));
+      for (const ReadPart& part : parts) {
+        if (!reads(part)) continue;
+        const auto bytes = out.subspan(part.span.begin - reading.span.begin, part.span.end - part.span.begin);
+        SWALE_ASSIGN_OR_RETURN(const size_t got, there.file->pread(part.span.begin, bytes));
+        if (got < bytes.size()) std::memset(bytes.data() + got, 0, bytes.size() - got);
+      }
+      return {};
+    });
+  }
+  if (done.ok()) files_->keep_there(reading.file, there, changes);
+  return done;
+}
+
+Status SharedFiles::read_parts(const NodeShare::Reading& reading, const Parts& parts, MutableBytes out) {
   using From = ReadPart::From;
   const auto bytes_of = [&](const Span& span) {
     return out.subspan(span.begin - reading.span.begin, span.end - span.begin);
@@ -354,8 +379,6 @@ Status SharedFiles::read_parts(const NodeShare::Reading& reading, const Parts& p
     const MutableBytes bytes = bytes_of(part.span);
     if (part.from == From::kOwn)
       SWALE_RETURN_IF_ERROR(files_->read_own(reading.file, part.span, bytes));
-    else if (part.from == From::kBacking)
-      SWALE_RETURN_IF_ERROR(files_->read_backing(reading.file, backing_inode, part.span.begin, bytes));
     else if (part.from == From::kZeros)
       std::fill(bytes.begin(), bytes.end(), '\0');
   }
@@ -375,8 +398,9 @@ Result<size_t> SharedFiles::read_once(const meta::FileId& file, const Span& span
   SWALE_ASSIGN_OR_RETURN(const Parts parts, share_.plan(reading, answer));
   const MutableBytes bytes = out.first(parts.empty() ? 0 : parts.back().span.end - span.begin);
   SWALE_RETURN_IF_ERROR(fetch_parts(reading, parts, bytes));
+  SWALE_RETURN_IF_ERROR(read_backing(reading, parts, answer.backing_inode, bytes));
   SWALE_RETURN_IF_ERROR(files_->take());
-  SWALE_RETURN_IF_ERROR(read_parts(reading, parts, answer.backing_inode, bytes));
+  SWALE_RETURN_IF_ERROR(read_parts(reading, parts, bytes));
   return bytes.size();
 }
 

@@ -87,8 +87,9 @@ class SharedFiles final : public WriteWatcher {
   Result<ShareAnswer> look(ShareRequest request) REQUIRES(mutex_);
   void forget_table(const meta::FileId& file) REQUIRES(mutex_);  // it is asked for again
   Result<size_t> read_once(const meta::FileId& file, const Span& span, MutableBytes out) REQUIRES(mutex_);
-  Status read_parts(const NodeShare::Reading& reading, const Parts& parts, uint64_t backing_inode,
-                    MutableBytes out) REQUIRES(mutex_);
+  Status read_backing(const NodeShare::Reading& reading, const Parts& parts, uint64_t inode, MutableBytes out)
+      REQUIRES(mutex_);
+  Status read_parts(const NodeShare::Reading& reading, const Parts& parts, MutableBytes out) REQUIRES(mutex_);
   Status fetch_from(NodeId node, const NodeShare::Reading& reading, std::span<const Span> spans,
                     MutableBytes out);
   Status fetch_parts(const NodeShare::Reading& reading, const Parts& parts, MutableBytes out)
