@@ -37,6 +37,7 @@
 #include "base/buffer.h"
 #include "base/mutex.h"
 #include "fs/file_system.h"
+#include "fs/job/hidden_times.h"
 #include "fs/job/job_locks.h"
 #include "fs/job/job_nodes.h"
 #include "fs/job/light_gate.h"
@@ -421,8 +422,8 @@ class JobFs final : public FileSystem {
     const meta::FileId file;
     std::optional<Result<Drain::Outcome>> outcome;  // set by who has drain_mutex_
   };
-  class DirectoryTimes;
-  static void keep_time(const JobNode& directory);
+  std::vector<HiddenTimes::Change> hide_times(std::span<const meta::FileId> files);
+  void keep_time(const JobNode& directory);
   // The roots' records of commits do not outlive the machine: with several nodes a drain must.
   bool fsync_drains() const { return options_.fsync_drains || shared_ != nullptr; }
   Result<NodeLogs::Kept> keep_on_node(const FileTime& file);
@@ -488,6 +489,7 @@ class JobFs final : public FileSystem {
   bool has_user_attributes_ = false;  // the backing file system has
   JobNodes nodes_;
   MovingNames moving_{mutex_, nodes_};
+  HiddenTimes hidden_;
   LogWriter writer_;
 
   Mutex drain_mutex_;   // of one drain after the other

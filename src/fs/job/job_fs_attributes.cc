@@ -54,6 +54,7 @@ Status adopt_attributes(meta::NamesClient& names, const io::Descriptor& parent, 
 int JobFs::describe_directory(JobNode& node, struct stat* attributes) {
   struct stat found;
   if (::fstat(node.directory.get(), &found) != 0) return errno;
+  hidden_.show(node.id, &found);
   found.st_dev = device_number_;
   found.st_ino = inode_of(node.id);
   const int64_t modified = std::max(node.modified_ns.load(), nanos_of(found.st_mtim));
@@ -143,6 +144,7 @@ int JobFs::change_mode_in_turn(JobNode& node, mode_t mode, bool* unsealed) {
   const io::Descriptor there = node.type == meta::NodeType::kFile ? on_backing(node.id) : io::Descriptor();
   const io::Descriptor& known = node.type == meta::NodeType::kDirectory ? node.directory : there;
   if (known.valid() && ::chmod(io::descriptor_path(known).c_str(), mode & 07777) != 0) return errno;
+  hidden_.changed(node.id);
   if ((mode & (S_ISUID | S_ISGID)) != 0) node.may_be_set_id.store(true);
   const uint32_t seal = seal_of(node, mode);
   *unsealed = seal == 0 && node.sealed_at.load() != 0;
@@ -175,7 +177,12 @@ int JobFs::change_times(JobNode& node, const Change& wanted) {
   take(wanted.modified, meta::kModified, &change.modified_ns, &times[1]);
   if (node.type == meta::NodeType::kDirectory) {
     if (wanted.modified) node.modified_ns.store(0);
-    return ::utimensat(AT_FDCWD, io::descriptor_path(node.directory).c_str(), times, 0) == 0 ? 0 : errno;
+    const timespec* const modified = wanted.modified ? &times[1] : nullptr;
+    hidden_.changed(node.id, modified);
+    const int set = ::utimensat(AT_FDCWD, io::descriptor_path(node.directory).c_str(), times, 0);
+    const int failed = set == 0 ? 0 : errno;
+    hidden_.changed(node.id, modified);
+    return failed;
   }
   // What programs have written before would give it the time of its taking.
   if (wanted.modified && node.type == meta::NodeType::kFile)
@@ -280,6 +287,7 @@ int JobFs::set_attribute(Node& known, const char* name, Bytes value, int flags, 
   const io::Descriptor& on = node.type == meta::NodeType::kDirectory ? node.directory : there;
   if (on.valid() && ::setxattr(io::descriptor_path(on).c_str(), name, value.data(), value.size(), flags) != 0)
     return errno;
+  hidden_.changed(node.id);
   const uint8_t only = on.valid()                     ? 0
                        : (flags & XATTR_CREATE) != 0  ? meta::kCreateOnly
                        : (flags & XATTR_REPLACE) != 0 ? meta::kReplaceOnly

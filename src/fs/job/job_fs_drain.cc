@@ -12,7 +12,6 @@
 #include "base/log.h"
 #include "fs/job/job_fs.h"
 #include "fs/job/job_marks.h"
-#include "io/descriptor_path.h"
 
 namespace swale::fs {
 namespace {
@@ -33,33 +32,16 @@ std::vector<Drain::Drained> only(const meta::FileId& file, Result<Drain::Outcome
 }  // namespace
 
 // The programs made the files before: the times of their directories are theirs.
-class JobFs::DirectoryTimes {
- public:
-  DirectoryTimes(JobFs& fs, std::span<const meta::FileId> files) {
-    std::set<meta::FileId> seen;
-    for (const meta::FileId& file : files) {
-      const auto place = fs.nodes_.place_of(file);
-      if (!place || !seen.insert(place->parent).second) continue;
-      io::Descriptor directory = fs.parent_on_backing(file);
-      struct stat before = {};
-      if (directory.valid() && ::fstat(directory.get(), &before) == 0)
-        kept_.emplace_back(std::move(directory), before.st_mtim);
-    }
+std::vector<HiddenTimes::Change> JobFs::hide_times(std::span<const meta::FileId> files) {
+  std::vector<HiddenTimes::Change> hidden;
+  std::set<meta::FileId> seen;
+  for (const meta::FileId& file : files) {
+    const auto place = nodes_.place_of(file);
+    if (place && seen.insert(place->parent).second)
+      hidden.emplace_back(hidden_, place->parent, parent_on_backing(file));
   }
-  ~DirectoryTimes() {
-    static_cast<void>(contain([this] {
-      for (const auto& [directory, modified] : kept_) {
-        const timespec times[2] = {{0, UTIME_OMIT}, modified};
-        ::utimensat(AT_FDCWD, io::descriptor_path(directory).c_str(), times, 0);
-      }
-    }));
-  }
-  DirectoryTimes(const DirectoryTimes&) = delete;
-  DirectoryTimes& operator=(const DirectoryTimes&) = delete;
-
- private:
-  std::vector<std::pair<io::Descriptor, timespec>> kept_;
-};
+  return hidden;
+}
 
 std::string JobFsStats::json() const {
   JsonWriter json;
@@ -104,7 +86,7 @@ JobFs::DrainedFiles JobFs::drain_steps(std::span<const meta::FileId> files, uint
   }
   if (publishing != nullptr) publishing->emplace(std::move(*turn));
   {
-    const DirectoryTimes times(*this, files);
+    const auto hidden = hide_times(files);
     drain_->publish();
   }
   {

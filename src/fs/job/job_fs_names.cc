@@ -187,11 +187,13 @@ void JobFs::forget(Node* node, uint64_t count) {
 }
 
 void JobFs::keep_time(const JobNode& directory) {
-  const int64_t modified = directory.modified_ns.load();
+  const timespec modified = timespec_of(directory.modified_ns.load());
   struct stat now;
-  const timespec times[2] = {{0, UTIME_OMIT}, timespec_of(modified)};
-  if (modified != 0 && ::fstat(directory.directory.get(), &now) == 0 && nanos_of(now.st_mtim) < modified)
-    ::utimensat(AT_FDCWD, io::descriptor_path(directory.directory).c_str(), times, 0);
+  if (nanos_of(modified) == 0 || ::fstat(directory.directory.get(), &now) != 0 ||
+      nanos_of(now.st_mtim) >= nanos_of(modified))
+    return;
+  io::Descriptor own(::fcntl(directory.directory.get(), F_DUPFD_CLOEXEC, 0));
+  const HiddenTimes::Change sets(hidden_, directory.id, std::move(own), &modified);
 }
 
 int JobFs::keep_name(JobNode& parent, const char* name) {

@@ -9,7 +9,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <utility>
 
+#include "fs/job/job_marks.h"
 #include "fs/job/testing/job_world.h"
 #include "fs/testing/random_calls.h"
 
@@ -335,6 +337,46 @@ TEST_F(JobFsTest, WhatIsRefusedIsRefusedWithTheErrnoOfThePage) {
   EXPECT_EQ(calls().rename("f", kSwaleDirectory, 0), EPERM);
   EXPECT_EQ(world_.fs().lookup(root, kSwaleDirectory, &entry), ENOENT);
   EXPECT_THAT(list(""), Not(Contains(kSwaleDirectory)));
+}
+
+// tar and others take a time of change that moves for a change.
+TEST_F(JobFsTest, ADrainChangesNoTimeOfADirectoryThatProgramsSee) {
+  world_.devices_may_fail = true;
+  world_.start();
+  const auto times = [&] {
+    struct stat found = {};
+    EXPECT_EQ(calls().look("d", &found), 0);
+    return std::pair(nanos_of(found.st_mtim), nanos_of(found.st_ctim));
+  };
+  const auto on_backing = [&] {
+    struct stat found = {};
+    EXPECT_EQ(::stat(backing("d").c_str(), &found), 0);
+    return nanos_of(found.st_ctim);
+  };
+  ASSERT_EQ(calls().make_directory("d", 0755), 0);
+  auto seen = times();
+  int looked = 0;
+  world_.backing_faults().set_hook([&](const io::Call&) -> Status {
+    EXPECT_EQ(times(), seen) << "while it is drained";
+    ++looked;
+    return {};
+  });
+  for (const char* const name : {"d/f", "d/g"}) {
+    write(name, "bytes");
+    const auto before = std::exchange(seen, times());
+    EXPECT_LT(before, seen) << "canary: a program has made a file";
+    const auto there = on_backing();
+    ASSERT_TRUE(world_.fs().drain_all().ok());
+    EXPECT_EQ(times(), seen);
+    EXPECT_LT(there, on_backing()) << "canary: the drain has changed the directory";
+  }
+  EXPECT_GT(looked, 20);
+  world_.backing_faults().clear();
+  ASSERT_EQ(calls().set_mode("d", 0700), 0);
+  EXPECT_LT(seen.second, times().second) << "a program has changed it";
+  seen = times();
+  ASSERT_EQ(::chmod(backing("d").c_str(), 0750), 0);
+  EXPECT_LT(seen.second, times().second) << "others have changed it";
 }
 
 // Ten times the memory: the drain makes space while the program writes.
