@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/contain.h"
+#include "base/process_identity.h"
 #include "io/unix_address.h"
 #include "tools/child.h"
 #include "tools/options.h"
@@ -23,6 +24,7 @@ namespace swale::tools {
 namespace {
 
 constexpr int kNanosAMilli = 1'000'000;
+constexpr Nanos kLookForStopped = seconds(5);  // a rank that is stopped twice in turn is named
 
 struct Address {
   explicit Address(const std::string& folder)
@@ -42,7 +44,9 @@ class Keeper {
  private:
   struct Rank {
     io::Descriptor connection;
+    ProcessIdentity process;  // its wrapper
     bool ended = false;
+    int stopped = 0;  // looks in turn that found it so
   };
 
   Status listen();
@@ -53,6 +57,7 @@ class Keeper {
   void hear_server_end();
   void accept();
   void hear(Rank* rank);
+  void look_for_stopped();
   bool programs_have_ended() const;
 
   const NodeKeeperOptions& options_;
@@ -107,6 +112,8 @@ int Keeper::run() {
 // Until the last program has ended. A rank that is gone before it has connected is not waited for.
 void Keeper::keep() {
   const Nanos until = system_clock().now() + options_.patience;
+  const Nanos every = std::min(kLookForStopped, options_.patience / 3);
+  Nanos next_look = system_clock().now() + every;
   while (!told_to_end_ && !programs_have_ended()) {
     const bool waits = ranks_.size() < options_.programs;
     const Nanos left = until - system_clock().now();
@@ -119,7 +126,11 @@ void Keeper::keep() {
         return;
       }
     }
-    look(waits && left > 0 ? left : -1);
+    const Nanos pause = std::max<Nanos>(next_look - system_clock().now(), 0);
+    look(waits && left > 0 ? std::min(left, pause) : pause);
+    if (system_clock().now() < next_look) continue;
+    look_for_stopped();
+    next_look = system_clock().now() + every;
   }
 }
 
@@ -140,9 +151,23 @@ void Keeper::look(Nanos patience) {
   if (ready[0].revents != 0) hear_signals();
 }
 
+// Within the patience of those that wait for it. One that goes on, and is stopped again, is named again.
+void Keeper::look_for_stopped() {
+  for (Rank& each : ranks_) {
+    const bool stopped = !each.ended && look_for(each.process).state == ProcessState::kStopped;
+    each.stopped = stopped ? each.stopped + 1 : 0;
+    if (each.stopped == 2)
+      complain(
+          "process {}, which runs a program of this node, is stopped: the tree of {} does not end before "
+          "that goes on or ends (kill -CONT {}, or kill -KILL)",
+          each.process.pid, options_.mount.backing, each.process.pid);
+  }
+}
+
 void Keeper::accept() {
-  if (io::Descriptor connection = accept_program(listener_); connection.valid())
-    ranks_.push_back({std::move(connection), false});
+  pid_t process = 0;
+  if (io::Descriptor connection = accept_program(listener_, &process); connection.valid())
+    ranks_.push_back({std::move(connection), process_of(process)});
 }
 
 // Nobody sends anything: it is the end.
@@ -184,13 +209,14 @@ Result<io::Descriptor> listen_for_programs(const std::string& folder) {
   return errno_status(errno, folder + ": a socket for the programs of this node");
 }
 
-io::Descriptor accept_program(const io::Descriptor& listener) {
+io::Descriptor accept_program(const io::Descriptor& listener, pid_t* process) {
   io::Descriptor connection(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   ucred peer = {};
   socklen_t bytes = sizeof(peer);
   const bool ours = connection.valid() &&
                     ::getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 &&
                     peer.uid == ::geteuid();
+  if (ours && process != nullptr) *process = peer.pid;
   return ours ? std::move(connection) : io::Descriptor();
 }
 

@@ -8,6 +8,9 @@
 // whatever end of the rank. When all have ended, the keeper tells the server, waits for it, and answers each
 // connection with one byte: the server's exit code.
 //
+// A rank that is stopped (SIGSTOP) does not hear the end of its program, and nobody's tree ends before: the
+// keeper says which one it is.
+//
 // A server that is killed ends the servers of all nodes: each keeper starts its own again, to meet anew.
 //
 // Threads: one, which has started none.
@@ -40,7 +43,7 @@ Result<pid_t> start_keeper(const NodeKeeperOptions& options, const sigset_t& usu
 inline constexpr char kKeeperSocket[] = "programs";
 Result<io::Descriptor> listen_for_programs(const std::string& folder);
 // None: nobody came, or another user's.
-io::Descriptor accept_program(const io::Descriptor& listener);
+io::Descriptor accept_program(const io::Descriptor& listener, pid_t* process = nullptr);
 
 // A rank's connection to the keeper of its node.
 Result<io::Descriptor> connect_to_keeper(const std::string& folder);

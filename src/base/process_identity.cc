@@ -50,14 +50,16 @@ std::string host_name() {
 
 std::string boot_id() { return first_line("/proc/sys/kernel/random/boot_id"); }
 
-ProcessIdentity this_process() {
-  ProcessIdentity self;
-  self.host = host_name();
-  self.boot = boot_id();
-  self.pid_namespace = own_pid_namespace();
-  self.pid = ::getpid();
-  self.start_time = field_of(stat_of(self.pid), kStartTimeField);
-  return self;
+ProcessIdentity this_process() { return process_of(::getpid()); }
+
+ProcessIdentity process_of(int64_t pid) {
+  ProcessIdentity found;
+  found.host = host_name();
+  found.boot = boot_id();
+  found.pid_namespace = own_pid_namespace();
+  found.pid = pid;
+  found.start_time = field_of(stat_of(pid), kStartTimeField);
+  return found;
 }
 
 ProcessReport look_for(const ProcessIdentity& other) {

@@ -27,6 +27,7 @@ struct ProcessIdentity {
 std::string host_name();  // "localhost" if there is none
 std::string boot_id();
 ProcessIdentity this_process();
+ProcessIdentity process_of(int64_t pid);  // in this process's pid namespace; start_time "": there is none
 
 enum class ProcessState {
   kUnknown,  // on another machine or in another pid namespace: this process cannot find out

@@ -411,6 +411,35 @@ time.sleep(%d)
         self.assertEqual(sorted(os.listdir(self.backing)), [f"own-{rank}" for rank in range(4)])
         self.nothing_is_left()
 
+    def test_a_rank_that_is_stopped_is_named_and_ends_with_the_others_when_it_goes_on(self):
+        program = PROGRAM + """
+with open(f"{root}/own-{rank}", "wb") as own: own.write(record(0, rank))
+meet("written")
+"""
+        started = self.launch(program + f"time.sleep({PATIENCE_S} if rank == 2 else 0)")
+        wait_until("all have written", lambda: len(os.listdir(self.steps)) == 4)
+        started[1].send_signal(signal.SIGSTOP)
+        said, pipe = [], started[0].stderr.fileno()  # there its node's keeper says it
+        os.set_blocking(pipe, False)
+
+        def is_named():
+            try:
+                said.append(os.read(pipe, 1 << 16).decode())
+            except BlockingIOError:
+                pass
+            return f"process {started[1].pid}, which runs a program of this node, is stopped" in "".join(said)
+        wait_until("the rank is named", is_named)
+        os.set_blocking(pipe, True)
+        self.assertIn(f"kill -CONT {started[1].pid}", "".join(said))
+        self.assertIsNone(started[0].poll(), "its node's tree has ended without the rank")
+        started[1].send_signal(signal.SIGCONT)
+        started[2].kill()  # canary: one that runs as long as the test waits is not named
+        ended = self.ends(started)
+        self.assertEqual([status for status, _ in ended], [0, 0, -signal.SIGKILL, 0], ended)
+        self.assertNotIn("is stopped", "".join(said for _, said in ended))
+        self.assertEqual(sorted(os.listdir(self.backing)), [f"own-{rank}" for rank in range(4)])
+        self.nothing_is_left()
+
     def test_a_node_that_never_comes_is_named(self):
         one = self.start(0, 2, 0, "run", "--backing", self.backing, "--at", "%a", "--buffer", "%b", "--",
                          "true", SWALE_JOB_JOIN_DEADLINE_S=1)
