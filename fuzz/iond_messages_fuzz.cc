@@ -1,4 +1,4 @@
-// Requests to an I/O server and its answers, entries of directories, and names. Input: 1 byte that says
+// Requests to an I/O server and its answers, entries of directories, space, and names. Input: 1 byte that says
 // what, then its bytes. What decodes keeps its promises and encodes to something that decodes to the same.
 #include "fuzz/fuzz_input.h"
 #include "fuzz/target.h"
@@ -18,8 +18,9 @@ void request(Bytes bytes) {
   require(message->offset + message->length >= message->offset);
   const std::string again = encode_iond_request(*message, message->data.size()) + std::string(message->data);
   const auto same = decode_iond_request(again);
-  require(same.ok() && same->file == message->file && same->offset == message->offset &&
-          same->length == message->length && same->flags == message->flags && same->mode == message->mode &&
+  require(same.ok() && same->file == message->file && same->inode == message->inode &&
+          same->offset == message->offset && same->length == message->length &&
+          same->flags == message->flags && same->mode == message->mode &&
           same->modified_ns == message->modified_ns && same->striping == message->striping &&
           same->name == message->name && same->other == message->other && same->data == message->data);
 }
@@ -30,7 +31,19 @@ void answer(Bytes bytes) {
   const std::string again = encode_iond_answer(*message);  // `same` points into it
   const auto same = decode_iond_answer(again);
   require(same.ok() && same->file == message->file && same->id == message->id &&
-          same->size == message->size && same->first == message->first && same->data == message->data);
+          same->inode == message->inode && same->size == message->size && same->first == message->first &&
+          same->mode == message->mode && same->links == message->links &&
+          same->created_ns == message->created_ns && same->modified_ns == message->modified_ns &&
+          same->changed_ns == message->changed_ns && same->error == message->error &&
+          same->code == message->code && same->data == message->data);
+  const Status failed = failure_of(*message);
+  require(failed.ok() == (message->error == 0) && failed.error_number() == message->error);
+}
+
+void space(Bytes bytes) {
+  const auto found = decode_iond_space(bytes);
+  require(found.ok() == (bytes.size() == 40));
+  if (found.ok()) require(encode_iond_space(*found) == bytes);
 }
 
 void entries(Bytes bytes) {
@@ -42,7 +55,7 @@ void entries(Bytes bytes) {
   require(same.ok() && same->size() == found->size());
   for (size_t i = 0; i < found->size(); ++i) {
     const IondEntry& each = (*found)[i];
-    require(each.name == (*same)[i].name && each.kind == (*same)[i].kind);
+    require(each.name == (*same)[i].name && each.kind == (*same)[i].kind && each.inode == (*same)[i].inode);
     require(i == 0 || (*found)[i - 1].name < each.name);
     require(each.name.find('/') == std::string::npos);
   }
@@ -59,7 +72,7 @@ void name(Bytes bytes) {
 SWALE_FUZZ_TARGET(iond_messages_fuzz) {
   if (size == 0) return 0;
   const Bytes bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
-  switch (data[0] % 4) {
+  switch (data[0] % 5) {
     case 0:
       request(bytes);
       break;
@@ -68,6 +81,9 @@ SWALE_FUZZ_TARGET(iond_messages_fuzz) {
       break;
     case 3:
       entries(bytes);
+      break;
+    case 4:
+      space(bytes);
       break;
     default:
       name(bytes);

@@ -143,7 +143,7 @@ class Server {
   // A request with each of its numbers and names taken from the input, most of them such that something
   // happens.
   void made(HostileInput* in, net::Rank from) {
-    static constexpr std::string_view kNames[] = {"a", "b", "folder/c", "folder", "..", "a/b", ""};
+    static constexpr std::string_view kNames[] = {"a", "b", "folder/c", "folder", "..", "a/b", "user.a"};
     IondRequest request;
     const auto method = static_cast<IondMethod>(in->byte() % kIondMethods);
     const uint8_t form = in->byte();
@@ -152,6 +152,7 @@ class Server {
     request.offset = in->number();
     request.length = in->number();
     request.flags = in->byte();
+    if (form % 64 == 5) request.inode = in->number();
     request.striping = {form % 16 == 1 ? in->number() : kStripeBytesMin,
                         form % 16 == 2 ? in->byte() : servers_, 0};
     const uint8_t name = in->byte();
@@ -163,6 +164,8 @@ class Server {
     if (method == IondMethod::kSetAttributes) request.modified_ns = static_cast<int64_t>(in->number());
     if (method == IondMethod::kList && form % 32 != 3) request.length = kIondDataBytesMax;
     std::string data;
+    if (method == IondMethod::kPutAttribute) data.assign(name, 'v');
+    if (method == IondMethod::kAllocate) request.length %= 4 * kMiB;
     if (method == IondMethod::kWrite) {
       // A write has as many bytes as it says, or is refused.
       if (form % 32 != 3) request.length = std::min<uint64_t>(request.length, kIondDataBytesMax);
@@ -185,6 +188,7 @@ class Server {
     require(answers == 1);
     require(files_->open_files() <= kOpenFilesMax);
     if (told.ok()) require(told->size() <= kIondDataBytesMax + kIondAnswerBytesMax);
+    if (!told.ok()) require(encode_iond_failure(told.status()).size() <= kIondAnswerBytesMax);
     return told;
   }
 
@@ -193,9 +197,10 @@ class Server {
     handles_.clear();
     std::vector<std::string> names, folders;
     for (const auto& each : std::filesystem::recursive_directory_iterator(backing_)) {
-      const std::string name = std::filesystem::relative(each.path(), backing_).string();
-      if (each.is_regular_file() && !name.starts_with(tier::kPrivateDirectory)) names.push_back(name);
-      if (each.is_directory() && check_iond_name(name).ok()) folders.push_back(name);
+      const std::string name = each.path().lexically_relative(backing_).string();
+      if ((each.is_symlink() || each.is_regular_file()) && !name.starts_with(tier::kPrivateDirectory))
+        names.push_back(name);
+      if (!each.is_symlink() && each.is_directory() && check_iond_name(name).ok()) folders.push_back(name);
     }
     for (const std::string& name : names) {
       IondRequest request = named(name);

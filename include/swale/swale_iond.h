@@ -35,9 +35,8 @@ int swale_iond_open(swale_job* job, int flags, const char* options, swale_iond**
 int swale_iond_close(swale_iond* iond);
 
 /* Opens a file by its path on the servers: relative, without "..", 1 to 4,096 bytes. `flags`: SWALE_CREATE
- * and SWALE_EXCLUSIVE. A new file gets the permission bits `mode`, less the server's umask; its owner must be
- * able to read and write it. SWALE_INVALID_ARGUMENT: it is striped in another way. Any number of ranks may
- * have one file open. */
+ * and SWALE_EXCLUSIVE. A new file gets the permission bits `mode`, less the server's umask.
+ * SWALE_INVALID_ARGUMENT: it is striped in another way. Any number of ranks may have one file open. */
 int swale_iond_file_open(swale_iond* iond, const char* name, int flags, uint32_t mode,
                          swale_iond_file** file);
 /* Frees the handle in any case. A failure tells of a write that had succeeded and was lost later. */
@@ -58,15 +57,15 @@ int swale_iond_sync(swale_iond_file* file);
 /* The attributes of a file or directory by its name; "" is the top directory. A directory's `mode` has the
  * bit SWALE_IOND_DIRECTORY. */
 int swale_iond_stat(swale_iond* iond, const char* name, swale_attributes* attributes);
-/* Removes a file. Who has it open can go on. */
+/* Removes a file, or a symbolic link. Who has the file open can go on. */
 int swale_iond_remove(swale_iond* iond, const char* name);
 /* Renames a file or a directory, and replaces a file, or an empty directory, that had the new name. */
 int swale_iond_rename(swale_iond* iond, const char* from, const char* to);
 /* In `mode` of the attributes of a directory: 040000. */
 #define SWALE_IOND_DIRECTORY 16384
 
-/* Makes a directory, with the permission bits `mode`, less the server's umask; its owner must be able to use
- * it (0700). Files are opened in directories that are there. */
+/* Makes a directory, with the permission bits `mode`, less the server's umask. Files are opened in
+ * directories that are there. */
 int swale_iond_mkdir(swale_iond* iond, const char* name, uint32_t mode);
 /* Removes a directory, which must be empty. */
 int swale_iond_rmdir(swale_iond* iond, const char* name);
@@ -82,7 +81,7 @@ typedef int (*swale_iond_entry_fn)(void* context, const char* name, int kind);
 /* Lists a directory, in the order of the names' bytes; "" is the top one. What is there all the time comes
  * once; what comes or goes meanwhile comes once or not. */
 int swale_iond_list(swale_iond* iond, const char* name, swale_iond_entry_fn fn, void* context);
-/* Sets the permission bits of a file or directory. Its owner keeps what it needs: 0600, or 0700. */
+/* Sets the permission bits of a file or directory. They are for mounts: the servers do what ranks ask. */
 int swale_iond_set_mode(swale_iond* iond, const char* name, uint32_t mode);
 /* Sets when a file or directory was modified, in ns since 1970. Not while others write the file. */
 int swale_iond_set_modified(swale_iond* iond, const char* name, int64_t modified_ns);

@@ -160,6 +160,8 @@ int swale_iond_stat(swale_iond* iond, const char* name, swale_attributes* attrib
     if (name == nullptr) return null_argument("swale_iond_stat", "name");
     SWALE_RETURN_IF_ERROR(swale::capi::check_struct("swale_iond_stat", "attributes", attributes));
     SWALE_ASSIGN_OR_RETURN(const auto found, servers->stat(name));
+    if (found.kind == iond::FileKind::kSymlink)
+      return swale::invalid_argument("swale_iond_stat: {}: is a symbolic link, which a mount follows", name);
     swale::capi::show_attributes(found, attributes);
     return {};
   });
@@ -211,7 +213,9 @@ int swale_iond_list(swale_iond* iond, const char* name, swale_iond_entry_fn fn, 
     if (name == nullptr) return null_argument("swale_iond_list", "name");
     if (fn == nullptr) return null_argument("swale_iond_list", "fn");
     return servers->list(name, [&](const iond::IondEntry& entry) {
-      return fn(context, entry.name.c_str(), static_cast<int>(entry.kind)) == 0;
+      const bool link = entry.kind == iond::IondEntryKind::kSymlink;
+      return fn(context, entry.name.c_str(), link ? SWALE_IOND_OTHER_ENTRY : static_cast<int>(entry.kind)) ==
+             0;
     });
   });
 }

@@ -22,6 +22,12 @@ std::string_view kind_of(mode_t mode) {
   return "a device";
 }
 
+// What open(2) says of it, with O_NOFOLLOW.
+int errno_of(mode_t mode) {
+  if (S_ISLNK(mode)) return ELOOP;
+  return S_ISDIR(mode) ? EISDIR : ENXIO;
+}
+
 }  // namespace
 
 Result<Beneath> Beneath::open(const std::string& root, Lookup lookup) {
@@ -66,22 +72,27 @@ Result<Beneath::Place> Beneath::place_of(const std::string& name) const {
   const int failed = errno;
   if (failed == ELOOP || failed == EXDEV || failed == ENOTDIR)
     return invalid_argument(
-        "{}: {} is no directory below {}, or there is a symbolic link on the way, which is not followed; "
-        "name the directory itself",
-        place.full, above, path_);
+               "{}: {} is no directory below {}, or there is a symbolic link on the way, which is not "
+               "followed; name the directory itself",
+               place.full, above, path_)
+        .with_error_number(failed);
   return errno_status(failed, place.full + ": looking it up");
 }
 
-Result<io::Descriptor> Beneath::look(const Place& place) const { return look(place, false); }
+Result<io::Descriptor> Beneath::look(const Place& place) const { return look(place, false, false); }
 
-Result<io::Descriptor> Beneath::look_at_any(const Place& place) const { return look(place, true); }
+Result<io::Descriptor> Beneath::look_at_any(const Place& place) const { return look(place, true, false); }
 
-Result<io::Descriptor> Beneath::look(const Place& place, bool directories) const {
+Result<io::Descriptor> Beneath::look_at_name(const Place& place) const { return look(place, true, true); }
+
+Result<io::Descriptor> Beneath::look(const Place& place, bool directories, bool links) const {
   io::Descriptor fd(::openat(place.directory.get(), place.last.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
   struct stat found;
   if (!fd.valid() || ::fstat(fd.get(), &found) != 0) return errno_status(errno, place.full);
-  if (!S_ISREG(found.st_mode) && !(directories && S_ISDIR(found.st_mode)))
-    return invalid_argument("{}: is {}, not a regular file", place.full, kind_of(found.st_mode));
+  if (!S_ISREG(found.st_mode) && !(directories && S_ISDIR(found.st_mode)) &&
+      !(links && S_ISLNK(found.st_mode)))
+    return invalid_argument("{}: is {}, not a regular file", place.full, kind_of(found.st_mode))
+        .with_error_number(errno_of(found.st_mode));
   return fd;
 }
 
@@ -96,7 +107,8 @@ Result<io::Descriptor> Beneath::open_to_list(const std::string& name) const {
   const int in = name.empty() ? root_.get() : place.directory.get();
   io::Descriptor fd(::openat(in, place.last.c_str(), kFlags));
   if (fd.valid()) return fd;
-  if (errno == ENOTDIR || errno == ELOOP) return invalid_argument("{}: is no directory", place.full);
+  if (errno == ENOTDIR || errno == ELOOP)
+    return invalid_argument("{}: is no directory", place.full).with_error_number(ENOTDIR);
   return errno_status(errno, place.full + ": opening it to list it");
 }
 

@@ -5,8 +5,8 @@
 // no openat2, makes us walk the name part by part; each part is opened below the one before it, by
 // descriptor, so that a rename meanwhile leads nowhere else.
 //
-// Threads: any, once it is open. Errors: kInvalidArgument: a link, or no regular file; the name is in each
-// message. Needs /proc.
+// Threads: any, once it is open. Errors: kInvalidArgument, with the errno of a plain directory: a link, or no
+// regular file; the name is in each message. Needs /proc.
 #pragma once
 
 #include <sys/stat.h>
@@ -37,6 +37,8 @@ class Beneath {
   Result<io::Descriptor> look(const Place& place) const;
   // The same, or a directory.
   Result<io::Descriptor> look_at_any(const Place& place) const;
+  // The same, or a symbolic link itself.
+  Result<io::Descriptor> look_at_name(const Place& place) const;
   // A directory, to be read. "": the root.
   Result<io::Descriptor> open_to_list(const std::string& name) const;
   // Makes it, with the mode less the umask. False: something of that name is there already.
@@ -49,7 +51,7 @@ class Beneath {
  private:
   Beneath(io::Descriptor root, std::string path, Lookup lookup)
       : root_(std::move(root)), path_(std::move(path)), lookup_(lookup) {}
-  Result<io::Descriptor> look(const Place& place, bool directories) const;
+  Result<io::Descriptor> look(const Place& place, bool directories, bool links) const;
   int open_directory(const std::string& name) const;
   int walk(const std::string& name) const;
 

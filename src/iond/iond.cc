@@ -35,6 +35,23 @@ Result<MemoryBudget::Reservation> take_iond_memory(net::Job& job, bool serves, n
   return share;
 }
 
+uint32_t answer_data_max(IondMethod method, const IondRequest& request) {
+  switch (method) {
+    case IondMethod::kRead:
+    case IondMethod::kList:
+      return static_cast<uint32_t>(request.length);
+    case IondMethod::kStats:
+      return kIondStatsBytesMax;
+    case IondMethod::kReadSymlink:
+      return kIondNameBytesMax;
+    case IondMethod::kGetAttribute:
+    case IondMethod::kListAttributes:
+      return kIondAttributeBytesMax;
+    default:
+      return 0;
+  }
+}
+
 // What a server says of those that it has waited for.
 Status left_behind(const Result<std::vector<net::Rank>>& dead) {
   if (!dead.ok()) return dead.status().with_context("closing the I/O servers");
@@ -111,15 +128,11 @@ Status Iond::run(IondMethod method, const std::string& what, std::vector<Part>* 
       const Part& part = (*parts)[next];
       std::string payload = encode_iond_request(part.request, part.append_data ? part.request.length : 0);
       if (part.append_data) part.append_data(&payload);
-      const bool gets_data = method == IondMethod::kRead || method == IondMethod::kList;
-      const uint64_t data_max = gets_data                      ? part.request.length
-                                : method == IondMethod::kStats ? kIondStatsBytesMax
-                                                               : 0;
       const auto id =
           client.call({.to = hosts_[part.server],
                        .method = static_cast<net::RpcMethod>(method),
                        .payload = std::move(payload),
-                       .response_bytes_max = kIondAnswerBytesMax + static_cast<uint32_t>(data_max),
+                       .response_bytes_max = kIondAnswerBytesMax + answer_data_max(method, part.request),
                        .deadline = system_clock().now() + options_.deadline,
                        .tag = next},
                       net::RpcClient::Leave::kWithNext);
@@ -141,9 +154,10 @@ Status Iond::run(IondMethod method, const std::string& what, std::vector<Part>* 
         continue;
       }
       const auto answer = decode_iond_answer(*each.response);
-      if (!answer.ok() && status.ok()) status = answer.status();
+      const Status failed = answer.ok() ? failure_of(*answer) : answer.status();
+      if (!failed.ok() && status.ok()) status = failed;
       const Part& part = (*parts)[each.tag];
-      if (answer.ok() && part.take) part.take(*answer);
+      if (failed.ok() && part.take) part.take(*answer);
     }
   }
   return status.ok() ? status : status.with_context(what);
@@ -227,43 +241,9 @@ Status Iond::truncate(const IondFile& file, uint64_t size) {
   return run(IondMethod::kTruncate, fmt::format("{}: truncating to {} bytes", file.name, size), &parts);
 }
 
-Result<FileAttributes> Iond::attributes(const IondFile& file) {
-  FileAttributes all;
-  auto parts = one_for_each_server(file);
-  for (Part& part : parts)
-    part.take = [&](const IondAnswer& answer) {
-      all.size = std::max(all.size, file.striping.end_of(part.server, answer.size));
-      all.modified_ns = std::max(all.modified_ns, answer.modified_ns);
-      if (part.server != kNamesServer) return;  // its part is the file that was made
-      all.mode = answer.mode;
-      all.created_ns = answer.created_ns;
-    };
-  SWALE_RETURN_IF_ERROR(run(IondMethod::kAttributes, file.name + ": its attributes", &parts));
-  return all;
-}
-
 Result<uint64_t> Iond::size(const IondFile& file) {
   SWALE_ASSIGN_OR_RETURN(const FileAttributes all, attributes(file));
   return all.size;
-}
-
-Result<FileAttributes> Iond::stat(const std::string& name) {
-  FileAttributes seen;
-  SWALE_RETURN_IF_ERROR(
-      run_one(IondMethod::kLook, name + ": its attributes", {.name = name}, [&](const IondAnswer& answer) {
-        const bool directory = (answer.mode & kIondDirectoryBit) != 0;
-        seen.kind = directory ? FileKind::kDirectory : FileKind::kFile;
-        seen.size = answer.size;
-        seen.mode = answer.mode & ~kIondDirectoryBit;
-        seen.created_ns = answer.created_ns;
-        seen.modified_ns = answer.modified_ns;
-      }));
-  if (seen.kind == FileKind::kDirectory || servers() == 1) return seen;
-  SWALE_ASSIGN_OR_RETURN(IondFile file, open_file(name, 0));
-  auto found = attributes(file);
-  const Status closed = close_file(&file);
-  if (found.ok() && !closed.ok()) return closed;
-  return found;
 }
 
 Result<Counters> Iond::stats() {
@@ -293,12 +273,12 @@ Status Iond::close_file(IondFile* file) {
   return run(IondMethod::kClose, file->name + ": close", &parts);
 }
 
-Result<IondFile> Iond::open_file(const std::string& name, uint32_t flags, uint32_t mode) {
+Result<IondFile> Iond::open_file(const std::string& name, uint32_t flags, uint32_t mode, uint64_t inode) {
   SWALE_RETURN_IF_ERROR(check_iond_name(name));
   IondFile file{name, 0, {options_.stripe_bytes, servers(), 0}, std::vector<uint64_t>(hosts_.size())};
   std::vector<Part> parts(1);
   parts[0].server = kNamesServer;
-  parts[0].request = {.flags = flags, .mode = mode, .striping = file.striping, .name = name};
+  parts[0].request = {.inode = inode, .flags = flags, .mode = mode, .striping = file.striping, .name = name};
   parts[0].take = [&](const IondAnswer& answer) {
     file.id = answer.id;
     file.striping.first = answer.first;

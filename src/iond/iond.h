@@ -12,7 +12,7 @@
 // Threads: open and close collectively, by one thread; everything else by any number of threads.
 // Errors: all ranks return the same status from open. kUnavailable and kDeadlineExceeded name the rank, its
 // host, the request and the time; what was asked may have been done, in part or in full. Others name the
-// server and the file.
+// server and the file, and have the errno of the server's call (Status::error_number).
 // Limits: IondOptions; docs/design/iond.md.
 #pragma once
 
@@ -43,9 +43,17 @@ struct IondFile {
   std::vector<uint64_t> handles;  // by server
 };
 
+// A file or directory by its name, or, if `open` is there, an open file: whatever its name is, if it has one
+// at all. `inode`: what the name must lead to, or else the call fails with ESTALE; 0: anything.
+struct IondTarget {
+  std::string name;
+  const IondFile* open = nullptr;
+  uint64_t inode = 0;
+};
+
 // What shall be another.
 struct AttributeChange {
-  std::optional<uint32_t> mode = {};  // permission bits; the owner, who is the server, keeps its rights
+  std::optional<uint32_t> mode = {};  // permission bits; the server can use the file all the same
   std::optional<int64_t> modified_ns = {};
 };
 
@@ -66,8 +74,10 @@ class Iond {
 
   uint32_t servers() const { return static_cast<uint32_t>(hosts_.size()); }
 
-  // `mode`: the permission bits of a file that is made, less the server's umask.
-  Result<IondFile> open_file(const std::string& name, uint32_t flags, uint32_t mode = 0644);
+  // `flags`: IondFlags. `mode`: the permission bits of a file that is made, less the server's umask, unless
+  // kIondExactMode is set. `inode`: as in IondTarget.
+  Result<IondFile> open_file(const std::string& name, uint32_t flags, uint32_t mode = 0644,
+                             uint64_t inode = 0);
   // Tells of a write that was answered and then lost. The handle is closed in any case.
   Status close_file(IondFile* file);
   Status write(const IondFile& file, uint64_t offset, Bytes data);
@@ -76,16 +86,36 @@ class Iond {
   Status truncate(const IondFile& file, uint64_t size);
   Result<FileAttributes> attributes(const IondFile& file);
   Result<uint64_t> size(const IondFile& file);
-  // Of a file or directory; "": the top one. Opens a striped file for that.
+  // Of a file, directory or link itself; "": the top directory.
   Result<FileAttributes> stat(const std::string& name);
   // Of a file or directory. Not atomic over servers: the time of a striped file is the latest of its parts'.
-  Status set_attributes(const std::string& name, const AttributeChange& change);
+  Status set_attributes(const IondTarget& of, const AttributeChange& change);
+  Status set_attributes(const std::string& name, const AttributeChange& change) {
+    return set_attributes(IondTarget{name}, change);
+  }
   Status sync(const IondFile& file);
-  Status remove(const std::string& name);
-  // Of a file or a directory; replaces `to`, if it is a file or an empty directory, as the other one is.
-  Status rename(const std::string& from, const std::string& to);
-  Status make_directory(const std::string& name, uint32_t mode = 0755);
+  Status check(const IondFile& file);  // tells of a write that was answered and then lost
+  // Space for these bytes; the file's size stays.
+  Status allocate(const IondFile& file, uint64_t offset, uint64_t length);
+  Status remove(const std::string& name);  // a file or a link
+  // Of anything; replaces `to`, if it is a file or an empty directory, as the other one is. `flags`:
+  // kIondNoReplace or kIondExchange.
+  Status rename(const std::string& from, const std::string& to, uint32_t flags = 0);
+  Status link(const IondTarget& file, const std::string& name);  // one more name
+  Status make_symlink(const std::string& target, const std::string& name);
+  Result<std::string> read_symlink(const std::string& name);
+  // Attributes that users keep beside a file or directory: user.NAME, at most 64 KiB.
+  Result<std::string> get_attribute(const IondTarget& of, const std::string& attribute);
+  Result<std::string> list_attributes(const IondTarget& of);  // each name ends with a 0
+  // `flags`: kIondExclusive: it is not there; kIondReplace: it is.
+  Status put_attribute(const IondTarget& of, const std::string& attribute, Bytes value, uint32_t flags = 0);
+  Status remove_attribute(const IondTarget& of, const std::string& attribute);
+  // What all servers have together; free is what files that are striped evenly may still take.
+  Result<IondSpace> space();
+  // `flags`: kIondExactMode.
+  Status make_directory(const std::string& name, uint32_t mode = 0755, uint32_t flags = 0);
   Status remove_directory(const std::string& name);  // an empty one
+  Status sync_directory(const std::string& name);    // its entries; "": the top directory
   // Calls `take` for each entry, in the order of the names' bytes, until it returns false. "": the top
   // directory. What is there all the time comes once; what comes or goes meanwhile may come or not.
   Status list(const std::string& name, const std::function<bool(const IondEntry&)>& take);
@@ -113,6 +143,7 @@ class Iond {
   std::vector<Part> parts_of(const IondFile& file, uint64_t offset, uint64_t length) const;
   Status run_one(IondMethod method, const std::string& what, const IondRequest& request,
                  const std::function<void(const IondAnswer&)>& take = {});
+  static IondRequest request_of(const IondTarget& target);
   std::vector<Part> one_for_each_part(uint64_t id, const std::string& name) const;
   Status remove_parts(uint64_t id, const std::string& name);
   Status say_goodbye(uint32_t server, Nanos until);

@@ -14,6 +14,7 @@
 #include "base/entropy.h"
 #include "io/descriptor.h"
 #include "io/descriptor_path.h"
+#include "iond/shown_mode.h"
 #include "iond/stripes.h"
 
 namespace swale::iond {
@@ -109,9 +110,20 @@ Result<std::string> IondFiles::answered(IondMethod method, const IondRequest& re
     case IondMethod::kMakeDirectory:
     case IondMethod::kRemoveDirectory:
     case IondMethod::kList:
+    case IondMethod::kMakeSymlink:
+    case IondMethod::kLink:
+    case IondMethod::kSyncDirectory:
+      return names(method, request);
     case IondMethod::kLook:
     case IondMethod::kSetAttributes:
-      return names(method, request);
+    case IondMethod::kReadSymlink:
+    case IondMethod::kGetAttribute:
+    case IondMethod::kListAttributes:
+    case IondMethod::kPutAttribute:
+    case IondMethod::kRemoveAttribute:
+      return attributes(method, request, from);
+    case IondMethod::kSpace:
+      return space();
     case IondMethod::kDrain:
       SWALE_RETURN_IF_ERROR(params_.store->drain());
       return done();
@@ -150,19 +162,17 @@ Result<std::string> IondFiles::use(IondMethod method, const IondRequest& request
       SWALE_RETURN_IF_ERROR(sync(file.get()));
       return done();
     case IondMethod::kAttributes: {
-      FileAttributes now;
-      {
-        const MutexLock lock(mutex_);
-        now = file->at_open;
-      }
-      now = attributes_now(store, now);
       IondAnswer answer;
-      answer.size = now.size;
-      answer.mode = now.mode;
-      answer.created_ns = now.created_ns;
-      answer.modified_ns = now.modified_ns;
+      SWALE_ASSIGN_OR_RETURN(const Target target, target_of(*file));
+      SWALE_RETURN_IF_ERROR(describe(target, &answer));
       return encode_iond_answer(answer);
     }
+    case IondMethod::kCheck:
+      SWALE_RETURN_IF_ERROR(store.deferred_failure(file->handle));
+      return done();
+    case IondMethod::kAllocate:
+      SWALE_RETURN_IF_ERROR(allocate(*file, request.offset, request.length));
+      return done();
     case IondMethod::kClose: {
       {
         const MutexLock lock(mutex_);
@@ -201,7 +211,7 @@ Result<Beneath::Place> IondFiles::part_place(uint64_t id, std::string* name) con
   if (id == 0) return invalid_argument("a file has the id 0");
   *name = fmt::format("{}/{:016x}", kPartsDirectory, id);
   SWALE_ASSIGN_OR_RETURN(const Beneath::Place parts, root_.place_of(kPartsDirectory));
-  SWALE_RETURN_IF_ERROR(root_.make_directory(parts, 0777));
+  SWALE_RETURN_IF_ERROR(root_.make_directory(parts, 0700));  // who may use the file is said by server 0
   return root_.place_of(*name);
 }
 
@@ -218,18 +228,15 @@ Result<std::string> IondFiles::open(const IondRequest& request, net::Rank from) 
   std::string name(request.name);
   SWALE_ASSIGN_OR_RETURN(Beneath::Place place,
                          has_names() ? place_of(name) : part_place(request.file, &name));
-  SWALE_ASSIGN_OR_RETURN(const io::Descriptor file, open_name(place, request));
+  SWALE_ASSIGN_OR_RETURN(io::Descriptor file, open_name(place, request));
   const auto adopted = params_.store->adopt_file(io::descriptor_path(file));
   if (!adopted.ok()) return adopted.status().with_context(place.full);
-  const tier::Store::Handle handle = *adopted;
-  const auto attributes = attributes_of(*params_.store, file.get());
-  if (!attributes.ok()) {
-    params_.store->close_file(handle);
-    return attributes.status().with_context(place.full);
-  }
-  auto opened = std::make_shared<Open>(params_.store, handle, name, from, *attributes);
-  if (has_names()) SWALE_RETURN_IF_ERROR(agree_on_stripes(file, name, request.striping, &answer));
-  SWALE_ASSIGN_OR_RETURN(answer.size, params_.store->size(handle));
+  auto opened = std::make_shared<Open>(params_.store, *adopted, std::move(file), name, from);
+  struct stat found;
+  if (::fstat(opened->path.get(), &found) != 0) return errno_status(errno, place.full);
+  answer.inode = found.st_ino;
+  if (has_names()) SWALE_RETURN_IF_ERROR(agree_on_stripes(opened->path, name, request.striping, &answer));
+  SWALE_ASSIGN_OR_RETURN(answer.size, params_.store->size(opened->handle));
   const MutexLock table(mutex_);
   answer.file = next_++;
   const bool fresh = open_.emplace(answer.file, std::move(opened)).second;
@@ -241,13 +248,23 @@ Result<std::string> IondFiles::open(const IondRequest& request, net::Rank from) 
 
 // The file, made if that is wanted. A part is always made: its name comes from the file that is there.
 Result<io::Descriptor> IondFiles::open_name(const Beneath::Place& place, const IondRequest& request) const {
-  if (!has_names() || (request.flags & kIondCreate) != 0) {
-    SWALE_RETURN_IF_ERROR(check_mode(place.full, request.mode));
-    SWALE_ASSIGN_OR_RETURN(const bool made, root_.make(place, request.mode));
-    if (!made && has_names() && (request.flags & kIondExclusive) != 0)
+  if (!has_names()) {
+    SWALE_RETURN_IF_ERROR(root_.make(place, 0600).status());
+    return root_.look(place);
+  }
+  bool made = false;
+  if ((request.flags & kIondCreate) != 0) {
+    SWALE_RETURN_IF_ERROR(check_iond_mode(place.full, request.mode));
+    SWALE_ASSIGN_OR_RETURN(made, root_.make(place, request.mode | owners_bits(FileKind::kFile)));
+    if (!made && (request.flags & kIondExclusive) != 0)
       return errno_status(EEXIST, fmt::format("{}: making it", place.full));
   }
-  return root_.look(place);
+  SWALE_ASSIGN_OR_RETURN(io::Descriptor file, root_.look(place));
+  if (made) SWALE_RETURN_IF_ERROR(give_mode(file, place.full, request));
+  struct stat found;
+  if (request.inode != 0 && (::fstat(file.get(), &found) != 0 || found.st_ino != request.inode))
+    return errno_status(ESTALE, place.full + ": is another file now");
+  return file;
 }
 
 // The file's striping is the client's, or becomes it, if the file is empty and has none.
@@ -271,10 +288,7 @@ Status IondFiles::agree_on_stripes(const io::Descriptor& file, const std::string
       return errno_status(errno, fmt::format("{}: its attribute {}", name, kStripesAttribute));
     found = fresh;
   }
-  if (found->striping.stripe_bytes != wanted.stripe_bytes || found->striping.servers != wanted.servers)
-    return invalid_argument(
-        "{}: is striped in {} bytes over {} servers; this client stripes in {} bytes over {}", name,
-        found->striping.stripe_bytes, found->striping.servers, wanted.stripe_bytes, wanted.servers);
+  SWALE_RETURN_IF_ERROR(expect_stripes(name, *found, wanted));
   assert(found->striping.check().ok() && found->id != 0);  // as read_stripes has seen to it
   answer->id = found->id;
   answer->first = found->striping.first;

@@ -3,7 +3,8 @@
 //
 // Server 0 has the directories. There a file has its name, and the attribute user.swale.stripes (id, stripe,
 // servers, first server); on the others its part is called by the id. With one server a file is a plain
-// one, without attribute.
+// one, without attribute. The owner, who is the server, can always use what is there: a mode that forbids it
+// is in the attribute user.swale.mode (iond_attributes.cc).
 //
 // Threads: answer and drop by any; a request may wait for the store.
 // Errors: answers; kResourceExhausted: more open files than the limit, drop those of clients that are gone.
@@ -55,16 +56,15 @@ class IondFiles {
  private:
   // An open file: closed with the last user.
   struct Open {
-    Open(tier::Store* in, tier::Store::Handle opened, std::string called, net::Rank by,
-         const FileAttributes& attributes)
-        : store(in), handle(opened), name(std::move(called)), owner(by), at_open(attributes) {}
+    Open(tier::Store* in, tier::Store::Handle opened, io::Descriptor at, std::string called, net::Rank by)
+        : store(in), handle(opened), path(std::move(at)), name(std::move(called)), owner(by) {}
     ~Open() { store->close_file(handle); }
     Open(const Open&) = delete;
     tier::Store* const store;
     const tier::Store::Handle handle;
-    std::string name;  // in the backing directory; IondFiles::mutex_ guards it
+    const io::Descriptor path;  // O_PATH
+    std::string name;           // in the backing directory; IondFiles::mutex_ guards it
     const net::Rank owner;
-    FileAttributes at_open;                  // its mode follows; IondFiles::mutex_ guards it
     std::atomic<bool> name_unsynced = true;  // a sync of the file makes its name durable, too
   };
 
@@ -81,11 +81,26 @@ class IondFiles {
   Result<std::string> make_directory(const IondRequest& request);
   Result<std::string> remove_directory(const IondRequest& request);
   Result<std::string> list(const IondRequest& request) const;
-  Result<std::string> look(const IondRequest& request) const;
-  Result<std::string> set_attributes(const IondRequest& request);
-  Status set_attributes(const io::Descriptor& of, const std::string& path, const IondRequest& request);
+  Result<std::string> sync_directory(const IondRequest& request) const;
+  Result<std::string> link(const IondRequest& request);
+  Result<std::string> make_symlink(const IondRequest& request);
+  Result<uint64_t> id_if_gone(const io::Descriptor& file, const std::string& path) const;
+
+  // What a request is about: an open file, a name on server 0, or a part. No descriptor: a part that nothing
+  // was ever written to.
+  struct Target {
+    io::Descriptor fd;  // O_PATH
+    std::string path;   // for messages
+  };
+  Result<Target> target_of(const IondRequest& request, net::Rank from) const;
+  Result<Target> target_of(const Open& open) const;
+  Status describe(const Target& target, IondAnswer* answer) const;
+  Result<std::string> attributes(IondMethod method, const IondRequest& request, net::Rank from);
+  Result<std::string> set_attributes(const Target& target, const IondRequest& request);
+  Result<std::string> space() const;
+  Status allocate(const Open& open, uint64_t offset, uint64_t length) const;
   using NewNames = std::vector<std::pair<std::shared_ptr<Open>, std::string>>;
-  NewNames new_names(const std::string& from, const std::string& to) const;
+  NewNames new_names(const std::string& from, const std::string& to, bool exchanged) const;
   void give_names(NewNames* names);
   Status sync(Open* open) const;
   Status sync_names(const std::string& name) const;

@@ -1,7 +1,9 @@
-// The requests about names: files and directories on server 0, and parts by their ids on the others.
+// The requests that change names: of files, directories and links on server 0, and of parts by their ids on
+// the others; and listings.
 #include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/fs.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,6 +13,7 @@
 
 #include "io/descriptor_path.h"
 #include "iond/iond_files.h"
+#include "iond/shown_mode.h"
 #include "iond/stripes.h"
 
 namespace swale::iond {
@@ -18,21 +21,17 @@ namespace {
 
 // With this space an answer has at least one entry, so that one without tells the end.
 constexpr uint64_t kListBytesLeast = 4 * kKiB;
-constexpr int64_t kNanosASecond = 1'000'000'000;
-
-timespec timespec_of(int64_t nanos) {
-  const int64_t second = nanos / kNanosASecond - (nanos % kNanosASecond < 0 ? 1 : 0);
-  return {static_cast<time_t>(second), static_cast<long>(nanos - second * kNanosASecond)};
-}
-
+constexpr size_t kVarintBytesMax = 10;
 IondEntryKind kind_of(int directory, const dirent& entry) {
   if (entry.d_type == DT_REG) return IondEntryKind::kFile;
   if (entry.d_type == DT_DIR) return IondEntryKind::kDirectory;
+  if (entry.d_type == DT_LNK) return IondEntryKind::kSymlink;
   struct stat found;
   if (entry.d_type != DT_UNKNOWN || ::fstatat(directory, entry.d_name, &found, AT_SYMLINK_NOFOLLOW) != 0)
     return IondEntryKind::kOther;
   return S_ISREG(found.st_mode)   ? IondEntryKind::kFile
          : S_ISDIR(found.st_mode) ? IondEntryKind::kDirectory
+         : S_ISLNK(found.st_mode) ? IondEntryKind::kSymlink
                                   : IondEntryKind::kOther;
 }
 
@@ -46,8 +45,13 @@ Result<std::string> entries_after(io::Descriptor directory, const std::string& p
   const std::unique_ptr<DIR, CloseIt> open(::fdopendir(directory.get()));
   if (!open) return errno_status(errno, path + ": listing it");
   static_cast<void>(directory.release());
-  std::map<std::string, IondEntryKind> first;
-  const auto bytes_of = [](const std::string& name) { return name.size() + 3; };  // kind, length of two bytes
+  struct Found {
+    IondEntryKind kind;
+    uint64_t inode;
+  };
+  std::map<std::string, Found> first;
+  // kind, inode, and a length of two bytes
+  const auto bytes_of = [](const std::string& name) { return name.size() + 3 + kVarintBytesMax; };
   size_t bytes = 0;
   for (;;) {
     errno = 0;
@@ -59,7 +63,7 @@ Result<std::string> entries_after(io::Descriptor directory, const std::string& p
     // Behind what does not fit nothing fits.
     if (bytes + bytes_of(std::string(name)) > bytes_max && !first.empty() && name > first.rbegin()->first)
       continue;
-    const auto [at, fresh] = first.emplace(name, kind_of(::dirfd(open.get()), *entry));
+    const auto [at, fresh] = first.emplace(name, Found{kind_of(::dirfd(open.get()), *entry), entry->d_ino});
     if (fresh) bytes += bytes_of(at->first);
     while (bytes > bytes_max) {
       bytes -= bytes_of(first.rbegin()->first);
@@ -67,7 +71,7 @@ Result<std::string> entries_after(io::Descriptor directory, const std::string& p
     }
   }
   std::string out;
-  for (const auto& [name, kind] : first) append_iond_entry(&out, {name, kind});
+  for (const auto& [name, found] : first) append_iond_entry(&out, {name, found.kind, found.inode});
   return out;
 }
 
@@ -85,22 +89,30 @@ Status IondFiles::sync_name(const Beneath::Place& place) const {
                                                                      : Beneath::sync_directory(place);
 }
 
+// Of a file that has lost a name: none, if it has others.
+Result<uint64_t> IondFiles::id_if_gone(const io::Descriptor& file, const std::string& path) const {
+  struct stat state;
+  if (::fstat(file.get(), &state) != 0) return errno_status(errno, path);
+  if (!S_ISREG(state.st_mode) || state.st_nlink > 0) return uint64_t{0};
+  SWALE_ASSIGN_OR_RETURN(const auto stripes, read_stripes(file, path));
+  return stripes ? stripes->id : 0;
+}
+
 Result<std::string> IondFiles::remove(const IondRequest& request) {
   const MutexLock lock(names_);
   IondAnswer answer;
   std::string name(request.name);
   SWALE_ASSIGN_OR_RETURN(const Beneath::Place place,
                          has_names() ? place_of(name) : part_place(request.file, &name));
-  const auto file = root_.look(place);
+  const auto file = has_names() ? root_.look_at_name(place) : root_.look(place);
   // A part that was never written may have none.
   if (!has_names() && file.status().code() == Code::kNotFound) return encode_iond_answer(answer);
   if (!file.ok()) return file.status();
-  if (has_names()) {
-    SWALE_ASSIGN_OR_RETURN(const auto stripes, read_stripes(*file, place.full));
-    if (stripes) answer.id = stripes->id;
-  }
   if (::unlinkat(place.directory.get(), place.last.c_str(), 0) != 0)
     return errno_status(errno, place.full + ": removing");
+  if (has_names()) {
+    SWALE_ASSIGN_OR_RETURN(answer.id, id_if_gone(*file, place.full));
+  }
   name_gone(*file);
   SWALE_RETURN_IF_ERROR(sync_name(place));
   return encode_iond_answer(answer);
@@ -111,34 +123,74 @@ Result<std::string> IondFiles::rename(const IondRequest& request) {
   const std::string from(request.name), to(request.other);
   SWALE_ASSIGN_OR_RETURN(const Beneath::Place source, place_of(from));
   SWALE_ASSIGN_OR_RETURN(const Beneath::Place target, place_of(to));
+  const bool exchanges = (request.flags & kIondExchange) != 0;
+  const bool keeps = (request.flags & kIondNoReplace) != 0;
   IondAnswer answer;
-  SWALE_RETURN_IF_ERROR(root_.look_at_any(source).status());
-  if (from == to) return encode_iond_answer(answer);
-  const auto replaced = root_.look_at_any(target);
+  SWALE_RETURN_IF_ERROR(root_.look_at_name(source).status());
+  if (from == to && !keeps) return encode_iond_answer(answer);
+  const auto replaced = root_.look_at_name(target);
   if (!replaced.ok() && replaced.status().code() != Code::kNotFound) return replaced.status();
-  if (root_.look(target).ok()) {
-    SWALE_ASSIGN_OR_RETURN(const auto stripes, read_stripes(*replaced, target.full));
-    if (stripes) answer.id = stripes->id;
-  }
-  NewNames names = new_names(from, to);
-  if (::renameat(source.directory.get(), source.last.c_str(), target.directory.get(), target.last.c_str()) !=
-      0)
+  NewNames names = new_names(from, to, exchanges);
+  const unsigned how = (exchanges ? RENAME_EXCHANGE : 0u) | (keeps ? RENAME_NOREPLACE : 0u);
+  if (::renameat2(source.directory.get(), source.last.c_str(), target.directory.get(), target.last.c_str(),
+                  how) != 0)
     return errno_status(errno, fmt::format("{}: renaming to {}", source.full, target.full));
   give_names(&names);
-  if (replaced.ok()) name_gone(*replaced);
+  if (replaced.ok()) {
+    SWALE_ASSIGN_OR_RETURN(answer.id, id_if_gone(*replaced, target.full));
+    name_gone(*replaced);
+  }
   SWALE_RETURN_IF_ERROR(sync_name(source));
   SWALE_RETURN_IF_ERROR(sync_name(target));
   return encode_iond_answer(answer);
 }
 
+// The descriptor that was looked at gets the name: no link is followed, whatever has the old name by now.
+Result<std::string> IondFiles::link(const IondRequest& request) {
+  const MutexLock lock(names_);
+  SWALE_ASSIGN_OR_RETURN(const Beneath::Place source, place_of(std::string(request.name)));
+  SWALE_ASSIGN_OR_RETURN(const Beneath::Place target, place_of(std::string(request.other)));
+  SWALE_ASSIGN_OR_RETURN(const io::Descriptor file, root_.look_at_name(source));
+  struct stat found;
+  if (::fstat(file.get(), &found) != 0) return errno_status(errno, source.full);
+  if (request.inode != 0 && found.st_ino != request.inode)
+    return errno_status(ESTALE, source.full + ": is another file now");
+  if (::linkat(AT_FDCWD, io::descriptor_path(file).c_str(), target.directory.get(), target.last.c_str(),
+               AT_SYMLINK_FOLLOW) != 0)
+    return errno_status(errno, fmt::format("{}: its second name {}", source.full, target.full));
+  SWALE_RETURN_IF_ERROR(sync_name(target));
+  return encode_iond_answer({});
+}
+
+// A target is text: the server follows no link.
+Result<std::string> IondFiles::make_symlink(const IondRequest& request) {
+  const MutexLock lock(names_);
+  SWALE_ASSIGN_OR_RETURN(const Beneath::Place place, place_of(std::string(request.name)));
+  const std::string target(request.other);
+  if (target.empty() || target.size() >= kIondNameBytesMax || target.find('\0') != std::string::npos)
+    return invalid_argument("{}: a target of {} bytes: expected 1 to {}, without NUL", place.full,
+                            target.size(), kIondNameBytesMax - 1)
+        .with_error_number(target.empty() ? ENOENT : ENAMETOOLONG);
+  if (::symlinkat(target.c_str(), place.directory.get(), place.last.c_str()) != 0)
+    return errno_status(errno, place.full + ": making the link");
+  SWALE_RETURN_IF_ERROR(sync_name(place));
+  return encode_iond_answer({});
+}
+
 // What open files are called after a rename of a file, or of a directory above them.
-IondFiles::NewNames IondFiles::new_names(const std::string& from, const std::string& to) const {
+IondFiles::NewNames IondFiles::new_names(const std::string& from, const std::string& to,
+                                         bool exchanged) const {
   NewNames names;
   const MutexLock lock(mutex_);
+  const auto moved = [](const std::string& name, const std::string& one) {
+    return name.starts_with(one) && (name.size() == one.size() || name[one.size()] == '/');
+  };
   for (const auto& [number, open] : open_) {
     const std::string& name = open->name;
-    if (name.starts_with(from) && (name.size() == from.size() || name[from.size()] == '/'))
+    if (moved(name, from))
       names.emplace_back(open, to + name.substr(from.size()));
+    else if (exchanged && moved(name, to))
+      names.emplace_back(open, from + name.substr(to.size()));
   }
   return names;
 }
@@ -180,8 +232,7 @@ Status IondFiles::sync_names(const std::string& name) const {
 }
 
 Result<std::string> IondFiles::names(IondMethod method, const IondRequest& request) {
-  if (!has_names() && method != IondMethod::kSetAttributes)
-    return invalid_argument("names are on I/O server {}", kNamesServer);
+  if (!has_names()) return invalid_argument("names are on I/O server {}", kNamesServer);
   switch (method) {
     case IondMethod::kMakeDirectory:
       return make_directory(request);
@@ -191,19 +242,24 @@ Result<std::string> IondFiles::names(IondMethod method, const IondRequest& reque
       return rename(request);
     case IondMethod::kList:
       return list(request);
-    case IondMethod::kLook:
-      return look(request);
+    case IondMethod::kLink:
+      return link(request);
+    case IondMethod::kSyncDirectory:
+      return sync_directory(request);
     default:
-      return set_attributes(request);
+      return make_symlink(request);
   }
 }
 
 Result<std::string> IondFiles::make_directory(const IondRequest& request) {
   const MutexLock lock(names_);
   SWALE_ASSIGN_OR_RETURN(const Beneath::Place place, place_of(std::string(request.name)));
-  SWALE_RETURN_IF_ERROR(check_mode(place.full, request.mode, FileKind::kDirectory));
-  if (::mkdirat(place.directory.get(), place.last.c_str(), request.mode) != 0)
+  SWALE_RETURN_IF_ERROR(check_iond_mode(place.full, request.mode));
+  if (::mkdirat(place.directory.get(), place.last.c_str(),
+                request.mode | owners_bits(FileKind::kDirectory)) != 0)
     return errno_status(errno, place.full + ": making the directory");
+  SWALE_ASSIGN_OR_RETURN(const io::Descriptor made, root_.look_at_any(place));
+  SWALE_RETURN_IF_ERROR(give_mode(made, place.full, request));
   SWALE_RETURN_IF_ERROR(sync_name(place));
   return encode_iond_answer({});
 }
@@ -217,6 +273,16 @@ Result<std::string> IondFiles::remove_directory(const IondRequest& request) {
   return encode_iond_answer({});
 }
 
+// The names below it, whatever the durability of the store is.
+Result<std::string> IondFiles::sync_directory(const IondRequest& request) const {
+  const std::string name(request.name);
+  if (!name.empty()) SWALE_RETURN_IF_ERROR(check_iond_name(name));
+  SWALE_ASSIGN_OR_RETURN(const io::Descriptor directory, root_.open_to_list(name));
+  // EINVAL: this file system cannot sync directories.
+  if (::fsync(directory.get()) != 0 && errno != EINVAL) return errno_status(errno, name + ": sync of it");
+  return encode_iond_answer({});
+}
+
 Result<std::string> IondFiles::list(const IondRequest& request) const {
   const std::string name(request.name);
   if (!name.empty()) SWALE_RETURN_IF_ERROR(check_iond_name(name));
@@ -227,71 +293,6 @@ Result<std::string> IondFiles::list(const IondRequest& request) const {
   SWALE_ASSIGN_OR_RETURN(const std::string entries,
                          entries_after(std::move(directory), name, request.other, request.length));
   return encode_iond_answer({.data = entries});
-}
-
-Result<std::string> IondFiles::look(const IondRequest& request) const {
-  const std::string name(request.name);
-  io::Descriptor found;
-  if (name.empty()) {
-    SWALE_ASSIGN_OR_RETURN(found, root_.open_to_list(name));
-  } else {
-    SWALE_ASSIGN_OR_RETURN(const Beneath::Place place, place_of(name));
-    SWALE_ASSIGN_OR_RETURN(found, root_.look_at_any(place));
-  }
-  SWALE_ASSIGN_OR_RETURN(const FileAttributes attributes, attributes_of(*params_.store, found.get()));
-  IondAnswer answer;
-  answer.mode = attributes.mode;
-  answer.created_ns = attributes.created_ns;
-  answer.modified_ns = attributes.modified_ns;
-  if (attributes.kind == FileKind::kDirectory) {
-    answer.mode |= kIondDirectoryBit;
-    return encode_iond_answer(answer);
-  }
-  SWALE_RETURN_IF_ERROR(params_.store->expect_whole(found.get()));
-  SWALE_ASSIGN_OR_RETURN(const auto stripes, read_stripes(found, name));
-  answer.size = attributes.size;
-  answer.id = stripes ? stripes->id : 0;
-  answer.first = stripes ? stripes->striping.first : 0;
-  return encode_iond_answer(answer);
-}
-
-Result<std::string> IondFiles::set_attributes(const IondRequest& request) {
-  const MutexLock lock(names_);
-  std::string name(request.name);
-  IondAnswer answer;
-  SWALE_ASSIGN_OR_RETURN(const Beneath::Place place,
-                         has_names() ? place_of(name) : part_place(request.file, &name));
-  const auto found = root_.look_at_any(place);
-  // A part that was never written may have none.
-  if (!has_names() && found.status().code() == Code::kNotFound) return encode_iond_answer(answer);
-  if (!found.ok()) return found.status();
-  SWALE_RETURN_IF_ERROR(set_attributes(*found, place.full, request));
-  if (has_names() && root_.look(place).ok()) {
-    SWALE_ASSIGN_OR_RETURN(const auto stripes, read_stripes(*found, place.full));
-    if (stripes) answer.id = stripes->id;
-  }
-  return encode_iond_answer(answer);
-}
-
-// By the descriptor, which leads to no link: never by a name again.
-Status IondFiles::set_attributes(const io::Descriptor& of, const std::string& path,
-                                 const IondRequest& request) {
-  SWALE_ASSIGN_OR_RETURN(const FileAttributes before, attributes_of(*params_.store, of.get()));
-  const std::string way = io::descriptor_path(of);
-  if ((request.flags & kIondSetMode) != 0) {
-    SWALE_RETURN_IF_ERROR(check_mode(path, request.mode, before.kind));
-    if (::chmod(way.c_str(), request.mode) != 0) return errno_status(errno, path + ": setting its mode");
-    const MutexLock lock(mutex_);
-    for (const auto& [number, open] : open_)
-      if (open->at_open.key == before.key) open->at_open.mode = request.mode;
-  }
-  if ((request.flags & kIondSetModified) != 0) {
-    const timespec times[2] = {{0, UTIME_OMIT}, timespec_of(request.modified_ns)};
-    if (::utimensat(AT_FDCWD, way.c_str(), times, 0) != 0)
-      return errno_status(errno, path + ": setting its times");
-    if (before.kind == FileKind::kFile) params_.store->set_modified(before.key, request.modified_ns);
-  }
-  return {};
 }
 
 }  // namespace swale::iond

@@ -59,6 +59,8 @@ void IondService::work() {
     const IondFiles::Reply reply = [&](Result<std::string> answer) {
       assert(!replied);  // a second answer would be another request's
       replied = true;
+      // Rpc carries no errno, which a mount has to give.
+      if (answer.status().error_number() != 0) answer = encode_iond_failure(answer.status());
       answer.ok() ? rpc_->reply(request.token, net::RpcPayload(*std::move(answer)))
                   : rpc_->reply(request.token, answer.status());
     };

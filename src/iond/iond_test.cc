@@ -243,7 +243,7 @@ TEST_F(IondTest, GarbageAndOversizedRequestsAreRefused) {
   EXPECT_EQ(ask(IondMethod::kOpen, {.flags = kIondCreate, .name = std::string(5000, 'n')}).status().code(),
             Code::kInvalidArgument);
   EXPECT_EQ(ask(IondMethod::kRename, {.name = "f", .other = "../g"}).status().code(), Code::kInvalidArgument);
-  EXPECT_EQ(ask(IondMethod::kOpen, {.flags = 64, .name = "f"}).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(ask(IondMethod::kOpen, {.flags = 256, .name = "f"}).status().code(), Code::kInvalidArgument);
   // Another rank's file, a file that is not open, too many files, a directory.
   EXPECT_FALSE(ask(IondMethod::kRead, {.file = file, .length = 3}, "", 2).ok());
   EXPECT_FALSE(ask(IondMethod::kSync, {.file = 77}).ok());

@@ -40,9 +40,13 @@ Result<FileAttributes> attributes_of(tier::Store& store, int fd) {
   if (!view) view = store.view(key);
   FileAttributes attributes;
   attributes.key = key;
-  attributes.kind = S_ISDIR(found.stx_mode) ? FileKind::kDirectory : FileKind::kFile;
+  attributes.kind = S_ISDIR(found.stx_mode)   ? FileKind::kDirectory
+                    : S_ISLNK(found.stx_mode) ? FileKind::kSymlink
+                                              : FileKind::kFile;
   attributes.size = view ? view->size : found.stx_size;
   attributes.mode = found.stx_mode & kModeBits;
+  attributes.links = found.stx_nlink;
+  attributes.changed_ns = nanos_of(found.stx_ctime);
   attributes.created_ns = (found.stx_mask & STATX_BTIME) != 0 ? nanos_of(found.stx_btime) : 0;
   attributes.modified_ns = view ? view->modified_ns : nanos_of(found.stx_mtime);
   return attributes;

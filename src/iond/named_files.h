@@ -16,19 +16,21 @@
 
 namespace swale::iond {
 
-enum class FileKind { kFile, kDirectory };
+enum class FileKind { kFile, kDirectory, kSymlink };
 
 // What a file is now. Times in ns since 1970; 0: the file system does not know.
 struct FileAttributes {
   tier::FileKey key;
   FileKind kind = FileKind::kFile;
   uint64_t size = 0;
-  uint32_t mode = 0;  // permission bits
+  uint32_t mode = 0;   // permission bits
+  uint32_t links = 1;  // names
   int64_t created_ns = 0;
   int64_t modified_ns = 0;
+  int64_t changed_ns = 0;  // of the backing file system: a flush moves it, too
 };
 
-// Of a descriptor (O_PATH also) of a file of the store, or of a directory.
+// Of a descriptor (O_PATH also) of a file of the store, of a directory or a symbolic link.
 Result<FileAttributes> attributes_of(tier::Store& store, int fd);
 // Of a file that is open, from what it was then.
 FileAttributes attributes_now(tier::Store& store, FileAttributes at_open);

@@ -51,4 +51,12 @@ Result<std::optional<Stripes>> read_stripes(const io::Descriptor& file, const st
   return std::optional<Stripes>(found);
 }
 
+Status expect_stripes(const std::string& path, const Stripes& found, const Striping& wanted) {
+  const Striping& is = found.striping;
+  if (is.stripe_bytes == wanted.stripe_bytes && is.servers == wanted.servers) return {};
+  return invalid_argument(
+      "{}: is striped in {} bytes over {} servers; this client stripes in {} bytes over {}", path,
+      is.stripe_bytes, is.servers, wanted.stripe_bytes, wanted.servers);
+}
+
 }  // namespace swale::iond

@@ -26,4 +26,7 @@ std::string text_of(const Stripes& stripes);
 // Of a descriptor (O_PATH also). None: the file has no such attribute. `path`: for messages.
 Result<std::optional<Stripes>> read_stripes(const io::Descriptor& file, const std::string& path);
 
+// kInvalidArgument: a client stripes in another way.
+Status expect_stripes(const std::string& path, const Stripes& found, const Striping& wanted);
+
 }  // namespace swale::iond

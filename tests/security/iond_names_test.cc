@@ -146,9 +146,21 @@ TEST(IondNames, RequestsLeadNowhereElse) {
     for (const char* const name : {"link/secret", "link/new", "secret", "fifo", "../outside/secret",
                                    "/etc/passwd", "", "folder/../x", ".swale-tier/log", "link"}) {
       EXPECT_FALSE(ask(IondMethod::kOpen, name).ok()) << name;
+      // "" is the top directory itself.
+      EXPECT_EQ(ask(IondMethod::kPutAttribute, name, "user.a").ok(), *name == '\0') << name;
+      if (std::string(name) == "link" || std::string(name) == "secret") continue;  // names of their own
+      EXPECT_FALSE(ask(IondMethod::kMakeSymlink, name, "target").ok()) << name;
+      EXPECT_FALSE(ask(IondMethod::kLink, name, "moved").ok()) << name;
+      EXPECT_FALSE(ask(IondMethod::kReadSymlink, name).ok()) << name;
       EXPECT_FALSE(ask(IondMethod::kRemove, name).ok()) << name;
       EXPECT_FALSE(ask(IondMethod::kRename, name, "moved").ok()) << name;
     }
+    // A link is text: it is read, moved and removed itself.
+    EXPECT_TRUE(ask(IondMethod::kReadSymlink, "secret").ok());
+    EXPECT_TRUE(ask(IondMethod::kLink, "secret", "second").ok());
+    EXPECT_TRUE(files::is_symlink(root + "/disk/second"));
+    EXPECT_TRUE(ask(IondMethod::kRename, "secret", "moved").ok());
+    EXPECT_TRUE(ask(IondMethod::kRemove, "moved").ok());
     EXPECT_TRUE(ask(IondMethod::kOpen, "folder/mine").ok());
     EXPECT_FALSE(ask(IondMethod::kRename, "folder/mine", "link/moved").ok());
     EXPECT_FALSE(ask(IondMethod::kRename, "folder/mine", "../outside/moved").ok());
