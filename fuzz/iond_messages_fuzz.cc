@@ -1,5 +1,5 @@
-// Requests to an I/O server and its answers, entries of directories, space, and names. Input: 1 byte that says
-// what, then its bytes. What decodes keeps its promises and encodes to something that decodes to the same.
+// Requests to an I/O server and its answers, entries of directories, space, and names. Input: 1 byte that
+// says what, then its bytes. What decodes keeps its promises and encodes to what decodes to the same.
 #include "fuzz/fuzz_input.h"
 #include "fuzz/target.h"
 #include "iond/iond_messages.h"

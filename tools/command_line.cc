@@ -14,8 +14,8 @@
 namespace swale::tools {
 namespace {
 
-constexpr std::string_view kRunsProgram = "run";  // the command
-constexpr char kFilled[] = "filled";              // the name of a check
+constexpr std::string_view kRunPrograms[] = {"run", "iond-mount"};  // commands
+constexpr char kFilled[] = "filled";                                // the name of a check
 
 std::string complain_if_empty(const std::string& text) {
   return text.empty() ? "is empty; does the shell know the variable?" : "";
@@ -95,8 +95,11 @@ Option OptionSet::add_flag(const std::string& names, bool& value, const std::str
   return Option(app_->add_flag(names, value, help));
 }
 
-void OptionSet::add_program(const std::string& name, std::string& program, const std::string& help) {
-  add_option(name, program, help).required().type_name("PROGRAM");
+void OptionSet::add_program(const std::string& name, std::string& program, const std::string& help,
+                            bool required) {
+  Option added = add_option(name, program, help);
+  if (required) added.required();
+  added.type_name("PROGRAM");
 }
 
 std::vector<std::string>& program_arguments() {
@@ -105,7 +108,7 @@ std::vector<std::string>& program_arguments() {
 }
 
 void take_program_arguments(std::vector<std::string>* words) {
-  if (words->empty() || words->front() != kRunsProgram) return;
+  if (words->empty() || std::ranges::find(kRunPrograms, words->front()) == std::end(kRunPrograms)) return;
   const auto mark = std::find(words->begin(), words->end(), "--");
   if (words->end() - mark < 3) return;
   program_arguments().assign(mark + 2, words->end());

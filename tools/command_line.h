@@ -75,8 +75,9 @@ class OptionSet {
   template <OptionValue T>
   Option add_option(const std::string& names, T& value, const std::string& help);
   Option add_flag(const std::string& names, bool& value, const std::string& help);
-  // A program, after "--"; the words after it are program_arguments. Required.
-  void add_program(const std::string& name, std::string& program, const std::string& help);
+  // A program, after "--"; the words after it are program_arguments.
+  void add_program(const std::string& name, std::string& program, const std::string& help,
+                   bool required = true);
   // Options of which at most one may be given.
   OptionSet add_choice(const std::string& name, const std::string& help);
   // Called if the command is the one that was given, after its options have their values.

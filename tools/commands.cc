@@ -34,6 +34,7 @@ void add_commands(CLI::App& app, Run* run) {
   add_tier_measure(app, run);
   add_tier_trace(app, run);
   add_iond(app, run);
+  add_iond_mount(app, run);
   add_run(app, run);
   add_check(app, run);
   add_serve(app, run);

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "tools/command_line.h"
 #include "tools/options.h"
@@ -23,5 +24,20 @@ struct IondChoices {
 // when all ranks have met: from then on the server ends by itself when they have ended. Returns the exit
 // code, and has said what is wrong.
 int serve_iond(const IondChoices& choices, const std::function<void()>& joined);
+
+// What a mount of the servers' files is told.
+struct IondMountChoices {
+  std::string mountpoint;
+  std::string options;  // "iond...."
+  unsigned threads = 10;
+};
+
+// Serves the mount as a rank of the job that the environment describes, until it is unmounted or gets
+// SIGTERM. `ready` gets the number of servers, once the mount is there.
+Status serve_iond_mount(const IondMountChoices& choices, const std::function<void(uint32_t)>& ready);
+
+// Runs a program while the mount, a child of this process, is there. Returns the program's exit code; if that
+// is 0, the mount's.
+int run_on_iond_mount(const IondMountChoices& choices, const std::vector<std::string>& words);
 
 }  // namespace swale::tools

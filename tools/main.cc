@@ -37,16 +37,17 @@ std::vector<std::string> without_engine_word(std::vector<std::string> words) {
   return words;
 }
 
-// `swale tier mount` and so on are the commands tier-mount and so on, which have options of their own.
-// Elsewhere "tier" may be a directory.
-std::vector<std::string> with_tier_word(std::vector<std::string> words) {
-  const auto tier = words.begin() + (!words.empty() && words.front() == "help" ? 1 : 0);
-  constexpr std::string_view kOwn[] = {"mount", "stats", "measure", "trace"};
-  if (words.end() - tier < 2 || *tier != "tier" ||
-      std::find(std::begin(kOwn), std::end(kOwn), tier[1]) == std::end(kOwn))
-    return words;
-  *tier = "tier-" + tier[1];
-  words.erase(tier + 1);
+// `swale tier mount`, `swale iond mount` and so on are the commands tier-mount and so on, which have options
+// of their own. Elsewhere "tier" may be a directory.
+std::vector<std::string> with_two_words(std::vector<std::string> words) {
+  const auto first = words.begin() + (!words.empty() && words.front() == "help" ? 1 : 0);
+  constexpr std::string_view kOwn[] = {"tier-mount", "tier-stats", "tier-measure", "tier-trace",
+                                       "iond-mount"};
+  if (words.end() - first < 2) return words;
+  const std::string both = *first + "-" + first[1];
+  if (std::find(std::begin(kOwn), std::end(kOwn), both) == std::end(kOwn)) return words;
+  *first = both;
+  words.erase(first + 1);
   return words;
 }
 
@@ -73,7 +74,7 @@ int run_command(int argc, char** argv) {
   Run run;
   add_commands(app, &run);
   std::vector<std::string> words =
-      without_engine_word(without_help_word(with_tier_word({argv + 1, argv + argc})));
+      without_engine_word(without_help_word(with_two_words({argv + 1, argv + argc})));
   take_program_arguments(&words);
   if (const std::optional<int> code = run_other_command(app, words)) return *code;
   try {

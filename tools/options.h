@@ -124,6 +124,7 @@ void add_mkdir(CLI::App& app, Run* run);
 void add_check(CLI::App& app, Run* run);
 void add_mount(CLI::App& app, Run* run);
 void add_tier(CLI::App& app, Run* run);
+void add_iond_mount(CLI::App& app, Run* run);
 void add_tier_mount(CLI::App& app, Run* run);
 void add_tier_stats(CLI::App& app, Run* run);
 void add_tier_measure(CLI::App& app, Run* run);

@@ -248,12 +248,14 @@ class Manual(unittest.TestCase):
                 # `head` ends those before it early, as it should.
                 strict = [] if "| head" in example else ["-o", "pipefail"]
                 words = ["bash", *strict, "-c", example]
-                if command in ("iond", "run"):  # which refuse to run as root
+                users_mount = None
+                if command in ("iond", "iond-mount", "run"):  # which refuse to run as root
                     os.chmod(self.scratch, 0o755)
                     ordinary_user.give(folder)
                     words = ordinary_user.words(*words)
+                    users_mount = ordinary_user.let_users_mount if command == "iond-mount" else None
                 done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True,
-                                      timeout=60)
+                                      timeout=60, preexec_fn=users_mount)
                 self.assertEqual(done.returncode, 0, (example, done.stderr))
                 self.assertEqual(re.sub("swale: (left out|.* has no extrema|the program has ended without "
                                         "its I/O servers):? .*\n", "", done.stderr), "", example)

@@ -4,8 +4,10 @@ else.
 The users need no entry in /etc/passwd. Without root there is one user only, and tests of neighbours say that
 they are skipped.
 """
+import ctypes
 import os
 import shutil
+import stat
 import sys
 import tempfile
 
@@ -44,6 +46,30 @@ def python():
     return sys.executable if os.access(sys.executable,
                                        os.X_OK) else shutil.which("python3",
                                                                   path="/usr/local/bin:/usr/bin:/bin")
+
+
+def let_users_mount():
+    """As root, where mounts are allowed: this process and its children see a /dev/fuse that is everybody's,
+    and an /etc/passwd that has the ordinary user, by whose name fusermount3 asks.
+    """
+    if os.geteuid() != 0:
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    clone_newns, ms_bind, ms_rec, ms_private = 0x20000, 0x1000, 0x4000, 0x40000
+    folder = tempfile.mkdtemp(prefix="users-", dir=os.getcwd())
+    device, names = os.path.join(folder, "fuse"), os.path.join(folder, "passwd")
+    os.mknod(device, 0o666 | stat.S_IFCHR, os.stat("/dev/fuse").st_rdev)
+    os.chmod(device, 0o666)
+    shutil.copy("/etc/passwd", names)
+    os.chmod(names, 0o644)
+    with open(names, "a", encoding="utf-8") as file:
+        file.write(f"swale-test:x:{OWNER}:{OWNER}::/:/bin/false\n")
+    for failed in (libc.unshare(clone_newns), libc.mount(b"none", b"/", None, ms_rec | ms_private, None),
+                   libc.mount(device.encode(), b"/dev/fuse", None, ms_bind, None),
+                   libc.mount(names.encode(), b"/etc/passwd", None, ms_bind, None)):
+        if failed:
+            raise OSError(ctypes.get_errno(), "a /dev/fuse for users")
+    shutil.rmtree(folder)
 
 
 def run(body):

@@ -1,0 +1,36 @@
+#include "fuse/iond_mount.h"
+
+#include "fuse/iond_fs.h"
+#include "fuse/mounted.h"
+
+namespace swale::fuse {
+namespace {
+
+Status serve(iond::Iond& servers, const IondMountOptions& options) {
+  SWALE_ASSIGN_OR_RETURN(const auto fs, IondFs::open(servers));
+  Mounted mounted;
+  mounted.mountpoint = options.mountpoint;
+  mounted.name = "swale-iond";
+  mounted.trusts_files = false;
+  mounted.threads = options.threads;
+  return serve_mounted(mounted, fs.get(), raise_descriptor_limit(), [&] {
+    if (options.ready) options.ready(servers.servers());
+  });
+}
+
+}  // namespace
+
+Status run_iond_mount(net::Job& job, const IondMountOptions& options) {
+  Status mine = options.mine;
+  if (mine.ok()) mine = expect_mountpoint(options.mountpoint);
+  std::unique_ptr<iond::Iond> servers;
+  {
+    const SignalsBlocked blocked;
+    SWALE_ASSIGN_OR_RETURN(servers, iond::Iond::open(job, options.servers, std::nullopt, mine));
+  }
+  const Status served = serve(*servers, options);
+  const Status closed = servers->close();
+  return served.ok() ? closed : served;
+}
+
+}  // namespace swale::fuse
