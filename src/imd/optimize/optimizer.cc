@@ -39,7 +39,6 @@ constexpr size_t kRunBytesMax = 32 * kMiB;            // two of them are in memo
 constexpr size_t kRunBytesMaxOfRate = 2 * kMiB;
 constexpr size_t kReadsInFlight = 16;
 constexpr size_t kReadsInFlightOfRate = 1;
-constexpr size_t kChunkMemoryMaxOfRate = 8 * kMiB;  // all of it is read when a pass begins
 constexpr uint64_t kStripesMax = uint64_t{1} << 20;
 // A stripe with what sorts it stays in a core's caches. If runs must be read again for each, it is as long as
 // memory permits.
@@ -291,11 +290,9 @@ Result<std::vector<RecordTally>> Pass::write_series(Writer& writer) {
   PartitionCache partitions(files_, manifest_);
   point_sources(manifest_, epochs_, sources_);
   const bool slowly = options_.rate_bytes_per_s != 0;
-  const size_t chunk_bytes = options_.memory_bytes / 8;
   SWALE_ASSIGN_OR_RETURN(
       const auto reader,
-      StripeReader::open(files_, manifest_, partitions, epochs_, sources_,
-                         slowly ? std::min(chunk_bytes, kChunkMemoryMaxOfRate) : chunk_bytes,
+      StripeReader::open(files_, manifest_, partitions, epochs_, sources_, options_.memory_bytes / 8,
                          slowly ? kReadsInFlightOfRate : kReadsInFlight, ranks_->range()));
   ValueReader values(files_);
   StripePipeline::Params params = pipeline_params(*reader);

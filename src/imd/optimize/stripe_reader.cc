@@ -55,7 +55,11 @@ Result<std::unique_ptr<StripeReader>> StripeReader::open(const ReaderFiles& file
   const size_t share = memory_bytes / (2 * std::max<size_t>(reader->streams_.size(), 1));
   reader->chunk_bytes_ =
       std::clamp(share, kChunkBytesMin, kChunkBytesMax) / run::kBlockBytes * run::kBlockBytes;
-  for (Stream& stream : reader->streams_) SWALE_RETURN_IF_ERROR(reader->seek(stream));
+  size_t place = 0;
+  for (Stream& stream : reader->streams_) {
+    stream.place = place++;
+    SWALE_RETURN_IF_ERROR(reader->seek(stream));
+  }
   return reader;
 }
 
@@ -198,13 +202,22 @@ Status StripeReader::read(Stripe* stripe) {
 // The next blocks, unless they are coming or there are none.
 void StripeReader::ask(Stream& stream) {
   if (stream.coming || stream.at_end()) return;
-  const uint64_t blocks =
-      std::min<uint64_t>(chunk_bytes_ / run::kBlockBytes, stream.piece.blocks - stream.done_blocks);
+  const bool first = !std::exchange(stream.asked, true);
+  const uint64_t of_chunk = first ? first_blocks(stream) : chunk_bytes_ / run::kBlockBytes;
+  const uint64_t blocks = std::min<uint64_t>(of_chunk, stream.piece.blocks - stream.done_blocks);
   stream.coming = new_chunk();
   stream.read.file = stream.logs->data.get();
   stream.read.offset = stream.next_block() * run::kBlockBytes;
   stream.read.into = stream.coming->bytes.first(blocks * run::kBlockBytes);
   reads_->ask(&stream.read);
+}
+
+// Runs use up their chunks equally fast. Where nothing is read ahead, their first chunks have all lengths, so
+// that later ones are not wanted all at once.
+uint64_t StripeReader::first_blocks(const Stream& stream) const {
+  const uint64_t blocks = chunk_bytes_ / run::kBlockBytes;
+  if (ahead_ || !stream.by_hash) return blocks;
+  return std::max<uint64_t>(1, blocks * (stream.place + 1) / streams_.size());
 }
 
 // While these blocks are used, those after them are read.

@@ -42,7 +42,7 @@ class StripeReader {
   static constexpr size_t kChunkBytesMin = 32 * kKiB;
 
   // The objects referred to must outlive the reader. `memory_bytes`: about what chunks may take.
-  // `reads_in_flight`: at most; 1: nothing is read ahead. Stripes must lie in `range`.
+  // `reads_in_flight`: at most; 1: nothing is read ahead, and reads are spread evenly. Stripes must lie in `range`.
   static Result<std::unique_ptr<StripeReader>> open(const ReaderFiles& files, const Manifest& manifest,
                                                     PartitionCache& partitions,
                                                     std::span<const EpochNumber> epochs,
@@ -62,6 +62,7 @@ class StripeReader {
  private:
   struct Stream {
     uint32_t index = 0;
+    size_t place = 0;  // among all streams
     const EpochEntry* epoch = nullptr;
     std::shared_ptr<const PartitionLogs> logs;
     Reader::ScanPiece piece;
@@ -69,6 +70,7 @@ class StripeReader {
     Hash lowest = 0;   // of the hashes that the partition may have, by hash
     Hash reached = 0;  // the highest hash that was read
     uint64_t done_blocks = 0;
+    bool asked = false;          // for its first chunk
     StripeChunk coming = {};     // the next blocks are read into it
     ChunkReads::Read read = {};  // that does so
     std::unique_ptr<run::RunCursor> cursor;
@@ -110,6 +112,7 @@ class StripeReader {
   static bool needs_more(const Stream& stream, const Stripe& stripe);
   static void give(Stream& stream, Stripe* stripe);
   void ask(Stream& stream);
+  uint64_t first_blocks(const Stream& stream) const;
   Status take_chunk(Stream& stream, Stripe* stripe);
   Status feed(Stream& stream, StripeChunk chunk, Bytes blocks, Stripe* stripe);
   bool take_uniform(Feeding& to, const run::UniformRows& uniform) const;

@@ -166,6 +166,29 @@ TEST(Stripes, HaveEachRecordOfRunsInAnotherOrderOnce) {
 }
 
 // Whose keys are not where their hashes say, though the manifest says so.
+// With one read in flight no stripe needs new chunks of many runs. The canary: with several, some do.
+TEST(Stripes, ReadsAreSpreadOverStripes) {
+  constexpr uint32_t kEpochs = 16;
+  constexpr uint64_t kStripes = 64;
+  constexpr uint64_t kChunk = 128 * kKiB;
+  Directory directory({.epochs = kEpochs, .records = 16'000, .keys = 8'000, .one_size = true});
+  const uint64_t hot = hash_bytes(test::optimized_key(0)) >> 58;
+  for (const size_t in_flight : {1, 4}) {
+    const auto reader = directory.open(2 * kEpochs * kChunk, in_flight);
+    Stripe stripe;
+    uint64_t most = 0;
+    for (uint64_t i = 0; i < kStripes; ++i) {
+      stripe.first = i << 58;
+      stripe.last = stripe.first + (uint64_t{1} << 58) - 1;
+      ASSERT_TRUE(reader->read(&stripe).ok());
+      if (i > 0 && i != hot) most = std::max(most, stripe.read_bytes);
+    }
+    ASSERT_TRUE(reader->finish().ok());
+    EXPECT_EQ(most <= kEpochs * kChunk / 4, in_flight == 1) << most;
+    EXPECT_EQ(most > kEpochs * kChunk / 3, in_flight != 1) << most;
+  }
+}
+
 TEST(Stripes, ARunThatIsNotInTheOrderOfHashesIsDamage) {
   test::JobShape shape{.ranks = 2, .epochs = 1, .records = 500, .keys = 300, .one_size = true};
   shape.options.partitioner = {"last_digit", by_last_digit, nullptr};
