@@ -24,7 +24,7 @@ from imd import machine  # noqa: E402
 from keys import Key  # noqa: E402
 
 PROFILES = {
-    "full": dict(expected_s=1_350, keys=4_000_000, long_keys=20_000, long_epochs=1_000, pass_keys=2_000,
+    "full": dict(expected_s=1_420, keys=4_000_000, long_keys=20_000, long_epochs=1_000, pass_keys=2_000,
                  rounds=3, samples=200, opens=20, warm=10_000, frame_keys=100_000, frame_epochs=400,
                  axis_records=4_000_000, axis_epochs=(1, 4, 16, 64, 250, 1_000)),
     "quick": dict(expected_s=400, keys=400_000, long_keys=2_000, long_epochs=1_000, pass_keys=2_000,
@@ -55,6 +55,8 @@ KEYS = (
         "bytes by as many threads", "", 1.5, 1.2, by="wait"),
     Key("frame_beside_optimize", "a storage-bound frame beside --follow --rate of a tenth of the device, "
         "over alone", "", 1.15, 1.12),
+    Key("frame_beside_rate", "what that pass read and wrote during the frame, over its --rate", "", None,
+        None),
     Key("rocksdb_cpu_over_optimized", "CPU of RocksDB's load and compaction over writing and the pass, net "
         "of generating", "", 18, 25, less_is_better=False),
     Key("optimize_bytes_over_data", "bytes of a cluster of 16 epochs over those of keys and values", "", 0.90,
@@ -76,7 +78,7 @@ KEYS = (
 )
 SHORT, DENSE, PASS, LONG = 5, 16, 16, 400  # epochs
 TURNS = 5  # of a round, in which Swale and a rival are asked one after the other
-FRAME_TURNS = 3  # of a round: alone and beside a pass
+FRAME_TURNS = 5  # of a round: alone and beside a pass
 RECORD_BYTES = 48
 GETS_MAX = 16  # epochs: beyond, a scan is a store's quickest way
 PARTS = ("five_epochs", "many_epochs", "compressed", "passes", "frames")
@@ -229,15 +231,22 @@ class Bench(judge.Runner):
         """A job that writes frame after frame, alone and beside a pass that follows it."""
         path = self.scratch / "frames"
         work = dict(store="swale", path=path, keys=self.p["frame_keys"], epochs=self.p["frame_epochs"])
-        device = self.run("device", "raw", path=self.scratch / "raw",
-                          bytes=self.p["frame_keys"] * self.p["frame_epochs"] * 12)
-        rate = max(2**20, int(device["bytes_per_s"] / 10))
-        for name in ("frames.alone", "frames.beside") * FRAME_TURNS + ("frames.alone",):
-            follower = Follower(self.swale, path, rate) if name == "frames.beside" else None
-            line = self.run(name, "ingest", **work)
-            if follower:
-                line.update(rate=rate, clusters=follower.end())
-            shutil.rmtree(path)
+        for _ in range(FRAME_TURNS):
+            self.frame("frames.alone", work)
+            device = self.run("device", "raw", path=self.scratch / "raw",
+                              bytes=work["keys"] * work["epochs"] * 12)
+            self.frame("frames.beside", work, rate=max(2**20, int(device["bytes_per_s"] / 10)))
+        self.frame("frames.alone", work)
+
+    def frame(self, name, work, rate=None):
+        """What was removed before is not trimmed while it runs."""
+        os.sync()
+        follower = Follower(self.swale, work["path"], rate) if rate else None
+        line = self.run(name, "ingest", **work)
+        if follower:
+            line.update(rate=rate, rate_taken=follower.moved_bytes() / line["wall_s"] / rate,
+                        clusters=follower.end())
+        shutil.rmtree(work["path"])
 
     def run_all(self, only=None):
         for self.round in range(self.p["rounds"]):
@@ -282,6 +291,12 @@ class Follower:
             ["sh", "-c", script, "sh", str(swale), "optimize", str(path), "--follow", "--rate", str(rate),
              "--json"],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def moved_bytes(self):
+        """What it has read from storage and written to it so far."""
+        counts = dict(line.split(": ") for line in
+                      pathlib.Path(f"/proc/{self.process.pid}/io").read_text(encoding="ascii").splitlines())
+        return int(counts["read_bytes"]) + int(counts["write_bytes"])
 
     def end(self):
         """The job has ended: how many clusters it has made. What would take long is not waited for."""
@@ -335,6 +350,7 @@ def judged_samples(lines, profile):
         "optimize_cpu_ns_per_record": lines.dated("optimize", *cpu),
         "optimize_wall_over_copy": lines.combine([("optimize", ("wall_s",)), ("copy", ("wall_s",))], divided),
         "frame_beside_optimize": beside(),
+        "frame_beside_rate": lines.dated("frames.beside", "rate_taken"),
         "rocksdb_cpu_over_optimized": lines.combine(
             [("rocksdb.load", cpu), ("rocksdb.compact", cpu), ("swale", cpu), ("optimize", cpu),
              ("generate", cpu)],

@@ -1,4 +1,4 @@
-"""optimize_command_test.py SWALE MAKE_DIRECTORY: `swale optimize`, and what other commands say of clusters."""
+"""optimize_command_test.py SWALE MAKE_DIRECTORY: `swale optimize`, and what other commands say then."""
 import json
 import os
 import shutil
