@@ -326,5 +326,30 @@ TEST(JobAlloc, EachAllocationOfARequestMayFailOfTwoNodes) {
   for (const size_t node : {0u, 1u}) rounds.expect_all(world.fs(node), world.backing());
 }
 
+TEST(JobAlloc, CanaryADrainWhoseEndItsRootDoesNotHearStopsTheNextFsync) {
+  NodesWorld world(2);
+  world.drain_rules.end = false;
+  world.start();
+  Allocations::spare_this_thread();
+  Allocations::spare_library_threads();
+  Spared::find();
+  Allocations::spare_if(&Spared::calls);
+  constexpr int kPointsMax = 400;  // a file of the other node's has fewer
+  bool stopped = false;
+  int points = 0;
+  while (!stopped && points < kPointsMax) {
+    Program program(world.fs(0));
+    Program::Open file = program.create(*world.fs(0).root(), fmt::format("f{}", ++points).c_str());
+    ASSERT_TRUE(file.file);
+    program.write(file, 0, "bytes");
+    Allocations::fail(points, 1);
+    stopped = program.call("fsync", [&] { return world.fs(0).sync(*file.file); }) == EBUSY;
+    Allocations::stop();
+    program.close(file);
+  }
+  std::printf("found at allocation %d of an fsync\n", points);
+  EXPECT_TRUE(stopped);
+}
+
 }  // namespace
 }  // namespace swale::fs::job_alloc_test

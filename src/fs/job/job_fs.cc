@@ -73,7 +73,9 @@ Status JobFs::begin(io::Device& memory, io::Device& storage) {
       const std::vector<uint32_t> left = files_->logs().logs();  // the end of one frees others that are over
       if (std::find(left.begin(), left.end(), log) != left.end()) SWALE_RETURN_IF_ERROR(files_->end_log(log));
     }
-    if (shared_) lead_ = std::make_unique<SharedDrain>(*peers_, *roots_, *shared_, *files_, backing_);
+    if (shared_)
+      lead_ =
+          std::make_unique<SharedDrain>(*peers_, *roots_, *shared_, *files_, backing_, options_.drain_rules);
     SWALE_ASSIGN_OR_RETURN(
         drain_,
         Drain::open(*files_, backing_, {.job = options_.job, .rules = options_.drain_rules}, lead_.get()));

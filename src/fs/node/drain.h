@@ -46,6 +46,7 @@ struct DrainRules {
   bool sync_names = true;
   bool check = true;
   bool mark = true;
+  bool end = true;  // the root of a file hears that its drain has failed
 };
 
 struct DrainOptions {

@@ -34,7 +34,8 @@ Result<bool> SharedDrain::prepare(const meta::FileId& file, NodeId asks, const S
     return fix_all(file, asks);
   });
   if (status.ok()) return !plan_.nothing;
-  if (begun) end(file, false);  // also where there was no memory to fix it: else the root keeps it for good
+  if (begun && rules_.end)
+    end(file, false);  // also where there was no memory to fix it: else the root keeps it for good
   return status;
 }
 

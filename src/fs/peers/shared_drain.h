@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "fs/node/drain_source.h"
+#include "fs/node/drain.h"
 #include "fs/node/kept_roots.h"
 #include "fs/node/shared_files.h"
 #include "fs/peers/node_peers.h"
@@ -28,8 +28,9 @@ namespace swale::fs {
 
 class SharedDrain final : public DrainSource {
  public:
-  SharedDrain(NodePeers& peers, KeptRoots& roots, SharedFiles& shared, NodeFiles& files, Backing& backing)
-      : peers_(peers), roots_(roots), shared_(shared), files_(files), backing_(backing) {}
+  SharedDrain(NodePeers& peers, KeptRoots& roots, SharedFiles& shared, NodeFiles& files, Backing& backing,
+              const DrainRules& rules)
+      : peers_(peers), roots_(roots), shared_(shared), files_(files), backing_(backing), rules_(rules) {}
 
   // `asks`: the node that wants it, `seen`: what it has seen on the backing. False: all is there.
   Result<bool> prepare(const meta::FileId& file, NodeId asks, const SeenBacking& seen) noexcept;
@@ -54,6 +55,7 @@ class SharedDrain final : public DrainSource {
   SharedFiles& shared_;
   NodeFiles& files_;
   Backing& backing_;
+  const DrainRules rules_;
   FileRoots::Drain drain_;
   std::vector<NodeId> asked_;  // to fix
   FileRoots::Plan plan_;
