@@ -144,7 +144,7 @@ Status SharedFiles::fix(const meta::FileId& file, uint64_t drain) noexcept {
         continue;
       }
       SWALE_RETURN_IF_ERROR(request.status());
-      if (fixed.ok()) place->second = std::move(*fixed);
+      if (fixed.ok()) place->second = {drain, std::move(*fixed)};
       const Status done = change(file, *request);
       if (!done.ok()) give_up_locked(file);
       return done;
@@ -158,11 +158,11 @@ Result<std::vector<FileExtents::Piece>> SharedFiles::fixed_pieces(const meta::Fi
   const Status status = contain([&]() REQUIRES(mutex_) -> Status {
     const auto found = fixed_.find(file);
     if (!rules_.owner_leads && found != fixed_.end()) {
-      parts = found->second.pieces;
+      parts = found->second.fixed.pieces;
       return {};
     }
-    auto piece = found == fixed_.end() ? nullptr : found->second.pieces.data();
-    const auto end = found == fixed_.end() ? nullptr : piece + found->second.pieces.size();
+    auto piece = found == fixed_.end() ? nullptr : found->second.fixed.pieces.data();
+    const auto end = found == fixed_.end() ? nullptr : piece + found->second.fixed.pieces.size();
     for (const Span& span : spans) {
       uint64_t at = span.begin;
       while (piece != end && piece->offset + piece->length <= at) ++piece;
@@ -184,11 +184,16 @@ Result<std::vector<FileExtents::Piece>> SharedFiles::fixed_pieces(const meta::Fi
   return parts;
 }
 
-Status SharedFiles::write_out(const meta::FileId& file, std::span<const Span> spans, io::File& out) noexcept {
+Status SharedFiles::write_out(const meta::FileId& file, uint64_t drain, std::span<const Span> spans,
+                              io::File& out) noexcept {
   return contain([&]() -> Status {
     std::vector<FileExtents::Piece> pieces;
     {
       const MutexLock lock(mutex_);
+      const auto part = fixed_.find(file);
+      if (part != fixed_.end() && part->second.drain != drain)
+        return error(Code::kBusy, Scope::kFile, "file {:x}:{:x}: its drain {} was given up for drain {}",
+                     file.high, file.low, drain, part->second.drain);
       SWALE_ASSIGN_OR_RETURN(pieces, fixed_pieces(file, spans));
     }
     SWALE_ASSIGN_OR_RETURN(Buffer buffer, Buffer::allocate(kWriteBytes));
@@ -198,7 +203,8 @@ Status SharedFiles::write_out(const meta::FileId& file, std::span<const Span> sp
             buffer.span().first(std::min<uint64_t>(piece.length - done, buffer.span().size()));
         {
           const MutexLock lock(mutex_);
-          if (!fixed_.contains(file))
+          const auto part = fixed_.find(file);
+          if (part == fixed_.end() || part->second.drain != drain)
             return error(Code::kAborted, Scope::kFile, "file {:x}:{:x}: its drain was given up", file.high,
                          file.low);
           SWALE_RETURN_IF_ERROR(files_->read_piece(piece, done, bytes));
@@ -211,7 +217,7 @@ Status SharedFiles::write_out(const meta::FileId& file, std::span<const Span> sp
   });
 }
 
-Status SharedFiles::published(const meta::FileId& file, const SeenBacking& now) noexcept {
+Status SharedFiles::published(const meta::FileId& file, uint64_t drain, const SeenBacking& now) noexcept {
   MutexLock lock(mutex_);
   std::shared_ptr<io::File> there;
   if (files_->is_open(file)) {  // the backing may hang: nobody else waits for it
@@ -223,9 +229,10 @@ Status SharedFiles::published(const meta::FileId& file, const SeenBacking& now) 
   return contain([&]() REQUIRES(mutex_) -> Status {
     const auto found = fixed_.find(file);
     Status done;
+    if (found != fixed_.end() && found->second.drain != drain) return {};
     if (found != fixed_.end()) {
       const NodeFiles::Done all{
-          file, &found->second, {0, now.inode, now.size, now.modified_ns}, false, there};
+          file, &found->second.fixed, {0, now.inode, now.size, now.modified_ns}, false, there};
       done = files_->drained({&all, 1});
       if (!done.ok()) files_->give_up(file);
       fixed_.erase(found);

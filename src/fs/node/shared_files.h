@@ -62,14 +62,15 @@ class SharedFiles final : public WriteWatcher {
   Result<uint64_t> reserve(const meta::FileId& file, uint64_t bytes) noexcept;
   // All that was written on this node is committed, and is its part of the root's drain of that number.
   Status fix(const meta::FileId& file, uint64_t drain) noexcept;
-  // Writes them, as fix() found them, and reads them again; nothing is synced.
-  Status write_out(const meta::FileId& file, std::span<const Span> spans, io::File& out) noexcept;
+  // Writes them, as fix() of this drain found them, and reads them again; nothing is synced.
+  Status write_out(const meta::FileId& file, uint64_t drain, std::span<const Span> spans,
+                   io::File& out) noexcept;
   // The pieces of them that are in these spans, for the node whose drain it is.
   Result<std::vector<FileExtents::Piece>> fixed_pieces(const meta::FileId& file,
                                                        std::span<const Span> spans) noexcept REQUIRES(mutex_);
   // They are on the backing, durably, in a file that is `now`: they leave the logs. Also for a node that has
   // none.
-  Status published(const meta::FileId& file, const SeenBacking& now) noexcept;
+  Status published(const meta::FileId& file, uint64_t drain, const SeenBacking& now) noexcept;
   void give_up(const meta::FileId& file) noexcept;
   // With the mutex.
   void keep_table(const meta::FileId& file);
@@ -104,7 +105,11 @@ class SharedFiles final : public WriteWatcher {
   CondVar changed_;  // a commit or truncate has ended
   NodeShare share_ GUARDED_BY(mutex_);
   NodeFiles* files_ GUARDED_BY(mutex_) = nullptr;
-  std::map<meta::FileId, NodeFiles::Fixed> fixed_ GUARDED_BY(mutex_);
+  struct FixedPart {
+    uint64_t drain = 0;  // steps of another one are late copies, of one that was given up
+    NodeFiles::Fixed fixed;
+  };
+  std::map<meta::FileId, FixedPart> fixed_ GUARDED_BY(mutex_);
   struct Table {
     std::unique_ptr<const ShareAnswer> whole;  // null: nobody has asked yet
     bool too_large = false;                    // for one answer

@@ -149,6 +149,27 @@ TEST_F(SharedFilesTest, OfTwoCommitsTheLaterOneWinsOnAllNodes) {
   for (NodeId node = 0; node < kNodes; ++node) EXPECT_EQ(read(node), "ACAABB6789ab") << node;
 }
 
+TEST_F(SharedFilesTest, LateStepsOfADrainThatWasGivenUpDoNothing) {
+  SharedFiles& node = *nodes[0].shared;
+  write(0, 2, "AAAA");
+  const auto first = root->begin_drain(kFile, {});
+  ASSERT_TRUE(first.ok());
+  ASSERT_TRUE(node.fix(kFile, first->number).ok());
+  root->end_drain(kFile);
+  const auto second = root->begin_drain(kFile, {});
+  ASSERT_TRUE(second.ok());
+  ASSERT_TRUE(node.fix(kFile, second->number).ok());
+  const Span all{2, 6};
+  const auto out = disk_.open("/b/out", io::OpenMode::kCreate);
+  ASSERT_TRUE(out.ok());
+  EXPECT_EQ(node.write_out(kFile, first->number, {&all, 1}, **out).code(), Code::kBusy);
+  EXPECT_TRUE(node.write_out(kFile, second->number, {&all, 1}, **out).ok()) << "canary";
+  EXPECT_TRUE(node.published(kFile, first->number, {}).ok());
+  EXPECT_TRUE(nodes[0].files->is_undrained(kFile)) << "its bytes are in its logs alone";
+  EXPECT_TRUE(node.published(kFile, second->number, {}).ok());
+  EXPECT_FALSE(nodes[0].files->is_undrained(kFile));
+}
+
 TEST_F(SharedFilesTest, ANodeIsAskedOnceForAllItsStrides) {
   for (uint64_t i = 0; i < 60; ++i) write(i % 2, i * 10, std::string(10, i % 2 == 0 ? 'a' : 'b'));
   commit(0);

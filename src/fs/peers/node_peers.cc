@@ -185,12 +185,20 @@ Result<std::string> NodePeers::call(NodeId to, PeerMethod method, std::string pa
     const bool is_long = kRows.at(static_cast<size_t>(method)).is_long;
     const Nanos usual = is_long ? kLongPatience : options_.patience;
     const Nanos until = system_clock().now() + (patience > 0 ? patience : usual);
+    const CallFate fate = options_.fate ? options_.fate(method) : CallFate::kGoes;
+    const Status lost(Code::kDeadlineExceeded, Scope::kPeer, "no answer");
+    if (fate == CallFate::kIsLost) return as_eio(lost, to, what);
     Client client(*this);
-    auto got = (*client).ask({.to = hosts_[to],
-                              .method = static_cast<net::RpcMethod>(method),
-                              .payload = std::move(payload),
-                              .response_bytes_max = static_cast<uint32_t>(answer_bytes_max),
-                              .deadline = until});
+    const auto ask = [&] {
+      return (*client).ask({.to = hosts_[to],
+                            .method = static_cast<net::RpcMethod>(method),
+                            .payload = fate == CallFate::kComesTwice ? payload : std::move(payload),
+                            .response_bytes_max = static_cast<uint32_t>(answer_bytes_max),
+                            .deadline = until});
+    };
+    auto got = ask();
+    if (fate == CallFate::kComesTwice) got = ask();
+    if (fate == CallFate::kAnswerIsLost) got = lost;
     if (!got.ok()) return as_eio(got.status(), to, what);
     answer = std::move(*got);
     return {};

@@ -13,6 +13,7 @@
 
 #include <array>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -51,9 +52,13 @@ class PeerRequests {
   virtual Result<std::string> answer(PeerMethod method, NodeId from, Bytes payload) = 0;
 };
 
+// What becomes of a call, for tests.
+enum class CallFate { kGoes, kIsLost, kAnswerIsLost, kComesTwice };
+
 struct NodePeersOptions {
-  NodeId own = 0;                // of this rank; all together count from 0
-  Nanos patience = seconds(30);  // with an answer that needs no storage
+  NodeId own = 0;                                   // of this rank; all together count from 0
+  Nanos patience = seconds(30);                     // with an answer that needs no storage
+  std::function<CallFate(PeerMethod method)> fate;  // of each call; null: it goes
 };
 
 class NodePeers final : private net::RpcService {

@@ -136,7 +136,7 @@ void SharedDrain::end(const meta::FileId& file, bool published) noexcept {
       if (!published && !has_fixed) continue;
       Status told;
       if (node == peers_.own() && published)
-        told = shared_.published(file, now_);
+        told = shared_.published(file, drain_.number, now_);
       else if (node == peers_.own())
         shared_.give_up(file);
       else
@@ -162,7 +162,7 @@ Status SharedDrain::write_out(const DrainStep& step) {
   if (stamp.inode != step.backing.inode)
     return error(Code::kBusy, Scope::kFile, "{}: it has another inode than the root says; drain it again",
                  path);
-  SWALE_RETURN_IF_ERROR(shared_.write_out(step.file, step.spans, *out));
+  SWALE_RETURN_IF_ERROR(shared_.write_out(step.file, step.drain, step.spans, *out));
   return out->sync();
 }
 
@@ -174,7 +174,7 @@ Result<std::string> SharedDrain::answer(PeerMethod method, Bytes payload) {
   else if (method == PeerMethod::kWriteOut)
     done = write_out(step);
   else if (step.drain != 0)
-    done = shared_.published(step.file, step.backing);
+    done = shared_.published(step.file, step.drain, step.backing);
   else
     shared_.give_up(step.file);
   SWALE_RETURN_IF_ERROR(done);

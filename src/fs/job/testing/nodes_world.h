@@ -54,6 +54,7 @@ class NodesWorld {
   bool unseal_takes_back = true;
   std::function<Status(size_t node)> expect_own;  // whether the backing is still this node's
   std::function<void(size_t node)> between;       // the backing's and the names' change
+  std::function<CallFate(PeerMethod)> fate;       // of what nodes ask each other
   Nanos patience = seconds(60);
 
   void start() {
@@ -73,6 +74,7 @@ class NodesWorld {
       node.names = std::move(*names);
       NodePeersOptions of_peers;
       of_peers.patience = patience;
+      of_peers.fate = fate;
       node.names->with_server([&](meta::NamesServer& server) { of_peers.own = server.server(); });
       auto peers = NodePeers::open(*node.job, of_peers);
       ASSERT_TRUE(peers.ok()) << peers.status().to_string();
