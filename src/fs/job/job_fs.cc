@@ -173,12 +173,7 @@ Status JobFs::dress_as_named(const meta::FileId& file, io::File& out) {
   SWALE_ASSIGN_OR_RETURN(const meta::TreeNode node, names_.stat(file));
   struct stat own;
   if (::fstat(fd, &own) != 0) return errno_status(errno, out.path() + ": its attributes");
-  mode_t mode = node.mode & 07777;
-  if ((own.st_uid != node.uid || own.st_gid != node.gid) && ::fchown(fd, node.uid, node.gid) != 0) {
-    if (errno != EPERM) return errno_status(errno, out.path() + ": its owner");
-    mode &= 0777;
-  }
-  if (::fchmod(fd, mode) != 0) return errno_status(errno, out.path() + ": its mode");
+  // Before the mode, which may forbid it to a user who is not root.
   SWALE_ASSIGN_OR_RETURN(const auto attributes, names_.list_users(file));
   for (const std::string& name : attributes) {
     const auto value = names_.read_user(file, name);
@@ -189,6 +184,12 @@ Status JobFs::dress_as_named(const meta::FileId& file, io::File& out) {
                 nodes_.path_of(file).value_or(out.path()), name, value->size(),
                 errno_status(errno, "setting it").message());
   }
+  mode_t mode = node.mode & 07777;
+  if ((own.st_uid != node.uid || own.st_gid != node.gid) && ::fchown(fd, node.uid, node.gid) != 0) {
+    if (errno != EPERM) return errno_status(errno, out.path() + ": its owner");
+    mode &= 0777;
+  }
+  if (::fchmod(fd, mode) != 0) return errno_status(errno, out.path() + ": its mode");
   int64_t modified = node.modified_ns;
   if (JobNode* const known = nodes_.find(file)) {
     if (const int64_t newer = known->modified_ns.load()) modified = newer;
