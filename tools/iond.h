@@ -32,9 +32,18 @@ struct IondMountChoices {
   unsigned threads = 10;
 };
 
+class NodeTurn;
+
 // Serves the mount as a rank of the job that the environment describes, until it is unmounted or gets
-// SIGTERM. `ready` gets the number of servers, once the mount is there.
-Status serve_iond_mount(const IondMountChoices& choices, const std::function<void(uint32_t)>& ready);
+// SIGTERM. `ready` gets the number of servers, once the mount is there. `turn`: which of a node's ranks
+// mounts; null: this one.
+Status serve_iond_mount(const IondMountChoices& choices, const NodeTurn* turn,
+                        const std::function<void(uint32_t)>& ready);
+
+// The environment says which rank of the servers' job a process is. What it has said of the launch before is
+// kept, and restored for a program that is none of these ranks.
+void keep_launch_variables();
+void restore_launch_variables();
 
 // Runs a program while the mount, a child of this process, is there. Returns the program's exit code; if that
 // is 0, the mount's.

@@ -2,10 +2,13 @@
 // them: until it is unmounted, or while a program runs.
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <memory>
 
 #include "capi/handles.h"
@@ -16,11 +19,14 @@
 #include "tools/background.h"
 #include "tools/child.h"
 #include "tools/iond.h"
+#include "tools/node_turn.h"
 #include "tools/options.h"
 #include "tools/tree.h"
 
 namespace swale::tools {
 namespace {
+
+constexpr Nanos kMountPatience = seconds(60);  // of the ranks of a node for the one that mounts
 
 struct IondMountCommand {
   IondMountChoices choices;
@@ -51,14 +57,15 @@ int IondMountCommand::run() const {
   serving.foreground = foreground;
   serving.json = json;
   serving.serve = [&](const auto& ready) {
-    return serve_iond_mount(mine, [&](uint32_t servers) { ready(said(servers)); });
+    return serve_iond_mount(mine, nullptr, [&](uint32_t servers) { ready(said(servers)); });
   };
   return serve_in_background(serving);
 }
 
 }  // namespace
 
-Status serve_iond_mount(const IondMountChoices& choices, const std::function<void(uint32_t)>& ready) {
+Status serve_iond_mount(const IondMountChoices& choices, const NodeTurn* turn,
+                        const std::function<void(uint32_t)>& ready) {
   swale_job* job = nullptr;
   {
     const fuse::SignalsBlocked blocked;  // the mount has a thread for them
@@ -67,7 +74,8 @@ Status serve_iond_mount(const IondMountChoices& choices, const std::function<voi
   }
   const auto read_options = [&]() -> Result<Config> {
     SWALE_RETURN_IF_ERROR(capi::check_process_variables());
-    return capi::config_of(capi::Call::kIond, choices.options, capi::process_environment);
+    constexpr std::array kCalls = {capi::Call::kIond, capi::Call::kTier};  // as for the servers
+    return capi::config_of(kCalls, choices.options, capi::process_environment);
   };
   const auto wanted = read_options();
   fuse::IondMountOptions options;
@@ -75,67 +83,127 @@ Status serve_iond_mount(const IondMountChoices& choices, const std::function<voi
   options.threads = choices.threads;
   options.mine = wanted.status();
   if (wanted.ok()) options.servers = iond::iond_options(*wanted);
-  options.ready = ready;
+  options.ready = [&](uint32_t servers) {
+    if (turn != nullptr && turn->is_first()) turn->tell_mounted();
+    ready(servers);
+  };
+  if (turn != nullptr && !turn->is_first())
+    options.wait_for_mount = [turn] { return turn->wait_until_mounted(kMountPatience); };
   const Status served = fuse::run_iond_mount(*job->state->job, options);
   const bool left = swale_job_close(job) == SWALE_OK;
   if (served.ok() && !left) return error(Code::kUnavailable, Scope::kFatal, "{}", swale_last_error());
   return served;
 }
 
-// The mount is a child. Signals go to the program; it ends the mount by its end.
-int run_on_iond_mount(const IondMountChoices& choices, const std::vector<std::string>& words) {
-  sigset_t awaited, usual;
-  ::sigemptyset(&awaited);
-  ::sigaddset(&awaited, SIGCHLD);
-  for (const int signal : kForwarded) ::sigaddset(&awaited, signal);
-  ::sigprocmask(SIG_BLOCK, &awaited, &usual);
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return fail(errno_status(errno, "a pipe"));
-  io::Descriptor is_there(ends[0]), tell(ends[1]);
-  const pid_t mount = ::fork();
-  if (mount < 0) return fail(errno_status(errno, "starting the mount"));
-  if (mount == 0) {
-    ::setsid();
-    ignore_signals_for_programs();
-    ::sigprocmask(SIG_SETMASK, &usual, nullptr);
-    is_there = io::Descriptor();
-    const Status served =
-        serve_iond_mount(choices, [&](uint32_t) { static_cast<void>(::write(tell.get(), "m", 1)); });
-    const int exit_code = served.ok() ? kExitOk : fail(served);
-    std::fflush(nullptr);
-    ::_exit(exit_code);
+namespace {
+
+constexpr const char* kLaunchVariables[] = {"SWALE_JOB_RANK", "SWALE_JOB_SIZE", "SWALE_JOB_ID",
+                                            "SWALE_JOB_RENDEZVOUS"};
+constexpr std::string_view kJobPart = "SWALE_JOB_";
+constexpr std::string_view kKeptPart = "SWALE_LAUNCH_";
+
+std::string kept_name(std::string_view name) {
+  return fmt::format("{}{}", kKeptPart, name.substr(kJobPart.size()));
+}
+
+// The mount is a child, and the program is another one, which is no rank of the servers' job. Signals go to
+// the program; it ends the mount by its end.
+class OnMount {
+ public:
+  OnMount(const IondMountChoices& choices, const std::vector<std::string>& words)
+      : choices_(choices), words_(words) {
+    ::sigemptyset(&awaited_);
+    ::sigaddset(&awaited_, SIGCHLD);
+    for (const int signal : kForwarded) ::sigaddset(&awaited_, signal);
+    ::sigprocmask(SIG_BLOCK, &awaited_, &usual_);
   }
-  tell = io::Descriptor();
-  char byte = 0;
-  const bool mounted = ::read(is_there.get(), &byte, 1) == 1;
-  pid_t program = mounted ? start_beside(words, usual) : -1;
-  const int failed = errno;
-  int program_exit = kExitOk, mount_exit = kExitOk;
-  if (mounted && program < 0) program_exit = fail(errno_status(failed, words.front() + ": starting it"));
-  if (program < 0) ::kill(mount, SIGTERM);
-  for (bool ended = false; !ended;) {
-    const int signal = ::sigwaitinfo(&awaited, nullptr);
-    if (signal > 0 && signal != SIGCHLD && program > 0) ::kill(program, signal);
+
+  int run() {
+    auto turn = NodeTurn::take(whole_path(choices_.mountpoint));
+    if (!turn.ok()) return fail(turn.status());
+    bool mounted = false;
+    if (const Status begun = start_mount(*turn, &mounted); !begun.ok()) return fail(begun);
+    if (mounted) {
+      restore_launch_variables();
+      program_ = start_beside(words_, usual_);
+      if (program_ < 0) program_exit_ = fail(errno_status(errno, words_.front() + ": starting it"));
+    }
+    while (program_ > 0) wait();
+    if (mounted) turn->end();
+    if (mount_ > 0) ::kill(mount_, SIGTERM);
+    while (mount_ > 0) wait();
+    return program_exit_ != kExitOk ? program_exit_ : mount_exit_;
+  }
+
+ private:
+  Status start_mount(const NodeTurn& turn, bool* mounted) {
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0) return errno_status(errno, "a pipe");
+    io::Descriptor is_there(ends[0]), tell(ends[1]);
+    const pid_t parent = ::getpid();
+    mount_ = ::fork();
+    if (mount_ < 0) return errno_status(errno, "starting the mount");
+    if (mount_ == 0) {
+      ::setsid();
+      ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // nobody else would end the mount
+      if (::getppid() != parent) ::_exit(kExitSignal + SIGTERM);
+      ignore_signals_for_programs();
+      ::sigprocmask(SIG_SETMASK, &usual_, nullptr);
+      is_there = io::Descriptor();
+      const Status served = serve_iond_mount(
+          choices_, &turn, [&](uint32_t) { static_cast<void>(::write(tell.get(), "m", 1)); });
+      const int exit_code = served.ok() ? kExitOk : fail(served);
+      std::fflush(nullptr);
+      ::_exit(exit_code);
+    }
+    tell = io::Descriptor();
+    char byte = 0;
+    *mounted = ::read(is_there.get(), &byte, 1) == 1;
+    return {};
+  }
+
+  // For the next signal, or child that has ended.
+  void wait() {
+    const int signal = ::sigwaitinfo(&awaited_, nullptr);
+    if (signal > 0 && signal != SIGCHLD && program_ > 0) ::kill(program_, signal);
     int state = 0;
     for (pid_t child = 0; (child = ::waitpid(-1, &state, WNOHANG)) > 0;) {
-      if (child == program) {
-        program_exit = exit_code_of(state);
-        program = -1;
-        ::kill(mount, SIGTERM);
+      if (child == program_) {
+        program_exit_ = exit_code_of(state);
+        program_ = -1;
+      } else if (child == mount_) {
+        mount_exit_ = exit_code_of(state);
+        mount_ = -1;
+        if (program_ > 0) complain("{}: the mount has ended while the program runs", choices_.mountpoint);
       }
-      if (child != mount) continue;
-      mount_exit = exit_code_of(state);
-      ended = true;
-      if (program > 0) complain("{}: the mount has ended while the program runs", choices.mountpoint);
     }
   }
-  if (program > 0) {  // it finds an empty directory
-    int state = 0;
-    while (::waitpid(program, &state, 0) < 0 && errno == EINTR) {
-    }
-    program_exit = exit_code_of(state);
+
+  const IondMountChoices& choices_;
+  const std::vector<std::string>& words_;
+  sigset_t awaited_ = {}, usual_ = {};
+  pid_t mount_ = -1, program_ = -1;
+  int program_exit_ = kExitOk, mount_exit_ = kExitOk;
+};
+
+}  // namespace
+
+void keep_launch_variables() {
+  for (const char* const name : kLaunchVariables)
+    if (const char* const value = std::getenv(name)) ::setenv(kept_name(name).c_str(), value, 1);
+}
+
+void restore_launch_variables() {
+  for (const char* const name : kLaunchVariables) {
+    const std::string kept = kept_name(name);
+    const char* const value = std::getenv(kept.c_str());
+    value == nullptr ? ::unsetenv(name) : ::setenv(name, value, 1);
+    ::unsetenv(kept.c_str());
   }
-  return program_exit != kExitOk ? program_exit : mount_exit;
+}
+
+int run_on_iond_mount(const IondMountChoices& choices, const std::vector<std::string>& words) {
+  return OnMount(choices, words).run();
 }
 
 void add_iond_mount(CLI::App& app, Run* run) {
@@ -153,7 +221,8 @@ void add_iond_mount(CLI::App& app, Run* run) {
               "user that mounts; there are no special files, set-id bits or ACLs. If a server is gone, "
               "calls fail with EIO after iond.deadline_s at the latest, and its name is logged.\n\n"
               "With a program, it is mounted while that runs, and ends with the program's exit status; if "
-              "that is 0, with the mount's. Else it runs in the background until it is unmounted "
+              "that is 0, with the mount's; of several ranks on a node one mounts, for all. Else it runs in "
+              "the background until it is unmounted "
               "(fusermount3 -u), or gets SIGTERM. The servers end when all ranks of their job have.",
           .examples = {{"mkdir -p slow mnt && swale run --ssd ssd --backing slow --size 16M -- swale iond "
                         "mount mnt -- sh -c 'date > mnt/now'",

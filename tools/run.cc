@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -31,6 +32,8 @@ namespace swale::tools {
 namespace {
 
 constexpr uint32_t kServersMax = 1024;
+constexpr const char* kServersFiles = ".iond";    // beside the buffer: where they are mounted
+constexpr std::string_view kOnServers = "iond:";  // --backing: the tree stands on the servers
 
 struct Server {
   uint32_t number = 0;
@@ -52,9 +55,10 @@ class RunCommand {
   bool preload = false;
   std::string program;
 
-  int run() const;
+  int run();
 
  private:
+  Status stand_on_servers(std::vector<std::string>* words);
   Status place(net::LaunchEnvironment* launch) const;
   std::vector<uint32_t> servers_beside(const net::LaunchEnvironment& launch) const;
   Status start_server(const net::LaunchEnvironment& launch, const sigset_t& usual, Server* server) const;
@@ -73,6 +77,7 @@ Status RunCommand::place(net::LaunchEnvironment* launch) const {
   }
   SWALE_ASSIGN_OR_RETURN(const net::RendezvousOptions meeting,
                          net::rendezvous_options(settings, *launch, capi::process_environment));
+  keep_launch_variables();
   set_variable("SWALE_JOB_RENDEZVOUS", meeting.directory);
   set_variable("SWALE_JOB_ID", meeting.job_id);
   set_variable("SWALE_JOB_SIZE", std::to_string(launch->size + static_cast<int32_t>(servers)));
@@ -208,10 +213,40 @@ int RunCommand::run_in_tree(const std::vector<std::string>& words) const {
   return run_on_nodes(options, words, fallback);
 }
 
-int RunCommand::run() const {
+// The program works in a tree, whose backing is a mount of the servers' files beside the buffer. (The tree
+// cannot lie over that mount: fusermount3, which is root's, does not get into a user's.)
+Status RunCommand::stand_on_servers(std::vector<std::string>* words) {
+  if (iond.tier.ssd.empty() || tree.at.empty() || tree.buffer.empty())
+    return invalid_argument(
+        "run --backing {}: a tree over I/O servers needs --ssd for them, --at, where the tree is mounted, "
+        "and --buffer, by which it is found again",
+        iond.tier.backing);
+  iond.tier.backing.erase(0, kOnServers.size());
+  const std::string buffer = whole_path(tree.buffer), files = buffer + kServersFiles;
+  if (::mkdir(files.c_str(), 0700) != 0 && errno != EEXIST)
+    return errno_status(errno, files + ": making the directory for the I/O servers' files");
+  std::vector<std::string> before = {own_program(), "iond", "mount", files};
+  if (!iond.tier.options.empty()) before.insert(before.end(), {"--options", iond.tier.options});
+  before.insert(before.end(),
+                {"--", own_program(), "run", "--backing", files, "--at", whole_path(tree.at), "--buffer",
+                 buffer, "--memory", std::to_string(tree.memory), "--fsync", tree.fsync});
+  if (preload) before.push_back("--preload");
+  before.push_back("--");
+  words->insert(words->begin(), before.begin(), before.end());
+  return {};
+}
+
+int RunCommand::run() {
   std::vector<std::string> words = {program};
   words.insert(words.end(), program_arguments().begin(), program_arguments().end());
-  if (iond.tier.ssd.empty()) return run_in_tree(words);
+  if (iond.tier.backing.starts_with(kOnServers)) {
+    if (const Status fit = stand_on_servers(&words); !fit.ok()) return fail(fit);
+  } else if (iond.tier.ssd.empty()) {
+    return run_in_tree(words);
+  } else if (preload) {
+    complain("run --preload: belongs to a tree: --backing DIR without --ssd, or --backing iond:DIR");
+    return kExitUsage;
+  }
   if (const Status user = iond::expect_ordinary_user(); !user.ok()) return fail(user);
   net::LaunchEnvironment launch;
   if (const Status placed = place(&launch); !placed.ok()) return fail(placed);
@@ -277,6 +312,11 @@ void add_run(CLI::App& app, Run* run) {
               "other; so as many servers as nodes are one on each. In the names of directories %s "
               "stands for the server's number, and %r for its rank. On several nodes "
               "SWALE_JOB_RENDEZVOUS must name a directory that all of them see.\n\n"
+              "With --ssd and --backing iond:DIR: a tree whose backing the I/O servers are, each with its "
+              "DIR. It is mounted at --at on each node, and brings all to the servers at the end; until "
+              "then it is in --buffer, beside which the servers' files are mounted, at BUFFER.iond. If a "
+              "server is killed, the end fails, and the next run with the same directories brings what "
+              "was left.\n\n"
               "It ends when the program has ended and the servers have, with the program's exit "
               "status; if that is 0, with a server's. If a program of several fails, it ends at once, "
               "so that the launcher hears of it; the servers end when they have seen that all ranks "
@@ -295,11 +335,10 @@ void add_run(CLI::App& app, Run* run) {
          "so")
       .excludes("--ssd");
   sub.add_flag(
-         "--preload", command->preload,
-         "with a tree: the program writes past the kernel, by libswale_preload.so in LD_PRELOAD (swale "
-         "check says what it does for a program); in the environment, SWALE_FS_DESCRIPTORS=light has it "
-         "make files past the kernel, too")
-      .excludes("--ssd");
+      "--preload", command->preload,
+      "with a tree: the program writes past the kernel, by libswale_preload.so in LD_PRELOAD (swale "
+      "check says what it does for a program); in the environment, SWALE_FS_DESCRIPTORS=light has it "
+      "make files past the kernel, too");
   sub.add_program("program", command->program, "what to start, with its arguments: after --");
   sub.callback([command, run] { *run = [command] { return command->run(); }; });
 }

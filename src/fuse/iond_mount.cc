@@ -1,5 +1,7 @@
 #include "fuse/iond_mount.h"
 
+#include <signal.h>
+
 #include "fuse/iond_fs.h"
 #include "fuse/mounted.h"
 
@@ -18,6 +20,20 @@ Status serve(iond::Iond& servers, const IondMountOptions& options) {
   });
 }
 
+// All threads of this process leave SIGTERM to this one.
+Status stand_by(const IondMountOptions& options, uint32_t servers) {
+  SWALE_RETURN_IF_ERROR(options.wait_for_mount());
+  const SignalsBlocked blocked;
+  options.ready(servers);
+  sigset_t ends;
+  ::sigemptyset(&ends);
+  ::sigaddset(&ends, SIGTERM);
+  int signal = 0;
+  while (::sigwait(&ends, &signal) != 0) {
+  }
+  return {};
+}
+
 }  // namespace
 
 Status run_iond_mount(net::Job& job, const IondMountOptions& options) {
@@ -28,7 +44,8 @@ Status run_iond_mount(net::Job& job, const IondMountOptions& options) {
     const SignalsBlocked blocked;
     SWALE_ASSIGN_OR_RETURN(servers, iond::Iond::open(job, options.servers, std::nullopt, mine));
   }
-  const Status served = serve(*servers, options);
+  const Status served =
+      options.wait_for_mount ? stand_by(options, servers->servers()) : serve(*servers, options);
   const Status closed = servers->close();
   return served.ok() ? closed : served;
 }

@@ -18,6 +18,9 @@ struct IondMountOptions {
   iond::IondOptions servers;
   unsigned threads = 10;
   Status mine = {};  // a failure of this rank before, of which all shall hear
+  // Another rank of this node mounts: returns when its mount is there. Then this one uses the servers no
+  // further, and leaves at SIGTERM.
+  std::function<Status()> wait_for_mount;
   // Called once the mount is there, with the number of servers.
   std::function<void(uint32_t servers)> ready;
 };

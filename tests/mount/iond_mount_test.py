@@ -86,13 +86,37 @@ class IondMount(unittest.TestCase):
             os.mkdir(f"{self.root}/{name}")
         self.mnt, self.plain = f"{self.root}/mnt0", f"{self.root}/plain"
 
+    def of_this_test(self):
+        """Processes that have this test's folder among their words, or work in it: ours, and no others'."""
+        found = []
+        for number in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{number}/cmdline", "rb") as words:
+                    ours = self.root.encode() in words.read()
+                if int(number) != os.getpid() and (ours or os.readlink(f"/proc/{number}/cwd") == self.root):
+                    found.append(int(number))
+            except OSError:
+                pass  # another user's, or it has ended
+        return found
+
     def tearDown(self):
+        end = time.monotonic() + PATIENCE_S
+        while left := self.of_this_test():
+            self.assertLess(time.monotonic(), end, left)
+            for number in left:
+                try:
+                    os.kill(number, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+            for process in self.processes:
+                process.process.poll()
+            time.sleep(0.05)
+        for name in os.listdir(self.root):
+            if name.startswith("mnt") or name.endswith(".iond"):
+                subprocess.run(["fusermount3", "-u", "-z", f"{self.root}/{name}"], capture_output=True,
+                               timeout=PATIENCE_S, check=False)
         for process in self.processes:
             process.kill()
-        for name in ("mnt0", "mnt1"):
-            subprocess.run(["fusermount3", "-u", "-z", f"{self.root}/{name}"], capture_output=True,
-                           timeout=PATIENCE_S, check=False)
-        for process in self.processes:
             process.close()
         subprocess.run(["chmod", "-R", "u+rwX", self.root], check=False, timeout=PATIENCE_S)
         shutil.rmtree(self.root)
@@ -217,12 +241,184 @@ class IondMount(unittest.TestCase):
             self.assertEqual(file.read(), "".join(f"{i}\n" for i in range(1, 1001)))
         done = self.run_process(*words, "wc", "-l", "mnt0/f")
         self.assertEqual((done.end(), done.said().split("\n")[0]), (0, "1000 mnt0/f"), done.said("err"))
+        done = self.run_process(  # in the background, until it is unmounted
+            *words[:words.index(SWALE, 1)], "sh", "-c",
+            f"{SWALE} iond mount mnt0 && cp mnt0/f mnt0/g && cmp mnt0/f mnt0/g && fusermount3 -u mnt0")
+        self.assertEqual((done.end(), done.said().split("\n")[0]), (0, "mnt0: the files of 1 I/O servers"),
+                         done.said("err"))
+        self.assertEqual(sorted(os.listdir(f"{self.root}/disk0")), [".swale-tier", "f", "g"])
         done = self.run_process(*words, f"{self.root}/no-such-program")
         self.assertEqual(done.end(), 127, done.said("err"))
         done = self.run_process(SWALE, "run", "--ssd", "ssd", "--backing", "disk0", "--", SWALE, "iond",
                                 "mount", "nowhere", "--", "true")
         self.assertEqual(done.end(), 3)
         self.assertIn("nowhere", done.said("err"))
+
+    def tree(self, *program, servers=2, **more):
+        """`swale run` of a program in a tree whose backing is the servers."""
+        return self.run_process(
+            SWALE, "run", "--servers", str(servers), "--ssd", "ssd%s", "--backing", "iond:disk%s", "--size",
+            "16M", "--options", f"iond.stripe={STRIPE},iond.watch_s=0.2,iond.deadline_s=10", "--at", "mnt0",
+            "--buffer", "buffer", "--memory", "64M", "--", *program, **more)
+
+    def on_servers(self, *program):
+        """A program beside which the servers are mounted where a tree has them."""
+        return self.run_process(
+            SWALE, "run", "--servers", "2", "--ssd", "ssd%s", "--backing", "disk%s", "--size", "16M",
+            "--options", f"iond.stripe={STRIPE}", "--", SWALE, "iond", "mount", "--options",
+            f"iond.stripe={STRIPE}", "buffer.iond", "--", *program)
+
+    def test_one_job_has_the_servers_files_whatever_node_it_is_on(self):
+        started = self.start(mounts=2)
+        for name in ("at0", "at1"):
+            os.mkdir(f"{self.root}/{name}")
+        words = [[SWALE, "run", "--backing", f"mnt{node}", "--at", f"at{node}", "--buffer", f"buffer{node}",
+                  "--memory", "64M", "--"] for node in (0, 1)]
+        first = self.run_process(*words[0], "sh", "-c",
+                                 "echo one > at0/f; touch written; until test -e go; do sleep 0.1; done")
+        self.wait_until(lambda: os.path.exists(f"{self.root}/written"), first)
+        second = self.run_process(*words[1], "touch", "at1/g")
+        self.assertNotEqual(second.end(), 0)
+        self.assertIn("has it", second.said("err"))
+        open(f"{self.root}/go", "w", encoding="utf-8").close()
+        self.assertEqual(first.end(), 0, first.said("err"))
+        second = self.run_process(*words[1], "sh", "-c", "cat at1/f; touch at1/g")
+        self.assertEqual((second.end(), second.said()), (0, "one\n"), second.said("err"))
+        self.assertEqual(sorted(os.listdir(self.mnt)), ["f", "g"])
+        self.stop(started, mounts=2)
+        refused = self.run_process(SWALE, "run", "--ssd", "ssd%s", "--backing", "iond:disk%s", "--", "true")
+        self.assertNotEqual(refused.end(), 0)
+        self.assertIn("--buffer", refused.said("err"))
+
+    def wait_until(self, done, process):
+        end = time.monotonic() + PATIENCE_S
+        while not done():
+            self.assertIsNone(process.process.poll(), process.said("err"))
+            self.assertLess(time.monotonic(), end, process.said("err"))
+            time.sleep(0.05)
+
+    def test_a_tree_stands_on_servers(self):
+        writer = """
+import os, sys
+assert os.path.ismount("mnt0")
+os.makedirs("mnt0/a/b")
+shared = os.open("mnt0/a/b/shared", os.O_RDWR | os.O_CREAT, 0o640)
+if not os.fork():
+    for i in range(1, 200, 2): os.pwrite(shared, bytes([i]) * 7000, i * 7000)
+    os._exit(0)
+for i in range(0, 200, 2): os.pwrite(shared, bytes([i]) * 7000, i * 7000)
+os.wait()
+os.symlink("b/shared", "mnt0/a/link")
+open("mnt0/old", "w").write("first")
+os.rename("mnt0/old", "mnt0/new")
+os.setxattr("mnt0/new", "user.a", b"b")
+os.chmod("mnt0/new", 0o440)
+sys.exit(int(sys.argv[1]))
+"""
+        reader = """
+import os
+whole = b"".join(bytes([i]) * 7000 for i in range(200))
+assert open("mnt0/a/link", "rb").read() == whole
+assert open("mnt0/new").read() == "first" and os.stat("mnt0/new").st_mode & 0o777 == 0o440
+assert os.getxattr("mnt0/new", "user.a") == b"b" and sorted(os.listdir("mnt0")) == ["a", "new"]
+print("the same")
+"""
+        done = self.tree(ordinary_user.python(), "-c", writer, "5")
+        self.assertEqual(done.end(), 5, done.said("err"))
+        self.assertNotIn("swale:", done.said("err"))
+        self.assertEqual(os.listdir(self.mnt), [])
+        # The servers have it, without the tree; then a tree has it again.
+        started = self.start()
+        done = self.run_process(ordinary_user.python(), "-c", reader)
+        self.assertEqual((done.end(), done.said()), (0, "the same\n"), done.said("err"))
+        self.stop(started)
+        done = self.tree(ordinary_user.python(), "-c", reader)
+        self.assertEqual((done.end(), done.said().split("\n")[0]), (0, "the same"), done.said("err"))
+        done = self.tree(ordinary_user.python(), "-c", reader.replace("first", "second"))  # it can fail
+        self.assertEqual(done.end(), 1)
+        self.assertIn("AssertionError", done.said("err"))
+
+    def test_a_tree_of_two_nodes_stands_on_servers(self):
+        program = """
+import os, sys, time
+rank = int(sys.argv[1])
+at, steps = f"mnt{rank // 2}", sys.argv[2]
+assert os.path.ismount(at)
+def meet(step):
+    open(f"{steps}/{step}-{rank}", "w").close()
+    end = time.monotonic() + 100
+    while not all(os.path.exists(f"{steps}/{step}-{r}") for r in range(4)):
+        assert time.monotonic() < end, step
+        time.sleep(0.02)
+shared = os.open(f"{at}/shared", os.O_RDWR | os.O_CREAT, 0o644)
+for i in range(50): os.pwrite(shared, bytes([4 * i + rank]) * 5000, (4 * i + rank) * 5000)
+os.close(shared)
+open(f"{at}/own-{rank}", "w").write(f"{rank}")
+meet("written")
+assert open(f"{at}/shared", "rb").read() == b"".join(bytes([i]) * 5000 for i in range(200))
+assert sorted(os.listdir(at)) == ["own-0", "own-1", "own-2", "own-3", "shared"]
+meet("read")
+if rank == 3: os.rename(f"{at}/own-0", f"{at}/renamed")
+"""
+        os.mkdir(f"{self.root}/steps")
+        ranks = [self.run_process(
+            SWALE, "run", "--servers", "2", "--ssd", "ssd%s", "--backing", "iond:disk%s", "--size", "16M",
+            "--options", f"iond.stripe={STRIPE},iond.watch_s=0.2", "--at", f"mnt{rank // 2}", "--buffer",
+            f"buffer{rank // 2}", "--memory", "64M", "--", ordinary_user.python(), "-c", program, str(rank),
+            f"{self.root}/steps", SWALE_JOB_RANK=str(rank), SWALE_JOB_SIZE="4", SWALE_JOB_ID="two-nodes",
+            SWALE_JOB_NODE=f"host-{rank // 2}", SWALE_JOB_TRANSPORT="tls") for rank in range(4)]
+        for rank in ranks:
+            self.assertEqual(rank.end(), 0, "".join(each.said("err") for each in ranks))
+        started = self.start()
+        with open(f"{self.mnt}/shared", "rb") as file:
+            self.assertEqual(file.read(), b"".join(bytes([i]) * 5000 for i in range(200)))
+        self.assertEqual(sorted(os.listdir(self.mnt)), ["own-1", "own-2", "own-3", "renamed", "shared"])
+        self.stop(started)
+
+    def servers_of(self, run):
+        """The I/O servers that a `swale run` has started: its children that are `swale run` still."""
+        found = []
+        for number in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{number}/stat", encoding="utf-8") as is_:
+                    parent = int(is_.read().rsplit(")", 1)[1].split()[1])
+                with open(f"/proc/{number}/cmdline", "rb") as words:
+                    is_run = words.read().split(b"\0")[1:2] == [b"run"]
+            except OSError:
+                continue
+            if parent == run.process.pid and is_run:
+                found.append(int(number))
+        return sorted(found)
+
+    def test_a_server_is_killed_under_a_tree_and_the_next_run_brings_all(self):
+        for victim in (0, 1):
+            program = ("seq 100000 > mnt0/f; mv mnt0/f mnt0/g; mkdir mnt0/d; seq 9 > mnt0/d/h; touch written;"
+                       "until test -e killed; do sleep 0.1; done; cmp mnt0/g expected")
+            subprocess.run(["sh", "-c", "seq 100000 > expected; rm -f written killed"], cwd=self.root,
+                           check=True, timeout=PATIENCE_S)
+            done = self.tree("sh", "-c", program, SWALE_JOB_COLLECTIVE_DEADLINE_S="20", UCX_TLS="tcp,self",
+                             SWALE_JOB_TRANSPORT="ucx")
+            self.wait_until(lambda: os.path.exists(f"{self.root}/written"), done)
+            servers = self.servers_of(done)
+            self.assertEqual(len(servers), 2, servers)
+            os.kill(servers[victim], signal.SIGKILL)
+            open(f"{self.root}/killed", "w", encoding="utf-8").close()
+            self.assertNotEqual(done.end(), 0)  # the program saw its bytes; the drain has failed
+            said = done.said("err")
+            self.assertIn(f"rank {1 + victim} (host", said)
+            self.assertNotIn("differ", said)
+            if victim == 0:  # by another run in the tree, or without one
+                done = self.tree("cmp", "mnt0/g", "expected")
+            else:
+                done = self.on_servers(SWALE, "fs", "recover", "buffer.iond", "--buffer", "buffer")
+            self.assertEqual(done.end(), 0, done.said("err") + said)
+            started = self.start()
+            with open(f"{self.root}/expected", "rb") as expected, open(f"{self.mnt}/g", "rb") as found:
+                self.assertEqual(found.read(), expected.read())
+            self.assertEqual(sorted(os.listdir(self.mnt)), ["d", "g"])
+            shutil.rmtree(f"{self.mnt}/d")
+            os.unlink(f"{self.mnt}/g")
+            self.stop(started)
 
     def test_a_killed_server_is_eio_and_named_and_loses_nothing(self):
         for victim in (1, 0):
