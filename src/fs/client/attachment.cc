@@ -6,6 +6,7 @@
 
 #include <cerrno>
 
+#include "base/crc32c.h"
 #include "fs/log/attach_client.h"
 
 namespace swale::fs {
@@ -16,8 +17,8 @@ constexpr size_t kPlaceBytesMax = 8192;
 // What a process has of all trees. It is never destroyed: threads may write while the process ends.
 struct Process {
   Mutex mutex;
-  std::map<std::string, std::shared_ptr<Attachment>> attachments GUARDED_BY(mutex);     // by sockets
-  std::map<std::string, std::weak_ptr<const MappedLog>> mapped_logs GUARDED_BY(mutex);  // by paths
+  std::map<std::string, std::shared_ptr<Attachment>> attachments GUARDED_BY(mutex);  // by sockets
+  std::map<uint64_t, std::weak_ptr<MapReader>> readers GUARDED_BY(mutex);            // by servers
 };
 
 Process& process();
@@ -28,6 +29,8 @@ void after_fork_in_parent() NO_THREAD_SAFETY_ANALYSIS { process().mutex.unlock()
 void after_fork_in_child() NO_THREAD_SAFETY_ANALYSIS {
   for (auto& [socket, attachment] : process().attachments) attachment->connection = io::Descriptor();
   process().attachments.clear();
+  for (const auto& [server, reader] : process().readers)
+    if (const auto lives = reader.lock()) lives->settle_after_fork();
   process().mutex.unlock();
 }
 
@@ -81,18 +84,22 @@ Result<TreePlace> find_tree(int fd, const std::string& path) {
   return tree_of(path, ::fgetxattr(fd, kAttachAttribute, value, sizeof(value) - 1), value);
 }
 
-std::shared_ptr<const MappedLog> mapped_log(const std::string& path) {
+std::shared_ptr<MapReader> map_reader(const MapRequest& answer) {
   Process& all = process();
   const MutexLock lock(all.mutex);
-  std::weak_ptr<const MappedLog>& kept = all.mapped_logs[path];
-  std::shared_ptr<const MappedLog> log = kept.lock();
-  if (log == nullptr || !log->is_at(path)) {
-    std::erase_if(all.mapped_logs,
-                  [&](const auto& each) { return each.first != path && each.second.expired(); });
-    log = MappedLog::open(path);
-    kept = log;
-  }
-  return log;
+  std::erase_if(all.readers, [](const auto& each) { return each.second.expired(); });
+  if (auto known = all.readers[answer.server].lock()) return known;
+  const auto checksum = [](uint32_t crc, const char* bytes, size_t count) {
+    return crc32c_extend(crc, Bytes(bytes, count));
+  };
+  std::shared_ptr<MapReader> made(new MapReader({.keeps_descriptors = true, .crc32c = checksum}),
+                                  [](MapReader* reader) {
+                                    reader->close();
+                                    delete reader;
+                                  });
+  if (!made->open(answer)) return nullptr;
+  all.readers[answer.server] = made;
+  return made;
 }
 
 Result<std::shared_ptr<Attachment>> Attachment::open(const TreePlace& tree) {

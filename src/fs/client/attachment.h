@@ -17,9 +17,9 @@
 
 #include "base/mutex.h"
 #include "base/status.h"
-#include "fs/client/mapped_log.h"
 #include "fs/log/attach_client.h"
 #include "fs/log/log_writer.h"
+#include "fs/log/map_reader.h"
 #include "io/descriptor.h"
 
 namespace swale::fs {
@@ -34,8 +34,9 @@ Result<TreePlace> find_tree(const std::string& directory, const std::string& pat
 // Of an open file.
 Result<TreePlace> find_tree(int fd, const std::string& path);
 
-// A file in a folder of logs, which all files of this process share as long as one of them has it; or null.
-std::shared_ptr<const MappedLog> mapped_log(const std::string& path);
+// The reader of the server that has answered, which all files of this process share as long as one of them has
+// it; or null.
+std::shared_ptr<MapReader> map_reader(const MapRequest& answer);
 
 struct Attachment {
   static Result<std::shared_ptr<Attachment>> open(const TreePlace& tree);

@@ -131,11 +131,13 @@ Status ClientFile::write_next(Bytes bytes) {
 }
 
 Result<size_t> ClientFile::read(uint64_t offset, MutableBytes out) const {
-  const auto ask = [this](ToldPlaces* told) {
-    return ::ioctl(file_.get(), kAskPlaces, told) == 0 ? 0 : errno;
-  };
+  const auto ask = [this](MapRequest* map) { return ::ioctl(file_.get(), kAskMap, map) == 0 ? 0 : errno; };
   size_t done = 0;
-  if (may_read_logs() && offset < meta::kOffsetEnd) done = reads_.read(ask, offset, out);
+  if (may_read_logs() && offset < meta::kOffsetEnd) {
+    const auto in_logs = reads_.read(ask, offset, out);
+    if (in_logs.how == MapReader::How::kAll) return in_logs.bytes;
+    done = in_logs.bytes;
+  }
   while (done < out.size() && offset + done < meta::kOffsetEnd) {
     const ssize_t got = io::continued([&] {
       return ::pread(file_.get(), out.data() + done, out.size() - done, static_cast<off_t>(offset + done));

@@ -392,7 +392,6 @@ class JobFs final : public FileSystem {
   int take_promise(JobFile& file);
   int grant(JobFile& file, const AttachToken& token);
   int take_granted(JobNode& node);
-  int tell_places(JobFile& file, Bytes in, std::string* out);
   int publish_map(JobFile& file, Bytes in, std::string* out);
   int take_promise_back(JobFile& file);
   void set_may_map(JobFile& file, bool may) REQUIRES(mutex_);

@@ -74,7 +74,6 @@ int JobFs::command(OpenFile& opened, unsigned long command, Bytes in, std::strin
   JobFile& file = JobFile::of(opened);
   if (command == kAskCommit) return flush(opened);
   if (command == kAskSeal) return tell_seal(file.node, out);
-  if (command == kAskPlaces) return tell_places(file, in, out);
   if (command == kAskMap) return publish_map(file, in, out);
   if (command == kAskPages) return take_promise_back(file);
   if (command != kAskGrant && command != kAskShortCut) return ENOTTY;
@@ -129,22 +128,6 @@ int JobFs::grant(JobFile& file, const AttachToken& token) {
   file.granted.reserve(file.granted.size() + 1);
   grants_.grant(*log, &file.node);
   file.granted.push_back(*log);
-  return 0;
-}
-
-int JobFs::tell_places(JobFile& file, Bytes in, std::string* out) {
-  if (shared_) return EOPNOTSUPP;
-  if (in.size() != sizeof(ToldPlaces)) return EINVAL;
-  const auto told = std::make_unique<ToldPlaces>();
-  std::memcpy(&told->offset, in.data(), sizeof(told->offset));
-  if (told->offset > meta::kOffsetEnd) return EINVAL;
-  {
-    const RequestLock lock(mutex_, requests_);
-    const Status done = files_->tell_places(file.node.id, told.get());
-    if (done.code() == Code::kBusy) return EAGAIN;  // no failure: the mount answers
-    if (const int failed = answer(done); failed != 0) return failed;
-  }
-  out->assign(reinterpret_cast<const char*>(told.get()), sizeof(*told));
   return 0;
 }
 

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstring>
 #include <functional>
 #include <utility>
@@ -32,7 +33,8 @@ class MapReadsTest : public AttachRig {
   }
   // A reader of one server, and its map of one file.
   struct Reader {
-    explicit Reader(const MapReader::Rules& rules = {}) : reads(new MapReader(rules)) {}
+    explicit Reader(const MapReader::Rules& rules = {}, const MapReader::Means& means = {})
+        : reads(new MapReader(means, rules)) {}
     ~Reader() { reads->close(); }
     std::unique_ptr<MapReader> reads;  // too large for a stack
     MapRequest map;
@@ -55,7 +57,7 @@ class MapReadsTest : public AttachRig {
     out.resize(got.bytes);
     return got.how == How::kAll ? out : out + read(in, offset + got.bytes, bytes - got.bytes);
   }
-  uint64_t random_calls(const MapReader::Rules& rules, uint64_t calls);
+  uint64_t random_calls(const MapReader::Rules& rules, uint64_t calls, const MapReader::Means& means = {});
   MapSlot& slot_of(const MapRequest& map);
 };
 
@@ -70,8 +72,9 @@ MapSlot& MapReadsTest::slot_of(const MapRequest& map) {
 }
 
 // Returns the wrong reads.
-uint64_t MapReadsTest::random_calls(const MapReader::Rules& rules, uint64_t calls) {
-  Reader reader(rules);
+uint64_t MapReadsTest::random_calls(const MapReader::Rules& rules, uint64_t calls,
+                                    const MapReader::Means& means) {
+  Reader reader(rules, means);
   const uint64_t wrong = random_reads(calls, [&](Open& in, uint64_t offset, size_t bytes) {
     return read_both_ways(reader, in, offset, bytes);
   });
@@ -84,6 +87,16 @@ uint64_t MapReadsTest::random_calls(const MapReader::Rules& rules, uint64_t call
 TEST_F(MapReadsTest, RandomReadsByMapsGiveWhatAStringGives) {
   start();
   EXPECT_EQ(random_calls({}, 20'000), 0u);
+}
+
+TEST_F(MapReadsTest, RandomReadsByDescriptorsGiveWhatAStringGives) {
+  start();
+  EXPECT_EQ(random_calls({}, 10'000, {.keeps_descriptors = true}), 0u);
+}
+
+TEST_F(MapReadsTest, CanaryAnEpochThatNobodyLooksAtByDescriptors) {
+  start();
+  EXPECT_GT(random_calls({.ignores_epoch = true}, 20'000, {.keeps_descriptors = true}), 0u);
 }
 
 TEST_F(MapReadsTest, CanaryMarksThatNobodyLooksAt) {
@@ -146,6 +159,50 @@ TEST_F(MapReadsTest, WhoMayChangePagesOfTheKernelTakesMapsAway) {
   Open& only_written = open("file", O_WRONLY);
   EXPECT_EQ(look(reader, file, 0, out).how, How::kAll);
   close(&only_written);
+}
+
+TEST_F(MapReadsTest, AFlippedBitIsLeftToTheMountWhichTellsOfIt) {
+  world_.options().logs.shape.chunk_bytes = kChunkBytes;
+  world_.options().logs.memory_bytes = 32 << 20;
+  start();
+  Open& file = open("file", O_RDWR | O_CREAT | O_DIRECT);
+  const auto program = attach();
+  const meta::FileId id = granted(file, program->token);
+  const std::string bytes = pattern(1, 700'000);
+  ASSERT_EQ(program->writer.write(id, 0, bytes.data(), bytes.size()), 700'000);
+  MapRequest map;
+  // The server takes checksums when nobody writes.
+  const auto until = std::chrono::steady_clock::now() + std::chrono::minutes(5);
+  do {
+    ASSERT_LT(std::chrono::steady_clock::now(), until) << "the server takes no checksums";
+    ASSERT_EQ(ask(file, 0, &map), 0);
+  } while (slot_of(map).places[0].checks < 10);
+  const MapPlace place = slot_of(map).places[0];
+  const std::string log = std::string(map.folder) + "/" + kLogPrefix + std::to_string(place.log);
+  const io::Descriptor there(::open(log.c_str(), O_WRONLY | O_CLOEXEC));
+  const auto at = static_cast<off_t>(place.chunk_at + place.place + 70'500);
+  const auto store = [&](char byte) { ASSERT_EQ(::pwrite(there.get(), &byte, 1, at), 1); };
+  uint64_t points = 0;
+  for (const bool keeps : {false, true}) {
+    const MapReader::Means means{.keeps_descriptors = keeps};
+    for (const size_t wanted : {1'000, 200'000}) {  // beside it, and where it belongs
+      Reader reader({}, means), careless({.skips_checks = true}, means);
+      std::string out(wanted, '\0');
+      ASSERT_EQ(look(reader, file, 65'536, out).how, How::kAll);
+      ASSERT_EQ(out, bytes.substr(65'536, wanted));
+      ASSERT_EQ(ask(file, 0, &map), 0) << "a new map: what was found whole is looked at again";
+      store(static_cast<char>(bytes[70'500] ^ 4));
+      EXPECT_NE(look(reader, file, 65'536, out).how, How::kAll);
+      EXPECT_EQ(look(careless, file, 65'536, out).how, How::kAll) << "the canary";
+      EXPECT_EQ(look(reader, file, 400'000, out).how, How::kAll) << "other blocks";
+      size_t got = 0;
+      EXPECT_EQ(fs().read(*file.file, 70'000, out, &got), EIO);
+      store(bytes[70'500]);
+      ++points;
+    }
+  }
+  std::printf("%lu points\n", points);
+  EXPECT_EQ(points, 4u);
 }
 
 // Between the looks and the copy the slot gets another file's map, or the log's slot other bytes.

@@ -213,7 +213,7 @@ struct NodeHead {
   uint32_t version;
   uint32_t next_log;  // numbers of logs are not used again while this file is there
 };
-// The page that it begins. `epoch` changes before places of logs that were told (attach_format.h) have other
+// The page that it begins. `epoch` changes before places of logs that were told (map_format.h) have other
 // bytes, and before a file changes without a write to a log. A server begins with a number of its own.
 struct NodePage {
   NodeHead head;

@@ -7,10 +7,14 @@
 // the slot has that ticket it has maps of that file from that offset on; another process that asks renews it
 // for all.
 //
-// A map counts while its sequence, the node's epoch and all marks are what they are in it (attach_format.h),
-// and nothing that the reader has taken from it fails its check. `sequence` is odd while the server writes:
-// one that is killed then leaves a map that counts no more. Each entry has a check of its own, of the ticket
-// and the sequence, too: what two maps are mixed of, and garbage, fails it.
+// A map counts while its sequence, the node's epoch and all marks are what they are in it, and nothing that the
+// reader has taken from it fails its check. A mark is of a log that may be written: each write to that log
+// changes it before it returns. Who has looked at marks and epoch when a read began, and at the epoch when the
+// bytes were copied, has what the server would have given.
+//
+// `sequence` is odd while the server writes: one that is killed then leaves a map that counts no more. Each
+// entry has a check of its own, of the ticket and the sequence, too: what two maps are mixed of, and garbage,
+// fails it.
 //
 // Memory order: the server stores an odd sequence, the words (relaxed, between fences), and an even sequence;
 // readers take words between two looks at the sequence.
@@ -25,7 +29,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "fs/log/attach_format.h"
 #include "fs/log/log_format.h"
 
 namespace swale::fs {
@@ -37,6 +40,9 @@ inline constexpr uint32_t kMapSlotsMax = 1024;
 inline constexpr uint64_t kMapSlotBytes = 16 << 10;  // reserved when it is used first
 inline constexpr uint64_t kSizeUnknown = UINT64_MAX;
 inline constexpr uint64_t kTicketMax = (uint64_t{1} << 48) - 1;
+inline constexpr uint32_t kToldMarksMax = 64;  // with more logs nothing is told
+inline constexpr uint32_t kToldPlacesMax = 200;
+inline constexpr uint32_t kToldChecksMax = 960;
 
 // The first page.
 struct MapsHead {
@@ -50,7 +56,7 @@ inline uint64_t check_of(const MapsHead& head) {
   return mixed(mixed(kMapsMagic, uint64_t{head.version} << 32 | head.slots), head.server);
 }
 
-// A log that may be written: LogMark.
+// A log that may be written: LogMark (told_places.h).
 struct MapMark {
   uint32_t log;
   uint32_t check;

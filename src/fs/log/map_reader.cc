@@ -16,6 +16,7 @@ namespace {
 
 constexpr uint64_t kVersion = uint64_t{1} << 32;  // of Log::state
 constexpr uint32_t kPieceBytes = 2048;            // of a block that is checked where it is not wanted
+constexpr uint32_t kCopiedAtOnce = 256 << 10;  // blocks that stay in a processor's cache until their checks
 
 bool is_odd(uint64_t state) { return (state & kVersion) != 0; }
 uint32_t number_of(uint64_t state) { return static_cast<uint32_t>(state); }
@@ -56,12 +57,17 @@ const char* map_shared(int fd, uint64_t bytes, const char* at) {
   return made == MAP_FAILED ? nullptr : static_cast<const char*>(made);
 }
 
-bool copy_bytes(const char* from, char* out, size_t bytes) {
-  const iovec there = {const_cast<char*>(from), bytes}, here = {out, bytes};
+}  // namespace
+
+bool MapReader::Seen::copy(uint64_t at, char* out, size_t bytes) const {
+  if (file > 0) return ::pread(file - 1, out, bytes, static_cast<off_t>(at)) == static_cast<ssize_t>(bytes);
+  const iovec there = {const_cast<char*>(memory + at), bytes}, here = {out, bytes};
   return ::process_vm_readv(::getpid(), &here, 1, &there, 1, 0) == static_cast<ssize_t>(bytes);
 }
 
-}  // namespace
+uint32_t MapReader::crc32c(uint32_t crc, const char* bytes, size_t count) const noexcept {
+  return means_.crc32c != nullptr ? means_.crc32c(crc, bytes, count) : plain_crc32c(crc, bytes, count);
+}
 
 bool MapReader::open(const MapRequest& answer) noexcept {
   const KeptErrno kept;
@@ -75,7 +81,7 @@ bool MapReader::open(const MapRequest& answer) noexcept {
   if (node >= 0) ::close(node);
   if (maps >= 0) ::close(maps);
   node_ = reinterpret_cast<const NodePage*>(page);
-  maps_ = file;
+  maps_ = file, maps_bytes_ = bytes;
   if (page == nullptr || file == nullptr) return false;
   MapsHead head;
   ::memcpy(&head, file, sizeof(head));
@@ -87,11 +93,12 @@ bool MapReader::open(const MapRequest& answer) noexcept {
 
 void MapReader::close() noexcept {
   if (node_ != nullptr) ::munmap(const_cast<NodePage*>(node_), kPageBytes);
-  if (maps_ != nullptr) ::munmap(const_cast<char*>(maps_), map_file_bytes(slots_));
+  if (maps_ != nullptr) ::munmap(const_cast<char*>(maps_), maps_bytes_);
   node_ = nullptr, maps_ = nullptr;
   for (Log& each : logs_) {
     if (const char* const memory = each.memory.exchange(nullptr); memory != nullptr)
       ::munmap(const_cast<char*>(memory), each.bytes.load());
+    if (const int file = each.file.exchange(0); file > 0) ::close(file - 1);
     each.state.store(0);
   }
 }
@@ -193,7 +200,6 @@ bool MapReader::copy_place(const Look& look, const MapPlace& place, uint32_t ski
   if (!find_log(place.log, &seen) || !seen.has_slot_at(place.chunk_at) ||
       place.used > seen.chunk_bytes - sizeof(ChunkHead))
     return false;
-  const char* const chunk = seen.memory + place.chunk_at;
   const uint32_t first = place.place / kBlockBytes;
   uint32_t at = place.place + skip;
   while (bytes > 0) {
@@ -204,32 +210,57 @@ bool MapReader::copy_place(const Look& look, const MapPlace& place, uint32_t ski
       const uint32_t end = ++block * kBlockBytes;
       part = end - at < bytes ? end - at : bytes;
     }
-    if (part == 0) {
-      const uint32_t begin = block * kBlockBytes, check = place.first_check + block - first;
-      const uint32_t length = place.used - begin < kBlockBytes ? place.used - begin : kBlockBytes;
-      const uint32_t expected = __atomic_load_n(&look.slot->checks[check], __ATOMIC_RELAXED);
+    const uint32_t begin = block * kBlockBytes;
+    const uint32_t length = place.used - begin < kBlockBytes ? place.used - begin : kBlockBytes;
+    if (part > 0) {
+      if (!seen.copy(place.chunk_at + at, out, part)) return false;
+    } else if (at == begin && bytes >= length) {
+      part = copy_blocks(look, place, seen, block, out, bytes);
+      if (part == 0) return false;
+    } else {
       part = begin + length - at < bytes ? begin + length - at : bytes;
-      if (part < length && !is_whole(chunk + begin, length, expected)) return false;
-      if (!copy_bytes(chunk + at, out, part)) return false;
-      if (part == length && plain_crc32c(0, out, length) != expected) return false;
-      if (!seen.is_still_there()) return false;
-      note_checked(look, check);
-    } else if (!copy_bytes(chunk + at, out, part)) {
-      return false;
+      if (!is_whole(seen, place.chunk_at + begin, length, expected_check(look, place, block)) ||
+          !seen.copy(place.chunk_at + at, out, part) || !seen.is_still_there())
+        return false;
+      note_checked(look, place.first_check + block - first);
     }
     at += part, out += part, bytes -= part;
   }
   return seen.is_still_there();
 }
 
+uint32_t MapReader::expected_check(const Look& look, const MapPlace& place, uint32_t block) noexcept {
+  const uint32_t check = place.first_check + block - place.place / kBlockBytes;
+  return __atomic_load_n(&look.slot->checks[check], __ATOMIC_RELAXED);
+}
+
+// Whole blocks, from one that has a check on: all that follow and have one, up to kCopiedAtOnce. How many bytes;
+// 0: one was not what it should be.
+uint32_t MapReader::copy_blocks(const Look& look, const MapPlace& place, const Seen& seen, uint32_t block,
+                                char* out, uint32_t bytes) noexcept {
+  const uint32_t first = place.place / kBlockBytes, begin = block * kBlockBytes;
+  const uint64_t end_of_checks = uint64_t{first + place.checks} * kBlockBytes;
+  uint64_t end = end_of_checks < place.used ? end_of_checks : place.used;
+  if (end > begin + uint64_t{bytes}) end = (begin + uint64_t{bytes}) / kBlockBytes * kBlockBytes;
+  const auto run = static_cast<uint32_t>(end - begin < kCopiedAtOnce ? end - begin : kCopiedAtOnce);
+  if (!seen.copy(place.chunk_at + begin, out, run)) return 0;
+  for (uint32_t done = 0; done < run; done += kBlockBytes, ++block) {
+    const uint32_t length = run - done < kBlockBytes ? run - done : kBlockBytes;
+    if (crc32c(0, out + done, length) != expected_check(look, place, block)) return 0;
+  }
+  if (!seen.is_still_there()) return 0;
+  while (block-- > begin / kBlockBytes) note_checked(look, place.first_check + block - first);
+  return run;
+}
+
 // Not by a look at the mapping: the server may take the block away.
-bool MapReader::is_whole(const char* block, uint32_t bytes, uint32_t check) const noexcept {
+bool MapReader::is_whole(const Seen& seen, uint64_t at, uint32_t bytes, uint32_t check) const noexcept {
   char piece[kPieceBytes];
   uint32_t found = 0;
   for (uint32_t done = 0; done < bytes;) {
     const uint32_t part = bytes - done < kPieceBytes ? bytes - done : kPieceBytes;
-    if (!copy_bytes(block + done, piece, part)) return false;
-    found = plain_crc32c(found, piece, part);
+    if (!seen.copy(at + done, piece, part)) return false;
+    found = crc32c(found, piece, part);
     done += part;
   }
   return found == check;
@@ -265,8 +296,12 @@ bool MapReader::find_log(uint32_t number, Seen* out) noexcept {
       if (is_odd(state)) continue;
       if (number_of(state) == 0) other = log;
       if (number_of(state) != number) continue;
-      *out = {log, state, log->memory.load(std::memory_order_relaxed),
-              log->chunk_bytes.load(std::memory_order_relaxed), log->slots.load(std::memory_order_relaxed)};
+      *out = {log,
+              state,
+              log->memory.load(std::memory_order_relaxed),
+              log->chunk_bytes.load(std::memory_order_relaxed),
+              log->slots.load(std::memory_order_relaxed),
+              log->file.load(std::memory_order_relaxed)};
       return out->is_still_there();
     }
     if (other == nullptr) other = set + next_way_.fetch_add(1, std::memory_order_relaxed) % kWays;
@@ -274,6 +309,14 @@ bool MapReader::find_log(uint32_t number, Seen* out) noexcept {
     if (tries > 0 || is_odd(before) || !map_log_into(*other, before, number)) return false;
   }
   return false;
+}
+
+// Its number stays a log's, also when another one takes the place: nobody reads a stranger's file by it.
+bool MapReader::keep_file(Log& log, int fd) noexcept {
+  const int old = log.file.load(std::memory_order_relaxed);
+  const int kept = old > 0 ? ::dup3(fd, old - 1, O_CLOEXEC) : ::fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  if (kept >= 0) log.file.store(kept + 1, std::memory_order_relaxed);
+  return kept >= 0;
 }
 
 // In the place of another one: whoever still looks there sees another log's words, and then another state.
@@ -295,7 +338,7 @@ bool MapReader::map_log_into(Log& log, uint64_t before, uint32_t number) noexcep
         log.bytes.store(bytes, std::memory_order_relaxed);
         log.chunk_bytes.store(head.chunk_bytes, std::memory_order_relaxed);
         log.slots.store(head.slots, std::memory_order_relaxed);
-        mapped = true;
+        mapped = !means_.keeps_descriptors || keep_file(log, fd);
       }
     }
   }

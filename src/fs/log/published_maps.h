@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "fs/log/map_format.h"
+#include "fs/log/told_places.h"
 #include "io/device.h"
 
 namespace swale::fs {

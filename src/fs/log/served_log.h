@@ -20,12 +20,12 @@
 
 #include "base/buffer.h"
 #include "base/status.h"
-#include "fs/log/attach_format.h"
 #include "fs/log/large_pages.h"
 #include "fs/log/log_check.h"
 #include "fs/log/log_format.h"
 #include "fs/log/spill_file.h"
 #include "fs/log/sync_journal.h"
+#include "fs/log/told_places.h"
 #include "io/device.h"
 #include "meta/index/types.h"
 

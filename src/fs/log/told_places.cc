@@ -1,15 +1,10 @@
 // NodeLogs: what it tells processes of this node that read in logs by themselves.
-#include <cstring>
-
 #include "base/contain.h"
 #include "fs/log/node_logs.h"
 
 namespace swale::fs {
 
 bool NodeLogs::tell_marks(ToldPlaces* told) const noexcept {
-  const std::string& folder = options_.memory_directory;
-  if (folder.size() >= sizeof(told->folder)) return false;
-  std::memcpy(told->folder, folder.data(), folder.size());
   told->epoch = page_->epoch.load();
   for (const auto& [id, log] : logs_) {
     if (log->ended() || !log->in_memory()) continue;
