@@ -381,13 +381,18 @@ bool JobFs::is_open(const meta::FileId& file) {
   return open;
 }
 
-// Nobody writes: what has come to rest gets its checksums, and memory is made ready, until somebody does.
+// Nobody writes: what is on its way to storage arrives, what has come to rest gets its checksums, memory is made
+// ready, and files that are over are closed, until somebody does.
 void JobFs::settle_logs() noexcept {
   for (bool more = true; more && !stopping_.load();) {
     requests_.let_pass();
+    std::unique_ptr<io::File> nameless;  // is closed without the mutex
     const MutexLock lock(mutex_);
     NodeLogs& logs = files_->logs();
-    more = !logs.has_rung() && (logs.settle_next() || logs.prepare_next());
+    if (logs.has_rung()) return;
+    more = logs.arrive_next() || logs.settle_next() || logs.prepare_next();
+    if (!more) nameless = logs.take_nameless();
+    more = more || nameless != nullptr;
   }
 }
 

@@ -101,7 +101,7 @@ class NodeLogs {
   // These bytes of segments will not be read again. Each byte is dropped once.
   Status drop(const meta::Place& place, uint64_t length) noexcept;
 
-  // For processes that read in logs by themselves (attach_format.h). False: a write is under way, or there
+  // For processes that read in logs by themselves (map_format.h). False: a write is under way, or there
   // are too many logs.
   bool tell_marks(ToldPlaces* told) const noexcept;
   // False: no space for it. What is not in memory is not told.
@@ -140,9 +140,15 @@ class NodeLogs {
   void refuse(int error_number) noexcept;
   // A process waits for a chunk, and serve() had none for it.
   bool starves() const;
-  // One step that makes memory ready for processes to come: as much as there was at once, in half of the
-  // memory. False: there is nothing to do. Call it when nobody writes.
+  // Steps for a time when nobody writes; false: there is nothing to do. Chunks on their way to storage
+  // arrive, and what waited for them goes. Then memory is made ready for processes to come: as much as there
+  // was at once, in half of the memory.
+  bool arrive_next() noexcept;
   bool prepare_next() noexcept;
+  // The file of a chunk that is over, which has no name any more, or null. To close it takes a disk
+  // milliseconds: do so when nobody waits. serve() closes those beyond 512.
+  std::unique_ptr<io::File> take_nameless() noexcept;
+  size_t nameless_files() const { return nameless_.size(); }
   size_t prepared_logs() const { return prepared_.size(); }
   // Sleeps until a process rings, at most `nanos`. True: one did. May run beside other calls.
   bool wait(Nanos nanos) noexcept;
@@ -177,6 +183,8 @@ class NodeLogs {
   Result<bool> prepare();
   bool wants_prepared() const;
   void release(std::unique_ptr<ServedLog>& log);
+  void discard(ServedLog& log);
+  std::vector<std::unique_ptr<ServedLog>>::iterator poorest_prepared();
   Result<bool> keep_ready(std::unique_ptr<ServedLog>& log);
   void note_use();
   bool free_other_slot(const ServedLog& wanting);
@@ -227,8 +235,9 @@ class NodeLogs {
   std::unique_ptr<SpillWriter> spills_;   // null: no folder to spill to; ends before the logs
   std::unique_ptr<SyncJournal> journal_;  // null: no folder to spill to
   std::map<meta::FileId, int64_t> found_times_;
-  bool had_no_chunk_ = false;            // the last serve(), for a writer that waited
-  bool fails_ahead_ = false;             // a chunk that need not go yet could not
+  bool had_no_chunk_ = false;  // the last serve(), for a writer that waited
+  bool fails_ahead_ = false;   // a chunk that need not go yet could not
+  std::vector<std::unique_ptr<io::File>> nameless_;
   uint64_t oldest_removed_ = kOrderMax;  // of spilled chunks: a machine that loses power may find them again
   size_t over_and_kept_ = 0;             // spilled chunks that wait for others to be spilled
   uint32_t next_log_ = 1;

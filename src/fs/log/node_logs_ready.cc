@@ -1,7 +1,8 @@
-// NodeLogs: memory that is ready for processes to come.
+// NodeLogs: what it does when nobody writes: memory that is ready for processes to come.
 #include <algorithm>
 
 #include "base/contain.h"
+#include "base/log.h"
 #include "fs/log/node_logs.h"
 
 namespace swale::fs {
@@ -30,6 +31,31 @@ bool NodeLogs::prepare_next() noexcept {
   return prepared && status.ok();
 }
 
+// Else the last few spills stay without their names until the next burst, which waits for them and for all
+// that has to stay as long as they do.
+bool NodeLogs::arrive_next() noexcept {
+  bool moved = false;
+  static_cast<void>(contain([&]() -> Status {
+    const size_t kept = over_and_kept_;
+    const bool was_busy = spills_ && spills_->is_busy();
+    if (was_busy) {
+      const Status arrived = note_names(spills_->has_under_way() ? spills_->advance(1) : spills_->finish());
+      if (!arrived.ok()) log_warn("{}", arrived.message());
+    }
+    if (!spills_ || !spills_->is_busy()) free_what_is_over();
+    moved = was_busy || over_and_kept_ != kept;
+    return {};
+  }));
+  return moved;
+}
+
+std::unique_ptr<io::File> NodeLogs::take_nameless() noexcept {
+  if (nameless_.empty()) return nullptr;
+  std::unique_ptr<io::File> taken = std::move(nameless_.back());
+  nameless_.pop_back();
+  return taken;
+}
+
 bool NodeLogs::wants_prepared() const {
   const auto alive = static_cast<uint64_t>(
       std::count_if(logs_.begin(), logs_.end(), [](const auto& log) { return !log.second->ended(); }));
@@ -37,28 +63,48 @@ bool NodeLogs::wants_prepared() const {
 }
 
 // The memory of a process that is over goes to the next one as it is: to give it back, and to find and clear
-// it again, costs more than the next process's copy. True: the log has been taken.
+// it again, costs more than the next process's copy. A log that was made meanwhile, with less memory, goes in
+// its place. True: the log has been taken.
 Result<bool> NodeLogs::keep_ready(std::unique_ptr<ServedLog>& log) {
   const uint64_t slots = options_.memory_bytes / 2 / options_.shape.chunk_bytes;
   const uint64_t share = slots / std::clamp<uint64_t>(logs_most_, 1, kPreparedMax);
-  if (share == 0 || log->free_slots() == 0 || !wants_prepared()) return false;
+  prepared_.reserve(prepared_.size() + 1);
+  const auto poorest = poorest_prepared();
+  const bool wants = wants_prepared();
+  if (share == 0 || log->free_slots() == 0) return false;
+  if (!wants && (poorest == prepared_.end() || (*poorest)->reserved_slots() >= log->free_slots()))
+    return false;
   while (log->free_slots() > share && log->give_back_slot()) {
   }
-  prepared_.reserve(prepared_.size() + 1);
   SWALE_ASSIGN_OR_RETURN(const uint32_t id, draw_number());
   SWALE_ASSIGN_OR_RETURN(const bool begun,
                          log->begin_anew(*memory_folder_, path_of(id), id, options_.shape, options_.rules));
-  if (begun) prepared_.push_back(std::move(log));
-  return begun;
+  if (!begun) return false;
+  if (wants) {
+    prepared_.push_back(std::move(log));
+  } else {
+    std::swap(*poorest, log);
+    discard(*log);
+  }
+  return true;
+}
+
+// Whoever has read there has the file open still.
+void NodeLogs::discard(ServedLog& log) {
+  while (log.free_slots() > 0 && log.give_back_slot()) {
+  }
+  static_cast<void>(memory_folder_->remove(log.path()));
 }
 
 // Of a process that is over, without chunks.
 void NodeLogs::release(std::unique_ptr<ServedLog>& log) {
-  if (const auto kept = keep_ready(log); kept.ok() && *kept) return;
-  // Whoever has read there has the file open still.
-  while (log->free_slots() > 0 && log->give_back_slot()) {
-  }
-  static_cast<void>(memory_folder_->remove(log->path()));
+  if (const auto kept = keep_ready(log); !kept.ok() || !*kept) discard(*log);
+}
+
+std::vector<std::unique_ptr<ServedLog>>::iterator NodeLogs::poorest_prepared() {
+  return std::min_element(prepared_.begin(), prepared_.end(), [](const auto& a, const auto& b) {
+    return a->reserved_slots() < b->reserved_slots();
+  });
 }
 
 // The first write to a page costs a process more than the copy: a fault, and a page of zeros.
@@ -70,9 +116,7 @@ Result<bool> NodeLogs::prepare() {
     prepared_.push_back(std::move(log));
     return true;
   }
-  const auto fewest = std::min_element(prepared_.begin(), prepared_.end(), [](const auto& a, const auto& b) {
-    return a->reserved_slots() < b->reserved_slots();
-  });
+  const auto fewest = poorest_prepared();
   if (fewest == prepared_.end() || (*fewest)->reserved_slots() >= slots_most_) return false;
   SWALE_RETURN_IF_ERROR((*fewest)->reserve_slot(large_pages_, ServedLog::Pages::kWritten));
   return true;

@@ -19,6 +19,7 @@ constexpr uint32_t kNoNumber = UINT32_MAX;  // of a log
 constexpr uint64_t kAheadMax = 8;           // chunks of all logs that nobody has written to, and one of each
 constexpr uint64_t kFreshAhead = 4;         // chunks that a process begins with, where memory is ready
 constexpr size_t kOverMax = 128;            // chunks that are kept for a loss of power
+constexpr size_t kNamelessMax = 512;        // files of chunks that are over
 
 uint32_t number_after(uint32_t log) { return log == kNoNumber ? kNoNumber : log + 1; }
 
@@ -313,12 +314,17 @@ Status NodeLogs::serve() noexcept {
     note_use();
     Status first = spills_ ? spill_ahead() : Status();
     free_what_is_over();
-    while ((is_short() || over_and_kept_ > kOverMax) && first.ok()) {
+    // The disk is behind: writers wait for what is on its way there.
+    if (over_and_kept_ > kOverMax && first.ok() && spills_ && spills_->is_busy()) {
+      first = note_names(spills_->finish());
+      free_what_is_over();
+    }
+    while (is_short() && first.ok()) {
       const auto spilled = spill_oldest(Open::kStay, nullptr);
       first = spilled.status();
       if (spilled.ok() && *spilled == Spilled::kNothing) break;
-      if (over_and_kept_ > kOverMax) free_what_is_over();
     }
+    while (nameless_.size() > kNamelessMax) nameless_.pop_back();
     had_no_chunk_ = false;
     for (auto& [id, log] : logs_) {
       if (!log->wants_chunk(1)) continue;
@@ -368,6 +374,7 @@ void NodeLogs::free_what_is_over() {
   over_and_kept_ = 0;
   for (auto log = logs_.begin(); log != logs_.end();) {
     std::vector<uint64_t> over;
+    nameless_.reserve(nameless_.size() + log->second->chunks().size());
     for (const auto& [number, each] : log->second->chunks()) {
       Chunk& chunk = *log->second->find(number);
       if (may_go(chunk, oldest)) {
@@ -386,6 +393,7 @@ void NodeLogs::free_what_is_over() {
           continue;
         }
         if (chunk.first_order != 0) oldest_removed_ = std::min(oldest_removed_, chunk.first_order);
+        nameless_.push_back(std::move(chunk.spilled));
       }
       if (chunk.in_memory()) log->second->free_slot(chunk);
       log->second->forget(number);

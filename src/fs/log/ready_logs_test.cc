@@ -24,6 +24,7 @@ int64_t write_chunks(LogWriter& writer, uint64_t count) {
 class ReadyLogsTest : public LogRig {
  protected:
   enum class After { kGone, kMapped };
+  enum class Over { kAll, kNotYet };
 
   ReadyLogsTest() {
     small_chunks(kReadyChunk, 8);
@@ -32,7 +33,7 @@ class ReadyLogsTest : public LogRig {
     options_.shape.wait_ns = 10'000'000;
   }
   // Two processes with three chunks each, which are over. Their mappings have gone, or not.
-  void use(After after = After::kGone) {
+  void use(After after = After::kGone, Over over = Over::kAll) {
     uint32_t ids[2];
     for (int i = 0; i < 2; ++i) attach(writers_[i], ids[i] = add());
     for (int chunk = 0; chunk < 3; ++chunk) {
@@ -45,7 +46,9 @@ class ReadyLogsTest : public LogRig {
     for (const uint32_t id : ids) ASSERT_TRUE(logs_->end_log(id, files_).ok());
     files_.drop_all(*logs_);
     serve();
-    ASSERT_TRUE(logs_->logs().empty());
+    if (over == Over::kAll) {
+      ASSERT_TRUE(logs_->logs().empty());
+    }
   }
   void prepare_all() {
     while (logs_->prepare_next()) {
@@ -94,6 +97,53 @@ TEST_F(ReadyLogsTest, TheNextProcessesGetTheMemoryOfThoseBefore) {
   EXPECT_EQ(files_.taken.size(), 12u);
   EXPECT_EQ(files_.bytes(*logs_).size(), 6 * kHalfChunk);
   EXPECT_TRUE(files_.problems.empty()) << files_.problems[0].to_string();
+}
+
+// While a drain runs nobody writes, and the server makes logs: they have no memory yet.
+TEST_F(ReadyLogsTest, MemoryOfAProcessTakesThePlaceOfALogWithoutAny) {
+  open();
+  for (LogWriter& writer : writers_) attach(writer, add());
+  for (int chunk = 0; chunk < 3; ++chunk) {
+    for (LogWriter& writer : writers_) ASSERT_GT(write_chunks(writer, 1), 0);
+    take();
+    serve();
+  }
+  for (LogWriter& writer : writers_) writer.detach();
+  for (const uint32_t id : logs_->logs()) ASSERT_TRUE(logs_->end_log(id, files_).ok());
+  const uint64_t before = logs_->memory_bytes();
+  while (logs_->prepared_logs() < 2) ASSERT_TRUE(logs_->prepare_next());
+  files_.drop_all(*logs_);
+  serve();
+  EXPECT_TRUE(logs_->logs().empty());
+  EXPECT_EQ(logs_->prepared_logs(), 2u);
+  EXPECT_EQ(names().size(), 2u);
+  EXPECT_GE(logs_->memory_bytes(), 6 * kReadyChunk);
+  EXPECT_LE(logs_->memory_bytes(), before);
+  LogWriter writer;
+  attach(writer, add());
+  EXPECT_GT(write_chunks(writer, 3), 0) << "three chunks were its own from the beginning";
+}
+
+// A few spills have no names until more come: what waits for them would wait for the next burst.
+TEST_F(ReadyLogsTest, WhatIsOnItsWayToStorageArrivesWhileNobodyWrites) {
+  options_.spill_directory = storage_.path() + "/spill";
+  options_.outlives_power = true;
+  open();
+  use(After::kGone, Over::kNotYet);
+  EXPECT_FALSE(logs_->logs().empty()) << "the canary: chunks are on their way, and keep their logs";
+  int steps = 0;
+  while (logs_->arrive_next()) ASSERT_LT(++steps, 100);
+  std::printf("%d steps\n", steps);
+  EXPECT_GT(steps, 0);
+  EXPECT_TRUE(logs_->logs().empty());
+  EXPECT_EQ(logs_->spilled_chunks(), 0u);
+  EXPECT_EQ(logs_->prepared_logs(), 2u) << "their memory is ready";
+  const auto folder = std::filesystem::directory_iterator(options_.spill_directory);
+  for (const auto& entry : folder) EXPECT_FALSE(entry.path().filename().string().starts_with(kSpillPrefix));
+  EXPECT_GT(logs_->nameless_files(), 0u);
+  while (logs_->take_nameless()) {
+  }
+  EXPECT_EQ(logs_->nameless_files(), 0u);
 }
 
 TEST_F(ReadyLogsTest, HalfOfTheMemoryStaysReady) {

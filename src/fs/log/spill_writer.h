@@ -42,6 +42,8 @@ class SpillWriter {
   std::string path_of(uint32_t log, uint64_t number) const;
 
   bool has_place() const { return under_way_ < kAtOnce; }
+  bool has_under_way() const { return under_way_ > 0; }  // else only names are not synced
+  bool is_busy() const { return under_way_ + synced_.size() > 0; }
   // Of a chunk that is complete, settled and neither spilled nor on its way. Needs a place.
   Status start(ServedLog& log, Chunk& chunk);
   // Goes on with what the disk has done; waits for at least so many of its operations.
