@@ -24,6 +24,7 @@ struct JobFile final : OpenFile {
   bool appends = false;
   bool writes = false;
   bool reads = true;
+  bool holds = true;            // the names keep the file for it; false: see JobNode::opens_unheld
   std::optional<pid_t> writer;  // whose it is, if it keeps the file from being sealed
   bool without_pages = false;   // the kernel keeps none of it for this open
   bool may_map = false;         // and nobody has promised that it is not mapped to be written

@@ -82,6 +82,7 @@ struct JobFsOptions {
   bool refuses_kept_pages = true;    // false: programs append by themselves where the kernel keeps pages, too
   bool seals_wait = true;            // false: files that are open to write are sealed, too
   bool light_looks_at_modes = true;  // false: a create past the kernel asks no directory for permission
+  bool holds_late = true;            // false: a file that was made past the kernel ends with its name
   bool unseal_takes_back = true;     // false: nodes go on with what they have kept of a sealed file
   ShareRules share_rules;
   std::function<void()> between;
@@ -297,6 +298,7 @@ class JobFs final : public FileSystem {
   bool give_back(JobNode& parent, const char* name, const meta::DirEntry& entry);
   void remove_taken(JobNode& parent, const char* name, const meta::DirEntry& entry);
   Status undo_on_backing(const NameChange& left);
+  Status hold_unheld(const meta::DirEntry& entry) EXCLUDES(mutex_);
   void name_is_gone(const meta::DirEntry& entry) REQUIRES(mutex_);
   void drop(const meta::FileId& id) REQUIRES(mutex_);
 
@@ -317,16 +319,16 @@ class JobFs final : public FileSystem {
   // Bytes.
   // A create: what was so before the names were asked.
   struct Making {
-    Making(JobFs& fs, JobNode& in, std::string called);
+    Making(JobFs& fs, JobNode& in, std::string called, bool holds_it = true);
 
     JobNode& parent;
     const std::string name;
+    const bool holds;  // the names keep the file while it is open
     const JobNodes::LookUp began;
     uint64_t seals_before = 0;
     uint64_t drains_before = 0;
   };
-  int opened(JobNode& node, int flags, std::unique_ptr<OpenFile>* file,
-             std::optional<uint64_t> drains_before = {});
+  int opened(JobNode& node, int flags, std::unique_ptr<OpenFile>* file, const Making* by = nullptr);
   bool may_be_there(const JobNode& parent, const char* name) const;
   static meta::NewNode new_file(const struct stat& above, mode_t mode, const Caller& caller);
   int open_entered(const Making& by, JobNode& node, const meta::TreeNode& made, int flags,

@@ -143,19 +143,19 @@ Result<NameTurn> JobFs::turn_to_find(JobNode& node) {
 
 // The caller holds the file in the names. ESTALE: another node has taken its name since it was looked up; the
 // kernel looks up again what has that name now.
-// `drains_before`: how many had begun when the file did not exist; none: it has been there.
-int JobFs::opened(JobNode& node, int flags, std::unique_ptr<OpenFile>* file,
-                  std::optional<uint64_t> drains_before) {
+// `by`: who has made it; null: it has been there.
+int JobFs::opened(JobNode& node, int flags, std::unique_ptr<OpenFile>* file, const Making* by) {
   const bool writes = (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC) != 0;
   auto made = std::make_unique<JobFile>(node);
   made->appends = (flags & O_APPEND) != 0;
   made->writes = (flags & O_ACCMODE) != O_RDONLY;
+  made->holds = by == nullptr || by->holds;
   {
     const auto turn = turn_to_find(node);
     if (!turn.ok()) return answer(turn.status());
     const RequestLock lock(mutex_, requests_);
     // The backing has nothing by its name: that was asked before, and no drain has brought anything there.
-    if (!shared_ && drains_before == drains_begun_ && !node.in_logs) {
+    if (!shared_ && by != nullptr && by->drains_before == drains_begun_ && !node.in_logs) {
       if (const int failed = answer(files_->open_new(node.id)); failed != 0) return failed;
       node.in_logs = true;
     }
@@ -165,6 +165,7 @@ int JobFs::opened(JobNode& node, int flags, std::unique_ptr<OpenFile>* file,
       note_path(node.id);
     }
     ++node.opens;
+    if (!made->holds) ++node.opens_unheld;
     made->without_pages = (flags & O_DIRECT) != 0 || grants_.has(node.id);
     if (!made->without_pages) ++node.opens_with_pages;
     set_may_map(*made, (flags & O_ACCMODE) == O_RDWR && (flags & O_DIRECT) == 0);
@@ -212,6 +213,7 @@ void JobFs::let_go(JobFile& file) {
   if (!file.without_pages) --node.opens_with_pages;
   set_may_map(file, false);
   if (file.sealed_at != 0) --node.sealed_opens;
+  if (!file.holds && --node.opens_unheld == 0) file.holds = std::exchange(node.held_for_unheld, false);
   if (--node.opens == 0) {
     if (node.in_logs) files_->close_file(node.id);
     node.in_logs = false;
@@ -229,6 +231,7 @@ void JobFs::release(std::unique_ptr<OpenFile> file) {
   if (locks_) static_cast<void>(contain([&] { locks_->release(*file); }));
   static_cast<void>(errno_of([&] { return say_modified(node); }));
   let_go(JobFile::of(*file));
+  if (!JobFile::of(*file).holds) return;
   static_cast<void>(errno_of([&] { return answer(names_.release(node.id)); }));
 }
 

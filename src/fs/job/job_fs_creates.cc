@@ -58,8 +58,8 @@ meta::NewNode JobFs::new_file(const struct stat& above, mode_t mode, const Calle
   return {mode & ~caller.umask, caller.user, group, now_nanos()};
 }
 
-JobFs::Making::Making(JobFs& fs, JobNode& in, std::string called)
-    : parent(in), name(std::move(called)), began(fs.nodes_) {
+JobFs::Making::Making(JobFs& fs, JobNode& in, std::string called, bool holds_it)
+    : parent(in), name(std::move(called)), holds(holds_it), began(fs.nodes_) {
   const RequestLock lock(fs.mutex_, fs.requests_);
   seals_before = fs.seals_;
   drains_before = fs.drains_begun_;
@@ -73,8 +73,7 @@ int JobFs::open_entered(const Making& by, JobNode& node, const meta::TreeNode& m
   std::unique_ptr<OpenFile> own;
   const int access = (flags & O_ACCMODE) == O_WRONLY ? O_WRONLY : O_RDWR;
   if (failed == 0)
-    failed = errno_of(
-        [&] { return opened(node, access | (flags & (O_APPEND | O_DIRECT)), &own, by.drains_before); });
+    failed = errno_of([&] { return opened(node, access | (flags & (O_APPEND | O_DIRECT)), &own, &by); });
   if (failed != 0) {
     if (counted) static_cast<void>(contain([&] { end_writer(node, caller.thread); }));
     return failed;
@@ -107,7 +106,7 @@ int JobFs::open_made(const Making& by, const meta::Opened& made, int flags, cons
   });
   if (failed != 0) {
     static_cast<void>(contain([&] {
-      static_cast<void>(answer(names_.release(made.file)));
+      if (by.holds) static_cast<void>(answer(names_.release(made.file)));
       // ESTALE: its name is another file's.
       if (failed != ESTALE) static_cast<void>(remove_entry(by.parent, by.name.c_str(), there));
     }));

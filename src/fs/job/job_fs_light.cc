@@ -125,7 +125,10 @@ class JobFs::Walk {
 // A create that has gone to the names.
 struct JobFs::LightMaking {
   LightMaking(JobFs& fs, LightCreate& by, JobNode& parent, const std::string& name, const meta::NewNode& node)
-      : wanted(by), making(fs, parent, name), asked(fs.names_, parent.id, name, node) {}
+      : wanted(by),
+        making(fs, parent, name, fs.shared_ != nullptr),
+        asked(fs.names_, parent.id, name, node,
+              making.holds ? meta::NamesClient::Hold::kYes : meta::NamesClient::Hold::kNo) {}
 
   LightCreate& wanted;
   const Making making;

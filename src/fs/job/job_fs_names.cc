@@ -47,6 +47,7 @@ Result<std::optional<meta::Named>> JobFs::find_known(JobNode& parent, const char
 // the entry may be another one's then. False: nothing has vanished.
 Result<bool> JobFs::remove_vanished(JobNode& parent, const char* name, const meta::Named& named) {
   const auto remove = [&]() -> Result<bool> {
+    SWALE_RETURN_IF_ERROR(hold_unheld(named.entry));
     SWALE_RETURN_IF_ERROR(names_.unlink(parent.id, name, now_nanos()).status());
     nodes_.remove(named.entry.file);
     return true;

@@ -42,6 +42,21 @@ struct JobFs::Rename {
   bool exchanges() const { return (flags & RENAME_EXCHANGE) != 0; }
 };
 
+// What one node has made past the kernel, the names keep from when its name is to go: most close before.
+Status JobFs::hold_unheld(const meta::DirEntry& entry) {
+  if (entry.type != meta::NodeType::kFile || !options_.holds_late) return {};
+  const RequestLock lock(mutex_, requests_);
+  JobNode* const node = nodes_.find(entry.file);
+  if (node == nullptr) return {};
+  Status held;
+  if (node->opens_unheld > 0 && !node->held_for_unheld) {
+    held = contain([&] { return names_.hold(entry.file); });
+    node->held_for_unheld = held.ok();
+  }
+  nodes_.forget(node, 1);
+  return held;
+}
+
 // No entry leads to it any more. What is open lives on.
 void JobFs::name_is_gone(const meta::DirEntry& entry) {
   const meta::FileId& id = entry.file;
@@ -136,6 +151,7 @@ int JobFs::remove_entry(JobNode& parent, const char* name, const meta::DirEntry&
   meta::DirEntry entry = seen;
   if (const int failed = look_again(parent, name, &entry); failed != 0) return failed;
   const MovingNames::Move move(moving_, {entry.file, {}});
+  if (const int failed = answer(hold_unheld(entry)); failed != 0) return failed;
   const bool directory = entry.type == meta::NodeType::kDirectory;
   const There found = there_at(parent, name);
   const meta::AnswerWait wait = directory ? meta::AnswerWait::kWritten : wait_of(entry);
@@ -264,6 +280,7 @@ Result<std::optional<meta::FileId>> JobFs::rename_locked(const Rename& wanted) {
     return std::optional<meta::FileId>();  // two names of one file: as POSIX has it
   const auto moved_from = nodes_.path_of(wanted.moved.file);
   const auto other_from = wanted.other ? nodes_.path_of(wanted.other->file) : std::nullopt;
+  if (wanted.other && !wanted.exchanges()) SWALE_RETURN_IF_ERROR(hold_unheld(*wanted.other));
   SWALE_RETURN_IF_ERROR(rename_both(wanted, moved.inode));
   const auto note = [&]() REQUIRES(mutex_) {
     if (wanted.other && wanted.exchanges())

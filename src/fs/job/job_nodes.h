@@ -49,6 +49,8 @@ struct JobNode final : Node {
   uint32_t opens = 0;
   uint32_t opens_with_pages = 0;    // of them: the kernel may keep pages
   uint32_t opens_that_may_map = 0;  // by which the kernel may get pages to write
+  uint32_t opens_unheld = 0;        // of them: that the names do not know of
+  bool held_for_unheld = false;     // but for these the file is held, as its name has gone or goes
   uint64_t reserved_end = 0;        // appends have places before it
   bool in_logs = false;             // NodeFiles has it open: it is read through the logs
   bool unlinked = false;            // no name leads to it

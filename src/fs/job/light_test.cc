@@ -105,6 +105,8 @@ class LightTest : public testing::Test {
     return WIFEXITED(status) && WEXITSTATUS(status) == 0;
   }
   int looks_that_are_wrong(int* seen);
+  // Of files whose name goes while a program has them open: those that end with it.
+  int that_end_with_their_names();
   // Of paths in directories of all modes: those that pass here, and would not in the kernel.
   int passes_that_are_wrong(int* passed);
 
@@ -302,6 +304,48 @@ TEST_F(LightTest, AFileIsReachedByWhatWasLentOnceWhateverItsNameIs) {
   EXPECT_NE(entry.attributes.st_ino, inode);
   fs().release(std::move(file));
   fs().forget(entry.node, 1);
+}
+
+int LightTest::that_end_with_their_names() {
+  int ended = 0;
+  const io::Descriptor program = meet();
+  for (const bool replaced : {false, true})
+    for (const int opens : {1, 2}) {
+      const std::string name = fmt::format("file{}{}", replaced, opens);
+      const uint32_t handle = ask(program, request_for(LightCall::kCreate, 0, name)).handle;
+      EXPECT_NE(handle, 0u);
+      const uint64_t inode = ask(program, request_for(LightCall::kStat, handle)).stat.inode;
+      Entry entry;
+      std::unique_ptr<OpenFile> also;  // through the mount
+      if (opens == 2) {
+        EXPECT_EQ(fs().lookup(*fs().root(), name.c_str(), &entry), 0);
+        EXPECT_EQ(fs().open_file(*entry.node, O_RDONLY, caller_, &also), 0);
+      }
+      if (replaced) make_file("new");
+      EXPECT_EQ(replaced ? fs().rename(*fs().root(), "new", *fs().root(), name.c_str(), 0, caller_)
+                         : fs().unlink(*fs().root(), name.c_str(), caller_),
+                0);
+      if (also) fs().release(std::move(also));
+      if (opens == 2) fs().forget(entry.node, 1);
+      const LightAnswer open = ask(program, request_for(LightCall::kStat, handle));
+      ended += open.error != 0 || open.stat.links != 0;
+      send(program, request_for(LightCall::kClose, handle));
+      EXPECT_EQ(open_in_the_end(0), 0u);
+      EXPECT_EQ(world_.names().stat({inode >> 52, inode & ((uint64_t{1} << 52) - 1)}).status().posix_error(),
+                ENOENT);
+    }
+  return ended;
+}
+
+TEST_F(LightTest, AnOpenFileOutlivesItsNameAndNothingElseDoes) {
+  start();
+  EXPECT_EQ(that_end_with_their_names(), 0);
+}
+
+TEST_F(LightTest, CanaryAFileThatIsHeldForNobody) {
+  world_.options().holds_late = false;
+  start();
+  EXPECT_EQ(that_end_with_their_names(), 4);
 }
 
 TEST_F(LightTest, WhatWasLentGivesNoMoreThanTheOpenDid) {

@@ -257,10 +257,10 @@ Result<Opened> NamesClient::open(const FileId& directory, std::string_view name)
 }
 
 NameRequest NamesClient::to_create(const FileId& directory, std::string_view name, const NewNode& node,
-                                   bool exclusive, AnswerWait wait) const {
+                                   bool exclusive, AnswerWait wait, Hold hold) const {
   NameRequest request = in(NameOp::kCreate, directory, name);
   set_new(&request, node, wait);
-  request.flags = kAndHold | (exclusive ? kExclusive : 0);
+  request.flags = (hold == Hold::kYes ? kAndHold : 0) | (exclusive ? kExclusive : 0);
   return request;
 }
 
@@ -276,7 +276,7 @@ Result<Opened> NamesClient::made(const NameRequest& request, Result<NameAnswer> 
     SWALE_RETURN_IF_ERROR(answer.status());
     const DirEntry entry = answer->entry;
     const bool made = answer->made;
-    if (!answer->held && entry.type == NodeType::kFile) {
+    if (!answer->held && (request.flags & kAndHold) != 0 && entry.type == NodeType::kFile) {
       const Result<NameAnswer> held = ask(of(NameOp::kHold, entry.file));
       if (held.status().code() == Code::kNotFound) continue;
       SWALE_RETURN_IF_ERROR(held.status());
@@ -291,7 +291,8 @@ Result<Opened> NamesClient::made(const NameRequest& request, Result<NameAnswer> 
 
 NamesClient::Creating::~Creating() {
   if (asked_.ended()) return;
-  if (const auto made = end(); made.ok()) static_cast<void>(names_.release(made->file));
+  const bool holds = (asked_.request().flags & kAndHold) != 0;
+  if (const auto made = end(); made.ok() && holds) static_cast<void>(names_.release(made->file));
 }
 
 Result<Named> NamesClient::make_directory(const FileId& directory, std::string_view name, const NewNode& node,

@@ -80,11 +80,14 @@ class NamesClient {
   Result<Opened> create(const FileId& directory, std::string_view name, const NewNode& node, bool exclusive,
                         AnswerWait wait = AnswerWait::kWritten);
   // An exclusive create whose caller does something else between its making and end(), which waits for the
-  // answer. Without end() the node lets the file go.
+  // answer. Without end() the node lets the file go. kNo: it does not hold it, and owes no release.
+  enum class Hold { kNo, kYes };
   class Creating {
    public:
-    Creating(NamesClient& names, const FileId& directory, std::string_view name, const NewNode& node)
-        : names_(names), asked_(names, names.to_create(directory, name, node, true, AnswerWait::kWritten)) {}
+    Creating(NamesClient& names, const FileId& directory, std::string_view name, const NewNode& node,
+             Hold hold = Hold::kYes)
+        : names_(names),
+          asked_(names, names.to_create(directory, name, node, true, AnswerWait::kWritten, hold)) {}
     ~Creating();
     Creating(const Creating&) = delete;
     Creating& operator=(const Creating&) = delete;
@@ -153,7 +156,7 @@ class NamesClient {
   void forget(Waiter* mine) REQUIRES(mutex_);
   NameRequest to_set(const FileId& file, const NodeChange& change, AnswerWait wait) const;
   NameRequest to_create(const FileId& directory, std::string_view name, const NewNode& node, bool exclusive,
-                        AnswerWait wait) const;
+                        AnswerWait wait, Hold hold = Hold::kYes) const;
   // What the answer to a create says; it asks again where the name has led to what is removed.
   Result<Opened> made(const NameRequest& request, Result<NameAnswer> answer);
   static Result<NameAnswer> judged(const NameRequest& request, Result<NameAnswer> answer);

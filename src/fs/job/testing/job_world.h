@@ -61,6 +61,7 @@ class JobWorld {
   std::string plain() const { return root_ + "/plain"; }
   JobFsOptions& options() { return options_; }
   JobFs& fs() { return *fs_; }
+  meta::NamesClient& names() { return names_->client(); }
   io::FaultDevice& disk() { return faulty_disk_; }  // of kLosesPower
   // What JobFs has of these goes through them. (kPlain; the names have devices of their own.)
   bool devices_may_fail = false;
