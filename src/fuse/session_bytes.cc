@@ -9,6 +9,7 @@
 
 #include "base/buffer.h"
 #include "base/contain.h"
+#include "fs/log/log_format.h"
 #include "fuse/request.h"
 #include "fuse/session_locks.h"
 
@@ -19,15 +20,16 @@ using fs::OpenFile;
 
 constexpr size_t kInPlaceMin = 64 << 10;  // of less, blocks are checked for the sake of a few bytes
 
-// One buffer a thread, as large as the largest read so far.
+// One buffer a thread, as large as the largest read so far; from where the kernel copies fast
+// (fs::skip_before).
 MutableBytes read_buffer(size_t bytes) {
   thread_local Buffer buffer;
-  if (buffer.size() < bytes) {
-    auto larger = Buffer::allocate(bytes);
+  if (buffer.size() < bytes + fs::kSkipBytes) {
+    auto larger = Buffer::allocate(bytes + fs::kSkipBytes);
     if (!larger.ok()) return {};
     buffer = std::move(*larger);
   }
-  return buffer.span().first(bytes);
+  return buffer.span().subspan(fs::kSkipBytes, bytes);
 }
 
 // The kernel copies from where the bytes stand: one copy in the place of two.

@@ -86,19 +86,19 @@ TEST_F(LogDamageTest, AFlippedBitOfAChunkIsNoticedWhereItIsRead) {
   EXPECT_TRUE(logs_->settle_next());
   EXPECT_FALSE(logs_->settle_next()) << "one block is whole";
   ShownBytes shown;
-  ASSERT_TRUE(logs_->show(meta::Place(log, 10), 100, &shown));
+  ASSERT_TRUE(logs_->show(meta::Place(log, kSkipBytes + 10), 100, &shown));
   EXPECT_EQ(shown.parts.at(0), bytes.substr(10, 100));
   flip(log_path(log), kPageBytes + 50'000, 3);
   shown = {};
-  EXPECT_FALSE(logs_->show(meta::Place(log, 10), 100, &shown));
-  EXPECT_FALSE(logs_->show(meta::Place(log, 0), 100'000, &shown));
-  EXPECT_TRUE(logs_->show(meta::Place(log, 70'000), 100, &shown));
+  EXPECT_FALSE(logs_->show(meta::Place(log, kSkipBytes + 10), 100, &shown));
+  EXPECT_FALSE(logs_->show(meta::Place(log, kSkipBytes), 100'000, &shown));
+  EXPECT_TRUE(logs_->show(meta::Place(log, kSkipBytes + 70'000), 100, &shown));
   std::string found(100, '\0');
-  const Status status = logs_->read(meta::Place(log, 10), found);
+  const Status status = logs_->read(meta::Place(log, kSkipBytes + 10), found);
   EXPECT_EQ(status.code(), Code::kCorruption);
   EXPECT_NE(status.to_string().find(log_path(log) + ": 65536 bytes at 4096"), std::string::npos)
       << status.to_string();
-  EXPECT_TRUE(logs_->read(meta::Place(log, 70'000), found).ok()) << "the next block is whole";
+  EXPECT_TRUE(logs_->read(meta::Place(log, kSkipBytes + 70'000), found).ok()) << "the next block is whole";
   EXPECT_EQ(found, bytes.substr(70'000, 100));
 }
 
@@ -115,7 +115,7 @@ TEST_F(LogDamageTest, AFlippedBitOfASpilledChunkIsNoticed) {
     serve();
   }
   const std::string path = options_.spill_directory + "/" + spill_name(log, 0);
-  const uint64_t size = std::filesystem::file_size(path);
+  const uint64_t size = std::filesystem::file_size(path), payload = files_.taken.at(3).place.address + 30'000;
   flip(path, 70'000, 5);
   std::string found(100, '\0');
   const Status status = logs_->read(meta::Place(log, 66'000), found);
@@ -126,7 +126,7 @@ TEST_F(LogDamageTest, AFlippedBitOfASpilledChunkIsNoticed) {
   logs_.reset();
   std::filesystem::remove_all(options_.memory_directory);
   uint64_t noticed = 0;
-  for (uint64_t at = 120'000; at < size; at += at < size - 64 ? 7 : 1, ++noticed) {
+  for (uint64_t at = payload; at < size; at += at < size - 64 ? 7 : 1, ++noticed) {
     flip(path, at, at % 8);
     open();
     files_ = Files();

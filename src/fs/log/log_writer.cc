@@ -176,6 +176,8 @@ int LogWriter::reserve(const Request& request, uint32_t length, Space* space) no
     for (;;) {
       Reservation now = Reservation::of(seen);
       if (now.closed || now.number != Reservation::number_bits(number)) break;
+      const uint32_t skipped = skip_before(now.used, length);
+      if (has_space(now, uint64_t{skipped} + length, chunk_bytes_, entries_max)) now.used += skipped;
       if (!has_space(now, length, chunk_bytes_, entries_max)) {
         // Closed for all: else a smaller piece might still find space in a chunk that the server takes for
         // full.

@@ -232,6 +232,42 @@ TEST_F(LogWriterTest, ACoarseClockKeepsTheOrder) {
   clock_step_ns.store(0);
 }
 
+TEST_F(LogWriterTest, PiecesOfAPageBeginNowhereNearAPagesBeginning) {
+  options_.memory_bytes = 4 * uint64_t{kChunkBytes};
+  open();
+  LogWriter writer;
+  attach(writer, add());
+  std::string all;
+  for (const size_t bytes : {size_t{1} << 20, size_t{4096}, size_t{47'008}, size_t{100}, size_t{69'632}}) {
+    const std::string content = pattern(bytes, bytes);
+    ASSERT_EQ(writer.write(kFile, all.size(), content.data(), bytes), static_cast<int64_t>(bytes));
+    all += content;
+  }
+  take();
+  EXPECT_EQ(files_.bytes(*logs_), all);
+  ASSERT_EQ(files_.taken.size(), 5u);
+  for (const Segment& segment : files_.taken) {
+    const uint64_t in_page = segment.place.address % kChunkBytes % kPageBytes;
+    if (segment.length < kPageBytes) continue;
+    EXPECT_GE(in_page, kSkipBytes) << segment.length;
+    EXPECT_LE(in_page, kPageBytes - kSkipBytes) << segment.length;
+  }
+}
+
+// One that takes all of an empty chunk leaves nothing free before it: else it would wait for ever.
+TEST_F(LogWriterTest, APieceThatFillsAChunkBeginsWhereTheChunkDoes) {
+  small_chunks(kChunkBytesMin, 3);
+  open();
+  LogWriter writer;
+  attach(writer, add());
+  const std::string content = pattern(1, kChunkBytesMin - sizeof(ChunkHead) - sizeof(LogEntry));
+  ASSERT_EQ(writer.write(kFile, 0, content.data(), content.size()), static_cast<int64_t>(content.size()));
+  take();
+  EXPECT_EQ(files_.bytes(*logs_), content);
+  ASSERT_EQ(files_.taken.size(), 1u);
+  EXPECT_EQ(files_.taken[0].place.address % kChunkBytesMin, 0u);
+}
+
 TEST_F(LogWriterTest, AFullLogWaitsForTheServer) {
   small_chunks(64 * 1024, 3);
   options_.spill_directory.clear();

@@ -26,7 +26,8 @@ TEST_F(NodeLogsTest, WritesAreHandedOutWholeAndOnce) {
   take();
   ASSERT_EQ(files_.taken.size(), 2u);
   EXPECT_EQ(files_.taken[1].offset, 4u);
-  EXPECT_EQ(files_.taken[1].place.address, 5000u) << "pieces of one process follow each other in its log";
+  EXPECT_EQ(files_.taken[1].place.address, kSkipBytes + 5000u)
+      << "pieces of one process follow each other in its log";
   EXPECT_EQ(files_.bytes(*logs_), std::string(4, '\0') + second + std::string(3, '\0') + first);
   EXPECT_TRUE(files_.problems.empty());
 }
@@ -335,7 +336,8 @@ TEST_F(NodeLogsTest, WhatOutlivesPowerIsSpilledAhead) {
     serve();
   }
   ASSERT_TRUE(logs_->rest().ok());
-  EXPECT_EQ(logs_->spilled_bytes(), 720'000u) << "6 writes a chunk, and 4 in the one that is open";
+  EXPECT_EQ(logs_->spilled_bytes(), 6 * (120'000u + kSkipBytes))
+      << "6 writes a chunk, and 4 in the one that is open";
   EXPECT_GE(logs_->memory_bytes(), expected.size());
   std::vector<NodeLogs::ChunkPart> left;
   for (const Segment& segment : files_.taken)
@@ -391,13 +393,13 @@ TEST_F(NodeLogsTest, ASpillAheadThatFailsIsToldAndWaitsUntilOneGoes) {
   ASSERT_TRUE(chunk);
   const auto kept = logs_->keep({&*chunk, 1}, {});
   ASSERT_TRUE(kept.ok() && *kept == NodeLogs::Kept::kFiles) << kept.status().to_string();
-  EXPECT_EQ(logs_->spilled_bytes(), 120'000u);
+  EXPECT_EQ(logs_->spilled_bytes(), 120'000u + kSkipBytes);
   write(8, 11);
   serve();
   write(11, 14);
   serve();
   ASSERT_TRUE(logs_->rest().ok());
-  EXPECT_EQ(logs_->spilled_bytes(), 240'000u);
+  EXPECT_EQ(logs_->spilled_bytes(), 2 * (120'000u + kSkipBytes));
   EXPECT_EQ(files_.bytes(*logs_).size(), 280'000u);
 }
 
@@ -458,7 +460,7 @@ TEST_F(NodeLogsTest, SpilledChunksAreFoundWithoutMemory) {
   files_ = Files();
   open();
   ASSERT_TRUE(logs_->recover(files_).ok());
-  EXPECT_EQ(files_.taken.size() * 20'000, spilled);
+  EXPECT_EQ(files_.taken.size() / 3 * (60'000 + kSkipBytes), spilled) << "3 writes a chunk";
   for (const Segment& segment : files_.taken) {
     std::string bytes(segment.length, '\0');
     ASSERT_TRUE(logs_->read(segment.place, bytes).ok());
