@@ -1,10 +1,10 @@
 // choose_epochs: which epochs a pass copies into its cluster, and which clusters stay.
 //
-//   clusters that are half dead, or cannot be opened, go ─► so do those of similar length ─► of the epochs that
-//   no cluster has then, as many as have runs whose chunks fit into memory
+//   clusters that are half dead, or cannot be opened, go ─► so do those of similar length ─► of the epochs
+//   that no cluster has then, as many as have runs whose chunks fit into memory
 //
-// Threads: functions. Errors: kCorruption if the list of clusters is damaged and epochs are in clusters alone,
-// or if an index log cannot be read.
+// Threads: functions. Errors: kCorruption if the list of clusters is damaged and epochs are in clusters
+// alone, or if an index log cannot be read.
 #pragma once
 
 #include <cstddef>

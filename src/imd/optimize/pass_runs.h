@@ -1,5 +1,5 @@
-// PassRuns: how many runs of an epoch each rank of a pass reads beside one another. All of them have chunks in
-// memory, so a pass takes as many epochs as fit.
+// PassRuns: how many runs of an epoch each rank of a pass reads beside one another. All of them have chunks
+// in memory, so a pass takes as many epochs as fit.
 //
 // Threads: one at a time. Errors: kCorruption if an index log cannot be read.
 #pragma once

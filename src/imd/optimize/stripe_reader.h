@@ -42,7 +42,8 @@ class StripeReader {
   static constexpr size_t kChunkBytesMin = 32 * kKiB;
 
   // The objects referred to must outlive the reader. `memory_bytes`: about what chunks may take.
-  // `reads_in_flight`: at most; 1: nothing is read ahead, and reads are spread evenly. Stripes must lie in `range`.
+  // `reads_in_flight`: at most; 1: nothing is read ahead, and reads are spread evenly. Stripes must lie in
+  // `range`.
   static Result<std::unique_ptr<StripeReader>> open(const ReaderFiles& files, const Manifest& manifest,
                                                     PartitionCache& partitions,
                                                     std::span<const EpochNumber> epochs,
