@@ -120,7 +120,9 @@ Status JobFs::find_places() {
 Status JobFs::find_new_files() {
   const MutexLock lock(mutex_);
   for (const auto& [id, place] : nodes_.all_places()) {
-    if (place.type != meta::NodeType::kFile || files_->size(id).ok() || on_backing(id).valid()) continue;
+    if (place.type != meta::NodeType::kFile || files_->size(id).ok()) continue;
+    SWALE_ASSIGN_OR_RETURN(const io::Descriptor there, on_backing(id));
+    if (there.valid()) continue;
     if (shared_ && root_of(id) != peers_->own()) continue;
     const auto node = names_.stat(id);
     if (node.status().posix_error() == ENOENT) continue;
@@ -218,24 +220,34 @@ int JobFs::answer(const Status& status) {
 }
 
 // O_PATH, of the directory that a file's name is in.
-io::Descriptor JobFs::parent_on_backing(const meta::FileId& id) {
+Result<io::Descriptor> JobFs::parent_on_backing(const meta::FileId& id) {
   const auto place = nodes_.place_of(id);
-  if (!place) return {};
+  if (!place) return io::Descriptor();
   if (place->parent != meta::kRootDirectory) return on_backing(place->parent);
-  return io::Descriptor(::fcntl(root_directory_.get(), F_DUPFD_CLOEXEC, 0));
+  io::Descriptor own(::fcntl(root_directory_.get(), F_DUPFD_CLOEXEC, 0));
+  if (!own.valid()) return errno_status(errno, options_.backing);
+  return own;
 }
 
 // A path that changes meanwhile is followed.
-io::Descriptor JobFs::on_backing(const meta::FileId& id) {
+Result<io::Descriptor> JobFs::on_backing(const meta::FileId& id) {
   std::optional<std::string> path = nodes_.path_of(id);
   while (path) {
     io::Descriptor there(io::open_path_beneath(root_directory_.get(), path->c_str(), O_PATH | O_NOFOLLOW));
     if (there.valid()) return there;
+    // Others may have put a link, or a file, in the place of a directory.
+    const int missing = errno;
+    if (missing != ENOENT && missing != ENOTDIR && missing != ELOOP && missing != EXDEV)
+      return errno_status(missing, options_.backing + "/" + *path);
     auto now = nodes_.path_of(id);
     if (now == path) break;
     path = std::move(now);
   }
-  return {};
+  return io::Descriptor();
+}
+
+Result<io::Descriptor> JobFs::file_on_backing(const JobNode& node) {
+  return node.type == meta::NodeType::kFile ? on_backing(node.id) : io::Descriptor();
 }
 
 }  // namespace swale::fs

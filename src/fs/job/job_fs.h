@@ -273,8 +273,10 @@ class JobFs final : public FileSystem {
             io::Descriptor directory, Entry* entry);
   int keep_name(JobNode& parent, const char* name);  // 0: no entry has it
   void changed(JobNode& directory);
-  io::Descriptor on_backing(const meta::FileId& id);  // O_PATH; invalid: it is not there
-  io::Descriptor parent_on_backing(const meta::FileId& id);
+  Result<io::Descriptor> on_backing(const meta::FileId& id);  // O_PATH; invalid: it is not there
+  Result<io::Descriptor> parent_on_backing(const meta::FileId& id);
+  // What its mode and attributes are set on.
+  Result<io::Descriptor> file_on_backing(const JobNode& node);  // invalid also for what is no file
   Status list(JobNode& node, std::vector<DirectoryEntry>* entries);
   int look_again(JobNode& parent, const char* name, meta::DirEntry* entry);
   int remove_entry(JobNode& parent, const char* name, const meta::DirEntry& seen);
@@ -472,7 +474,7 @@ class JobFs final : public FileSystem {
   Status tell(const NameNews& news);
   Status tell_place(const meta::DirEntry& entry, const JobNode& parent, const char* name);
   Status tell_gone(const meta::DirEntry& entry);
-  SeenBacking seen_there(const meta::FileId& id);
+  Result<SeenBacking> seen_there(const meta::FileId& id);
   // Whether a node of the job has it open.
   bool is_held(const meta::FileId& id);
   void drop_nameless();

@@ -44,7 +44,8 @@ Status adopt_attributes(meta::NamesClient& names, const io::Descriptor& parent, 
     if (!is_user(attribute) || is_own(attribute)) continue;
     std::string value(64 * kKiB, '\0');
     const ssize_t got = ::getxattr(path.c_str(), attribute, value.data(), value.size());
-    if (got < 0) continue;  // removed since
+    if (got < 0 && errno == ENODATA) continue;  // removed since
+    if (got < 0) return errno_status(errno, name);
     value.resize(static_cast<size_t>(got));
     SWALE_RETURN_IF_ERROR(names.set_user(id, attribute, value));
   }
@@ -141,8 +142,9 @@ int JobFs::change_mode_in_turn(JobNode& node, mode_t mode, bool* unsealed) {
   if (shared_ && node.type == meta::NodeType::kFile) return change_shared_mode(node, mode, unsealed);
   const RequestLock lock(mutex_, requests_);
   moving_.settle(node.id);
-  const io::Descriptor there = node.type == meta::NodeType::kFile ? on_backing(node.id) : io::Descriptor();
-  const io::Descriptor& known = node.type == meta::NodeType::kDirectory ? node.directory : there;
+  const auto there = file_on_backing(node);
+  if (!there.ok()) return answer(there.status());
+  const io::Descriptor& known = node.type == meta::NodeType::kDirectory ? node.directory : *there;
   if (known.valid() && ::chmod(io::descriptor_path(known).c_str(), mode & 07777) != 0) return errno;
   hidden_.changed(node.id);
   if ((mode & (S_ISUID | S_ISGID)) != 0) node.may_be_set_id.store(true);
@@ -156,9 +158,10 @@ int JobFs::change_mode_in_turn(JobNode& node, mode_t mode, bool* unsealed) {
 
 int JobFs::set_times_there(const meta::FileId& id, const timespec times[2]) {
   const auto place = nodes_.place_of(id);
-  const io::Descriptor parent = parent_on_backing(id);
-  if (!place || !parent.valid()) return 0;
-  if (::utimensat(parent.get(), place->name.c_str(), times, AT_SYMLINK_NOFOLLOW) == 0) return 0;
+  const auto parent = parent_on_backing(id);
+  if (!parent.ok()) return answer(parent.status());
+  if (!place || !parent->valid()) return 0;
+  if (::utimensat(parent->get(), place->name.c_str(), times, AT_SYMLINK_NOFOLLOW) == 0) return 0;
   return errno == ENOENT ? 0 : errno;
 }
 
@@ -283,8 +286,9 @@ int JobFs::set_attribute(Node& known, const char* name, Bytes value, int flags, 
   if (node.type == meta::NodeType::kLink) return EPERM;
   const auto turn = take_turn();
   if (!turn.ok()) return answer(turn.status());
-  const io::Descriptor there = node.type == meta::NodeType::kFile ? on_backing(node.id) : io::Descriptor();
-  const io::Descriptor& on = node.type == meta::NodeType::kDirectory ? node.directory : there;
+  const auto there = file_on_backing(node);
+  if (!there.ok()) return answer(there.status());
+  const io::Descriptor& on = node.type == meta::NodeType::kDirectory ? node.directory : *there;
   if (on.valid() && ::setxattr(io::descriptor_path(on).c_str(), name, value.data(), value.size(), flags) != 0)
     return errno;
   hidden_.changed(node.id);
@@ -302,8 +306,9 @@ int JobFs::remove_attribute(Node& known, const char* name, const Caller&) {
   const auto turn = take_turn();
   if (!turn.ok()) return answer(turn.status());
   if (const int failed = answer(names_.remove_user(node.id, name)); failed != 0) return failed;
-  const io::Descriptor there = node.type == meta::NodeType::kFile ? on_backing(node.id) : io::Descriptor();
-  const io::Descriptor& on = node.type == meta::NodeType::kDirectory ? node.directory : there;
+  const auto there = file_on_backing(node);
+  if (!there.ok()) return answer(there.status());
+  const io::Descriptor& on = node.type == meta::NodeType::kDirectory ? node.directory : *there;
   if (on.valid() && ::removexattr(io::descriptor_path(on).c_str(), name) != 0 && errno != ENODATA)
     return errno;
   return 0;

@@ -89,8 +89,10 @@ int JobFs::look_there(JobNode& node, bool writes, bool logged, const NodeFiles& 
     found->there = std::move(*there);
     return writes && found->there.file != nullptr ? expect_one_name(node, *found->there.file) : 0;
   }
-  if (const io::Descriptor there = on_backing(node.id); there.valid()) {
-    found->own = io::Descriptor(::open(io::descriptor_path(there).c_str(), O_RDONLY | O_CLOEXEC));
+  const auto there = on_backing(node.id);
+  if (!there.ok()) return answer(there.status());
+  if (there->valid()) {
+    found->own = io::Descriptor(::open(io::descriptor_path(*there).c_str(), O_RDONLY | O_CLOEXEC));
     return found->own.valid() ? 0 : errno;
   }
   const auto named = names_.stat(node.id);
@@ -478,16 +480,20 @@ int JobFs::commit_all(JobNode& node) {
 
 // As the backing has it while nobody has written the file.
 Result<uint64_t> JobFs::size_of(const meta::FileId& id) {
-  if (shared_) return shared_->size(id, seen_there(id));
+  if (shared_) {
+    SWALE_ASSIGN_OR_RETURN(const SeenBacking seen, seen_there(id));
+    return shared_->size(id, seen);
+  }
   do {
     {
       const RequestLock lock(mutex_, requests_);
       auto size = files_->size(id);
       if (size.status().code() != Code::kNotFound) return size;
     }
-    const io::Descriptor backing = on_backing(id);
+    SWALE_ASSIGN_OR_RETURN(const io::Descriptor backing, on_backing(id));
     struct stat there;
-    if (backing.valid() && ::fstat(backing.get(), &there) == 0) return static_cast<uint64_t>(there.st_size);
+    if (backing.valid() && ::fstat(backing.get(), &there) != 0) return errno_status(errno, text_of(id));
+    if (backing.valid()) return static_cast<uint64_t>(there.st_size);
   } while (wait_for_move(id));
   return errno_status(ENOENT, "its file");
 }

@@ -37,8 +37,9 @@ std::vector<HiddenTimes::Change> JobFs::hide_times(std::span<const meta::FileId>
   std::set<meta::FileId> seen;
   for (const meta::FileId& file : files) {
     const auto place = nodes_.place_of(file);
-    if (place && seen.insert(place->parent).second)
-      hidden.emplace_back(hidden_, place->parent, parent_on_backing(file));
+    if (!place || !seen.insert(place->parent).second) continue;
+    auto directory = parent_on_backing(file);
+    if (directory.ok()) hidden.emplace_back(hidden_, place->parent, std::move(*directory));
   }
   return hidden;
 }

@@ -2,6 +2,7 @@
 // go on with other files. When it answers, the operation has happened, once, in the tree and on the backing.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/xattr.h>
 
 #include <chrono>
 #include <condition_variable>
@@ -25,12 +26,13 @@ namespace {
 constexpr auto kPatience = std::chrono::seconds(120);     // reached by what hangs only
 constexpr auto kCanary = std::chrono::milliseconds(500);  // of what must not be over
 constexpr const char* kFresh = "made in the job";
+constexpr const char* kKept = "user.kept";  // an attribute
 
 struct Operation {
   const char* name;
   // In a folder of the backing with "a", "b", "d/c", "empty/" and a link "l".
   std::function<int(FileCalls&, const std::string& in)> make;
-  // What the folder then has: "NAME=BYTES ", in order; directories end with a slash.
+  // What the folder then has: "NAME=BYTES ", in order, "+" for the attribute; directories end with a slash.
   const char* left;
 };
 
@@ -51,43 +53,43 @@ int read_from(FileCalls& on, const std::string& path) {
   return failed != 0 || out != "bytes of a" ? EIO : closed;
 }
 
-constexpr const char* kAsBefore = "a=bytes of a b=bytes of b d/c=bytes of c empty/ l@a ";
+constexpr const char* kAsBefore = "a=bytes of a b=bytes of b d/c=bytes of c+ empty/ l@a ";
 
 const std::vector<Operation>& operations() {
   static const std::vector<Operation> all = {
       {"open to read", [](FileCalls& on, const std::string& in) { return read_from(on, in + "a"); },
        kAsBefore},
       {"open to write", [](FileCalls& on, const std::string& in) { return write_to(on, in + "a", O_RDWR); },
-       "a=AAAes of a b=bytes of b d/c=bytes of c empty/ l@a "},
+       "a=AAAes of a b=bytes of b d/c=bytes of c+ empty/ l@a "},
       {"open to write anew",
        [](FileCalls& on, const std::string& in) { return write_to(on, in + "a", O_WRONLY | O_TRUNC); },
-       "a=AAA b=bytes of b d/c=bytes of c empty/ l@a "},
+       "a=AAA b=bytes of b d/c=bytes of c+ empty/ l@a "},
       {"create",
        [](FileCalls& on, const std::string& in) { return write_to(on, in + "e", O_RDWR | O_CREAT | O_EXCL); },
-       "a=bytes of a b=bytes of b d/c=bytes of c e=AAA empty/ l@a "},
+       "a=bytes of a b=bytes of b d/c=bytes of c+ e=AAA empty/ l@a "},
       {"truncate", [](FileCalls& on, const std::string& in) { return on.truncate(in + "a", 5); },
-       "a=bytes b=bytes of b d/c=bytes of c empty/ l@a "},
+       "a=bytes b=bytes of b d/c=bytes of c+ empty/ l@a "},
       {"unlink", [](FileCalls& on, const std::string& in) { return on.unlink(in + "a"); },
-       "b=bytes of b d/c=bytes of c empty/ l@a "},
+       "b=bytes of b d/c=bytes of c+ empty/ l@a "},
       {"unlink of a link", [](FileCalls& on, const std::string& in) { return on.unlink(in + "l"); },
-       "a=bytes of a b=bytes of b d/c=bytes of c empty/ "},
+       "a=bytes of a b=bytes of b d/c=bytes of c+ empty/ "},
       {"mkdir", [](FileCalls& on, const std::string& in) { return on.make_directory(in + "e", 0755); },
-       "a=bytes of a b=bytes of b d/c=bytes of c e/ empty/ l@a "},
+       "a=bytes of a b=bytes of b d/c=bytes of c+ e/ empty/ l@a "},
       {"symlink", [](FileCalls& on, const std::string& in) { return on.make_symlink("b", in + "e"); },
-       "a=bytes of a b=bytes of b d/c=bytes of c e@b empty/ l@a "},
+       "a=bytes of a b=bytes of b d/c=bytes of c+ e@b empty/ l@a "},
       {"rmdir", [](FileCalls& on, const std::string& in) { return on.remove_directory(in + "empty"); },
-       "a=bytes of a b=bytes of b d/c=bytes of c l@a "},
+       "a=bytes of a b=bytes of b d/c=bytes of c+ l@a "},
       {"rename", [](FileCalls& on, const std::string& in) { return on.rename(in + "a", in + "d/e", 0); },
-       "b=bytes of b d/c=bytes of c d/e=bytes of a empty/ l@a "},
+       "b=bytes of b d/c=bytes of c+ d/e=bytes of a empty/ l@a "},
       {"rename over another",
        [](FileCalls& on, const std::string& in) { return on.rename(in + "a", in + "b", 0); },
-       "b=bytes of a d/c=bytes of c empty/ l@a "},
+       "b=bytes of a d/c=bytes of c+ empty/ l@a "},
       {"rename of a directory over another",
        [](FileCalls& on, const std::string& in) { return on.rename(in + "d", in + "empty", 0); },
-       "a=bytes of a b=bytes of b empty/c=bytes of c l@a "},
+       "a=bytes of a b=bytes of b empty/c=bytes of c+ l@a "},
       {"exchange",
        [](FileCalls& on, const std::string& in) { return on.rename(in + "a", in + "d/c", RENAME_EXCHANGE); },
-       "a=bytes of c b=bytes of b d/c=bytes of a empty/ l@a "},
+       "a=bytes of c+ b=bytes of b d/c=bytes of a empty/ l@a "},
       {"stat",
        [](FileCalls& on, const std::string& in) {
          struct stat found;
@@ -111,6 +113,7 @@ void make_folder(const std::string& path) {
   std::ofstream(path + "/b") << "bytes of b";
   std::ofstream(path + "/d/c") << "bytes of c";
   std::filesystem::create_symlink("a", path + "/l");
+  ASSERT_EQ(::setxattr((path + "/d/c").c_str(), kKept, "", 0, 0), 0);
 }
 
 void add_folder(FileCalls& on, const std::string& path, const std::string& shown, std::string* text) {
@@ -133,7 +136,8 @@ void add_folder(FileCalls& on, const std::string& path, const std::string& shown
       EXPECT_EQ(on.open(below, O_RDONLY, 0, &handle), 0) << below;
       EXPECT_EQ(on.read(handle, 0, 100, &bytes), 0) << below;
       EXPECT_EQ(on.close(handle), 0) << below;
-      *text += shown + name + "=" + bytes + " ";
+      std::string kept;
+      *text += shown + name + "=" + bytes + (on.get_attribute(below, kKept, &kept) == 0 ? "+ " : " ");
     }
   }
 }
@@ -247,6 +251,84 @@ TEST(JobFsHangs, ABackingThatHangsStopsNoReadsAndWritesOfItsNode) {
   world.start();
   hang_each_call(world.fs(0), world.backing(), false,
                  [&] { EXPECT_TRUE(world.fs(0).drain_everywhere().ok()); });
+}
+
+// A call that fails: the operation has happened or not, says which, and may be made again. The tree and the
+// backing are the same afterwards, and what the next server finds.
+struct Failing {
+  std::function<JobFs&()> fs;
+  std::string backing;
+  std::function<void()> drain, restart;
+
+  size_t points = 0;
+  std::map<std::string, int> answers = {};
+  std::map<std::string, std::string> folders = {};
+
+  void fail_each_call();
+  // False: the operation makes fewer calls.
+  bool fail(const Operation& operation, size_t nth, FileSystemCalls& own);
+};
+
+bool Failing::fail(const Operation& operation, size_t nth, FileSystemCalls& own) {
+  const std::string in = fmt::format("n{}", folders.size());
+  const int error = points % 2 == 0 ? EDQUOT : EIO;
+  make_folder(backing + "/" + in);
+  FileSystemCalls others(fs());
+  int answer = 0;
+  HangingCalls calls(
+      backing, nth, [&] { answer = operation.make(others, in + "/"); }, error);
+  const bool failed_call = calls.hangs();
+  calls.let_go();
+  SCOPED_TRACE(fmt::format("{}: {} of {}: {}; answer: {}", in, operation.name, calls.where(),
+                           std::strerror(error), std::strerror(answer)));
+  points += failed_call ? 1 : 0;
+  ++answers[std::strerror(answer)];
+  EXPECT_TRUE(answer == 0 || (failed_call && (answer == EIO || answer == EDQUOT)));
+  std::string& now = folders[in];
+  now = folder(own, in);
+  EXPECT_TRUE(now == operation.left || (answer != 0 && now == kAsBefore)) << now;
+  if (answer != 0 && now != operation.left) {
+    EXPECT_EQ(operation.make(own, in + "/"), 0) << "again";
+    now = folder(own, in);
+    EXPECT_EQ(now, operation.left);
+  }
+  return failed_call;
+}
+
+void Failing::fail_each_call() {
+  {
+    FileSystemCalls own(fs());
+    for (const Operation& operation : operations())
+      for (size_t nth = 1; !testing::Test::HasFailure() && fail(operation, nth, own);) ++nth;
+  }
+  drain();
+  EXPECT_EQ(fs().stats().kept_aside, 0u);
+  PlainCalls plain(backing);
+  for (const auto& [in, now] : folders) EXPECT_EQ(folder(plain, in), now) << in;
+  restart();
+  FileSystemCalls next(fs());
+  for (const auto& [in, now] : folders) EXPECT_EQ(folder(next, in), now) << in << ", the next server";
+  std::printf("%zu calls failed; answers:", points);
+  for (const auto& [answer, count] : answers) std::printf(" %s %d,", answer.c_str(), count);
+  std::printf("\n");
+  EXPECT_GT(points, 100u);
+  EXPECT_GT(answers[std::strerror(EDQUOT)], 10);
+}
+
+TEST(JobFsHangs, ABackingThatFailsFailsTheOperationAloneWhichMayBeMadeAgain) {
+  JobWorld world;
+  world.start();
+  Failing failing{[&]() -> JobFs& { return world.fs(); }, world.backing(),
+                  [&] { EXPECT_TRUE(world.fs().drain_all().ok()); }, [&] { world.restart(); }};
+  failing.fail_each_call();
+}
+
+TEST(JobFsHangs, SoDoesThatOfTwoNodes) {
+  NodesWorld world(2);
+  world.start();
+  Failing failing{[&]() -> JobFs& { return world.fs(0); }, world.backing(),
+                  [&] { EXPECT_TRUE(world.fs(0).drain_everywhere().ok()); }, [&] { world.restart(); }};
+  failing.fail_each_call();
 }
 
 // Who needs what hangs waits: the same file, whose name is changed.

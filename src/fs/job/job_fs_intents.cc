@@ -16,6 +16,8 @@
 namespace swale::fs {
 namespace {
 
+constexpr int kRemoveTries = 3;
+
 // The names before the last one, and that.
 std::pair<std::string, std::string> split_path(const std::string& path) {
   const size_t slash = path.rfind('/');
@@ -23,15 +25,16 @@ std::pair<std::string, std::string> split_path(const std::string& path) {
   return {path.substr(0, slash), path.substr(slash + 1)};
 }
 
-bool is_empty_on_backing(const io::Descriptor& directory) {
+int expect_empty_on_backing(const io::Descriptor& directory) {
   const int own = ::fcntl(directory.get(), F_DUPFD_CLOEXEC, 0);
   const std::unique_ptr<DIR, int (*)(DIR*)> stream(own < 0 ? nullptr : ::fdopendir(own), ::closedir);
-  if (!stream) return false;
+  if (!stream) return errno;
+  errno = 0;
   while (const dirent* const found = ::readdir(stream.get())) {
     const std::string_view name = found->d_name;
-    if (name != "." && name != "..") return false;
+    if (name != "." && name != "..") return ENOTEMPTY;
   }
-  return true;
+  return errno;
 }
 
 }  // namespace
@@ -118,7 +121,7 @@ int JobFs::take_from_backing(JobNode& parent, const char* name, const meta::DirE
   if (!shared_) return removed(AT_REMOVEDIR);
   const io::Descriptor own(io::open_beneath(parent.directory.get(), name, O_RDONLY | O_DIRECTORY));
   if (!own.valid()) return errno;
-  if (!is_empty_on_backing(own)) return ENOTEMPTY;
+  if (const int failed = expect_empty_on_backing(own); failed != 0) return failed;
   if (::renameat2(parent.directory.get(), name, root_directory_.get(), taken_path(entry.file).c_str(),
                   RENAME_NOREPLACE) == 0)
     return 0;
@@ -138,9 +141,18 @@ bool JobFs::give_back(JobNode& parent, const char* name, const meta::DirEntry& e
   return back;
 }
 
+// The names have removed it: one that others have filled comes back, no other one.
 void JobFs::remove_taken(JobNode& parent, const char* name, const meta::DirEntry& entry) {
-  if (::unlinkat(root_directory_.get(), taken_path(entry.file).c_str(), AT_REMOVEDIR) == 0 || errno == ENOENT)
-    return;
+  const std::string taken = taken_path(entry.file);
+  int failed = 0;
+  for (int tries = 0; tries < kRemoveTries; ++tries) {
+    failed = ::unlinkat(root_directory_.get(), taken.c_str(), AT_REMOVEDIR) == 0 ? 0 : errno;
+    if (failed == 0 || failed == ENOENT) return;
+    if (failed == ENOTEMPTY || failed == EEXIST) break;
+  }
+  if (failed != ENOTEMPTY && failed != EEXIST)
+    return log_warn("{}: the directory is removed, and stays empty as {}: {}", path_in(parent, name), taken,
+                    errno_status(failed, "removing it").message());
   log_warn("{}: others have put something into the directory while it was removed; it stays",
            path_in(parent, name));
   give_back(parent, name, entry);

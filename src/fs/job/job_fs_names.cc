@@ -116,9 +116,14 @@ Result<meta::Named> JobFs::adopt(JobNode& parent, const char* name) {
   }
   // Another thread has adopted it since.
   if (named.status().posix_error() == EEXIST) return names_.look_up(parent.id, name);
-  if (named.ok() && !S_ISLNK(found.st_mode))
-    SWALE_RETURN_IF_ERROR(adopt_attributes(names_, parent.directory, name, named->entry.file));
-  return named;
+  if (!named.ok() || S_ISLNK(found.st_mode)) return named;
+  const Status adopted = adopt_attributes(names_, parent.directory, name, named->entry.file);
+  if (adopted.ok()) return named;
+  // The next look-up adopts it whole: in the tree it would have no attributes for good.
+  const Status removed = S_ISDIR(found.st_mode) ? names_.remove_directory(parent.id, name, now_nanos())
+                                                : names_.unlink(parent.id, name, now_nanos()).status();
+  if (!removed.ok()) log_warn("{}: it has lost attributes: {}", name, removed.message());
+  return adopted;
 }
 
 // The directory on the backing that an entry leads to. Another node may be renaming either: the backing's

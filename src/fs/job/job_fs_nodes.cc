@@ -129,11 +129,12 @@ Status JobFs::tell_place(const meta::DirEntry& entry, const JobNode& parent, con
 
 Status JobFs::tell_gone(const meta::DirEntry& entry) { return tell({entry.file, entry.type, true, {}, ""}); }
 
-SeenBacking JobFs::seen_there(const meta::FileId& id) {
-  const io::Descriptor there = on_backing(id);
+Result<SeenBacking> JobFs::seen_there(const meta::FileId& id) {
+  SWALE_ASSIGN_OR_RETURN(const io::Descriptor there, on_backing(id));
   struct stat found;
-  if (!there.valid() || ::fstat(there.get(), &found) != 0) return {};
-  return {found.st_ino, static_cast<uint64_t>(found.st_size), nanos_of(found.st_mtim)};
+  if (!there.valid()) return SeenBacking{};
+  if (::fstat(there.get(), &found) != 0) return errno_status(errno, text_of(id));
+  return SeenBacking{found.st_ino, static_cast<uint64_t>(found.st_size), nanos_of(found.st_mtim)};
 }
 
 // The names forget it with the last node that holds it.

@@ -23,10 +23,12 @@ struct There {
   explicit operator bool() const { return inode != 0; }
   bool operator==(const There&) const = default;
 };
-There there_at(const JobNode& parent, const char* name) {
+Result<There> there_at(const JobNode& parent, const char* name) {
   struct stat found;
-  if (::fstatat(parent.directory.get(), name, &found, AT_SYMLINK_NOFOLLOW) != 0) return {};
-  return {found.st_dev, found.st_ino};
+  if (::fstatat(parent.directory.get(), name, &found, AT_SYMLINK_NOFOLLOW) == 0)
+    return There{found.st_dev, found.st_ino};
+  if (errno == ENOENT) return There{};
+  return errno_status(errno, name);
 }
 
 }  // namespace
@@ -153,7 +155,9 @@ int JobFs::remove_entry(JobNode& parent, const char* name, const meta::DirEntry&
   const MovingNames::Move move(moving_, {entry.file, {}});
   if (const int failed = answer(hold_unheld(entry)); failed != 0) return failed;
   const bool directory = entry.type == meta::NodeType::kDirectory;
-  const There found = there_at(parent, name);
+  const auto looked = there_at(parent, name);
+  if (!looked.ok()) return answer(looked.status());
+  const There found = *looked;
   const meta::AnswerWait wait = directory ? meta::AnswerWait::kWritten : wait_of(entry);
   if (found) {
     NameChange change;
@@ -270,8 +274,8 @@ Result<std::optional<meta::FileId>> JobFs::rename_locked(const Rename& wanted) {
   SWALE_RETURN_IF_ERROR(expect_same(wanted));
   const MovingNames::Move move(moving_,
                                {wanted.moved.file, wanted.other ? wanted.other->file : meta::FileId{}});
-  const There moved = there_at(wanted.parent, wanted.name);
-  const There other = there_at(wanted.new_parent, wanted.new_name);
+  SWALE_ASSIGN_OR_RETURN(const There moved, there_at(wanted.parent, wanted.name));
+  SWALE_ASSIGN_OR_RETURN(const There other, there_at(wanted.new_parent, wanted.new_name));
   if (!moved && other && wanted.moved.type == meta::NodeType::kFile)
     return std::optional<meta::FileId>(wanted.moved.file);
   if (wanted.exchanges() && moved && !other && wanted.other->type == meta::NodeType::kFile)

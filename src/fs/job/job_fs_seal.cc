@@ -168,9 +168,11 @@ int JobFs::change_shared_mode(JobNode& node, mode_t mode, bool* unsealed) {
     if (op == SealOp::kSeal && (told->writers == 0 || !options_.seals_wait)) seal = kSealed;
     if (op == SealOp::kUnseal) left = kPagesLeft;
   }
-  const io::Descriptor there = on_backing(node.id);
-  if (there.valid() && ::chmod(io::descriptor_path(there).c_str(), mode & 07777) != 0) {
-    const int failed = errno;
+  const auto there = on_backing(node.id);
+  const int set =
+      there.ok() && there->valid() ? ::chmod(io::descriptor_path(*there).c_str(), mode & 07777) : 0;
+  if (!there.ok() || set != 0) {
+    const int failed = there.ok() ? errno : answer(there.status());
     static_cast<void>(answer(say(kSealChanges, seal)));
     return failed;
   }

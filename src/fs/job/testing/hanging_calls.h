@@ -1,6 +1,6 @@
 // HangingCalls: a thread whose n-th call to the kernel about files of a directory hangs, until it is let go:
-// as on a file system whose server does not answer. The kernel tells of the calls (a seccomp filter of that
-// thread alone), so whatever code makes them is found.
+// as on a file system whose server does not answer; or fails, as where a quota ends. The kernel tells of the
+// calls (a seccomp filter of that thread alone), so whatever code makes them is found.
 //
 // Threads: one makes and uses it. Limits: calls by a descriptor through io_uring, and those of threads that
 // the body hands its work to, do not hang.
@@ -32,9 +32,9 @@ namespace swale::fs {
 
 class HangingCalls {
  public:
-  // `nth`: from 1.
-  HangingCalls(std::string root, size_t nth, std::function<void()> body)
-      : root_(std::move(root)), nth_(nth), body_(std::move(body)) {
+  // `nth`: from 1. `error`: an errno with which it fails; 0: it hangs.
+  HangingCalls(std::string root, size_t nth, std::function<void()> body, int error = 0)
+      : root_(std::move(root)), nth_(nth), error_(error), body_(std::move(body)) {
     caller_ = std::thread([this] { call(); });
     keeper_ = std::thread([this] { keep(); });
   }
@@ -42,7 +42,7 @@ class HangingCalls {
   HangingCalls(const HangingCalls&) = delete;
   HangingCalls& operator=(const HangingCalls&) = delete;
 
-  // Waits until it hangs: true; or the body is over.
+  // Waits until it hangs, or has failed: true; or the body is over.
   bool hangs() {
     const MutexLock lock(mutex_);
     changed_.wait(lock, [&]() REQUIRES(mutex_) { return hung_ || over_; });
@@ -151,26 +151,28 @@ class HangingCalls {
       }
       seccomp_notif call = {};
       if (::ioctl(listener.get(), SECCOMP_IOCTL_NOTIF_RECV, &call) != 0) return;
-      look(call.data);
       seccomp_notif_resp answer = {};
       answer.id = call.id;
-      answer.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
+      answer.error = -look(call.data);
+      if (answer.error == 0) answer.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
       static_cast<void>(::ioctl(listener.get(), SECCOMP_IOCTL_NOTIF_SEND, &answer));
     }
   }
 
-  void look(const seccomp_data& call) {
+  int look(const seccomp_data& call) {
     for (const Kind& kind : kinds()) {
       if (kind.number != call.nr) continue;
       const std::string path = path_of(kind.by, call);
-      if (path != root_ && !path.starts_with(root_ + "/")) return;
-      if (++calls_ != nth_) return;
+      if (path != root_ && !path.starts_with(root_ + "/")) return 0;
+      if (++calls_ != nth_) return 0;
       const MutexLock lock(mutex_);
       where_ = std::string(kind.name) + " of " + path;
       hung_ = true;
       changed_.notify_all();
+      if (error_ != 0) return error_;
       changed_.wait(lock, [&]() REQUIRES(mutex_) { return released_; });
     }
+    return 0;
   }
 
   // The thread is of this process, and waits: its memory can be read.
@@ -199,6 +201,7 @@ class HangingCalls {
 
   const std::string root_;
   const size_t nth_;
+  const int error_;
   const std::function<void()> body_;
   size_t calls_ = 0;  // of the thread that keeps
   Mutex mutex_;
