@@ -312,12 +312,15 @@ TEST(JobAlloc, EachAllocationOfARequestMayFailOfTwoNodes) {
   NodesWorld world(2);
   world.start();
   Rounds rounds;
+  int round = 0;
   const auto drain = [&] {
+    if (++round % 8 != 0) return 0u;
     const Status drained = world.fs(0).drain_everywhere();
     EXPECT_TRUE(drained.ok()) << drained.to_string();
     return 0u;
   };
   rounds.run_each(world.fs(0), drain, {&world.fs(1)});
+  EXPECT_TRUE(world.fs(0).drain_everywhere().ok());
   // Bytes of a file without a name go when the names have heard of its last release.
   const auto left = [&] { return world.fs(0).stats().undrained_bytes + world.fs(1).stats().undrained_bytes; };
   for (int i = 0; i < 6'000 && left() != 0; ++i) ::usleep(10'000);
