@@ -2,15 +2,21 @@
 // other, and a server that has died.
 #include "fuse/iond_fs.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 
 #include "fs/testing/file_system_calls.h"
 #include "fs/testing/random_calls.h"
+#include "fuse/mounted.h"
+#include "fuse/testing/test_mount.h"
 #include "iond/testing/iond_rig.h"
 
 namespace swale::fuse::iond_fs_test {
@@ -64,6 +70,59 @@ TEST_F(IondFsTest, RandomCallsGiveWhatAPlainDirectoryGives) {
     std::filesystem::create_directory(root_);
     std::filesystem::create_directory(plain());
   }
+}
+
+// As programs call: the kernel asks for pages of mappings, sizes of appends, and each name anew.
+TEST_F(IondFsTest, RandomCallsThroughTheKernelGiveTheSame) {
+  if (const std::string why = why_no_mounts(); !why.empty()) GTEST_SKIP() << "no FUSE mounts here: " << why;
+  constexpr uint64_t kCalls = 4'000;
+  Mounted mounted;
+  mounted.mountpoint = root_ + "/mnt";
+  mounted.name = "iond";
+  mounted.threads = 4;
+  std::filesystem::create_directory(mounted.mountpoint);
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  const pid_t child = ::fork();  // before any thread: with the servers, too
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    ::close(ends[0]);
+    run_ranks(3, 2, [&](RankOf& here) {
+      with_fs(here, [&](IondFs& fs) {
+        const Status served = serve_mounted(mounted, &fs, raise_descriptor_limit(),
+                                            [&] { EXPECT_EQ(::write(ends[1], "m", 1), 1); });
+        EXPECT_TRUE(served.ok()) << served.to_string();
+      });
+    });
+    std::fflush(nullptr);
+    ::_exit(HasFailure() ? 1 : 0);
+  }
+  ::close(ends[1]);
+  constexpr int kPatienceMs = 60'000;
+  pollfd says = {ends[0], POLLIN, 0};
+  char byte = 0;
+  const bool is_there = ::poll(&says, 1, kPatienceMs) == 1 && ::read(ends[0], &byte, 1) == 1;
+  ::close(ends[0]);
+  EXPECT_TRUE(is_there);
+  if (is_there) {
+    fs::PosixCalls tested(mounted.mountpoint), plain_calls(plain());
+    fs::RandomCalls random(tested, plain_calls, 77);
+    EXPECT_EQ(random.run(kCalls), "");
+    EXPECT_EQ(random.compare_trees(), "");
+    random.close_all();
+    EXPECT_EQ(random.compare_trees(), "");
+    std::printf("%s\n", random.summary().c_str());
+    EXPECT_EQ(::system(("fusermount3 -u -z " + mounted.mountpoint).c_str()), 0);
+  }
+  int state = -1;
+  pid_t ended = 0;
+  const Nanos until = system_clock().now() + milliseconds(kPatienceMs);
+  while ((ended = ::waitpid(child, &state, WNOHANG)) == 0 && system_clock().now() < until) ::usleep(10'000);
+  if (ended == 0) {
+    ::kill(child, SIGKILL);
+    ::waitpid(child, &state, 0);
+  }
+  EXPECT_TRUE(WIFEXITED(state) && WEXITSTATUS(state) == 0) << state;
 }
 
 // Two nodes: what one was answered for, the other finds at its next call, and never another file.
