@@ -34,8 +34,8 @@ Result<TreePlace> find_tree(const std::string& directory, const std::string& pat
 // Of an open file.
 Result<TreePlace> find_tree(int fd, const std::string& path);
 
-// The reader of the server that has answered, which all files of this process share as long as one of them has
-// it; or null.
+// The reader of the server that has answered, which all files of this process share as long as one of them
+// has it; or null.
 std::shared_ptr<MapReader> map_reader(const MapRequest& answer);
 
 struct Attachment {

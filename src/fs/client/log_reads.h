@@ -1,5 +1,5 @@
-// LogReads: reads a file where the logs of this node have it, without a request to the server for each read: by
-// the maps that the server publishes (fs/log/map_reader.h).
+// LogReads: reads a file where the logs of this node have it, without a request to the server for each read:
+// by the maps that the server publishes (fs/log/map_reader.h).
 //
 //   read() ─► the map that it was told ─► counts: the bytes
 //               └ not any more: kAskMap (fs/log/map_format.h), then the same, once
@@ -7,8 +7,8 @@
 // Threads: any; of two that read at the same time one may be sent to the mount. A child of fork may go on.
 // Invariants: MapReader's.
 // Errors: none: what it does not read the server is to be asked for, which tells what is wrong.
-// Memory: for all files of a tree that this process reads so, one MapReader: 140 KB, and of each log that they
-// stand in an open file and a mapping.
+// Memory: for all files of a tree that this process reads so, one MapReader: 140 KB, and of each log that
+// they stand in an open file and a mapping.
 #pragma once
 
 #include <atomic>

@@ -382,8 +382,8 @@ bool JobFs::is_open(const meta::FileId& file) {
   return open;
 }
 
-// Nobody writes: what is on its way to storage arrives, what has come to rest gets its checksums, memory is made
-// ready, and files that are over are closed, until somebody does.
+// Nobody writes: what is on its way to storage arrives, what has come to rest gets its checksums, memory is
+// made ready, and files that are over are closed, until somebody does.
 void JobFs::settle_logs() noexcept {
   for (bool more = true; more && !stopping_.load();) {
     requests_.let_pass();

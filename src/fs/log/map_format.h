@@ -7,10 +7,10 @@
 // the slot has that ticket it has maps of that file from that offset on; another process that asks renews it
 // for all.
 //
-// A map counts while its sequence, the node's epoch and all marks are what they are in it, and nothing that the
-// reader has taken from it fails its check. A mark is of a log that may be written: each write to that log
-// changes it before it returns. Who has looked at marks and epoch when a read began, and at the epoch when the
-// bytes were copied, has what the server would have given.
+// A map counts while its sequence, the node's epoch and all marks are what they are in it, and nothing that
+// the reader has taken from it fails its check. A mark is of a log that may be written: each write to it
+// changes the mark before it returns. Who has looked at marks and epoch when a read began, and at the epoch
+// when the bytes were copied, has what the server would have given.
 //
 // `sequence` is odd while the server writes: one that is killed then leaves a map that counts no more. Each
 // entry has a check of its own, of the ticket and the sequence, too: what two maps are mixed of, and garbage,

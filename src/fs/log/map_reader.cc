@@ -234,8 +234,8 @@ uint32_t MapReader::expected_check(const Look& look, const MapPlace& place, uint
   return __atomic_load_n(&look.slot->checks[check], __ATOMIC_RELAXED);
 }
 
-// Whole blocks, from one that has a check on: all that follow and have one, up to kCopiedAtOnce. How many bytes;
-// 0: one was not what it should be.
+// Whole blocks, from one that has a check on: all that follow and have one, up to kCopiedAtOnce. How many
+// bytes; 0: one was not what it should be.
 uint32_t MapReader::copy_blocks(const Look& look, const MapPlace& place, const Seen& seen, uint32_t block,
                                 char* out, uint32_t bytes) noexcept {
   const uint32_t first = place.place / kBlockBytes, begin = block * kBlockBytes;

@@ -4,9 +4,9 @@
 //                 └ no: the caller asks for a map, or reads through the mount
 //
 // The logs' bytes are copied by calls of the system: what the server takes away meanwhile is an error or
-// zeros, and another epoch; never a signal. process_vm_readv needs no descriptor, which a program could close,
-// or have other files at; pread is faster, and needs one for each log (Means). Words of logs are looked at
-// where they are mapped: their pages stay as long as the log does.
+// zeros, and another epoch; never a signal. process_vm_readv needs no descriptor, which a program could
+// close, or have other files at; pread is faster, and needs one for each log (Means). Words of logs are
+// looked at where they are mapped: their pages stay as long as the log does.
 //
 // Threads: any, and signal handlers: no locks, no allocation, and nobody waits: what another thread is about
 // to map is the mount's. A child of fork or vfork may go on with all of it.
