@@ -218,7 +218,7 @@ uint64_t NodeLogs::oldest_in_memory() const {
   uint64_t oldest = next_order_;
   for (const auto& [id, log] : logs_) {
     for (const auto& [number, chunk] : log->chunks())
-      if (chunk.only_in_memory() && chunk.first_order != 0) oldest = std::min(oldest, chunk.first_order);
+      if (chunk.only_in_memory() && chunk.needed_from != 0) oldest = std::min(oldest, chunk.needed_from);
   }
   return oldest;
 }

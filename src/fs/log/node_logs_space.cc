@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <charconv>
 #include <set>
+#include <utility>
 
 #include "base/contain.h"
 #include "base/entropy.h"
@@ -352,16 +353,18 @@ bool NodeLogs::may_go(Chunk& chunk, uint64_t oldest_in_memory) const {
   return oldest_in_memory >= chunk.over_before;
 }
 
-// What goes from memory now was never durable: what it had overwritten waits for what has overwritten it.
+// What goes from memory now was never durable: what it had overwritten waits for what has overwritten it. A
+// chunk that its process may fill up has gone as far as that matters: else an idle process would keep all
+// that others have spilled since.
 void NodeLogs::keep_for_what_goes() {
   uint64_t going = kOrderMax;
   const auto each_chunk = [this](const auto& act) {
     for (auto& [id, log] : logs_)
       for (const auto& [number, chunk] : log->chunks()) act(*log->find(number));
   };
-  each_chunk([&](const Chunk& chunk) {
-    const bool goes = chunk.only_in_memory() && chunk.first_order != 0 && options_.rules.is_over(chunk);
-    if (goes) going = std::min(going, chunk.first_order);
+  each_chunk([&](Chunk& chunk) {
+    if (!chunk.only_in_memory() || chunk.needed_from == 0 || chunk.live > 0) return;
+    going = std::min(going, std::exchange(chunk.needed_from, 0));
   });
   each_chunk([&](Chunk& chunk) {
     if (chunk.over_before > going) chunk.over_before = next_order_;

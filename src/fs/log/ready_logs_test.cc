@@ -146,6 +146,26 @@ TEST_F(ReadyLogsTest, WhatIsOnItsWayToStorageArrivesWhileNobodyWrites) {
   EXPECT_EQ(logs_->nameless_files(), 0u);
 }
 
+// Its chunk has bytes that were dropped, and space: it would keep all that others have spilled.
+TEST_F(ReadyLogsTest, AnIdleProcessKeepsNothingOfOthers) {
+  options_.spill_directory = storage_.path() + "/spill";
+  options_.outlives_power = true;
+  open();
+  LogWriter idle;
+  attach(idle, add());
+  ASSERT_EQ(idle.write(kFile, 0, "first", 5), 5);
+  take();
+  files_.drop_all(*logs_);
+  use(After::kGone, Over::kNotYet);
+  while (logs_->arrive_next()) {
+  }
+  EXPECT_EQ(logs_->logs().size(), 1u) << "the idle process's";
+  EXPECT_EQ(logs_->spilled_chunks(), 0u);
+  ASSERT_EQ(idle.write(kFile, 0, "again", 5), 5);
+  take();
+  EXPECT_EQ(files_.bytes(*logs_), "again");
+}
+
 TEST_F(ReadyLogsTest, HalfOfTheMemoryStaysReady) {
   options_.memory_bytes = 8 * kReadyChunk;
   open();

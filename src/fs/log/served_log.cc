@@ -99,6 +99,7 @@ void ServedLog::mark_taken(const Found& found, uint64_t order) noexcept {
   chunk.entries[found.index] = EntryState::kTaken;
   chunk.live += found.entry.length;
   if (chunk.first_order == 0 || order < chunk.first_order) chunk.first_order = order;
+  if (chunk.needed_from == 0 || order < chunk.needed_from) chunk.needed_from = order;
 }
 
 void ServedLog::publish_order(const Found& found, uint64_t order) noexcept {

@@ -46,6 +46,7 @@ struct Chunk {
   uint32_t kept_entries = 0;          // the first ones, which the journal of syncs has
   uint32_t kept_bytes = 0;            // of the payload; what is before it is durable
   uint64_t first_order = 0;           // of its first entry that was handed out
+  uint64_t needed_from = 0;           // the first order of bytes that were not seen dropped; 0: all were
   uint32_t entries_max = 0;           // ChunkHead's, as the server wrote it
   uint64_t over_before = 0;           // this order was not given yet when it was found to be over
   std::vector<uint32_t> checks;       // of the settled blocks
