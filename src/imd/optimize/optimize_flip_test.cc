@@ -1,6 +1,6 @@
 // Every byte of every file of a cluster turned over, one at a time, and all keys asked. With the epochs
-// beside it, answers are right; without them they are right or an error. Of larger clusters, which have series and
-// values of every kind, SWALE_FLIPS asks for every byte, too (make test-long).
+// beside it, answers are right; without them they are right or an error. Of larger clusters, which have
+// series and values of every kind, SWALE_FLIPS asks for every byte, too (make test-long).
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
