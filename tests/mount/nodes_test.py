@@ -415,10 +415,12 @@ time.sleep(%d)
         program = PROGRAM + """
 with open(f"{root}/own-{rank}", "wb") as own: own.write(record(0, rank))
 meet("written")
+while rank == 1 and not os.path.exists(f"{scratch}/stopped"): time.sleep(0.01)
 """
         started = self.launch(program + f"time.sleep({PATIENCE_S} if rank == 2 else 0)")
         wait_until("all have written", lambda: len(os.listdir(self.steps)) == 4)
         started[1].send_signal(signal.SIGSTOP)
+        open(os.path.join(self.steps, "stopped"), "w").close()  # its program ends only now
         said, pipe = [], started[0].stderr.fileno()  # there its node's keeper says it
         os.set_blocking(pipe, False)
 
