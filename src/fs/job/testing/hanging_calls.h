@@ -14,10 +14,13 @@
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <string>
@@ -175,11 +178,21 @@ class HangingCalls {
     return 0;
   }
 
-  // The thread is of this process, and waits: its memory can be read.
+  // Of a thread of this process, which waits. The kernel reads it: nobody was told of what the thread wrote.
+  static std::string text_at(uint64_t address) {
+    constexpr uint64_t kPage = 4096;
+    if (address == 0) return {};
+    std::string text(2 * kPage, '\0');
+    const uint64_t rest = kPage - address % kPage;
+    const iovec here{text.data(), text.size()};
+    const iovec there[] = {{reinterpret_cast<void*>(address), rest},  // the page after it may not be there
+                           {reinterpret_cast<void*>(address + rest), kPage}};
+    const ssize_t got = ::process_vm_readv(::getpid(), &here, 1, there, 2, 0);
+    text.resize(static_cast<size_t>(std::max<ssize_t>(got, 0)));
+    return text.substr(0, text.find('\0'));
+  }
+
   static std::string path_of(By by, const seccomp_data& call) {
-    const auto text = [](uint64_t address) {
-      return address == 0 ? std::string() : std::string(reinterpret_cast<const char*>(address));
-    };
     const auto of_descriptor = [](int fd) {
       std::string path(4096, '\0');
       const std::string link = "/proc/self/fd/" + std::to_string(fd);
@@ -189,7 +202,7 @@ class HangingCalls {
     };
     if (by == By::kDescriptor) return of_descriptor(static_cast<int>(call.args[0]));
     const size_t first = by == By::kSecondDirectory ? 1 : 0;
-    const std::string path = text(call.args[by == By::kPath ? 0 : first + 1]);
+    const std::string path = text_at(call.args[by == By::kPath ? 0 : first + 1]);
     constexpr std::string_view kByDescriptor = "/proc/self/fd/";
     if (path.starts_with(kByDescriptor)) return of_descriptor(std::atoi(path.c_str() + kByDescriptor.size()));
     if (path.starts_with("/") || by == By::kPath) return path;
