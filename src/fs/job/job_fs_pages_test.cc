@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <map>
@@ -30,6 +31,7 @@ class Kernel {
     fs_ = fs;
     fs->drop_pages_by([this](Node& node) {
       if (during_drop) during_drop();
+      const MutexLock lock(mutex_);
       pages.erase(&node);
       ++drops;
     });
@@ -42,17 +44,24 @@ class Kernel {
     opened.node = entry.node;
     const FileSystem::Pages kept = fs_->pages(*opened.file, maps);
     opened.direct = kept == FileSystem::Pages::kNone;
-    if (kept != FileSystem::Pages::kKept) pages.erase(opened.node);
+    if (kept == FileSystem::Pages::kKept) return opened;
+    const MutexLock lock(mutex_);
+    pages.erase(opened.node);
     return opened;
   }
   std::string read(const Open& opened) {
-    const auto found = pages.find(opened.node);
-    if (!opened.direct && found != pages.end()) return found->second;
+    {
+      const MutexLock lock(mutex_);
+      const auto found = pages.find(opened.node);
+      if (!opened.direct && found != pages.end()) return found->second;
+    }
     std::string out(100, '\0');
     size_t got = 0;
     EXPECT_EQ(fs_->read(*opened.file, 0, out, &got), 0);
     out.resize(got);
-    if (!opened.direct) pages[opened.node] = out;
+    if (opened.direct) return out;
+    const MutexLock lock(mutex_);
+    pages[opened.node] = out;
     return out;
   }
   void close(Open* opened) {
@@ -69,10 +78,11 @@ class Kernel {
 
   bool maps = true;
   std::map<const Node*, std::string> pages;
-  uint64_t drops = 0;
+  std::atomic<uint64_t> drops = 0;
   std::function<void()> during_drop;
 
  private:
+  Mutex mutex_;  // of pages
   JobFs* fs_ = nullptr;
 };
 
