@@ -51,7 +51,7 @@ std::vector<std::pair<std::string, std::string>> cluster_of(io::Device& device, 
 
 Counted count_series(io::Device& device) {
   Counted counted;
-  const ClusterList list = load_clusters(device, kOptimized).value();
+  const ClusterList list = test::list_of(device);
   for (const ClusterEntry& cluster : list.clusters) {
     EXPECT_TRUE(cluster.columns);
     for (const auto& [key, series] : cluster_of(device, cluster.number))
@@ -149,7 +149,7 @@ TEST(Columns, AreForCompressedDirectoriesOnly) {
     io::MemoryDevice device;
     write_job(device, slow_shape(codec), 1);
     ASSERT_TRUE(optimize_directory(device, kOptimized, pass_of(false)).ok());
-    const ClusterList list = load_clusters(device, kOptimized).value();
+    const ClusterList list = test::list_of(device);
     ASSERT_EQ(list.clusters.size(), 1u);
     const bool expected = codec != Codec::kNone;
     EXPECT_EQ(list.clusters[0].columns, expected);

@@ -357,7 +357,7 @@ TEST(Free, AValueInTwoRunsIsOne) {
   test::TestDirectory second(device, cluster_folder(kOptimized, 2));
   second.begin_job(1);
   second.write_epoch(series, {.records_per_run = 3});
-  ClusterList list = load_clusters(device, kOptimized).value();
+  ClusterList list = test::list_of(device);
   list.generation = list.clusters[0].number = 2;
   list.clusters[0].epoch_id = second.manifest.epochs[0].epoch_id;
   ASSERT_TRUE(io::replace_file(device, cluster_list_path(kOptimized, 2), list.encode()).ok());

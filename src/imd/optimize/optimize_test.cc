@@ -19,8 +19,11 @@ namespace {
 
 using test::Answers;
 using test::ask_directory;
+using test::expect_verified;
 using test::JobShape;
 using test::kOptimized;
+using test::list_of;
+using test::optimize;
 using test::small_pass;
 using test::write_job;
 using testing::HasSubstr;
@@ -29,20 +32,6 @@ constexpr uint64_t kKeys = 100;
 
 uint32_t by_last_digit(void*, const void* key, size_t key_bytes, uint32_t partitions) {
   return static_cast<uint32_t>(static_cast<const char*>(key)[key_bytes - 1] - '0') % partitions;
-}
-
-Result<OptimizeReport> optimize(io::Device& device, const OptimizeOptions& options = small_pass()) {
-  return optimize_directory(device, kOptimized, options);
-}
-
-ClusterList list_of(io::Device& device) { return load_clusters(device, kOptimized).value(); }
-
-void expect_verified(io::Device& device, uint64_t clusters) {
-  const auto reader = Reader::open(device, kOptimized, {});
-  ASSERT_TRUE(reader.ok()) << reader.status().to_string();
-  const VerifyReport report = verify_directory(**reader, 10);
-  for (const Status& problem : report.problems) ADD_FAILURE() << problem.to_string();
-  EXPECT_EQ(report.clusters, clusters);
 }
 
 JobShape random_shape(Rng& rng, const WriterOptions& options) {

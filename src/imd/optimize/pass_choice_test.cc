@@ -4,9 +4,6 @@
 
 #include <vector>
 
-#include "imd/check/verify.h"
-#include "imd/format/cluster_list.h"
-#include "imd/optimize/optimizer.h"
 #include "imd/testing/test_optimize.h"
 #include "io/memory_device.h"
 
@@ -15,23 +12,11 @@ namespace {
 
 using test::Answers;
 using test::ask_directory;
-using test::kOptimized;
+using test::expect_verified;
+using test::list_of;
+using test::optimize;
 using test::small_pass;
 using test::write_job;
-
-Result<OptimizeReport> optimize(io::Device& device, const OptimizeOptions& options = small_pass()) {
-  return optimize_directory(device, kOptimized, options);
-}
-
-ClusterList list_of(io::Device& device) { return load_clusters(device, kOptimized).value(); }
-
-void expect_verified(io::Device& device, uint64_t clusters) {
-  const auto reader = Reader::open(device, kOptimized, {});
-  ASSERT_TRUE(reader.ok()) << reader.status().to_string();
-  const VerifyReport report = verify_directory(**reader, 10);
-  for (const Status& problem : report.problems) ADD_FAILURE() << problem.to_string();
-  EXPECT_EQ(report.clusters, clusters);
-}
 
 // Four of similar length become one: 16 passes of one epoch each copy 24 more, and no more than six
 // clusters are ever asked.

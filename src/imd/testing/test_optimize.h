@@ -13,6 +13,8 @@
 
 #include "base/coding.h"
 #include "base/rng.h"
+#include "imd/check/verify.h"
+#include "imd/format/cluster_list.h"
 #include "imd/optimize/optimizer.h"
 #include "imd/read/reader.h"
 #include "imd/testing/test_job.h"
@@ -145,6 +147,20 @@ inline OptimizeOptions small_pass() {
   OptimizeOptions options;
   options.memory_bytes = kOptimizeMemoryMin;
   return options;
+}
+
+inline Result<OptimizeReport> optimize(io::Device& device, const OptimizeOptions& options = small_pass()) {
+  return optimize_directory(device, kOptimized, options);
+}
+
+inline ClusterList list_of(io::Device& device) { return load_clusters(device, kOptimized).value(); }
+
+inline void expect_verified(io::Device& device, uint64_t clusters) {
+  const auto reader = Reader::open(device, kOptimized, {});
+  ASSERT_TRUE(reader.ok()) << reader.status().to_string();
+  const VerifyReport report = verify_directory(**reader, 10);
+  for (const Status& problem : report.problems) ADD_FAILURE() << problem.to_string();
+  EXPECT_EQ(report.clusters, clusters);
 }
 
 }  // namespace swale::imd::test
