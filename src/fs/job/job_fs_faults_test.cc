@@ -33,15 +33,6 @@ const std::vector<Operation>& operations() {
   return all;
 }
 
-void make_tree(const std::string& root) {
-  std::filesystem::create_directories(root + "/d");
-  std::filesystem::create_directories(root + "/empty");
-  std::ofstream(root + "/a") << "bytes of a";
-  std::ofstream(root + "/b") << "bytes of b";
-  std::ofstream(root + "/d/c") << "bytes of c";
-  std::filesystem::create_symlink("a", root + "/l");
-}
-
 void write(FileCalls& on, const std::string& path, const std::string& bytes) {
   int handle = -1;
   ASSERT_EQ(on.open(path, O_RDWR | O_CREAT, 0644, &handle), 0);
@@ -80,8 +71,8 @@ std::string tree(FileCalls& on) {
 // "" or what is wrong: the tree after the restart, or the backing after a drain.
 std::string kill_in(const Operation& operation, bool intents) {
   JobWorld world;
-  make_tree(world.backing());
-  make_tree(world.plain());
+  make_small_tree(world.backing());
+  make_small_tree(world.plain());
   PlainCalls plain(world.plain());
   bool killed = false;
   world.options().intents = intents;

@@ -107,12 +107,7 @@ const std::vector<Operation>& operations() {
 }
 
 void make_folder(const std::string& path) {
-  std::filesystem::create_directories(path + "/d");
-  std::filesystem::create_directories(path + "/empty");
-  std::ofstream(path + "/a") << "bytes of a";
-  std::ofstream(path + "/b") << "bytes of b";
-  std::ofstream(path + "/d/c") << "bytes of c";
-  std::filesystem::create_symlink("a", path + "/l");
+  make_small_tree(path);
   ASSERT_EQ(::setxattr((path + "/d/c").c_str(), kKept, "", 0, 0), 0);
 }
 

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 
@@ -159,6 +160,16 @@ class JobWorld {
   std::unique_ptr<JobFs> fs_;
   std::unique_ptr<FileSystemCalls> calls_;
 };
+
+// Files a, b and d/c, a link l to a, and a directory without files.
+inline void make_small_tree(const std::string& root) {
+  std::filesystem::create_directories(root + "/d");
+  std::filesystem::create_directories(root + "/empty");
+  std::ofstream(root + "/a") << "bytes of a";
+  std::ofstream(root + "/b") << "bytes of b";
+  std::ofstream(root + "/d/c") << "bytes of c";
+  std::filesystem::create_symlink("a", root + "/l");
+}
 
 // A plain directory, without what a job's tree refuses. A kernel says first that a name is taken.
 class PlainCalls final : public PosixCalls {
