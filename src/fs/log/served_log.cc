@@ -201,7 +201,7 @@ Status ServedLog::read(Chunk& chunk, uint32_t place, MutableBytes out) {
 
 // A write that has returned was in a chunk that was the current one, in the chunk's reservation.
 bool ServedLog::mark(LogMark* mark) const {
-  *mark = {id_, 0, head_->current.load(std::memory_order_acquire), 0, 0};
+  *mark = {id_, head_->current.load(std::memory_order_acquire), 0, 0};
   for (const Chunk* const chunk : open_) {
     if (!chunk->in_memory() || chunk->broken || chunk->complete()) continue;
     if (chunk->known != chunk->entries.size()) return false;
@@ -227,7 +227,7 @@ bool ServedLog::tell(const Chunk& chunk, uint32_t place, uint32_t bytes, uint64_
   if (!follows) {
     if (told->place_count == kToldPlacesMax) return false;
     last = &told->places[told->place_count++];
-    *last = {offset, file_offset(chunk, 0), 0, place, chunk.seen.used, id_, 0, 0};
+    *last = {offset, file_offset(chunk, 0), 0, place, chunk.seen.used, id_, 0};
   }
   last->bytes += bytes;
   last->checks = checks;

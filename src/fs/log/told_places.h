@@ -12,7 +12,6 @@ namespace swale::fs {
 // A log that may be written.
 struct LogMark {
   uint32_t log = 0;
-  uint32_t unused = 0;
   uint64_t current = 0;     // LogHead::current
   uint64_t reserve_at = 0;  // in the log's file: ChunkHead::reserve of that chunk; 0: it takes no writes
   uint64_t reserve = 0;     // what that was
@@ -26,7 +25,6 @@ struct ToldPlace {
   uint32_t used = 0;   // bytes of the chunk: where its last block ends
   uint32_t log = 0;
   uint32_t checks = 0;  // so many blocks, from that of `place` on, have a checksum
-  uint32_t unused = 0;
 };
 
 struct ToldPlaces {
@@ -36,7 +34,6 @@ struct ToldPlaces {
   uint32_t mark_count = 0;
   uint32_t place_count = 0;
   uint32_t check_count = 0;
-  uint32_t unused = 0;
   LogMark marks[kToldMarksMax];
   ToldPlace places[kToldPlacesMax];  // ascending in offset
   uint32_t checks[kToldChecksMax];   // crc32c of the blocks, one place after the other
