@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,6 +18,7 @@
 #include "fs/testing/random_calls.h"
 #include "fuse/mounted.h"
 #include "fuse/testing/test_mount.h"
+#include "io/descriptor.h"
 #include "iond/testing/iond_rig.h"
 
 namespace swale::fuse::iond_fs_test {
@@ -114,14 +116,11 @@ TEST_F(IondFsTest, RandomCallsThroughTheKernelGiveTheSame) {
     std::printf("%s\n", random.summary().c_str());
     EXPECT_EQ(::system(("fusermount3 -u -z " + mounted.mountpoint).c_str()), 0);
   }
+  const io::Descriptor handle(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
+  pollfd over = {handle.get(), POLLIN, 0};
+  if (::poll(&over, 1, kPatienceMs) != 1) ::kill(child, SIGKILL);
   int state = -1;
-  pid_t ended = 0;
-  const Nanos until = system_clock().now() + milliseconds(kPatienceMs);
-  while ((ended = ::waitpid(child, &state, WNOHANG)) == 0 && system_clock().now() < until) ::usleep(10'000);
-  if (ended == 0) {
-    ::kill(child, SIGKILL);
-    ::waitpid(child, &state, 0);
-  }
+  ::waitpid(child, &state, 0);
   EXPECT_TRUE(WIFEXITED(state) && WEXITSTATUS(state) == 0) << state;
 }
 
