@@ -17,6 +17,11 @@ namespace {
 constexpr std::string_view kRunPrograms[] = {"run", "iond-mount"};  // commands
 constexpr char kFilled[] = "filled";                                // the name of a check
 
+std::vector<std::string>& program_arguments() {
+  static std::vector<std::string> arguments;
+  return arguments;
+}
+
 std::string complain_if_empty(const std::string& text) {
   return text.empty() ? "is empty; does the shell know the variable?" : "";
 }
@@ -102,9 +107,10 @@ void OptionSet::add_program(const std::string& name, std::string& program, const
   added.type_name("PROGRAM");
 }
 
-std::vector<std::string>& program_arguments() {
-  static std::vector<std::string> arguments;
-  return arguments;
+std::vector<std::string> program_words(const std::string& program) {
+  std::vector<std::string> words = {program};
+  words.insert(words.end(), program_arguments().begin(), program_arguments().end());
+  return words;
 }
 
 void take_program_arguments(std::vector<std::string>* words) {

@@ -75,7 +75,7 @@ class OptionSet {
   template <OptionValue T>
   Option add_option(const std::string& names, T& value, const std::string& help);
   Option add_flag(const std::string& names, bool& value, const std::string& help);
-  // A program, after "--"; the words after it are program_arguments.
+  // A program, after "--"; the words after it are in program_words().
   void add_program(const std::string& name, std::string& program, const std::string& help,
                    bool required = true);
   // Options of which at most one may be given.
@@ -87,10 +87,11 @@ class OptionSet {
   CLI::App* app_;
 };
 
-// The words after "--" and a program, as they are: CLI11 would look for options among them, and divide a word
-// such as "[1,2]".
-std::vector<std::string>& program_arguments();
-// Moves them there from the words of the command line, if they are those of a command that has add_program.
+// The program of add_program and the words after it, as they are: CLI11 would look for options among them,
+// and divide a word such as "[1,2]".
+std::vector<std::string> program_words(const std::string& program);
+// Keeps these words for it, and takes them from those of the command line, if that is of a command that has
+// add_program.
 void take_program_arguments(std::vector<std::string>* words);
 
 OptionSet add_command(CLI::App& app, const std::string& name, const std::string& summary, Manual manual);

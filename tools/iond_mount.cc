@@ -46,11 +46,7 @@ std::string IondMountCommand::said(uint32_t servers) const {
 }
 
 int IondMountCommand::run() const {
-  if (!program.empty()) {
-    std::vector<std::string> words = {program};
-    words.insert(words.end(), program_arguments().begin(), program_arguments().end());
-    return run_on_iond_mount(choices, words);
-  }
+  if (!program.empty()) return run_on_iond_mount(choices, program_words(program));
   IondMountChoices mine = choices;
   mine.mountpoint = whole_path(choices.mountpoint);
   Serving serving;

@@ -237,8 +237,7 @@ Status RunCommand::stand_on_servers(std::vector<std::string>* words) {
 }
 
 int RunCommand::run() {
-  std::vector<std::string> words = {program};
-  words.insert(words.end(), program_arguments().begin(), program_arguments().end());
+  std::vector<std::string> words = program_words(program);
   if (iond.tier.backing.starts_with(kOnServers)) {
     if (const Status fit = stand_on_servers(&words); !fit.ok()) return fail(fit);
   } else if (iond.tier.ssd.empty()) {
