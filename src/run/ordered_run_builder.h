@@ -42,6 +42,7 @@ class OrderedRunBuilder final : public RunOutput {
   };
 
   void fill_uniform(char* block);
+  char* copy_rows(uint32_t count, char* out);
   void fill_variable(char* block);
   RecordView take_record();
 
