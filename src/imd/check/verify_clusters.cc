@@ -48,10 +48,11 @@ Status compare_series(const ReaderFiles& files, Reader& reader, const ClusterEnt
     return corruption("{}: {} series; expected {} whole ones; {}", reader.directory(), series, cluster.series,
                       remedy);
   }
+  const std::vector<RecordTally> tallies = tally.tallies();
   for (size_t i = 0; i < cluster.epochs.size(); ++i) {
     const EpochEntry* const epoch = manifest.find_epoch(cluster.epochs[i].epoch, cluster.epochs[i].epoch_id);
     if (epoch == nullptr) continue;
-    const RecordTally& found = tally.tallies()[i];
+    const RecordTally& found = tallies[i];
     if (found == RecordTally{epoch->records, epoch->data_bytes, epoch->digest}) continue;
     return corruption(
         "{}: has {} records of epoch {} with the digest {:016x}, the epoch log says {} with {:016x}; {}",

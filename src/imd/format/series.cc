@@ -13,21 +13,18 @@ namespace {
 
 // Adds to a tally of each of `count` epochs the digest of a value behind a key of eight bytes.
 template <size_t kPairs, bool kRest>
-void tally_values(const char* value, size_t value_bytes, size_t count, uint64_t key, RecordTally* tally) {
-  for (size_t i = 0; i < count; ++i, value += value_bytes, ++tally) {
-    ++tally->records;
-    tally->data_bytes += kSplitKeyBytes + value_bytes;
+void digest_values(const char* value, size_t value_bytes, size_t count, uint64_t key, RecordTally* tally) {
+  for (size_t i = 0; i < count; ++i, value += value_bytes, ++tally)
     tally->digest += split_digest_of<kPairs, kRest>(key, value, value_bytes);
-  }
 }
 
 constexpr size_t kPairsMax = (run::kQuickKeyBytes + run::kQuickValueBytesMax) / 16;
 
 template <size_t... kPairs>
-constexpr auto talliers(std::index_sequence<kPairs...>) {
-  return std::array{std::array{&tally_values<kPairs + 1, false>, &tally_values<kPairs + 1, true>}...};
+constexpr auto digesters(std::index_sequence<kPairs...>) {
+  return std::array{std::array{&digest_values<kPairs + 1, false>, &digest_values<kPairs + 1, true>}...};
 }
-constexpr auto kTalliers = talliers(std::make_index_sequence<kPairsMax>());
+constexpr auto kDigesters = digesters(std::make_index_sequence<kPairsMax>());
 
 }  // namespace
 
@@ -141,18 +138,19 @@ bool SeriesTally::take_slowly(Bytes key, const SeriesValue& value) {
   return right;
 }
 
-// What most series are: whole values of equal sizes, of epochs that follow each other. False: it is another
-// one, and nothing was done.
-inline bool SeriesTally::take_usual(Bytes key, Bytes series) {
-  const bool alike = key.size() == run::kQuickKeyBytes && series.size() == usual_.series_bytes &&
-                     ((get_u64(series.data()) ^ usual_.head) & usual_.mask) == 0;
-  if (!alike && !parse_usual(key, series)) return false;
-  usual_.tally(series.data() + usual_.head_bytes, usual_.value_bytes, usual_.count, get_u64(key.data()),
-               &tallies_[usual_.first]);
-  return true;
+void SeriesTally::Usual::count_into(std::vector<RecordTally>* tallies) const {
+  for (uint32_t i = first; i < first + count; ++i)
+    (*tallies)[i].add({taken, taken * (run::kQuickKeyBytes + value_bytes), 0});
 }
 
-// Sets usual_. False: it is another one, or one whose head is too long to be kept.
+std::vector<RecordTally> SeriesTally::tallies() const {
+  std::vector<RecordTally> all = tallies_;
+  usual_.count_into(&all);
+  return all;
+}
+
+// Sets usual_ to what most series are: whole values of equal sizes, of epochs that follow each other. False:
+// it is another one, or one whose head is too long to be kept.
 bool SeriesTally::parse_usual(Bytes key, Bytes series) {
   const char* at = series.data();
   const char* const end = at + series.size();
@@ -171,6 +169,7 @@ bool SeriesTally::parse_usual(Bytes key, Bytes series) {
   }
   const auto head_bytes = static_cast<uint32_t>(at - series.data());
   if (head_bytes >= sizeof(usual_.head) || series.size() < sizeof(usual_.head)) return false;
+  usual_.count_into(&tallies_);
   usual_ = {.series_bytes = series.size(),
             .head = get_u64(series.data()),
             .mask = (uint64_t{1} << 8 * head_bytes) - 1,
@@ -178,12 +177,22 @@ bool SeriesTally::parse_usual(Bytes key, Bytes series) {
             .first = head[0],
             .count = head[1],
             .value_bytes = static_cast<uint32_t>(value_bytes),
-            .tally = kTalliers[pairs - 1][value_bytes % 16 != 8 ? 1 : 0]};
+            .digest = kDigesters[pairs - 1][value_bytes % 16 != 8 ? 1 : 0]};
   return true;
 }
 
+bool SeriesTally::take_any(Bytes key, Bytes series) {
+  if (!has_columns(series)) return take_rows(key, series);
+  SeriesRows rows;
+  const Bytes made = rows.of(series);
+  return !made.empty() && take_rows(key, made);
+}
+
 bool SeriesTally::take_rows(Bytes key, Bytes series) {
-  if (front_.empty() && take_usual(key, series)) return true;
+  if (front_.empty() && (is_usual(key, series) || parse_usual(key, series))) {
+    take_usual(key, series);
+    return true;
+  }
   bool right = front_.empty() || front_key_ == key;
   const auto epochs = static_cast<uint32_t>(tallies_.size());
   const bool known = walk_rows(series, epochs, [&](const SeriesValue& value) {

@@ -160,33 +160,45 @@ class SeriesTally {
   // The series of a key come one after the other. False: it is none, or does not continue what the one before
   // has begun.
   bool take(Bytes key, Bytes series) {
-    if (!has_columns(series)) return take_rows(key, series);
-    SeriesRows rows;
-    const Bytes made = rows.of(series);
-    return !made.empty() && take_rows(key, made);
+    if (!front_.empty() || !is_usual(key, series)) [[unlikely]]
+      return take_any(key, series);
+    take_usual(key, series);
+    return true;
   }
   // No value waits for its continuation.
   bool complete() const { return front_.empty(); }
-  std::span<const RecordTally> tallies() const { return tallies_; }
+  std::vector<RecordTally> tallies() const;
 
  private:
+  bool take_any(Bytes key, Bytes series);
   bool take_rows(Bytes key, Bytes series);
   void count(uint32_t index, Bytes key, Bytes stored);
-  bool take_usual(Bytes key, Bytes series);
   bool parse_usual(Bytes key, Bytes series);
   bool take_slowly(Bytes key, const SeriesValue& value);
 
   // What the last usual series began with, and so what it has. Nearly always the next one begins alike.
   struct Usual {
-    size_t series_bytes = 0;  // 0: nothing is known
-    uint64_t head = 0;        // its first bytes, up to `mask`
+    size_t series_bytes = ~size_t{0};  // which none has: nothing is known
+    uint64_t head = 0;                 // its first bytes, up to `mask`
     uint64_t mask = 0;
     uint32_t head_bytes = 0;
     uint32_t first = 0;
     uint32_t count = 0;
     uint32_t value_bytes = 0;
-    void (*tally)(const char*, size_t, size_t, uint64_t, RecordTally*) = nullptr;
+    void (*digest)(const char*, size_t, size_t, uint64_t, RecordTally*) = nullptr;
+    uint64_t taken = 0;  // series that began alike; tallies_ has their digests only
+
+    void count_into(std::vector<RecordTally>* tallies) const;
   };
+  bool is_usual(Bytes key, Bytes series) const {
+    return key.size() == run::kQuickKeyBytes && series.size() == usual_.series_bytes &&
+           ((get_u64(series.data()) ^ usual_.head) & usual_.mask) == 0;
+  }
+  void take_usual(Bytes key, Bytes series) {
+    ++usual_.taken;
+    usual_.digest(series.data() + usual_.head_bytes, usual_.value_bytes, usual_.count, get_u64(key.data()),
+                  &tallies_[usual_.first]);
+  }
 
   std::vector<RecordTally> tallies_;
   Usual usual_;

@@ -145,6 +145,16 @@ TEST(Series, ATallyTellsSeriesOfOneLengthApart) {
   EXPECT_TRUE(std::ranges::equal(tally.tallies(), expected));
 }
 
+// Also as the first one, of a key that most series have.
+TEST(Series, ATallyRefusesBytesThatAreNoSeries) {
+  SeriesTally tally(1);
+  for (const char* const key : {"12345678", "123"}) {
+    for (const Bytes bytes : {Bytes(""), Bytes("\x08"), Bytes("12345678123456781234567812345678")})
+      EXPECT_FALSE(tally.take(key, bytes));
+  }
+  EXPECT_EQ(tally.tallies(), std::vector<RecordTally>(1));
+}
+
 TEST(Series, ATallyCountsWhatAResolvedValueStandsFor) {
   SeriesTally tally(1);
   const std::string stored(12, 'p');

@@ -37,6 +37,15 @@ void sort_by_insertion(std::span<StripeRow> rows) {
   }
 }
 
+// Where a row that will be needed soon begins and where it ends. What stands after the last row may be any
+// address: nothing is read from it.
+inline void fetch_ahead(const StripeRow* row) {
+  const StripeRow& ahead = row[kRowsAhead];
+  const auto at = reinterpret_cast<uintptr_t>(ahead.at);
+  __builtin_prefetch(reinterpret_cast<const void*>(at));
+  __builtin_prefetch(reinterpret_cast<const void*>(at + ahead.row_bytes() - 1));
+}
+
 // Copies the values of rows with keys of the usual length side by side, and returns their end. Values of 16
 // to 127 bytes have straight-line code, as in run/row_copy.h.
 using GatherFn = char* (*)(std::span<const StripeRow> rows, size_t value_bytes, char* out);
@@ -82,14 +91,13 @@ Status SeriesMaker::make(const Stripe& stripe, SeriesBatch* batch) {
   *batch = {};
   count(stripe);
   sort(stripe);
-  batch->records = sorted_.size();
+  batch->records = rows_;
   batch->read_bytes = stripe.read_bytes;
-  for (size_t begin = 0; begin < sorted_.size();) {
+  for (size_t begin = 0; begin < rows_;) {
     bool usual = false;
-    const size_t end = next_hash(begin, &usual);
-    const std::span<StripeRow> rows(sorted_.data() + begin, end - begin);
+    const std::span<StripeRow> rows = next_hash(begin, &usual);
     SWALE_RETURN_IF_ERROR(usual ? put_usual(rows, batch) : put_hash(rows, batch));
-    begin = end;
+    begin += rows.size();
   }
   if (tally_.complete()) return {};
   return error(Code::kInternal, Scope::kOperation, "a value lacks its end; please report it");
@@ -132,7 +140,8 @@ void SeriesMaker::sort(const Stripe& stripe) {
     longest = std::max(longest, end);
     begin += std::exchange(end, begin);
   }
-  sorted_.resize(begin);
+  rows_ = begin;
+  if (sorted_.size() < rows_ + kRowsAhead) sorted_.resize(rows_ + kRowsAhead);
   uint32_t* const next = bucket_ends_.data();
   StripeRow* const sorted = sorted_.data();
   const Hash* hash = hashes_.data();
@@ -144,17 +153,17 @@ void SeriesMaker::sort(const Stripe& stripe) {
     if (of_row - first <= length) sorted[next[(of_row - first) >> shift]++] = {of_row, at, index, shape};
   };
   for (const StripePart& part : stripe.parts) {
+    for (const StripeRow& row : std::span(part.rows, part.rows != nullptr ? part.count : 0))
+      put(row.at, row.index, row.shape);
+    if (part.rows != nullptr) continue;
     const uint32_t shape = StripeRow::shape_of(part.row_bytes, part.key_bytes, false);
-    for (uint32_t i = 0; i < part.count; ++i) {
-      if (part.rows != nullptr) {
-        put(part.rows[i].at, part.rows[i].index, part.rows[i].shape);
-      } else {
-        put(part.uniform + size_t{i} * part.row_bytes, part.index, shape);
-      }
-    }
+    const size_t row_bytes = part.row_bytes;
+    const uint32_t index = part.index;
+    const char* const end = part.uniform + part.count * row_bytes;
+    for (const char* at = part.uniform; at != end; at += row_bytes) put(at, index, shape);
   }
   if (longest > kInsertionMax) sort_long_buckets();
-  sort_by_insertion(sorted_);  // none goes farther than its bucket
+  sort_by_insertion(std::span(sorted_).first(rows_));  // none goes farther than its bucket
 }
 
 // Those of a hot key, or of keys that were made to collide.
@@ -168,32 +177,25 @@ void SeriesMaker::sort_long_buckets() {
   }
 }
 
-// A row that will be needed soon: where it begins and where it ends.
-inline void SeriesMaker::fetch_ahead(size_t at) const {
-  if (at + kRowsAhead >= sorted_.size()) return;
-  const StripeRow& row = sorted_[at + kRowsAhead];
-  __builtin_prefetch(row.at);
-  __builtin_prefetch(row.at + row.row_bytes() - 1);
-}
-
-// The end of the rows with the hash of that at `begin`. `*usual`: they are of one key, of eight bytes, and
-// whole values of equal sizes, of epochs that follow each other.
-size_t SeriesMaker::next_hash(size_t begin, bool* usual) const {
-  const StripeRow& first = sorted_[begin];
+// The rows with the hash of that at `begin`. `*usual`: they are of one key, of eight bytes, and whole values
+// of equal sizes, of epochs that follow each other.
+std::span<StripeRow> SeriesMaker::next_hash(size_t begin, bool* usual) {
+  StripeRow* const rows = sorted_.data() + begin;
+  const StripeRow* const end = sorted_.data() + rows_;
+  const StripeRow first = *rows;
   const bool usual_key = first.key_bytes() == kUsualKeyBytes;
   const uint64_t key = usual_key ? get_u64(first.at) : 0;
   uint64_t others = usual_key ? 0 : 1;  // bits in which rows differ from the usual
-  fetch_ahead(begin);
-  size_t end = begin + 1;
-  for (; end < sorted_.size() && sorted_[end].hash == first.hash; ++end) {
-    const StripeRow& row = sorted_[end];
-    fetch_ahead(end);
-    others |= (row.index - sorted_[end - 1].index) ^ 1;
-    others |= row.shape ^ first.shape;
-    if (others == 0) others = get_u64(row.at) ^ key;
+  fetch_ahead(rows);
+  const StripeRow* row = rows + 1;
+  for (; row != end && row->hash == first.hash; ++row) {
+    fetch_ahead(row);
+    others |= (row->index - row[-1].index) ^ 1;
+    others |= row->shape ^ first.shape;
+    if (others == 0) others = get_u64(row->at) ^ key;
   }
   *usual = others == 0 && !first.large() && first.stored().size() <= kStoredBytesMax;
-  return end;
+  return {rows, static_cast<size_t>(row - rows)};
 }
 
 // As few series as possible.

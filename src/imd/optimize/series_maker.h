@@ -62,14 +62,13 @@ class SeriesMaker {
   // What `batch` had before is forgotten.
   Status make(const Stripe& stripe, SeriesBatch* batch);
   // What all series that were made hold, epoch by epoch.
-  std::span<const RecordTally> tallies() const { return tally_.tallies(); }
+  std::vector<RecordTally> tallies() const { return tally_.tallies(); }
 
  private:
   void count(const Stripe& stripe);
   void sort(const Stripe& stripe);
   void sort_long_buckets();
-  void fetch_ahead(size_t at) const;
-  size_t next_hash(size_t begin, bool* usual) const;
+  std::span<StripeRow> next_hash(size_t begin, bool* usual);
   Status put_usual(std::span<const StripeRow> rows, SeriesBatch* batch);
   Status put_hash(std::span<StripeRow> rows, SeriesBatch* batch);
   Status put_key(std::span<const StripeRow> rows, SeriesBatch* batch);
@@ -98,6 +97,7 @@ class SeriesMaker {
   uint32_t shift_ = 0;
   std::vector<uint32_t> bucket_ends_;
   std::vector<Hash> hashes_;
+  size_t rows_ = 0;  // of the stripe, at the front of sorted_
   std::vector<StripeRow> sorted_;
   std::vector<SeriesValue> values_;  // of one key
   Usual usual_;

@@ -106,7 +106,8 @@ Result<SeriesBatch*> StripePipeline::next() {
 std::vector<RecordTally> StripePipeline::tallies() const {
   std::vector<RecordTally> all(params_.epochs);
   for (const Worker& worker : workers_) {
-    for (size_t i = 0; i < all.size(); ++i) all[i].add(worker.tallies()[i]);
+    const std::vector<RecordTally> made = worker.tallies();
+    for (size_t i = 0; i < all.size(); ++i) all[i].add(made[i]);
   }
   return all;
 }

@@ -58,7 +58,7 @@ class StripePipeline {
         : owner_(owner),
           maker_(owner.params_.epochs, owner.params_.layout, owner.params_.resolve, owner.pool_) {}
     bool turn() noexcept override;
-    std::span<const RecordTally> tallies() const { return maker_.tallies(); }
+    std::vector<RecordTally> tallies() const { return maker_.tallies(); }
 
    private:
     StripePipeline& owner_;
