@@ -40,6 +40,8 @@ static_assert(sizeof(StripeRow) == 24);
 
 // Neighbouring records of one run.
 struct StripePart {
+  Hash first = 0;  // of its first row and of its last one: known without a look at them
+  Hash last = 0;
   const StripeRow* rows = nullptr;  // else:
   const char* uniform = nullptr;    // rows of equal sizes
   uint32_t count = 0;
@@ -51,10 +53,23 @@ struct StripePart {
   Hash hash(size_t i) const {
     return rows != nullptr ? rows[i].hash : hash_bytes({uniform + i * row_bytes, key_bytes});
   }
+  // Call when it has its rows.
+  void know_ends() {
+    first = hash(0);
+    last = hash(count - 1);
+  }
+  // Its first `n`, at least one.
+  StripePart front(uint32_t n) const {
+    StripePart part = *this;
+    part.count = n;
+    part.last = hash(n - 1);
+    return part;
+  }
   // Without the first `n`.
   void drop(uint32_t n) {
     rows != nullptr ? static_cast<void>(rows += n) : static_cast<void>(uniform += size_t{n} * row_bytes);
     count -= n;
+    if (count > 0) first = hash(0);
   }
 };
 

@@ -21,7 +21,7 @@ Result<std::unique_ptr<StripePipeline>> StripePipeline::start(StripeReader& read
   for (uint32_t i = 0; i < params.threads; ++i) pipeline->workers_.emplace_back(*pipeline);
   for (Worker& worker : pipeline->workers_)
     SWALE_RETURN_IF_ERROR(pipeline->crew_->join(&worker, params.threads));
-  for (Worker& worker : pipeline->workers_) pipeline->crew_->wake(&worker);
+  pipeline->wake_workers();
   return pipeline;
 }
 
@@ -39,55 +39,43 @@ bool StripePipeline::Worker::turn() noexcept {
   return more;
 }
 
-// Reading goes first: only one thread can do it, and all others depend on it.
 bool StripePipeline::turn(SeriesMaker& maker) {
   const MutexLock lock(mutex_);
-  if (over_ || !failure_.ok()) return false;
-  if (can_read()) {
-    read_one();
-  } else if (can_make()) {
-    make_one(maker);
-  } else {
-    return false;
-  }
+  if (over_ || !failure_.ok() || !can_read()) return false;
+  take_next(maker);
   return failure_.ok();
 }
 
-void StripePipeline::read_one() {
-  Slot& slot = this->slot(read_);
+// Allocates nothing besides reading and making: memory may be what has failed.
+void StripePipeline::take_next(SeriesMaker& maker) {
   const uint64_t number = read_;
+  Slot& slot = this->slot(number);
   reading_ = true;
   Status status;
   {
     const MutexUnlock unlock(mutex_);
-    status = contain([&] {
-      slot.stripe.first = begin_of(number, params_.stripes, params_.range);
-      slot.stripe.last = begin_of(number + 1, params_.stripes, params_.range) - 1;
-      return reader_.read(&slot.stripe);
-    });
+    status = contain([&] { return read(number, &slot.stripe); });
   }
   reading_ = false;
-  slot.state = State::kRead;
-  ++read_;
-  settle(std::move(status));
-}
-
-void StripePipeline::make_one(SeriesMaker& maker) {
-  Slot& slot = this->slot(taken_++);
   slot.state = State::kMaking;
-  Status status;
-  {
+  ++read_;
+  if (status.ok()) {
     const MutexUnlock unlock(mutex_);
+    wake_workers();  // one of them reads the next stripe meanwhile
     status = contain([&] { return maker.make(slot.stripe, &slot.batch); });
   }
   slot.state = State::kMade;
-  settle(std::move(status));
-}
-
-// Allocates nothing: memory may be what has failed.
-void StripePipeline::settle(Status status) {
   if (failure_.ok()) failure_ = std::move(status);
   made_.notify_all();
+}
+
+Status StripePipeline::read(uint64_t number, Stripe* stripe) {
+  stripe->first = begin_of(number, params_.stripes, params_.range);
+  stripe->last = begin_of(number + 1, params_.stripes, params_.range) - 1;
+  return reader_.read(stripe);
+}
+
+void StripePipeline::wake_workers() {
   for (Worker& worker : workers_) crew_->wake(&worker);
 }
 
@@ -95,7 +83,7 @@ Result<SeriesBatch*> StripePipeline::next() {
   const MutexLock lock(mutex_);
   if (given_ > 0) {
     slot(given_ - 1).state = State::kFree;
-    for (Worker& worker : workers_) crew_->wake(&worker);
+    wake_workers();
   }
   if (given_ == params_.stripes) return nullptr;
   made_.wait(lock, [&]() REQUIRES(mutex_) { return !failure_.ok() || slot(given_).state == State::kMade; });

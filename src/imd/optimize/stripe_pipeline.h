@@ -1,7 +1,9 @@
 // StripePipeline: makes the series of all stripes of a pass, on several threads, and gives them out in the
 // order of hashes: the result does not depend on the number of threads.
 //
-//   members of the crew: read a stripe (one at a time, in order) ─► make its series (any number) ─► next()
+//   a member of the crew: reads a stripe (one member at a time, in order) ─► makes its series ─► next()
+//
+// What a member has read is in its core's caches when it makes the series.
 //
 // A stripe has a slot from its reading until the owner asks for the one after it, so there are never more
 // than `slots` in memory: an owner that does not ask makes the readers wait.
@@ -64,7 +66,7 @@ class StripePipeline {
     StripePipeline& owner_;
     SeriesMaker maker_;  // of the thread in the turn
   };
-  enum class State { kFree, kRead, kMaking, kMade };
+  enum class State { kFree, kMaking, kMade };
   struct Slot {
     State state = State::kFree;
     Stripe stripe;
@@ -77,11 +79,10 @@ class StripePipeline {
   bool can_read() REQUIRES(mutex_) {
     return !reading_ && read_ < params_.stripes && slot(read_).state == State::kFree;
   }
-  bool can_make() REQUIRES(mutex_) { return taken_ < read_; }
   bool turn(SeriesMaker& maker);
-  void read_one() REQUIRES(mutex_);
-  void make_one(SeriesMaker& maker) REQUIRES(mutex_);
-  void settle(Status status) REQUIRES(mutex_);
+  void take_next(SeriesMaker& maker) REQUIRES(mutex_);
+  Status read(uint64_t number, Stripe* stripe);
+  void wake_workers();
 
   StripeReader& reader_;
   const Params params_;
@@ -90,7 +91,6 @@ class StripePipeline {
   CondVar made_;
   std::vector<Slot> slots_ GUARDED_BY(mutex_);  // of a stripe being read or made: its thread's
   uint64_t read_ GUARDED_BY(mutex_) = 0;        // stripes that were read, in order
-  uint64_t taken_ GUARDED_BY(mutex_) = 0;       // of these, given to a maker
   uint64_t given_ GUARDED_BY(mutex_) = 0;       // to the owner
   bool reading_ GUARDED_BY(mutex_) = false;
   bool over_ GUARDED_BY(mutex_) = false;  // the owner wants no more

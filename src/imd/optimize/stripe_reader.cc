@@ -183,6 +183,7 @@ Status StripeReader::read(Stripe* stripe) {
   std::vector<Stream*> hungry;
   for (Stream& stream : streams_) {
     if (!stream.by_hash) rewind(stream);
+    SWALE_RETURN_IF_ERROR(take_fresh(stream, stripe));
   }
   for (;;) {
     hungry.clear();
@@ -201,7 +202,7 @@ Status StripeReader::read(Stripe* stripe) {
 
 // The next blocks, unless they are coming or there are none.
 void StripeReader::ask(Stream& stream) {
-  if (stream.coming || stream.at_end()) return;
+  if (stream.coming || stream.all_read()) return;
   const bool first = !std::exchange(stream.asked, true);
   const uint64_t of_chunk = first ? first_blocks(stream) : chunk_bytes_ / run::kBlockBytes;
   const uint64_t blocks = std::min<uint64_t>(of_chunk, stream.piece.blocks - stream.done_blocks);
@@ -223,39 +224,42 @@ uint64_t StripeReader::first_blocks(const Stream& stream) const {
 // While these blocks are used, those after them are read.
 Status StripeReader::take_chunk(Stream& stream, Stripe* stripe) {
   SWALE_RETURN_IF_ERROR(reads_->wait_for(&stream.read));
-  StripeChunk chunk = std::move(stream.coming);
-  const Bytes blocks = view(stream.read.into);
-  stream.done_blocks += blocks.size() / run::kBlockBytes;
+  stream.chunk = std::move(stream.coming);
+  stream.fresh = view(stream.read.into);
+  stream.done_blocks += stream.fresh.size() / run::kBlockBytes;
   files_.counters.reads.add();
-  files_.counters.bytes_read.add(blocks.size());
-  stripe->read_bytes += blocks.size();
-  if (ahead_ && !stream.at_end()) {
+  files_.counters.bytes_read.add(stream.fresh.size());
+  stripe->read_bytes += stream.fresh.size();
+  if (ahead_ && !stream.all_read()) {
     ask(stream);
     reads_->go();
   }
-  return feed(stream, std::move(chunk), blocks, stripe);
+  return take_fresh(stream, stripe);
 }
 
-Status StripeReader::feed(Stream& stream, StripeChunk chunk, Bytes blocks, Stripe* stripe) {
+// As many blocks of the chunk as the stripe needs; all of them if what they have is copied.
+Status StripeReader::take_fresh(Stream& stream, Stripe* stripe) {
+  if (stream.fresh.empty() || !needs_more(stream, *stripe)) return {};
   Feeding to{stream, stripe};
-  const auto place = static_cast<std::ptrdiff_t>(stream.memory.size());
-  stream.memory.push_back(std::move(chunk));
   const run::RunCursor::RowsFn rows = [&](const run::UniformRows& uniform) {
     return take_uniform(to, uniform);
   };
+  const run::RunCursor::RecordFn records = [&](const run::ScannedRecord& record) {
+    return stream.source == nullptr ? take_record(to, record) : take_series(to, record);
+  };
   // Of a stream that is read again, or of series, blocks are not kept.
   stream.cursor->take_rows(stream.by_hash && stream.source == nullptr ? &rows : nullptr);
-  const Status fed = stream.cursor->feed(blocks, [&](const run::ScannedRecord& record) {
-    return stream.source == nullptr ? take_record(to, record) : take_series(to, record);
-  });
+  Status fed;
+  do {
+    fed = stream.cursor->feed(stream.fresh.substr(0, run::kBlockBytes), records);
+    stream.fresh.remove_prefix(run::kBlockBytes);
+  } while (fed.ok() && to.status.ok() && !stream.fresh.empty() &&
+           (!to.keeps_blocks || needs_more(stream, *stripe)));
   stream.cursor->take_rows(nullptr);
   SWALE_RETURN_IF_ERROR(fed);
   SWALE_RETURN_IF_ERROR(to.status);
   flush(to);
-  if (!to.keeps_blocks) {
-    spare_.push_back(std::move(stream.memory[static_cast<size_t>(place)]));
-    stream.memory.erase(stream.memory.begin() + place);
-  }
+  if (stream.fresh.empty()) spare(std::move(stream.chunk));
   return stream.at_end() ? stream.cursor->finish() : Status();
 }
 
@@ -279,11 +283,15 @@ bool StripeReader::take_uniform(Feeding& to, const run::UniformRows& uniform) co
   part.index = to.stream.index;
   part.row_bytes = static_cast<uint16_t>(uniform.row_bytes());
   part.key_bytes = static_cast<uint8_t>(uniform.key_bytes);
+  part.know_ends();
   to.keeps_blocks = true;
-  to.status = reach(to.stream, part.hash(0));
-  if (to.status.ok()) to.status = reach(to.stream, part.hash(part.count - 1));
-  if (to.status.ok()) to.stream.ahead.push_back(part);
-  return to.status.ok();
+  to.status = reach(to.stream, part.first);
+  if (to.status.ok()) to.status = reach(to.stream, part.last);
+  if (!to.status.ok()) return false;
+  Stream& stream = to.stream;
+  if (stream.memory.empty() || stream.memory.back() != stream.chunk) stream.memory.push_back(stream.chunk);
+  stream.ahead.push_back(part);
+  return true;
 }
 
 bool StripeReader::take_record(Feeding& to, const run::ScannedRecord& record) {
@@ -346,6 +354,7 @@ void StripeReader::flush(Feeding& to) const {
   part.rows = to.copies.rows;
   part.count = to.copies.count;
   part.index = to.stream.index;
+  part.know_ends();
   to.stream.ahead.push_back(part);
   to.copies = {};
 }
@@ -358,8 +367,8 @@ void StripeReader::give(Stream& stream, Stripe* stripe) {
   const size_t given_before = stripe->parts.size();
   for (StripePart& part : stream.ahead) {
     if (part.count == 0) continue;
-    if (stream.by_hash && is_beyond(part.hash(0), last)) break;
-    if (!stream.by_hash || is_before(part.hash(part.count - 1), last)) {
+    if (stream.by_hash && is_beyond(part.first, last)) break;
+    if (!stream.by_hash || is_before(part.last, last)) {
       stripe->add(part);
       part.count = 0;
       continue;
@@ -369,9 +378,7 @@ void StripeReader::give(Stream& stream, Stripe* stripe) {
     while (give_end < part.count && !is_beyond(part.hash(give_end), last)) ++give_end;
     while (keep_begin > 0 && !is_before(part.hash(keep_begin - 1), last)) --keep_begin;
     const bool ends_here = give_end < part.count;
-    StripePart given = part;
-    given.count = give_end;
-    if (given.count > 0) stripe->add(given);
+    if (give_end > 0) stripe->add(part.front(give_end));
     part.drop(keep_begin);
     if (ends_here) break;
   }
@@ -396,10 +403,13 @@ StripeChunk StripeReader::new_chunk() {
   return chunk;
 }
 
+// Keeps a chunk that nobody else has.
+void StripeReader::spare(StripeChunk chunk) {
+  if (chunk.use_count() == 1) spare_.push_back(std::move(chunk));
+}
+
 void StripeReader::take_back(Stripe* stripe) {
-  for (StripeChunk& chunk : stripe->memory) {
-    if (chunk.use_count() == 1) spare_.push_back(std::move(chunk));
-  }
+  for (StripeChunk& chunk : stripe->memory) spare(std::move(chunk));
   stripe->memory.clear();
   stripe->parts.clear();
   stripe->rows_max = 0;

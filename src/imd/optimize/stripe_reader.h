@@ -3,7 +3,8 @@
 //
 // The runs of a job whose keys are placed by hash are in the order of these hashes: each is a stream that
 // stays where the last stripe ended. The chunk after the one in use is read meanwhile (ChunkReads), past the
-// page cache where the file system can. Other runs (a partitioner of the user's, the lossy format, with
+// page cache where the file system can; its blocks are verified by the stripe that needs them, in whose cache
+// they then are. Other runs (a partitioner of the user's, the lossy format, with
 // several ranks) have keys of all hashes in another order: they are read again for each stripe. Epochs
 // that no log has are read from the clusters that have them: their runs are streams of series, which are cut
 // into records.
@@ -68,10 +69,12 @@ class StripeReader {
     std::shared_ptr<const PartitionLogs> logs;
     Reader::ScanPiece piece;
     bool by_hash = true;
-    Hash lowest = 0;   // of the hashes that the partition may have, by hash
-    Hash reached = 0;  // the highest hash that was read
-    uint64_t done_blocks = 0;
+    Hash lowest = 0;             // of the hashes that the partition may have, by hash
+    Hash reached = 0;            // the highest hash that was read
+    uint64_t done_blocks = 0;    // that were read
     bool asked = false;          // for its first chunk
+    StripeChunk chunk = {};      // that `fresh` lies in
+    Bytes fresh = {};            // blocks that were read and are not verified yet
     StripeChunk coming = {};     // the next blocks are read into it
     ChunkReads::Read read = {};  // that does so
     std::unique_ptr<run::RunCursor> cursor;
@@ -81,7 +84,8 @@ class StripeReader {
     std::deque<StripePart> ahead;
     std::deque<StripeChunk> memory;  // of these, in their order
 
-    bool at_end() const { return done_blocks == piece.blocks; }
+    bool all_read() const { return done_blocks == piece.blocks; }
+    bool at_end() const { return all_read() && fresh.empty(); }
     BlockNumber next_block() const { return piece.first_block + done_blocks; }
   };
   // Rows that are copied: from the front of a chunk what describes them, from its back their bytes.
@@ -115,7 +119,7 @@ class StripeReader {
   void ask(Stream& stream);
   uint64_t first_blocks(const Stream& stream) const;
   Status take_chunk(Stream& stream, Stripe* stripe);
-  Status feed(Stream& stream, StripeChunk chunk, Bytes blocks, Stripe* stripe);
+  Status take_fresh(Stream& stream, Stripe* stripe);
   bool take_uniform(Feeding& to, const run::UniformRows& uniform) const;
   bool take_record(Feeding& to, const run::ScannedRecord& record);
   bool take_series(Feeding& to, const run::ScannedRecord& series);
@@ -125,6 +129,7 @@ class StripeReader {
   void flush(Feeding& to) const;
   static Status reach(Stream& stream, Hash hash);
   StripeChunk new_chunk();
+  void spare(StripeChunk chunk);
   void take_back(Stripe* stripe);
 
   const ReaderFiles& files_;
