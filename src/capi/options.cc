@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <optional>
 #include <vector>
 
 #include "base/nearest.h"
@@ -81,23 +82,38 @@ std::span<const OptionRow> rows_of(Call call) {
   return tier::tier_option_rows();
 }
 
-Status check_variables(const char* const* variables) {
-  // These variables replace a launcher (net/meeting/topology.cc).
+namespace {
+
+// Of options, and the beginnings that only options have.
+struct OptionVariables {
+  // These two replace a launcher (net/meeting/topology.cc).
   std::vector<std::string> names = {"SWALE_JOB_RANK", "SWALE_JOB_SIZE"};
   std::vector<std::string> sections;
-  for (const Call call : kCalls) {
-    for (const OptionRow& row : rows_of(call)) {
-      names.push_back(Config::environment_name(row.name));
-      sections.push_back(Config::environment_name(row.name.substr(0, row.name.find('.') + 1)));
+
+  OptionVariables() {
+    for (const Call call : kCalls) {
+      for (const OptionRow& row : rows_of(call)) {
+        names.push_back(Config::environment_name(row.name));
+        sections.push_back(Config::environment_name(row.name.substr(0, row.name.find('.') + 1)));
+      }
     }
   }
+};
+
+}  // namespace
+
+// Nearly always no variable begins like those of options: then their names are not even made.
+Status check_variables(const char* const* variables) {
+  std::optional<OptionVariables> options;
   for (; variables != nullptr && *variables != nullptr; ++variables) {
     const std::string_view variable(*variables);
+    if (!variable.starts_with("SWALE_")) continue;
+    if (!options) options.emplace();
     const std::string_view name = variable.substr(0, variable.find('='));
     const auto starts = [&](const std::string& section) { return name.starts_with(section); };
-    if (std::none_of(sections.begin(), sections.end(), starts)) continue;
-    if (std::find(names.begin(), names.end(), name) != names.end()) continue;
-    const std::vector<std::string_view> known(names.begin(), names.end());
+    if (std::ranges::none_of(options->sections, starts)) continue;
+    if (std::ranges::find(options->names, name) != options->names.end()) continue;
+    const std::vector<std::string_view> known(options->names.begin(), options->names.end());
     return invalid_argument(
         "environment variable {}: no option has it; the nearest is {} (unset it, or correct it)", name,
         nearest(name, known));
