@@ -4,6 +4,7 @@
 //
 //   drain:   const HiddenTimes::Change change(hidden_, id, std::move(directory));  // its end sets mtime back
 //   stat:    hidden_.show(id, &found);
+//   program: const HiddenTimes::Told told(hidden_, id);  // while it changes attributes there
 //
 // The backing's ctime cannot be set: what the last Change has left is remembered, and shown as what it was
 // before, until it is another one, which somebody else has made.
@@ -27,11 +28,8 @@ class HiddenTimes {
  public:
   // `found`: the directory as the backing has it now.
   void show(const meta::FileId& directory, struct stat* found) const;
-  // A program changes its attributes, or this time, beside a drain. Call it before and after: a drain may
-  // begin or end in between.
-  void changed(const meta::FileId& directory, const timespec* modified = nullptr);
 
-  // One at a time of a directory. Its mtime is what it was, or `modified`, or what changed() says.
+  // One at a time of a directory. Its mtime is what it was, or `modified`, or what was told.
   class Change {
    public:
     Change(HiddenTimes& times, const meta::FileId& id, io::Descriptor directory,
@@ -46,6 +44,23 @@ class HiddenTimes {
     io::Descriptor directory_;  // O_PATH; invalid: nothing is changed
   };
 
+  // A program changes its attributes there, or this time. A drain that begins or ends meanwhile hears of it.
+  class Told {
+   public:
+    Told(HiddenTimes& times, const meta::FileId& id, const timespec* modified = nullptr)
+        : times_(times), id_(id), modified_(modified) {
+      times_.changed(id_, modified_);
+    }
+    ~Told() { times_.changed(id_, modified_); }
+    Told(const Told&) = delete;
+    Told& operator=(const Told&) = delete;
+
+   private:
+    HiddenTimes& times_;
+    const meta::FileId id_;
+    const timespec* const modified_;
+  };
+
  private:
   struct Times {
     timespec modified = {}, changed = {};  // that are shown
@@ -53,6 +68,7 @@ class HiddenTimes {
     bool under_way = false;
   };
   static void show(const Times& times, struct stat* found);
+  void changed(const meta::FileId& directory, const timespec* modified);
 
   mutable Mutex mutex_;
   std::unordered_map<meta::FileId, Times, meta::FileIdHash> known_ GUARDED_BY(mutex_);

@@ -307,6 +307,8 @@ class JobFs final : public FileSystem {
   // Attributes.
   int describe(const meta::FileId& id, const meta::TreeNode& node, JobNode* known, struct stat* attributes);
   int describe_directory(JobNode& node, struct stat* attributes);
+  int change_there(JobNode& node, const std::function<int(const char* path)>& change,
+                   bool* is_there = nullptr, const timespec* modified = nullptr);
   int change_mode(JobNode& node, mode_t mode);
   int change_mode_in_turn(JobNode& node, mode_t mode, bool* unsealed);
   int check_owner(JobNode& node, const Change& change);

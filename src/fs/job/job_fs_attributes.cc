@@ -129,6 +129,19 @@ Status JobFs::set_mode(const meta::FileId& id, uint32_t taken, uint32_t given) {
   return names_.set_attributes(id, change).status();
 }
 
+// What a program changes on the backing, of a file or directory. `change`: by its path there; 0, or -1 and
+// errno. `is_there`: gets whether it is; `modified`: the time of a directory that is set.
+int JobFs::change_there(JobNode& node, const std::function<int(const char* path)>& change, bool* is_there,
+                        const timespec* modified) {
+  const auto file = file_on_backing(node);
+  if (!file.ok()) return answer(file.status());
+  const io::Descriptor& there = node.type == meta::NodeType::kDirectory ? node.directory : *file;
+  if (is_there != nullptr) *is_there = there.valid();
+  if (!there.valid()) return 0;
+  const HiddenTimes::Told told(hidden_, node.id, modified);
+  return change(io::descriptor_path(there).c_str()) == 0 ? 0 : errno;
+}
+
 int JobFs::change_mode(JobNode& node, mode_t mode) {
   if (node.type == meta::NodeType::kLink) return EOPNOTSUPP;
   bool unsealed = false;
@@ -142,11 +155,8 @@ int JobFs::change_mode_in_turn(JobNode& node, mode_t mode, bool* unsealed) {
   if (shared_ && node.type == meta::NodeType::kFile) return change_shared_mode(node, mode, unsealed);
   const RequestLock lock(mutex_, requests_);
   moving_.settle(node.id);
-  const auto there = file_on_backing(node);
-  if (!there.ok()) return answer(there.status());
-  const io::Descriptor& known = node.type == meta::NodeType::kDirectory ? node.directory : *there;
-  if (known.valid() && ::chmod(io::descriptor_path(known).c_str(), mode & 07777) != 0) return errno;
-  hidden_.changed(node.id);
+  const auto set = [&](const char* path) { return ::chmod(path, mode & 07777); };
+  if (const int failed = change_there(node, set); failed != 0) return failed;
   if ((mode & (S_ISUID | S_ISGID)) != 0) node.may_be_set_id.store(true);
   const uint32_t seal = seal_of(node, mode);
   *unsealed = seal == 0 && node.sealed_at.load() != 0;
@@ -180,12 +190,8 @@ int JobFs::change_times(JobNode& node, const Change& wanted) {
   take(wanted.modified, meta::kModified, &change.modified_ns, &times[1]);
   if (node.type == meta::NodeType::kDirectory) {
     if (wanted.modified) node.modified_ns.store(0);
-    const timespec* const modified = wanted.modified ? &times[1] : nullptr;
-    hidden_.changed(node.id, modified);
-    const int set = ::utimensat(AT_FDCWD, io::descriptor_path(node.directory).c_str(), times, 0);
-    const int failed = set == 0 ? 0 : errno;
-    hidden_.changed(node.id, modified);
-    return failed;
+    const auto set = [&](const char* path) { return ::utimensat(AT_FDCWD, path, times, 0); };
+    return change_there(node, set, nullptr, wanted.modified ? &times[1] : nullptr);
   }
   // What programs have written before would give it the time of its taking.
   if (wanted.modified && node.type == meta::NodeType::kFile)
@@ -286,13 +292,12 @@ int JobFs::set_attribute(Node& known, const char* name, Bytes value, int flags, 
   if (node.type == meta::NodeType::kLink) return EPERM;
   const auto turn = take_turn();
   if (!turn.ok()) return answer(turn.status());
-  const auto there = file_on_backing(node);
-  if (!there.ok()) return answer(there.status());
-  const io::Descriptor& on = node.type == meta::NodeType::kDirectory ? node.directory : *there;
-  if (on.valid() && ::setxattr(io::descriptor_path(on).c_str(), name, value.data(), value.size(), flags) != 0)
-    return errno;
-  hidden_.changed(node.id);
-  const uint8_t only = on.valid()                     ? 0
+  const auto set = [&](const char* path) {
+    return ::setxattr(path, name, value.data(), value.size(), flags);
+  };
+  bool is_there = false;
+  if (const int failed = change_there(node, set, &is_there); failed != 0) return failed;
+  const uint8_t only = is_there                       ? 0
                        : (flags & XATTR_CREATE) != 0  ? meta::kCreateOnly
                        : (flags & XATTR_REPLACE) != 0 ? meta::kReplaceOnly
                                                       : 0;
@@ -306,12 +311,10 @@ int JobFs::remove_attribute(Node& known, const char* name, const Caller&) {
   const auto turn = take_turn();
   if (!turn.ok()) return answer(turn.status());
   if (const int failed = answer(names_.remove_user(node.id, name)); failed != 0) return failed;
-  const auto there = file_on_backing(node);
-  if (!there.ok()) return answer(there.status());
-  const io::Descriptor& on = node.type == meta::NodeType::kDirectory ? node.directory : *there;
-  if (on.valid() && ::removexattr(io::descriptor_path(on).c_str(), name) != 0 && errno != ENODATA)
-    return errno;
-  return 0;
+  const auto remove = [&](const char* path) {
+    return ::removexattr(path, name) == 0 || errno == ENODATA ? 0 : -1;
+  };
+  return change_there(node, remove);
 }
 
 }  // namespace swale::fs

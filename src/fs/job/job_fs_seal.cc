@@ -17,7 +17,6 @@
 #include "fs/job/job_files.h"
 #include "fs/job/job_fs.h"
 #include "fs/job/job_marks.h"
-#include "io/descriptor_path.h"
 
 namespace swale::fs {
 namespace {
@@ -168,11 +167,8 @@ int JobFs::change_shared_mode(JobNode& node, mode_t mode, bool* unsealed) {
     if (op == SealOp::kSeal && (told->writers == 0 || !options_.seals_wait)) seal = kSealed;
     if (op == SealOp::kUnseal) left = kPagesLeft;
   }
-  const auto there = on_backing(node.id);
-  const int set =
-      there.ok() && there->valid() ? ::chmod(io::descriptor_path(*there).c_str(), mode & 07777) : 0;
-  if (!there.ok() || set != 0) {
-    const int failed = there.ok() ? errno : answer(there.status());
+  const auto set = [&](const char* path) { return ::chmod(path, mode & 07777); };
+  if (const int failed = change_there(node, set); failed != 0) {
     static_cast<void>(answer(say(kSealChanges, seal)));
     return failed;
   }

@@ -172,6 +172,9 @@ int PosixCalls::get_attribute(const std::string& path, const std::string& name, 
   value->assign(text, static_cast<size_t>(length));
   return 0;
 }
+int PosixCalls::remove_attribute(const std::string& path, const std::string& name) {
+  return ::lremovexattr(at(path).c_str(), name.c_str()) == 0 ? 0 : errno;
+}
 int PosixCalls::list_attributes(const std::string& path, std::vector<std::string>* names) {
   char text[4096];
   const ssize_t length = ::llistxattr(at(path).c_str(), text, sizeof(text));

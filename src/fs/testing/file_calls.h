@@ -50,6 +50,7 @@ class FileCalls {
   virtual int set_time(const std::string& path, int64_t modified_s) = 0;
   virtual int set_attribute(const std::string& path, const std::string& name, const std::string& value) = 0;
   virtual int get_attribute(const std::string& path, const std::string& name, std::string* value) = 0;
+  virtual int remove_attribute(const std::string& path, const std::string& name) = 0;
   virtual int list_attributes(const std::string& path, std::vector<std::string>* names) = 0;  // sorted
 };
 
@@ -84,6 +85,7 @@ class PosixCalls : public FileCalls {
   int set_time(const std::string& path, int64_t modified_s) override;
   int set_attribute(const std::string& path, const std::string& name, const std::string& value) override;
   int get_attribute(const std::string& path, const std::string& name, std::string* value) override;
+  int remove_attribute(const std::string& path, const std::string& name) override;
   int list_attributes(const std::string& path, std::vector<std::string>* names) override;
 
  private:

@@ -208,6 +208,9 @@ int FileSystemCalls::set_attribute(const std::string& path, const std::string& n
 int FileSystemCalls::get_attribute(const std::string& path, const std::string& name, std::string* value) {
   return with(path, [&](Node& node) { return fs_.get_attribute(node, name.c_str(), caller_, value); });
 }
+int FileSystemCalls::remove_attribute(const std::string& path, const std::string& name) {
+  return with(path, [&](Node& node) { return fs_.remove_attribute(node, name.c_str(), caller_); });
+}
 int FileSystemCalls::list_attributes(const std::string& path, std::vector<std::string>* names) {
   std::string text;
   const int failed = with(path, [&](Node& node) { return fs_.list_attributes(node, caller_, &text); });

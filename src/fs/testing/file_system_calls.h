@@ -54,6 +54,7 @@ class FileSystemCalls final : public FileCalls {
   int set_time(const std::string& path, int64_t modified_s) override;
   int set_attribute(const std::string& path, const std::string& name, const std::string& value) override;
   int get_attribute(const std::string& path, const std::string& name, std::string* value) override;
+  int remove_attribute(const std::string& path, const std::string& name) override;
   int list_attributes(const std::string& path, std::vector<std::string>* names) override;
 
  private:
