@@ -17,6 +17,12 @@
 #include "io/descriptor_path.h"
 
 namespace swale::fs {
+namespace {
+
+constexpr int kSettleTries = 100;  // of a file whose name changes meanwhile
+
+}  // namespace
+
 Result<std::unique_ptr<JobFs>> JobFs::open(meta::NamesClient& names, io::Device& memory, io::Device& storage,
                                            io::Device& backing, const JobFsOptions& options,
                                            NodePeers* peers) noexcept {
@@ -246,8 +252,18 @@ Result<io::Descriptor> JobFs::on_backing(const meta::FileId& id) {
   return io::Descriptor();
 }
 
-Result<io::Descriptor> JobFs::file_on_backing(const JobNode& node) {
-  return node.type == meta::NodeType::kFile ? on_backing(node.id) : io::Descriptor();
+Result<io::Descriptor> JobFs::settled_there(const JobNode& node) {
+  for (int tries = 0; tries < kSettleTries; ++tries) {
+    RequestLock lock(mutex_, requests_);
+    moving_.settle(node.id);
+    const JobNodes::LookUp began(nodes_);
+    lock.unlock();
+    auto there = on_backing(node.id);
+    lock.lock();
+    if (!moving_.has(node.id) && nodes_.is_unchanged(began, node.id)) return there;
+  }
+  return error(Code::kBusy, Scope::kFile, "{}: its name changes whenever it is looked for; try again",
+               nodes_.path_of(node.id).value_or(text_of(node.id)));
 }
 
 }  // namespace swale::fs

@@ -11,8 +11,8 @@
 //
 // Threads: as FileSystem says; one of its own drains, and supplies writers with memory. Locks are taken in
 // the order drain_mutex_, change_mutex_, the turn of this node (NameTurns), mutex_, that of JobNodes. With
-// mutex_ held no node is asked but for names, and no name is looked for or changed on the backing, but by
-// chmod and utimens: one that hangs stops who needs it.
+// mutex_ held no node is asked but for names, and the backing is not used: one that hangs stops who needs
+// it. Between the turn and mutex_: a hold of FilesInHand.
 // Invariants: (1) What is on the backing has there the name that it has in the tree, but for the moment of a
 // change, which an intent covers, and which those that look for it wait out (MovingNames). (2) A write that
 // has returned is seen by every read after it. (3) After fsync a machine that loses power finds the file's
@@ -37,6 +37,7 @@
 #include "base/buffer.h"
 #include "base/mutex.h"
 #include "fs/file_system.h"
+#include "fs/job/files_in_hand.h"
 #include "fs/job/hidden_times.h"
 #include "fs/job/job_locks.h"
 #include "fs/job/job_nodes.h"
@@ -83,6 +84,7 @@ struct JobFsOptions {
   bool seals_wait = true;            // false: files that are open to write are sealed, too
   bool light_looks_at_modes = true;  // false: a create past the kernel asks no directory for permission
   bool holds_late = true;            // false: a file that was made past the kernel ends with its name
+  bool changes_apart = true;         // false: attributes change on the backing with the mutex held
   bool unseal_takes_back = true;     // false: nodes go on with what they have kept of a sealed file
   ShareRules share_rules;
   std::function<void()> between;
@@ -275,8 +277,8 @@ class JobFs final : public FileSystem {
   void changed(JobNode& directory);
   Result<io::Descriptor> on_backing(const meta::FileId& id);  // O_PATH; invalid: it is not there
   Result<io::Descriptor> parent_on_backing(const meta::FileId& id);
-  // What its mode and attributes are set on.
-  Result<io::Descriptor> file_on_backing(const JobNode& node);  // invalid also for what is no file
+  // Of what is no directory. In hand no drain replaces it.
+  Result<io::Descriptor> settled_there(const JobNode& node);
   Status list(JobNode& node, std::vector<DirectoryEntry>* entries);
   int look_again(JobNode& parent, const char* name, meta::DirEntry* entry);
   int remove_entry(JobNode& parent, const char* name, const meta::DirEntry& seen);
@@ -315,7 +317,7 @@ class JobFs final : public FileSystem {
   int change_times(JobNode& node, const Change& change);
   int cut(JobNode& node, const Change& change, const Caller& caller);
   Status set_mode(const meta::FileId& id, uint32_t taken, uint32_t given) REQUIRES(mutex_);
-  int set_times_there(const meta::FileId& id, const timespec times[2]);
+  int set_times_there(JobNode& node, const timespec times[2]);
   int say_modified(JobNode& node);
   static meta::NodeChange modified_at(int64_t modified_ns);  // 0: nothing changes, but is synced
   Status sync_names(const meta::FileId& file, int64_t modified_ns = 0);
@@ -501,6 +503,7 @@ class JobFs final : public FileSystem {
   Mutex change_mutex_;  // no name goes or moves
   Mutex mutex_;
   Requests requests_;
+  FilesInHand in_hand_{mutex_, requests_};
   // Null with one node. They do not change after begin().
   OtherNodes other_nodes_{*this};
   std::unique_ptr<KeptRoots> roots_;

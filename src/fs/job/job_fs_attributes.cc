@@ -129,15 +129,18 @@ Status JobFs::set_mode(const meta::FileId& id, uint32_t taken, uint32_t given) {
   return names_.set_attributes(id, change).status();
 }
 
-// What a program changes on the backing, of a file or directory. `change`: by its path there; 0, or -1 and
+// What a program changes on the backing, of what it has in hand. `change`: by its path there; 0, or -1 and
 // errno. `is_there`: gets whether it is; `modified`: the time of a directory that is set.
 int JobFs::change_there(JobNode& node, const std::function<int(const char* path)>& change, bool* is_there,
                         const timespec* modified) {
-  const auto file = file_on_backing(node);
-  if (!file.ok()) return answer(file.status());
-  const io::Descriptor& there = node.type == meta::NodeType::kDirectory ? node.directory : *file;
+  const bool directory = node.type == meta::NodeType::kDirectory;
+  const auto other = directory ? io::Descriptor() : settled_there(node);
+  if (!other.ok()) return answer(other.status());
+  const io::Descriptor& there = directory ? node.directory : *other;
   if (is_there != nullptr) *is_there = there.valid();
   if (!there.valid()) return 0;
+  std::optional<RequestLock> stops_others;
+  if (!options_.changes_apart) stops_others.emplace(mutex_, requests_);
   const HiddenTimes::Told told(hidden_, node.id, modified);
   return change(io::descriptor_path(there).c_str()) == 0 ? 0 : errno;
 }
@@ -153,10 +156,10 @@ int JobFs::change_mode_in_turn(JobNode& node, mode_t mode, bool* unsealed) {
   const auto turn = take_turn();
   if (!turn.ok()) return answer(turn.status());
   if (shared_ && node.type == meta::NodeType::kFile) return change_shared_mode(node, mode, unsealed);
-  const RequestLock lock(mutex_, requests_);
-  moving_.settle(node.id);
+  const FilesInHand::Hold hold(in_hand_, {&node.id, 1});
   const auto set = [&](const char* path) { return ::chmod(path, mode & 07777); };
   if (const int failed = change_there(node, set); failed != 0) return failed;
+  const RequestLock lock(mutex_, requests_);
   if ((mode & (S_ISUID | S_ISGID)) != 0) node.may_be_set_id.store(true);
   const uint32_t seal = seal_of(node, mode);
   *unsealed = seal == 0 && node.sealed_at.load() != 0;
@@ -166,13 +169,22 @@ int JobFs::change_mode_in_turn(JobNode& node, mode_t mode, bool* unsealed) {
   return answer(said);
 }
 
-int JobFs::set_times_there(const meta::FileId& id, const timespec times[2]) {
-  const auto place = nodes_.place_of(id);
-  const auto parent = parent_on_backing(id);
-  if (!parent.ok()) return answer(parent.status());
-  if (!place || !parent->valid()) return 0;
-  if (::utimensat(parent->get(), place->name.c_str(), times, AT_SYMLINK_NOFOLLOW) == 0) return 0;
-  return errno == ENOENT ? 0 : errno;
+// Of a file or link. The drain takes a file that has another time than this node knows for one that others
+// have changed.
+int JobFs::set_times_there(JobNode& node, const timespec times[2]) {
+  struct stat before = {}, now = {};
+  const auto set = [&](const char* path) {
+    if (::stat(path, &before) != 0 || ::utimensat(AT_FDCWD, path, times, 0) != 0) return -1;
+    if (::stat(path, &now) == 0) return 0;
+    now = before;
+    if (times[1].tv_nsec != UTIME_OMIT) now.st_mtim = times[1];
+    return 0;
+  };
+  bool is_there = false;
+  if (const int failed = change_there(node, set, &is_there); failed != 0) return failed;
+  if (!is_there || node.type != meta::NodeType::kFile) return 0;
+  const RequestLock lock(mutex_, requests_);
+  return answer(files_->retimed(node.id, stamp_of(before), stamp_of(now)));
 }
 
 // Those of a file with bytes to drain follow with these.
@@ -189,6 +201,7 @@ int JobFs::change_times(JobNode& node, const Change& wanted) {
   take(wanted.accessed, meta::kAccessed, &change.accessed_ns, &times[0]);
   take(wanted.modified, meta::kModified, &change.modified_ns, &times[1]);
   if (node.type == meta::NodeType::kDirectory) {
+    const FilesInHand::Hold hold(in_hand_, {&node.id, 1});
     if (wanted.modified) node.modified_ns.store(0);
     const auto set = [&](const char* path) { return ::utimensat(AT_FDCWD, path, times, 0); };
     return change_there(node, set, nullptr, wanted.modified ? &times[1] : nullptr);
@@ -196,14 +209,18 @@ int JobFs::change_times(JobNode& node, const Change& wanted) {
   // What programs have written before would give it the time of its taking.
   if (wanted.modified && node.type == meta::NodeType::kFile)
     if (const int failed = take_granted(node); failed != 0) return failed;
+  const FilesInHand::Hold hold(in_hand_, {&node.id, 1});
   if (wanted.modified) node.modified_ns.store(0);
-  const RequestLock lock(mutex_, requests_);
-  moving_.settle(node.id);
-  if (const int failed = answer(names_.set_attributes(node.id, change).status()); failed != 0) return failed;
-  // A drain of another node would take the new time for a change by others: the next one sets it.
-  if (node.type == meta::NodeType::kFile && (shared_ || files_->is_undrained(node.id))) return 0;
-  if (const int failed = set_times_there(node.id, times); failed != 0) return failed;
-  return node.type == meta::NodeType::kFile ? answer(files_->refresh(node.id)) : 0;
+  bool follows = false;  // with the next drain
+  if (node.type == meta::NodeType::kFile) {
+    const RequestLock lock(mutex_, requests_);
+    if (const int failed = answer(files_->take()); failed != 0) return failed;
+    // A drain of another node would take the new time for a change by others.
+    follows = shared_ || files_->is_undrained(node.id);
+  }
+  if (!follows)
+    if (const int failed = set_times_there(node, times); failed != 0) return failed;
+  return answer(names_.set_attributes(node.id, change).status());
 }
 
 int JobFs::check_owner(JobNode& node, const Change& change) {
@@ -280,7 +297,7 @@ int JobFs::list_attributes(Node& known, const Caller&, std::string* names) {
   return 0;
 }
 
-// On the backing first, which may have less space for them.
+// On the backing first, also in what follows: it may have less space for them.
 int JobFs::set_attribute(Node& known, const char* name, Bytes value, int flags, const Caller&) {
   JobNode& node = JobNode::of(known);
   if (&node == root_node_ && std::string_view(name) == kJobCommandAttribute) {
@@ -292,6 +309,7 @@ int JobFs::set_attribute(Node& known, const char* name, Bytes value, int flags, 
   if (node.type == meta::NodeType::kLink) return EPERM;
   const auto turn = take_turn();
   if (!turn.ok()) return answer(turn.status());
+  const FilesInHand::Hold hold(in_hand_, {&node.id, 1});
   const auto set = [&](const char* path) {
     return ::setxattr(path, name, value.data(), value.size(), flags);
   };
@@ -310,11 +328,13 @@ int JobFs::remove_attribute(Node& known, const char* name, const Caller&) {
   if (is_own(name)) return EPERM;
   const auto turn = take_turn();
   if (!turn.ok()) return answer(turn.status());
-  if (const int failed = answer(names_.remove_user(node.id, name)); failed != 0) return failed;
+  const FilesInHand::Hold hold(in_hand_, {&node.id, 1});
+  if (const int missing = answer(names_.read_user(node.id, name).status()); missing != 0) return missing;
   const auto remove = [&](const char* path) {
     return ::removexattr(path, name) == 0 || errno == ENODATA ? 0 : -1;
   };
-  return change_there(node, remove);
+  if (const int failed = change_there(node, remove); failed != 0) return failed;
+  return answer(names_.remove_user(node.id, name));
 }
 
 }  // namespace swale::fs

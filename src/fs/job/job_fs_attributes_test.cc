@@ -1,9 +1,9 @@
 // JobFs: what files and directories have beside their bytes, while a drain is under way.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include <cstdio>
+#include <fstream>
 #include <functional>
 #include <string>
 #include <vector>
@@ -74,6 +74,26 @@ TEST(JobFsAttributes, WhatAProgramChangesOfADirectoryMovesItsTimeAlsoWhileFilesC
   }
   std::printf("%zu changes of a directory while a drain gave names in it\n", points);
   EXPECT_EQ(points, changes().size());
+}
+
+// The drain must not take the time that this node has set for a change by others.
+TEST(JobFsAttributes, AFileWhoseTimeIsSetBetweenItsWritesIsDrainedInItsPlace) {
+  JobWorld world;
+  std::ofstream(world.backing() + "/f") << "what was there";
+  world.start();
+  int handle = -1;
+  ASSERT_EQ(world.calls().open("f", O_RDWR, 0, &handle), 0);
+  for (const int64_t time : {1'500'000'000, 1'600'000'000, 1'700'000'000}) {
+    EXPECT_EQ(world.calls().set_time("f", time), 0);
+    EXPECT_EQ(world.calls().write(handle, 0, std::to_string(time)), 0);
+    EXPECT_EQ(world.calls().set_time("f", time), 0);
+    ASSERT_TRUE(world.fs().drain_all().ok());
+    struct stat there = {};
+    EXPECT_EQ(::stat((world.backing() + "/f").c_str(), &there), 0);
+    EXPECT_EQ(there.st_mtim.tv_sec, time);
+  }
+  EXPECT_EQ(world.calls().close(handle), 0);
+  EXPECT_EQ(world.fs().stats().kept_aside, 0u);
 }
 
 }  // namespace

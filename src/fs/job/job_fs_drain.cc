@@ -67,6 +67,7 @@ JobFs::DrainedFiles JobFs::drain_steps(std::span<const meta::FileId> files, uint
     const auto turn = take_turn();
     if (!turn.ok()) return only(files.front(), turn.status());
     const MutexLock lock(mutex_);
+    in_hand_.settle(files);  // times that change there now would pass for those of others
     ++drains_begun_;
     const auto begun = drain_->begin(files, bytes_limit);
     if (!begun.ok()) return only(files.front(), begun.status());

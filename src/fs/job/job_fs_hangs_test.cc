@@ -1,5 +1,6 @@
-// A backing that hangs in any call that an operation on names, or an open, makes there: programs of the node
-// go on with other files. When it answers, the operation has happened, once, in the tree and on the backing.
+// A backing that hangs in any call that an operation on names or attributes, or an open, makes there:
+// programs of the node go on with other files. When it answers, the operation has happened, once, in the tree
+// and on the backing.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/xattr.h>
@@ -27,13 +28,16 @@ constexpr auto kPatience = std::chrono::seconds(120);     // reached by what han
 constexpr auto kCanary = std::chrono::milliseconds(500);  // of what must not be over
 constexpr const char* kFresh = "made in the job";
 constexpr const char* kKept = "user.kept";  // an attribute
+constexpr int64_t kTime = 1'500'000'000;
 
 struct Operation {
   const char* name;
   // In a folder of the backing with "a", "b", "d/c", "empty/" and a link "l".
   std::function<int(FileCalls&, const std::string& in)> make;
-  // What the folder then has: "NAME=BYTES ", in order, "+" for the attribute; directories end with a slash.
+  // What the folder then has: "NAME=BYTES ", in order, "+" for the attribute, "!" for a mode to execute, "~"
+  // for kTime; directories end with a slash.
   const char* left;
+  bool of_one_node = false;  // with several it happens on the backing with a drain
 };
 
 int write_to(FileCalls& on, const std::string& path, int flags) {
@@ -90,6 +94,23 @@ const std::vector<Operation>& operations() {
       {"exchange",
        [](FileCalls& on, const std::string& in) { return on.rename(in + "a", in + "d/c", RENAME_EXCHANGE); },
        "a=bytes of c+ b=bytes of b d/c=bytes of a empty/ l@a "},
+      {"chmod", [](FileCalls& on, const std::string& in) { return on.set_mode(in + "a", 0744); },
+       "a=bytes of a! b=bytes of b d/c=bytes of c+ empty/ l@a "},
+      {"utimens", [](FileCalls& on, const std::string& in) { return on.set_time(in + "a", kTime); },
+       "a=bytes of a~ b=bytes of b d/c=bytes of c+ empty/ l@a ", true},
+      {"utimens of a directory",
+       [](FileCalls& on, const std::string& in) { return on.set_time(in + "empty", kTime); },
+       "a=bytes of a b=bytes of b d/c=bytes of c+ empty/~ l@a "},
+      {"utimens of a link", [](FileCalls& on, const std::string& in) { return on.set_time(in + "l", kTime); },
+       "a=bytes of a b=bytes of b d/c=bytes of c+ empty/ l@a~ "},
+      {"setxattr", [](FileCalls& on, const std::string& in) { return on.set_attribute(in + "a", kKept, ""); },
+       "a=bytes of a+ b=bytes of b d/c=bytes of c+ empty/ l@a "},
+      {"removexattr",
+       [](FileCalls& on, const std::string& in) {
+         const int failed = on.remove_attribute(in + "d/c", kKept);
+         return failed == ENODATA ? 0 : failed;
+       },
+       "a=bytes of a b=bytes of b d/c=bytes of c empty/ l@a "},
       {"stat",
        [](FileCalls& on, const std::string& in) {
          struct stat found;
@@ -115,7 +136,10 @@ void add_folder(FileCalls& on, const std::string& path, const std::string& shown
   std::vector<std::string> names;
   EXPECT_EQ(on.list(path, &names), 0) << path;
   std::sort(names.begin(), names.end());
-  if (names.empty()) *text += shown + " ";
+  struct stat own = {};
+  EXPECT_EQ(on.look(path, &own), 0) << path;
+  const auto time = [](const struct stat& found) { return found.st_mtim.tv_sec == kTime ? "~" : ""; };
+  if (names.empty()) *text += shown + time(own) + " ";
   for (const std::string& name : names) {
     const std::string below = path + "/" + name;
     struct stat found = {};
@@ -126,13 +150,14 @@ void add_folder(FileCalls& on, const std::string& path, const std::string& shown
       add_folder(on, below, shown + name + "/", text);
     } else if (S_ISLNK(found.st_mode)) {
       EXPECT_EQ(on.read_symlink(below, &bytes), 0) << below;
-      *text += shown + name + "@" + bytes + " ";
+      *text += shown + name + "@" + bytes + time(found) + " ";
     } else {
       EXPECT_EQ(on.open(below, O_RDONLY, 0, &handle), 0) << below;
       EXPECT_EQ(on.read(handle, 0, 100, &bytes), 0) << below;
       EXPECT_EQ(on.close(handle), 0) << below;
       std::string kept;
-      *text += shown + name + "=" + bytes + (on.get_attribute(below, kKept, &kept) == 0 ? "+ " : " ");
+      *text += shown + name + "=" + bytes + (on.get_attribute(below, kKept, &kept) == 0 ? "+" : "") +
+               ((found.st_mode & S_IXUSR) != 0 ? "!" : "") + time(found) + " ";
     }
   }
 }
@@ -202,16 +227,17 @@ bool hang(const std::string& backing, size_t nth, Meanwhile& program, const std:
   return hung && (kinds != nullptr || stops);
 }
 
-void hang_each_call(JobFs& fs, const std::string& backing, bool opens, const std::function<void()>& drain) {
+void hang_each_call(JobFs& fs, const std::string& backing, bool one_node,
+                    const std::function<void()>& drain) {
   FileSystemCalls own(fs), others(fs);
   for (int i = 0; i < 10; ++i) std::ofstream(backing + fmt::format("/own{}", i)) << "on the backing";
-  Meanwhile program{own, opens};
+  Meanwhile program{own, one_node};
   program.begin();
   size_t points = 0;
   std::map<std::string, int> kinds;
   std::map<std::string, const char*> folders;  // what each has
   for (const Operation& operation : operations()) {
-    bool hung = true;
+    bool hung = one_node || !operation.of_one_node;
     for (size_t nth = 1; hung && !testing::Test::HasFailure(); ++nth) {
       const std::string in = fmt::format("n{}", folders.size());
       SCOPED_TRACE(fmt::format("{}, call {}, {}", operation.name, nth, in));
@@ -230,7 +256,8 @@ void hang_each_call(JobFs& fs, const std::string& backing, bool opens, const std
   std::printf("%zu calls of %zu operations hung:", points, operations().size());
   for (const auto& [kind, count] : kinds) std::printf(" %s %d,", kind.c_str(), count);
   std::printf("\n");
-  for (const char* const kind : {"openat2", "fstatat", "renameat2", "unlinkat", "mkdirat", "symlinkat"})
+  for (const char* const kind : {"openat2", "fstatat", "renameat2", "unlinkat", "mkdirat", "symlinkat",
+                                 "chmod", "utimensat", "setxattr", "removexattr"})
     EXPECT_GT(kinds[kind], 0) << kind;
 }
 
@@ -254,6 +281,7 @@ struct Failing {
   std::function<JobFs&()> fs;
   std::string backing;
   std::function<void()> drain, restart;
+  bool one_node;
 
   size_t points = 0;
   std::map<std::string, int> answers = {};
@@ -294,7 +322,8 @@ void Failing::fail_each_call() {
   {
     FileSystemCalls own(fs());
     for (const Operation& operation : operations())
-      for (size_t nth = 1; !testing::Test::HasFailure() && fail(operation, nth, own);) ++nth;
+      if (one_node || !operation.of_one_node)
+        for (size_t nth = 1; !testing::Test::HasFailure() && fail(operation, nth, own);) ++nth;
   }
   drain();
   EXPECT_EQ(fs().stats().kept_aside, 0u);
@@ -314,7 +343,7 @@ TEST(JobFsHangs, ABackingThatFailsFailsTheOperationAloneWhichMayBeMadeAgain) {
   JobWorld world;
   world.start();
   Failing failing{[&]() -> JobFs& { return world.fs(); }, world.backing(),
-                  [&] { EXPECT_TRUE(world.fs().drain_all().ok()); }, [&] { world.restart(); }};
+                  [&] { EXPECT_TRUE(world.fs().drain_all().ok()); }, [&] { world.restart(); }, true};
   failing.fail_each_call();
 }
 
@@ -322,7 +351,7 @@ TEST(JobFsHangs, SoDoesThatOfTwoNodes) {
   NodesWorld world(2);
   world.start();
   Failing failing{[&]() -> JobFs& { return world.fs(0); }, world.backing(),
-                  [&] { EXPECT_TRUE(world.fs(0).drain_everywhere().ok()); }, [&] { world.restart(); }};
+                  [&] { EXPECT_TRUE(world.fs(0).drain_everywhere().ok()); }, [&] { world.restart(); }, false};
   failing.fail_each_call();
 }
 
@@ -363,10 +392,10 @@ TEST(JobFsHangs, AnOpenOfAFileThatIsRenamedWaitsForItsName) {
   EXPECT_EQ(folder(plain, "n"), folder(world.calls(), "n"));
 }
 
-// What holds the mutex of the tree is noticed: a change of times does, so that no open takes the time of now
-// for one that others have set.
-TEST(JobFsHangs, CanaryAChangeOfTimesThatHangsStopsOthers) {
+// What holds the mutex of the tree is noticed.
+TEST(JobFsHangs, CanaryAChangeOfModesThatHoldsTheMutexStopsOthers) {
   JobWorld world;
+  world.options().changes_apart = false;
   make_folder(world.backing() + "/n");
   world.start();
   FileSystemCalls others(world.fs());
@@ -377,8 +406,7 @@ TEST(JobFsHangs, CanaryAChangeOfTimesThatHangsStopsOthers) {
   bool stopped = false;
   for (size_t nth = 1; !stopped && nth < 20; ++nth)
     stopped = hang(
-        world.backing(), nth, program, [&] { EXPECT_EQ(others.set_time("n/a", 1'700'000'000), 0); }, nullptr,
-        true);
+        world.backing(), nth, program, [&] { EXPECT_EQ(others.set_mode("n/a", 0700), 0); }, nullptr, true);
   EXPECT_TRUE(stopped);
   EXPECT_EQ(world.calls().close(program.logged), 0);
 }

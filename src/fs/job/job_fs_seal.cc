@@ -167,6 +167,7 @@ int JobFs::change_shared_mode(JobNode& node, mode_t mode, bool* unsealed) {
     if (op == SealOp::kSeal && (told->writers == 0 || !options_.seals_wait)) seal = kSealed;
     if (op == SealOp::kUnseal) left = kPagesLeft;
   }
+  const FilesInHand::Hold hold(in_hand_, {&node.id, 1});
   const auto set = [&](const char* path) { return ::chmod(path, mode & 07777); };
   if (const int failed = change_there(node, set); failed != 0) {
     static_cast<void>(answer(say(kSealChanges, seal)));

@@ -12,11 +12,15 @@
 
 namespace swale::fs {
 
+Stamp stamp_of(const struct stat& found) {
+  return {found.st_dev, found.st_ino, static_cast<uint64_t>(found.st_size),
+          found.st_mtim.tv_sec * 1'000'000'000 + found.st_mtim.tv_nsec};
+}
+
 Result<Stamp> stamp_of(io::File& file) {
   struct stat found;
   if (::fstat(file.descriptor(), &found) != 0) return errno_status(errno, file.path() + ": its attributes");
-  return Stamp{found.st_dev, found.st_ino, static_cast<uint64_t>(found.st_size),
-               found.st_mtim.tv_sec * 1'000'000'000 + found.st_mtim.tv_nsec};
+  return stamp_of(found);
 }
 
 Status dress_as(io::File& file, io::File* replaced) {

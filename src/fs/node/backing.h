@@ -4,6 +4,8 @@
 // Threads: one at a time, unless the implementation says more.
 #pragma once
 
+#include <sys/stat.h>
+
 #include <memory>
 #include <string>
 #include <string_view>
@@ -17,6 +19,7 @@ namespace swale::fs {
 
 // What a file is now: by its descriptor, so that no name can lie.
 Result<Stamp> stamp_of(io::File& file);
+Stamp stamp_of(const struct stat& found);
 Status dress_as(io::File& file, io::File* replaced);
 // Advice: the disk writes this range while the next ones are copied; a sync then waits for less.
 void start_writeback(io::File& file, uint64_t offset, uint64_t bytes);

@@ -260,13 +260,16 @@ void NodeFiles::close_file(const meta::FileId& id) noexcept {
   if (--at->second->opens == 0) at->second->backing.reset();
 }
 
-Status NodeFiles::refresh(const meta::FileId& id) noexcept {
+Status NodeFiles::retimed(const meta::FileId& id, const Stamp& before, const Stamp& now) noexcept {
   return contain([&]() -> Status {
-    SWALE_RETURN_IF_ERROR(take());
-    const auto at = files_.find(id);
     ++changes_there_;
-    if (at == files_.end() || at->second->dirty() || at->second->fixed) return {};
-    return look_at_backing(id, *at->second);
+    const auto at = files_.find(id);
+    if (at == files_.end() || at->second->row.backing != before) return {};
+    FileRow row = at->second->row;
+    row.backing = now;
+    SWALE_RETURN_IF_ERROR(rows_->put(id, row, order_));
+    at->second->row = std::move(row);
+    return {};
   });
 }
 

@@ -79,9 +79,9 @@ class NodeFiles final : public DrainSource, private SegmentConsumer {
   Status open_new(const meta::FileId& file) noexcept;
   void close_file(const meta::FileId& file) noexcept;
 
-  // This node has itself changed times of the backing file: that is what it must still be at the drain.
-  // Does nothing for a file that is not open here, or has bytes to drain.
-  Status refresh(const meta::FileId& file) noexcept;
+  // This node has itself changed times of the backing file, and no drain of it is under way: what it has
+  // become is what it must still be at the drain, if it was `before` then.
+  Status retimed(const meta::FileId& file, const Stamp& before, const Stamp& now) noexcept;
 
   // What a read has left to the backing file. fill() needs nothing of NodeFiles: it may take as long as the
   // backing does.

@@ -94,6 +94,7 @@ class HangingCalls {
         {SYS_listxattr, "listxattr", By::kPath},
         {SYS_getxattr, "getxattr", By::kPath},
         {SYS_setxattr, "setxattr", By::kPath},
+        {SYS_removexattr, "removexattr", By::kPath},
 #ifdef SYS_open
         {SYS_open, "open", By::kPath},
         {SYS_chmod, "chmod", By::kPath},
