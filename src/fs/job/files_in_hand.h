@@ -33,23 +33,30 @@ class FilesInHand {
       free_.wait(mutex_);
   }
 
+  // With the mutex: how many there have been.
+  uint64_t holds() const NO_THREAD_SAFETY_ANALYSIS { return holds_; }
+
   class Hold {
    public:
-    Hold(FilesInHand& files, Ids ids) : files_(files), ids_(ids.begin(), ids.end()) { files_.take(ids_); }
+    Hold(FilesInHand& files, Ids ids)
+        : files_(files), ids_(ids.begin(), ids.end()), number_(files_.take(ids_)) {}
     ~Hold() { files_.give_back(ids_); }
     Hold(const Hold&) = delete;
     Hold& operator=(const Hold&) = delete;
+    uint64_t number() const { return number_; }
 
    private:
     FilesInHand& files_;
     const std::vector<meta::FileId> ids_;
+    const uint64_t number_;
   };
 
  private:
-  void take(Ids ids) {
+  uint64_t take(Ids ids) {
     const RequestLock lock(mutex_, requests_);
     settle(ids);
     held_.insert(held_.end(), ids.begin(), ids.end());
+    return ++holds_;
   }
   void give_back(Ids ids) {
     const RequestLock lock(mutex_, requests_);
@@ -61,6 +68,7 @@ class FilesInHand {
   Requests& requests_;
   CondVar free_;
   std::vector<meta::FileId> held_ GUARDED_BY(mutex_);
+  uint64_t holds_ GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace swale::fs

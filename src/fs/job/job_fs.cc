@@ -168,42 +168,65 @@ Result<std::string> JobFs::path_of(const meta::FileId& file) {
   return error(Code::kNotFound, Scope::kFile, "no name leads to file {:x}:{:x}", file.high, file.low);
 }
 
-Status JobFs::dress(const meta::FileId& file, io::File& out) {
-  Status dressed = dress_as_named(file, out);
-  if (dressed.posix_error() == ENOENT)
-    return error(Code::kBusy, Scope::kFile, "{}: another node removes it; drain it again", out.path());
-  return dressed;
+Status JobFs::TreeBacking::dress(const meta::FileId& file, io::File& out, io::File*) {
+  dresses_.erase(file);
+  return dress_anew(file, out).status();
 }
 
-// Mode, owner, attributes and times of the tree.
-Status JobFs::dress_as_named(const meta::FileId& file, io::File& out) {
-  const int fd = out.descriptor();
+Result<bool> JobFs::TreeBacking::dress_again(const meta::FileId& file, io::File& out) {
+  return dress_anew(file, out);
+}
+
+// False: it is as it was.
+Result<bool> JobFs::TreeBacking::dress_anew(const meta::FileId& file, io::File& out) {
+  auto now = fs_.dress_of(file);
+  if (now.status().posix_error() == ENOENT)
+    return error(Code::kBusy, Scope::kFile, "{}: another node removes it; drain it again", out.path());
+  SWALE_RETURN_IF_ERROR(now.status());
+  const auto before = dresses_.find(file);
+  if (before != dresses_.end() && before->second == *now) return false;
+  SWALE_RETURN_IF_ERROR(fs_.put_on(file, *now, before == dresses_.end() ? Dress() : before->second, out));
+  dresses_.insert_or_assign(file, *std::move(now));
+  return true;
+}
+
+Result<JobFs::Dress> JobFs::dress_of(const meta::FileId& file) {
   SWALE_ASSIGN_OR_RETURN(const meta::TreeNode node, names_.stat(file));
+  Dress dress{node.mode & 07777, node.uid, node.gid, node.accessed_ns, node.modified_ns};
+  if (JobNode* const known = nodes_.find(file)) {
+    if (const int64_t newer = known->modified_ns.load()) dress.modified_ns = newer;
+    nodes_.forget(known, 1);
+  }
+  SWALE_ASSIGN_OR_RETURN(const auto attributes, names_.list_users(file));
+  for (const std::string& name : attributes) {
+    auto value = names_.read_user(file, name);
+    if (value.status().posix_error() == ENODATA) continue;
+    SWALE_RETURN_IF_ERROR(value.status());
+    dress.attributes.emplace(name, *std::move(value));
+  }
+  return dress;
+}
+
+// In place of `before`.
+Status JobFs::put_on(const meta::FileId& file, const Dress& dress, const Dress& before, io::File& out) {
+  const int fd = out.descriptor();
   struct stat own;
   if (::fstat(fd, &own) != 0) return errno_status(errno, out.path() + ": its attributes");
   // Before the mode, which may forbid it to a user who is not root.
-  SWALE_ASSIGN_OR_RETURN(const auto attributes, names_.list_users(file));
-  for (const std::string& name : attributes) {
-    const auto value = names_.read_user(file, name);
-    if (value.status().posix_error() == ENODATA) continue;
-    SWALE_RETURN_IF_ERROR(value.status());
-    if (::fsetxattr(fd, name.c_str(), value->data(), value->size(), 0) != 0)
+  for (const auto& [name, value] : before.attributes)
+    if (!dress.attributes.contains(name)) static_cast<void>(::fremovexattr(fd, name.c_str()));
+  for (const auto& [name, value] : dress.attributes)
+    if (::fsetxattr(fd, name.c_str(), value.data(), value.size(), 0) != 0)
       log_error("{}: its attribute {} of {} bytes is lost: {}: the backing file system cannot keep it",
-                nodes_.path_of(file).value_or(out.path()), name, value->size(),
+                nodes_.path_of(file).value_or(out.path()), name, value.size(),
                 errno_status(errno, "setting it").message());
-  }
-  mode_t mode = node.mode & 07777;
-  if ((own.st_uid != node.uid || own.st_gid != node.gid) && ::fchown(fd, node.uid, node.gid) != 0) {
+  mode_t mode = dress.mode;
+  if ((own.st_uid != dress.user || own.st_gid != dress.group) && ::fchown(fd, dress.user, dress.group) != 0) {
     if (errno != EPERM) return errno_status(errno, out.path() + ": its owner");
     mode &= 0777;
   }
   if (::fchmod(fd, mode) != 0) return errno_status(errno, out.path() + ": its mode");
-  int64_t modified = node.modified_ns;
-  if (JobNode* const known = nodes_.find(file)) {
-    if (const int64_t newer = known->modified_ns.load()) modified = newer;
-    nodes_.forget(known, 1);
-  }
-  const timespec times[2] = {timespec_of(node.accessed_ns), timespec_of(modified)};
+  const timespec times[2] = {timespec_of(dress.accessed_ns), timespec_of(dress.modified_ns)};
   if (::futimens(fd, times) != 0) return errno_status(errno, out.path() + ": its times");
   return {};
 }

@@ -84,6 +84,7 @@ struct JobFsOptions {
   bool seals_wait = true;            // false: files that are open to write are sealed, too
   bool light_looks_at_modes = true;  // false: a create past the kernel asks no directory for permission
   bool holds_late = true;            // false: a file that was made past the kernel ends with its name
+  bool dresses_again = true;         // false: what a drain has found of a file beside its bytes is the last
   bool changes_apart = true;         // false: attributes change on the backing with the mutex held
   bool unseal_takes_back = true;     // false: nodes go on with what they have kept of a sealed file
   ShareRules share_rules;
@@ -236,19 +237,33 @@ class JobFs final : public FileSystem {
   JobFs(meta::NamesClient& names, io::Device& backing, const JobFsOptions& options, NodePeers* peers)
       : names_(names), options_(options), peers_(peers), backing_(*this, backing, options.backing) {}
 
+  // What the tree has of a file beside its bytes.
+  struct Dress {
+    mode_t mode = 0;
+    uid_t user = 0;
+    gid_t group = 0;
+    int64_t accessed_ns = 0, modified_ns = 0;
+    std::map<std::string, std::string> attributes = {};
+    friend bool operator==(const Dress&, const Dress&) = default;
+  };
   // What NodeFiles and Drain ask.
   class TreeBacking final : public Backing {
    public:
     TreeBacking(JobFs& fs, io::Device& device, const std::string& root) : Backing(device, root), fs_(fs) {}
     Result<std::string> path_of(const meta::FileId& file) override { return fs_.path_of(file); }
-    Status dress(const meta::FileId& file, io::File& out, io::File*) override { return fs_.dress(file, out); }
+    Status dress(const meta::FileId& file, io::File& out, io::File*) override;
+    Result<bool> dress_again(const meta::FileId& file, io::File& out) override;
+    void forget_dresses() { dresses_.clear(); }
 
    private:
+    Result<bool> dress_anew(const meta::FileId& file, io::File& out);
+
     JobFs& fs_;
+    std::map<meta::FileId, Dress> dresses_;  // of the drain that is under way
   };
   Result<std::string> path_of(const meta::FileId& file);
-  Status dress(const meta::FileId& file, io::File& out);
-  Status dress_as_named(const meta::FileId& file, io::File& out);
+  Result<Dress> dress_of(const meta::FileId& file);
+  Status put_on(const meta::FileId& file, const Dress& dress, const Dress& before, io::File& out);
 
   Status begin(io::Device& memory, io::Device& storage);
   Status find_places();

@@ -2,10 +2,14 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <fstream>
 #include <functional>
+#include <future>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "fs/job/job_marks.h"
@@ -74,6 +78,102 @@ TEST(JobFsAttributes, WhatAProgramChangesOfADirectoryMovesItsTimeAlsoWhileFilesC
   }
   std::printf("%zu changes of a directory while a drain gave names in it\n", points);
   EXPECT_EQ(points, changes().size());
+}
+
+// ---- what a file has beside its bytes
+
+enum class Before { kNothing, kOther };  // what the backing has when the file is written
+
+struct Drained {
+  const Change& change;
+  Before before;
+  bool dresses_again = true;
+
+  size_t points = 0, lost = 0;
+
+  void change_at_each_call();
+  bool change_at(JobWorld& world, size_t nth);  // false: the drain makes fewer calls
+  void compare(JobWorld& world, const std::string& name);
+};
+
+// The change is made by another thread: one that comes while the file gets its name waits for the drain.
+bool Drained::change_at(JobWorld& world, size_t nth) {
+  constexpr auto kUsually = std::chrono::milliseconds(30);  // after which the drain goes on
+  const std::string name = "f" + std::to_string(nth);
+  FileCalls& calls = world.calls();
+  if (before == Before::kOther) std::ofstream(world.backing() + "/" + name) << "what was there";
+  write(calls, name, "bytes");
+  if (before == Before::kNothing) {
+    EXPECT_EQ(calls.set_attribute(name, kAttribute, "value"), 0);
+  }
+  std::thread changer;
+  size_t made = 0;
+  std::promise<void> changed;
+  world.backing_faults().set_hook([&](const io::Call&) -> Status {
+    if (++made != nth) return {};
+    changer = std::thread([&] {
+      FileSystemCalls own(world.fs());
+      const int failed = change.make(own, name);
+      EXPECT_TRUE(failed == 0 || (failed == ENODATA && before == Before::kOther)) << failed;
+      changed.set_value();
+    });
+    static_cast<void>(changed.get_future().wait_for(kUsually));
+    return {};
+  });
+  EXPECT_TRUE(world.fs().drain_all().ok());
+  world.backing_faults().clear();
+  if (!changer.joinable()) return false;
+  changer.join();
+  compare(world, name);
+  return true;
+}
+
+void Drained::compare(JobWorld& world, const std::string& name) {
+  PlainCalls plain(world.backing());
+  struct stat in_tree = {}, there = {};
+  std::string value, value_there;
+  EXPECT_EQ(world.calls().look(name, &in_tree), 0);
+  EXPECT_EQ(plain.look(name, &there), 0);
+  const int has = world.calls().get_attribute(name, kAttribute, &value);
+  const int has_there = plain.get_attribute(name, kAttribute, &value_there);
+  const bool same = in_tree.st_mode == there.st_mode &&
+                    nanos_of(in_tree.st_mtim) == nanos_of(there.st_mtim) &&
+                    in_tree.st_size == there.st_size && has == has_there && value == value_there;
+  lost += same ? 0 : 1;
+  ++points;
+  EXPECT_TRUE(same || !dresses_again) << name;
+}
+
+void Drained::change_at_each_call() {
+  JobWorld world;
+  world.devices_may_fail = true;
+  world.options().dresses_again = dresses_again;
+  world.start();
+  for (size_t nth = 1; change_at(world, nth); ++nth) {
+  }
+  EXPECT_EQ(world.fs().stats().kept_aside, 0u);
+}
+
+TEST(JobFsAttributes, WhatAProgramChangesOfAFileWhileItIsDrainedIsOnTheBackingAfterwards) {
+  size_t points = 0;
+  for (const Change& change : changes()) {
+    for (const Before before : {Before::kNothing, Before::kOther}) {
+      SCOPED_TRACE(std::string(change.name) + (before == Before::kOther ? " of a file that was there" : ""));
+      Drained drained{change, before};
+      drained.change_at_each_call();
+      points += drained.points;
+    }
+  }
+  std::printf("%zu changes at calls of a drain\n", points);
+  EXPECT_GT(points, 100u);
+}
+
+TEST(JobFsAttributes, CanaryADrainThatDressesAFileOnceLosesChanges) {
+  for (const Change& change : changes()) {
+    Drained drained{change, Before::kNothing, false};
+    drained.change_at_each_call();
+    EXPECT_GT(drained.lost, 0u) << change.name;
+  }
 }
 
 // The drain must not take the time that this node has set for a change by others.

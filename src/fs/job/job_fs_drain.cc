@@ -63,11 +63,14 @@ std::string JobFsStats::json() const {
 // nothing of theirs. At least the first file has a result.
 JobFs::DrainedFiles JobFs::drain_steps(std::span<const meta::FileId> files, uint64_t bytes_limit,
                                        std::optional<NameTurn>* publishing) {
+  uint64_t holds = 0;
+  backing_.forget_dresses();
   {
     const auto turn = take_turn();
     if (!turn.ok()) return only(files.front(), turn.status());
     const MutexLock lock(mutex_);
     in_hand_.settle(files);  // times that change there now would pass for those of others
+    holds = in_hand_.holds();
     ++drains_begun_;
     const auto begun = drain_->begin(files, bytes_limit);
     if (!begun.ok()) return only(files.front(), begun.status());
@@ -82,6 +85,8 @@ JobFs::DrainedFiles JobFs::drain_steps(std::span<const meta::FileId> files, uint
   const MutexLock changing(change_mutex_);
   auto turn = take_turn();
   if (!turn.ok()) return give_up_drain(turn.status());
+  const FilesInHand::Hold hold(in_hand_, files);
+  if (options_.dresses_again && (shared_ || hold.number() != holds + 1)) drain_->dress_again();
   {
     const MutexLock lock(mutex_);
     drain_->announce();

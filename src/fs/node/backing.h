@@ -51,6 +51,8 @@ class Backing {
     static_cast<void>(file);
     return dress_as(out, replaced);
   }
+  // The same again if that has changed since: true.
+  virtual Result<bool> dress_again(const meta::FileId&, io::File&) { return false; }
 
  private:
   io::Device& device_;

@@ -283,17 +283,37 @@ void Drain::settle() noexcept {
     io::File* const replaced = work.how == How::kInPlace ? nullptr : work.target.get();
     return backing_.dress(work.file, *work.out, replaced);
   });
-  if (options_.rules.sync) {
-    const Status synced = contain([&] {
-      std::vector<std::pair<io::File*, Status*>> files;
-      for (const auto& work : batch_)
-        if (work->goes_on()) files.emplace_back(work->out.get(), &work->status);
-      syncs_.sync(files);
-    });
-    if (!synced.ok()) each([&](Work&) { return synced; });
-  }
+  sync_outs([](const Work&) { return true; });
   each([&](Work& work) -> Status {
     SWALE_RETURN_IF_ERROR(check_size(work));
+    SWALE_ASSIGN_OR_RETURN(work.now, backing_.stamp(*work.out));
+    return {};
+  });
+}
+
+void Drain::sync_outs(const std::function<bool(const Work&)>& which) noexcept {
+  if (!options_.rules.sync) return;
+  const Status synced = contain([&] {
+    std::vector<std::pair<io::File*, Status*>> files;
+    for (const auto& work : batch_)
+      if (work->goes_on() && which(*work)) files.emplace_back(work->out.get(), &work->status);
+    syncs_.sync(files);
+  });
+  if (!synced.ok()) each([&](Work&) { return synced; });
+}
+
+void Drain::dress_again() noexcept {
+  settle();
+  if (step_ != Step::kSettled) return;
+  std::set<const Work*> changed;
+  each([&](Work& work) -> Status {
+    SWALE_ASSIGN_OR_RETURN(const bool again, backing_.dress_again(work.file, *work.out));
+    if (again) changed.insert(&work);
+    return {};
+  });
+  sync_outs([&](const Work& work) { return changed.contains(&work); });
+  each([&](Work& work) -> Status {
+    if (!changed.contains(&work)) return {};
     SWALE_ASSIGN_OR_RETURN(work.now, backing_.stamp(*work.out));
     return {};
   });

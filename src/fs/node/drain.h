@@ -1,11 +1,12 @@
 // Drain: brings files of a node to the backing, as plain files, a batch at a time
 // (docs/design/node-files.md).
 //
-//   begin(files) ─► look()           ─► fill(), put() ... ─► settle()        ─► announce() ─► publish()
-//   fix             stamps, marks, opens  bytes, checked     syncs, all at once  a record       renames, then
-//                                                                                of FilesLog    directories
-//   ─► record()           ─► finish()
-//      a record of FilesLog   unmark
+//   begin(files) ─► look()           ─► fill(), put() ... ─► settle()        ─► dress_again() ─► announce()
+//   fix             stamps, marks, opens  bytes, checked     syncs, all at once  if need be       a record
+//                                                                                                of FilesLog
+//   ─► publish()      ─► record()           ─► finish()
+//      renames, then     a record of FilesLog   unmark
+//      directories
 //
 // A new or replaced file is written beside, announced (FileRow::ours) and renamed: it is there whole or not
 // at all. One whose backing bytes still count is changed in place, under a mark (drain_mark.h). One that
@@ -13,8 +14,8 @@
 //
 // Threads: one at a time. begin(), fill(), announce(), record() and give_up() use NodeFiles, whose thread
 // must make them, and never the backing: one that hangs stops nobody there. look(), put(), settle(),
-// publish() and finish() use the backing alone: calls of NodeFiles may come beside them. A step that was left
-// out is made by the next one.
+// dress_again(), publish() and finish() use the backing alone: calls of NodeFiles may come beside them. A step
+// that was left out is made by the next one, but for dress_again().
 // Invariants: (1) Bytes leave the logs only when the file gave them back as it got them, byte for byte by
 // checksum, and it was synced after that, has its size, and its name is synced. (2) A drain that was killed
 // at any step is finished by the next open(), or has changed nothing. (3) Paths lie beneath the root and
@@ -23,6 +24,7 @@
 // Limits: kFilesMax files a batch.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -91,6 +93,8 @@ class Drain {
   void put() noexcept;
   // Makes the files durable.
   void settle() noexcept;
+  // What they have beside their bytes may have changed since. From here to record() it may not.
+  void dress_again() noexcept;
   // Says which new files are ours, durably, in case this process ends after the next step.
   void announce() noexcept;
   // Gives them their names, which may not change meanwhile.
@@ -162,6 +166,7 @@ class Drain {
   Status fill(Work& work);
   Status put(Work& work, uint64_t offset, MutableBytes bytes);
   Status check_size(Work& work);
+  void sync_outs(const std::function<bool(const Work&)>& which) noexcept;
   Status publish(Work& work);
   Status publish_whole(Work& work);
   Status see_there(Work& work);
