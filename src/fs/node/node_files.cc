@@ -39,7 +39,7 @@ Status NodeFiles::recover() {
     auto file = std::make_unique<File>();
     file->row = row;
     file->size = row.size_order != 0 ? row.size : row.backing.size;
-    files_.emplace(id, std::move(file));
+    add(id, std::move(file));
   }
   recovering_ = true;
   SWALE_RETURN_IF_ERROR(logs_->recover(*this));
@@ -98,7 +98,7 @@ Result<NodeFiles::File*> NodeFiles::file_of(const Segment& segment) {
   if (looked.ok() && !recovering_) looked = look_at_backing(segment.file, *file);
   if (looked.code() == Code::kResourceExhausted) return looked;
   if (!looked.ok() && looked.code() != Code::kBusy) log_error("{}", looked.message());
-  return files_.emplace(segment.file, std::move(file)).first->second.get();
+  return add(segment.file, std::move(file))->second.get();
 }
 
 // What a server before this one has handed out, that has judged.
@@ -154,6 +154,7 @@ Status NodeFiles::apply(const Segment& segment) {
   if (kept == 0) return {};
   if (file->first_order == 0) file->first_order = segment.order;
   file->size = std::max(file->size, segment.offset + kept);
+  put_in_order(segment.file, *file);
   return {};
 }
 
@@ -224,17 +225,18 @@ Status NodeFiles::open_file(const meta::FileId& id, const There* there) noexcept
     SWALE_RETURN_IF_ERROR(take());
     auto at = files_.find(id);
     const bool unknown = at == files_.end();
-    if (unknown) at = files_.emplace(id, std::make_unique<File>()).first;
+    if (unknown) at = add(id, std::make_unique<File>());
     File& file = *at->second;
     const bool looks = file.opens == 0 && !file.dirty() && !file.fixed;
     if (looks) {
       const Status looked = contain([&] { return look_at_backing(id, file, there); });
       if (!looked.ok()) {
-        if (unknown) files_.erase(at);
+        if (unknown) erase(at);
         return looked;
       }
     }
     ++file.opens;
+    put_in_order(id, file);
     if (file.backing != nullptr || looks) return {};
     if (there == nullptr)
       reopen_backing(id, file);  // its name may go before it is read
@@ -250,14 +252,16 @@ Status NodeFiles::open_new(const meta::FileId& id) noexcept {
     auto made = std::make_unique<File>();
     made->fresh = true;
     made->opens = 1;
-    files_.emplace(id, std::move(made));
+    add(id, std::move(made));
   });
 }
 
 void NodeFiles::close_file(const meta::FileId& id) noexcept {
   const auto at = files_.find(id);
   if (at == files_.end() || at->second->opens == 0) return;
-  if (--at->second->opens == 0) at->second->backing.reset();
+  if (--at->second->opens > 0) return;
+  at->second->backing.reset();
+  put_in_order(id, *at->second);
 }
 
 Status NodeFiles::retimed(const meta::FileId& id, const Stamp& before, const Stamp& now) noexcept {
@@ -314,6 +318,7 @@ Status NodeFiles::cut_file(const meta::FileId& id, File& file, uint64_t order, u
     file.size = std::max(file.size, each.end);
   }
   cut_to(meta::kOffsetEnd);
+  put_in_order(id, file);
   return {};
 }
 
@@ -376,6 +381,7 @@ void NodeFiles::on_backing(const meta::FileId& id, std::shared_ptr<io::File> the
   ++changes_there_;
   file.fresh = false;
   file.backing_inode = 0;
+  put_in_order(id, file);
   if (file.opens == 0) return;
   // Now, while there is a name: it may go before the next read.
   if (there == nullptr)
@@ -407,6 +413,7 @@ Status NodeFiles::remove(const meta::FileId& id) noexcept {
     file.fresh = false;
     file.backing.reset();
     file.extents.cut(0, meta::kOffsetEnd, [&](const auto& piece) { keep_or_drop(file, piece); });
+    put_in_order(id, file);
     return {};
   });
 }
@@ -427,12 +434,43 @@ void NodeFiles::forget_clean() noexcept {
   const uint64_t oldest = logs_->oldest_order();
   if (oldest == oldest_seen_) return;
   oldest_seen_ = oldest;
-  for (auto at = files_.begin(); at != files_.end();) {
-    const File& file = *at->second;
-    const bool over = file.opens == 0 && !file.fixed && !file.dirty() && file.row.floor < oldest;
-    if (over) rows_->forget(at->first);
-    at = over ? files_.erase(at) : std::next(at);
+  while (!over_.empty() && over_.begin()->first < oldest) {
+    const auto at = files_.find(over_.begin()->second);
+    rows_->forget(at->first);
+    erase(at);
   }
+}
+
+NodeFiles::Files::iterator NodeFiles::add(const meta::FileId& id, std::unique_ptr<File> file) {
+  Order place = {{0, id}};
+  file->spare = place.extract(place.begin());
+  const auto at = files_.emplace(id, std::move(file)).first;
+  put_in_order(id, *at->second);
+  return at;
+}
+
+void NodeFiles::erase(Files::iterator at) noexcept {
+  const File& file = *at->second;
+  if (file.in != nullptr) file.in->erase(file.place);
+  files_.erase(at);
+}
+
+// Allocates nothing.
+void NodeFiles::put_in_order(const meta::FileId& id, File& file) noexcept {
+  Order* in = nullptr;
+  uint64_t number = file.row.floor;
+  if (file.dirty() && !file.fixed) {
+    in = &waiting_;
+    number = file.extents.empty() ? kOrderMax : file.first_order;
+  } else if (!file.fixed && file.opens == 0) {
+    in = &over_;
+  }
+  if (in == file.in && (in == nullptr || file.place->first == number)) return;
+  if (file.in != nullptr) file.spare = file.in->extract(file.place);
+  file.in = in;
+  if (in == nullptr) return;
+  file.spare.value() = {number, id};
+  file.place = in->insert(std::move(file.spare)).position;
 }
 
 }  // namespace swale::fs

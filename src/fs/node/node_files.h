@@ -168,6 +168,8 @@ class NodeFiles final : public DrainSource, private SegmentConsumer {
   static constexpr size_t kDamageMax = 32;
 
  private:
+  // Files in the order of a number; those of one number in that of their ids.
+  using Order = std::set<std::pair<uint64_t, meta::FileId>>;
   struct File {
     FileRow row;
     FileExtents extents;
@@ -179,6 +181,9 @@ class NodeFiles final : public DrainSource, private SegmentConsumer {
     std::vector<FileExtents::Piece> held;  // overwritten while the file is fixed
     std::shared_ptr<io::File> backing;     // for holes
     uint64_t backing_inode = 0;            // of it, if find_there() has looked; else 0
+    Order* in = nullptr;  // waiting_ or over_, where it is at `place`; else `spare` is its place
+    Order::iterator place = {};
+    Order::node_type spare = {};
 
     bool dirty() const { return fresh || !extents.empty() || row.size_order != 0 || !row.cuts.empty(); }
   };
@@ -208,6 +213,9 @@ class NodeFiles final : public DrainSource, private SegmentConsumer {
   void reopen_backing(const meta::FileId& id, File& file, std::shared_ptr<io::File> there = nullptr) noexcept;
   Status add_hole(const meta::FileId& id, File& file, uint64_t offset, MutableBytes out, Holes* holes);
   void forget_clean() noexcept;
+  Files::iterator add(const meta::FileId& id, std::unique_ptr<File> file);
+  void erase(Files::iterator at) noexcept;
+  void put_in_order(const meta::FileId& id, File& file) noexcept;
 
   Backing& backing_;
   WriteWatcher* const watcher_;  // or null
@@ -218,6 +226,9 @@ class NodeFiles final : public DrainSource, private SegmentConsumer {
   std::unique_ptr<NodeLogs> logs_;
   PlaceTable places_;
   Files files_;
+  // After each change of a file it is where it belongs: put_in_order().
+  Order waiting_;                 // to be drained: by the order of the oldest segment; those without one last
+  Order over_;                    // closed and drained: by their floors
   std::vector<Segment> pending_;  // handed out, and not yet in the index
   size_t applied_ = 0;            // of them
   uint64_t part_ = 0;             // bytes of the next one that are in the index

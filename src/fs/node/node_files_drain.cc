@@ -15,15 +15,12 @@ bool is_same_chunk(const NodeLogs::ChunkPart& one, const NodeLogs::ChunkPart& ot
 }  // namespace
 
 std::vector<meta::FileId> NodeFiles::oldest(size_t count, const std::set<meta::FileId>& but) const {
-  std::vector<std::pair<uint64_t, meta::FileId>> waiting;
-  for (const auto& [id, file] : files_) {
-    if (file->fixed || !file->dirty() || but.contains(id)) continue;
-    waiting.emplace_back(file->extents.empty() ? kOrderMax : file->first_order, id);
+  std::vector<meta::FileId> oldest;
+  oldest.reserve(std::min(count, waiting_.size()));
+  for (const auto& [order, id] : waiting_) {
+    if (oldest.size() == count) break;
+    if (!but.contains(id)) oldest.push_back(id);
   }
-  count = std::min(count, waiting.size());
-  std::partial_sort(waiting.begin(), waiting.begin() + static_cast<ptrdiff_t>(count), waiting.end());
-  std::vector<meta::FileId> oldest(count);
-  for (size_t i = 0; i < count; ++i) oldest[i] = waiting[i].second;
   return oldest;
 }
 
@@ -85,6 +82,7 @@ Result<NodeFiles::Fixed> NodeFiles::fix(const meta::FileId& id) noexcept {
     fixed.is_open = file->opens > 0;
     file->extents.mark();
     file->fixed = true;
+    put_in_order(id, *file);
     return {};
   });
   if (!status.ok()) return status;
@@ -163,6 +161,7 @@ void NodeFiles::give_up(const meta::FileId& id) noexcept {
   file.held.clear();
   file.extents.unmark();
   file.fixed = false;
+  put_in_order(id, file);
 }
 
 }  // namespace swale::fs

@@ -3,7 +3,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "base/rng.h"
+#include "fs/node/drain.h"
 #include "fs/node/testing/node_rig.h"
 
 namespace swale::fs::node_files_test {
@@ -232,6 +240,70 @@ TEST_F(NodeFilesTest, RandomCallsAreAsOnStrings) {
   EXPECT_GT(kills, 10u);
   EXPECT_GT(shown_, 100u);
   EXPECT_TRUE(node_->damage().empty());
+}
+
+// Each way into and out of the order in which files are drained, beside a model.
+TEST_F(NodeFilesTest, TheOldestAreThoseWhoseBytesWaitLongest) {
+  constexpr uint64_t kFiles = 40;
+  constexpr int kSteps = 3'000;
+  for (uint64_t i = 0; i < kFiles; ++i) backing_.names[{8, i}] = "f" + std::to_string(i);
+  restart();
+  start_writer();
+  auto drain = Drain::open(*node_, backing_, {.job = "job"});
+  ASSERT_TRUE(drain.ok()) << drain.status().to_string();
+  std::map<meta::FileId, int> waits;  // since which step
+  std::map<meta::FileId, bool> open;
+  Rng rng(7);
+  size_t most = 0;
+  const auto expect_oldest = [&](const std::set<meta::FileId>& but) {
+    std::vector<std::pair<int, meta::FileId>> in_order;
+    for (const auto& [file, since] : waits)
+      if (!but.contains(file)) in_order.emplace_back(since, file);
+    std::sort(in_order.begin(), in_order.end());
+    in_order.resize(std::min<size_t>(in_order.size(), rng.below(kFiles)));
+    std::vector<meta::FileId> expected;
+    for (const auto& [since, file] : in_order) expected.push_back(file);
+    EXPECT_EQ(node_->oldest(expected.size(), but), expected);
+    most = std::max(most, expected.size());
+  };
+  for (int step = 0; step < kSteps && !HasFailure(); ++step) {
+    const meta::FileId file{8, rng.below(kFiles)};
+    switch (rng.below(6)) {
+      case 0:
+      case 1:
+        write(file, rng.below(1000), "bytes");
+        ASSERT_TRUE(node_->take().ok());
+        if (const auto [at, is_new] = waits.emplace(file, step); !is_new)
+          at->second = std::min(at->second, step);
+        break;
+      case 2:  // a new size has no bytes to drain
+        if (open[file]) {
+          ASSERT_TRUE(node_->truncate(file, *node_->size(file) + 1).ok());
+          waits.emplace(file, kSteps);
+        }
+        break;
+      case 3:
+        if (open[file])
+          node_->close_file(file);
+        else
+          ASSERT_TRUE(node_->open_file(file).ok());
+        if (open[file] = !open[file]; open[file] && content_of(disk_, "/b/" + backing_.names[file])[0] == '(')
+          waits.emplace(file, kSteps);  // the backing has not got it
+        break;
+      case 4:
+        ASSERT_TRUE((*drain)->file(file).ok());
+        waits.erase(file);
+        break;
+      default:
+        if (node_->fix(file).ok()) {
+          expect_oldest({file});
+          node_->give_up(file);
+        }
+    }
+    expect_oldest(rng.below(2) == 0 ? std::set<meta::FileId>{file} : std::set<meta::FileId>{});
+    ASSERT_TRUE(node_->serve().ok());
+  }
+  EXPECT_GT(most, kFiles / 2);
 }
 
 }  // namespace
