@@ -104,6 +104,17 @@ bool seen_past_kernel(int at, const char* path, struct stat* found, int flags = 
   return (flags & ~kFlags) == 0 && look_light(at, path, F_OK, found);
 }
 
+// The server knows no more of it than stat says: not when it was born.
+bool seen_past_kernel(int at, const char* path, int flags, unsigned mask, struct statx* found) {
+  struct stat simple;
+  const int sync = flags & AT_STATX_SYNC_TYPE;
+  if ((mask & ~STATX_BASIC_STATS) != 0 || sync == AT_STATX_SYNC_TYPE ||
+      !seen_past_kernel(at, path, &simple, flags & ~AT_STATX_SYNC_TYPE))
+    return false;
+  translate(simple, found);
+  return true;
+}
+
 int also_by_name(int result, int at, const char* path, struct stat* found, const void* caller) {
   return may_be_name(result) ? stat_name(at, path, found, caller) : result;
 }
@@ -173,6 +184,7 @@ int swale_take_statx(int at, const char* path, int flags, unsigned mask, struct 
     return 0;
   }
   if (stays_light(at)) return -1;
+  if (seen_past_kernel(at, path, flags, mask, found)) return 0;
   const int result =
       next<int(int, const char*, int, unsigned, struct statx*)>(calls::statx)(at, path, flags, mask, found);
   if (!may_be_name(result)) return result;

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 
 #include "light_steps.h"
 
@@ -94,6 +95,33 @@ static void say_stat(const char* call, int at, const char* path, int flags, int 
   }
 }
 
+static void put_time(struct timespec* to, const struct statx_timestamp* from) {
+  to->tv_sec = from->tv_sec;
+  to->tv_nsec = from->tv_nsec;
+}
+
+/* As a stat, with what only statx knows where `more` says so. */
+static int stat_by_statx(int at, const char* path, int flags, int more, struct stat* found) {
+  struct statx by;
+  memset(&by, 0xee, sizeof(by));
+  if (statx(at, path, flags, more ? STATX_BASIC_STATS | STATX_BTIME : STATX_BASIC_STATS, &by) != 0) return -1;
+  need((by.stx_mask & STATX_BASIC_STATS) == STATX_BASIC_STATS, "the mask of statx");
+  memset(found, 0, sizeof(*found));
+  found->st_dev = makedev(by.stx_dev_major, by.stx_dev_minor);
+  found->st_ino = by.stx_ino;
+  found->st_mode = by.stx_mode;
+  found->st_nlink = by.stx_nlink;
+  found->st_uid = by.stx_uid;
+  found->st_gid = by.stx_gid;
+  found->st_size = (off_t)by.stx_size;
+  found->st_blocks = (blkcnt_t)by.stx_blocks;
+  found->st_blksize = by.stx_blksize;
+  put_time(&found->st_atim, &by.stx_atime);
+  put_time(&found->st_mtim, &by.stx_mtime);
+  put_time(&found->st_ctim, &by.stx_ctime);
+  return 0;
+}
+
 static void say_access(const char* call, int mode, int result) {
   printf(" %s %d %s", call, mode, result == 0 ? "yes" : strerrorname_np(errno));
 }
@@ -109,6 +137,11 @@ static void look_at(int at, const char* prefix, const char* name) {
   }
   say_stat("fstatat", at, path, 0, fstatat(at, path, &found, 0), &found);
   say_stat("fstatat", at, path, AT_SYMLINK_NOFOLLOW, fstatat(at, path, &found, AT_SYMLINK_NOFOLLOW), &found);
+  for (int more = 0; more < 2; ++more) {
+    const int flags = more ? AT_SYMLINK_NOFOLLOW : AT_STATX_DONT_SYNC;
+    const int result = stat_by_statx(at, path, flags, more, &found);
+    say_stat("statx", at, path, flags & AT_SYMLINK_NOFOLLOW, result, &found);
+  }
   for (int mode = F_OK; mode <= (R_OK | W_OK | X_OK); ++mode) {
     if (at == AT_FDCWD) say_access("access", mode, access(path, mode));
     say_access("faccessat", mode, faccessat(at, path, mode, 0));
@@ -153,4 +186,16 @@ void looks(const char* directory, int bound) {
            (const char* const[]){"read-only", "no-search", "closed", "write-only", NULL};
        *name != NULL; ++name)
     need(chmod(*name, 0755) == 0, "chmod");
+}
+
+enum { kTimesOfStatx = 100 };
+
+void looks_by_statx(const char* directory) {
+  struct stat found;
+  need(chdir(directory) == 0, directory);
+  begin(".");
+  const int fd = make("written");
+  for (int i = 0; i < kTimesOfStatx; ++i)
+    need(stat_by_statx(AT_FDCWD, "written", 0, 0, &found) == 0 && S_ISREG(found.st_mode), "statx");
+  close(fd);
 }

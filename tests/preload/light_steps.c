@@ -499,6 +499,10 @@ int main(int count, char** words) {
     looks(words[2], number);
     return 0;
   }
+  if (strcmp(name, "statx") == 0) {
+    looks_by_statx(words[2]);
+    return 0;
+  }
   if (strcmp(name, "names") == 0) {
     each_call(1);
     return 0;

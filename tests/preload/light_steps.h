@@ -47,6 +47,7 @@ void drop_capabilities(void);
 
 /* Asks what is at many paths; bound: by a process that modes bind. */
 void looks(const char* directory, int bound);
+void looks_by_statx(const char* directory);
 
 /* Calls each function that takes a descriptor, or prints its name. */
 void each_call(int only_names);

@@ -127,6 +127,11 @@ class Light(unittest.TestCase):
             self.assertGreater(looks, 400)
             self.assertNotIn("NOT AS THE KERNEL", self.said)
 
+    def test_statx_looks_past_the_kernel(self):
+        before = self.stats()["light_looks"]
+        self.same("statx")
+        self.assertGreaterEqual(self.stats()["light_looks"] - before, 100)
+
     def test_each_call_on_a_descriptor(self):
         self.same("calls")
 
