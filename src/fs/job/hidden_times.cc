@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/contain.h"
+#include "fs/job/job_marks.h"
 #include "io/descriptor_path.h"
 
 namespace swale::fs {
@@ -35,6 +36,17 @@ void HiddenTimes::changed(const meta::FileId& directory, const timespec* modifie
   if (modified != nullptr) known->second.modified = *modified;
 }
 
+// What it was before is shown on, or what that was shown as.
+void HiddenTimes::touched(const TouchedDirectory& directory) {
+  if (directory.directory.none()) return;
+  const MutexLock lock(mutex_);
+  Times& known = known_[directory.directory];
+  if (known.under_way) return;
+  const timespec before = timespec_of(directory.before_ns);
+  if (!is_same(known.left, before)) known.changed = before;
+  known.left = timespec_of(directory.after_ns);
+}
+
 HiddenTimes::Change::Change(HiddenTimes& times, const meta::FileId& id, io::Descriptor directory,
                             const timespec* modified)
     : times_(&times), id_(id), directory_(std::move(directory)) {
@@ -43,6 +55,7 @@ HiddenTimes::Change::Change(HiddenTimes& times, const meta::FileId& id, io::Desc
     directory_ = {};
     return;
   }
+  before_ = found.st_ctim;
   const MutexLock lock(times.mutex_);
   Times& known = times.known_[id];
   show(known, &found);
@@ -52,13 +65,13 @@ HiddenTimes::Change::Change(HiddenTimes& times, const meta::FileId& id, io::Desc
 }
 
 HiddenTimes::Change::Change(Change&& other) noexcept
-    : times_(other.times_), id_(other.id_), directory_(std::move(other.directory_)) {}
+    : times_(other.times_), id_(other.id_), directory_(std::move(other.directory_)), before_(other.before_) {}
 
-HiddenTimes::Change::~Change() {
-  if (!directory_.valid()) return;
+TouchedDirectory HiddenTimes::Change::end() {
+  if (!directory_.valid()) return {};
   MutexLock lock(times_->mutex_);
   const auto at = times_->known_.find(id_);
-  if (at == times_->known_.end()) return;
+  if (at == times_->known_.end()) return {};
   Times& known = at->second;
   while (known.under_way) {
     const timespec times[2] = {{0, UTIME_OMIT}, known.modified};
@@ -71,6 +84,8 @@ HiddenTimes::Change::~Change() {
     known.left = found.st_ctim;
     known.under_way = !is_same(known.modified, times[1]);
   }
+  directory_ = {};
+  return {id_, nanos_of(before_), nanos_of(known.left)};
 }
 
 }  // namespace swale::fs

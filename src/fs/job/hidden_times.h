@@ -5,11 +5,13 @@
 //   drain:   const HiddenTimes::Change change(hidden_, id, std::move(directory));  // its end sets mtime back
 //   stat:    hidden_.show(id, &found);
 //   program: const HiddenTimes::Told told(hidden_, id);  // while it changes attributes there
+//   another node's drain: hidden_.touched(directory);    // what Change::end() has said there
 //
 // The backing's ctime cannot be set: what the last Change has left is remembered, and shown as what it was
 // before, until it is another one, which somebody else has made.
 //
-// Threads: any. Limits: of the drains that other nodes lead, and of those before a restart, ctime is seen.
+// Threads: any. Limits: of drains before a restart ctime is seen, and of those that other nodes lead until
+// they say that they are over.
 // Memory: some 100 bytes for each directory in which files were made.
 #pragma once
 
@@ -19,6 +21,7 @@
 #include <unordered_map>
 
 #include "base/mutex.h"
+#include "fs/peers/peer_messages.h"
 #include "io/descriptor.h"
 #include "meta/index/types.h"
 
@@ -29,6 +32,8 @@ class HiddenTimes {
   // `found`: the directory as the backing has it now.
   void show(const meta::FileId& directory, struct stat* found) const;
 
+  void touched(const TouchedDirectory& directory);
+
   // One at a time of a directory. Its mtime is what it was, or `modified`, or what was told.
   class Change {
    public:
@@ -36,12 +41,15 @@ class HiddenTimes {
            const timespec* modified = nullptr);
     Change(Change&& other) noexcept;
     Change& operator=(Change&&) = delete;
-    ~Change();
+    ~Change() { static_cast<void>(end()); }
+    // None: nothing was changed, or it was ended before.
+    TouchedDirectory end();
 
    private:
     HiddenTimes* times_;
     const meta::FileId id_;
     io::Descriptor directory_;  // O_PATH; invalid: nothing is changed
+    timespec before_ = {};      // the backing's ctime
   };
 
   // A program changes its attributes there, or this time. A drain that begins or ends meanwhile hears of it.

@@ -536,6 +536,7 @@ class JobFs final : public FileSystem {
   std::unique_ptr<KnownPaths> paths_ PT_GUARDED_BY(mutex_);  // null with one node
   std::unique_ptr<NodeFiles> files_ PT_GUARDED_BY(mutex_);
   std::unique_ptr<NameIntent> intent_ PT_GUARDED_BY(change_mutex_);
+  TouchedDirectory touched_ GUARDED_BY(drain_mutex_);      // by the last batch, of several nodes
   std::unique_ptr<Drain> drain_ GUARDED_BY(drain_mutex_);  // its steps that use NodeFiles need mutex_, too
   Mutex wanted_mutex_;                                     // the last that is taken
   std::vector<Wanted*> wanted_ GUARDED_BY(wanted_mutex_);  // files that somebody waits for

@@ -10,10 +10,12 @@
 #include <future>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "fs/job/job_marks.h"
 #include "fs/job/testing/job_world.h"
+#include "fs/job/testing/nodes_world.h"
 
 namespace swale::fs::job_fs_attributes_test {
 namespace {
@@ -78,6 +80,37 @@ TEST(JobFsAttributes, WhatAProgramChangesOfADirectoryMovesItsTimeAlsoWhileFilesC
   }
   std::printf("%zu changes of a directory while a drain gave names in it\n", points);
   EXPECT_EQ(points, changes().size());
+}
+
+// The root of a file, which any node may be, gives it its name there.
+TEST(JobFsAttributes, ADrainOfAnotherNodeChangesNoTimeOfADirectoryThatProgramsSee) {
+  NodesWorld world(2);
+  world.start();
+  ASSERT_EQ(world.calls(0).make_directory("d", 0755), 0);
+  const auto times = [&](FileCalls& on) {
+    struct stat found = {};
+    EXPECT_EQ(on.look("d", &found), 0);
+    return std::pair(nanos_of(found.st_mtim), nanos_of(found.st_ctim));
+  };
+  PlainCalls plain(world.backing());
+  constexpr size_t kFiles = 8;
+  for (size_t i = 0; i < kFiles; ++i) {
+    FileCalls& maker = world.calls(i % 2);
+    int handle = -1;
+    ASSERT_EQ(maker.open("d/f" + std::to_string(i), O_RDWR | O_CREAT, 0644, &handle), 0);
+    EXPECT_EQ(maker.write(handle, 0, "bytes"), 0);
+    const auto first = times(world.calls(0)), second = times(world.calls(1)), there = times(plain);
+    EXPECT_EQ(maker.sync(handle), 0);  // a drain
+    EXPECT_EQ(times(world.calls(0)), first) << i;
+    EXPECT_EQ(times(world.calls(1)), second) << i;
+    EXPECT_LT(there.second, times(plain).second) << "canary: the drain has changed the directory";
+    EXPECT_EQ(maker.close(handle), 0);
+  }
+  for (const size_t node : {0, 1}) {
+    const auto before = times(world.calls(1 - node));
+    EXPECT_EQ(world.calls(node).set_mode("d", node == 0 ? 0700 : 0750), 0);
+    EXPECT_LT(before.second, times(world.calls(1 - node)).second) << "a program of the other node";
+  }
 }
 
 // ---- what a file has beside its bytes

@@ -65,6 +65,7 @@ JobFs::DrainedFiles JobFs::drain_steps(std::span<const meta::FileId> files, uint
                                        std::optional<NameTurn>* publishing) {
   uint64_t holds = 0;
   backing_.forget_dresses();
+  touched_ = {};
   {
     const auto turn = take_turn();
     if (!turn.ok()) return only(files.front(), turn.status());
@@ -93,8 +94,9 @@ JobFs::DrainedFiles JobFs::drain_steps(std::span<const meta::FileId> files, uint
   }
   if (publishing != nullptr) publishing->emplace(std::move(*turn));
   {
-    const auto hidden = hide_times(files);
+    auto hidden = hide_times(files);
     drain_->publish();
+    for (HiddenTimes::Change& each : hidden) touched_ = each.end();
   }
   {
     const MutexLock lock(mutex_);
@@ -213,7 +215,7 @@ Result<Drain::Outcome> JobFs::drain_here(const meta::FileId& file, NodeId asks,
       });
       if (!led.ok()) outcome = led;
       const bool all_there = outcome.ok() && (!*wanted || *outcome != Drain::Outcome::kNothing);
-      if (wanted.ok()) lead_->end(file, all_there);
+      if (wanted.ok()) lead_->end(file, all_there, touched_);
       if (outcome.status().code() != Code::kBusy) break;
     }
   });

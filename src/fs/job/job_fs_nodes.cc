@@ -41,8 +41,12 @@ Result<std::string> JobFs::answer_node(PeerMethod method, NodeId from, Bytes pay
   switch (method) {
     case PeerMethod::kFix:
     case PeerMethod::kWriteOut:
-    case PeerMethod::kBrought:
       return lead_->answer(method, payload);
+    case PeerMethod::kBrought: {
+      SWALE_ASSIGN_OR_RETURN(const DrainStep step, decode_drain_step(payload));
+      hidden_.touched(step.touched);
+      return lead_->answer(method, payload);
+    }
     case PeerMethod::kDrain: {
       SWALE_ASSIGN_OR_RETURN(const DrainWish wish, decode_drain_wish(payload));
       return drain_for(from, wish);

@@ -23,6 +23,9 @@ std::string encode(const DrainStep& step) {
   append_u64(&out, step.drain);
   append_seen(&out, step.backing);
   append_sized(&out, step.path);
+  append_id(&out, step.touched.directory);
+  append_i64(&out, step.touched.before_ns);
+  append_i64(&out, step.touched.after_ns);
   append_spans(&out, step.spans);
   return out;
 }
@@ -34,6 +37,9 @@ Result<DrainStep> decode_drain_step(Bytes bytes) {
   step.drain = in.u64();
   step.backing = take_seen(&in);
   step.path = in.sized();
+  step.touched.directory = take_id(&in);
+  step.touched.before_ns = in.i64();
+  step.touched.after_ns = in.i64();
   const bool spans = take_spans(&in, &step.spans);
   SWALE_RETURN_IF_ERROR(in.finish("a step of a drain"));
   SWALE_RETURN_IF_ERROR(expect(spans && !step.file.none(), "a step of a drain"));

@@ -1,6 +1,7 @@
 // What node servers say to each other of drains and names (PeerMethod), beside the messages of fs/share.
 //
-//   DrainStep := file u64 u64, drain u64, backing (inode u64, size u64, modified_ns u64), path sized, fetch
+//   DrainStep := file u64 u64, drain u64, backing (inode u64, size u64, modified_ns u64), path sized,
+//                touched (directory u64 u64, before_ns u64, after_ns u64), fetch
 //   DrainWish := file u64 u64, backing, places varint, (directory u64 u64, name sized, id u64 u64)*
 //   SealStep  := file u64 u64, op u8
 //   SealAnswer := writers u32, who sized
@@ -19,12 +20,20 @@
 
 namespace swale::fs {
 
+// A directory in which a drain has given a name, and the time of its change on the backing before and after.
+struct TouchedDirectory {
+  meta::FileId directory = {};  // none: it was none
+  int64_t before_ns = 0;
+  int64_t after_ns = 0;
+};
+
 struct DrainStep {
   meta::FileId file = {};
-  uint64_t drain = 0;            // kFix: its number
-  SeenBacking backing = {};      // kBrought: what is there now; kWriteOut: whose inode is to be written
-  std::string path = {};         // kWriteOut, beneath the backing directory
-  std::vector<Span> spans = {};  // kWriteOut
+  uint64_t drain = 0;             // kFix: its number
+  SeenBacking backing = {};       // kBrought: what is there now; kWriteOut: whose inode is to be written
+  std::string path = {};          // kWriteOut, beneath the backing directory
+  TouchedDirectory touched = {};  // kBrought
+  std::vector<Span> spans = {};   // kWriteOut
 };
 
 // Where an entry is, and what it leads to.

@@ -227,7 +227,8 @@ uint64_t forge(const std::string& whole, const Decode& decode, const Use& use) {
 }
 
 TEST(Peers, ForgedMessagesOfDrainsAndNamesAreRefusedOrAreWhatTheySay) {
-  DrainStep step{.file = {1, 2}, .drain = 3, .backing = {4, 5, 6}, .path = "a/b"};
+  DrainStep step{
+      .file = {1, 2}, .drain = 3, .backing = {4, 5, 6}, .path = "a/b", .touched = {{7, 8}, 9, -10}};
   step.spans = {{0, 10}, {20, 30}, {40, 50}};
   EXPECT_GT(forge(encode(step), decode_drain_step,
                   [](const DrainStep& each) {

@@ -128,9 +128,10 @@ Status SharedDrain::drained(std::span<const Done> files) noexcept {
 }
 
 // Nodes that are not told keep their bytes until the next drain: the root knows that they do not count.
-void SharedDrain::end(const meta::FileId& file, bool published) noexcept {
+void SharedDrain::end(const meta::FileId& file, bool published, const TouchedDirectory& touched) noexcept {
   static_cast<void>(contain([&] {
-    const DrainStep step{.file = file, .drain = published ? drain_.number : 0, .backing = now_};
+    const DrainStep step{
+        .file = file, .drain = published ? drain_.number : 0, .backing = now_, .touched = touched};
     for (NodeId node = 0; node < peers_.nodes(); ++node) {
       const bool has_fixed = std::find(asked_.begin(), asked_.end(), node) != asked_.end();
       if (!published && !has_fixed) continue;
