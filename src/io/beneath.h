@@ -8,12 +8,16 @@
 #pragma once
 
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/openat2.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <string>
 #include <string_view>
+
+#include "io/descriptor.h"
 
 namespace swale::io {
 
@@ -46,13 +50,25 @@ inline int open_beneath(int directory, const char* name, int flags, mode_t mode 
   return static_cast<int>(openat2(directory, name, how));
 }
 
-// The same for a path of several names, none of which may be a link or leave the directory. ENOSYS: this
-// kernel cannot.
+// The same for a path of several names, none of which may be a link or leave the directory. It may be longer
+// than the kernel takes at once. ENOSYS: this kernel cannot.
 inline int open_path_beneath(int directory, const char* path, int flags) {
   open_how how = {};
-  how.flags = static_cast<uint64_t>(flags) | O_CLOEXEC;
   how.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS;
-  return static_cast<int>(openat2(directory, path, how));
+  std::string_view rest = path;
+  Descriptor folder;
+  while (rest.size() >= PATH_MAX) {
+    const size_t slash = rest.rfind('/', PATH_MAX - 1);
+    if (slash == 0 || slash == std::string_view::npos) break;  // the kernel says what is wrong
+    how.flags = O_PATH | O_DIRECTORY | O_CLOEXEC;
+    const std::string above(rest.substr(0, slash));
+    folder =
+        Descriptor(static_cast<int>(openat2(folder.valid() ? folder.get() : directory, above.c_str(), how)));
+    if (!folder.valid()) return -1;
+    rest.remove_prefix(slash + 1);
+  }
+  how.flags = static_cast<uint64_t>(flags) | O_CLOEXEC;
+  return static_cast<int>(openat2(folder.valid() ? folder.get() : directory, rest.data(), how));
 }
 
 }  // namespace swale::io

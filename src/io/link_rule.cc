@@ -121,6 +121,8 @@ std::optional<OpenedBelow> open_linkless(int directory, const std::string& path,
   if (fd >= 0) return OpenedBelow{Descriptor(fd)};
   // EPERM and EACCES: a filter of system calls that was made before there was openat2, or a real answer.
   if (errno == ELOOP || errno == ENOSYS || errno == EPERM || errno == EACCES) return {};
+  // A program that goes down folder by folder makes longer paths than the kernel takes at once.
+  if (errno == ENAMETOOLONG && path.size() >= PATH_MAX) return {};
   return OpenedBelow{{}, errno};
 }
 

@@ -38,7 +38,7 @@ struct OpenedBelow {
 };
 
 // openat(directory, path, flags, mode) if no name of the path is a link, in one system call. None: one may
-// be, or this kernel cannot tell.
+// be, this kernel cannot tell, or the path is longer than it takes.
 std::optional<OpenedBelow> open_linkless(int directory, const std::string& path, int flags, mode_t mode = 0);
 
 // openat(directory, rest, flags, mode) under the rule. ".." in `rest` is followed as usual.

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
+#include <limits.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -92,6 +93,25 @@ TEST_P(LinkRuleOfOpening, OpensWhatHasNoLinks) {
   EXPECT_EQ(open(".", O_PATH | O_DIRECTORY).failed, 0);
   EXPECT_EQ(open("f/new", O_RDWR | O_CREAT | O_EXCL).failed, 0);
   EXPECT_EQ(open("f/new", O_RDWR | O_CREAT | O_EXCL).failed, EEXIST);
+}
+
+// A program that goes down folder by folder makes paths that the kernel does not take at once.
+TEST_P(LinkRuleOfOpening, OpensWhatHasALongerPathThanTheKernelTakes) {
+  std::string path = "f";
+  Descriptor at(::open((dir() + "/f").c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  while (path.size() < 2 * PATH_MAX) {
+    const std::string name(200, 'n');
+    ASSERT_EQ(::mkdirat(at.get(), name.c_str(), 0755), 0);
+    at = Descriptor(::openat(at.get(), name.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    path += "/" + name;
+  }
+  EXPECT_EQ(open(path + "/new", O_RDWR | O_CREAT | O_EXCL).failed, 0);
+  EXPECT_EQ(open(path + "/new", O_RDWR | O_CREAT | O_EXCL).failed, EEXIST);
+  EXPECT_EQ(open(path + "/no/such", O_RDONLY).failed, ENOENT);
+  EXPECT_EQ(open(path + "/" + std::string(256, 'n'), O_RDONLY).failed, ENAMETOOLONG);
+  ASSERT_EQ(::symlinkat("new", at.get(), "link"), 0);
+  EXPECT_EQ(open(path + "/link", O_RDONLY).failed, 0);
+  EXPECT_EQ(open(path + "/link", O_RDONLY, LinksOf::kNobody).failed, ELOOP);
 }
 
 TEST_P(LinkRuleOfOpening, FollowsLinksOfTheUser) {

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <limits.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -153,6 +154,34 @@ TEST_F(JobFsTest, WhatIsOnTheBackingIsSeenAndStaysWhatItIs) {
   char value[8];
   EXPECT_EQ(::getxattr(backing("f").c_str(), "user.kept", value, sizeof(value)), 3);
   EXPECT_EQ(::getxattr(backing("f").c_str(), "user.more", value, sizeof(value)), 1);
+}
+
+// A program that goes down folder by folder makes paths that the kernel does not take at once.
+TEST_F(JobFsTest, AFileMayBeDeeperThanAPathIsLong) {
+  world_.start();
+  std::string folder(200, 'd');
+  ASSERT_EQ(calls().make_directory(folder, 0755), 0);
+  while (folder.size() < PATH_MAX + 1000) {
+    folder += "/" + std::string(200, 'd');
+    ASSERT_EQ(calls().make_directory(folder, 0755), 0);
+  }
+  write(folder + "/f", "deep");
+  EXPECT_EQ(calls().set_attribute(folder + "/f", "user.a", "1"), 0);
+  EXPECT_EQ(calls().make_symlink("g", folder + "/l"), 0);
+  EXPECT_EQ(calls().rename(folder + "/f", folder + "/g", 0), 0);
+  drain();
+  EXPECT_EQ(calls().set_mode(folder + "/g", 0600), 0);
+  EXPECT_EQ(calls().rename(folder + "/g", folder + "/h", 0), 0);
+  write(folder + "/h", "D");
+  drain();
+  world_.stop();
+  std::filesystem::remove_all(backing(".swale"));
+  world_.start();
+  EXPECT_EQ(read(folder + "/h"), "Deep");
+  std::string text;
+  EXPECT_EQ(calls().get_attribute(folder + "/h", "user.a", &text), 0);
+  EXPECT_EQ(text, "1");
+  EXPECT_EQ(world_.fs().stats().undrained_files, 0u);
 }
 
 TEST_F(JobFsTest, WhatOthersHaveRemovedIsMadeAnew) {
