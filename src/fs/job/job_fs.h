@@ -377,11 +377,15 @@ class JobFs final : public FileSystem {
   int truncate(JobNode& node, uint64_t size);
   int begin_write(JobFile& file, uint64_t* offset, uint64_t length, const Caller& caller);
   int append(JobNode& node, uint64_t offset, Bytes bytes);
-  Result<uint64_t> size_of(const meta::FileId& id);
   int commit(JobNode& node);
   int commit_all(JobNode& node);  // what programs have appended, too
-  int grow(JobNode& node, uint64_t size);
   int content_changes(JobNode& node, const Caller& caller);
+
+  // Space (job_fs_space.cc). `blocks`: of st_blocks, at most.
+  Result<uint64_t> size_of(const meta::FileId& id, uint64_t* blocks = nullptr);
+  int seek_shared(JobFile& file, uint64_t offset, int whence, uint64_t* found);
+  int write_zeros(OpenFile& opened, uint64_t offset, uint64_t end);
+  int grow(JobNode& node, uint64_t size);
 
   // Sealed files (job_fs_seal.cc).
   // Whoever may change the file's bytes, until end_writer. EPERM: it is sealed. `seals_seen`: of a file that

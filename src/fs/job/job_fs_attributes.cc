@@ -19,7 +19,6 @@ namespace swale::fs {
 namespace {
 
 constexpr std::string_view kUserPrefix = "user.";
-constexpr uint64_t kStatBlockBytes = 512;
 constexpr blksize_t kTransferBytes = 128 << 10;  // what programs should read and write at a time
 
 bool is_user(std::string_view name) { return name.starts_with(kUserPrefix); }
@@ -77,13 +76,14 @@ int JobFs::describe(const meta::FileId& id, const meta::TreeNode& node, JobNode*
   found.st_blksize = kTransferBytes;
   found.st_size = static_cast<off_t>(node.target.size());
   if (node.type == meta::NodeType::kFile) {
-    const auto size = size_of(id);
+    uint64_t blocks = 0;
+    const auto size = size_of(id, &blocks);
     // Another thread has just given the file its name, and opens it next.
     const bool is_new = size.status().posix_error() == ENOENT && (node.mode & kOnBacking) == 0;
     if (!size.ok() && !is_new) return answer(size.status());
     found.st_size = is_new ? 0 : static_cast<off_t>(*size);
+    found.st_blocks = is_new ? 0 : static_cast<blkcnt_t>(blocks);
   }
-  found.st_blocks = static_cast<blkcnt_t>((found.st_size + kStatBlockBytes - 1) / kStatBlockBytes);
   const int64_t newer = known != nullptr ? known->modified_ns.load() : 0;
   found.st_atim = timespec_of(node.accessed_ns);
   found.st_mtim = timespec_of(newer != 0 ? newer : node.modified_ns);

@@ -431,39 +431,6 @@ int JobFs::truncate(JobNode& node, uint64_t size) {
   return drop_pages_left(node);
 }
 
-// Space is not reserved: a write waits for the drain, and fails when the backing says so. Holes are zeros.
-int JobFs::allocate(OpenFile& opened, int mode, uint64_t offset, uint64_t length, const Caller& caller) {
-  JobNode& node = JobFile::of(opened).node;
-  const bool zeros = (mode & (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE)) != 0;
-  if ((mode & ~(FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE)) != 0) return EOPNOTSUPP;
-  if (offset > meta::kOffsetEnd || length > meta::kOffsetEnd - offset) return EFBIG;
-  if (const int failed = content_changes(node, caller); failed != 0) return failed;
-  const auto found = size_of(node.id);
-  if (!found.ok()) return answer(found.status());
-  const uint64_t size = *found;
-  if (zeros && offset < size) {
-    const MutableBytes buffer = write_buffer();
-    if (buffer.empty()) return ENOMEM;
-    std::fill(buffer.begin(), buffer.end(), char{0});
-    const uint64_t end = std::min(offset + length, size);
-    for (uint64_t at = offset; at < end; at += buffer.size())
-      if (const int failed =
-              append(node, at, view(buffer.first(std::min<uint64_t>(end - at, buffer.size()))));
-          failed != 0)
-        return failed;
-  }
-  node.modified_ns.store(now_nanos());
-  if ((mode & FALLOC_FL_KEEP_SIZE) != 0 || offset + length <= size) return 0;
-  return grow(node, offset + length);
-}
-
-// Other nodes may make it longer meanwhile: nothing of theirs is cut.
-int JobFs::grow(JobNode& node, uint64_t size) {
-  if (!shared_) return truncate(node, size);
-  if (const int failed = append(node, size - 1, Bytes("\0", 1)); failed != 0) return failed;
-  return commit(node);
-}
-
 // What was written here is seen on all nodes from now on.
 int JobFs::commit(JobNode& node) {
   if (!shared_ || !options_.commits) return 0;
@@ -476,37 +443,6 @@ int JobFs::commit_all(JobNode& node) {
   const int untaken = take_granted(node);
   const int failed = commit(node);
   return untaken != 0 ? untaken : failed;
-}
-
-// As the backing has it while nobody has written the file.
-Result<uint64_t> JobFs::size_of(const meta::FileId& id) {
-  if (shared_) {
-    SWALE_ASSIGN_OR_RETURN(const SeenBacking seen, seen_there(id));
-    return shared_->size(id, seen);
-  }
-  do {
-    {
-      const RequestLock lock(mutex_, requests_);
-      auto size = files_->size(id);
-      if (size.status().code() != Code::kNotFound) return size;
-    }
-    SWALE_ASSIGN_OR_RETURN(const io::Descriptor backing, on_backing(id));
-    struct stat there;
-    if (backing.valid() && ::fstat(backing.get(), &there) != 0) return errno_status(errno, text_of(id));
-    if (backing.valid()) return static_cast<uint64_t>(there.st_size);
-  } while (wait_for_move(id));
-  return errno_status(ENOENT, "its file");
-}
-
-// All of a file is data.
-int JobFs::seek(OpenFile& opened, uint64_t offset, int whence, uint64_t* found) {
-  if (whence != SEEK_DATA && whence != SEEK_HOLE) return EINVAL;
-  struct stat now;
-  if (const int failed = attributes(JobFile::of(opened).node, &now); failed != 0) return failed;
-  const auto size = static_cast<uint64_t>(now.st_size);
-  if (offset >= size) return ENXIO;
-  *found = whence == SEEK_DATA ? offset : size;
-  return 0;
 }
 
 }  // namespace swale::fs

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "fs/share/range_map.h"
 #include "meta/index/types.h"
 #include "tier/engine/extent_map.h"
 
@@ -71,7 +72,11 @@ class FileExtents {
   void put(const Piece& piece, const Removed& removed) {
     const uint64_t begin = piece.offset % kWindow, base = piece.offset - begin;
     const tier::Extent extent{begin, piece.address, static_cast<uint32_t>(piece.length)};
-    windows_[base].replace(extent, {0, 0}, [&](const tier::Extent& gone) { removed(piece_of(base, gone)); });
+    windows_[base].replace(extent, {0, 0}, [&](const tier::Extent& gone) {
+      bytes_ -= gone.length;
+      removed(piece_of(base, gone));
+    });
+    bytes_ += piece.length;
   }
   template <class Removed>
   void cut(uint64_t offset, uint64_t end, const Removed& removed) {
@@ -79,7 +84,10 @@ class FileExtents {
          at != windows_.end() && at->first < end;) {
       const uint64_t base = at->first;
       at->second.carve(offset > base ? offset - base : 0, std::min(end - base, kWindow),
-                       [&](const tier::Extent& gone) { removed(piece_of(base, gone)); });
+                       [&](const tier::Extent& gone) {
+                         bytes_ -= gone.length;
+                         removed(piece_of(base, gone));
+                       });
       at = at->second.size() == 0 ? windows_.erase(at) : std::next(at);
     }
   }
@@ -106,6 +114,7 @@ class FileExtents {
       const uint64_t base = at->first;
       at->second.remove_if([&](const tier::Extent& extent) {
         if (extent.state != tier::ExtentState::kFlushing) return false;
+        bytes_ -= extent.length;
         removed(piece_of(base, extent));
         return true;
       });
@@ -113,6 +122,23 @@ class FileExtents {
     }
   }
   bool empty() const { return windows_.empty(); }
+  uint64_t bytes() const { return bytes_; }
+  // The first bytes at `offset` or behind it up to where there are none; none at all: the span is empty.
+  Span stretch(uint64_t offset) const {
+    Span found;
+    for (auto at = windows_.lower_bound(offset - offset % kWindow); at != windows_.end(); ++at) {
+      const uint64_t base = at->first, from = offset > base ? offset - base : 0;
+      const tier::ExtentMap& map = at->second;
+      for (auto here = map.locate(from); map.valid(here); here = map.next(here)) {
+        const tier::Extent extent = map.get(here);
+        const uint64_t begin = base + std::max(extent.offset, from);
+        if (found.end != 0 && begin != found.end) return found;
+        if (found.end == 0) found.begin = begin;
+        found.end = base + extent.end();
+      }
+    }
+    return found;
+  }
 
  private:
   static constexpr uint64_t kWindow = tier::kFileBytesMax / 2;
@@ -127,6 +153,7 @@ class FileExtents {
   }
 
   std::map<uint64_t, tier::ExtentMap> windows_;  // by the offset at which they begin
+  uint64_t bytes_ = 0;                           // of all pieces
 };
 
 }  // namespace swale::fs

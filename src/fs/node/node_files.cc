@@ -277,17 +277,6 @@ Status NodeFiles::retimed(const meta::FileId& id, const Stamp& before, const Sta
   });
 }
 
-Result<uint64_t> NodeFiles::size(const meta::FileId& id) noexcept {
-  uint64_t size = 0;
-  const Status status = contain([&]() -> Status {
-    SWALE_ASSIGN_OR_RETURN(const File* const file, known(id));
-    size = file->size;
-    return {};
-  });
-  if (!status.ok()) return status;
-  return size;
-}
-
 Status NodeFiles::truncate(const meta::FileId& id, uint64_t size) noexcept {
   return contain([&]() -> Status {
     SWALE_ASSIGN_OR_RETURN(File* const file, known(id));

@@ -104,7 +104,22 @@ class NodeFiles final : public DrainSource, private SegmentConsumer {
                       Holes* holes = nullptr) noexcept;
   // The same without a copy: they stay until the next call. False: read() has them, or says what is wrong.
   bool show(const meta::FileId& file, uint64_t offset, uint64_t length, ShownBytes* shown) noexcept;
-  Result<uint64_t> size(const meta::FileId& file) noexcept;
+  // How many bytes are no hole, at most; and the backing file, which knows better, if it has all of them.
+  struct Stored {
+    uint64_t bytes = 0;
+    std::shared_ptr<io::File> there;
+  };
+  Result<uint64_t> size(const meta::FileId& file, Stored* stored = nullptr) noexcept;
+  // What stands in [offset, end) of a file: bytes of logs, or of its backing file, with zeros behind
+  // backing_end. Empty behind the end of the file.
+  struct Stretch {
+    uint64_t end = 0;
+    uint64_t size = 0;  // of the file
+    bool logged = false;
+    std::shared_ptr<io::File> backing;  // null: zeros
+    uint64_t backing_end = 0;
+  };
+  Result<Stretch> stretch(const meta::FileId& file, uint64_t offset) noexcept;
   // Where logs have the file's bytes from told->offset on, for a process that reads there by itself. kBusy:
   // somebody is in the middle of a write.
   Status tell_places(const meta::FileId& file, ToldPlaces* told) noexcept;

@@ -112,6 +112,41 @@ Result<size_t> NodeFiles::read(const meta::FileId& id, uint64_t offset, MutableB
   return bytes;
 }
 
+Result<uint64_t> NodeFiles::size(const meta::FileId& id, Stored* stored) noexcept {
+  uint64_t size = 0;
+  const Status status = contain([&]() -> Status {
+    SWALE_ASSIGN_OR_RETURN(const File* const file, known(id));
+    size = file->size;
+    if (stored == nullptr) return {};
+    stored->bytes = std::min(size, file->extents.bytes() + file->row.backing_end());
+    if (!file->dirty()) stored->there = file->backing;
+    return {};
+  });
+  if (!status.ok()) return status;
+  return size;
+}
+
+Result<NodeFiles::Stretch> NodeFiles::stretch(const meta::FileId& id, uint64_t offset) noexcept {
+  Stretch found;
+  const Status status = contain([&]() -> Status {
+    SWALE_ASSIGN_OR_RETURN(File* const file, known(id));
+    found.size = file->size;
+    found.end = std::max(offset, file->size);
+    const Span logged = file->extents.stretch(offset);
+    found.logged = logged.end != 0 && logged.begin == offset;
+    if (logged.end != 0) found.end = std::min(found.end, found.logged ? logged.end : logged.begin);
+    found.backing_end = file->row.backing_end();
+    if (found.logged || offset >= found.backing_end) return {};
+    if (file->backing == nullptr) {
+      SWALE_ASSIGN_OR_RETURN(file->backing, open_there(id));
+    }
+    found.backing = file->backing;
+    return {};
+  });
+  if (!status.ok()) return status;
+  return found;
+}
+
 bool NodeFiles::show(const meta::FileId& id, uint64_t offset, uint64_t length, ShownBytes* shown) noexcept {
   bool all = false;
   static_cast<void>(contain([&]() -> Status {

@@ -1,0 +1,143 @@
+// What programs see of holes: SEEK_DATA, SEEK_HOLE and st_blocks, of bytes in logs and on the backing; and what
+// is not written for them.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <string>
+#include <vector>
+
+#include "fs/job/testing/job_world.h"
+
+namespace swale::fs::job_fs_space_test {
+namespace {
+
+constexpr uint64_t kPart = 64 * kKiB;  // no file system has larger blocks
+constexpr uint64_t kNowhere = ~uint64_t{0};
+
+class JobFsSpace : public testing::Test {
+ protected:
+  int open(const std::string& path, int flags = O_RDWR | O_CREAT) {
+    int handle = -1;
+    EXPECT_EQ(calls().open(path, flags, 0644, &handle), 0) << path;
+    return handle;
+  }
+  void write(int handle, uint64_t offset) {
+    EXPECT_EQ(calls().write(handle, offset, std::string(kPart, 'x')), 0);
+  }
+  uint64_t find(int handle, uint64_t offset, int whence) {
+    uint64_t found = kNowhere;
+    const int failed = calls().seek(handle, offset, whence, &found);
+    EXPECT_TRUE(failed == 0 || failed == ENXIO) << failed;
+    return failed == 0 ? found : kNowhere;
+  }
+  // The beginnings and ends of all data, as cp and tar look for them.
+  std::vector<uint64_t> edges(int handle) {
+    std::vector<uint64_t> found;
+    for (uint64_t at = 0; (at = find(handle, at, SEEK_DATA)) != kNowhere;) {
+      found.push_back(at);
+      at = find(handle, at, SEEK_HOLE);
+      found.push_back(at);
+    }
+    return found;
+  }
+  uint64_t blocks(const std::string& path) {
+    struct stat found = {};
+    EXPECT_EQ(calls().look(path, &found), 0);
+    return static_cast<uint64_t>(found.st_blocks);
+  }
+  void drain() {
+    const Status drained = world_.fs().drain_all();
+    ASSERT_TRUE(drained.ok()) << drained.to_string();
+  }
+  bool backing_knows_holes() {
+    const int there = ::open((world_.backing() + "/holes").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    const bool knows = ::ftruncate(there, 1 << 20) == 0 && ::lseek(there, 0, SEEK_HOLE) == 0;
+    ::close(there);
+    ::unlink((world_.backing() + "/holes").c_str());
+    return knows;
+  }
+  FileSystemCalls& calls() { return world_.calls(); }
+
+  JobWorld world_;
+};
+
+using Edges = std::vector<uint64_t>;
+
+TEST_F(JobFsSpace, HolesOfANewFileAreFound) {
+  world_.start();
+  const int file = open("f");
+  EXPECT_EQ(edges(file), Edges());
+  EXPECT_EQ(find(file, 0, SEEK_HOLE), kNowhere) << "the file is empty";
+  ASSERT_EQ(calls().resize(file, 10 * kMiB), 0);
+  EXPECT_EQ(edges(file), Edges());
+  EXPECT_EQ(find(file, 0, SEEK_HOLE), 0u);
+  EXPECT_EQ(blocks("f"), 0u);
+  write(file, kMiB);
+  write(file, kMiB + kPart);
+  write(file, 8 * kMiB);
+  EXPECT_EQ(edges(file), (Edges{kMiB, kMiB + 2 * kPart, 8 * kMiB, 8 * kMiB + kPart}));
+  EXPECT_EQ(find(file, kMiB + 5, SEEK_DATA), kMiB + 5);
+  EXPECT_EQ(find(file, 9 * kMiB, SEEK_HOLE), 9 * kMiB);
+  EXPECT_EQ(find(file, 10 * kMiB, SEEK_HOLE), kNowhere);
+  EXPECT_EQ(blocks("f"), 3 * kPart / 512);
+  write(file, 10 * kMiB);
+  EXPECT_EQ(edges(file).back(), 10 * kMiB + kPart) << "a hole is at the end";
+  ASSERT_EQ(calls().resize(file, kMiB + 100), 0);
+  EXPECT_EQ(edges(file), (Edges{kMiB, kMiB + 100}));
+  EXPECT_EQ(calls().close(file), 0);
+}
+
+TEST_F(JobFsSpace, HolesOfAFileAreFoundWhereverItsBytesStand) {
+  if (!backing_knows_holes()) GTEST_SKIP() << "the file system of the test knows no holes";
+  world_.start();
+  int file = open("f");
+  write(file, kMiB);
+  write(file, 8 * kMiB);
+  ASSERT_EQ(calls().resize(file, 10 * kMiB), 0);
+  const Edges all = edges(file);
+  drain();
+  EXPECT_EQ(edges(file), all) << "open";
+  EXPECT_EQ(calls().close(file), 0);
+  drain();
+  file = open("f", O_RDONLY);
+  EXPECT_EQ(edges(file), all) << "on the backing";
+  EXPECT_LT(blocks("f"), kMiB / 512) << "as many as the backing file has";
+  EXPECT_EQ(calls().close(file), 0);
+
+  file = open("f");
+  write(file, 4 * kMiB);
+  write(file, 8 * kMiB + kPart);
+  EXPECT_EQ(edges(file),
+            (Edges{kMiB, kMiB + kPart, 4 * kMiB, 4 * kMiB + kPart, 8 * kMiB, 8 * kMiB + 2 * kPart}));
+  EXPECT_EQ(blocks("f"), 10 * kMiB / 512) << "nobody has asked the backing: full";
+  ASSERT_EQ(calls().resize(file, 6 * kMiB), 0);
+  ASSERT_EQ(calls().resize(file, 10 * kMiB), 0);
+  EXPECT_EQ(edges(file), (Edges{kMiB, kMiB + kPart, 4 * kMiB, 4 * kMiB + kPart})) << "cut";
+  EXPECT_EQ(calls().close(file), 0);
+}
+
+TEST_F(JobFsSpace, WhereThereIsNothingNoZerosAreWritten) {
+  world_.start();
+  const int file = open("f");
+  ASSERT_EQ(calls().resize(file, 512 * kMiB), 0);
+  write(file, 100 * kMiB);
+  write(file, 300 * kMiB);
+  const uint64_t before = world_.fs().stats().undrained_bytes;
+  const int punch = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+  ASSERT_EQ(calls().allocate(file, punch, 100, 300 * kMiB + kPart - 200), 0);
+  ASSERT_EQ(calls().allocate(file, FALLOC_FL_ZERO_RANGE, 400 * kMiB, 200 * kMiB), 0);
+  EXPECT_LT(world_.fs().stats().undrained_bytes, before + kMiB);
+  std::string bytes;
+  ASSERT_EQ(calls().read(file, 300 * kMiB, kPart, &bytes), 0);
+  EXPECT_EQ(bytes, std::string(kPart - 100, '\0') + std::string(100, 'x'));
+  ASSERT_EQ(calls().read(file, 100 * kMiB, kPart, &bytes), 0);
+  EXPECT_EQ(bytes, std::string(kPart, '\0'));
+  struct stat found;
+  ASSERT_EQ(calls().state(file, &found), 0);
+  EXPECT_EQ(found.st_size, static_cast<off_t>(600 * kMiB));
+  EXPECT_EQ(calls().close(file), 0);
+}
+
+}  // namespace
+}  // namespace swale::fs::job_fs_space_test
