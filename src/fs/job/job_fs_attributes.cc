@@ -22,6 +22,11 @@ constexpr std::string_view kUserPrefix = "user.";
 constexpr blksize_t kTransferBytes = 128 << 10;  // what programs should read and write at a time
 
 bool is_user(std::string_view name) { return name.starts_with(kUserPrefix); }
+// 0, or what other file systems say of an attribute by that name.
+int check_name(std::string_view name, bool has_user_attributes) {
+  if (!is_user(name) || !has_user_attributes) return EOPNOTSUPP;
+  return name == kUserPrefix ? EINVAL : 0;
+}
 bool is_own(std::string_view name) {
   return name == kJobStatsAttribute || name == kJobCommandAttribute || name == kAttachAttribute;
 }
@@ -280,7 +285,7 @@ int JobFs::get_attribute(Node& known, const char* name, const Caller&, std::stri
     return 0;
   }
   if (std::string_view(name) == kAttachAttribute) return say_meeting(value);
-  if (!is_user(name) || !has_user_attributes_) return EOPNOTSUPP;
+  if (const int refused = check_name(name, has_user_attributes_); refused != 0) return refused;
   if (is_own(name)) return ENODATA;
   auto found = names_.read_user(node.id, name);
   if (!found.ok()) return answer(found.status());
@@ -305,7 +310,7 @@ int JobFs::set_attribute(Node& known, const char* name, Bytes value, int flags, 
     return answer(drain_everywhere());
   }
   if (is_own(name)) return EPERM;
-  if (!is_user(name) || !has_user_attributes_) return EOPNOTSUPP;
+  if (const int refused = check_name(name, has_user_attributes_); refused != 0) return refused;
   if (node.type == meta::NodeType::kLink) return EPERM;
   const auto turn = take_turn();
   if (!turn.ok()) return answer(turn.status());
@@ -324,7 +329,7 @@ int JobFs::set_attribute(Node& known, const char* name, Bytes value, int flags, 
 
 int JobFs::remove_attribute(Node& known, const char* name, const Caller&) {
   JobNode& node = JobNode::of(known);
-  if (!is_user(name) || !has_user_attributes_) return EOPNOTSUPP;
+  if (const int refused = check_name(name, has_user_attributes_); refused != 0) return refused;
   if (is_own(name)) return EPERM;
   const auto turn = take_turn();
   if (!turn.ok()) return answer(turn.status());

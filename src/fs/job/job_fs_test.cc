@@ -143,6 +143,7 @@ TEST_F(JobFsTest, WhatIsOnTheBackingIsSeenAndStaysWhatItIs) {
   write("d/g", "replaced", 0);
   EXPECT_EQ(calls().set_time("d/g", 77), 0);
   write("d/e/made", "made");
+  EXPECT_EQ(calls().set_attribute("d/e/made", "user.", "m"), EINVAL) << "the backing could not keep it";
   drain();
   EXPECT_EQ(content(backing("f")), "NEW bytes");
   EXPECT_EQ(content(backing("d/g")), "replaced");
