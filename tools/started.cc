@@ -15,6 +15,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <utility>
@@ -47,8 +48,26 @@ int64_t unix_now() {
 
 std::string folders_prefix() { return fmt::format("swale-start-{}-", ::geteuid()); }
 
+// By which path a mountpoint was named does not matter. The tree itself is not asked: its server may hang.
+std::string place_of(const std::string& mountpoint) {
+  namespace files = std::filesystem;
+  constexpr int kLinksMax = 40;  // as the kernel
+  std::error_code failed;
+  files::path path = mountpoint;
+  for (int links = 0; links < kLinksMax; ++links) {
+    if (!path.has_filename() && path.has_relative_path()) path = path.parent_path();
+    const files::path folder = files::canonical(path.parent_path(), failed);
+    if (failed || path.filename() == "..") return path.string();
+    path = folder / path.filename();
+    const files::path target = files::read_symlink(path, failed);
+    if (failed) break;
+    path = (folder / target).lexically_normal();
+  }
+  return path.string();
+}
+
 std::string folder_of(const std::string& mountpoint) {
-  return fmt::format("{}/{}{}", kMemory, folders_prefix(), hex16(hash_bytes(Bytes(mountpoint))));
+  return fmt::format("{}/{}{}", kMemory, folders_prefix(), hex16(hash_bytes(Bytes(place_of(mountpoint)))));
 }
 
 void remove_folder(const std::string& folder) {

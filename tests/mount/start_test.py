@@ -142,6 +142,19 @@ class Start(unittest.TestCase):
         self.assertEqual(self.status(self.backing, exit_code=1), [])
         self.assertEqual(self.swale("stop", self.backing).returncode, 3)
 
+    def test_a_tree_is_found_by_each_path_that_leads_to_it(self):
+        link = f"{self.scratch}/link"
+        os.symlink("backing", link)
+        for at, ways in ((f"{self.backing}/", (self.backing, link)), (link, (f"{self.backing}/", f"{link}/"))):
+            self.start(at=at)
+            for way in ways:
+                self.assertEqual([tree["state"] for tree in self.status(way)], ["mounted"], way)
+            inside = subprocess.run([SWALE, "status", "."], cwd=self.backing, capture_output=True, text=True,
+                                    env={**os.environ, **LAUNCHED}, timeout=PATIENCE_S, check=False)
+            self.assertEqual((inside.returncode, inside.stderr), (0, ""))
+            self.started[-1] = ways[0]
+            self.stop()
+
     def test_a_second_start_is_refused_with_a_remedy(self):
         self.start()
         again = self.swale("start", self.backing, "--buffer", self.buffer)
