@@ -41,6 +41,7 @@ Status own_limit_among(std::span<const Status> problems) {
 }
 
 void complain_text(std::string_view text) { fmt::print(stderr, "swale: {}\n", plain_text(text)); }
+void repeat_complaint(std::string_view line) { fmt::print(stderr, "{}\n", plain_text(line)); }
 
 void print_bytes(std::string_view bytes) {
   if (std::fwrite(bytes.data(), 1, bytes.size(), stdout) != bytes.size()) note_output_failure();

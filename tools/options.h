@@ -44,6 +44,7 @@ std::string whole_path(const std::string& path);
 
 // A line "swale: ..." on stderr, as plain text (base/plain_text.h).
 void complain_text(std::string_view text);
+void repeat_complaint(std::string_view line);  // another process of ours has begun it with its name
 template <class... Args>
 void complain(fmt::format_string<Args...> format, Args&&... args) {
   complain_text(fmt::format(format, std::forward<Args>(args)...));

@@ -164,7 +164,7 @@ struct StopCommand {
       return finish_output(kExitOk);
     }
     for (const std::string& line : ended == kExitOk ? said : last_lines(tree->document.value("log", "")))
-      complain("{}", line);
+      repeat_complaint(line);
     if (ended == kExitOk) return fail(synced);
     complain("{}: its tree has ended with exit status {}; swale fs recover {} repeats the end", path, ended,
              backing);

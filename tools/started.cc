@@ -327,7 +327,7 @@ Status start_tree(const StartOptions& options) {
   char byte = 0;
   const bool started = io::continued([&] { return ::read(mounted.get(), &byte, 1); }) == 1;
   std::ifstream said(folder + "/" + kLog);
-  for (std::string line; std::getline(said, line);) complain("{}", line);
+  for (std::string line; std::getline(said, line);) repeat_complaint(line);
   if (started) return {};
   int state = 0;
   ::waitpid(keeper, &state, 0);

@@ -170,6 +170,7 @@ class Start(unittest.TestCase):
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("missing", done.stderr)
         self.assertIn("No such file", done.stderr)
+        self.assertNotIn("swale: swale:", done.stderr)
         self.assertEqual(self.status(missing, exit_code=1), [])
         fallen = self.swale("start", missing, "--fallback")
         self.assertEqual(fallen.returncode, 0, fallen.stderr)
