@@ -96,7 +96,10 @@ class JobMount {
 
   Status run() {
     SWALE_ASSIGN_OR_RETURN(folders_, find_job_folders(options_));
-    SWALE_RETURN_IF_ERROR(options_.nodes ? meet() : begin_alone());
+    const Status begun = options_.nodes ? meet() : begin_alone();
+    // Without the backing nothing is in a buffer that was empty: nobody would come for it.
+    if (!begun.ok() && buffer_is_new_ && !claim_) remove_job_folders(folders_, options_);
+    SWALE_RETURN_IF_ERROR(begun);
     SWALE_RETURN_IF_ERROR(open());
     const Status served = options_.mounts ? serve() : Status();
     if (watch_ && watch_->lost()) return lost();
@@ -130,6 +133,7 @@ class JobMount {
   JobFolders folders_;
   io::Descriptor buffer_lock_;
   std::string job_name_;  // "": the buffer is of none yet
+  bool buffer_is_new_ = false;
   size_t descriptors_ = 0;
   bool fsync_drains_ = true;
   io::PosixDevice device_;
@@ -148,6 +152,7 @@ class JobMount {
 Status JobMount::read_own() {
   SWALE_ASSIGN_OR_RETURN(buffer_lock_, lock_buffer(folders_));
   SWALE_ASSIGN_OR_RETURN(job_name_, read_served_job(device_, folders_));
+  buffer_is_new_ = job_name_.empty();
   return {};
 }
 

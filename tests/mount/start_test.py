@@ -187,6 +187,16 @@ class Start(unittest.TestCase):
         self.assertIn("NO BUFFER", fallen.stderr)
         self.assertEqual(self.read(self.backing, "now"), "there\n")
 
+    def test_a_backing_that_refuses_the_job_leaves_nothing(self):
+        self.write(self.backing, ".swale", "not a directory")
+        found, temporary = os.stat(self.backing), self.make("temporary")
+        memory = f"swale-fs-{os.geteuid()}-{found.st_dev:x}-{found.st_ino:x}"
+        refused = self.swale("run", "--backing", self.backing, "--", "true", TMPDIR=temporary)
+        self.assertEqual(refused.returncode, 3, refused.stderr)
+        self.assertIn(".swale", refused.stderr)
+        self.assertEqual(os.listdir(temporary), [])
+        self.assertEqual([name for name in os.listdir("/dev/shm") if name.startswith(memory)], [])
+
     def test_without_dev_fuse_run_says_so_or_falls_back(self):
         own = [] if os.geteuid() == 0 else ["--map-root-user"]
         hide = 'mount --bind /dev/null /dev/fuse && exec "$@"'
