@@ -230,7 +230,8 @@ int make_here(Memory& all, Talk& talk, int at, const char* path, int flags, mode
 
 void translate(const fs::LightStat& found, struct stat* out) {
   const auto time = [](int64_t nanos) {
-    return timespec{static_cast<time_t>(nanos / kSecondNanos), static_cast<long>(nanos % kSecondNanos)};
+    const int64_t rest = (nanos % kSecondNanos + kSecondNanos) % kSecondNanos;  // also before 1970
+    return timespec{static_cast<time_t>((nanos - rest) / kSecondNanos), static_cast<long>(rest)};
   };
   *out = {};
   out->st_dev = ::makedev(static_cast<unsigned>(light.device >> 32), static_cast<unsigned>(light.device));

@@ -168,6 +168,8 @@ void looks(const char* directory, int bound) {
   close(open("program-of-others", O_WRONLY | O_CREAT, 0641));
   close(open("set-user", O_WRONLY | O_CREAT, 0755));
   need(chmod("set-user", 04755) == 0, "chmod");
+  const struct timespec before_1970[2] = {{-1, 250000000}, {-5, 7}};
+  need(utimensat(AT_FDCWD, "program-of-others", before_1970, 0) == 0, "utimensat");
   const int fd = make("written");
   need(write(fd, "some bytes", 10) == 10, "written");
   snprintf(prefix, sizeof(prefix), "%s/", directory);
