@@ -1,4 +1,5 @@
 // swale: inspects massive directories. One command with one subcommand for each question.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -92,6 +93,15 @@ int run_command(int argc, char** argv) {
   return run();
 }
 
+// A caller may have closed a standard stream. Its number would go to the next file that is opened, and what is
+// printed would go into that file. What is opened here fails as a closed one does.
+void hold_standard_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(stream, F_GETFD) == -1)
+      static_cast<void>(::open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY));
+  }
+}
+
 // Prints the failure without allocating memory.
 int fail_with(const std::exception_ptr& exception) {
   try {
@@ -120,6 +130,7 @@ int fail_with(const std::exception_ptr& exception) {
 }  // namespace swale::tools
 
 int main(int argc, char** argv) {
+  swale::tools::hold_standard_streams();
   std::set_terminate(swale::tools::terminate);
   try {
     return swale::tools::run_command(argc, argv);

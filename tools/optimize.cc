@@ -106,7 +106,7 @@ Status OptimizeCommand::approve(const imd::OptimizePlan& plan) const {
         "{}: {} epochs, {} records, {} bytes of keys and values; they stay, and their cluster takes at most "
         "{} bytes more",
         common.path, plan.epochs, plan.records, plan.data_bytes, plan.cluster_bytes_max));
-    std::fflush(stdout);
+    flush_output();
   }
   std::error_code unknown;
   const std::filesystem::space_info space = std::filesystem::space(common.path, unknown);
@@ -154,7 +154,7 @@ void OptimizeCommand::print_made(const imd::OptimizeReport& report) const {
               {"series", report.series},
               {"bytes", report.bytes},
               {"stripes", report.stripes}});
-  std::fflush(stdout);
+  flush_output();
 }
 
 // The job whose ranks share the pass. nullptr: there is no launcher, or one rank.
@@ -241,7 +241,7 @@ int OptimizeCommand::follow_job(io::Device& device) const {
 Status OptimizeCommand::approve_free(const imd::FreePlan& plan) const {
   if (!common.json) {
     print_line(plan_text(plan));
-    std::fflush(stdout);
+    flush_output();
   }
   std::error_code unknown;
   const std::filesystem::space_info space = std::filesystem::space(common.path, unknown);

@@ -27,8 +27,12 @@ std::string whole_path(const std::string& path) {
   return path.empty() ? path : std::filesystem::absolute(path).lexically_normal().string();
 }
 
+void flush_output() {
+  if (std::fflush(stdout) != 0) note_output_failure();
+}
+
 int fail(const Status& status) {
-  std::fflush(stdout);
+  flush_output();
   complain_text(status.message());
   return status.code() == Code::kInvalidArgument ? kExitUsage : kExitFailure;
 }
@@ -74,7 +78,7 @@ Json key_json(Bytes key, Notation notation, std::optional<run::KeyType> type) {
 }
 
 int finish_output(int exit_code) {
-  if (std::fflush(stdout) != 0) note_output_failure();
+  flush_output();
   if (std::ferror(stdout) == 0 && output_errno == 0) return exit_code;
   complain("writing to the standard output: {}", std::strerror(output_errno));
   return kExitFailure;

@@ -63,6 +63,8 @@ std::string json_line(const Json& json);  // bytes that are no text are replaced
 void print_json(const Json& json);        // one line
 // Records as a RecordFormat of this layout wrote them.
 void print_records(Layout layout, std::string_view records);
+// Writes what was printed; finish_output tells if that fails.
+void flush_output();
 // Returns the command's exit code, or kExitFailure if a write to stdout has failed.
 int finish_output(int exit_code);
 

@@ -71,7 +71,7 @@ Result<UnlockCommand::Finding> UnlockCommand::watch(io::Device& device, const st
   const Nanos time = watch_s < 0 ? before.lease / 2 : seconds(watch_s);
   if (!common.json) {
     print(fmt::format("watching for {:g} s whether the holder renews it...\n", to_seconds(time)));
-    std::fflush(stdout);
+    flush_output();
   }
   Patience patience(time, system_clock().now());
   while (!patience.over(system_clock().now())) {

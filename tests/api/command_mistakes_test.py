@@ -106,5 +106,18 @@ class Mistakes(CommandCase):
             self.assertEqual(done.returncode, 3, words)
             self.assertIn(b"No space left on device", done.stderr)
 
+    def test_what_is_printed_into_a_closed_stream_goes_into_no_file(self):
+        # The lock of a pass would have the number of the standard output, and then the plan of the pass.
+        for closed in ("0", "1", "2", "0 1 2"):
+            path = self.copy()
+            close = " ".join(f"{number}>&-" for number in closed.split())
+            done = subprocess.run(["sh", "-c", f'exec "$0" optimize "$1" {close}', SWALE, path],
+                                  capture_output=True, timeout=60)
+            self.assertEqual(done.returncode, 3 if "1" in closed else 0, (closed, done.stderr))
+            self.assertNotIn(b"overwritten", done.stderr)
+            if closed == "1":
+                self.assertIn(b"standard output: Bad file descriptor", done.stderr)
+            self.assertIn("1 clusters", self.run_swale("verify", path=path)[0])
+
 
 unittest.main(argv=sys.argv[:1], verbosity=2)
