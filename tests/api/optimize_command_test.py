@@ -156,6 +156,19 @@ class OptimizeCommand(CommandCase):
             blocked = int(next(line for line in file if line.startswith("SigBlk:")).split()[1], 16)
         return blocked >> (signal.SIGTERM - 1) & 1
 
+    def test_a_cluster_is_not_itself_optimized_nor_freed(self):
+        path = self.copy()
+        keys = self.lines("keys", "--epoch", "1", "--u64")[:5]
+        before = [self.lines("get", key, path=path) for key in keys]
+        self.run_swale("optimize", path=path)
+        self.run_swale("optimize", "--free", "--keep", "none", "--yes", path=path)
+        cluster = os.path.join(path, "clusters", "0001")
+        for words in ([], ["--full"], ["--free", "--yes", "--keep", "none"], ["--free", "--dry-run"]):
+            said = self.run_swale("optimize", *words, path=cluster, expect=2)[1]
+            self.assertIn("is a cluster of a massive directory", said)
+        self.assertEqual([self.lines("get", key, path=path) for key in keys], before)
+        self.run_swale("verify", path=path)
+
     def test_optimize_of_what_is_damaged(self):
         path = self.damage(DATA, 4096 + 100)
         self.assertIn("offset 4096", self.run_swale("optimize", path=path, expect=3)[1])

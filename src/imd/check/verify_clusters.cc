@@ -8,6 +8,7 @@
 #include "imd/format/cluster_list.h"
 #include "imd/format/series.h"
 #include "imd/format/series_values.h"
+#include "imd/read/reader_clusters.h"
 #include "imd/read/reader_partition.h"
 #include "imd/read/reader_values.h"
 
@@ -90,16 +91,14 @@ void verify_clusters(const ReaderFiles& files, const Manifest& manifest, size_t 
   for (const ClusterEntry& cluster : list->clusters) {
     if (report->problems.size() >= problems_max) return;
     ++report->clusters;
+    if (const auto opened = Cluster::open(files, cluster); !opened.ok()) {
+      tell(opened.status());
+      continue;
+    }
     const auto reader =
         Reader::open(files.device, cluster_folder(files.directory, cluster.number), files.options);
     if (!reader.ok()) {
       tell(reader.status());
-      continue;
-    }
-    const Manifest& own = (*reader)->manifest();
-    if (own.epochs.size() != 1 || own.epochs[0].epoch_id != cluster.epoch_id) {
-      tell(corruption("{}: is not the cluster {:016x} that the list of clusters names",
-                      (*reader)->directory(), cluster.epoch_id));
       continue;
     }
     VerifyReport inside = verify_directory(**reader, problems_max - report->problems.size());

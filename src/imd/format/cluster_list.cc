@@ -161,4 +161,14 @@ Result<ClusterList> load_clusters(io::Device& device, const std::string& directo
   return ClusterList();
 }
 
+Status refuse_cluster(io::Device& device, const std::string& directory) {
+  const std::string path = directory + "/manifest.json";
+  const Result<std::string> json = io::read_file(device, path, kManifestBytesMax);
+  if (!json.ok() || !ClusterList::decode(*json, path).ok()) return {};
+  return invalid_argument(
+      "{}: is a cluster of a massive directory, that `swale optimize` has made; name that directory, two "
+      "folders above",
+      directory);
+}
+
 }  // namespace swale::imd

@@ -98,6 +98,7 @@ class Freer {
 };
 
 Result<FreeReport> Freer::run() {
+  SWALE_RETURN_IF_ERROR(refuse_cluster(files_.device, files_.directory));
   if (!options_.dry_run) SWALE_RETURN_IF_ERROR(lock());
   SWALE_RETURN_IF_ERROR(look());
   SWALE_RETURN_IF_ERROR(choose());

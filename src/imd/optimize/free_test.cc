@@ -224,6 +224,30 @@ TEST(Free, DamageOfAFreedEpochIsAnError) {
   EXPECT_TRUE(ask_all_of(device, kKeys) == before);
 }
 
+// A pass would not open such a cluster, though it is a good directory. Freeing is refused there; this one goes
+// round that.
+TEST(Free, AClusterWhoseEpochWasMovedIsDamage) {
+  io::MemoryDevice device;
+  write_job(device, {.keys = kKeys}, 1);
+  ASSERT_TRUE(test::optimize(device).ok());
+  ASSERT_TRUE(free_logs(device, "none").ok());
+  const std::string cluster = cluster_folder(kOptimized, 1);
+  ASSERT_EQ(free_logs(device, "none", cluster).status().code(), Code::kInvalidArgument);
+  ASSERT_EQ(optimize_directory(device, cluster, test::small_pass()).status().code(), Code::kInvalidArgument);
+  test::expect_verified(device, 1);
+  const std::string list = cluster_list_path(kOptimized, 1);
+  ASSERT_TRUE(device.rename(list, list + ".hidden").ok());
+  ASSERT_TRUE(optimize_directory(device, cluster, test::small_pass()).ok());
+  ASSERT_TRUE(free_logs(device, "last", cluster).ok());
+  ASSERT_TRUE(free_logs(device, "none", cluster).ok());
+  ASSERT_TRUE(device.rename(list + ".hidden", list).ok());
+  const auto reader = Reader::open(device, kOptimized, {});
+  ASSERT_TRUE(reader.ok());
+  const VerifyReport report = verify_directory(**reader, 10);
+  ASSERT_EQ(report.problems.size(), 1u);
+  EXPECT_THAT(report.problems[0].message(), HasSubstr("is not the cluster"));
+}
+
 TEST(Free, AListThatIsDamagedIsNamedAndMadeAnewByNobody) {
   io::MemoryDevice device;
   write_job(device, {.epochs = 3, .keys = kKeys}, 1);

@@ -147,6 +147,7 @@ Status Pass::run_on_ranks() {
 // The first rank: which epochs are copied, in place of which clusters, under which number.
 Status Pass::decide() {
   SWALE_RETURN_IF_ERROR(load_manifest(files_.device, files_.directory).status());
+  SWALE_RETURN_IF_ERROR(refuse_cluster(files_.device, files_.directory));
   SWALE_RETURN_IF_ERROR(io::make_directories(files_.device, clusters_folder(files_.directory)));
   const io::LockRequest request{.job = hex16(random_number()), .lease = options_.lease};
   SWALE_ASSIGN_OR_RETURN(
