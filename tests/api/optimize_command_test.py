@@ -169,6 +169,14 @@ class OptimizeCommand(CommandCase):
         self.assertEqual([self.lines("get", key, path=path) for key in keys], before)
         self.run_swale("verify", path=path)
 
+    def test_clusters_that_lead_nowhere_are_told(self):
+        path = self.copy()
+        os.symlink(os.path.join(self.scratch, "nowhere"), os.path.join(path, "clusters"))
+        for words in ([], ["--free", "--yes"]):
+            said = self.run_swale("optimize", *words, path=path, expect=3)[1]
+            self.assertIn("clusters: listing the directory: No such file", said)
+        self.assertEqual(len(self.lines("keys", "--epoch", "1", path=path)), 22)
+
     def test_optimize_of_what_is_damaged(self):
         path = self.damage(DATA, 4096 + 100)
         self.assertIn("offset 4096", self.run_swale("optimize", path=path, expect=3)[1])
