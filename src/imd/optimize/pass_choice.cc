@@ -72,10 +72,12 @@ Status Chooser::look() {
     };
     const bool wanted = !rules_.full && std::ranges::all_of(cluster.epochs, lives);
     const bool freed = has_freed(cluster);
-    const bool replaced = !wanted && !is_only_copy(cluster);
+    const bool only_copy = is_only_copy(cluster);
+    const bool replaced = !wanted && !only_copy;
     if (replaced && !freed) return true;
     const auto opened = Cluster::open(files_, cluster);
-    if (!opened.ok() && freed) {
+    const bool gone = opened.status().code() == Code::kNotFound;
+    if (!opened.ok() && (freed || (only_copy && !gone))) {
       log_warn("{}; it stays, because it has epochs that are nowhere else: restore it from a copy",
                opened.status().message());
       stuck_.insert(cluster.number);
