@@ -177,6 +177,16 @@ class OptimizeCommand(CommandCase):
             self.assertIn("clusters: listing the directory: No such file", said)
         self.assertEqual(len(self.lines("keys", "--epoch", "1", path=path)), 22)
 
+    def test_clusters_that_cannot_be_read_hide_no_epochs(self):
+        path = self.copy()
+        before = self.lines("get", "name", path=path)
+        with open(os.path.join(path, "clusters"), "x", encoding="ascii"):
+            pass
+        out, errors = self.run_swale("get", "name", path=path)
+        self.assertEqual(out.splitlines(), before)
+        self.assertEqual(errors.count("the epochs themselves answer"), 1, errors)
+        self.run_swale("verify", path=path, expect=1)
+
     def test_optimize_of_what_is_damaged(self):
         path = self.damage(DATA, 4096 + 100)
         self.assertIn("offset 4096", self.run_swale("optimize", path=path, expect=3)[1])

@@ -26,11 +26,14 @@ size_t common_epochs(const Manifest& a, const Manifest& b) {
   return static_cast<size_t>(end.first - a.epochs.begin());
 }
 
-// Answers do not depend on them, but those of epochs that were freed: `*problem` is for these. Storage that
-// fails is told.
-Result<ClusterList> clusters_or_none(io::Device& device, const std::string& directory, Status* problem) {
+// Answers do not depend on them, but those of epochs that were freed: `*problem` is for these. If there are
+// any, storage that fails is told; else it may be that another user's clusters cannot be read by this one.
+Result<ClusterList> clusters_or_none(io::Device& device, const std::string& directory, bool has_freed,
+                                     Status* problem) {
   Result<ClusterList> list = load_clusters(device, directory);
-  if (list.status().code() != Code::kCorruption && list.status().code() != Code::kUnsupported) return list;
+  const Code code = list.status().code();
+  const bool failed = code == Code::kIoError && !has_freed;
+  if (code != Code::kCorruption && code != Code::kUnsupported && !failed) return list;
   *problem = list.status();
   log_warn(
       "{}; the epochs themselves answer, but for those that were freed. `swale optimize` makes clusters anew",
@@ -73,7 +76,8 @@ Result<Reader::Refreshed> Reader::refresh() {
   SWALE_ASSIGN_OR_RETURN(Manifest manifest, load_manifest(device_, directory_));
   const std::shared_ptr<ReaderView> before = view();
   Status problem;
-  SWALE_ASSIGN_OR_RETURN(const ClusterList clusters, clusters_or_none(device_, directory_, &problem));
+  SWALE_ASSIGN_OR_RETURN(const ClusterList clusters,
+                         clusters_or_none(device_, directory_, manifest.has_moved, &problem));
   Refreshed refreshed;
   size_t common = 0;
   bool same_place = false;
