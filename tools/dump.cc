@@ -108,8 +108,8 @@ void add_dump(CLI::App& app, Run* run) {
       });
   sub.add_option(
          "PATH", command->common.path,
-         "a massive directory, or a file of one: swale.json, swale.lock, of jobs/N manifest.json, "
-         "epochs, extrema, attributes.jsonl and stats.jsonl, part-N.jN.data, .index, .values, .pages or "
+         "a massive directory, or a file of one: swale.json, swale.lock, of clusters/N and jobs/N "
+         "manifest.json, epochs, extrema, attributes.jsonl and stats.jsonl, part-N.jN.data, .index, .values, .pages or "
          ".source")
       .required()
       .type_name("FILE");

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "base/json.h"
+#include "imd/format/cluster_list.h"
 #include "imd/format/manifest.h"
 #include "imd/write/writer_lock.h"
 #include "tools/dump.h"
@@ -39,7 +40,7 @@ FileKind kind_of(std::string_view name) {
   }
   // Includes swale.json.damaged, and temporary files of killed writers.
   if (name.starts_with(imd::kManifestName) || name.starts_with("manifest.json")) return FileKind::kDocument;
-  if (name.starts_with(imd::kLockName)) return FileKind::kLock;
+  if (name.starts_with(imd::kLockName) || name.starts_with("optimize.lock")) return FileKind::kLock;
   if (name == "epochs") return FileKind::kEpochLog;
   if (name == "extrema") return FileKind::kSummaries;
   if (name == "attributes.jsonl") return FileKind::kAttributes;
@@ -53,17 +54,21 @@ bool is_part_folder(std::string_view name) {
          name.find_first_not_of("0123456789", 1) == std::string_view::npos;
 }
 
-Status dump_manifest(io::Device& device, const std::string& path, DumpOutput* out) {
+Status check_document(const std::string& text, const std::string& path, bool is_list) {
+  return is_list ? imd::ClusterList::decode(text, path).status() : imd::Manifest::decode(text, path).status();
+}
+
+Status dump_document(io::Device& device, const std::string& path, DumpOutput* out) {
   SWALE_ASSIGN_OR_RETURN(const std::string text, io::read_file(device, path, kSmallFileBytesMax));
-  const auto manifest = imd::Manifest::decode(text, path);
-  if (!manifest.ok()) out->damage(0, manifest.status());
+  const bool is_list = text.find(R"("format":"swale-clusters")") != std::string::npos;
+  if (const Status right = check_document(text, path, is_list); !right.ok()) out->damage(0, right);
   // Our parser limits the nesting first: the other library prints and destroys recursively.
   const Json json = JsonTree::parse(text).ok() ? Json::parse(text, nullptr, /*allow_exceptions=*/false)
                                                : Json(Json::value_t::discarded);
   if (json.is_discarded()) {
     out->line({{"what", "text"}, {"offset", 0}, {"bytes", show(text, Notation::kAuto)}});
   } else if (out->options().json) {
-    out->line({{"what", "manifest"}, {"offset", 0}, {"content", json}});
+    out->line({{"what", is_list ? "clusters" : "manifest"}, {"offset", 0}, {"content", json}});
   } else {
     print_json_text(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
   }
@@ -95,7 +100,7 @@ Status dump_content(io::Device& device, const std::string& path, DumpOutput* out
   const PartitionNumber partition = imd::parse_log_name(name).value_or(imd::LogId()).partition;
   switch (kind_of(name)) {
     case FileKind::kDocument:
-      return dump_manifest(device, path, out);
+      return dump_document(device, path, out);
     case FileKind::kLock:
       return dump_lock(device, path, out);
     case FileKind::kEpochLog:
@@ -123,7 +128,7 @@ Status dump_content(io::Device& device, const std::string& path, DumpOutput* out
   }
   return invalid_argument(
       "{}: expected a directory, {}, {}, a file of jobs/N (manifest.json, epochs, extrema, attributes.jsonl, "
-      "stats.jsonl) or a log (part-N.jN.data, .index, .values, .pages or .source)",
+      "stats.jsonl), clusters/N/manifest.json or a log (part-N.jN.data, .index, .values, .pages or .source)",
       path, imd::kManifestName, imd::kLockName);
 }
 
@@ -146,6 +151,7 @@ Status dump_folder(io::Device& device, const std::string& folder, DumpOutput* ou
   return first;
 }
 
+// With its clusters, which are directories, too.
 Status dump_directory(io::Device& device, const std::string& path, DumpOutput* out) {
   SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> names, device.list(path));
   std::vector<std::string> folders;
@@ -159,9 +165,20 @@ Status dump_directory(io::Device& device, const std::string& path, DumpOutput* o
     if (is_part_folder(name)) folders.push_back(fmt::format("{}/{}", path, name));
   }
   Status first = dump_file(device, imd::manifest_path(path), out);
-  for (const std::string& folder : folders) {
-    const Status status = dump_folder(device, folder, out);
+  const auto note = [&](const Status& status) {
     if (first.ok()) first = status;
+  };
+  for (const std::string& folder : folders) note(dump_folder(device, folder, out));
+  const Result<std::vector<uint32_t>> clusters = store::list_jobs(device, imd::cluster_claims(path));
+  if (!clusters.ok()) note(clusters.status());
+  for (size_t i = 0; clusters.ok() && i < clusters->size(); ++i) {
+    const std::string list = imd::cluster_list_path(path, (*clusters)[i]);
+    SWALE_ASSIGN_OR_RETURN(const bool listed, device.exists(list));
+    if (!listed) continue;  // of a pass that works, or was killed
+    note(dump_file(device, list, out));
+    const std::string cluster = imd::cluster_folder(path, (*clusters)[i]);
+    SWALE_ASSIGN_OR_RETURN(const bool there, device.exists(imd::manifest_path(cluster)));
+    if (there) note(dump_directory(device, cluster, out));
   }
   return first;
 }

@@ -187,6 +187,20 @@ class OptimizeCommand(CommandCase):
         self.assertEqual(errors.count("the epochs themselves answer"), 1, errors)
         self.run_swale("verify", path=path, expect=1)
 
+    def test_dump_shows_clusters(self):
+        path = self.copy()
+        self.run_swale("optimize", path=path)
+        listed = os.path.join(path, "clusters", "0001", "manifest.json")
+        (content,) = self.objects("dump", path=listed)
+        self.assertEqual((content["what"], content["content"]["clusters"][0]["number"]), ("clusters", 1))
+        files = [line for line in self.lines("dump", path=path) if line.startswith(path)]
+        self.assertIn(listed, files)
+        self.assertIn(os.path.join(path, "clusters", "0001", DATA), files)
+        with open(listed, "r+b") as file:
+            file.seek(100)
+            file.write(b"~")
+        self.assertIn("DAMAGE", self.run_swale("dump", path=path, expect=1)[0])
+
     def test_optimize_of_what_is_damaged(self):
         path = self.damage(DATA, 4096 + 100)
         self.assertIn("offset 4096", self.run_swale("optimize", path=path, expect=3)[1])
