@@ -1,16 +1,18 @@
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <iterator>
 #include <memory>
+#include <optional>
 #include <string>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 #include "capi/options.h"
@@ -31,6 +33,15 @@ namespace {
 
 constexpr int kNiceBesideJob = 19;
 
+class EndSignals;
+
+// Who makes a pass.
+struct Passing {
+  net::Job* job = nullptr;              // nullptr: this process alone
+  bool speaks = true;                   // for all ranks
+  const EndSignals* signals = nullptr;  // that end it; nullptr: the launcher ends all ranks
+};
+
 struct OptimizeCommand {
   Common common;
   uint64_t memory_bytes = kGiB;
@@ -50,8 +61,8 @@ struct OptimizeCommand {
   void print_freed(const imd::FreeReport& report) const;
   imd::OptimizeOptions options() const;
   int passes(io::Device& device) const;
-  Result<imd::OptimizeReport> patient_pass(io::Device& device, net::Job* job, bool speaks) const;
-  Result<imd::OptimizeReport> pass_of(io::Device& device, net::Job* job, bool speaks) const;
+  Result<imd::OptimizeReport> patient_pass(io::Device& device, const Passing& by) const;
+  Result<imd::OptimizeReport> pass_of(io::Device& device, const Passing& by) const;
   Result<std::unique_ptr<net::Job>> launched() const;
   int follow_job(io::Device& device) const;
   Status approve(const imd::OptimizePlan& plan) const;
@@ -68,34 +79,61 @@ void step_back() {
   static_cast<void>(::sched_setscheduler(0, SCHED_IDLE, &none));  // what a sandbox forbids is left
 }
 
-// SIGTERM and SIGINT, while it lives: they do not end the process, but pause says that one has come.
+// SIGTERM, SIGINT and SIGHUP, while it lives: the first one does not end the process, but pause says that it
+// has come; the second one does. What the caller has the process ignore stays ignored. One at a time.
 class EndSignals {
  public:
   EndSignals() {
-    ::sigemptyset(&set_);
-    ::sigaddset(&set_, SIGTERM);
-    ::sigaddset(&set_, SIGINT);
-    ::pthread_sigmask(SIG_BLOCK, &set_, &usual_);
+    event_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    come_ = 0;
+    for (size_t i = 0; i < std::size(kSignals); ++i) {
+      struct sigaction told {};
+      told.sa_handler = note;
+      told.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
+      ::sigaction(kSignals[i], nullptr, &usual_[i]);
+      if (usual_[i].sa_handler != SIG_IGN) ::sigaction(kSignals[i], &told, nullptr);
+    }
   }
-  ~EndSignals() { ::pthread_sigmask(SIG_SETMASK, &usual_, nullptr); }
+  ~EndSignals() {
+    for (size_t i = 0; i < std::size(kSignals); ++i) ::sigaction(kSignals[i], &usual_[i], nullptr);
+    ::close(event_);
+  }
+  EndSignals(const EndSignals&) = delete;
+  EndSignals& operator=(const EndSignals&) = delete;
 
   // Waits so long. False: a signal has come, now or before.
-  bool pause(Nanos nanos) {
+  bool pause(Nanos nanos) const {
+    pollfd event{event_, POLLIN, 0};
     const Nanos end = system_clock().now() + nanos;
-    while (!come_) {
+    while (come_ == 0) {
       const Nanos left = std::max<Nanos>(end - system_clock().now(), 0);
       const timespec wait{left / seconds(1), left % seconds(1)};
-      come_ = ::sigtimedwait(&set_, nullptr, &wait) > 0;
-      if (!come_ && errno == EAGAIN) return true;
+      if (::ppoll(&event, 1, &wait, nullptr) == 0) return come_ == 0;
     }
     return false;
   }
-  bool come() const { return come_; }
+  bool come() const { return come_ != 0; }
+
+  // As if it had not been held back: who has started the process learns by which signal it ended.
+  void obey() const {
+    flush_output();
+    ::signal(come_, SIG_DFL);
+    ::raise(come_);
+  }
 
  private:
-  sigset_t set_ = {};
-  sigset_t usual_ = {};
-  bool come_ = false;
+  static void note(int signal) {
+    const int saved = errno;
+    come_ = signal;
+    const uint64_t one = 1;
+    static_cast<void>(!::write(event_, &one, sizeof one));
+    errno = saved;
+  }
+
+  static constexpr int kSignals[] = {SIGTERM, SIGINT, SIGHUP};
+  static inline volatile sig_atomic_t come_ = 0;
+  static inline int event_ = -1;
+  struct sigaction usual_[std::size(kSignals)] = {};
 };
 
 // Says what it is going to take, and refuses if there is not so much.
@@ -175,11 +213,12 @@ Result<std::unique_ptr<net::Job>> OptimizeCommand::launched() const {
   return net::Job::open(std::move(bootstrap), settings.job);
 }
 
-Result<imd::OptimizeReport> OptimizeCommand::pass_of(io::Device& device, net::Job* job, bool speaks) const {
+Result<imd::OptimizeReport> OptimizeCommand::pass_of(io::Device& device, const Passing& by) const {
   ProgressBar bar;
   imd::OptimizeOptions of_pass = options();
-  of_pass.job = job;
-  if (!common.json && speaks && ProgressBar::wanted())
+  of_pass.job = by.job;
+  if (by.signals != nullptr) of_pass.pause = [&](Nanos nanos) { return by.signals->pause(nanos); };
+  if (!common.json && by.speaks && ProgressBar::wanted())
     of_pass.progress = [&](uint64_t done, uint64_t records) { bar.update(done, records, "records"); };
   return imd::optimize_directory(device, common.path, of_pass);
 }
@@ -188,14 +227,21 @@ int OptimizeCommand::passes(io::Device& device) const {
   const Result<std::unique_ptr<net::Job>> job = launched();
   if (!job.ok()) return fail(job.status());
   const bool speaks = *job == nullptr || (*job)->rank() == 0;
-  Result<imd::OptimizeReport> report = patient_pass(device, job->get(), speaks);
+  std::optional<EndSignals> signals;
+  if (*job == nullptr) signals.emplace();
+  const Passing by{job->get(), speaks, signals ? &*signals : nullptr};
+  Result<imd::OptimizeReport> report = patient_pass(device, by);
   // More epochs than one pass has memory for.
   while (report.ok() && report->plan.epochs_left > 0) {
     if (speaks) print_made(*report);
-    report = patient_pass(device, job->get(), speaks);
+    report = patient_pass(device, by);
   }
   const Status closed = *job != nullptr ? (*job)->close() : Status();
-  if (!report.ok()) return fail(report.status());
+  if (!report.ok()) {
+    const int failed = fail(report.status());
+    if (signals && signals->come()) signals->obey();
+    return failed;
+  }
   if (!closed.ok()) return fail(closed);
   if (!speaks) return finish_output(kExitOk);
   print_made(*report);
@@ -203,13 +249,12 @@ int OptimizeCommand::passes(io::Device& device) const {
 }
 
 // Waits for another pass. Ranks would wait in a collective call, which has a deadline: they are refused.
-Result<imd::OptimizeReport> OptimizeCommand::patient_pass(io::Device& device, net::Job* job,
-                                                          bool speaks) const {
-  Result<imd::OptimizeReport> report = pass_of(device, job, speaks);
-  for (bool told = false; job == nullptr && report.status().code() == Code::kBusy;
-       report = pass_of(device, nullptr, speaks)) {
+Result<imd::OptimizeReport> OptimizeCommand::patient_pass(io::Device& device, const Passing& by) const {
+  Result<imd::OptimizeReport> report = pass_of(device, by);
+  for (bool told = false; by.job == nullptr && report.status().code() == Code::kBusy;
+       report = pass_of(device, by)) {
     if (!std::exchange(told, true)) complain("{}; this one waits for it", report.status().message());
-    std::this_thread::sleep_for(std::chrono::seconds(1));
+    if (!by.signals->pause(seconds(1))) break;
   }
   return report;
 }
@@ -286,7 +331,9 @@ void OptimizeCommand::print_freed(const imd::FreeReport& report) const {
                        {"bytes", plan.bytes},
                        {"cluster_epochs", plan.cluster_epochs}});
   }
-  if (plan.nothing()) {
+  if (plan.nothing() && plan.epochs_left == 0) {
+    print_line(fmt::format("{}: nothing to free: only epochs to keep have files", common.path));
+  } else if (plan.nothing()) {
     print_line(
         fmt::format("{}: nothing to free: {} epochs keep their files, because no cluster has them, or "
                     "an epoch of the same job",
@@ -343,7 +390,7 @@ void add_optimize(CLI::App& app, Run* run) {
               "command says first how many. Scans and top read the epochs themselves. A job may write "
               "meanwhile; its later epochs are for the next call, or --follow waits for them. A second "
               "call waits for the first. A call that was killed leaves nothing that answers, and the next "
-              "one removes its files. A cluster that is damaged is not used. To be rid of all clusters, "
+              "one removes its files; Ctrl-C leaves none. A cluster that is damaged is not used. To be rid of all clusters, "
               "remove the folder DIR/clusters.\n\n"
               "Started by a launcher (mpirun, srun), its ranks share the work: each makes a part of the "
               "cluster, with --memory of its own; the first one prints. All get the same options.\n\n"
@@ -379,7 +426,10 @@ void add_optimize(CLI::App& app, Run* run) {
       .excludes("--full");
   sub.add_flag("--free", command->free, "removes files of epochs that clusters have; asks first")
       .excludes("--full")
-      .excludes("--follow");
+      .excludes("--follow")
+      .excludes("--memory")
+      .excludes("--rate")
+      .excludes("--threads");
   sub.add_option(
          "--keep", command->keep,
          "with --free, the epochs that stay outside of clusters, too: last (default), N, N:M, every=N, "

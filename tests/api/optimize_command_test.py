@@ -1,4 +1,5 @@
 """optimize_command_test.py SWALE MAKE_DIRECTORY: `swale optimize`, and what other commands say then."""
+import contextlib
 import json
 import os
 import shutil
@@ -140,7 +141,7 @@ class OptimizeCommand(CommandCase):
         process = subprocess.Popen([SWALE, "optimize", path, "--follow", "--json"], stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, text=True)
         self.addCleanup(process.kill)
-        while not self.waits_for_sigterm(process.pid):
+        while not self.catches(process.pid, signal.SIGTERM):
             self.assertIsNone(process.poll())
         # The job's threads go first.
         self.assertEqual(os.getpriority(os.PRIO_PROCESS, process.pid), 19)
@@ -151,10 +152,40 @@ class OptimizeCommand(CommandCase):
         self.assertEqual(self.objects("info", path=path)[0]["clusters"], [])
 
     @staticmethod
-    def waits_for_sigterm(pid):
+    def catches(pid, number):
         with open(f"/proc/{pid}/status", encoding="ascii") as file:
-            blocked = int(next(line for line in file if line.startswith("SigBlk:")).split()[1], 16)
-        return blocked >> (signal.SIGTERM - 1) & 1
+            caught = int(next(line for line in file if line.startswith("SigCgt:")).split()[1], 16)
+        return caught >> (number - 1) & 1
+
+    def test_a_pass_that_is_told_to_end_leaves_no_files(self):
+        path = self.copy()
+        for told in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            # It says its plan first, into a full pipe: it waits there until the signal has come.
+            reading, writing = os.pipe()
+            os.set_blocking(writing, False)
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    os.write(writing, b"x" * 4096)
+            os.set_blocking(writing, True)
+            process = subprocess.Popen(  # nohup has SIGHUP ignored
+                [SWALE, "optimize", path], stdout=writing, stderr=subprocess.PIPE, text=True,
+                preexec_fn=lambda number=told: signal.signal(number, signal.SIG_DFL))
+            self.addCleanup(process.kill)
+            os.close(writing)
+            while not self.catches(process.pid, told):
+                self.assertIsNone(process.poll())
+            process.send_signal(told)
+            while self.catches(process.pid, told):  # the second one would end it at once
+                pass
+            with open(reading, "rb") as out:
+                self.assertIn(b"they stay", out.read())
+            errors = process.communicate(timeout=100)[1]
+            self.assertEqual(process.returncode, -told, errors)
+            self.assertIn("told to end; nothing was changed", errors)
+            clusters = os.path.join(path, "clusters")
+            self.assertEqual([name for _, _, names in os.walk(clusters) for name in names], [])
+        self.run_swale("optimize", path=path)
+        self.run_swale("verify", path=path)
 
     def test_a_cluster_is_not_itself_optimized_nor_freed(self):
         path = self.copy()
