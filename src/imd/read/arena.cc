@@ -1,7 +1,8 @@
 #include "imd/read/arena.h"
 
 #include <algorithm>
-#include <cstring>
+#include <new>
+#include <utility>
 
 namespace swale::imd {
 
@@ -13,17 +14,22 @@ char* Arena::take(size_t bytes) {
   }
   if (piece_ == pieces_.size()) {
     const size_t piece_bytes = std::max(bytes, kPieceBytes);
-    pieces_.push_back({std::make_unique_for_overwrite<char[]>(piece_bytes), piece_bytes});
+    pieces_.push_back(make_piece(piece_bytes));
   }
-  char* const memory = pieces_[piece_].memory.get() + used_;
+  char* const memory = pieces_[piece_].memory.data() + used_;
   used_ += bytes;
   return memory;
 }
 
+Arena::Piece Arena::make_piece(size_t bytes) {
+  Result<Buffer> memory = Buffer::allocate(bytes);
+  if (!memory.ok()) throw std::bad_alloc();
+  return {std::move(*memory), bytes};
+}
+
 void Arena::touch() {
-  reset();
-  std::memset(take(kPieceBytes), 0, kPieceBytes);
-  reset();
+  if (pieces_.empty()) pieces_.push_back(make_piece(kPieceBytes));
+  pieces_.front().memory.touch();
 }
 
 void Arena::trim(size_t bytes_max) {

@@ -4,9 +4,9 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <vector>
 
+#include "base/buffer.h"
 #include "base/bytes.h"
 
 namespace swale::imd {
@@ -14,7 +14,7 @@ namespace swale::imd {
 // Memory in pieces that do not move, kept until it is trimmed.
 class Arena {
  public:
-  char* take(size_t bytes);
+  char* take(size_t bytes);  // throws std::bad_alloc
   // Backs the first piece's pages.
   void touch();
   void reset() { piece_ = used_ = taken_ = 0; }
@@ -23,10 +23,12 @@ class Arena {
 
  private:
   struct Piece {
-    std::unique_ptr<char[]> memory;
+    Buffer memory;
     size_t bytes;
   };
   static constexpr size_t kPieceBytes = 64 * kKiB;
+
+  static Piece make_piece(size_t bytes);
 
   std::vector<Piece> pieces_;
   size_t piece_ = 0;  // the one being filled

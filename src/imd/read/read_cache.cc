@@ -1,5 +1,7 @@
 #include "imd/read/read_cache.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -21,15 +23,18 @@ constexpr uint8_t kUsesMax = 3;
 // Bounds nothing: another limit than the capacity has only a job (job.memory), which counts what is charged.
 constexpr MemoryLimit kCacheLimit = {.bytes = UINT64_MAX, .kind = MemoryLimit::Kind::kAdvice};
 
-// Zeros, backed when they are touched.
+}  // namespace
+
+// Backed when they are touched: calloc would write some hundred KiB of zeros while a reader is being opened.
 template <class T>
-T* zeros(size_t count) {
-  void* const memory = std::calloc(count, sizeof(T));
-  if (memory == nullptr) throw std::bad_alloc();
-  return static_cast<T*>(memory);
+ReadCache::Zeros<T> ReadCache::zeros(size_t count) {
+  const size_t bytes = count * sizeof(T);
+  void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) throw std::bad_alloc();
+  return {static_cast<T*>(memory), Unmap{bytes}};
 }
 
-}  // namespace
+void ReadCache::Unmap::operator()(void* memory) const noexcept { ::munmap(memory, bytes); }
 
 // Its bytes follow it.
 struct ReadCache::Piece {

@@ -24,7 +24,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <map>
 #include <memory>
 #include <string>
@@ -111,8 +110,9 @@ class ReadCache {
   static constexpr size_t kShardBytesMin = kMiB;
   static constexpr size_t kDirectoriesMax = 4'096;
 
-  struct Free {
-    void operator()(void* memory) const { std::free(memory); }
+  struct Unmap {
+    size_t bytes = 0;
+    void operator()(void* memory) const noexcept;
   };
 
   static void release(Piece* piece) noexcept;
@@ -127,8 +127,13 @@ class ReadCache {
   std::atomic<size_t> capacity_;
   std::atomic<size_t> used_{0};
   std::atomic<size_t> charged_{0};  // of the process's memory
-  const std::unique_ptr<Piece*[], Free> bucket_memory_;
-  const std::unique_ptr<uint32_t[], Free> ghost_memory_;
+  template <class T>
+  using Zeros = std::unique_ptr<T[], Unmap>;
+  template <class T>
+  static Zeros<T> zeros(size_t count);
+
+  const Zeros<Piece*> bucket_memory_;
+  const Zeros<uint32_t> ghost_memory_;
   std::unique_ptr<Shard[]> shards_;
   Mutex charging_;
   MemoryBudget::Reservation share_ GUARDED_BY(charging_);

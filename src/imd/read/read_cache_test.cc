@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <atomic>
+#include <cstdio>
 #include <set>
 #include <string>
 #include <thread>
@@ -45,6 +47,24 @@ bool has(ReadCache& cache, uint64_t number, bool* wrong = nullptr) {
 
 bool put(ReadCache& cache, uint64_t number, Admit admit = Admit::kAsUsed, size_t bytes = 4 * kKiB) {
   return cache.put(name_of(number), content_of(number, bytes), {}, admit);
+}
+
+// Opening a reader makes the cache: what it has for pieces is backed by memory when pieces come.
+TEST(ReadCache, AnEmptyOneTakesNoMemory) {
+  const auto faults = [] {
+    rusage usage;
+    EXPECT_EQ(::getrusage(RUSAGE_THREAD, &usage), 0);
+    return usage.ru_minflt;
+  };
+  { ReadCache small(kMiB); }  // code and what else is there once
+  const auto before = faults();
+  ReadCache cache(32 * kMiB);
+  const auto taken = faults() - before;
+  std::printf("%ld page faults\n", static_cast<long>(taken));
+  EXPECT_LT(taken, 16);
+  EXPECT_FALSE(has(cache, 1));
+  put(cache, 1);
+  EXPECT_TRUE(has(cache, 1));
 }
 
 TEST(ReadCache, FindsWhatWasPutByItsWholeName) {
