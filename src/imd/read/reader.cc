@@ -8,6 +8,7 @@
 #include "imd/format/cluster_list.h"
 #include "imd/format/generation.h"
 #include "imd/format/stats_log.h"
+#include "imd/read/opening_ahead.h"
 #include "imd/read/read_cache.h"
 #include "imd/read/reader_view.h"
 #include "run/format.h"
@@ -66,6 +67,7 @@ Result<std::unique_ptr<Reader>> Reader::open(io::Device& device, const std::stri
                             run::kBlockBytes, kScanChunkBytesLimit);
   }
   std::unique_ptr<Reader> reader(new Reader(device, directory, options));
+  reader->ahead_ = std::make_unique<OpeningAhead>(device, reader->directory_);
   SWALE_RETURN_IF_ERROR(reader->refresh().status());
   reader->view()->prepare();
   return reader;

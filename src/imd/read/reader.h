@@ -45,6 +45,7 @@
 
 namespace swale::imd {
 
+class OpeningAhead;
 class ReadCache;
 class ReaderView;
 class StatsReader;
@@ -240,6 +241,7 @@ class Reader {
   std::shared_ptr<ReaderView> view_ GUARDED_BY(mutex_);
   // By the number of the job that wrote the epochs.
   std::map<uint32_t, std::shared_ptr<StatsReader>> stats_ GUARDED_BY(mutex_);
+  std::unique_ptr<OpeningAhead> ahead_;
 };
 
 }  // namespace swale::imd
