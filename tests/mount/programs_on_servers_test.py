@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""programs_on_servers_test.py SWALE LIBSWALE PRELOAD [--long]: the programs of real_programs_test.py in a tree
-whose backing two I/O servers are, through its mount and through the preload library.
+"""programs_on_servers_test.py SWALE LIBSWALE PRELOAD [--long]: the programs of real_programs_test.py in a
+tree whose backing two I/O servers are, through its mount and through the preload library.
 
 All of it is an ordinary user's, because an I/O server refuses to run as root.
 """
@@ -30,8 +30,8 @@ class ProgramsOnServers(programs.RealPrograms):
                            SWALE_JOB_SIZE=str(SERVERS + 1))
         self.ranks = []
         for rank in range(SERVERS + 1):
-            server = ["iond", "--ssd", self.make(f"ssd{rank}"), "--backing", self.make(f"disk{rank}"), "--size",
-                      "64M", "--options", f"{OPTIONS},iond.watch_s=0.2"]
+            server = ["iond", "--ssd", self.make(f"ssd{rank}"), "--backing", self.make(f"disk{rank}"),
+                      "--size", "64M", "--options", f"{OPTIONS},iond.watch_s=0.2"]
             mount = ["iond", "mount", "--foreground", "--options", OPTIONS, self.backing]
             with open(os.path.join(self.scratch, f"said{rank}"), "w", encoding="utf-8") as said:
                 self.ranks.append(subprocess.Popen([SWALE, *(server if rank < SERVERS else mount)],

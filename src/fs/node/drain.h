@@ -14,8 +14,8 @@
 //
 // Threads: one at a time. begin(), fill(), announce(), record() and give_up() use NodeFiles, whose thread
 // must make them, and never the backing: one that hangs stops nobody there. look(), put(), settle(),
-// dress_again(), publish() and finish() use the backing alone: calls of NodeFiles may come beside them. A step
-// that was left out is made by the next one, but for dress_again().
+// dress_again(), publish() and finish() use the backing alone: calls of NodeFiles may come beside them. A
+// step that was left out is made by the next one, but for dress_again().
 // Invariants: (1) Bytes leave the logs only when the file gave them back as it got them, byte for byte by
 // checksum, and it was synced after that, has its size, and its name is synced. (2) A drain that was killed
 // at any step is finished by the next open(), or has changed nothing. (3) Paths lie beneath the root and
