@@ -145,7 +145,8 @@ class Start(unittest.TestCase):
     def test_a_tree_is_found_by_each_path_that_leads_to_it(self):
         link = f"{self.scratch}/link"
         os.symlink("backing", link)
-        for at, ways in ((f"{self.backing}/", (self.backing, link)), (link, (f"{self.backing}/", f"{link}/"))):
+        ways_of = {f"{self.backing}/": (self.backing, link), link: (f"{self.backing}/", f"{link}/")}
+        for at, ways in ways_of.items():
             self.start(at=at)
             for way in ways:
                 self.assertEqual([tree["state"] for tree in self.status(way)], ["mounted"], way)
