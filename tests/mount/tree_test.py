@@ -16,6 +16,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 import unittest.mock
 
@@ -196,6 +197,45 @@ class Tree(unittest.TestCase):
         wanted = run("tar", "-C", source, "--sort=name", "-cf", archive, "d2", "d4", "large")
         wanted = [line for line in run("tar", "-tvf", archive).splitlines() if not line.startswith("d")]
         self.assertEqual(names, wanted)
+
+    def test_copies_of_a_sparse_file_are_sparse_and_have_what_is_mapped(self):
+        self.serve()
+        file, copy = os.path.join(self.tree, "file"), os.path.join(self.tree, "copy")
+        archive = os.path.join(self.scratch, "archive.tar")
+
+        def copies():
+            """What tar and cp, which look for holes, take of it."""
+            run("tar", "-C", self.tree, "-Scf", archive, "file")
+            run("cp", file, copy)
+            with open(copy, "rb") as copied:
+                return copied.read(), subprocess.check_output(["tar", "-xOf", archive])
+        wanted = bytearray(8 << 20)
+        with open(file, "w+b") as opened:
+            opened.truncate(len(wanted))
+            pages = mmap.mmap(opened.fileno(), 0)
+        for offset in (1 << 20, 5 << 20):
+            wanted[offset:offset + 6] = pages[offset:offset + 6] = b"mapped"
+            self.assertEqual(copies(), (wanted, wanted))
+        pages.close()
+        with open(file, "r+b", buffering=0) as opened:
+            opened.seek(3 << 20)
+            opened.write(b"x" * 70_000)
+        wanted[3 << 20:(3 << 20) + 70_000] = b"x" * 70_000
+        end = time.monotonic() + PATIENCE_S  # the kernel tells of a close later
+        while os.stat(file).st_blocks * 512 >= 1 << 20:
+            self.assertLess(time.monotonic(), end, "the file is all data, though nobody has it open")
+            time.sleep(0.01)
+
+        def expect_sparse():
+            for each in (file, copy):
+                self.assertLess(os.stat(each).st_blocks * 512, 1 << 20, each)
+        for _ in range(2):  # in logs, and on the backing
+            self.assertEqual(copies(), (wanted, wanted))
+            expect_sparse()
+            self.assertLess(os.path.getsize(archive), 1 << 20)
+            run(SWALE, "fs", "sync", self.tree)
+        self.assertEqual(self.end(), (0, ""))
+        expect_sparse()
 
     def test_sealed_files_do_not_change_until_they_are_unsealed(self):
         self.serve()

@@ -382,9 +382,10 @@ class JobFs final : public FileSystem {
   int content_changes(JobNode& node, const Caller& caller);
 
   // Space (job_fs_space.cc). `blocks`: of st_blocks, at most.
-  Result<uint64_t> size_of(const meta::FileId& id, uint64_t* blocks = nullptr);
-  int seek_shared(JobFile& file, uint64_t offset, int whence, uint64_t* found);
-  int write_zeros(OpenFile& opened, uint64_t offset, uint64_t end);
+  Result<uint64_t> size_of(const meta::FileId& id, const JobNode* node = nullptr, uint64_t* blocks = nullptr);
+  int seek_in_data(const JobFile& file, uint64_t offset, int whence, uint64_t* found);
+  int seek_stored(const JobFile& file, uint64_t offset, int whence, uint64_t* found);
+  int write_zeros(const JobFile& file, uint64_t offset, uint64_t end);
   int grow(JobNode& node, uint64_t size);
 
   // Sealed files (job_fs_seal.cc).

@@ -82,7 +82,7 @@ int JobFs::describe(const meta::FileId& id, const meta::TreeNode& node, JobNode*
   found.st_size = static_cast<off_t>(node.target.size());
   if (node.type == meta::NodeType::kFile) {
     uint64_t blocks = 0;
-    const auto size = size_of(id, &blocks);
+    const auto size = size_of(id, known, &blocks);
     // Another thread has just given the file its name, and opens it next.
     const bool is_new = size.status().posix_error() == ENOENT && (node.mode & kOnBacking) == 0;
     if (!size.ok() && !is_new) return answer(size.status());

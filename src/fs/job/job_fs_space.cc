@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <optional>
 
 #include "base/buffer.h"
 #include "fs/job/job_files.h"
@@ -43,7 +42,7 @@ uint64_t find_in(const NodeFiles::Stretch& part, uint64_t offset, int whence) {
 }  // namespace
 
 // As the backing has it while nobody has written the file.
-Result<uint64_t> JobFs::size_of(const meta::FileId& id, uint64_t* blocks) {
+Result<uint64_t> JobFs::size_of(const meta::FileId& id, const JobNode* node, uint64_t* blocks) {
   const auto blocks_of = [](uint64_t bytes) {
     return bytes / kStatBlockBytes + (bytes % kStatBlockBytes != 0);
   };
@@ -54,23 +53,16 @@ Result<uint64_t> JobFs::size_of(const meta::FileId& id, uint64_t* blocks) {
     return size;
   }
   do {
-    NodeFiles::Stored stored;
-    std::optional<uint64_t> known;
     {
       const RequestLock lock(mutex_, requests_);
-      auto size = files_->size(id, &stored);
-      if (blocks != nullptr) *blocks = blocks_of(stored.bytes);
-      // Of what is written the backing, which may hang, is not asked.
-      if (size.status().code() != Code::kNotFound && stored.there == nullptr) return size;
-      if (size.ok()) known = *size;
-    }
-    struct stat there;
-    if (known) {
-      if (blocks != nullptr && ::fstat(stored.there->descriptor(), &there) == 0)
-        *blocks = static_cast<uint64_t>(there.st_blocks);
-      return *known;
+      uint64_t stored = 0;
+      const auto size = files_->size(id, &stored);
+      const bool all_is_data = node != nullptr && node->opens_that_may_map > 0;
+      if (size.ok() && blocks != nullptr) *blocks = blocks_of(all_is_data ? *size : stored);
+      if (size.status().code() != Code::kNotFound) return size;
     }
     SWALE_ASSIGN_OR_RETURN(const io::Descriptor backing, on_backing(id));
+    struct stat there;
     if (backing.valid() && ::fstat(backing.get(), &there) != 0) return errno_status(errno, text_of(id));
     if (backing.valid()) {
       if (blocks != nullptr) *blocks = static_cast<uint64_t>(there.st_blocks);
@@ -80,8 +72,7 @@ Result<uint64_t> JobFs::size_of(const meta::FileId& id, uint64_t* blocks) {
   return errno_status(ENOENT, "its file");
 }
 
-// With several nodes all is data: nobody asks the others.
-int JobFs::seek_shared(JobFile& file, uint64_t offset, int whence, uint64_t* found) {
+int JobFs::seek_in_data(const JobFile& file, uint64_t offset, int whence, uint64_t* found) {
   const auto size = size_of(file.node.id);
   if (!size.ok()) return answer(size.status());
   if (offset >= *size) return ENXIO;
@@ -89,10 +80,22 @@ int JobFs::seek_shared(JobFile& file, uint64_t offset, int whence, uint64_t* fou
   return 0;
 }
 
+// All is data where the kernel may have pages that a program has changed, of which nobody has heard.
 int JobFs::seek(OpenFile& opened, uint64_t offset, int whence, uint64_t* found) {
   if (whence != SEEK_DATA && whence != SEEK_HOLE) return EINVAL;
-  JobFile& file = JobFile::of(opened);
-  if (shared_) return seek_shared(file, offset, whence, found);
+  const JobFile& file = JobFile::of(opened);
+  bool has_pages = false;
+  {
+    const RequestLock lock(mutex_, requests_);
+    has_pages = file.node.opens_that_may_map > 0;
+  }
+  return has_pages ? seek_in_data(file, offset, whence, found) : seek_stored(file, offset, whence, found);
+}
+
+// With several nodes all is data: nobody asks the others.
+int JobFs::seek_stored(const JobFile& file, uint64_t offset, int whence, uint64_t* found) {
+  if (shared_) return seek_in_data(file, offset, whence, found);
+  const meta::FileId& id = file.node.id;
   uint64_t at = offset;
   while (true) {
     NodeFiles::Stretch part;
@@ -101,8 +104,8 @@ int JobFs::seek(OpenFile& opened, uint64_t offset, int whence, uint64_t* found) 
       RequestLock lock(mutex_, requests_);
       in_logs = file.node.in_logs;
       if (in_logs) {
-        auto stretch = files_->stretch(file.node.id, at);
-        while (!stretch.ok() && moving_.settle(file.node.id)) stretch = files_->stretch(file.node.id, at);
+        auto stretch = files_->stretch(id, at);
+        while (!stretch.ok() && moving_.settle(id)) stretch = files_->stretch(id, at);
         if (!stretch.ok()) return answer(stretch.status());
         part = std::move(*stretch);
       }
@@ -123,20 +126,20 @@ int JobFs::seek(OpenFile& opened, uint64_t offset, int whence, uint64_t* found) 
   }
 }
 
-// Where there is nothing it need not be written.
-int JobFs::write_zeros(OpenFile& opened, uint64_t offset, uint64_t end) {
+// Where there is nothing it need not be written; the kernel has written its pages before it asks for this.
+int JobFs::write_zeros(const JobFile& file, uint64_t offset, uint64_t end) {
   auto zeros = Buffer::allocate(kZerosAtOnce);
   if (!zeros.ok()) return answer(zeros.status());
   std::fill(zeros->span().begin(), zeros->span().end(), char{0});
   while (offset < end) {
     uint64_t hole = 0;
-    int failed = seek(opened, offset, SEEK_DATA, &offset);
+    int failed = seek_stored(file, offset, SEEK_DATA, &offset);
     if (failed == ENXIO || (failed == 0 && offset >= end)) return 0;
-    if (failed == 0) failed = seek(opened, offset, SEEK_HOLE, &hole);
+    if (failed == 0) failed = seek_stored(file, offset, SEEK_HOLE, &hole);
     if (failed == ENXIO) return 0;  // it was cut meanwhile
     for (hole = std::min(hole, end); failed == 0 && offset < hole;) {
       const uint64_t bytes = std::min(hole - offset, kZerosAtOnce);
-      failed = append(JobFile::of(opened).node, offset, view(zeros->span().first(bytes)));
+      failed = append(file.node, offset, view(zeros->span().first(bytes)));
       offset += bytes;
     }
     if (failed != 0) return failed;
@@ -155,7 +158,8 @@ int JobFs::allocate(OpenFile& opened, int mode, uint64_t offset, uint64_t length
   if (!found.ok()) return answer(found.status());
   const uint64_t size = *found;
   if (zeros)
-    if (const int failed = write_zeros(opened, offset, std::min(offset + length, size)); failed != 0)
+    if (const int failed = write_zeros(JobFile::of(opened), offset, std::min(offset + length, size));
+        failed != 0)
       return failed;
   node.modified_ns.store(now_nanos());
   if ((mode & FALLOC_FL_KEEP_SIZE) != 0 || offset + length <= size) return 0;

@@ -1,5 +1,5 @@
-// What programs see of holes: SEEK_DATA, SEEK_HOLE and st_blocks, of bytes in logs and on the backing; and what
-// is not written for them.
+// What programs see of holes: SEEK_DATA, SEEK_HOLE and st_blocks, of bytes in logs and on the backing; and
+// what is not written for them.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -17,7 +17,8 @@ constexpr uint64_t kNowhere = ~uint64_t{0};
 
 class JobFsSpace : public testing::Test {
  protected:
-  int open(const std::string& path, int flags = O_RDWR | O_CREAT) {
+  // Not to be mapped: then all would be data.
+  int open(const std::string& path, int flags = O_WRONLY | O_CREAT) {
     int handle = -1;
     EXPECT_EQ(calls().open(path, flags, 0644, &handle), 0) << path;
     return handle;
@@ -110,16 +111,33 @@ TEST_F(JobFsSpace, HolesOfAFileAreFoundWhereverItsBytesStand) {
   write(file, 8 * kMiB + kPart);
   EXPECT_EQ(edges(file),
             (Edges{kMiB, kMiB + kPart, 4 * kMiB, 4 * kMiB + kPart, 8 * kMiB, 8 * kMiB + 2 * kPart}));
-  EXPECT_EQ(blocks("f"), 10 * kMiB / 512) << "nobody has asked the backing: full";
+  EXPECT_GE(blocks("f"), 4 * kPart / 512);
+  EXPECT_LT(blocks("f"), kMiB / 512);
   ASSERT_EQ(calls().resize(file, 6 * kMiB), 0);
   ASSERT_EQ(calls().resize(file, 10 * kMiB), 0);
   EXPECT_EQ(edges(file), (Edges{kMiB, kMiB + kPart, 4 * kMiB, 4 * kMiB + kPart})) << "cut";
   EXPECT_EQ(calls().close(file), 0);
 }
 
+// Of pages that the kernel may have the server has not heard: to leave them out of a copy would lose them.
+TEST_F(JobFsSpace, AFileThatMayBeMappedIsAllData) {
+  world_.start();
+  const int mapped = open("f", O_RDWR | O_CREAT), reader = open("f", O_RDONLY);
+  ASSERT_EQ(calls().resize(mapped, kMiB), 0);
+  for (const int handle : {mapped, reader}) EXPECT_EQ(edges(handle), (Edges{0, kMiB}));
+  EXPECT_EQ(blocks("f"), kMiB / 512);
+  drain();
+  EXPECT_EQ(edges(reader), (Edges{0, kMiB}));
+  EXPECT_EQ(blocks("f"), kMiB / 512);
+  EXPECT_EQ(calls().close(mapped), 0);
+  EXPECT_EQ(edges(reader), Edges());
+  EXPECT_LT(blocks("f"), kMiB / 512);
+  EXPECT_EQ(calls().close(reader), 0);
+}
+
 TEST_F(JobFsSpace, WhereThereIsNothingNoZerosAreWritten) {
   world_.start();
-  const int file = open("f");
+  const int file = open("f", O_RDWR | O_CREAT);
   ASSERT_EQ(calls().resize(file, 512 * kMiB), 0);
   write(file, 100 * kMiB);
   write(file, 300 * kMiB);

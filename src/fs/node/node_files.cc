@@ -207,6 +207,7 @@ Status NodeFiles::look_at_backing(const meta::FileId& id, File& file, const Ther
     file.backing_inode = 0;
   }
   file.fresh = there->file == nullptr;
+  file.backing_stored = there->stored;
   file.size = row.backing.size;
   file.row = std::move(row);
   return {};

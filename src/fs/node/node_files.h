@@ -62,6 +62,7 @@ class NodeFiles final : public DrainSource, private SegmentConsumer {
   struct There {
     std::shared_ptr<io::File> file;  // null: nothing
     Stamp stamp;
+    uint64_t stored = meta::kOffsetEnd;  // bytes that are no hole, at most
   };
   // Any thread: the backing may hang.
   Result<There> look_there(const meta::FileId& file) const noexcept;
@@ -104,12 +105,8 @@ class NodeFiles final : public DrainSource, private SegmentConsumer {
                       Holes* holes = nullptr) noexcept;
   // The same without a copy: they stay until the next call. False: read() has them, or says what is wrong.
   bool show(const meta::FileId& file, uint64_t offset, uint64_t length, ShownBytes* shown) noexcept;
-  // How many bytes are no hole, at most; and the backing file, which knows better, if it has all of them.
-  struct Stored {
-    uint64_t bytes = 0;
-    std::shared_ptr<io::File> there;
-  };
-  Result<uint64_t> size(const meta::FileId& file, Stored* stored = nullptr) noexcept;
+  // `stored`: how many bytes are no hole, at most.
+  Result<uint64_t> size(const meta::FileId& file, uint64_t* stored = nullptr) noexcept;
   // What stands in [offset, end) of a file: bytes of logs, or of its backing file, with zeros behind
   // backing_end. Empty behind the end of the file.
   struct Stretch {
@@ -199,6 +196,8 @@ class NodeFiles final : public DrainSource, private SegmentConsumer {
     Order* in = nullptr;  // waiting_ or over_, where it is at `place`; else `spare` is its place
     Order::iterator place = {};
     Order::node_type spare = {};
+    // Of the backing file's bytes: that are no hole, at most. Nobody asks again: the backing may hang.
+    uint64_t backing_stored = meta::kOffsetEnd;
 
     bool dirty() const { return fresh || !extents.empty() || row.size_order != 0 || !row.cuts.empty(); }
   };

@@ -123,6 +123,9 @@ Status NodeFiles::drained(std::span<const Done> files) noexcept {
 void NodeFiles::leave_logs(const Done& done) noexcept {
   File& file = *files_.find(done.file)->second;
   file.extents.remove_marked([&](const auto& piece) { drop(piece); });
+  if (file.fresh) file.backing_stored = 0;
+  for (const auto& piece : done.fixed->pieces) file.backing_stored += piece.length;
+  if (done.aside || file.backing_stored > meta::kOffsetEnd) file.backing_stored = meta::kOffsetEnd;
   file.fresh = false;
   file.first_order = file.extents.empty() ? 0 : done.fixed->order + 1;
   if (file.row.size_order == 0) {

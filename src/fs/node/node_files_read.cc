@@ -1,4 +1,6 @@
 // NodeFiles: what is read of a file, here or by others, and where others may read it themselves.
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -9,6 +11,7 @@ namespace swale::fs {
 namespace {
 
 constexpr uint64_t kToldBytesMax = 64 << 20, kToldAtOnce = 1 << 20;  // of places
+constexpr uint64_t kStatBlockBytes = 512;                            // of st_blocks
 
 }  // namespace
 
@@ -59,6 +62,9 @@ Result<NodeFiles::There> NodeFiles::look_there(const meta::FileId& id) const noe
     SWALE_RETURN_IF_ERROR(opened.status());
     there.file = std::move(*opened);
     SWALE_ASSIGN_OR_RETURN(there.stamp, backing_.stamp(*there.file));
+    struct stat found;
+    if (::fstat(there.file->descriptor(), &found) == 0)
+      there.stored = static_cast<uint64_t>(found.st_blocks) * kStatBlockBytes;
     return {};
   });
   if (!looked.ok()) return looked;
@@ -112,14 +118,13 @@ Result<size_t> NodeFiles::read(const meta::FileId& id, uint64_t offset, MutableB
   return bytes;
 }
 
-Result<uint64_t> NodeFiles::size(const meta::FileId& id, Stored* stored) noexcept {
+Result<uint64_t> NodeFiles::size(const meta::FileId& id, uint64_t* stored) noexcept {
   uint64_t size = 0;
   const Status status = contain([&]() -> Status {
     SWALE_ASSIGN_OR_RETURN(const File* const file, known(id));
     size = file->size;
-    if (stored == nullptr) return {};
-    stored->bytes = std::min(size, file->extents.bytes() + file->row.backing_end());
-    if (!file->dirty()) stored->there = file->backing;
+    const uint64_t there = std::min(file->row.backing_end(), file->backing_stored);
+    if (stored != nullptr) *stored = std::min(size, file->extents.bytes() + there);
     return {};
   });
   if (!status.ok()) return status;
