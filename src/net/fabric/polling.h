@@ -7,12 +7,14 @@
 //
 //   begin    a frame is expected          met        it has come
 //   go_on    nothing yet: poll again?     give_up    nobody waits any more
+//   came     another frame has come meanwhile: the budget begins anew. A message of 32 frames takes longer
+//            than one, and a receiver that slept after the 20th would be woken for each of the rest.
 //
 // The pause is of time, not of expectations: where two ranks share a processor, so that polling is always in
 // vain, some 300 gets of 20 us pass between two polls, and their 99th percentile does not have one.
 //
-// Invariant: whatever comes, at most budget of polling an expectation; where none is ever met in time, at
-// most one part in
+// Invariant: at most budget of polling an expectation after its last frame; where none is ever met in time,
+// at most one part in
 //   kPauseMax + 1 of the time is polled in the long run.
 // Source: the halt polling of Linux's KVM, which adapts its budget; here the budget stays, since an answer
 // that comes late
@@ -44,6 +46,7 @@ class Polling {
     paused_until_ = now + pause_;
     return false;
   }
+  void came(Nanos now) { until_ = std::max(until_, now + budget_); }
   void met() {
     if (polling_) pause_ = 0;
     polling_ = false;

@@ -26,6 +26,19 @@ TEST(Polling, GoesOnWhileItPays) {
   for (int i = 0; i < 1000; ++i) EXPECT_EQ(expect(&polling, &now, 99), 99);
 }
 
+// A message of many frames takes longer than the budget.
+TEST(Polling, GoesOnWhileFramesCome) {
+  Polling polling(kBudget);
+  polling.begin(0);
+  for (Nanos now = 0; now < 10 * kBudget; ++now) {
+    ASSERT_TRUE(polling.go_on(now)) << now;
+    if (now % (kBudget - 1) == 0) polling.came(now);
+  }
+  EXPECT_FALSE(polling.go_on(11 * kBudget));
+  polling.came(11 * kBudget);
+  EXPECT_FALSE(polling.go_on(11 * kBudget + 1)) << "it had stopped";
+}
+
 TEST(Polling, StopsWhereItDoesNotPayAndTriesAgainSeldom) {
   Polling polling(kBudget);
   Nanos now = 0;

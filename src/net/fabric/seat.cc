@@ -23,6 +23,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "base/contain.h"
 #include "base/cpu.h"
@@ -79,11 +80,13 @@ void Bed::forget_rings() {
 // Whether the progress thread, which has found nothing to do, looks again at once.
 bool SeatedTransport::polls() {
   Polling& polling = bed_.polling;
+  const Nanos now = system_clock().now();
   if (expecting_.exchange(false)) {
     polling.met();
-    polling.begin(system_clock().now());
+    polling.begin(now);
   }
-  if (!polling.go_on(system_clock().now())) return false;
+  if (std::exchange(bed_.came, false)) polling.came(now);
+  if (!polling.go_on(now)) return false;
   cpu_relax();
   return true;
 }
@@ -143,6 +146,7 @@ bool SeatedTransport::drive(const std::function<bool()>& done, Nanos until) {
   handover_.store(2 * away < kHandoverMax ? std::max(2 * away, kHandoverMin) : kHandoverMin);
   progress_thread_.store(std::this_thread::get_id());
   driver_bed_.busy = 0;
+  driver_bed_.came = false;
   driver_bed_.polling.begin(begin);
   while (!closing_.load() && !done()) {
     bool did = false;
@@ -150,11 +154,13 @@ bool SeatedTransport::drive(const std::function<bool()>& done, Nanos until) {
     if (!status.ok()) events_->on_failure(status);
     if (did) {
       driver_bed_.busy = 0;
+      driver_bed_.came = true;
       continue;
     }
     if (done()) break;
     const Nanos now = system_clock().now();
     if (now >= until) break;
+    if (std::exchange(driver_bed_.came, false)) driver_bed_.polling.came(now);
     if (driver_bed_.polling.go_on(now)) {
       cpu_relax();
     } else {
@@ -197,6 +203,7 @@ void SeatedTransport::run() {
     seat_mutex_.unlock();
     if (did) {
       bed_.busy = 0;
+      bed_.came = true;
     } else if (!polls()) {
       sleep(&bed_, next);
     }

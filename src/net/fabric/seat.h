@@ -31,6 +31,7 @@ struct Bed {
   // Of its thread only.
   unsigned busy = 0;  // refusals of arm in a row
   Polling polling;    // before it sleeps
+  bool came = false;  // a frame, since `polling` was told
 };
 
 class SeatedTransport : public Transport {
