@@ -257,6 +257,20 @@ bool Rpc::reply(ReplyToken token, Result<RpcPayload> response) {
   return heard;
 }
 
+bool Rpc::reply_with(ReplyToken token, Bytes bytes) {
+  const MutexLock lock(mutex_);
+  bool heard = false;
+  const Status status = contain([&]() REQUIRES(mutex_) {
+    heard = core_->reply(token, RpcPayload::lent(bytes), recent_time());
+    hand_out();
+    before_posts();
+    core_->keep(token);
+    event_thread_ == std::this_thread::get_id() ? job_.wake() : after_change();
+  });
+  if (!status.ok()) fail_now(status);
+  return heard;
+}
+
 bool Rpc::wanted(ReplyToken token) {
   const MutexLock lock(mutex_);
   return core_->wanted(token);

@@ -115,6 +115,8 @@ class Rpc final : private ConversationDriver, private Participant {
 
   // Answers a request. False: nobody waits for it any more.
   bool reply(ReplyToken token, Result<RpcPayload> response);
+  // The same; `bytes` are the caller's again when it returns. They are copied once if there are frames free.
+  bool reply_with(ReplyToken token, Bytes bytes);
   bool wanted(ReplyToken token);
 
   // Why nothing is asked or answered any more; OK while this is not so.

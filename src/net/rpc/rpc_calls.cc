@@ -65,6 +65,7 @@ Result<CallId> RpcCalls::start(RpcCall&& call, Nanos now) {
   entry.owner = call.owner;
   entry.tag = call.tag;
   entry.payload = std::move(call.payload);
+  entry.into = call.into.empty() ? std::span<MutableBytes>() : call.into;
   earliest_ = std::min(earliest_, call.deadline);
   Peer& to = peer(call.to);
   to.calls.push_back(&entry);
@@ -213,12 +214,13 @@ Status RpcCalls::on_response(Rank from, const Piece& piece) {
   if (piece.header.message_bytes > call->response_bytes_max) {
     return broken(piece, "the response is longer than the caller allows");
   }
-  if (piece.body.size() == piece.header.message_bytes) {  // nearly always
+  const bool to_places = call->into.data() != nullptr;
+  if (piece.body.size() == piece.header.message_bytes && !to_places) {  // nearly always
     if (!call->told) tell(call, std::string(piece.body));
     finish(call);
     return {};
   }
-  if (!call->told) call->response.reserve(piece.header.message_bytes);
+  if (!call->told && !to_places) call->response.reserve(piece.header.message_bytes);
   call->receiving = true;
   call->response_bytes = piece.header.message_bytes;
   receive(call, piece.body);
@@ -237,10 +239,26 @@ Status RpcCalls::on_more_response(Rank from, const Piece& piece) {
 
 void RpcCalls::receive(Call* call, Bytes body) {
   call->received += static_cast<uint32_t>(body.size());
-  if (!call->told) call->response.append(body);
+  if (!call->told) keep(call, body);
   if (call->received < call->response_bytes) return;
   if (!call->told) tell(call, std::move(call->response));
   finish(call);
+}
+
+// RpcCore::check and on_response have seen that there is space for all of it.
+void RpcCalls::keep(Call* call, Bytes body) {
+  if (call->into.data() == nullptr) {
+    call->response.append(body);
+    return;
+  }
+  while (!body.empty()) {
+    MutableBytes& place = call->into.front();
+    const size_t part = std::min(place.size(), body.size());
+    std::copy_n(body.data(), part, place.data());
+    place = place.subspan(part);
+    body.remove_prefix(part);
+    if (place.empty()) call->into = call->into.subspan(1);
+  }
 }
 
 Status RpcCalls::on_failure(Rank from, const Piece& piece, Nanos now) {
@@ -331,7 +349,13 @@ void RpcCalls::send_to_self(RpcOutgoing* entry, RpcServed* served) {
 void RpcCalls::on_own_response(uint64_t id, Result<std::string> response, Nanos now) {
   Call* call = calls_.find(id);
   assert(call != nullptr && call->peer == params_.rank);
-  if (!call->told && response.ok()) tell(call, std::move(response));
+  if (!call->told && response.ok()) {
+    if (call->into.data() != nullptr) {
+      keep(call, *response);
+      response->clear();
+    }
+    tell(call, std::move(response));
+  }
   if (!call->told) tell(call, failed(*call, response.status(), now));
   finish(call);
 }

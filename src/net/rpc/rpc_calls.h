@@ -14,6 +14,7 @@
 // memory has run out.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -93,6 +94,7 @@ class RpcCalls {
     uint64_t tag = 0;
     RpcPayload payload;
     std::string response;
+    std::span<MutableBytes> into;  // not filled yet; data() is null if the response goes to `response`
     ListLink<Call> of_peer;
     ListLink<Call> waiting;
   };
@@ -120,6 +122,7 @@ class RpcCalls {
   Result<Call*> answered(Rank from, const Piece& piece);
   void admit(Rank rank);
   void receive(Call* call, Bytes body);
+  static void keep(Call* call, Bytes body);
   void tell(Call* call, Result<std::string>&& response);
   void drop_taken(size_t count);
   void abandon(Call* call, const Status& why);

@@ -46,6 +46,12 @@ Status RpcCore::check(const RpcCall& call) const {
     return invalid_argument("a call with {} bytes, and at most {} in the response: at most {}",
                             call.payload.size(), call.response_bytes_max, most);
   }
+  if (call.into.empty()) return {};
+  size_t places = 0;
+  for (const MutableBytes& each : call.into) places += each.size();
+  if (places < call.response_bytes_max)
+    return invalid_argument("a call with places for {} bytes, and at most {} in the response", places,
+                            call.response_bytes_max);
   return {};
 }
 
@@ -59,6 +65,7 @@ Result<CallId> RpcCore::call(RpcCall&& call, Nanos now) {
 Result<std::vector<CallId>> RpcCore::call_many(std::span<const Rank> ranks, const RpcCall& call, Nanos now) {
   RpcCall each = call;
   each.payload = std::make_shared<const std::string>(each.payload.take());
+  if (!call.into.empty()) return invalid_argument("a call to {} ranks has one place", ranks.size());
   std::vector<CallId> ids;
   ids.reserve(ranks.size());
   for (const Rank rank : ranks) {

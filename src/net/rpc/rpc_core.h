@@ -76,6 +76,8 @@ class RpcCore {
   bool any_request() const { return served_.any_request(); }
   // Answers a request that was taken. False: nobody waits for it any more, or it was answered before.
   bool reply(ReplyToken token, Result<RpcPayload>&& response, Nanos now);
+  // After a reply with RpcPayload::lent(): what no frame has taken yet is copied.
+  void keep(ReplyToken token) { served_.keep(token); }
   // Whether the caller still waits: false for a request that was cancelled or whose caller is gone. Reply all
   // the same.
   bool wanted(ReplyToken token) { return served_.wanted(token); }

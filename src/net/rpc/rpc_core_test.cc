@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <new>
+#include <utility>
+#include <vector>
 
 #include "net/rpc/testing/test_rpc_core.h"
 
@@ -114,6 +116,92 @@ TEST(RpcCore, CarriesSixteenMebibytesBothWaysAndNoMore) {
   const auto more = ranks[0].call({.to = 1, .payload = std::string(kRpcMessageBytesMax + 1, 'x')}, ranks.now);
   EXPECT_EQ(more.status().code(), Code::kInvalidArgument);
   EXPECT_EQ(ranks[0].call({.to = 2}, ranks.now).status().code(), Code::kInvalidArgument);
+  ranks.expect_at_rest();
+}
+
+std::vector<MutableBytes> places_in(std::string& memory, std::initializer_list<size_t> sizes) {
+  std::vector<MutableBytes> places;
+  size_t at = 0;
+  for (const size_t size : sizes)
+    places.push_back(std::span(memory).subspan(std::exchange(at, at + size), size));
+  return places;
+}
+
+TEST(RpcCore, PutsAResponseWhereTheCallerWantsIt) {
+  Ranks ranks(2, [](RpcParams& p) { p.window_bytes = kMiB; });
+  const std::string answer = pattern(20'000);  // some frames
+  for (const Rank to : {0, 1}) {
+    std::string memory(20'010, '?');
+    auto places = places_in(memory, {3, 0, 15'000, 5'007});
+    ASSERT_TRUE(
+        ranks[0]
+            .call({.to = to, .payload = answer, .response_bytes_max = 20'010, .into = places}, ranks.now)
+            .ok());
+    ranks.exchange();
+    EXPECT_EQ(ranks.echo(to), 1u);
+    ranks.exchange();
+    const auto done = ranks.completions(0);
+    ASSERT_THAT(done, SizeIs(1));
+    ASSERT_TRUE(done[0].response.ok());
+    EXPECT_EQ(*done[0].response, "");
+    EXPECT_TRUE(memory == answer + std::string(10, '?'));
+    EXPECT_EQ(places[2].size(), 0u);
+    EXPECT_EQ(places[3].size(), 10u);
+  }
+  std::string memory(5, '?');
+  auto places = places_in(memory, {5});
+  const RpcCall too_long{.to = 1, .response_bytes_max = 6, .into = places};
+  EXPECT_EQ(ranks[0].call(RpcCall(too_long), ranks.now).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(ranks[0].call_many(std::vector<Rank>{0, 1}, too_long, ranks.now).status().code(),
+            Code::kInvalidArgument);
+  ranks.expect_at_rest();
+}
+
+// What a frame has taken by then is copied once; the rest twice.
+TEST(RpcCore, RepliesWithBytesThatAreLent) {
+  for (const size_t frames : {0, 1, 100}) {
+    for (const Rank to : {0, 1}) {
+      Ranks ranks(2, [](RpcParams& p) { p.window_bytes = kMiB; });
+      ranks.call(0, to, "q", 20'000);
+      ranks.exchange();
+      const auto requests = ranks.requests(to);
+      ASSERT_THAT(requests, SizeIs(1));
+      const std::string answer = pattern(20'000);
+      std::string lent = answer;
+      EXPECT_TRUE(ranks[to].reply(requests[0].token, RpcPayload::lent(lent), ranks.now));
+      for (size_t i = 0; i < frames && to == 1 && ranks[1].has_frame(0); ++i)
+        ASSERT_TRUE(ranks[0].on_frame(1, ranks.frame(1, 0), ranks.now).ok());
+      ranks[to].keep(requests[0].token);
+      std::fill(lent.begin(), lent.end(), '?');
+      ranks.exchange();
+      const auto done = ranks.completions(0);
+      ASSERT_THAT(done, SizeIs(1));
+      EXPECT_TRUE(*done[0].response == answer) << frames << " frames, to " << to;
+      ranks.expect_at_rest();
+    }
+  }
+}
+
+// The caller has its memory back when the call is complete, whatever comes later.
+TEST(RpcCore, PutsNothingIntoThePlaceOfACallThatIsOver) {
+  Ranks ranks(2, [](RpcParams& p) { p.window_bytes = kMiB; });
+  std::string memory(20'000, '?');
+  auto places = places_in(memory, {20'000});
+  const auto id = ranks[0].call(
+      {.to = 1, .payload = std::string(20'000, 'x'), .response_bytes_max = 20'000, .into = places},
+      ranks.now);
+  ASSERT_TRUE(id.ok());
+  ranks.exchange();
+  EXPECT_EQ(ranks.echo(1), 1u);
+  ASSERT_TRUE(ranks[0].on_frame(1, ranks.frame(1, 0), ranks.now).ok());
+  const size_t left = places[0].size();
+  EXPECT_TRUE(left > 0 && left < 20'000);
+  EXPECT_TRUE(ranks[0].cancel(*id, ranks.now));
+  const std::string then = memory;
+  ranks.exchange();
+  EXPECT_TRUE(memory == then);
+  EXPECT_EQ(places[0].size(), left);
+  EXPECT_EQ(ranks.completions(0).front().response.status().code(), Code::kAborted);
   ranks.expect_at_rest();
 }
 

@@ -194,6 +194,11 @@ bool RpcServed::reply(ReplyToken token, Result<RpcPayload>&& response) {
   return true;
 }
 
+void RpcServed::keep(ReplyToken token) {
+  Entry* entry = entries_.find(static_cast<uint64_t>(token));
+  if (entry != nullptr && entry->state == State::kReplying) entry->response.keep(entry->sent);
+}
+
 void RpcServed::answer(Entry* entry, Result<RpcPayload>&& response) {
   std::string().swap(entry->request);
   entry->failing = !response.ok();

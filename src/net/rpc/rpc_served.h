@@ -41,6 +41,7 @@ class RpcServed {
   // As those of RpcCalls, for an Entry.
   bool write(RpcOutgoing* entry, RpcFrameWriter* frame);
   void send_to_self(RpcOutgoing* entry, RpcCalls* calls, Nanos now);
+  void keep(ReplyToken token);
   void on_own_request(uint64_t id, RpcMethod method, std::string payload, uint32_t response_bytes_max);
 
  private:

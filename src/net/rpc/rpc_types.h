@@ -2,9 +2,11 @@
 // Threads: values.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,7 +23,7 @@ using RpcMethod = uint16_t;           // an index into RpcParams::methods
 enum class CallId : uint64_t {};      // of this rank, never used again
 enum class ReplyToken : uint64_t {};  // likewise
 
-// A message to send: bytes of its own, or bytes that several calls share.
+// A message to send: bytes of its own, bytes that several calls share, or bytes that are lent until keep().
 class RpcPayload {
  public:
   RpcPayload() = default;
@@ -29,17 +31,36 @@ class RpcPayload {
   RpcPayload(const char* text) : own_(text) {}               // NOLINT
   RpcPayload(std::shared_ptr<const std::string> bytes) : shared_(std::move(bytes)) {}  // NOLINT
 
-  Bytes bytes() const { return shared_ ? Bytes(*shared_) : Bytes(own_); }
+  static RpcPayload lent(Bytes bytes) {
+    RpcPayload payload;
+    payload.lent_ = bytes;
+    return payload;
+  }
+
+  Bytes bytes() const {
+    if (lent_.data() != nullptr) return lent_;
+    return shared_ ? Bytes(*shared_) : Bytes(own_);
+  }
   size_t size() const { return bytes().size(); }
   // The bytes, copied only if others share them.
-  std::string take() { return shared_ ? std::string(*shared_) : std::move(own_); }
+  std::string take() { return shared_ || lent_.data() != nullptr ? std::string(bytes()) : std::move(own_); }
+  // Lent bytes are its own from now on; those before `from` are anything then.
+  void keep(size_t from) {
+    if (lent_.data() == nullptr) return;
+    own_.resize(lent_.size());
+    std::copy(lent_.begin() + static_cast<ptrdiff_t>(from), lent_.end(),
+              own_.begin() + static_cast<ptrdiff_t>(from));
+    lent_ = {};
+  }
   void clear() {
+    lent_ = {};
     if (shared_) shared_.reset();
     if (own_.capacity() > std::string().capacity()) std::string().swap(own_);
     own_.clear();
   }
 
  private:
+  Bytes lent_;
   std::string own_;
   std::shared_ptr<const std::string> shared_;
 };
@@ -50,6 +71,10 @@ struct RpcCall {
   RpcPayload payload = {};
   // The caller has reserved memory for a response of so many bytes; a longer one fails the call.
   uint32_t response_bytes_max = 4 * kKiB;
+  // Not empty: the response goes to these places, one after the other, and not into the completion. They have
+  // at least response_bytes_max. Each is cut by what has come, so what is left tells how much that was. List
+  // and places are the caller's again when the call is complete, however it ended.
+  std::span<MutableBytes> into = {};
   Nanos deadline = kForever;  // on the clock of RpcCore's callers
   // Come back with the completion.
   uint64_t owner = 0;
@@ -68,7 +93,7 @@ struct RpcCompletion {
   RpcMethod method = 0;
   uint64_t owner = 0;
   uint64_t tag = 0;
-  Result<std::string> response{std::string()};
+  Result<std::string> response{std::string()};  // without bytes if they went to RpcCall::into
 };
 
 struct RpcRequest {
