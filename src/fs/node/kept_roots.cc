@@ -59,6 +59,15 @@ Result<ShareAnswer> KeptRoots::handle(const ShareRequest& request) noexcept {
   return answer;
 }
 
+std::optional<ShareAnswer> KeptRoots::look_at_once(const ShareRequest& request) noexcept {
+  if (request.op != ShareOp::kLook || !mutex_.try_lock()) return {};
+  const MutexLock lock(mutex_, std::adopt_lock);
+  std::string record;
+  auto answer = roots_.handle(request, &record);
+  if (!answer.ok()) return {};
+  return *std::move(answer);
+}
+
 Result<FileRoots::Drain> KeptRoots::begin_drain(const meta::FileId& file, const SeenBacking& seen) noexcept {
   const MutexLock lock(mutex_);
   return roots_.begin_drain(file, seen);

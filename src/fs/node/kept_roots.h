@@ -13,6 +13,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/mutex.h"
@@ -29,6 +30,8 @@ class KeptRoots {
                                                  const ShareRules& rules = {}) noexcept;
 
   Result<ShareAnswer> handle(const ShareRequest& request) noexcept;
+  // The same of a kLook, if nobody else is here. Nothing: handle() is to be called.
+  std::optional<ShareAnswer> look_at_once(const ShareRequest& request) noexcept;
 
   // As FileRoots' calls of these names; what they keep is durable when they return.
   Result<FileRoots::Drain> begin_drain(const meta::FileId& file, const SeenBacking& seen) noexcept;

@@ -308,46 +308,15 @@ Result<uint64_t> SharedFiles::size(const meta::FileId& file, const SeenBacking& 
   return size;
 }
 
-// In requests of at most kFetchBytesMax.
-Status SharedFiles::fetch_from(NodeId node, const NodeShare::Reading& reading, std::span<const Span> spans,
-                               MutableBytes out) {
-  std::vector<Span> asked;
-  uint64_t bytes = 0;
-  const auto fetch = [&]() -> Status {
-    if (asked.empty()) return {};
-    SWALE_ASSIGN_OR_RETURN(const std::string got, peers_.fetch(node, reading.file, asked));
-    if (got.size() != bytes)
-      return error(Code::kCorruption, Scope::kPeer, "file {:x}:{:x}: node {} has sent {} bytes instead of {}",
-                   reading.file.high, reading.file.low, node, got.size(), bytes);
-    const char* from = got.data();
-    for (const Span& span : asked) {
-      std::memcpy(out.data() + (span.begin - reading.span.begin), from, span.end - span.begin);
-      from += span.end - span.begin;
-    }
-    asked.clear();
-    bytes = 0;
-    return {};
-  };
-  for (Span rest : spans) {
-    while (rest.begin < rest.end) {
-      const uint64_t part = std::min(rest.end - rest.begin, kFetchBytesMax - bytes);
-      asked.push_back({rest.begin, rest.begin + part});
-      rest.begin += part, bytes += part;
-      if (bytes == kFetchBytesMax) SWALE_RETURN_IF_ERROR(fetch());
-    }
-  }
-  return fetch();
-}
-
 // Of each node once, all that is wanted of it.
 Status SharedFiles::fetch_parts(const NodeShare::Reading& reading, const Parts& parts, MutableBytes out) {
-  std::map<NodeId, std::vector<Span>> wanted;
+  std::map<NodeId, std::vector<SharePeers::Wanted>> wanted;
   for (const ReadPart& part : parts)
-    if (part.from == ReadPart::From::kNode) wanted[part.node].push_back(part.span);
+    if (part.from == ReadPart::From::kNode)
+      wanted[part.node].push_back(
+          {part.span, out.subspan(part.span.begin - reading.span.begin, part.span.end - part.span.begin)});
   const MutexUnlock meanwhile(mutex_);
-  for (const auto& [node, spans] : wanted) {
-    SWALE_RETURN_IF_ERROR(fetch_from(node, reading, spans, out));
-  }
+  for (const auto& [node, of_node] : wanted) SWALE_RETURN_IF_ERROR(peers_.fetch(node, reading.file, of_node));
   return {};
 }
 
@@ -434,19 +403,24 @@ Result<size_t> SharedFiles::read(const meta::FileId& file, uint64_t offset, Muta
   return bytes;
 }
 
-Result<std::string> SharedFiles::serve(const meta::FileId& file, std::span<const Span> spans) noexcept {
-  std::string bytes;
+Status SharedFiles::serve(const meta::FileId& file, std::span<const Span> spans, MutableBytes out) noexcept {
   const MutexLock lock(mutex_);
-  const Status status = contain([&]() REQUIRES(mutex_) -> Status {
-    for (const Span& span : spans) {
-      const size_t at = bytes.size();
-      bytes.resize(at + (span.end - span.begin));
-      SWALE_RETURN_IF_ERROR(files_->read_own(file, span, std::span(bytes).subspan(at)));
-    }
-    return {};
-  });
-  if (!status.ok()) return status;
-  return bytes;
+  for (const Span& span : spans) {
+    const uint64_t length = span.end - span.begin;
+    SWALE_RETURN_IF_ERROR(files_->read_own(file, span, out.first(length)));
+    out = out.subspan(length);
+  }
+  return {};
+}
+
+bool SharedFiles::serve_at_once(const meta::FileId& file, const Span& span, const Give& give) noexcept {
+  if (!mutex_.try_lock()) return false;
+  const MutexLock lock(mutex_, std::adopt_lock);
+  ShownBytes shown;
+  uint64_t bytes = 0;
+  if (!files_->show(file, span.begin, span.end - span.begin, &shown)) return false;
+  for (const Bytes& part : shown.parts) bytes += part.size();
+  return bytes == span.end - span.begin && contain([&] { give(shown.parts); }).ok();
 }
 
 }  // namespace swale::fs

@@ -20,6 +20,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -36,8 +37,12 @@ class SharePeers {
   virtual ~SharePeers() = default;
   // The file's root; repeats until its deadline.
   virtual Result<ShareAnswer> ask(const ShareRequest& request) = 0;
-  // The newest bytes of these spans at a node, one after the other: its serve().
-  virtual Result<std::string> fetch(NodeId node, const meta::FileId& file, std::span<const Span> spans) = 0;
+  struct Wanted {
+    Span span;
+    MutableBytes to;  // of its length
+  };
+  // The newest bytes of these spans at a node: its serve(). If it fails, the places have anything.
+  virtual Status fetch(NodeId node, const meta::FileId& file, std::span<const Wanted> wanted) = 0;
 };
 
 class SharedFiles final : public WriteWatcher {
@@ -76,8 +81,13 @@ class SharedFiles final : public WriteWatcher {
   void keep_table(const meta::FileId& file);
   void drop_table(const meta::FileId& file) noexcept;
   uint64_t asked() const { return asked_.load(std::memory_order_relaxed); }  // questions to roots
-  // kNotFound: this node does not have all of it any more.
-  Result<std::string> serve(const meta::FileId& file, std::span<const Span> spans) noexcept;
+  // These spans, one after the other; `out` has their length. kNotFound: this node does not have all of it
+  // any more.
+  Status serve(const meta::FileId& file, std::span<const Span> spans, MutableBytes out) noexcept;
+  // The same of one span, from where its bytes stand in memory, if nobody has to be waited for. False:
+  // serve() is to be called. `give` does not keep them, and calls nothing here.
+  using Give = std::function<void(std::span<const Bytes> parts)>;
+  bool serve_at_once(const meta::FileId& file, const Span& span, const Give& give) noexcept;
 
  private:
   using Parts = std::vector<ReadPart>;
@@ -91,8 +101,6 @@ class SharedFiles final : public WriteWatcher {
   Status read_backing(const NodeShare::Reading& reading, const Parts& parts, uint64_t inode, MutableBytes out)
       REQUIRES(mutex_);
   Status read_parts(const NodeShare::Reading& reading, const Parts& parts, MutableBytes out) REQUIRES(mutex_);
-  Status fetch_from(NodeId node, const NodeShare::Reading& reading, std::span<const Span> spans,
-                    MutableBytes out);
   Status fetch_parts(const NodeShare::Reading& reading, const Parts& parts, MutableBytes out)
       REQUIRES(mutex_);
   Status change(const meta::FileId& file, const ShareRequest& request) REQUIRES(mutex_);

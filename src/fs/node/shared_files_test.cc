@@ -38,9 +38,11 @@ class SharedFilesTest : public testing::Test {
       if (test_.lose_answers) return Status(Code::kDeadlineExceeded, Scope::kOperation, "no answer");
       return answer;
     }
-    Result<std::string> fetch(NodeId node, const meta::FileId& file, std::span<const Span> spans) override {
+    Status fetch(NodeId node, const meta::FileId& file, std::span<const Wanted> wanted) override {
       ++test_.fetches;
-      return test_.nodes[node].shared->serve(file, spans);
+      for (const Wanted& each : wanted)
+        SWALE_RETURN_IF_ERROR(test_.nodes[node].shared->serve(file, std::span(&each.span, 1), each.to));
+      return {};
     }
 
    private:
@@ -336,6 +338,25 @@ TEST_F(SharedFilesTest, ThreadsOfANodeCommitAndReadAtOnce) {
     });
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(read(1).substr(0, 4), "AAAA");
+}
+
+// What another node asks for is answered where the question comes, from memory, or by a thread that may wait.
+TEST_F(SharedFilesTest, ServesAtOnceWhatStandsInMemoryWhileNobodyElseIsHere) {
+  write(1, 0, "abc");
+  write(1, 3, "de");
+  commit(1);
+  SharedFiles& shared = *nodes[1].shared;
+  std::string got;
+  const auto give = [&](std::span<const Bytes> parts) {
+    for (const Bytes& part : parts) got += part;
+  };
+  EXPECT_TRUE(shared.serve_at_once(kFile, {1, 5}, give));
+  EXPECT_EQ(got, "bcde");
+  EXPECT_FALSE(shared.serve_at_once(kFile, {1, 6}, give)) << "it has no such byte";
+  EXPECT_FALSE(shared.serve_at_once({7, 7}, {0, 1}, give)) << "it has no such file";
+  const MutexLock lock(nodes[1].mutex);
+  std::thread([&] { EXPECT_FALSE(shared.serve_at_once(kFile, {1, 5}, give)); }).join();
+  EXPECT_EQ(got, "bcde");
 }
 
 }  // namespace

@@ -42,6 +42,14 @@ constexpr std::array<Row, 16> kRows = {{
 }};
 constexpr size_t kLanes = 8;
 constexpr Nanos kLongPatience = seconds(24 * 3600);
+constexpr size_t kPiecesAtOnce = 4;  // that a thread has asked one node for
+constexpr size_t kAtOnceMax = 4;     // of the requests of one event: a read begins with so many
+
+// As many as pieces of a read that are under way take, where that is not too much memory.
+uint16_t window_frames(size_t nodes) {
+  constexpr size_t kFramesSum = 2048, kFramesMax = 16, kFramesMin = 4;  // of 32 KiB
+  return static_cast<uint16_t>(std::clamp(kFramesSum / std::max<size_t>(nodes, 1), kFramesMin, kFramesMax));
+}
 
 // A node that does not answer, or not what it was asked for, is an error of the device.
 Status as_eio(const Status& why, NodeId node, const std::string& what) {
@@ -53,7 +61,8 @@ Status as_eio(const Status& why, NodeId node, const std::string& what) {
 
 }  // namespace
 
-// An RpcClient waits for one call at a time.
+// An RpcClient waits for the calls of one thread at a time. One that still has calls open goes, and they with
+// it.
 class NodePeers::Client {
  public:
   explicit Client(NodePeers& peers) : peers_(peers) {
@@ -67,6 +76,7 @@ class NodePeers::Client {
     if (client_ == nullptr) client_ = std::make_unique<net::RpcClient>(peers_.rpc_.get());
   }
   ~Client() {
+    if (has_open_calls) return;
     static_cast<void>(contain([&] {
       const MutexLock lock(peers_.mutex_);
       peers_.free_.push_back(std::move(client_));
@@ -74,6 +84,7 @@ class NodePeers::Client {
   }
   Client(const Client&) = delete;
   net::RpcClient& operator*() { return *client_; }
+  bool has_open_calls = false;
 
  private:
   NodePeers& peers_;
@@ -108,6 +119,7 @@ Status NodePeers::begin() {
   for (size_t lane = 0; lane < kLanes; ++lane) lanes_.push_back(std::make_unique<Lane>());
   net::RpcOptions talk;
   for (const Row& each : kRows) talk.methods.push_back(each.name);
+  talk.window_frames = window_frames(hosts_.size());
   SWALE_ASSIGN_OR_RETURN(rpc_, net::Rpc::open(job_, talk, this));
   return {};
 }
@@ -131,15 +143,40 @@ Status NodePeers::start(PeerRequests* requests) {
 
 // Also while the Rpc is being opened. One that cannot be kept is dropped: its deadline tells.
 void NodePeers::on_requests(std::span<net::RpcRequest> requests) {
+  PeerRequests* here = nullptr;
+  {
+    const MutexLock lock(mutex_);
+    if (!stop_) here = requests_;
+    if (here != nullptr) ++inside_;
+  }
+  size_t answered = 0;
+  if (here != nullptr)
+    while (answered < std::min(requests.size(), kAtOnceMax) && answer_at_once(*here, requests[answered]))
+      ++answered;
   const MutexLock lock(mutex_);
+  if (here != nullptr && --inside_ == 0) left_.notify_all();
   const Status kept = contain([&]() REQUIRES(mutex_) {
-    for (net::RpcRequest& each : requests) {
+    for (net::RpcRequest& each : requests.subspan(answered)) {
       Lane& lane = *lanes_[each.method < kRows.size() ? kRows[each.method].lane : 0];
       lane.queue.push_back(std::move(each));
       lane.work.notify_one();
     }
   });
   if (!kept.ok()) log_error("requests of other nodes are dropped: {}", kept.message());
+}
+
+bool NodePeers::answer_at_once(PeerRequests& requests, net::RpcRequest& request) {
+  bool answered = false;
+  static_cast<void>(contain([&] {
+    const auto from = node_at(request.from);
+    if (!from.ok() || request.method >= kRows.size()) return;
+    const auto reply = [&](Bytes answer) {
+      answered = true;
+      rpc_->reply_with(request.token, answer);
+    };
+    requests.answer_at_once(static_cast<PeerMethod>(request.method), *from, request.payload, reply);
+  }));
+  return answered;
 }
 
 void NodePeers::serve(size_t number) {
@@ -207,6 +244,59 @@ Result<std::string> NodePeers::call(NodeId to, PeerMethod method, std::string pa
   return answer;
 }
 
+Status NodePeers::ask_for_pieces(Client& client, const net::RpcCall& each_call,
+                                 std::span<Piece> pieces) const {
+  size_t next = 0, open = 0;
+  std::vector<net::RpcCompletion> done;
+  while (next < pieces.size() || open > 0) {
+    for (; next < pieces.size() && open < kPiecesAtOnce; ++next, ++open) {
+      Piece& piece = pieces[next];
+      net::RpcCall call = each_call;
+      call.payload = std::move(piece.payload);
+      call.into = piece.into;
+      call.tag = next;
+      size_t bytes = 0;
+      for (const MutableBytes& each : piece.into) bytes += each.size();
+      call.response_bytes_max = static_cast<uint32_t>(bytes);
+      client.has_open_calls = true;
+      SWALE_RETURN_IF_ERROR((*client).call(std::move(call), net::RpcClient::Leave::kWithNext).status());
+    }
+    done.clear();
+    (*client).wait(&done);
+    for (const net::RpcCompletion& each : done) {
+      --open;
+      SWALE_RETURN_IF_ERROR(each.response.status());
+      size_t left = 0;
+      for (const MutableBytes& place : pieces[each.tag].into) left += place.size();
+      if (left > 0) return corruption("its answer lacks {} bytes", left);
+    }
+  }
+  client.has_open_calls = false;
+  return {};
+}
+
+Status NodePeers::call_for_pieces(NodeId to, PeerMethod method, std::span<Piece> pieces,
+                                  const std::string& what) noexcept {
+  return contain([&]() -> Status {
+    if (to >= nodes()) return errno_status(EIO, fmt::format("{}: node {}: the job has none", what, to));
+    const CallFate fate = options_.fate ? options_.fate(method) : CallFate::kGoes;
+    const Status lost(Code::kDeadlineExceeded, Scope::kPeer, "no answer");
+    if (fate == CallFate::kIsLost) return as_eio(lost, to, what);
+    const net::RpcCall call{.to = hosts_[to],
+                            .method = static_cast<net::RpcMethod>(method),
+                            .deadline = system_clock().now() + options_.patience};
+    Client client(*this);
+    if (fate == CallFate::kComesTwice) {
+      std::vector<Piece> copies(pieces.begin(), pieces.end());
+      const Status first = ask_for_pieces(client, call, copies);
+      if (!first.ok()) return as_eio(first, to, what);
+    }
+    Status got = ask_for_pieces(client, call, pieces);
+    if (got.ok() && fate == CallFate::kAnswerIsLost) got = lost;
+    return got.ok() ? got : as_eio(got, to, what);
+  });
+}
+
 void NodePeers::stop() {
   std::vector<std::unique_ptr<net::RpcClient>> clients;
   {
@@ -214,6 +304,7 @@ void NodePeers::stop() {
     stop_ = true;
     for (const auto& lane : lanes_) lane->work.notify_all();
     clients.swap(free_);
+    left_.wait(lock, [this]() REQUIRES(mutex_) { return inside_ == 0; });
   }
   for (const auto& lane : lanes_)
     if (lane->thread.joinable()) lane->thread.join();

@@ -2,6 +2,7 @@
 // of the job; NodeId is the number of its server of names, whose host that rank is.
 //
 //   call() ─► Rpc ─► a queue a lane ─► a thread of its own ─► PeerRequests::answer ─► Rpc ─► the caller
+//              └────────► PeerRequests::answer_at_once, where it can ──────────────────┘
 //
 // An answer may itself call nodes, in lanes that come before its own alone: so no two nodes wait for each
 // other's threads. Each call has a deadline; a node that is down fails its calls at once.
@@ -15,6 +16,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -50,6 +52,10 @@ class PeerRequests {
  public:
   virtual ~PeerRequests() = default;
   virtual Result<std::string> answer(PeerMethod method, NodeId from, Bytes payload) = 0;
+  // The same, where requests come: no longer than a change of threads, some 10 us, and nobody is waited for.
+  // `reply` copies the answer. False: a thread is to answer.
+  using Reply = std::function<void(Bytes answer)>;
+  virtual bool answer_at_once(PeerMethod, NodeId, Bytes, const Reply&) { return false; }
 };
 
 // What becomes of a call, for tests.
@@ -75,6 +81,14 @@ class NodePeers final : private net::RpcService {
   // `what`: for messages: "file 1:2". A failure to answer is EIO. `patience`: 0: as the method has.
   Result<std::string> call(NodeId to, PeerMethod method, std::string payload, size_t answer_bytes_max,
                            const std::string& what, Nanos patience = 0) noexcept;
+  // Several calls of one node at once, each with an answer of exactly as many bytes as its places. If one
+  // fails, all do, and the places have anything.
+  struct Piece {
+    std::string payload = {};
+    std::vector<MutableBytes> into = {};  // is used up
+  };
+  Status call_for_pieces(NodeId to, PeerMethod method, std::span<Piece> pieces,
+                         const std::string& what) noexcept;
 
   // Collective, when no thread of this node calls any more.
   Status close();
@@ -86,12 +100,14 @@ class NodePeers final : private net::RpcService {
     std::thread thread;
   };
   class Client;  // one that is free, or a new one
+  Status ask_for_pieces(Client& client, const net::RpcCall& each_call, std::span<Piece> pieces) const;
 
   NodePeers(net::Job& job, const NodePeersOptions& options) : job_(job), options_(options) {}
   Status begin();
   void on_requests(std::span<net::RpcRequest> requests) override;
   void serve(size_t lane);
   void answer(PeerRequests& requests, net::RpcRequest& request);
+  bool answer_at_once(PeerRequests& requests, net::RpcRequest& request);
   Result<NodeId> node_at(net::Rank rank) const;
   void stop();
 
@@ -104,6 +120,8 @@ class NodePeers final : private net::RpcService {
   std::vector<std::unique_ptr<net::RpcClient>> free_ GUARDED_BY(mutex_);
   PeerRequests* requests_ GUARDED_BY(mutex_) = nullptr;
   bool stop_ GUARDED_BY(mutex_) = false;
+  uint64_t inside_ GUARDED_BY(mutex_) = 0;  // threads that answer at once
+  CondVar left_;
   std::unique_ptr<net::Rpc> rpc_;
   bool closed_ = false;
 };

@@ -278,6 +278,11 @@ TEST(Peers, AnAnswerThatIsNoneIsEioAndNamesNodeAndFile) {
           EXPECT_THAT(size.status().message(), HasSubstr("file 1:5: its root: node 1"));
           node.write(0, "X");
           EXPECT_EQ(node.shared.commit(kShared).posix_error(), EIO);
+          std::string bytes(700'000, '?');  // some pieces
+          const SharePeers::Wanted wanted{{5, 700'005}, bytes};
+          const Status fetched = node.remote.fetch(1, kShared, {&wanted, 1});
+          EXPECT_EQ(fetched.posix_error(), EIO);
+          EXPECT_THAT(fetched.message(), HasSubstr("file 1:5: node 1: its answer lacks"));
         }
         node.barrier();
       },

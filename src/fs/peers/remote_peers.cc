@@ -2,11 +2,16 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
+#include <vector>
 
 namespace swale::fs {
 namespace {
 
 constexpr size_t kAnswerBytes = 64 * kKiB;  // of a root: some 5,000 parts
+// Of a piece that is asked for. Its node checks and sends it in some 15 us, and the next one while this one
+// is on its way.
+constexpr uint64_t kPieceBytes = 128 * kKiB;
 
 }  // namespace
 
@@ -29,11 +34,30 @@ Result<ShareAnswer> RemotePeers::ask(const ShareRequest& request) {
   return answer.status().with_context(fmt::format("{}: node {}", what, root)).with_error_number(EIO);
 }
 
-Result<std::string> RemotePeers::fetch(NodeId node, const meta::FileId& file, std::span<const Span> spans) {
-  FetchRequest request{file, {spans.begin(), spans.end()}};
+Status RemotePeers::fetch(NodeId node, const meta::FileId& file, std::span<const Wanted> wanted) {
+  std::vector<NodePeers::Piece> pieces;
+  FetchRequest request{file, {}};
+  NodePeers::Piece piece;
   uint64_t bytes = 0;
-  for (const Span& each : spans) bytes += each.end - each.begin;
-  return nodes_.call(node, PeerMethod::kFetch, encode(request), bytes, text_of(file));
+  const auto end_piece = [&] {
+    if (bytes == 0) return;
+    piece.payload = encode(request);
+    pieces.push_back(std::exchange(piece, {}));
+    request.spans.clear();
+    bytes = 0;
+  };
+  for (auto [rest, to] : wanted) {
+    while (rest.begin < rest.end) {
+      const uint64_t part = std::min(rest.end - rest.begin, kPieceBytes - bytes);
+      request.spans.push_back({rest.begin, rest.begin + part});
+      piece.into.push_back(to.first(part));
+      to = to.subspan(part);
+      rest.begin += part, bytes += part;
+      if (bytes == kPieceBytes) end_piece();
+    }
+  }
+  end_piece();
+  return nodes_.call_for_pieces(node, PeerMethod::kFetch, pieces, text_of(file));
 }
 
 Result<std::string> RemotePeers::answer(PeerMethod method, NodeId from, Bytes payload) {
@@ -43,18 +67,45 @@ Result<std::string> RemotePeers::answer(PeerMethod method, NodeId from, Bytes pa
   return Status(Code::kUnsupported, Scope::kOperation, "this node does not answer that");
 }
 
-Result<std::string> RemotePeers::answer_as_root(NodeId from, Bytes payload) {
+// What a root knows, and bytes in memory: for those that stand in one place a frame is their first copy.
+bool RemotePeers::answer_at_once(PeerMethod method, NodeId from, Bytes payload, const Reply& reply) {
+  if (method == PeerMethod::kAsk) {
+    const auto request = asked_as_root(from, payload);
+    const auto answer = request.ok() ? roots_.look_at_once(*request) : std::nullopt;
+    if (answer) reply(encode(*answer));
+    return answer.has_value();
+  }
+  if (method != PeerMethod::kFetch) return false;
+  const auto request = decode_fetch_request(payload);
+  if (!request.ok() || request->spans.size() != 1 || request->bytes() > kPieceBytes) return false;
+  return files_->serve_at_once(request->file, request->spans.front(), [&](std::span<const Bytes> parts) {
+    if (parts.size() == 1) return reply(parts.front());
+    std::string all;
+    all.reserve(request->bytes());
+    for (const Bytes& part : parts) all.append(part);
+    reply(all);
+  });
+}
+
+Result<ShareRequest> RemotePeers::asked_as_root(NodeId from, Bytes payload) const {
   SWALE_ASSIGN_OR_RETURN(const ShareRequest request, decode_share_request(payload));
   if (request.node != from || root_of(request.file) != nodes_.own())
     return corruption("{}: node {} asks as node {}, and node {} is its root, not node {}",
                       text_of(request.file), from, request.node, root_of(request.file), nodes_.own());
+  return request;
+}
+
+Result<std::string> RemotePeers::answer_as_root(NodeId from, Bytes payload) {
+  SWALE_ASSIGN_OR_RETURN(const ShareRequest request, asked_as_root(from, payload));
   SWALE_ASSIGN_OR_RETURN(const ShareAnswer answer, roots_.handle(request));
   return encode(answer);
 }
 
 Result<std::string> RemotePeers::give_bytes(Bytes payload) {
   SWALE_ASSIGN_OR_RETURN(const FetchRequest request, decode_fetch_request(payload));
-  return files_->serve(request.file, request.spans);
+  std::string bytes(request.bytes(), '\0');
+  SWALE_RETURN_IF_ERROR(files_->serve(request.file, request.spans, bytes));
+  return bytes;
 }
 
 }  // namespace swale::fs

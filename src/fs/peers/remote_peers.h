@@ -28,10 +28,12 @@ class RemotePeers final : public SharePeers, public PeerRequests {
   }
 
   Result<ShareAnswer> ask(const ShareRequest& request) override;
-  Result<std::string> fetch(NodeId node, const meta::FileId& file, std::span<const Span> spans) override;
+  Status fetch(NodeId node, const meta::FileId& file, std::span<const Wanted> wanted) override;
   Result<std::string> answer(PeerMethod method, NodeId from, Bytes payload) override;
+  bool answer_at_once(PeerMethod method, NodeId from, Bytes payload, const Reply& reply) override;
 
  private:
+  Result<ShareRequest> asked_as_root(NodeId from, Bytes payload) const;
   Result<std::string> answer_as_root(NodeId from, Bytes payload);
   Result<std::string> give_bytes(Bytes payload);
 

@@ -80,6 +80,11 @@ struct ShareAnswer {
 struct FetchRequest {
   meta::FileId file = {};
   std::vector<Span> spans = {};
+  uint64_t bytes() const {
+    uint64_t sum = 0;
+    for (const Span& each : spans) sum += each.end - each.begin;
+    return sum;
+  }
   friend bool operator==(const FetchRequest&, const FetchRequest&) = default;
 };
 inline constexpr uint64_t kFetchBytesMax = 8 * kMiB;  // of one request; who wants more asks again
