@@ -109,8 +109,8 @@ void add_dump(CLI::App& app, Run* run) {
   sub.add_option(
          "PATH", command->common.path,
          "a massive directory, or a file of one: swale.json, swale.lock, of clusters/N and jobs/N "
-         "manifest.json, epochs, extrema, attributes.jsonl and stats.jsonl, part-N.jN.data, .index, .values, .pages or "
-         ".source")
+         "manifest.json, epochs, extrema, attributes.jsonl and stats.jsonl, part-N.jN.data, .index, .values, "
+         ".pages or .source")
       .required()
       .type_name("FILE");
   sub.add_flag("-v,--records", command->options.records, "also show the records of data logs");

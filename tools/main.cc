@@ -93,8 +93,8 @@ int run_command(int argc, char** argv) {
   return run();
 }
 
-// A caller may have closed a standard stream. Its number would go to the next file that is opened, and what is
-// printed would go into that file. What is opened here fails as a closed one does.
+// A caller may have closed a standard stream. Its number would go to the next file that is opened, and what
+// is printed would go into that file. What is opened here fails as a closed one does.
 void hold_standard_streams() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(stream, F_GETFD) == -1)

@@ -55,8 +55,8 @@ std::string cluster_list_path(const std::string& directory, uint32_t number);
 // The newest list. One that is damaged, or of a newer Swale, is an error: no older one is taken in its place.
 Result<ClusterList> load_clusters(io::Device& device, const std::string& directory);
 
-// kInvalidArgument if the directory is a cluster of another one: its epoch is not a job's, and another copy of
-// it in its place would not be the cluster that the list names.
+// kInvalidArgument if the directory is a cluster of another one: its epoch is not a job's, and another copy
+// of it in its place would not be the cluster that the list names.
 Status refuse_cluster(io::Device& device, const std::string& directory);
 
 // How the numbers of passes are claimed.

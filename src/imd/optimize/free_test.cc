@@ -224,8 +224,8 @@ TEST(Free, DamageOfAFreedEpochIsAnError) {
   EXPECT_TRUE(ask_all_of(device, kKeys) == before);
 }
 
-// A pass would not open such a cluster, though it is a good directory. Freeing is refused there; this one goes
-// round that.
+// A pass would not open such a cluster, though it is a good directory. Freeing is refused there; this one
+// goes round that.
 TEST(Free, AClusterWhoseEpochWasMovedIsDamage) {
   io::MemoryDevice device;
   write_job(device, {.keys = kKeys}, 1);
