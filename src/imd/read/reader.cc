@@ -1,6 +1,7 @@
 #include "imd/read/reader.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
 #include "base/log.h"
@@ -27,14 +28,16 @@ size_t common_epochs(const Manifest& a, const Manifest& b) {
   return static_cast<size_t>(end.first - a.epochs.begin());
 }
 
-// Answers do not depend on them, but those of epochs that were freed: `*problem` is for these. If there are
-// any, storage that fails is told; else it may be that another user's clusters cannot be read by this one.
+// Answers do not depend on them, but those of epochs that were freed: `*problem` is for these. Storage that
+// fails is told. A folder that this user may not read, or that is none, is no such failure; it is told if any
+// epoch is only there.
 Result<ClusterList> clusters_or_none(io::Device& device, const std::string& directory, bool has_freed,
                                      Status* problem) {
   Result<ClusterList> list = load_clusters(device, directory);
   const Code code = list.status().code();
-  const bool failed = code == Code::kIoError && !has_freed;
-  if (code != Code::kCorruption && code != Code::kUnsupported && !failed) return list;
+  const int why = list.status().posix_error();
+  const bool closed = !has_freed && (why == EACCES || why == EPERM || why == ENOTDIR);
+  if (list.ok() || (code != Code::kCorruption && code != Code::kUnsupported && !closed)) return list;
   *problem = list.status();
   log_warn(
       "{}; the epochs themselves answer, but for those that were freed. `swale optimize` makes clusters anew",
