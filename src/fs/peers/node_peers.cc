@@ -285,9 +285,10 @@ Status NodePeers::call_for_pieces(NodeId to, PeerMethod method, std::span<Piece>
     const net::RpcCall call{.to = hosts_[to],
                             .method = static_cast<net::RpcMethod>(method),
                             .deadline = system_clock().now() + options_.patience};
+    std::vector<Piece> copies;  // a client with open calls goes before them
     Client client(*this);
     if (fate == CallFate::kComesTwice) {
-      std::vector<Piece> copies(pieces.begin(), pieces.end());
+      copies.assign(pieces.begin(), pieces.end());
       const Status first = ask_for_pieces(client, call, copies);
       if (!first.ok()) return as_eio(first, to, what);
     }
