@@ -330,7 +330,8 @@ TEST_P(DamageTest, AFailedReadIsPassedOnFromEveryCall) {
     const auto values = reader.ok() ? (*reader)->get(text_key(1), Reader::kAllEpochs)
                                     : Result<std::vector<Value>>(reader.status());
     if (faulty.faults() == 0) break;
-    EXPECT_EQ(values.status().code(), Code::kIoError) << call;
+    // The first one is OpeningAhead's, which fails alone.
+    EXPECT_EQ(values.status().code(), call == 1 ? Code::kOk : Code::kIoError) << call;
     ++failed;
     ASSERT_LT(call, 100u);
   }
