@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "base/mutex.h"
+#include "base/testing/sanitizers.h"
 #include "imd/testing/test_optimize.h"
 #include "io/memory_device.h"
 #include "io/posix_device.h"
@@ -123,6 +124,8 @@ TEST_F(OpeningAheadTest, AnswersDoNotDependOnWhatItFinds) {
 }
 
 TEST_F(OpeningAheadTest, AChildCanCloseAReaderThatItsParentHasOpened) {
+  if (swale::test::kThreadSanitizer)
+    GTEST_SKIP() << "ThreadSanitizer kills a child that detaches its parent's thread";
   write(/*optimized=*/true);
   auto reader = Reader::open(device_, path_, {});
   ASSERT_TRUE(reader.ok()) << reader.status().to_string();
