@@ -417,6 +417,23 @@ class LockProcesses {
   pid_t children_[4];
 };
 
+// Below an anchor a link that leads nowhere exists.
+TEST(LockFile, WhereThereIsNoDirectoryNobodyIsWaitedFor) {
+  std::string directory = testing::TempDir() + "swale-lock-XXXXXX";
+  ASSERT_NE(mkdtemp(directory.data()), nullptr);
+  std::filesystem::create_symlink("missing", directory + "/nowhere");
+  std::ofstream(directory + "/file") << "text";
+  PosixDevice here;
+  const auto device = here.anchored(directory);
+  ASSERT_TRUE(device.ok()) << device.status().to_string();
+  for (const auto& [name, error_number] :
+       {std::pair("missing", ENOENT), std::pair("nowhere", ENOENT), std::pair("file", ENOTDIR)}) {
+    const auto lock = LockFile::acquire(**device, directory + "/" + name + "/a.lock", {});
+    EXPECT_EQ(lock.status().posix_error(), error_number) << lock.status().to_string();
+  }
+  std::filesystem::remove_all(directory);
+}
+
 TEST(LockFileRace, OfProcessesThatAreKilledAtAnyMomentOneHoldsIt) {
   const char* wish = std::getenv("SWALE_LOCK_KILLS");
   const int kills = wish != nullptr ? std::atoi(wish) : 150;

@@ -75,10 +75,11 @@ Result<std::optional<LockTaker::Next>> LockTaker::try_once(Nanos now) {
     const Status made = place(path_);
     if (made.ok()) return std::optional<Next>();
     if (made.code() == Code::kAlreadyExists) return std::optional(Next::kAgain);
-    // The winner removed our draft as a leftover; or the directory does not exist.
-    const Result<bool> directory = device_.exists(parent_directory(path_));
-    if (made.code() == Code::kNotFound && directory.ok() && *directory) return std::optional(Next::kAgain);
-    return made;
+    if (made.code() != Code::kNotFound) return made;
+    // The winner removed our draft as a leftover; or the directory does not exist, or is a link that leads
+    // nowhere, which exists, too.
+    const Status directory = device_.list(parent_directory(path_)).status();
+    return directory.ok() ? Result<std::optional<Next>>(Next::kAgain) : directory;
   }
   SWALE_RETURN_IF_ERROR(found.status());
   if (is_ours(*found)) {  // another taker, late with its own claim, has moved our lock into place

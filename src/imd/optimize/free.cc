@@ -122,8 +122,6 @@ Status Freer::lock() {
   SWALE_ASSIGN_OR_RETURN(writer_, acquire_writer_lock(files_.device, files_.directory, request));
   SWALE_ASSIGN_OR_RETURN(const bool clusters, files_.device.exists(clusters_folder(files_.directory)));
   if (!clusters) return {};
-  // A link that leads nowhere exists, too; no lock can be made there.
-  SWALE_RETURN_IF_ERROR(files_.device.list(clusters_folder(files_.directory)).status());
   SWALE_ASSIGN_OR_RETURN(
       passes_,
       io::LockFile::acquire(files_.device, clusters_folder(files_.directory) + "/optimize.lock", request));

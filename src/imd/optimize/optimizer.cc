@@ -149,8 +149,6 @@ Status Pass::decide() {
   SWALE_RETURN_IF_ERROR(load_manifest(files_.device, files_.directory).status());
   SWALE_RETURN_IF_ERROR(refuse_cluster(files_.device, files_.directory));
   SWALE_RETURN_IF_ERROR(io::make_directories(files_.device, clusters_folder(files_.directory)));
-  // A link that leads nowhere exists, too; no lock can be made there.
-  SWALE_RETURN_IF_ERROR(files_.device.list(clusters_folder(files_.directory)).status());
   const io::LockRequest request{.job = hex16(random_number()), .lease = options_.lease};
   SWALE_ASSIGN_OR_RETURN(
       lock_,
