@@ -12,6 +12,7 @@
 #include "imd/testing/test_optimize.h"
 #include "io/memory_device.h"
 #include "io/posix_device.h"
+#include "io/testing/forwarding_file.h"
 
 namespace swale::imd::opening_ahead_test {
 namespace {
@@ -25,22 +26,15 @@ constexpr uint64_t kKeys = 20;
 constexpr char kIndex[] = "clusters/0001/p000/part-000000.j0001.index";
 constexpr char kData[] = "clusters/0001/p000/part-000000.j0001.data";
 
-class File final : public io::File {
+class File final : public io::ForwardingFile {
  public:
-  File(std::unique_ptr<io::File> file, bool resident) : file_(std::move(file)), resident_(resident) {}
-  Result<size_t> pread(uint64_t offset, MutableBytes out) override { return file_->pread(offset, out); }
+  File(std::unique_ptr<io::File> file, bool resident)
+      : ForwardingFile(std::move(file)), resident_(resident) {}
   bool read_resident(uint64_t offset, MutableBytes out) override {
-    return resident_ && file_->pread(offset, out).ok();
+    return resident_ && pread(offset, out).ok();
   }
-  Status pwrite(uint64_t offset, Bytes data) override { return file_->pwrite(offset, data); }
-  Status sync() override { return file_->sync(); }
-  Result<uint64_t> size() override { return file_->size(); }
-  Status truncate(uint64_t size) override { return file_->truncate(size); }
-  const std::string& path() const override { return file_->path(); }
-  int descriptor() const override { return file_->descriptor(); }
 
  private:
-  const std::unique_ptr<io::File> file_;
   const bool resident_;
 };
 

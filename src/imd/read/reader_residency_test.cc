@@ -17,6 +17,7 @@
 #include "io/advised_queue.h"
 #include "io/mapping.h"
 #include "io/posix_device.h"
+#include "io/testing/forwarding_file.h"
 
 namespace swale::imd::reader_residency_test {
 namespace {
@@ -32,16 +33,15 @@ constexpr size_t kPageBytes = 4096;
 using Pattern = std::function<bool(const std::string& path, uint64_t page)>;
 
 // What is in memory is what a pattern says.
-class PatternFile final : public io::File {
+class PatternFile final : public io::ForwardingFile {
  public:
   PatternFile(std::unique_ptr<io::File> file, const Pattern& pattern)
-      : file_(std::move(file)), pattern_(pattern) {}
-  Result<size_t> pread(uint64_t offset, MutableBytes out) override { return file_->pread(offset, out); }
+      : ForwardingFile(std::move(file)), pattern_(pattern) {}
   bool read_resident(uint64_t offset, MutableBytes out) override {
     for (uint64_t page = offset / kPageBytes; page * kPageBytes < offset + out.size(); ++page) {
       if (!pattern_(path(), page)) return false;
     }
-    const auto got = file_->pread(offset, out);
+    const auto got = pread(offset, out);
     return got.ok() && *got == out.size();
   }
   Residency residency() const override {
@@ -50,15 +50,8 @@ class PatternFile final : public io::File {
         pages[i] = pattern(this_path, offset / kPageBytes + i) ? 1 : 0;
     };
   }
-  Status pwrite(uint64_t offset, Bytes data) override { return file_->pwrite(offset, data); }
-  Status sync() override { return file_->sync(); }
-  Result<uint64_t> size() override { return file_->size(); }
-  Status truncate(uint64_t size) override { return file_->truncate(size); }
-  const std::string& path() const override { return file_->path(); }
-  int descriptor() const override { return file_->descriptor(); }
 
  private:
-  const std::unique_ptr<io::File> file_;
   const Pattern& pattern_;
 };
 

@@ -10,6 +10,7 @@
 
 #include "base/mutex.h"
 #include "io/posix_device.h"
+#include "io/testing/forwarding_file.h"
 #include "io/thread_queue.h"
 #include "tier/store/store.h"
 
@@ -39,13 +40,12 @@ struct Watch {
   std::set<Place> waiting_writes GUARDED_BY(mutex);  // have begun
 };
 
-class WatchedFile final : public io::File {
+class WatchedFile final : public io::ForwardingFile {
  public:
   WatchedFile(std::unique_ptr<io::File> file, Watch& watch)
-      : file_(std::move(file)),
+      : ForwardingFile(std::move(file)),
         watch_(watch),
-        name_(std::filesystem::path(file_->path()).filename().string()) {}
-  Result<size_t> pread(uint64_t offset, MutableBytes out) override { return file_->pread(offset, out); }
+        name_(std::filesystem::path(path()).filename().string()) {}
   Status pwrite(uint64_t offset, Bytes data) override {
     const Watch::Place place{name_, offset};
     {
@@ -56,7 +56,7 @@ class WatchedFile final : public io::File {
           lock, kPatience, [&]() REQUIRES(watch_.mutex) { return !watch_.held_writes.contains(place); }));
       watch_.waiting_writes.erase(place);
     }
-    const Status status = file_->pwrite(offset, data);
+    const Status status = ForwardingFile::pwrite(offset, data);
     const MutexLock lock(watch_.mutex);
     watch_.changed.notify_all();
     watch_.written[place] = ++watch_.clock;
@@ -79,13 +79,8 @@ class WatchedFile final : public io::File {
     watch_.covered[name_] = std::max(watch_.covered[name_], begun);
     return {};  // no power is cut here
   }
-  Result<uint64_t> size() override { return file_->size(); }
-  Status truncate(uint64_t size) override { return file_->truncate(size); }
-  const std::string& path() const override { return file_->path(); }
-  int descriptor() const override { return file_->descriptor(); }
 
  private:
-  const std::unique_ptr<io::File> file_;
   Watch& watch_;
   const std::string name_;
 };

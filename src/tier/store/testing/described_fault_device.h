@@ -5,24 +5,18 @@
 
 #include "io/fault_device.h"
 #include "io/posix_device.h"
+#include "io/testing/forwarding_file.h"
 
 namespace swale::tier {
 
 // A file whose calls may go wrong, and whose descriptor is the operating system's.
-class DescribedFile final : public io::File {
+class DescribedFile final : public io::ForwardingFile {
  public:
   DescribedFile(std::unique_ptr<io::File> faulty, std::unique_ptr<io::File> plain)
-      : faulty_(std::move(faulty)), plain_(std::move(plain)) {}
-  Result<size_t> pread(uint64_t offset, MutableBytes out) override { return faulty_->pread(offset, out); }
-  Status pwrite(uint64_t offset, Bytes data) override { return faulty_->pwrite(offset, data); }
-  Status sync() override { return faulty_->sync(); }
-  Result<uint64_t> size() override { return faulty_->size(); }
-  Status truncate(uint64_t size) override { return faulty_->truncate(size); }
-  const std::string& path() const override { return faulty_->path(); }
+      : ForwardingFile(std::move(faulty)), plain_(std::move(plain)) {}
   int descriptor() const override { return plain_->descriptor(); }
 
  private:
-  std::unique_ptr<io::File> faulty_;
   std::unique_ptr<io::File> plain_;
 };
 
