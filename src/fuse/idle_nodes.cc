@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/start_thread.h"
 #include "fuse/kernel_pages.h"
+#include "fuse/mounted.h"
 
 namespace swale::fuse {
 namespace {
@@ -38,6 +39,7 @@ IdleNodes::~IdleNodes() {
 Status IdleNodes::start() {
   doorbell_ = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   if (doorbell_ < 0) return errno_status(errno, "eventfd");
+  const SignalsBlocked blocked;
   SWALE_RETURN_IF_ERROR(start_thread(&thread_, "the thread that lets the kernel forget files", [this] {
     run();
     ended_.store(true);

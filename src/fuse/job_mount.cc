@@ -7,16 +7,13 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
-#include <thread>
 
 #include "base/coding.h"
 #include "base/contain.h"
 #include "base/entropy.h"
 #include "base/log.h"
-#include "base/mutex.h"
 #include "base/process_identity.h"
 #include "base/sealed_document.h"
-#include "base/start_thread.h"
 #include "fs/job/backing_claim.h"
 #include "fs/job/job_attach.h"
 #include "fs/job/job_fs.h"
@@ -24,6 +21,7 @@
 #include "fuse/job_folders.h"
 #include "fuse/mounted.h"
 #include "fuse/node_meeting.h"
+#include "fuse/watch.h"
 #include "io/posix_device.h"
 #include "meta/store/job_names.h"
 #include "net/job/agree.h"
@@ -44,47 +42,24 @@ constexpr int kDrainTries = 3;
 // Ends this process's mount when the backing is this server's no more.
 class BackingWatch {
  public:
-  explicit BackingWatch(const fs::BackingClaim& claim) : claim_(claim) {}
-  ~BackingWatch() { stop(); }
-  BackingWatch(const BackingWatch&) = delete;
-  BackingWatch& operator=(const BackingWatch&) = delete;
+  explicit BackingWatch(const fs::BackingClaim& claim)
+      : claim_(claim), watch_(kWatchEvery, [this] { look(); }) {}
 
   // Once the mount handles SIGTERM.
-  Status start() {
-    const SignalsBlocked blocked;
-    return start_thread(&thread_, "the thread that looks whose the backing is", [this] { watch(); });
-  }
-  void stop() {
-    {
-      const MutexLock lock(mutex_);
-      over_ = true;
-      changed_.notify_all();
-    }
-    if (thread_.joinable()) thread_.join();
-  }
+  Status start() { return watch_.start("the thread that looks whose the backing is"); }
+  void stop() { watch_.stop(); }
   bool lost() const { return lost_.load(); }
 
  private:
-  void watch() {
-    while (!is_over_soon()) {
-      if (claim_.expect_own().code() != Code::kAborted) continue;
-      lost_.store(true);
-      ::kill(::getpid(), SIGTERM);
-      return;
-    }
-  }
-  bool is_over_soon() {
-    MutexLock lock(mutex_);
-    changed_.wait_for(lock, kWatchEvery, [&]() REQUIRES(mutex_) { return over_; });
-    return over_;
+  void look() {
+    if (lost() || claim_.expect_own().code() != Code::kAborted) return;
+    lost_.store(true);
+    ::kill(::getpid(), SIGTERM);
   }
 
   const fs::BackingClaim& claim_;
-  Mutex mutex_;
-  CondVar changed_;
-  bool over_ GUARDED_BY(mutex_) = false;
   std::atomic<bool> lost_ = false;
-  std::thread thread_;
+  Watch watch_;
 };
 
 class JobMount {

@@ -81,6 +81,13 @@ TEST_F(JobMountTest, RandomCallsGiveWhatAPlainDirectoryGivesAlsoAfterKills) {
   }
 }
 
+TEST_F(JobMountTest, SignalsComeToTheFirstThreadAlone) {
+  ASSERT_EQ(begin(End::kDrain), "");
+  std::ofstream(mountpoint() + "/f") << "some text";
+  EXPECT_EQ(threads_that_take(SIGTERM), std::vector{std::to_string(child_)});
+  finish(End::kDrain);
+}
+
 // Writes that come at the same time, within the file and behind its end.
 TEST_F(JobMountTest, ProcessesWriteOneFileAtTheSameTime) {
   constexpr uint64_t kWriters = 4, kRecords = 60, kBytes = 47'008;

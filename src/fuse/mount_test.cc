@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "fs/testing/random_calls.h"
 #include "fs/tier_fs.h"
@@ -362,6 +363,29 @@ TEST_F(MountTest, AMountThatLetsFilesBeForgottenEndsWhileCallsCome) {
     for (const auto& each : std::filesystem::directory_iterator(mountpoint()))
       std::filesystem::remove(each.path());
   }
+}
+
+TEST_F(MountTest, SignalsComeToTheFirstThreadAlone) {
+  ASSERT_EQ(mount(options()), "");
+  std::ofstream(mountpoint() + "/f") << "some text";
+  EXPECT_EQ(threads_that_take(SIGTERM), std::vector{std::to_string(child_)});
+  EXPECT_EQ(unmount(), 0);
+}
+
+// A signal that interrupts nobody's wait, as one may that comes at once after SIGCONT. Here a thread takes it that
+// has nothing to do with the mount.
+TEST_F(MountTest, ASignalThatDoesNotWakeTheFirstThreadEndsTheMountAllTheSame) {
+  MountOptions wanted = options();
+  wanted.ready = [](const tier::RecoveryReport&) {
+    std::thread([] {
+      ::usleep(300'000);  // most likely the first thread waits by then: else it sees the mark at once
+      ::raise(SIGTERM);
+      for (;;) ::pause();
+    }).detach();
+  };
+  ASSERT_EQ(mount(wanted), "");
+  EXPECT_EQ(wait_for_mount(), 0);
+  EXPECT_FALSE(mounted());
 }
 
 TEST_F(MountTest, TheKernelKeepsNoWritesBack) {

@@ -16,10 +16,13 @@
 #include "fuse/kernel_pages.h"
 #include "fuse/served.h"
 #include "fuse/session.h"
+#include "fuse/watch.h"
 #include "fuse/wire.h"
 
 namespace swale::fuse {
 namespace {
+
+constexpr Nanos kLookForEnd = milliseconds(500);
 
 // What libfuse says of the mount: the reason that its return values do not have.
 class FuseWords {
@@ -76,6 +79,20 @@ struct Session {
     fuse_opt_free_args(&arguments);
   }
 };
+
+// Until the mount has ended. A signal marks the session and interrupts the wait of this thread. It interrupts
+// nothing if another thread has taken it, or if it comes between this one's look at the mark and its wait, as one
+// that follows SIGCONT may: then it is sent again.
+int serve_requests(const Session& session) {
+  const pthread_t self = ::pthread_self();
+  Watch end(kLookForEnd, [&] {
+    if (fuse_session_exited(session.session) != 0) ::pthread_kill(self, SIGTERM);
+  });
+  if (session.handles_signals)
+    if (const Status failed = end.start("the thread that looks whether the mount is to end"); !failed.ok())
+      log_warn("{}", failed.message());
+  return fuse_session_loop_mt(session.session, session.config);
+}
 
 Status failed_mount(const Mounted& options, std::string_view step) {
   const std::string said = FuseWords::said();
@@ -161,7 +178,7 @@ Status serve_mounted(const Mounted& mounted, fs::FileSystem* fs, size_t descript
       fs, session.session, mounted.nodes_max > 0 ? mounted.nodes_max : nodes_max_of(descriptors));
   SWALE_RETURN_IF_ERROR(session.idle->start());
   ready();
-  const int ended = fuse_session_loop_mt(session.session, session.config);
+  const int ended = serve_requests(session);
   if (fs->locks() != nullptr) fs->locks()->end_waits();  // while their requests are there
   if (ended < 0) return errno_status(-ended, mounted.mountpoint + ": serving the mount");
   return {};

@@ -20,6 +20,7 @@
 #include <fstream>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "fuse/mount.h"
 #include "tier/store/serving_options.h"
@@ -146,6 +147,20 @@ class MountRig : public ::testing::Test {
     struct stat inside, outside;
     return ::stat(mountpoint().c_str(), &inside) != 0 || ::stat(root_.c_str(), &outside) != 0 ||
            inside.st_dev != outside.st_dev;
+  }
+  // Threads of the mount's process that a signal may come to.
+  std::vector<std::string> threads_that_take(int signal) const {
+    std::vector<std::string> takers;
+    for (const auto& each : std::filesystem::directory_iterator(fmt::format("/proc/{}/task", child_))) {
+      std::ifstream status(each.path() / "status");
+      for (std::string word; status >> word;) {
+        if (word != "SigBlk:") continue;
+        uint64_t blocked = 0;
+        status >> std::hex >> blocked;
+        if ((blocked >> (signal - 1) & 1) == 0) takers.push_back(each.path().filename());
+      }
+    }
+    return takers;
   }
   static std::string content(const std::string& path) {
     std::ifstream file(path, std::ios::binary);
