@@ -78,6 +78,7 @@ class OpenFile {
 
   // The kernel keeps none of its pages, but for mappings. Set by the mount before the file's first request.
   bool direct = false;
+  bool appends = false;  // as it was opened, to write; set then, too
 
  protected:
   OpenFile() = default;

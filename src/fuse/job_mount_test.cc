@@ -6,15 +6,19 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fs/job/testing/job_world.h"
@@ -106,17 +110,134 @@ TEST_F(JobMountTest, ProcessesWriteOneFileAtTheSameTime) {
     }
     ::_exit(wrote ? 0 : 1);
   }
+  // Who looks meanwhile sees it grow, and no further than it does.
+  uint64_t seen = 0, looks = 0;
   for (const pid_t writer : writers) {
     int status = 0;
-    ASSERT_EQ(::waitpid(writer, &status, 0), writer);
+    pid_t ended = 0;
+    while ((ended = ::waitpid(writer, &status, WNOHANG)) == 0) {
+      struct stat found = {};
+      if (::stat(path.c_str(), &found) != 0) continue;
+      EXPECT_GE(static_cast<uint64_t>(found.st_size), seen);
+      seen = static_cast<uint64_t>(found.st_size);
+      ++looks;
+    }
+    ASSERT_EQ(ended, writer);
     EXPECT_EQ(status, 0);
   }
+  EXPECT_LE(seen, kWriters * kRecords * kBytes);
+  EXPECT_GT(looks, 0u);
   std::string expected;
   for (uint64_t record = 0; record < kWriters * kRecords; ++record)
     expected.append(kBytes, static_cast<char>('a' + record % 26));
   EXPECT_TRUE(content(path) == expected);
   finish(End::kDrain);
   EXPECT_TRUE(content(backing() + "/shared") == expected);
+}
+
+// Two descriptors of a file that take turns behind its end.
+class TwoWriters {
+ public:
+  explicit TwoWriters(const std::string& path) {
+    for (int& file : files_) file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  }
+  ~TwoWriters() { close_all(); }
+  void close_all() {
+    for (int& file : files_)
+      if (file >= 0) ::close(std::exchange(file, -1));
+  }
+  // Four records more. The size that is.
+  uint64_t write_more() {
+    for (int i = 0; i < 4; ++i, end_ += kRecord)
+      EXPECT_EQ(::pwrite(files_[i % 2], std::string(kRecord, 'x').data(), kRecord, static_cast<off_t>(end_)),
+                static_cast<ssize_t>(kRecord));
+    return end_;
+  }
+  int file() const { return files_[0]; }
+  // What the kernel takes for it, without asking.
+  uint64_t believed() const {
+    struct statx found = {};
+    EXPECT_EQ(::statx(files_[0], "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_SIZE, &found), 0);
+    return found.stx_size;
+  }
+  void appended(uint64_t bytes) { end_ += bytes; }
+
+ private:
+  static constexpr uint64_t kRecord = 1'000;
+  int files_[2] = {-1, -1};
+  uint64_t end_ = 0;
+};
+
+// Linux 6.7 and later: before, the kernel keeps pages of files, and is told nothing.
+bool kernel_is_told() {
+  utsname name = {};
+  ::uname(&name);
+  int major = 0, minor = 0;
+  std::sscanf(name.release, "%d.%d", &major, &minor);
+  return major > 6 || (major == 6 && minor >= 7);
+}
+
+// Writers that take turns have the kernel believe in a later end. No program sees that.
+TEST_F(JobMountTest, AnEndAheadOfWritersIsTheKernelsAlone) {
+  ASSERT_EQ(begin(End::kDrain), "");
+  const std::string path = mountpoint() + "/f";
+  TwoWriters writers(path);
+  const auto is_ahead = [&](uint64_t size) { return writers.believed() > size; };
+  struct stat found = {};
+  uint64_t size = writers.write_more();
+  EXPECT_EQ(is_ahead(size), kernel_is_told());
+  char bytes[64];
+  EXPECT_EQ(::pread(writers.file(), bytes, sizeof(bytes), static_cast<off_t>(size) - 10), 10);
+  EXPECT_EQ(::pread(writers.file(), bytes, sizeof(bytes), static_cast<off_t>(size)), 0);
+  EXPECT_EQ(is_ahead(size), kernel_is_told()) << "still: reads ask the server";
+  EXPECT_EQ(::fstat(writers.file(), &found), 0);
+  EXPECT_EQ(static_cast<uint64_t>(found.st_size), size);
+  EXPECT_EQ(writers.believed(), size) << "from then on";
+
+  size = writers.write_more();
+  EXPECT_EQ(is_ahead(size), kernel_is_told());
+  EXPECT_EQ(::lseek(writers.file(), 0, SEEK_END), static_cast<off_t>(size));
+  size = writers.write_more();
+  EXPECT_EQ(is_ahead(size), kernel_is_told());
+  EXPECT_EQ(std::filesystem::file_size(path), size);
+  size = writers.write_more();
+  EXPECT_EQ(content(path).size(), size);
+
+  size = writers.write_more();
+  const int copy = ::open((mountpoint() + "/copy").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+  off_t from = 0;
+  EXPECT_EQ(::copy_file_range(writers.file(), &from, copy, nullptr, size + kMiB, 0),
+            static_cast<ssize_t>(size));
+  ::close(copy);
+
+  size = writers.write_more();
+  EXPECT_EQ(is_ahead(size), kernel_is_told());
+  writers.close_all();
+  ASSERT_EQ(::chmod(path.c_str(), 0444), 0);  // sealed: the kernel keeps its pages
+  EXPECT_EQ(content(path).size(), size);
+  EXPECT_EQ(content(path).size(), size);
+  finish(End::kDrain);
+  EXPECT_EQ(std::filesystem::file_size(backing() + "/f"), size);
+}
+
+// The kernel takes the place of an append, and so the descriptor's after it, from the end that it knows.
+TEST_F(JobMountTest, FilesThatAreAppendedToAreLeftAlone) {
+  ASSERT_EQ(begin(End::kDrain), "");
+  TwoWriters writers(mountpoint() + "/f");
+  writers.write_more();
+  const int end = ::open((mountpoint() + "/f").c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  const uint64_t size = writers.write_more();
+  EXPECT_EQ(writers.believed(), size);
+  EXPECT_EQ(::write(end, "appended", 8), 8);
+  EXPECT_EQ(::lseek(end, 0, SEEK_CUR), static_cast<off_t>(size + 8));
+  ::close(end);
+  writers.appended(8);
+  const auto is_told_again = [&] {
+    const uint64_t now = writers.write_more();
+    return writers.believed() > now;
+  };
+  while (kernel_is_told() && !is_told_again()) ::usleep(5'000);  // until it has heard of the release
+  finish(End::kDrain);
 }
 
 // The kernel keeps no pages of a file but those that are mapped, where it can map such a file.

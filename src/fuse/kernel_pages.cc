@@ -36,12 +36,26 @@ void KernelPages::start() {
   fs_->drop_pages_by([this](fs::Node& node) { drop(node); });
 }
 
+// False: the mount goes, and its pages with it.
+bool KernelPages::begin_one() {
+  const MutexLock lock(mutex_);
+  if (!stopping_) ++under_way_;
+  return !stopping_;
+}
+
+// A refusal costs speed alone: the kernel does not know the node any more, or has no memory.
+void KernelPages::show_end(fuse_ino_t number, uint64_t end) noexcept {
+  if (!begin_one()) return;
+  char byte = 0;
+  fuse_bufvec last = FUSE_BUFVEC_INIT(1);
+  last.buf[0].mem = &byte;
+  static_cast<void>(fuse_lowlevel_notify_store(session_, number, static_cast<off_t>(end - 1), &last,
+                                               static_cast<fuse_buf_copy_flags>(0)));
+  end_one();
+}
+
 void KernelPages::drop(fs::Node& node) {
-  {
-    const MutexLock lock(mutex_);
-    if (stopping_) return;  // the mount goes, and its pages with it
-    ++under_way_;
-  }
+  if (!begin_one()) return;
   const fuse_ino_t number =
       &node == fs_->root() ? fuse_ino_t{FUSE_ROOT_ID} : reinterpret_cast<fuse_ino_t>(&node);
   // ENOENT: the kernel does not know it any more.

@@ -1,4 +1,5 @@
-// KernelPages: drops what the kernel keeps of files of a mount, and runs the calls that wait for that.
+// KernelPages: what a mount tells the kernel unasked: it drops pages of files, believes in later ends. Also
+// runs the calls that wait for drops.
 //
 // The kernel drops pages when reads of them have been answered. So no thread that answers the kernel may wait
 // for a drop: a call that may do so runs in a thread of its own.
@@ -24,6 +25,8 @@ class KernelPages {
   KernelPages& operator=(const KernelPages&) = delete;
 
   void start();
+  // The kernel believes that the file has bytes up to `end`, until it gets attributes.
+  void show_end(fuse_ino_t number, uint64_t end) noexcept;
   // Runs it in a thread of its own; here, where there is none to have.
   void run_aside(std::function<void()> call) noexcept;
   // When the session serves no more: it serves what is still waited for.
@@ -31,6 +34,7 @@ class KernelPages {
 
  private:
   void drop(fs::Node& node);
+  bool begin_one();
   bool is_idle();
   void end_one();
 
@@ -38,7 +42,7 @@ class KernelPages {
   fuse_session* const session_;
   Mutex mutex_;
   bool stopping_ GUARDED_BY(mutex_) = false;
-  size_t under_way_ GUARDED_BY(mutex_) = 0;  // drops, and calls
+  size_t under_way_ GUARDED_BY(mutex_) = 0;  // drops, ends, and calls
   CondVar idle_;
 };
 

@@ -372,8 +372,8 @@ TEST_F(MountTest, SignalsComeToTheFirstThreadAlone) {
   EXPECT_EQ(unmount(), 0);
 }
 
-// A signal that interrupts nobody's wait, as one may that comes at once after SIGCONT. Here a thread takes it that
-// has nothing to do with the mount.
+// A signal that interrupts nobody's wait, as one may that comes at once after SIGCONT. Here a thread takes it
+// that has nothing to do with the mount.
 TEST_F(MountTest, ASignalThatDoesNotWakeTheFirstThreadEndsTheMountAllTheSame) {
   MountOptions wanted = options();
   wanted.ready = [](const tier::RecoveryReport&) {

@@ -81,8 +81,8 @@ struct Session {
 };
 
 // Until the mount has ended. A signal marks the session and interrupts the wait of this thread. It interrupts
-// nothing if another thread has taken it, or if it comes between this one's look at the mark and its wait, as one
-// that follows SIGCONT may: then it is sent again.
+// nothing if another thread has taken it, or if it comes between this one's look at the mark and its wait, as
+// one that follows SIGCONT may: then it is sent again.
 int serve_requests(const Session& session) {
   const pthread_t self = ::pthread_self();
   Watch end(kLookForEnd, [&] {

@@ -35,6 +35,7 @@ fuse_entry_param entry_param(fuse_req_t request, const Entry& entry) {
   param.ino = number_of(request, entry.node);
   param.attr = entry.attributes;
   param.attr_timeout = param.entry_timeout = fs_of(request).kernel_use().keep_seconds;
+  served_of(request).ends.forget(param.ino);
   return param;
 }
 
@@ -43,6 +44,12 @@ int answer_entry(fuse_req_t request, const Entry& entry) {
   const fuse_entry_param param = entry_param(request, entry);
   FileSystem& fs = fs_of(request);
   if (fuse_reply_entry(request, &param) != 0) fs.forget(entry.node, 1);
+  return kAnswered;
+}
+
+int answer_attributes(fuse_req_t request, fuse_ino_t number, const struct stat& attributes) {
+  served_of(request).ends.forget(number);
+  fuse_reply_attr(request, &attributes, fs_of(request).kernel_use().keep_seconds);
   return kAnswered;
 }
 
@@ -89,8 +96,7 @@ void getattr(fuse_req_t request, fuse_ino_t number, fuse_file_info*) {
     struct stat attributes;
     const int failed = fs_of(request).attributes(node_of(request, number), &attributes);
     if (failed != 0) return failed;
-    fuse_reply_attr(request, &attributes, fs_of(request).kernel_use().keep_seconds);
-    return kAnswered;
+    return answer_attributes(request, number, attributes);
   });
 }
 
@@ -111,8 +117,7 @@ void set_attributes(fuse_req_t request, fuse_ino_t number, const struct stat* wa
     const int failed =
         fs_of(request).change(node_of(request, number), change, caller_of(request), &attributes);
     if (failed != 0) return failed;
-    fuse_reply_attr(request, &attributes, fs_of(request).kernel_use().keep_seconds);
-    return kAnswered;
+    return answer_attributes(request, number, attributes);
   });
 }
 
@@ -191,7 +196,7 @@ void rename(fuse_req_t request, fuse_ino_t parent, const char* name, fuse_ino_t 
   });
 }
 
-int describe(fuse_req_t request, std::unique_ptr<OpenFile> file, fuse_file_info* info) {
+int describe(fuse_req_t request, fuse_ino_t number, std::unique_ptr<OpenFile> file, fuse_file_info* info) {
   FileSystem& fs = fs_of(request);
   const bool maps = served_of(request).maps_direct_files.load(std::memory_order_relaxed);
   const FileSystem::Pages pages = fs.pages(*file, maps);
@@ -200,9 +205,18 @@ int describe(fuse_req_t request, std::unique_ptr<OpenFile> file, fuse_file_info*
   info->keep_cache = pages == FileSystem::Pages::kKept ? 1 : 0;
   // Nothing can have been lost, and no lock of fcntl ends.
   info->noflush = (info->flags & O_ACCMODE) == O_RDONLY && fs.locks() == nullptr;
-  if (served_of(request).keep(&file, &info->fh)) return 0;
-  fs.release(std::move(file));
-  return ENOMEM;
+  file->appends = (info->flags & O_APPEND) != 0 && (info->flags & O_ACCMODE) != O_RDONLY;
+  if (!served_of(request).keep(&file, &info->fh)) {
+    fs.release(std::move(file));
+    return ENOMEM;
+  }
+  if (file_of(info).appends) served_of(request).ends.add_appender(number);
+  return 0;
+}
+
+void close_file(fuse_req_t request, fuse_ino_t number, const fuse_file_info& info) {
+  if (file_of(&info).appends) served_of(request).ends.remove_appender(number);
+  served_of(request).release_file(info.fh);
 }
 
 void open(fuse_req_t request, fuse_ino_t number, fuse_file_info* info) {
@@ -210,11 +224,10 @@ void open(fuse_req_t request, fuse_ino_t number, fuse_file_info* info) {
     const auto body = [&] {
       std::unique_ptr<OpenFile> file;
       int failed = fs_of(request).open_file(node_of(request, number), info.flags, caller_of(request), &file);
-      if (failed == 0) failed = describe(request, std::move(file), &info);
+      if (failed == 0) failed = describe(request, number, std::move(file), &info);
       if (failed != 0) return failed;
-      Served& served = served_of(request);
       const ParallelWrites allowed(info.direct_io != 0);
-      if (fuse_reply_open(request, &info) != 0) served.release_file(info.fh);
+      if (fuse_reply_open(request, &info) != 0) close_file(request, number, info);
       return kAnswered;
     };
     guarded(request, number, body, "open");
@@ -230,7 +243,7 @@ void create(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode
                                        &entry, &file);
     if (failed != 0) return failed;
     Served& served = served_of(request);
-    failed = describe(request, std::move(file), info);
+    failed = describe(request, number_of(request, entry.node), std::move(file), info);
     if (failed != 0) {
       served.fs.forget(entry.node, 1);
       return failed;
@@ -238,7 +251,7 @@ void create(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode
     const fuse_entry_param param = entry_param(request, entry);
     const ParallelWrites allowed(info->direct_io != 0);
     if (fuse_reply_create(request, &param, info) != 0) {
-      served.release_file(info->fh);
+      close_file(request, param.ino, *info);
       served.fs.forget(entry.node, 1);
     }
     return kAnswered;
@@ -246,9 +259,9 @@ void create(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode
 }
 
 void release(fuse_req_t request, fuse_ino_t number, fuse_file_info* info) {
-  run_or_aside(request, number, [=, file = info->fh] {
+  run_or_aside(request, number, [=, info = *info] {
     const auto body = [&] {
-      served_of(request).release_file(file);
+      close_file(request, number, info);
       return 0;
     };
     done_or_failed(request, number, body, "release");

@@ -73,20 +73,28 @@ Status take(fuse_bufvec* from, MutableBytes out) {
   return {};
 }
 
+// Before the write is answered.
+void tell_end(fuse_req_t request, fuse_ino_t number, const OpenFile& file, uint64_t end) {
+  if (!file.direct || !tells_ends(request)) return;
+  Served& served = served_of(request);
+  if (const auto ahead = served.ends.next(number, &file, end)) served.pages->show_end(number, *ahead);
+}
+
 void write_buf(fuse_req_t request, fuse_ino_t number, fuse_bufvec* from, off_t offset, fuse_file_info* info) {
   const size_t length = fuse_buf_size(from);
+  const auto at = static_cast<uint64_t>(offset);
   bool answered = false;
+  fs::Caller caller = caller_of(request);
+  caller.appends = (info->flags & O_APPEND) != 0;
   const auto answer = [&](int failed) {
     answered = true;
     if (failed != 0) trace_refusal(request, number, "write", failed);
+    if (failed == 0 && !*caller.appends) tell_end(request, number, file_of(info), at + length);
     failed != 0 ? fuse_reply_err(request, failed) : fuse_reply_write(request, length);
   };
   const bool in_memory = from->count == 1 && (from->buf[0].flags & FUSE_BUF_IS_FD) == 0;
-  fs::Caller caller = caller_of(request);
-  caller.appends = (info->flags & O_APPEND) != 0;
   const Status status = contain([&] {
     OpenFile& file = file_of(info);
-    const auto at = static_cast<uint64_t>(offset);
     if (in_memory)
       fs_of(request).write_bytes(file, at, Bytes(static_cast<const char*>(from->buf[0].mem), length), caller,
                                  answer);

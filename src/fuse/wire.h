@@ -6,8 +6,8 @@
 //   write.
 // - FUSE_DIRECT_IO_ALLOW_MMAP (Linux 6.7): programs may map files of whose pages the kernel keeps none.
 //   Served::maps_direct_files says that the kernel knows it.
-// An answer that opens a file may get FOPEN_PARALLEL_DIRECT_WRITES (Linux 6.2): writes to a file that do not
-// make it longer come at the same time.
+// An answer that opens a file may get FOPEN_PARALLEL_DIRECT_WRITES (Linux 6.2): writes to a file come at
+// the same time, unless they pass the end that the kernel knows (ends_ahead.h).
 //
 // Threads: those of the session; an answer to INIT comes from the thread that has read it. Errors: those of
 // read and writev.

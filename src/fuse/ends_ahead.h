@@ -1,0 +1,60 @@
+// EndsAhead: which files the kernel should take for longer than they are, so that writers behind an end come
+// at the same time.
+//
+// A write past the end that the kernel knows has the inode alone (Linux 6.7 to 6.18, also with
+// FOPEN_PARALLEL_DIRECT_WRITES): those of N processes would come one after the other. Where handles take
+// turns there, the kernel is told of an end ahead of them (KernelPages::show_end). Programs do not see it, as
+// the kernel asks for attributes before it tells any, and believes these from then on. Two cases are left
+// alone: files that somebody may append to, whose place the kernel takes from the end it knows; and file
+// systems of which the kernel keeps attributes. What remains: a page behind the end that a program has mapped
+// is zeros in place of SIGBUS.
+//
+// A slot serves all files of which the numbers fall on it: what one does may cost the others speed, no more.
+// Threads: any.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <optional>
+
+namespace swale::fuse {
+
+class EndsAhead {
+ public:
+  // Before the write to `end` by the open file `writer` is answered: once it is, its writer may close and
+  // seal the file, of which the kernel then keeps pages. The end to tell, if any.
+  std::optional<uint64_t> next(uint64_t node, const void* writer, uint64_t end) noexcept {
+    Slot& slot = slot_of(node);
+    if (end + kAhead / 2 <= slot.told.load(std::memory_order_relaxed)) return {};
+    const void* const last = slot.last_writer.exchange(writer, std::memory_order_relaxed);
+    if (last == writer || last == nullptr || slot.appenders.load() > 0) return {};
+    const uint64_t told = (end + kAhead) / kPage * kPage + kPage / 2;
+    slot.told.store(told, std::memory_order_relaxed);
+    return told;
+  }
+  // The kernel gets attributes, with the end that is.
+  void forget(uint64_t node) noexcept { slot_of(node).told.store(0, std::memory_order_relaxed); }
+  // Opens to append, before they are answered, and their releases.
+  void add_appender(uint64_t node) noexcept { slot_of(node).appenders.fetch_add(1); }
+  void remove_appender(uint64_t node) noexcept { slot_of(node).appenders.fetch_sub(1); }
+
+  static constexpr uint64_t kAhead = 16 << 20;
+
+ private:
+  // An end amid a page: the kernel takes a page that begins with our byte for read.
+  static constexpr uint64_t kPage = 4096;
+  static constexpr size_t kSlots = 256;
+  static constexpr int kNodeAlignment = 6;  // numbers of nodes are addresses
+
+  struct Slot {
+    std::atomic<const void*> last_writer = nullptr;
+    std::atomic<uint64_t> told = 0;
+    std::atomic<uint32_t> appenders = 0;
+  };
+  Slot& slot_of(uint64_t node) noexcept { return slots_[(node >> kNodeAlignment) % kSlots]; }
+
+  std::array<Slot, kSlots> slots_;
+};
+
+}  // namespace swale::fuse
