@@ -1,7 +1,5 @@
 #include "io/advised_queue.h"
 
-#include <fcntl.h>
-
 #include <utility>
 
 namespace swale::io {
@@ -24,10 +22,7 @@ void AdvisedQueue::submit(std::span<const Operation> operations) {
       done_.push_back({operation.tag, operation.into.size(), {}});
       continue;
     }
-    if (const int fd = file.descriptor(); fd >= 0) {
-      static_cast<void>(::posix_fadvise(fd, static_cast<off_t>(operation.offset),
-                                        static_cast<off_t>(operation.into.size()), POSIX_FADV_WILLNEED));
-    }
+    file.announce(operation.offset, operation.into.size());
     announced_.push_back(operation);
   }
 }

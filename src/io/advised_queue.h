@@ -1,6 +1,6 @@
 // AdvisedQueue: an IoQueue for reads through the page cache of a local file system. submit reads what is in
-// memory (File::read_resident), one system call each, and announces the other ranges (POSIX_FADV_WILLNEED),
-// which starts their transfer. wait then reads the oldest announced range by the file's own blocking read,
+// memory (File::read_resident), one system call each, and announces the other ranges (File::announce), which
+// starts their transfer. wait then reads the oldest announced range by the file's own blocking read,
 // whose pages are in memory or in transfer. A read that is alone is left to wait: announcing it would be a
 // second system call, and overlap nothing.
 //

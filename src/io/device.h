@@ -88,6 +88,11 @@ class File {
     return false;
   }
 
+  // Advice: these bytes will be read soon. Starts their way into memory, and does not wait for it.
+  virtual void announce(uint64_t offset, uint64_t bytes) {
+    static_cast<void>(offset), static_cast<void>(bytes);
+  }
+
   virtual const std::string& path() const = 0;
 
   // The operating system's descriptor, for mapping the file (mapping.h); -1 if the file has none.
@@ -155,6 +160,9 @@ class Device {
       const std::string& path) = 0;  // makes creations, renames and removals in it durable
   virtual Result<std::vector<std::string>> list(const std::string& path) = 0;  // names, sorted
   virtual Result<bool> exists(const std::string& path) = 0;
+
+  // False: to look this path up would wait for storage. True: it would not, or the device cannot tell.
+  virtual bool knows(const std::string& path) { return static_cast<void>(path), true; }
 };
 
 // The whole content of a small file; kResourceExhausted above `bytes_limit`.

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "base/rng.h"
+#include "io/beneath.h"
 #include "io/testing/device_test_fixture.h"
 
 namespace swale::io::device_contract_test {
@@ -69,6 +70,21 @@ TEST_P(DeviceContract, ReadsWhatWasWrittenAndStopsAtTheEnd) {
   EXPECT_EQ(*file->pread(0, MutableBytes()), 0u);
   EXPECT_EQ(*file->size(), 10u);
   EXPECT_EQ(file->path(), in_root("a"));
+}
+
+TEST_P(DeviceContract, AnnouncedBytesReadAsOthers) {
+  write("a", "0123456789");
+  const auto file = open("a", OpenMode::kRead);
+  file->announce(2, 3);
+  file->announce(8, 4096);  // beyond the end
+  std::string out(10, '.');
+  EXPECT_EQ(*file->pread(0, out), 10u);
+  EXPECT_EQ(out, "0123456789");
+}
+
+TEST_P(DeviceContract, NamesThatWereUsedAreKnown) {
+  write("a", "0123456789");
+  EXPECT_TRUE(device().knows(in_root("a")));
 }
 
 TEST_P(DeviceContract, GapsReadAsZeros) {
@@ -350,6 +366,19 @@ TEST(PosixDevice, FilesWaitForTheirTransfers) {
   const auto file = fixture.device().open(fixture.root() + "/a", OpenMode::kCreate).value();
   EXPECT_EQ(fcntl(file->descriptor(), F_GETFL) & O_NONBLOCK, 0);
 }
+
+#ifdef RESOLVE_CACHED
+// Only the file system can say that it has no such name.
+TEST(PosixDevice, ANameThatNobodyHasLookedUpIsNotKnown) {
+  open_how cached = {};
+  cached.flags = O_PATH | O_CLOEXEC;
+  cached.resolve = RESOLVE_CACHED;
+  const Descriptor root(static_cast<int>(openat2(AT_FDCWD, "/", cached)));
+  if (!root.valid()) GTEST_SKIP() << "this kernel cannot tell";
+  PosixFixture fixture;
+  EXPECT_FALSE(fixture.device().knows(fixture.root() + "/a"));
+}
+#endif
 
 TEST(PosixDevice, FilesAndDirectoriesHaveTheUsersUmask) {
   PosixFixture fixture;

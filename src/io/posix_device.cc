@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "io/advised_queue.h"
+#include "io/beneath.h"
 #include "io/descriptor.h"
 #include "io/mapping.h"
 #include "io/posix_file.h"
@@ -47,6 +48,15 @@ std::string_view kind_of_file(mode_t mode) {
 }
 
 constexpr char kOpening[] = ": opening the directory";
+
+// None: a name of the path may be a link, or it cannot be told. Allocates nothing.
+std::optional<bool> is_there(int directory, const std::string& path) {
+  const std::optional<OpenedBelow> opened = open_linkless(directory, path, O_PATH | O_CLOEXEC);
+  if (!opened) return {};
+  if (opened->failed == 0) return true;
+  if (opened->failed == ENOENT || opened->failed == ENOTDIR) return false;
+  return {};
+}
 
 bool is_private(const PosixPath& at) { return at.anchor && at.anchor->directory.is_private; }
 
@@ -136,7 +146,7 @@ int directory_of(const PosixPath& path) {
 }
 
 bool PosixDevice::is_within(const std::string& path) const {
-  if (within_.empty() || !is_in(path, within_) || resolve(anchor_, path).anchor) return false;
+  if (within_.empty() || !is_in(path, within_) || (anchor_ && resolve(anchor_, path).anchor)) return false;
   return path.find_first_not_of('/', within_.size()) != std::string::npos;  // else the directory itself
 }
 
@@ -318,13 +328,11 @@ Result<std::vector<std::string>> PosixDevice::list(const std::string& path) {
 }
 
 Result<bool> PosixDevice::exists(const std::string& path) {
-  const bool within = is_within(path);
-  const PosixPath place = within ? PosixPath{nullptr, path} : resolve(anchor_, path);
-  if (within || place.anchor) {
-    if (const auto opened = open_linkless(directory_of(place), place.rest, O_PATH | O_CLOEXEC)) {
-      if (opened->failed == 0) return !is_removed_anchor(place);
-      if (opened->failed == ENOENT || opened->failed == ENOTDIR) return false;
-    }
+  if (is_within(path)) {
+    if (const std::optional<bool> there = is_there(AT_FDCWD, path)) return *there;
+  } else if (const PosixPath place = resolve(anchor_, path); place.anchor) {
+    if (const std::optional<bool> there = is_there(directory_of(place), place.rest))
+      return *there && !is_removed_anchor(place);
   }
   const Result<Name> name = name_of(path, LinksOf::kUserAndOwner, ": looking it up");
   if (!name.ok() && name.status().code() == Code::kNotFound) return false;
@@ -336,6 +344,20 @@ Result<bool> PosixDevice::exists(const std::string& path) {
     return !is_removed_anchor(name->place);
   if (errno == ENOENT || errno == ENOTDIR) return false;
   return errno_status(errno, path + ": looking it up");
+}
+
+// Kernels before 5.12 cannot tell.
+bool PosixDevice::knows(const std::string& path) {
+#ifdef RESOLVE_CACHED
+  const PosixPath place = resolve(anchor_, path);
+  open_how how = {};
+  how.flags = O_PATH | O_CLOEXEC;
+  how.resolve = RESOLVE_CACHED;
+  const Descriptor fd(static_cast<int>(openat2(directory_of(place), place.rest.c_str(), how)));
+  return fd.valid() || errno != EAGAIN;
+#else
+  return Device::knows(path);
+#endif
 }
 
 }  // namespace swale::io

@@ -85,6 +85,7 @@ class PosixDevice : public Device {
   Status sync_directory(const std::string& path) override;
   Result<std::vector<std::string>> list(const std::string& path) override;
   Result<bool> exists(const std::string& path) override;
+  bool knows(const std::string& path) override;
 
  private:
   PosixDevice(const PosixDevice& outer, std::shared_ptr<const PosixAnchor> anchor)

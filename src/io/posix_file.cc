@@ -75,13 +75,18 @@ bool PosixFile::read_resident(uint64_t offset, MutableBytes out) {
   return got >= 0 && static_cast<size_t>(got) == out.size();
 }
 
+// A file system that ignores the advice reads one range after the other, as without it.
+void PosixFile::announce(uint64_t offset, uint64_t bytes) {
+  if (bytes == 0) return;  // which the system takes for all that follow
+  static_cast<void>(
+      ::posix_fadvise(fd_.get(), static_cast<off_t>(offset), static_cast<off_t>(bytes), POSIX_FADV_WILLNEED));
+}
+
 void PosixFile::read_many(std::span<ReadRequest> requests) {
   if (requests.size() > 1) {
-    // Advice: a file system that ignores it reads one range after the other, as without it.
     for (const ReadRequest& request : requests) {
       if (route(Access::kRead, request.offset, request.out.data(), request.out.size()).direct) continue;
-      static_cast<void>(::posix_fadvise(fd_.get(), static_cast<off_t>(request.offset),
-                                        static_cast<off_t>(request.out.size()), POSIX_FADV_WILLNEED));
+      announce(request.offset, request.out.size());
     }
   }
   File::read_many(requests);

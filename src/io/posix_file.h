@@ -48,6 +48,7 @@ class PosixFile final : public File {
   Result<size_t> pread(uint64_t offset, MutableBytes out) override;
   void read_many(std::span<ReadRequest> requests) override;
   bool read_resident(uint64_t offset, MutableBytes out) override;
+  void announce(uint64_t offset, uint64_t bytes) override;
   Status pwrite(uint64_t offset, Bytes data) override;
   Status sync() override;
   Result<uint64_t> size() override;

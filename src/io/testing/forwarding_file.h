@@ -19,6 +19,7 @@ class ForwardingFile : public File {
   Status sync() override { return file_->sync(); }
   Result<uint64_t> size() override { return file_->size(); }
   Status truncate(uint64_t size) override { return file_->truncate(size); }
+  void announce(uint64_t offset, uint64_t bytes) override { file_->announce(offset, bytes); }
   const std::string& path() const override { return file_->path(); }
   int descriptor() const override { return file_->descriptor(); }
 
