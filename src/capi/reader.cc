@@ -6,6 +6,7 @@
 #include "capi/handles.h"
 #include "capi/options.h"
 #include "capi/structs.h"
+#include "imd/read/opening_ahead.h"
 
 namespace swale::capi {
 
@@ -35,14 +36,16 @@ int swale_reader_open(const char* path, const char* options, swale_reader** read
     if (reader == nullptr) return swale::capi::null_argument("swale_reader_open", "reader");
     SWALE_RETURN_IF_ERROR(swale::capi::check_process_variables());
     SWALE_ASSIGN_OR_RETURN(
-        const swale::imd::ReaderOptions settings,
-        swale::capi::reader_options(swale::capi::text_or_empty(options), swale::capi::process_environment));
-    SWALE_ASSIGN_OR_RETURN(
         const swale::io::PosixOptions storage,
         swale::capi::storage_options(swale::capi::Call::kRead, swale::capi::text_or_empty(options),
                                      swale::capi::process_environment));
     const auto state = std::make_shared<swale::capi::ReaderState>(storage, path);
-    SWALE_ASSIGN_OR_RETURN(state->reader, swale::imd::Reader::open(state->device, path, settings));
+    auto ahead = std::make_unique<swale::imd::OpeningAhead>(state->device, path);
+    SWALE_ASSIGN_OR_RETURN(
+        const swale::imd::ReaderOptions settings,
+        swale::capi::reader_options(swale::capi::text_or_empty(options), swale::capi::process_environment));
+    SWALE_ASSIGN_OR_RETURN(state->reader,
+                           swale::imd::Reader::open(state->device, path, settings, std::move(ahead)));
     auto handle = std::make_unique<swale_reader>();
     handle->reader = std::shared_ptr<swale::imd::Reader>(state, state->reader.get());
     const swale::run::Schema& schema = handle->reader->manifest().schema;

@@ -26,18 +26,8 @@ Result<Manifest> read_generation(io::Device& device, const std::string& director
                     manifest.generation, number);
 }
 
-store::ClaimNames claims_of(const std::string& directory) {
-  return {.folder = jobs_folder(directory),
-          .directory = directory,
-          .path = [directory](uint32_t number) { return job_folder(directory, number); },
-          .number = parse_job_folder,
-          .kind = store::ClaimNames::Kind::kFolder,
-          .number_min = 0,
-          .number_max = kJobNumberMax};
-}
-
 Result<std::vector<uint32_t>> list_jobs(io::Device& device, const std::string& directory) {
-  return store::list_jobs(device, claims_of(directory));
+  return store::list_jobs(device, job_claims(directory));
 }
 
 bool is_lost(const Status& status) {
@@ -103,6 +93,16 @@ Status follow(io::Device& device, const std::string& directory, Manifest* manife
 }
 
 }  // namespace
+
+store::ClaimNames job_claims(const std::string& directory) {
+  return {.folder = jobs_folder(directory),
+          .directory = directory,
+          .path = [directory](uint32_t number) { return job_folder(directory, number); },
+          .number = parse_job_folder,
+          .kind = store::ClaimNames::Kind::kFolder,
+          .number_min = 0,
+          .number_max = kJobNumberMax};
+}
 
 Result<Manifest> load_manifest(io::Device& device, const std::string& directory) {
   for (int attempt = 1;; ++attempt) {
@@ -177,7 +177,7 @@ Manifest next_generation(Manifest base, JobEntry job) {
 
 Result<uint32_t> claim_job(io::Device& device, const std::string& directory) {
   SWALE_RETURN_IF_ERROR(io::make_directories(device, jobs_folder(directory)));
-  SWALE_ASSIGN_OR_RETURN(const store::JobClaim claim, store::JobClaim::next(device, claims_of(directory)));
+  SWALE_ASSIGN_OR_RETURN(const store::JobClaim claim, store::JobClaim::next(device, job_claims(directory)));
   return claim.number();
 }
 
@@ -208,7 +208,7 @@ Status rewrite_document(io::Device& device, const std::string& directory, const 
 }
 
 JobFence::JobFence(io::Device& device, const std::string& directory, uint32_t job, io::LockFile* lock)
-    : claim_(device, claims_of(directory), job), lock_(lock) {}
+    : claim_(device, job_claims(directory), job), lock_(lock) {}
 
 Status JobFence::check() const {
   SWALE_RETURN_IF_ERROR(claim_.fence());

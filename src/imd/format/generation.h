@@ -49,6 +49,9 @@ Status make_first_generation(io::Device& device, const std::string& directory, M
 // The generation that `job` makes when it continues `base`.
 Manifest next_generation(Manifest base, JobEntry job);
 
+// How the numbers of jobs are claimed.
+store::ClaimNames job_claims(const std::string& directory);
+
 // Claims the next number, durably. From here on no job before it can commit. kBusy if others claim at the
 // same time.
 Result<uint32_t> claim_job(io::Device& device, const std::string& directory);

@@ -6,6 +6,7 @@
 #include "base/contain.h"
 #include "base/start_thread.h"
 #include "imd/format/cluster_list.h"
+#include "imd/format/generation.h"
 #include "imd/format/log_names.h"
 #include "run/format.h"
 #include "store/job_claim.h"
@@ -13,44 +14,87 @@
 namespace swale::imd {
 namespace {
 
+constexpr uint64_t kFetchedMax = kMiB;  // of a document
+
 // The answer of a file that does not know is no.
 bool is_on_storage_only(io::Device& device, const std::string& path) {
+  if (!device.knows(path)) return true;
   const Result<std::unique_ptr<io::File>> file = device.open(path, io::OpenMode::kRead);
   char byte = 0;
   return file.ok() && (*file)->descriptor() >= 0 && !(*file)->read_resident(0, {&byte, 1});
 }
 
-// Whatever is read here is read again by those who need it.
+// What is looked at here is read by those who need it.
+
+Status look_at_document(io::Device& device, const std::string& path) {
+  SWALE_ASSIGN_OR_RETURN(const auto file, device.open(path, io::OpenMode::kRead));
+  SWALE_ASSIGN_OR_RETURN(const uint64_t bytes, file->size());
+  file->announce(0, std::min(bytes, kFetchedMax));
+  return {};
+}
+
+Status look_at_index(io::Device& device, const std::string& path) {
+  SWALE_ASSIGN_OR_RETURN(const auto index, device.open(path, io::OpenMode::kRead));
+  SWALE_ASSIGN_OR_RETURN(const uint64_t bytes, index->size());
+  const uint64_t footer = std::min<uint64_t>(bytes, run::kIndexPageBytes);
+  index->announce(bytes - footer, footer);
+  return {};
+}
+
+// Any block: the file system learns where the file lies.
+Status look_at_data(io::Device& device, const std::string& path) {
+  SWALE_ASSIGN_OR_RETURN(const auto data, device.open(path, io::OpenMode::kRead));
+  SWALE_ASSIGN_OR_RETURN(const uint64_t bytes, data->size());
+  data->announce(bytes / 2, 1);
+  return {};
+}
+
 Status look_at_newest_cluster(io::Device& device, const std::string& directory) {
   SWALE_ASSIGN_OR_RETURN(const std::vector<uint32_t> numbers,
                          store::list_jobs(device, cluster_claims(directory)));
   if (numbers.empty()) return {};
   const std::string folder = cluster_folder(directory, numbers.back());
   const LogId log{.job = 1};
-  SWALE_ASSIGN_OR_RETURN(const auto index, device.open(index_log_path(folder, log), io::OpenMode::kRead));
-  SWALE_ASSIGN_OR_RETURN(const auto data, device.open(data_log_path(folder, log), io::OpenMode::kRead));
-  char bytes[run::kBlockBytes];
-  SWALE_ASSIGN_OR_RETURN(const uint64_t index_bytes, index->size());
-  const uint64_t tail = std::min<uint64_t>(index_bytes, sizeof(bytes));
-  SWALE_RETURN_IF_ERROR(index->pread(index_bytes - tail, {bytes, tail}).status());
-  // Any block: the file system learns where the file lies.
-  SWALE_ASSIGN_OR_RETURN(const uint64_t data_bytes, data->size());
-  return data->pread(data_bytes / 2, bytes).status();
+  SWALE_RETURN_IF_ERROR(look_at_document(device, cluster_list_path(directory, numbers.back())));
+  SWALE_RETURN_IF_ERROR(look_at_index(device, index_log_path(folder, log)));
+  return look_at_data(device, data_log_path(folder, log));
+}
+
+Status look_at_newest_epochs(io::Device& device, const std::string& directory) {
+  SWALE_ASSIGN_OR_RETURN(const std::vector<uint32_t> jobs, store::list_jobs(device, job_claims(directory)));
+  return jobs.empty() ? Status() : look_at_document(device, epoch_log_path(directory, jobs.back()));
 }
 
 }  // namespace
 
-OpeningAhead::OpeningAhead(io::Device& device, const std::string& directory) {
+OpeningAhead::OpeningAhead(io::Device& device, const std::string& directory)
+    : device_(device), directory_(directory), clusters_(clusters_folder(directory)) {
   static_cast<void>(contain([&] {
-    if (!is_on_storage_only(device, manifest_path(directory))) return;
-    static_cast<void>(start_thread(&thread_, "a thread that reads ahead", [&device, &directory] {
-      static_cast<void>(contain([&] { return look_at_newest_cluster(device, directory); }));
-    }));
+    if (!is_on_storage_only(device_, manifest_path(directory_))) return;
+    start(&to_cluster_, [](const OpeningAhead& self) -> Status {
+      // A thread's first allocation waits while the process maps memory. This call allocates nothing, and most
+      // of the way is done after it.
+      SWALE_RETURN_IF_ERROR(self.device_.exists(self.clusters_).status());
+      return look_at_newest_cluster(self.device_, self.directory_);
+    });
   }));
 }
 
+void OpeningAhead::look_at_epochs() {
+  if (!to_cluster_.joinable() || to_epochs_.joinable()) return;
+  start(&to_epochs_,
+        [](const OpeningAhead& self) { return look_at_newest_epochs(self.device_, self.directory_); });
+}
+
+void OpeningAhead::start(std::thread* thread, Look look) {
+  static_cast<void>(start_thread(thread, "a thread that reads ahead",
+                                 [this, look] { static_cast<void>(contain([&] { return look(*this); })); }));
+}
+
 OpeningAhead::~OpeningAhead() {
-  if (thread_.joinable()) process_.is_this() ? thread_.join() : thread_.detach();
+  for (std::thread* const thread : {&to_cluster_, &to_epochs_}) {
+    if (thread->joinable()) process_.is_this() ? thread->join() : thread->detach();
+  }
 }
 
 }  // namespace swale::imd

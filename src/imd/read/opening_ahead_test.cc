@@ -20,10 +20,13 @@ namespace {
 using test::JobShape;
 using testing::Contains;
 using testing::EndsWith;
+using testing::Ge;
 using testing::Not;
 
 constexpr uint64_t kKeys = 20;
 constexpr char kIndex[] = "clusters/0001/p000/part-000000.j0001.index";
+constexpr char kEpochs[] = "/jobs/0001/epochs";
+constexpr char kList[] = "clusters/0001/manifest.json";
 constexpr char kData[] = "clusters/0001/p000/part-000000.j0001.data";
 
 class File final : public io::ForwardingFile {
@@ -38,7 +41,7 @@ class File final : public io::ForwardingFile {
   const bool resident_;
 };
 
-// Whose files are all in memory, or none is. Knows which were opened.
+// Whose files are all in memory, or none is; whose names all are, or none is. Knows which were opened.
 class Device final : public io::PosixDevice {
  public:
   Result<std::unique_ptr<io::File>> open(const std::string& path, io::OpenMode mode) override {
@@ -47,11 +50,13 @@ class Device final : public io::PosixDevice {
     SWALE_ASSIGN_OR_RETURN(auto file, PosixDevice::open(path, mode));
     return std::unique_ptr<io::File>(std::make_unique<File>(std::move(file), resident));
   }
+  bool knows(const std::string&) override { return known; }
   std::vector<std::string> opened() {
     const MutexLock lock(mutex_);
     return std::exchange(opened_, {});
   }
   bool resident = false;
+  bool known = true;
 
  private:
   Mutex mutex_;
@@ -84,6 +89,17 @@ TEST_F(OpeningAheadTest, OpeningADirectoryFetchesWhatAQueryOfTheNewestClusterNee
   const std::vector<std::string> opened = device_.opened();
   EXPECT_THAT(opened, Contains(EndsWith(kIndex)));
   EXPECT_THAT(opened, Contains(EndsWith(kData)));
+  // By a thread, and by the opening itself.
+  EXPECT_THAT(opened, Contains(EndsWith(kEpochs)).Times(Ge(2)));
+  EXPECT_THAT(opened, Contains(EndsWith(kList)).Times(Ge(2)));
+}
+
+TEST_F(OpeningAheadTest, ThreadsStartBeforeANameIsLookedUpThatIsNotInMemory) {
+  write(/*optimized=*/true);
+  device_.resident = true;
+  device_.known = false;
+  EXPECT_TRUE(OpeningAhead(device_, path_).started());
+  EXPECT_THAT(device_.opened(), Not(Contains(EndsWith("swale.json"))));
 }
 
 TEST_F(OpeningAheadTest, NoThreadStartsIfTheDirectoryIsInMemory) {
@@ -133,6 +149,8 @@ TEST_F(OpeningAheadTest, AChildCanCloseAReaderThatItsParentHasOpened) {
 
 TEST_F(OpeningAheadTest, ADirectoryThatIsNotThereIsNone) {
   EXPECT_FALSE(OpeningAhead(device_, path_).started());
+  EXPECT_EQ(Reader::open(device_, path_, {}).status().code(), Code::kNotFound);
+  device_.known = false;
   EXPECT_EQ(Reader::open(device_, path_, {}).status().code(), Code::kNotFound);
 }
 

@@ -63,6 +63,12 @@ Reader::~Reader() = default;
 
 Result<std::unique_ptr<Reader>> Reader::open(io::Device& device, const std::string& directory,
                                              const ReaderOptions& options) {
+  return open(device, directory, options, std::make_unique<OpeningAhead>(device, directory));
+}
+
+Result<std::unique_ptr<Reader>> Reader::open(io::Device& device, const std::string& directory,
+                                             const ReaderOptions& options,
+                                             std::unique_ptr<OpeningAhead> ahead) {
   if (options.reads_in_flight_max < 1 || options.reads_in_flight_max > kReadsInFlightLimit ||
       options.scan_chunk_bytes < run::kBlockBytes || options.scan_chunk_bytes > kScanChunkBytesLimit) {
     return invalid_argument("reads in flight {} (1 to {}), scan chunk {} bytes ({} to {})",
@@ -70,9 +76,12 @@ Result<std::unique_ptr<Reader>> Reader::open(io::Device& device, const std::stri
                             run::kBlockBytes, kScanChunkBytesLimit);
   }
   std::unique_ptr<Reader> reader(new Reader(device, directory, options));
-  reader->ahead_ = std::make_unique<OpeningAhead>(device, reader->directory_);
+  reader->ahead_ = std::move(ahead);
+  // Before the documents are waited for.
+  QueryMemory memory = QueryMemory::backed();
+  reader->ahead_->look_at_epochs();
   SWALE_RETURN_IF_ERROR(reader->refresh().status());
-  reader->view()->prepare();
+  reader->view()->prepare(std::move(memory));
   return reader;
 }
 

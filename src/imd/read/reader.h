@@ -113,6 +113,11 @@ class Reader {
 
   static Result<std::unique_ptr<Reader>> open(io::Device& device, const std::string& directory,
                                               const ReaderOptions& options);
+  // `ahead` is of the same device and directory: what has been fetched since it was made need not be waited
+  // for.
+  static Result<std::unique_ptr<Reader>> open(io::Device& device, const std::string& directory,
+                                              const ReaderOptions& options,
+                                              std::unique_ptr<OpeningAhead> ahead);
   ~Reader();
   Reader(const Reader&) = delete;
   Reader& operator=(const Reader&) = delete;

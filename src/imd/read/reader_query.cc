@@ -23,8 +23,15 @@ void trim_vector(std::vector<T>& items, size_t bytes_max) {
 
 }  // namespace
 
+QueryMemory QueryMemory::backed() {
+  QueryMemory memory;
+  memory.slices.touch();
+  memory.blocks.touch();
+  return memory;
+}
+
 Query::Query(const ReaderFiles& files, const Manifest& manifest, PartitionCache& partitions,
-             TableCache& tables, const Partitioners& partitioners)
+             TableCache& tables, const Partitioners& partitioners, QueryMemory memory)
     : manifest_(manifest),
       rule_(manifest.layout.values()),
       partitions_(partitions),
@@ -32,6 +39,8 @@ Query::Query(const ReaderFiles& files, const Manifest& manifest, PartitionCache&
       partitioners_(partitioners),
       counters_(files.counters),
       cache_(files.options.cache.get()),
+      slice_memory_(std::move(memory.slices)),
+      block_memory_(std::move(memory.blocks)),
       reads_(files.device, files.options.reads_in_flight_max) {}
 
 Status Query::run(std::span<const QueryKey> keys, EpochRange epochs, Sink& sink, const ClusterSet* clusters) {
@@ -488,11 +497,6 @@ void Query::settle_counters() {
   counters_.blocks_decompressed.add(walk_.take_decompressed());
   counters_.cache_hits.add(std::exchange(cache_hits_, 0));
   counters_.cache_misses.add(std::exchange(cache_misses_, 0));
-}
-
-void Query::touch() {
-  slice_memory_.touch();
-  block_memory_.touch();
 }
 
 void Query::trim() {

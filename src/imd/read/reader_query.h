@@ -59,6 +59,16 @@ struct QueryKey {
   Bytes key;
 };
 
+// What a Query puts slices and blocks into.
+struct QueryMemory {
+  Arena slices;
+  Arena blocks;
+
+  // Enough for a usual call: at its first use each page would cost about 1 us, between two reads that wait
+  // for one another.
+  static QueryMemory backed();
+};
+
 class Query {
  public:
   struct Hit {
@@ -79,15 +89,14 @@ class Query {
   };
 
   Query(const ReaderFiles& files, const Manifest& manifest, PartitionCache& partitions, TableCache& tables,
-        const Partitioners& partitioners);
+        const Partitioners& partitioners, QueryMemory memory = {});
 
   // Requires `keys` in the order of their hashes. For epochs that `clusters` cover, these answer.
   Status run(std::span<const QueryKey> keys, EpochRange epochs, Sink& sink,
              const ClusterSet* clusters = nullptr);
   bool reusable() const { return reusable_; }
 
-  void touch();  // backs the pages that a usual run takes
-  void trim();   // to kKeptBytes or so
+  void trim();  // to kKeptBytes or so
 
  private:
   static constexpr size_t kRestsMax = 32 * kKiB;

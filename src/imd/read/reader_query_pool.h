@@ -34,15 +34,6 @@ class QueryPool {
     std::unique_ptr<Query> query_;
   };
 
-  // Makes a Query in advance, with memory for a usual call that is backed: at its first use each page would
-  // cost about 1 us, between two reads that wait for one another. Call before the first take.
-  template <class Make>
-  void prepare(Make&& make) {
-    std::unique_ptr<Query> query = make();
-    query->touch();
-    put_back(std::move(query));
-  }
-
   template <class Make>
   Lease take(Make&& make) {
     {
@@ -56,15 +47,15 @@ class QueryPool {
     return Lease(*this, make());
   }
 
- private:
-  static constexpr size_t kIdleMax = 16;
-
-  // Allocates nothing.
+  // Also one that was made in advance. Allocates nothing.
   void put_back(std::unique_ptr<Query> query) noexcept {
     query->trim();
     const MutexLock lock(mutex_);
     if (idle_.size() < kIdleMax) idle_.push_back(std::move(query));
   }
+
+ private:
+  static constexpr size_t kIdleMax = 16;
 
   Mutex mutex_;
   std::vector<std::unique_ptr<Query>> idle_ GUARDED_BY(mutex_);

@@ -54,9 +54,7 @@ class ReaderView {
   void take_over(ReaderView& before, size_t common) { partitions_.take_over(before.partitions_, common); }
 
   // Makes what the first query needs besides the directory's bytes. Call before it, if at all.
-  void prepare() {
-    queries_.prepare([this] { return make_query(); });
-  }
+  void prepare(QueryMemory memory) { queries_.put_back(make_query(std::move(memory))); }
 
   const Manifest& manifest() const { return manifest_; }
   uint32_t clusters_generation() const { return clusters_generation_; }
@@ -86,8 +84,8 @@ class ReaderView {
 
  private:
   bool clusters_have_changed() const;
-  std::unique_ptr<Query> make_query() {
-    return std::make_unique<Query>(files_, manifest_, partitions_, tables_, partitioners_);
+  std::unique_ptr<Query> make_query(QueryMemory memory = {}) {
+    return std::make_unique<Query>(files_, manifest_, partitions_, tables_, partitioners_, std::move(memory));
   }
   QueryPool::Lease take_query() {
     return queries_.take([this] { return make_query(); });
