@@ -24,11 +24,11 @@ uint64_t up_to_pages(uint64_t bytes) {
   return (bytes + Buffer::kPageBytes - 1) / Buffer::kPageBytes * Buffer::kPageBytes;
 }
 
-Status stopped(const std::string& path) {
+}  // namespace
+
+Status stage_was_stopped(const std::string& path) {
   return error(Code::kAborted, Scope::kOperation, "{}: the stage was told to stop", path);
 }
-
-}  // namespace
 
 Result<std::unique_ptr<FileCopy>> FileCopy::begin(const CopyPlace& place, const Entry& entry) {
   std::unique_ptr<FileCopy> copy(new FileCopy(place, entry));
@@ -133,7 +133,7 @@ uint64_t FileCopy::end_of_data(uint64_t at) {
 
 Status FileCopy::copy_data(uint64_t at, uint64_t bytes, Buffer& buffer, uint32_t* crc) {
   for (const uint64_t end = at + bytes; at < end;) {
-    if (place_.stop.load(std::memory_order_relaxed)) return stopped(entry_.source);
+    if (place_.stop.load(std::memory_order_relaxed)) return stage_was_stopped(entry_.source);
     const size_t take = std::min<uint64_t>(buffer.size(), end - at);
     for (size_t got = 0; got < take;) {
       char* const to = buffer.data() + got;
@@ -189,7 +189,7 @@ Status FileCopy::read_back(uint64_t offset, uint64_t bytes, uint32_t crc, Buffer
   const uint64_t end = offset + bytes;
   uint32_t found = 0;
   for (uint64_t at = offset; at < end;) {
-    if (place_.stop.load(std::memory_order_relaxed)) return stopped(entry_.source);
+    if (place_.stop.load(std::memory_order_relaxed)) return stage_was_stopped(entry_.source);
     const uint64_t data = std::min(std::max(out_->next_data(at), at), end);
     if (data > at) found = crc32c_extend_zeros(found, data - at);
     at = data;

@@ -81,6 +81,8 @@ class FileCopy {
   struct stat part_ = {};
 };
 
+Status stage_was_stopped(const std::string& path);  // kAborted
+
 // A symbolic link, in the same way.
 Status copy_link(const CopyPlace& place, const Entry& entry);
 

@@ -1,6 +1,7 @@
 #include "stage/file_work.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/contain.h"
@@ -16,17 +17,21 @@ FileWork::FileWork(const CopyPlace& place, const Plan& plan, Journal& journal, O
 FileWork::~FileWork() = default;
 
 void FileWork::run() {
+  std::vector<Task> small;
   for (const Entry& entry : plan_.files) {
     if (is_there(entry)) continue;
     if (entry.bytes() > place_.options.piece_bytes)
       add_large(entry);
     else
-      small_.push_back(&entry);
+      small.push_back({&entry});
   }
-  add_batches();
-  const Status ran = in_parallel(place_.options.threads, tasks_.size(), place_.options.chunk_bytes,
-                                 [this](size_t index, Buffer& buffer) { do_task(tasks_[index], buffer); });
-  if (!ran.ok()) outcomes_.fail("", ran);
+  std::move(small.begin(), small.end(), std::back_inserter(tasks_));
+  for (size_t begun = 0; begun < tasks_.size() && !stopped();) {
+    const std::span<Task> batch = next_batch(begun);
+    const Status done = contain([&] { return do_batch(batch); });
+    if (!done.ok()) outcomes_.fail(batch.front().entry->source, done);
+    begun += batch.size();
+  }
   for (const Entry& link : plan_.links) {
     if (stopped()) return;
     const Status copied = contain([&] { return copy_link(place_, link); });
@@ -58,51 +63,53 @@ void FileWork::add_large(const Entry& entry) {
     const MutexLock lock(large->mutex);
     large->left = pieces;
   }
-  for (size_t i = 0; i < pieces; ++i) tasks_.push_back({large.get(), i, {}});
+  for (size_t i = 0; i < pieces; ++i) tasks_.push_back({&entry, large.get(), i});
   large_.push_back(std::move(large));
 }
 
-void FileWork::add_batches() {
-  const std::span<const Entry* const> all = small_;
-  size_t begin = 0;
-  uint64_t bytes = 0;
-  for (size_t i = 0; i < all.size(); ++i) {
-    const bool full =
-        i - begin == place_.options.batch_files || bytes + all[i]->bytes() > place_.options.batch_bytes;
-    if (i > begin && full) {
-      tasks_.push_back({nullptr, 0, all.subspan(begin, i - begin)});
-      begin = i;
-      bytes = 0;
-    }
-    bytes += all[i]->bytes();
+std::span<FileWork::Task> FileWork::next_batch(size_t begin) {
+  size_t end = begin;
+  uint64_t bytes = 0, files = 0;
+  for (; end < tasks_.size(); ++end) {
+    const Task& task = tasks_[end];
+    bytes += bytes_of(task);
+    files += task.large == nullptr || task.piece == 0 || end == begin ? 1 : 0;
+    if (end > begin && (bytes > place_.options.batch_bytes || files > place_.options.batch_files)) break;
   }
-  if (begin < all.size()) tasks_.push_back({nullptr, 0, all.subspan(begin)});
+  return std::span(tasks_).subspan(begin, end - begin);
 }
 
-void FileWork::do_task(const Task& task, Buffer& buffer) {
-  if (task.large != nullptr) return do_piece(*task.large, task.piece, buffer);
-  const Status done = contain([&] { do_batch(task.batch, buffer); });
-  if (!done.ok()) outcomes_.fail(task.batch.front()->source, done);
+Status FileWork::do_batch(std::span<Task> batch) {
+  std::vector<const std::string*> destinations;
+  for (const Task& task : batch)
+    if (task.large == nullptr) destinations.push_back(&task.entry->destination);
+  journal_.begin(destinations);
+  const auto for_each = [&](void (FileWork::*step)(Task&, Buffer&)) {
+    return in_parallel(place_.options.threads, batch.size(), place_.options.chunk_bytes,
+                       [&, step](size_t index, Buffer& buffer) { (this->*step)(batch[index], buffer); });
+  };
+  SWALE_RETURN_IF_ERROR(for_each(&FileWork::write));
+  if (place_.durable()) sync(batch);
+  return for_each(&FileWork::check);
 }
 
-void FileWork::do_piece(Large& large, size_t index, Buffer& buffer) {
-  FileCopy* const copy = opened(large);
-  const uint64_t offset = index * place_.options.piece_bytes;
-  Status status;
-  if (copy != nullptr && !large.crcs[index])
-    status = contain([&] {
-      return copy_piece(*copy, offset, piece_bytes(large.entry, index), buffer, &large.crcs[index]);
-    });
-  const MutexLock lock(large.mutex);
-  if (large.status.ok()) large.status = status;
-  if (--large.left > 0) return;
-  if (large.status.ok()) large.status = contain([&]() NO_THREAD_SAFETY_ANALYSIS { return finish(large); });
-  if (!large.status.ok()) {
-    outcomes_.fail(large.entry.source, large.status);
-    // After a stop the pieces that are whole are for the next run.
-    if (large.copy && large.status.code() != Code::kAborted) large.copy->discard();
-  }
-  large.copy.reset();
+void FileWork::write(Task& task, Buffer& buffer) {
+  if (stopped()) return;
+  if (task.large != nullptr) return write_piece(task, buffer);
+  task.status = contain([&]() -> Status {
+    SWALE_ASSIGN_OR_RETURN(task.copy, FileCopy::begin(place_, *task.entry));
+    SWALE_ASSIGN_OR_RETURN(task.crc, task.copy->copy(0, task.entry->bytes(), buffer));
+    return task.copy->settle(*task.crc);
+  });
+}
+
+void FileWork::write_piece(Task& task, Buffer& buffer) {
+  FileCopy* const copy = opened(*task.large);
+  if (copy == nullptr || task.large->crcs[task.piece]) return;
+  note(*task.large, contain([&]() -> Status {
+    SWALE_ASSIGN_OR_RETURN(task.crc, copy->copy(offset_of(task), bytes_of(task), buffer));
+    return {};
+  }));
 }
 
 // Null: it has failed.
@@ -113,6 +120,68 @@ FileCopy* FileWork::opened(Large& large) {
     large.status = contain([&]() NO_THREAD_SAFETY_ANALYSIS { return begin(large); });
   }
   return large.status.ok() ? large.copy.get() : nullptr;
+}
+
+void FileWork::note(Large& large, const Status& status) {
+  const MutexLock lock(large.mutex);
+  if (large.status.ok()) large.status = status;
+}
+
+// Each file once, however many pieces of it there are.
+void FileWork::sync(std::span<Task> batch) {
+  std::vector<std::pair<io::File*, Status*>> wanted;
+  std::vector<Large*> large;
+  for (Task& task : batch) {
+    if (task.large == nullptr && task.copy && task.status.ok())
+      wanted.emplace_back(&task.copy->out(), &task.status);
+    if (task.large != nullptr && task.crc && (large.empty() || large.back() != task.large))
+      large.push_back(task.large);
+  }
+  std::vector<Status> statuses(large.size());
+  for (size_t i = 0; i < large.size(); ++i) {
+    const MutexLock lock(large[i]->mutex);
+    if (large[i]->status.ok()) wanted.emplace_back(&large[i]->copy->out(), &statuses[i]);
+  }
+  io::ManySyncs(place_.device).sync(wanted);
+  for (size_t i = 0; i < large.size(); ++i) note(*large[i], statuses[i]);
+}
+
+void FileWork::check(Task& task, Buffer& buffer) {
+  if (task.large != nullptr) return check_piece(task, buffer);
+  if (task.copy && task.status.ok()) {
+    task.status = contain([&]() -> Status {
+      SWALE_RETURN_IF_ERROR(task.copy->read_back(0, task.entry->bytes(), task.crc.value_or(0), buffer));
+      return publish(*task.copy, task.crc.value_or(0));
+    });
+  }
+  if (task.copy && !task.status.ok()) task.copy->discard();
+  if (!task.status.ok()) outcomes_.fail(task.entry->source, task.status);
+  task.copy.reset();
+}
+
+void FileWork::check_piece(Task& task, Buffer& buffer) {
+  Large& large = *task.large;
+  FileCopy* const copy = opened(large);
+  if (copy != nullptr && !large.crcs[task.piece])
+    note(large, contain([&] { return check_written(*copy, task, buffer); }));
+  const MutexLock lock(large.mutex);
+  if (--large.left > 0) return;
+  if (large.status.ok()) large.status = contain([&]() NO_THREAD_SAFETY_ANALYSIS { return finish(large); });
+  if (!large.status.ok()) {
+    outcomes_.fail(large.entry.source, large.status);
+    // After a stop the pieces that are whole are for the next run.
+    if (large.copy && large.status.code() != Code::kAborted) large.copy->discard();
+  }
+  large.copy.reset();
+}
+
+Status FileWork::check_written(FileCopy& copy, const Task& task, Buffer& buffer) {
+  const uint64_t offset = offset_of(task), bytes = bytes_of(task);
+  if (!task.crc) return stage_was_stopped(task.entry->source);
+  SWALE_RETURN_IF_ERROR(copy.read_back(offset, bytes, *task.crc, buffer));
+  task.large->crcs[task.piece] = task.crc;
+  journal_.add(task.entry->destination, task.entry->identity(), copy.part(), {offset, bytes, *task.crc});
+  return {};
 }
 
 Status FileWork::begin(Large& large) {
@@ -139,16 +208,6 @@ Status FileWork::begin(Large& large) {
   return {};
 }
 
-Status FileWork::copy_piece(FileCopy& copy, uint64_t offset, uint64_t bytes, Buffer& buffer,
-                            std::optional<uint32_t>* crc) {
-  SWALE_ASSIGN_OR_RETURN(const uint32_t found, copy.copy(offset, bytes, buffer));
-  if (place_.durable()) SWALE_RETURN_IF_ERROR(copy.sync());
-  SWALE_RETURN_IF_ERROR(copy.read_back(offset, bytes, found, buffer));
-  *crc = found;
-  journal_.add(copy.entry().destination, copy.entry().identity(), copy.part(), {offset, bytes, found});
-  return {};
-}
-
 Status FileWork::finish(Large& large) {
   uint32_t crc = 0;
   for (size_t i = 0; i < large.crcs.size(); ++i)
@@ -156,46 +215,6 @@ Status FileWork::finish(Large& large) {
   SWALE_RETURN_IF_ERROR(large.copy->settle(crc));
   if (place_.durable()) SWALE_RETURN_IF_ERROR(large.copy->sync());
   return publish(*large.copy, crc);
-}
-
-void FileWork::do_batch(std::span<const Entry* const> batch, Buffer& buffer) {
-  std::vector<const std::string*> destinations;
-  std::vector<Small> files;
-  for (const Entry* const entry : batch) {
-    destinations.push_back(&entry->destination);
-    files.push_back({*entry});
-  }
-  journal_.begin(destinations);
-  for (Small& file : files) {
-    file.status = contain([&]() -> Status {
-      SWALE_ASSIGN_OR_RETURN(file.copy, FileCopy::begin(place_, file.entry));
-      SWALE_ASSIGN_OR_RETURN(file.crc, file.copy->copy(0, file.entry.bytes(), buffer));
-      return file.copy->settle(file.crc);
-    });
-    if (!file.status.ok() && file.copy) file.copy->discard();
-    if (stopped()) break;
-  }
-  if (place_.durable()) sync(files);
-  for (Small& file : files) {
-    if (file.status.ok() && file.copy) {
-      file.status = contain([&]() -> Status {
-        SWALE_RETURN_IF_ERROR(file.copy->read_back(0, file.entry.bytes(), file.crc, buffer));
-        return publish(*file.copy, file.crc);
-      });
-      if (!file.status.ok()) file.copy->discard();
-    }
-    if (!file.status.ok()) outcomes_.fail(file.entry.source, file.status);
-    file.copy.reset();
-  }
-}
-
-void FileWork::sync(std::vector<Small>& files) {
-  std::vector<std::pair<io::File*, Status*>> wanted;
-  for (Small& file : files)
-    if (file.copy && file.status.ok()) wanted.emplace_back(&file.copy->out(), &file.status);
-  io::ManySyncs(place_.device).sync(wanted);
-  for (Small& file : files)
-    if (file.copy && !file.status.ok()) file.copy->discard();
 }
 
 Status FileWork::publish(FileCopy& copy, uint32_t crc) {

@@ -1,5 +1,6 @@
-// FileWork: brings the files of a plan to their places. A large file is divided into pieces, which several
-// threads copy at once; small files go in batches, whose syncs are in flight together.
+// FileWork: brings the files of a plan to their places, a batch of small files and pieces of large ones at a
+// time: all threads write it, it is synced as a whole, and all threads read it back. A sync holds up whatever
+// else goes to the disk, so there are few.
 //
 // A file that an earlier run has finished is left as it is; of one that it has begun, the pieces that are
 // whole.
@@ -40,37 +41,41 @@ class FileWork {
     size_t left GUARDED_BY(mutex) = 0;  // pieces
     Status status GUARDED_BY(mutex);    // the first failure
   };
-  struct Small {
-    const Entry& entry;
-    std::unique_ptr<FileCopy> copy = {};
-    uint32_t crc = 0;
-    Status status = {};
-  };
-  // A piece of a large file, or a batch.
+  // A piece of a large file, or a small file.
   struct Task {
+    const Entry* entry = nullptr;
     Large* large = nullptr;
     size_t piece = 0;
-    std::span<const Entry* const> batch = {};
+    // Of this run:
+    std::unique_ptr<FileCopy> copy = {};  // of a small file
+    std::optional<uint32_t> crc = {};     // of what was written
+    Status status = {};                   // of a small file
   };
 
   bool is_there(const Entry& entry);
   void add_large(const Entry& entry);
-  void add_batches();
-  void do_task(const Task& task, Buffer& buffer);
+  std::span<Task> next_batch(size_t begin);
+  Status do_batch(std::span<Task> batch);
+  void write(Task& task, Buffer& buffer);
+  void sync(std::span<Task> batch);
+  void check(Task& task, Buffer& buffer);
 
-  void do_piece(Large& large, size_t index, Buffer& buffer);
+  void write_piece(Task& task, Buffer& buffer);
+  void check_piece(Task& task, Buffer& buffer);
   FileCopy* opened(Large& large) EXCLUDES(large.mutex);
   Status begin(Large& large) REQUIRES(large.mutex);
-  Status copy_piece(FileCopy& copy, uint64_t offset, uint64_t bytes, Buffer& buffer,
-                    std::optional<uint32_t>* crc);
+  void note(Large& large, const Status& status) EXCLUDES(large.mutex);
+  Status check_written(FileCopy& copy, const Task& task, Buffer& buffer);
   Status finish(Large& large) REQUIRES(large.mutex);
-  void do_batch(std::span<const Entry* const> batch, Buffer& buffer);
-  void sync(std::vector<Small>& files);
   Status publish(FileCopy& copy, uint32_t crc);
 
   uint64_t piece_bytes(const Entry& entry, size_t index) const {
     return std::min(place_.options.piece_bytes, entry.bytes() - index * place_.options.piece_bytes);
   }
+  uint64_t bytes_of(const Task& task) const {
+    return task.large == nullptr ? task.entry->bytes() : piece_bytes(*task.entry, task.piece);
+  }
+  uint64_t offset_of(const Task& task) const { return task.piece * place_.options.piece_bytes; }
   bool stopped() const { return place_.stop.load(std::memory_order_relaxed); }
 
   const CopyPlace& place_;
@@ -78,7 +83,6 @@ class FileWork {
   Journal& journal_;
   Outcomes& outcomes_;
   std::vector<std::unique_ptr<Large>> large_;
-  std::vector<const Entry*> small_;
   std::vector<Task> tasks_;
 };
 

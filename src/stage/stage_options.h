@@ -29,11 +29,11 @@ struct StageOptions {
   ReadBack read_back = ReadBack::kYes;
   Attributes attributes = Attributes::kAll;
   uint32_t threads = 4;
-  uint32_t rank = 0, ranks = 1;      // of the processes that divide the files
-  uint64_t piece_bytes = 64 * kMiB;  // of a large file, which a thread copies and which is resumed
-  uint64_t batch_bytes = 16 * kMiB;  // of small files that are synced together
-  uint32_t batch_files = 64;
-  uint64_t chunk_bytes = 2 * kMiB;  // of a read and a write: a thread's memory; a huge page
+  uint32_t rank = 0, ranks = 1;       // of the processes that divide the files
+  uint64_t piece_bytes = 64 * kMiB;   // of a large file, which a thread copies and which is resumed
+  uint64_t batch_bytes = 512 * kMiB;  // of pieces and small files that are synced together
+  uint32_t batch_files = 192;         // of them, which are open meanwhile, by four descriptors at most
+  uint64_t chunk_bytes = 2 * kMiB;    // of a read and a write: a thread's memory; a huge page
 };
 
 }  // namespace swale::stage

@@ -80,7 +80,7 @@ class StageRig : public testing::Test {
     options.status = root_ + "/status";
     options.threads = 3;
     options.piece_bytes = kPiece;
-    options.batch_bytes = kPiece;
+    options.batch_bytes = 2 * kPiece;
     options.batch_files = 2;
     options.chunk_bytes = 16 * kKiB;
     return options;
