@@ -95,6 +95,7 @@ struct JobFsStats {
   bool fsync_drains = false;
   uint64_t undrained_files = 0;  // that have a name
   uint64_t undrained_bytes = 0, memory_bytes = 0, spilled_bytes = 0, spilled_chunks = 0;
+  uint64_t ready_bytes = 0;  // of memory, for writes to come; large pages among them are not in memory_bytes
   uint64_t drained_files = 0, kept_aside = 0, failed_drains = 0;
   uint64_t program_writes = 0;  // that came by logs of programs
   uint64_t light_creates = 0;   // files that programs made past the kernel

@@ -49,6 +49,7 @@ std::string JobFsStats::json() const {
   json.object();
   json.member("undrained_files", undrained_files).member("undrained_bytes", undrained_bytes);
   json.member("memory_bytes", memory_bytes).member("spilled_bytes", spilled_bytes);
+  json.member("ready_bytes", ready_bytes);
   json.member("drained_files", drained_files).member("kept_aside", kept_aside);
   json.member("program_writes", program_writes).member("light_creates", light_creates);
   json.member("light_looks", light_looks).member("light_open", light_open);
@@ -313,6 +314,7 @@ JobFsStats JobFs::stats() noexcept {
     for (const meta::FileId& id : files_->undrained()) stats.undrained_files += !nodes_.is_nameless(id);
     stats.undrained_bytes = files_->logs().live_bytes();
     stats.memory_bytes = files_->logs().memory_bytes();
+    stats.ready_bytes = files_->logs().free_bytes() + files_->logs().warm_bytes();
     stats.spilled_bytes = files_->logs().spilled_bytes();
     stats.spilled_chunks = files_->logs().spilled_chunks();
     stats.program_writes = grants_.admitted();

@@ -28,6 +28,7 @@
 #include "fs/log/published_maps.h"
 #include "fs/log/served_log.h"
 #include "fs/log/spill_writer.h"
+#include "fs/log/warm_pages.h"
 #include "io/descriptor.h"
 #include "io/device.h"
 #include "meta/index/types.h"
@@ -66,6 +67,8 @@ struct NodeLogsOptions {
 
 class NodeLogs {
  public:
+  static constexpr uint64_t kWarmPart = 4;  // of the memory, at most, are large pages that wait for logs
+
   // Finds the logs of a server that came before. kBusy: one lives. The devices must outlive it.
   static Result<std::unique_ptr<NodeLogs>> open(io::Device& memory, io::Device& storage,
                                                 const NodeLogsOptions& options) noexcept;
@@ -155,9 +158,11 @@ class NodeLogs {
   bool has_rung() const;  // wait() would not sleep
 
   std::vector<uint32_t> logs() const;
-  uint64_t memory_bytes() const;   // reserved now
-  uint64_t spilled_bytes() const;  // in files now
-  size_t spilled_chunks() const;   // an open file each
+  uint64_t memory_bytes() const;                                      // reserved now
+  uint64_t free_bytes() const;                                        // of them, no chunk's
+  uint64_t warm_bytes() const { return warm_ ? warm_->bytes() : 0; }  // beside it: WarmPages
+  uint64_t spilled_bytes() const;                                     // in files now
+  size_t spilled_chunks() const;                                      // an open file each
   uint64_t live_bytes() const;
   // What was handed out before this order is in no log any more: no successor hands it out again.
   uint64_t oldest_order() const;
@@ -181,6 +186,10 @@ class NodeLogs {
   Result<uint32_t> draw_number();  // of a log
   Result<std::unique_ptr<ServedLog>> make_log();
   Result<bool> prepare();
+  Result<bool> prepare_logs();
+  bool warm_up();
+  Result<bool> make_large();
+  Status reserve_slot(ServedLog& log, ServedLog::Pages pages);
   bool wants_prepared() const;
   void release(std::unique_ptr<ServedLog>& log);
   void discard(ServedLog& log);
@@ -207,7 +216,6 @@ class NodeLogs {
   uint64_t chunks_ahead(const ServedLog& log) const;
   bool has_memory() const { return memory_bytes() + options_.shape.chunk_bytes <= options_.memory_bytes; }
   bool is_short() const { return memory_bytes() - free_bytes() > options_.memory_bytes / 4 * 3; }
-  uint64_t free_bytes() const;
   bool may_go(Chunk& chunk, uint64_t oldest_in_memory) const;
   void keep_for_what_goes();
   uint64_t oldest_in_memory() const;
@@ -226,8 +234,10 @@ class NodeLogs {
   std::map<uint32_t, std::unique_ptr<ServedLog>> logs_;
   std::vector<std::unique_ptr<ServedLog>> prepared_;  // of no process yet, without chunks
   LargePages large_pages_;
-  uint64_t logs_most_ = 0;   // of processes, at the same time
-  uint32_t slots_most_ = 0;  // of a process
+  std::unique_ptr<WarmPages> warm_;  // null: slots are too small for large pages
+  bool makes_large_ = true;          // slots that are ready, of small ones
+  uint64_t logs_most_ = 0;           // of processes, at the same time
+  uint32_t slots_most_ = 0;          // of a process
   std::vector<Found> found_;
   std::vector<Found> before_;  // of the server before, until recover()
   std::vector<Status> problems_;

@@ -110,6 +110,13 @@ std::vector<std::unique_ptr<ServedLog>>::iterator NodeLogs::poorest_prepared() {
 // The first write to a page costs a process more than the copy: a fault, and a page of zeros.
 Result<bool> NodeLogs::prepare() {
   note_use();
+  SWALE_ASSIGN_OR_RETURN(bool prepared, prepare_logs());
+  if (!prepared) prepared = warm_up();
+  if (!prepared) return make_large();
+  return true;
+}
+
+Result<bool> NodeLogs::prepare_logs() {
   if (memory_bytes() + options_.shape.chunk_bytes > options_.memory_bytes / 2) return false;
   if (wants_prepared()) {
     SWALE_ASSIGN_OR_RETURN(auto log, make_log());
@@ -118,8 +125,49 @@ Result<bool> NodeLogs::prepare() {
   }
   const auto fewest = poorest_prepared();
   if (fewest == prepared_.end() || (*fewest)->reserved_slots() >= slots_most_) return false;
-  SWALE_RETURN_IF_ERROR((*fewest)->reserve_slot(large_pages_, ServedLog::Pages::kWritten));
+  // Nobody waits: a step for each page.
+  const uint64_t large = large_pages_of(options_.shape.chunk_bytes);
+  if (warm_ && warm_->count() < large && has_memory() && warm_->add()) return true;
+  SWALE_RETURN_IF_ERROR(reserve_slot(**fewest, ServedLog::Pages::kWritten));
   return true;
+}
+
+// For as much as processes had at once, and no more than a part of the memory.
+bool NodeLogs::warm_up() {
+  if (!warm_) return false;
+  const uint64_t had = logs_most_ * slots_most_ * options_.shape.chunk_bytes;
+  const uint64_t bytes = warm_->bytes() + kLargePageBytes;
+  const bool is_room = memory_bytes() + bytes <= options_.memory_bytes - options_.memory_bytes / kWarmPart;
+  return is_room && bytes <= had && warm_->add();
+}
+
+// What is left of processes that had small pages.
+Result<bool> NodeLogs::make_large() {
+  if (!warm_ || !makes_large_ || warm_->count() < large_pages_of(options_.shape.chunk_bytes)) return false;
+  for (const auto& log : prepared_) {
+    const uint32_t before = log->small_free_slots();
+    if (before == 0 || !log->give_back_slot(ServedLog::Which::kOfSmallPages)) continue;
+    SWALE_RETURN_IF_ERROR(reserve_slot(*log, ServedLog::Pages::kWritten));
+    makes_large_ = log->small_free_slots() < before;
+    return true;
+  }
+  return false;
+}
+
+// Pages that are ready go to the log, by the kernel; with them there is never more than the memory for logs.
+Status NodeLogs::reserve_slot(ServedLog& log, ServedLog::Pages pages) {
+  const uint64_t large = large_pages_of(options_.shape.chunk_bytes), chunk = log.chunk_bytes();
+  if (warm_ && warm_->count() >= large && chunk == options_.shape.chunk_bytes) {
+    for (uint64_t i = 0; i < large; ++i) warm_->give_back();
+    large_pages_.are_there();
+  }
+  while (warm_bytes() > 0 && memory_bytes() + chunk + warm_bytes() > options_.memory_bytes)
+    if (!warm_->give_back()) break;
+  Status reserved = log.reserve_slot(large_pages_, pages);
+  if (reserved.code() != Code::kNoSpace || warm_bytes() == 0) return reserved;
+  while (warm_->give_back()) {
+  }
+  return log.reserve_slot(large_pages_, pages);
 }
 
 }  // namespace swale::fs

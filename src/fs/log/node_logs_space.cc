@@ -75,6 +75,9 @@ NodeLogs::~NodeLogs() {
 Status NodeLogs::open_folders() {
   SWALE_RETURN_IF_ERROR(io::make_directories(memory_, options_.memory_directory));
   SWALE_ASSIGN_OR_RETURN(memory_folder_, memory_.anchored_private(options_.memory_directory));
+  if (large_pages_of(options_.shape.chunk_bytes) > 0)
+    warm_ = std::make_unique<WarmPages>(*memory_folder_, options_.memory_directory + "/" + kWarmName,
+                                        options_.memory_bytes / kWarmPart);
   if (options_.spill_directory.empty()) return {};
   SWALE_RETURN_IF_ERROR(io::make_directories(storage_, options_.spill_directory));
   SWALE_ASSIGN_OR_RETURN(spill_folder_, storage_.anchored_private(options_.spill_directory));
@@ -264,8 +267,9 @@ Status NodeLogs::supply(ServedLog& log) {
                    "{}: all {} bytes of memory for logs are in use; nothing is "
                    "drained yet",
                    options_.memory_directory, options_.memory_bytes);
-    Status reserved = log.reserve_slot(large_pages_);
-    if (reserved.code() == Code::kNoSpace && free_other_slot(log)) reserved = log.reserve_slot(large_pages_);
+    Status reserved = reserve_slot(log, ServedLog::Pages::kLeft);
+    if (reserved.code() == Code::kNoSpace && free_other_slot(log))
+      reserved = reserve_slot(log, ServedLog::Pages::kLeft);
     SWALE_RETURN_IF_ERROR(reserved);
   }
   log.grant();

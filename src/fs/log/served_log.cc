@@ -16,11 +16,6 @@ namespace swale::fs {
 namespace {
 
 constexpr uint32_t kEntriesMin = 1024;  // of a chunk: 64 KiB of zeros, writes of 4 KiB
-#ifdef MADV_COLLAPSE
-constexpr int kCollapse = MADV_COLLAPSE;
-#else
-constexpr int kCollapse = 25;  // Linux 6.1; not in older headers
-#endif
 
 }  // namespace
 
@@ -318,6 +313,12 @@ uint32_t ServedLog::free_slots() const {
   return static_cast<uint32_t>(std::count(slot_.begin(), slot_.end(), Slot::kFree));
 }
 
+uint32_t ServedLog::small_free_slots() const {
+  uint32_t small = 0;
+  for (size_t i = 0; i < slot_.size(); ++i) small += slot_[i] == Slot::kFree && !large_[i] ? 1 : 0;
+  return small;
+}
+
 Status ServedLog::reserve_slot(LargePages& large, Pages pages) {
   const auto free = std::find(slot_.begin(), slot_.end(), Slot::kUnreserved);
   if (free == slot_.end())
@@ -325,9 +326,10 @@ Status ServedLog::reserve_slot(LargePages& large, Pages pages) {
                  path_, slots_);
   const auto begin = static_cast<off_t>(begin_of(free));
   const Nanos began = system_clock().now();
-  const bool has_large = chunk_bytes_ >= kLargePageBytes + kPageBytes;
+  const bool has_large = large_bytes_of_slot() > 0;
   const bool asks = has_large && large.wanted();
-  const bool found = asks && ask_for_large_pages(begin_of(free));
+  const bool found = asks && ask_for_large_pages(*file_, reinterpret_cast<char*>(head_), begin_of(free),
+                                                 large_bytes_of_slot());
   const int result = io::continued([&] { return ::fallocate(file_->descriptor(), 0, begin, chunk_bytes_); });
   const int failed = errno;
   if (result != 0) {
@@ -348,6 +350,7 @@ Status ServedLog::reserve_slot(LargePages& large, Pages pages) {
   warm_[slot] = pages == Pages::kWritten &&
                 ::madvise(slot_of(head_, slot, chunk_bytes_), chunk_bytes_, MADV_POPULATE_WRITE) == 0;
 #endif
+  large_[slot] = found;
   *free = Slot::kFree;
   ++reserved_slots_;
   return {};
@@ -424,24 +427,17 @@ void ServedLog::free_slot(Chunk& chunk) noexcept {
   std::erase(open_, &chunk);
 }
 
-// The kernel makes a large page of a small one and the hole behind it, if it has one, whatever is set for all
-// files of the system. The last page of the slot stays small: see give_back_slot.
-bool ServedLog::ask_for_large_pages(uint64_t begin) noexcept {
-  const uint64_t bytes = (chunk_bytes_ - kPageBytes) / kLargePageBytes * kLargePageBytes;
-  for (uint64_t at = begin; at < begin + bytes; at += kLargePageBytes)
-    if (::fallocate(file_->descriptor(), 0, static_cast<off_t>(at), kPageBytes) != 0) return false;
-  return ::madvise(reinterpret_cast<char*>(head_) + begin, bytes, kCollapse) == 0;
-}
-
 // All but the last page: a thread that was stopped before it looked at the chunk's head may still look.
-bool ServedLog::give_back_slot() noexcept {
-  const auto free = std::find(slot_.begin(), slot_.end(), Slot::kFree);
+bool ServedLog::give_back_slot(Which which) noexcept {
+  auto free = std::find(slot_.begin(), slot_.end(), Slot::kFree);
+  while (which == Which::kOfSmallPages && free != slot_.end() && large_[index_of(free)])
+    free = std::find(free + 1, slot_.end(), Slot::kFree);
   if (free == slot_.end()) return false;
   const auto begin = static_cast<off_t>(begin_of(free));
   if (::fallocate(file_->descriptor(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, begin,
                   chunk_bytes_ - kPageBytes) != 0)
     return false;
-  uint32_t& before = payload_before_[static_cast<size_t>(free - slot_.begin())];
+  uint32_t& before = payload_before_[index_of(free)];
   if (const uint32_t last_page = chunk_bytes_ - kPageBytes; before > last_page)
     std::memset(reinterpret_cast<char*>(head_) + begin + last_page, 0, before - last_page);
   before = 0;

@@ -26,6 +26,7 @@
 #include "fs/log/spill_file.h"
 #include "fs/log/sync_journal.h"
 #include "fs/log/told_places.h"
+#include "fs/log/warm_pages.h"
 #include "io/device.h"
 #include "meta/index/types.h"
 
@@ -171,12 +172,14 @@ class ServedLog {
   bool had_chunk() const { return next_number_ > 0; }
   // Some of the memory that it began with was never written to.
   bool is_fresh() const { return next_number_ < reserved_slots_; }
-  uint32_t free_slots() const;                        // reserved, and no chunk's
-  bool give_back_slot() noexcept;                     // the memory of one of them
-  bool take_back_empty() noexcept;                    // a chunk that no write has come to
-  void close(Chunk& chunk) noexcept;                  // so that it can be spilled
-  Reservation reservation(const Chunk& chunk) const;  // unchecked
-  void free_slot(Chunk& chunk) noexcept;              // of a chunk that is over or spilled
+  uint32_t free_slots() const;        // reserved, and no chunk's
+  uint32_t small_free_slots() const;  // of these, not of large pages
+  enum class Which { kAny, kOfSmallPages };
+  bool give_back_slot(Which which = Which::kAny) noexcept;  // the memory of one of them
+  bool take_back_empty() noexcept;                          // a chunk that no write has come to
+  void close(Chunk& chunk) noexcept;                        // so that it can be spilled
+  Reservation reservation(const Chunk& chunk) const;        // unchecked
+  void free_slot(Chunk& chunk) noexcept;                    // of a chunk that is over or spilled
   void forget(uint64_t number) noexcept { chunks_.erase(number); }
   // Of a chunk in memory. What a process changes there afterwards is damage, which its checksums tell.
   Bytes payload(const Chunk& chunk) const { return {memory_of(chunk), chunk.seen.used}; }
@@ -217,10 +220,14 @@ class ServedLog {
   uint32_t entries_place(uint32_t entries) const {
     return chunk_bytes_ - static_cast<uint32_t>(sizeof(ChunkHead) + sizeof(LogEntry) * entries);
   }
-  uint64_t begin_of(std::vector<Slot>::const_iterator slot) const {
-    return slot_begin(static_cast<uint64_t>(slot - slot_.begin()), chunk_bytes_);
+  size_t index_of(std::vector<Slot>::const_iterator slot) const {
+    return static_cast<size_t>(slot - slot_.begin());
   }
-  bool ask_for_large_pages(uint64_t begin) noexcept;
+  uint64_t begin_of(std::vector<Slot>::const_iterator slot) const {
+    return slot_begin(index_of(slot), chunk_bytes_);
+  }
+  // Its last page stays small: see give_back_slot.
+  uint64_t large_bytes_of_slot() const { return large_pages_of(chunk_bytes_) * kLargePageBytes; }
   Status read_bytes(Chunk& chunk, uint32_t place, MutableBytes out);
   Status check_block(Chunk& chunk, uint64_t index, Bytes block) const;
   Result<Bytes> checked_block(Chunk& chunk, uint64_t index);
@@ -236,6 +243,7 @@ class ServedLog {
   std::vector<Slot> slot_;
   std::vector<uint32_t> payload_before_;  // of each slot: so many bytes may be of chunks before
   std::vector<bool> warm_;                // of each slot: ChunkHead::warm
+  std::vector<bool> large_;               // of each slot: its memory is large pages
   uint32_t entries_lately_ = 0;           // of the chunk whose slot became free last
   // A block that was read and found whole: it does not change any more. Whoever reads in the order of a file
   // comes back to it, as records do not end where blocks do.

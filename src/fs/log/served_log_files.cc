@@ -52,6 +52,7 @@ Status ServedLog::map(io::Device& device, const std::string& path, io::OpenMode 
   slot_.assign(slots_, Slot::kUnreserved);
   payload_before_.assign(slots_, 0);
   warm_.assign(slots_, false);
+  large_.assign(slots_, false);
   if (mode == io::OpenMode::kCreate) {
     SWALE_RETURN_IF_ERROR(file_->truncate(bytes));
     if (const int failure = ::posix_fallocate(file_->descriptor(), 0, kPageBytes); failure != 0)
