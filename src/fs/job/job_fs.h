@@ -422,6 +422,7 @@ class JobFs final : public FileSystem {
   int grant(JobFile& file, const AttachToken& token);
   int take_granted(JobNode& node);
   int publish_map(JobFile& file, Bytes in, std::string* out);
+  Status map_of(JobFile& file, MapRequest* map);
   int take_promise_back(JobFile& file);
   void set_may_map(JobFile& file, bool may) REQUIRES(mutex_);
   void revoke_grants(JobFile& file);

@@ -64,7 +64,7 @@ Result<std::string> JobFs::answer_node(PeerMethod method, NodeId from, Bytes pay
       return encode(answer_seal(step));
     }
     case PeerMethod::kPages: {
-      SWALE_ASSIGN_OR_RETURN(const PagesStep step, decode_pages_step(payload));
+      SWALE_ASSIGN_OR_RETURN(const FileStep step, decode_file_step(payload));
       return encode(PagesAnswer{drop_pages_here(step.file)});
     }
     case PeerMethod::kDrainAll: {

@@ -107,7 +107,7 @@ int JobFs::drop_pages_everywhere(JobNode& node) {
     if (other == peers_->own()) continue;
     const auto told = [&]() -> Result<PagesAnswer> {
       SWALE_ASSIGN_OR_RETURN(const std::string text,
-                             peers_->call(other, PeerMethod::kPages, encode(PagesStep{node.id}),
+                             peers_->call(other, PeerMethod::kPages, encode(FileStep{node.id}),
                                           kPagesAnswerBytes, text_of(node.id)));
       return decode_pages_answer(text);
     }();

@@ -112,7 +112,8 @@ void JobFs::set_may_map(JobFile& file, bool may) {
   if (file.may_map == may) return;
   file.may_map = may;
   file.node.opens_that_may_map += may ? 1 : -1;
-  if (may && files_ != nullptr) files_->withdraw_maps(file.node.id);
+  if (!may || files_ == nullptr) return;
+  shared_ ? shared_->withdraw_maps(file.node.id) : files_->withdraw_maps(file.node.id);
 }
 
 int JobFs::grant(JobFile& file, const AttachToken& token) {
@@ -131,8 +132,18 @@ int JobFs::grant(JobFile& file, const AttachToken& token) {
   return 0;
 }
 
+// With several nodes the file's root is asked without the mutex: what must not be told any more is withdrawn
+// meanwhile.
+Status JobFs::map_of(JobFile& file, MapRequest* map) {
+  RequestLock lock(mutex_, requests_);
+  if (file.node.opens_that_may_map > 0) return errno_status(EBUSY, "a map of a file that is mapped");
+  if (!shared_) return files_->publish_map(file.node.id, map);
+  const uint64_t withdrawn = shared_->maps_withdrawn();
+  lock.unlock();
+  return shared_->publish_map(file.node.id, map, withdrawn);
+}
+
 int JobFs::publish_map(JobFile& file, Bytes in, std::string* out) {
-  if (shared_) return EOPNOTSUPP;
   MapRequest request;
   if (in.size() != sizeof(request)) return EINVAL;
   std::memcpy(&request, in.data(), sizeof(request));
@@ -140,13 +151,9 @@ int JobFs::publish_map(JobFile& file, Bytes in, std::string* out) {
   if (request.offset > meta::kOffsetEnd || folder.size() >= sizeof(request.folder)) return EINVAL;
   std::memset(request.folder, 0, sizeof(request.folder));
   std::memcpy(request.folder, folder.data(), folder.size());
-  {
-    const RequestLock lock(mutex_, requests_);
-    if (file.node.opens_that_may_map > 0) return EBUSY;
-    const Status done = files_->publish_map(file.node.id, &request);
-    if (done.code() == Code::kBusy) return EAGAIN;
-    if (const int failed = answer(done); failed != 0) return failed;
-  }
+  const Status done = map_of(file, &request);
+  if (done.code() == Code::kBusy && done.error_number() == 0) return EAGAIN;
+  if (const int failed = answer(done); failed != 0) return failed;
   out->assign(reinterpret_cast<const char*>(&request), sizeof(request));
   return 0;
 }

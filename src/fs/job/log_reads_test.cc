@@ -10,7 +10,6 @@
 
 #include "base/rng.h"
 #include "fs/job/testing/attach_rig.h"
-#include "fs/job/testing/nodes_world.h"
 
 namespace swale::fs::log_reads_test {
 namespace {
@@ -177,23 +176,6 @@ TEST_F(LogReadsTest, GarbageInsteadOfAnAnswerIsRefused) {
   }
   std::string answer;
   EXPECT_EQ(fs().command(*file.file, kAskMap, "short", &answer), EINVAL);
-}
-
-TEST(LogReadsNodes, OfSeveralNodesNothingIsTold) {
-  NodesWorld world(2);
-  world.start();
-  JobFs& fs = world.fs(0);
-  Entry entry;
-  std::unique_ptr<OpenFile> file;
-  ASSERT_EQ(
-      fs.create(*fs.root(), "file", 0644, O_RDWR | O_CREAT | O_DIRECT, Caller::this_thread(), &entry, &file),
-      0);
-  const MapRequest map;
-  std::string answer;
-  EXPECT_EQ(fs.command(*file, kAskMap, Bytes(reinterpret_cast<const char*>(&map), sizeof(map)), &answer),
-            EOPNOTSUPP);
-  fs.release(std::move(file));
-  fs.forget(entry.node, 1);
 }
 
 }  // namespace

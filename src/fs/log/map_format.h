@@ -149,7 +149,7 @@ struct MapRequest {
   char folder[264] = "";  // of the logs and maps; ends with 0
 };
 // EAGAIN: somebody is in the middle of a write. EBUSY: somebody may have changed pages of the file that the
-// kernel keeps. EOPNOTSUPP: other nodes may have the bytes, too. ENOSPC: no memory for a map.
+// kernel keeps. ENOSPC: no memory for a map.
 inline constexpr unsigned long kAskMap = _IOWR(0xd5, 0x56, MapRequest);
 // The process maps the file: it takes back the promise of kAskShortCut.
 inline constexpr unsigned long kAskPages = _IO(0xd5, 0x57);

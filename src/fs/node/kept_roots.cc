@@ -60,7 +60,8 @@ Result<ShareAnswer> KeptRoots::handle(const ShareRequest& request) noexcept {
 }
 
 std::optional<ShareAnswer> KeptRoots::look_at_once(const ShareRequest& request) noexcept {
-  if (request.op != ShareOp::kLook || !mutex_.try_lock()) return {};
+  const bool looks = request.op == ShareOp::kLook || request.op == ShareOp::kHold;
+  if (!looks || !mutex_.try_lock()) return {};
   const MutexLock lock(mutex_, std::adopt_lock);
   std::string record;
   auto answer = roots_.handle(request, &record);

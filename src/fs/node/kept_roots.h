@@ -30,7 +30,7 @@ class KeptRoots {
                                                  const ShareRules& rules = {}) noexcept;
 
   Result<ShareAnswer> handle(const ShareRequest& request) noexcept;
-  // The same of a kLook, if nobody else is here. Nothing: handle() is to be called.
+  // The same of a kLook or kHold, if nobody else is here. Nothing: handle() is to be called.
   std::optional<ShareAnswer> look_at_once(const ShareRequest& request) noexcept;
 
   // As FileRoots' calls of these names; what they keep is durable when they return.

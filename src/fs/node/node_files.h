@@ -18,6 +18,7 @@
 // Memory: FileExtents', and a row (FilesLog) for each file that has bytes in logs, or is open.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -120,8 +121,19 @@ class NodeFiles final : public DrainSource, private SegmentConsumer {
   // Where logs have the file's bytes from told->offset on, for a process that reads there by itself. kBusy:
   // somebody is in the middle of a write.
   Status tell_places(const meta::FileId& file, ToldPlaces* told) noexcept;
-  // The same for all processes that read it (map_format.h): answer->offset is asked for.
-  Status publish_map(const meta::FileId& file, MapRequest* answer) noexcept;
+  // The same for all processes that read it (map_format.h): answer->offset is asked for. `own`: of a file that
+  // other nodes write, too: what of it is told. It is asked when all writes that had returned are taken in.
+  struct OwnParts {
+    Span span;  // told; answer->offset is in it
+    RangeMap<char> bytes;
+    uint64_t size = 0;  // of the file
+  };
+  using AskOwn = std::function<Result<OwnParts>()>;
+  Status publish_map(const meta::FileId& file, MapRequest* answer, const AskOwn& own = nullptr) noexcept;
+  // From where on publish_map() would tell, if it could.
+  Result<uint64_t> map_begin(const meta::FileId& file, uint64_t offset) noexcept;
+  // Whether logs have bytes of it.
+  bool is_logged(const meta::FileId& file) const;
   void withdraw_maps(const meta::FileId& file) noexcept { logs_->withdraw_maps(file); }
   // Durable when it returns. Writes that had returned before are cut, no later ones.
   Status truncate(const meta::FileId& file, uint64_t size) noexcept;
@@ -219,6 +231,7 @@ class NodeFiles final : public DrainSource, private SegmentConsumer {
   static void make_room_to_keep(File& file, uint64_t offset, uint64_t end);
   uint64_t next_order();
   Result<File*> known(const meta::FileId& file);
+  Status tell_taken_places(const meta::FileId& id, const OwnParts* own, ToldPlaces* told);
   Status cut_file(const meta::FileId& id, File& file, uint64_t order, uint64_t size,
                   std::span<const Span> keep);
   Status look_at_backing(const meta::FileId& id, File& file, const There* there = nullptr);

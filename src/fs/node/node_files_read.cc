@@ -173,42 +173,69 @@ bool NodeFiles::show(const meta::FileId& id, uint64_t offset, uint64_t length, S
 Status NodeFiles::tell_places(const meta::FileId& id, ToldPlaces* told) noexcept {
   return contain([&]() -> Status {
     if (takes_first_) SWALE_RETURN_IF_ERROR(take());
-    if (!logs_->tell_marks(told))
-      return error(Code::kBusy, Scope::kOperation, "{}: a process is in the middle of a write", name_of(id));
-    told->end = meta::kOffsetEnd;
-    const auto at = files_.find(id);
-    if (at == files_.end()) return {};
-    const File& file = *at->second;
-    const uint64_t last = told->offset + std::min(kToldBytesMax, meta::kOffsetEnd - told->offset);
-    for (uint64_t from = told->offset; from < std::min(last, file.size); from += kToldAtOnce) {
-      bool full = false;
-      file.extents.visit(from, std::min(last, from + kToldAtOnce), [&](const FileExtents::Piece& piece) {
-        if (full) return;
-        full = !logs_->tell_place(places_.place_of(piece.address), piece.length, piece.offset, told);
-        if (full) told->end = piece.offset;
-      });
-      if (full) return {};
-    }
-    if (file.size > last) told->end = last;
-    return {};
+    return tell_taken_places(id, nullptr, told);
   });
+}
+
+// The marks first: they are of what was taken in.
+Status NodeFiles::tell_taken_places(const meta::FileId& id, const OwnParts* own, ToldPlaces* told) {
+  if (!logs_->tell_marks(told))
+    return error(Code::kBusy, Scope::kOperation, "{}: a process is in the middle of a write", name_of(id));
+  told->end = own != nullptr ? own->span.end : meta::kOffsetEnd;
+  const auto at = files_.find(id);
+  if (at == files_.end()) return {};
+  const File& file = *at->second;
+  const uint64_t last = told->offset + std::min(kToldBytesMax, told->end - told->offset);
+  bool full = false;
+  const auto tell = [&](const FileExtents::Piece& piece, const Span& part) {
+    if (full) return;
+    const meta::Place place = places_.place_of(piece.address + (part.begin - piece.offset));
+    full = !logs_->tell_place(place, part.end - part.begin, part.begin, told);
+    if (full) told->end = part.begin;
+  };
+  for (uint64_t from = told->offset; !full && from < std::min(last, file.size); from += kToldAtOnce) {
+    file.extents.visit(from, std::min(last, from + kToldAtOnce), [&](const FileExtents::Piece& piece) {
+      const Span whole{piece.offset, piece.offset + piece.length};
+      if (own == nullptr) return tell(piece, whole);
+      own->bytes.visit(whole, [&](const Span& part, char) { tell(piece, part); });
+    });
+  }
+  if (!full && file.size > last) told->end = last;
+  return {};
+}
+
+Result<uint64_t> NodeFiles::map_begin(const meta::FileId& id, uint64_t offset) noexcept {
+  SWALE_ASSIGN_OR_RETURN(PublishedMaps* const maps, logs_->maps());
+  const uint64_t begin = maps->beginning(id, offset).value_or(offset);
+  return offset - begin < kToldBytesMax ? begin : offset;
+}
+
+bool NodeFiles::is_logged(const meta::FileId& id) const {
+  const auto at = files_.find(id);
+  return at != files_.end() && !at->second->extents.empty();
 }
 
 // From where another process has asked, so that one map serves both; but what it has written since may leave
 // no space in that map for the place that is asked for now.
-Status NodeFiles::publish_map(const meta::FileId& id, MapRequest* answer) noexcept {
+Status NodeFiles::publish_map(const meta::FileId& id, MapRequest* answer, const AskOwn& ask_own) noexcept {
   return contain([&]() -> Status {
     SWALE_ASSIGN_OR_RETURN(PublishedMaps* const maps, logs_->maps());
+    if (takes_first_) SWALE_RETURN_IF_ERROR(take());
+    std::optional<OwnParts> own;
+    if (ask_own) {
+      SWALE_ASSIGN_OR_RETURN(own, ask_own());
+    }
     auto told = std::make_unique<ToldPlaces>();
-    told->offset = maps->beginning(id, answer->offset).value_or(answer->offset);
-    SWALE_RETURN_IF_ERROR(tell_places(id, told.get()));
+    told->offset = own ? own->span.begin : maps->beginning(id, answer->offset).value_or(answer->offset);
+    SWALE_RETURN_IF_ERROR(tell_taken_places(id, own ? &*own : nullptr, told.get()));
     if (told->end <= answer->offset && told->offset != answer->offset) {
       told = std::make_unique<ToldPlaces>();
       told->offset = answer->offset;
-      SWALE_RETURN_IF_ERROR(tell_places(id, told.get()));
+      SWALE_RETURN_IF_ERROR(tell_taken_places(id, own ? &*own : nullptr, told.get()));
     }
     const auto at = files_.find(id);
-    return maps->publish(id, *told, at == files_.end() ? kSizeUnknown : at->second->size, answer);
+    const uint64_t size = own ? own->size : at == files_.end() ? kSizeUnknown : at->second->size;
+    return maps->publish(id, *told, size, answer);
   });
 }
 

@@ -13,8 +13,9 @@ namespace {
 
 constexpr int kReadAttempts = 16;
 constexpr size_t kWriteBytes = 256 * kKiB;
-constexpr size_t kTablesMax = 10'000;    // of sealed files; beyond it all are asked for again
-constexpr size_t kTablePartsMax = 4096;  // of 24 bytes
+constexpr size_t kTablesMax = 10'000;      // of sealed files; beyond it all are asked for again
+constexpr size_t kTablePartsMax = 4096;    // of 24 bytes
+constexpr uint64_t kMapBytes = 64 * kMiB;  // of a file, for one map
 
 // What an answer about a whole file says of a part of it.
 ShareAnswer within(const ShareAnswer& whole, const Span& span) {
@@ -58,8 +59,11 @@ Status SharedFiles::change(const meta::FileId& file, const ShareRequest& request
   ShareAnswer answer;
   const Status asked = contain([&]() REQUIRES(mutex_) -> Status {
     SWALE_ASSIGN_OR_RETURN(answer, ask(request));
-    return {};
+    if (answer.holds.empty() || !rules_.takes_back) return {};
+    const MutexUnlock meanwhile(mutex_);
+    return peers_.take_back(file, answer.holds);
   });
+  withdraw_maps(file);  // in them are own bytes on top that may now be under another node's
   const bool obeyed = asked.ok() && answer.error == 0;
   share_.end_change(file, obeyed ? NodeShare::Ended::kObeyed : NodeShare::Ended::kUnknown);
   changed_.notify_all();
@@ -119,6 +123,48 @@ Result<uint64_t> SharedFiles::reserve(const meta::FileId& file, uint64_t bytes) 
   });
   if (!status.ok()) return status;
   return offset;
+}
+
+// ---- maps
+
+Status SharedFiles::publish_map(const meta::FileId& file, MapRequest* map, uint64_t withdrawn) noexcept {
+  const MutexLock lock(mutex_);
+  return contain([&]() REQUIRES(mutex_) -> Status {
+    const auto later = [&file](const char* why) {
+      return error(Code::kBusy, Scope::kOperation, "file {:x}:{:x}: {}", file.high, file.low, why);
+    };
+    SWALE_RETURN_IF_ERROR(files_->take());
+    if (!files_->is_logged(file)) return later("this node has nothing of it in logs");
+    SWALE_RETURN_IF_ERROR(learn(file));
+    SWALE_ASSIGN_OR_RETURN(const uint64_t begin, files_->map_begin(file, map->offset));
+    const Span span{begin, begin + std::min(kMapBytes, meta::kOffsetEnd - begin)};
+    SWALE_ASSIGN_OR_RETURN(const auto reading, share_.begin_read(file, span));
+    ShareRequest request = share_.look(reading);
+    request.op = ShareOp::kHold;
+    SWALE_ASSIGN_OR_RETURN(const ShareAnswer answer, ask(std::move(request)));
+    if (maps_withdrawn_ != withdrawn) return later("others change it");
+    return files_->publish_map(file, map, [&]() REQUIRES(mutex_) -> Result<NodeFiles::OwnParts> {
+      SWALE_ASSIGN_OR_RETURN(RangeMap<char> own, share_.own_on_top(reading, answer));
+      return NodeFiles::OwnParts{span, std::move(own), share_.size(file, answer)};
+    });
+  });
+}
+
+void SharedFiles::withdraw_maps(const meta::FileId& file) noexcept NO_THREAD_SAFETY_ANALYSIS {
+  ++maps_withdrawn_;
+  files_->withdraw_maps(file);
+}
+
+void SharedFiles::let_go(const meta::FileId& file) noexcept {
+  const MutexLock lock(mutex_);
+  withdraw_maps(file);
+}
+
+bool SharedFiles::let_go_at_once(const meta::FileId& file) noexcept {
+  if (!mutex_.try_lock()) return false;
+  const MutexLock lock(mutex_, std::adopt_lock);
+  withdraw_maps(file);
+  return true;
 }
 
 // ---- drains

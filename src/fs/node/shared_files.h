@@ -12,6 +12,10 @@
 // After a commit or truncate that fails at its peer nobody knows whether the root obeyed it: the next one
 // tells the root all that this one would have.
 //
+// Maps: publish_map() tells programs of this node where its logs have bytes of the file (NodeFiles), and the
+// file's root that they read so (kHold). The root answers a change of another node with those that do. That
+// node has them let go before its call returns: so no read that begins later finds an older map.
+//
 // A sealed file does not change: keep_table() says so, until drop_table(). Its root is asked once, for who
 // has which range of it.
 //
@@ -43,6 +47,9 @@ class SharePeers {
   };
   // The newest bytes of these spans at a node: its serve(). If it fails, the places have anything.
   virtual Status fetch(NodeId node, const meta::FileId& file, std::span<const Wanted> wanted) = 0;
+  // These nodes let go of what they tell their programs of the file (SharedFiles::let_go), and its root knows
+  // that they have.
+  virtual Status take_back(const meta::FileId& file, const std::vector<ShareHold>& holds) = 0;
 };
 
 class SharedFiles final : public WriteWatcher {
@@ -65,6 +72,15 @@ class SharedFiles final : public WriteWatcher {
   Status truncate(const meta::FileId& file, uint64_t size) noexcept;
   // A place that no other append gets.
   Result<uint64_t> reserve(const meta::FileId& file, uint64_t bytes) noexcept;
+  // A map for programs of this node, unless any was withdrawn since there were `withdrawn`. kBusy: try it again
+  // later.
+  Status publish_map(const meta::FileId& file, MapRequest* map, uint64_t withdrawn) noexcept;
+  // With the mutex.
+  uint64_t maps_withdrawn() const NO_THREAD_SAFETY_ANALYSIS { return maps_withdrawn_; }
+  void withdraw_maps(const meta::FileId& file) noexcept;
+  // Another node has changed the file.
+  void let_go(const meta::FileId& file) noexcept;
+  bool let_go_at_once(const meta::FileId& file) noexcept;  // false: somebody has the mutex
   // All that was written on this node is committed, and is its part of the root's drain of that number.
   Status fix(const meta::FileId& file, uint64_t drain) noexcept;
   // Writes them, as fix() of this drain found them, and reads them again; nothing is synced.
@@ -125,6 +141,7 @@ class SharedFiles final : public WriteWatcher {
   std::map<meta::FileId, Table> tables_ GUARDED_BY(mutex_);  // of sealed files
   std::atomic<uint64_t> asked_ = 0;
   uint64_t tables_dropped_ GUARDED_BY(mutex_) = 0;
+  uint64_t maps_withdrawn_ GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace swale::fs

@@ -44,6 +44,10 @@ class SharedFilesTest : public testing::Test {
         SWALE_RETURN_IF_ERROR(test_.nodes[node].shared->serve(file, std::span(&each.span, 1), each.to));
       return {};
     }
+    Status take_back(const meta::FileId& file, const std::vector<ShareHold>& holds) override {
+      for (const ShareHold& each : holds) test_.nodes[each.node].shared->let_go(file);
+      return {};
+    }
 
    private:
     Result<ShareAnswer> handle(const ShareRequest& request, std::function<void()>* crossing) {

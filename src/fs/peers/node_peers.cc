@@ -22,25 +22,26 @@ struct Row {
   size_t lane;
   bool is_long;  // takes as long as the storage: a node that is down is noticed all the same
 };
-constexpr std::array<Row, 16> kRows = {{
-    {"share.ask", 0, false},
-    {"share.fetch", 1, false},
-    {"drain.fix", 2, false},
-    {"drain.write", 3, true},
-    {"drain.brought", 2, false},
-    {"drain.lead", 5, true},
-    {"names.turn", 4, false},
-    {"names.turn_over", 0, false},
-    {"lives", 0, false},
-    {"names.moved", 1, false},
-    {"drain.all", 6, true},
-    {"locks.ask", 0, false},
-    {"locks.granted", 0, false},
-    {"locks.node_gone", 0, false},
-    {"files.seal", 0, false},
-    {"files.pages", 7, true},  // waits for reads and writes of the node's programs
+constexpr std::array<Row, 17> kRows = {{
+    {"share.ask", 1, false},
+    {"share.fetch", 2, false},
+    {"drain.fix", 3, false},
+    {"drain.write", 4, true},
+    {"drain.brought", 3, false},
+    {"drain.lead", 6, true},
+    {"names.turn", 5, false},
+    {"names.turn_over", 1, false},
+    {"lives", 1, false},
+    {"names.moved", 2, false},
+    {"drain.all", 7, true},
+    {"locks.ask", 1, false},
+    {"locks.granted", 1, false},
+    {"locks.node_gone", 1, false},
+    {"files.seal", 1, false},
+    {"files.pages", 8, true},  // waits for reads and writes of the node's programs
+    {"share.take_back", 0, false},
 }};
-constexpr size_t kLanes = 8;
+constexpr size_t kLanes = 9;
 constexpr Nanos kLongPatience = seconds(24 * 3600);
 constexpr size_t kPiecesAtOnce = 4;  // that a thread has asked one node for
 constexpr size_t kAtOnceMax = 4;     // of the requests of one event: a read begins with so many

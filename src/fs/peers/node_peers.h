@@ -45,7 +45,8 @@ enum class PeerMethod : uint16_t {
   kLockGranted = 12,
   kLockNodeGone = 13,  // of itself: a node's locks end
   kSeal = 14,          // of a file: SealStep, SealAnswer
-  kPages = 15,         // the kernel drops those of a file: PagesStep, PagesAnswer
+  kPages = 15,         // the kernel drops those of a file: FileStep, PagesAnswer
+  kTakeBack = 16,      // the maps of a file that the node has published: FileStep
 };
 
 class PeerRequests {

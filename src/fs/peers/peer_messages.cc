@@ -135,18 +135,18 @@ Result<SealAnswer> decode_seal_answer(Bytes bytes) {
   return answer;
 }
 
-std::string encode(const PagesStep& step) {
+std::string encode(const FileStep& step) {
   std::string out;
   append_id(&out, step.file);
   return out;
 }
 
-Result<PagesStep> decode_pages_step(Bytes bytes) {
+Result<FileStep> decode_file_step(Bytes bytes) {
   Decoder in(bytes);
-  PagesStep step;
+  FileStep step;
   step.file = take_id(&in);
-  SWALE_RETURN_IF_ERROR(in.finish("a file whose pages go"));
-  SWALE_RETURN_IF_ERROR(expect(!step.file.none(), "a file whose pages go"));
+  SWALE_RETURN_IF_ERROR(in.finish("a step of one file"));
+  SWALE_RETURN_IF_ERROR(expect(!step.file.none(), "a step of one file"));
   return step;
 }
 

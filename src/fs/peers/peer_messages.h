@@ -5,7 +5,7 @@
 //   DrainWish := file u64 u64, backing, places varint, (directory u64 u64, name sized, id u64 u64)*
 //   SealStep  := file u64 u64, op u8
 //   SealAnswer := writers u32, who sized
-//   PagesStep := file u64 u64
+//   FileStep   := file u64 u64
 //   PagesAnswer := opens u32
 //   NameNews  := file u64 u64, type u8, gone u8, directory u64 u64, name sized
 //
@@ -72,12 +72,12 @@ struct SealAnswer {
   std::string who = {};  // some of them, for a message
 };
 
-// The kernel of a node is to drop its pages of a file; the answer: opens there that still read through them.
-struct PagesStep {
+// kPages: the kernel of a node is to drop its pages of a file. kTakeBack: its programs read by no map of it.
+struct FileStep {
   meta::FileId file = {};
 };
 struct PagesAnswer {
-  uint32_t opens = 0;
+  uint32_t opens = 0;  // there, that still read through pages
 };
 
 std::string encode(const DrainStep& step);
@@ -90,8 +90,8 @@ std::string encode(const SealStep& step);
 Result<SealStep> decode_seal_step(Bytes bytes);
 std::string encode(const SealAnswer& answer);
 Result<SealAnswer> decode_seal_answer(Bytes bytes);
-std::string encode(const PagesStep& step);
-Result<PagesStep> decode_pages_step(Bytes bytes);
+std::string encode(const FileStep& step);
+Result<FileStep> decode_file_step(Bytes bytes);
 std::string encode(const PagesAnswer& answer);
 Result<PagesAnswer> decode_pages_answer(Bytes bytes);
 

@@ -249,10 +249,10 @@ TEST(Peers, ForgedMessagesOfDrainsAndNamesAreRefusedOrAreWhatTheySay) {
             5u);
   EXPECT_GT(forge(encode(SealAnswer{3, "process 7"}), decode_seal_answer, [](const SealAnswer&) {}), 5u);
   // All bits of these say something: what is turned is another file, or another number.
-  EXPECT_EQ(forge(encode(PagesStep{{1, 2}}), decode_pages_step,
-                  [](const PagesStep& each) { EXPECT_FALSE(each.file.none()); }),
+  EXPECT_EQ(forge(encode(FileStep{{1, 2}}), decode_file_step,
+                  [](const FileStep& each) { EXPECT_FALSE(each.file.none()); }),
             0u);
-  EXPECT_FALSE(decode_pages_step(encode(PagesStep{})).ok());
+  EXPECT_FALSE(decode_file_step(encode(FileStep{})).ok());
   EXPECT_EQ(forge(encode(PagesAnswer{3}), decode_pages_answer, [](const PagesAnswer&) {}), 0u);
   const NameNews news{{1, 2}, meta::NodeType::kFile, false, {0, 1}, "name"};
   EXPECT_GT(

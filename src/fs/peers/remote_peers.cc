@@ -5,9 +5,13 @@
 #include <utility>
 #include <vector>
 
+#include "base/log.h"
+#include "fs/peers/peer_messages.h"
+
 namespace swale::fs {
 namespace {
 
+constexpr size_t kLetGoBytes = 64;          // of an answer
 constexpr size_t kAnswerBytes = 64 * kKiB;  // of a root: some 5,000 parts
 // Of a piece that is asked for. Its node checks and sends it in some 15 us, and the next one while this one
 // is on its way.
@@ -60,9 +64,31 @@ Status RemotePeers::fetch(NodeId node, const meta::FileId& file, std::span<const
   return nodes_.call_for_pieces(node, PeerMethod::kFetch, pieces, text_of(file));
 }
 
+// All are asked, also after a failure; the first failure counts. Those that have let go are told to the root
+// in any case: else each change would ask them again.
+Status RemotePeers::take_back(const meta::FileId& file, const std::vector<ShareHold>& holds) {
+  ShareRequest over{.op = ShareOp::kLetGo, .node = nodes_.own(), .file = file};
+  Status first;
+  for (const ShareHold& each : holds) {
+    const Status told =
+        nodes_.call(each.node, PeerMethod::kTakeBack, encode(FileStep{file}), kLetGoBytes, text_of(file))
+            .status();
+    if (told.ok()) over.holds.push_back(each);
+    if (first.ok()) first = told;
+  }
+  if (!over.holds.empty())
+    if (const Status told = ask(over).status(); !told.ok()) log_debug("{}", told.message());
+  return first;
+}
+
 Result<std::string> RemotePeers::answer(PeerMethod method, NodeId from, Bytes payload) {
   if (method == PeerMethod::kAsk) return answer_as_root(from, payload);
   if (method == PeerMethod::kFetch) return give_bytes(payload);
+  if (method == PeerMethod::kTakeBack) {
+    SWALE_ASSIGN_OR_RETURN(const FileStep step, decode_file_step(payload));
+    files_->let_go(step.file);
+    return std::string();
+  }
   if (others_ != nullptr) return others_->answer(method, from, payload);
   return Status(Code::kUnsupported, Scope::kOperation, "this node does not answer that");
 }
@@ -74,6 +100,12 @@ bool RemotePeers::answer_at_once(PeerMethod method, NodeId from, Bytes payload, 
     const auto answer = request.ok() ? roots_.look_at_once(*request) : std::nullopt;
     if (answer) reply(encode(*answer));
     return answer.has_value();
+  }
+  if (method == PeerMethod::kTakeBack) {
+    const auto step = decode_file_step(payload);
+    if (!step.ok() || !files_->let_go_at_once(step->file)) return false;
+    reply({});
+    return true;
   }
   if (method != PeerMethod::kFetch) return false;
   const auto request = decode_fetch_request(payload);

@@ -29,6 +29,7 @@ class RemotePeers final : public SharePeers, public PeerRequests {
 
   Result<ShareAnswer> ask(const ShareRequest& request) override;
   Status fetch(NodeId node, const meta::FileId& file, std::span<const Wanted> wanted) override;
+  Status take_back(const meta::FileId& file, const std::vector<ShareHold>& holds) override;
   Result<std::string> answer(PeerMethod method, NodeId from, Bytes payload) override;
   bool answer_at_once(PeerMethod method, NodeId from, Bytes payload, const Reply& reply) override;
 

@@ -110,6 +110,30 @@ FileRoots::File& FileRoots::file_of(const meta::FileId& id, const SeenBacking& s
   return *at->second;
 }
 
+void FileRoots::hold(const ShareRequest& request) { holds_[request.file][request.node] = ++last_hold_; }
+
+// A node that holds it anew since has another number.
+void FileRoots::let_go(const ShareRequest& request) {
+  const auto at = holds_.find(request.file);
+  if (at == holds_.end()) return;
+  for (const ShareHold& each : request.holds) {
+    const auto hold = at->second.find(each.node);
+    if (hold != at->second.end() && hold->second == each.number) at->second.erase(hold);
+  }
+  if (at->second.empty()) holds_.erase(at);
+}
+
+// Also for a late copy of a change: its answer may be the one that the node gets.
+std::vector<ShareHold> FileRoots::holds_of_others(const ShareRequest& request) const {
+  std::vector<ShareHold> holds;
+  const auto at = holds_.find(request.file);
+  const bool shows = request.op == ShareOp::kTruncate || !request.spans.empty();
+  if (at == holds_.end() || !shows) return holds;
+  for (const auto& [node, number] : at->second)
+    if (node != request.node) holds.push_back({node, number});
+  return holds;
+}
+
 // The record is made before anything changes: what has no record must be obeyed when it is asked for again.
 void FileRoots::change(const ShareRequest& request, ShareAnswer* answer, std::string* record) {
   File& file = file_of(request.file, request.backing);
@@ -121,6 +145,7 @@ void FileRoots::change(const ShareRequest& request, ShareAnswer* answer, std::st
     file.begun = true;
   else
     record->clear();
+  answer->holds = holds_of_others(request);
   answer->committed = file.nodes.at(request.node).changed;
   answer->size = file.size;
   answer->backing_end = file.backing_end;
@@ -195,8 +220,12 @@ ShareAnswer FileRoots::obey(File& file, const ShareRequest& request, bool* chang
 Result<ShareAnswer> FileRoots::handle(const ShareRequest& request, std::string* record) noexcept {
   ShareAnswer answer;
   record->clear();
-  const Status status = contain(
-      [&] { request.op == ShareOp::kLook ? look(request, &answer) : change(request, &answer, record); });
+  const Status status = contain([&] {
+    if (is_change(request.op)) return change(request, &answer, record);
+    if (request.op == ShareOp::kLetGo) return let_go(request);
+    look(request, &answer);
+    if (request.op == ShareOp::kHold) hold(request);
+  });
   if (status.ok()) return answer;
   record->clear();
   return status;
@@ -322,7 +351,7 @@ Status FileRoots::replay(Bytes record) noexcept {
         return corruption("a record of the roots of files: byte {}: kind {} is none", in.offset(), kind);
       SWALE_ASSIGN_OR_RETURN(const ShareRequest request, decode_share_request(bytes));
       const auto at = files_.find(request.file);
-      if (at == files_.end() || request.op == ShareOp::kLook)
+      if (at == files_.end() || !is_change(request.op))
         return corruption("a record of the roots of files: byte {}: file {:x}:{:x} was never begun",
                           in.offset(), request.file.high, request.file.low);
       bool changed = false;

@@ -19,13 +19,15 @@
 //   its name ─► drained() ─► end_drain()
 // What is committed after a node's kFix is not part of it, and stays with its node.
 //
+// Holds are in no record: the servers of a job start together, and what their nodes went on by before is void.
+//
 // Threads: one at a time; never waits.
 // Invariants: (1) A change that was obeyed is not obeyed again, nor one of the same node that is older: late
 // and doubled copies get an answer and change nothing. (2) Reserved places overlap neither each other nor
 // what was committed when they were given. (3) A range leaves its node only for bytes that a drain has
 // brought to the backing, and that nobody has committed anew since that node's kFix.
 // Errors: a Result is an answer that the sender may ask for again; an errno in the answer is final.
-// Memory: a RangeMap a file, and 40 bytes for each node that has written it.
+// Memory: a RangeMap a file, and 40 bytes for each node that has written it, or holds it.
 #pragma once
 
 #include <functional>
@@ -34,6 +36,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "base/entropy.h"
 #include "fs/share/share_messages.h"
 
 namespace swale::fs {
@@ -45,6 +48,7 @@ struct ShareRules {
   bool learn_orders = true;    // a node: its next server asks which bytes were committed
   bool keep_changed = true;    // a root: what is committed while a drain is under way stays with its node
   bool owner_leads = true;     // a node: it writes what the root says, not all that it has
+  bool takes_back = true;      // a node: its changes wait until others have let go
 };
 
 class FileRoots {
@@ -89,7 +93,10 @@ class FileRoots {
   };
   std::vector<Known> known() const;
   // The file is gone. Late requests find one that has nobody's bytes.
-  void forget(const meta::FileId& file) noexcept { files_.erase(file); }
+  void forget(const meta::FileId& file) noexcept {
+    files_.erase(file);
+    holds_.erase(file);
+  }
 
  private:
   struct Node {
@@ -122,6 +129,9 @@ class FileRoots {
 
   void look(const ShareRequest& request, ShareAnswer* answer) const;
   void change(const ShareRequest& request, ShareAnswer* answer, std::string* record);
+  void hold(const ShareRequest& request);
+  void let_go(const ShareRequest& request);
+  std::vector<ShareHold> holds_of_others(const ShareRequest& request) const;
   static void append_state(const meta::FileId& id, const File& file, std::string* record);
   Status take_state(Bytes bytes);
   ShareAnswer obey(File& file, const ShareRequest& request, bool* changed);
@@ -133,7 +143,10 @@ class FileRoots {
 
   const ShareRules rules_;
   uint64_t drains_ = 0;
+  uint64_t last_hold_ = random_number();  // no number of a root before this one comes again
   std::unordered_map<meta::FileId, std::unique_ptr<File>, meta::FileIdHash> files_;
+  // The number of the last hold of each node.
+  std::unordered_map<meta::FileId, std::map<NodeId, uint64_t>, meta::FileIdHash> holds_;
 };
 
 }  // namespace swale::fs

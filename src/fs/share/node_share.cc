@@ -198,6 +198,22 @@ Result<std::vector<Span>> NodeShare::own_at_end(const Reading& reading) const no
   return spans;
 }
 
+Result<RangeMap<char>> NodeShare::own_on_top(const Reading& reading,
+                                             const ShareAnswer& answer) const noexcept {
+  RangeMap<char> own;
+  const Status status = contain([&]() -> Status {
+    for (const SharePart& part : answer.parts)
+      if (part.node == node_) own.put(part.span, 0);
+    const File* const file = find(reading.file);
+    if (file == nullptr) return {};
+    add(file->underway, reading.span, &own);
+    add(file->fresh, reading.span, &own);
+    return {};
+  });
+  if (!status.ok()) return status;
+  return own;
+}
+
 uint64_t NodeShare::size(const meta::FileId& id, const ShareAnswer& answer) const {
   const File* const file = find(id);
   return file == nullptr ? answer.size : std::max(answer.size, file->end());

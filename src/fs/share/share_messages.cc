@@ -22,6 +22,21 @@ struct Places {
   }
 };
 
+void append_holds(std::string* out, const std::vector<ShareHold>& holds) {
+  append_varint(out, holds.size());
+  for (const ShareHold& each : holds) {
+    append_u32(out, each.node);
+    append_u64(out, each.number);
+  }
+}
+
+void take_holds(Decoder* in, std::vector<ShareHold>* holds) {
+  for (uint64_t left = in->varint64(); left > 0 && in->ok(); --left) {
+    const NodeId node = in->u32();
+    holds->push_back({node, in->u64()});
+  }
+}
+
 }  // namespace
 
 void append_spans(std::string* out, const std::vector<Span>& spans) {
@@ -72,6 +87,7 @@ std::string encode(const ShareRequest& request) {
     append_u64(&out, word);
   append_seen(&out, request.backing);
   append_spans(&out, request.spans);
+  if (request.op == ShareOp::kLetGo) append_holds(&out, request.holds);
   return out;
 }
 
@@ -88,8 +104,9 @@ Result<ShareRequest> decode_share_request(Bytes bytes) {
   request.size = in.u64();
   request.backing = take_seen(&in);
   const bool spans = take_spans(&in, &request.spans);
+  if (spans && request.op == ShareOp::kLetGo) take_holds(&in, &request.holds);
   SWALE_RETURN_IF_ERROR(in.finish("a request to the root of a file"));
-  if (!spans || op < static_cast<uint8_t>(ShareOp::kLook) || op > static_cast<uint8_t>(ShareOp::kFix) ||
+  if (!spans || op < static_cast<uint8_t>(ShareOp::kLook) || op > static_cast<uint8_t>(ShareOp::kLetGo) ||
       request.file.none() || request.size > meta::kOffsetEnd || request.backing.size > meta::kOffsetEnd ||
       request.span.begin > request.span.end || request.span.end > meta::kOffsetEnd)
     return corruption("a request to the root of a file: op {} of node {}: its numbers are none of a file", op,
@@ -131,6 +148,7 @@ std::string encode(const ShareAnswer& answer) {
     append_u32(&out, part.node);
     end = part.span.end;
   }
+  if (!answer.holds.empty()) append_holds(&out, answer.holds);
   return out;
 }
 
@@ -152,6 +170,7 @@ Result<ShareAnswer> decode_share_answer(Bytes bytes) {
     good = in.ok() && places.next(skip, length, &part.span);
     if (good) answer.parts.push_back(part);
   }
+  if (good && in.remaining() > 0) take_holds(&in, &answer.holds);
   if (good) SWALE_RETURN_IF_ERROR(in.finish("an answer of the root of a file"));
   if (!good || answer.size > meta::kOffsetEnd)
     return corruption("an answer of the root of a file: its numbers are none of a file");

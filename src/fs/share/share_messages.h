@@ -6,19 +6,25 @@
 //   kTruncate  the same, and then the file ends at `size`
 //   kFix       a commit; and what the node has last is its part of the drain of number `size`
 //   kReserve   a place for `size` bytes behind all that is committed or reserved, and behind `end`
+//   kHold      a kLook; the node goes on by the answer until it is told to let go
+//   kLetGo     these holds are over
 //
 // A node has one kCommit, kTruncate or kFix of a file under way, and one kReserve. Its orders ascend, also
 // over restarts of its server; the root obeys each once, and none that is as old as one that it has obeyed.
 //
 //   request := op u8, node u32, file u64 u64, order u64, begin u64, end u64, size u64,
-//              backing (inode u64, size u64, modified_ns u64), spans
+//              backing (inode u64, size u64, modified_ns u64), spans, holds if op is kLetGo
 //   spans   := count varint, (skip varint, length varint, more varint, (stride varint if more))*
 //              a begin is told from the end before it; `more` spans of the same length follow in strides
 //   answer  := error u32, size u64, backing_end u64, backing_inode u64, committed u64, offset u64,
-//              count varint, (skip varint, length varint, node u32)*
+//              count varint, (skip varint, length varint, node u32)*, holds?
+//   holds   := count varint, (node u32, number u64)*
 //   fetch   := file u64 u64, spans    of a node: its bytes, one span after the other
 //
 // `backing`: what the node has seen there when it opened the file. The first change of a file tells the root.
+//
+// Holds end an answer to a change: other nodes that read by what was so before. Whoever changes the file has
+// them let go before the change counts as made. An answer without any is as it was before there were holds.
 //
 // Errors: decoding foreign bytes gives kCorruption.
 // Threads: plain values. Requests of changes are also the records of the root's log.
@@ -37,7 +43,11 @@ namespace swale::fs {
 
 using NodeId = uint32_t;
 
-enum class ShareOp : uint8_t { kLook = 1, kCommit, kTruncate, kReserve, kFix };
+enum class ShareOp : uint8_t { kLook = 1, kCommit, kTruncate, kReserve, kFix, kHold, kLetGo };
+// Whether it may change what a root keeps in its log.
+constexpr bool is_change(ShareOp op) {
+  return op != ShareOp::kLook && op != ShareOp::kHold && op != ShareOp::kLetGo;
+}
 
 // A file of the backing, as all nodes see it; inode 0: there was none.
 struct SeenBacking {
@@ -47,15 +57,23 @@ struct SeenBacking {
   friend bool operator==(const SeenBacking&, const SeenBacking&) = default;
 };
 
+// A node that goes on by an answer of the root. Each kHold has its own number.
+struct ShareHold {
+  NodeId node = 0;
+  uint64_t number = 0;
+  friend bool operator==(const ShareHold&, const ShareHold&) = default;
+};
+
 struct ShareRequest {
   ShareOp op = ShareOp::kLook;
   NodeId node = 0;
   meta::FileId file = {};
   uint64_t order = 0;
-  Span span = {};     // kLook; kReserve: `end` is where the file ends on this node
+  Span span = {};     // kLook, kHold; kReserve: `end` is where the file ends on this node
   uint64_t size = 0;  // kTruncate, kReserve; kFix: the drain's number
   SeenBacking backing = {};
   std::vector<Span> spans = {};
+  std::vector<ShareHold> holds = {};  // kLetGo
   friend bool operator==(const ShareRequest&, const ShareRequest&) = default;
 };
 
@@ -72,7 +90,8 @@ struct ShareAnswer {
   uint64_t backing_inode = 0;  // of that file
   uint64_t committed = 0;      // the last order of this node that was obeyed
   uint64_t offset = 0;         // kReserve
-  std::vector<SharePart> parts = {};  // kLook, in order
+  std::vector<SharePart> parts = {};  // kLook, kHold, in order
+  std::vector<ShareHold> holds = {};  // kCommit, kTruncate, kFix
   friend bool operator==(const ShareAnswer&, const ShareAnswer&) = default;
 };
 

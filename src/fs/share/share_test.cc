@@ -46,7 +46,8 @@ TEST(FileShare, ReadsShowWhatTheTablePromisesWithLostLateAndDoubledMessagesAndKi
     add(outcome, &all);
   }
   print(all);
-  for (const char* const call : {"append", "commit", "commit of nothing", "read", "truncate"})
+  for (const char* const call : {"append", "commit", "commit of nothing", "map", "map, too late", "read",
+                                 "read by map", "read by map, to the end", "took maps back", "truncate"})
     EXPECT_GT(all.calls[call], 100u) << call;
   EXPECT_GT(all.kills, 100u);
   EXPECT_GT(all.asked_again, 10u);
@@ -96,6 +97,9 @@ TEST(FileShare, CanaryANodeThatLooksForItsOwnBytesTooLate) { EXPECT_GT(seen(Cana
 TEST(FileShare, CanaryAServerThatForgetsWhatWasCommitted) { EXPECT_GT(seen(Canary::kNoLearn), 0u); }
 TEST(FileShare, CanaryARootThatAnswersBeforeItsRecord) { EXPECT_GT(seen(Canary::kNoRecord), 2u); }
 
+TEST(FileShare, CanaryAChangeThatTakesNoMapBack) { EXPECT_GT(seen(Canary::kNoTakeBack), 5u); }
+TEST(FileShare, CanaryAMapThatIsPublishedTooLate) { EXPECT_GT(seen(Canary::kLateMap), 0u); }
+
 TEST(FileShare, StridesOfACommitTakeAFewBytes) {
   ShareRequest request{.op = ShareOp::kCommit, .node = 3, .file = {1, 2}, .order = 9};
   for (uint64_t i = 0; i < 11'425; ++i) request.spans.push_back({i * 4 * 47'008, i * 4 * 47'008 + 47'008});
@@ -137,6 +141,17 @@ TEST(FileShare, ForeignBytesAreRefusedOrAreARequest) {
   ASSERT_TRUE(same.ok());
   EXPECT_EQ(*same, answer);
   EXPECT_FALSE(decode_share_answer(Bytes(encode(answer)).substr(1)).ok());
+  const size_t without = encode(answer).size();
+  answer.holds = {{2, 7}, {3, 1}};
+  const auto held = decode_share_answer(encode(answer));
+  ASSERT_TRUE(held.ok());
+  EXPECT_EQ(*held, answer);
+  for (size_t length = without + 1; length < encode(answer).size(); ++length)
+    EXPECT_FALSE(decode_share_answer(Bytes(encode(answer)).substr(0, length)).ok()) << length;
+  const ShareRequest over{.op = ShareOp::kLetGo, .node = 3, .file = {1, 2}, .holds = {{2, 7}}};
+  const auto told = decode_share_request(encode(over));
+  ASSERT_TRUE(told.ok());
+  EXPECT_EQ(*told, over);
   const FetchRequest fetch{{1, 2}, {{3, 9}, {19, 25}, {35, 41}, {100, 100 + kMiB}}};
   const auto asked = decode_fetch_request(encode(fetch));
   ASSERT_TRUE(asked.ok());

@@ -37,6 +37,9 @@ class FileSystemCalls final : public FileCalls {
     return fs_.copy(*files_.at(from).file, from_offset, *files_.at(to).file, to_offset, length, caller_,
                     copied);
   }
+  int command(int handle, unsigned long command, Bytes in, std::string* out) {
+    return fs_.command(*files_.at(handle).file, command, in, out);
+  }
   int state(int handle, struct stat* state) override {
     return fs_.attributes(*files_.at(handle).node, state);
   }

@@ -102,8 +102,23 @@ class NodesWorld {
       node.calls = std::make_unique<FileSystemCalls>(*node.fs);
     });
   }
+  // The server of a node is killed; the others notice that it is gone. stop() comes next.
+  void kill(size_t number) {
+    Node& node = nodes_[number];
+    node.calls.reset();
+    node.fs->rest();
+    node.peers.reset();
+    node.fs.reset();
+    node.names.reset();
+    node.job.reset();
+    killed_ = true;
+  }
   // As a kill leaves it: nothing is drained.
   void stop() {
+    if (std::exchange(killed_, false))
+      for (size_t number = 0; number < nodes_.size(); ++number)
+        if (nodes_[number].job != nullptr) kill(number);
+    killed_ = false;
     if (nodes_[0].job == nullptr) return;
     on_all([&](size_t, Node& node) {
       node.calls.reset();
@@ -156,6 +171,7 @@ class NodesWorld {
   std::string root_;
   std::string memory_;
   std::vector<Node> nodes_;
+  bool killed_ = false;
 };
 
 }  // namespace swale::fs

@@ -34,6 +34,8 @@ void ShareWorld::problem(const std::string& what) {
 
 void ShareWorld::start_root() {
   root_ = std::make_unique<FileRoots>(rules());
+  // Servers of a job start together: what was published before counts no more.
+  for (Node& node : nodes_) withdraw_map(node);
   for (const std::string& record : records_)
     if (const Status replayed = root_->replay(record); !replayed.ok()) problem(replayed.to_string());
   if (records_.size() < 8 || rng_.chance(1, 2)) return;
@@ -57,6 +59,7 @@ void ShareWorld::kill_node(Node& node) {
   ++node.life;
   node.calls.clear();
   node.last_answer.reset();
+  withdraw_map(node);
   start_node(node);
 }
 
@@ -65,6 +68,7 @@ void ShareWorld::write(Node& node, const Span& span) {
   const Value value = model_.wrote(node.id, order, span, now_);
   for (uint64_t at = span.begin; at < span.end; ++at) node.bytes[at] = {value, order};
   node.written.emplace_back(order, span);
+  node.map.reset();  // its marks say so
   if (const Status told = node.share->wrote(kShared, span); !told.ok()) problem(told.to_string());
 }
 
@@ -87,6 +91,8 @@ void ShareWorld::deliver(size_t index) {
     answered(message);
   else if (message.to == kRoot)
     handle_at_root(message);
+  else if (message.takes_back)
+    handle_take_back(message);
   else
     handle_fetch(message);
 }
@@ -129,12 +135,32 @@ void ShareWorld::handle_fetch(const Message& message) {
   send(std::move(answer));
 }
 
+void ShareWorld::handle_take_back(const Message& message) {
+  withdraw_map(nodes_[message.to]);
+  send({.from = message.to,
+        .to = message.from,
+        .life = message.life,
+        .call = message.call,
+        .answer = true,
+        .takes_back = true});
+}
+
 void ShareWorld::answered(const Message& message) {
   Node& node = nodes_[message.to];
   if (message.life != node.life) return;
   for (Call& call : node.calls) {
     if (call.id != message.call || call.stage == Call::Stage::kDone || call.stage == Call::Stage::kBegin)
       continue;
+    if (call.stage == Call::Stage::kTakeBack || message.takes_back) {
+      if (call.stage != Call::Stage::kTakeBack || !message.takes_back) return;
+      const auto hold = std::find_if(call.holds.begin(), call.holds.end(),
+                                     [&](const ShareHold& each) { return each.node == message.from; });
+      if (hold == call.holds.end()) return;
+      call.over.push_back(*hold);
+      call.holds.erase(hold);
+      if (call.holds.empty()) end_change(node, call);
+      return;
+    }
     if (call.stage != Call::Stage::kFetch) {
       const auto answer = decode_share_answer(message.text);
       if (!answer.ok()) return problem(answer.status().to_string());
@@ -166,8 +192,12 @@ void ShareWorld::begin_call(Node& node) {
   using Kind = Call::Kind;
   Call call;
   call.began = now_;
-  const uint64_t kind = rng_.below(20);
-  call.kind = kind < 7 ? Kind::kCommit : kind < 9 ? Kind::kTruncate : kind < 11 ? Kind::kAppend : Kind::kRead;
+  const uint64_t kind = rng_.below(26);
+  call.kind = kind < 7    ? Kind::kCommit
+              : kind < 9  ? Kind::kTruncate
+              : kind < 11 ? Kind::kAppend
+              : kind < 20 ? Kind::kRead
+                          : Kind::kMap;
   const auto reserving = [](const Call& each) { return each.kind == Kind::kAppend; };
   if (call.kind == Kind::kAppend && std::any_of(node.calls.begin(), node.calls.end(), reserving)) return;
   call.size = call.kind == Kind::kAppend ? 1 + rng_.below(4) : rng_.below(kSpace);
@@ -184,6 +214,8 @@ void ShareWorld::advance(Node& node, Call& call) {
   } else if (call.kind == Call::Kind::kRead) {
     call.reading.reset();
     start_read(node, call);
+  } else if (call.kind == Call::Kind::kMap) {
+    start_map(node, call);
   } else {
     start_change(node, call);
   }
@@ -229,6 +261,76 @@ void ShareWorld::start_read(Node& node, Call& call) {
   ask_root(node, call, look);
 }
 
+// ---- maps
+
+void ShareWorld::withdraw_map(Node& node) {
+  node.map.reset();
+  ++node.withdrawn;
+}
+
+void ShareWorld::start_map(Node& node, Call& call) {
+  auto reading = node.share->begin_read(kShared, call.span);
+  if (!reading.ok()) return problem(reading.status().to_string());
+  call.reading = std::move(*reading);
+  call.withdrawn = node.withdrawn;
+  ShareRequest hold = node.share->look(*call.reading);
+  hold.op = ShareOp::kHold;
+  ask_root(node, call, hold);
+}
+
+void ShareWorld::publish(Node& node, Call& call, const ShareAnswer& answer) {
+  const bool late = node.withdrawn != call.withdrawn;
+  if (late && params_.canary != ShareWorldParams::Canary::kLateMap) return finish(call, "map, too late");
+  auto own = node.share->own_on_top(*call.reading, answer);
+  if (!own.ok()) return problem(own.status().to_string());
+  node.map = {call.span, std::move(*own), node.share->size(kShared, answer)};
+  finish(call, "map");
+}
+
+// Up to the first byte that the map has not, or the end of the file.
+void ShareWorld::read_by_map(Node& node) {
+  const Map& map = *node.map;
+  const uint64_t begin = map.span.begin + rng_.below(map.span.end - map.span.begin);
+  std::vector<Value> bytes;
+  uint64_t at = begin;
+  map.own.visit({begin, std::min(map.span.end, map.size)}, [&](const Span& span, char) {
+    for (; at >= span.begin && at < span.end; ++at) {
+      const auto own = node.bytes.find(at);
+      if (own == node.bytes.end()) return problem(fmt::format("a map has byte {}, and the log has not", at));
+      bytes.push_back(own->second.value);
+    }
+  });
+  const bool ends = at >= map.size;
+  if (bytes.empty() && !ends) return;
+  const std::string wrong = model_.check_read(node.id, {begin, ends ? at + 1 : at}, bytes, now_, now_);
+  if (!wrong.empty()) problem("by a map: " + wrong);
+  ++outcome_.calls[ends ? "read by map, to the end" : "read by map"];
+}
+
+void ShareWorld::take_back(Node& node, Call& call) {
+  for (const ShareHold& each : call.holds)
+    send({.from = node.id, .to = each.node, .life = node.life, .call = call.id, .takes_back = true});
+}
+
+// All others have let go.
+void ShareWorld::end_change(Node& node, Call& call) {
+  if (!call.over.empty()) {
+    const ShareRequest over{.op = ShareOp::kLetGo, .node = node.id, .file = kShared, .holds = call.over};
+    send({.from = node.id, .to = kRoot, .life = node.life, .text = encode(over)});
+    ++outcome_.calls["took maps back"];
+  }
+  withdraw_map(node);
+  node.share->end_change(kShared, NodeShare::Ended::kObeyed);
+  if (call.kind == Call::Kind::kCommit) {
+    model_.commit_ends(node.id, call.order, now_);
+    return finish(call, "commit");
+  }
+  model_.truncate_ends(node.id, call.order, now_);
+  for (auto at = node.bytes.lower_bound(call.size); at != node.bytes.end();)
+    at = at->second.order < call.order ? node.bytes.erase(at) : std::next(at);
+  finish(call, "truncate");
+}
+
 void ShareWorld::root_answered(Node& node, Call& call, const ShareAnswer& answer) {
   using Kind = Call::Kind;
   if (call.stage == Call::Stage::kLearn) {
@@ -249,16 +351,15 @@ void ShareWorld::root_answered(Node& node, Call& call, const ShareAnswer& answer
       write(node, span);
       return finish(call, "append");
     }
+    case Kind::kMap:
+      return publish(node, call, answer);
     case Kind::kTruncate:
-      node.share->end_change(kShared, NodeShare::Ended::kObeyed);
-      model_.truncate_ends(node.id, call.order, now_);
-      for (auto at = node.bytes.lower_bound(call.size); at != node.bytes.end();)
-        at = at->second.order < call.order ? node.bytes.erase(at) : std::next(at);
-      return finish(call, "truncate");
     case Kind::kCommit:
-      node.share->end_change(kShared, NodeShare::Ended::kObeyed);
-      model_.commit_ends(node.id, call.order, now_);
-      return finish(call, "commit");
+      if (params_.canary != ShareWorldParams::Canary::kNoTakeBack) call.holds = answer.holds;
+      if (call.holds.empty()) return end_change(node, call);
+      call.id = next_call_++;
+      call.stage = Call::Stage::kTakeBack;
+      return take_back(node, call);
   }
 }
 
@@ -322,6 +423,7 @@ void ShareWorld::repeat(Node& node, Call& call) {
   if (call.stage == Call::Stage::kBegin) return advance(node, call);
   if (++call.repeats > kRepeatsMax && !quiet_) return give_up(node, call);
   if (call.stage == Call::Stage::kFetch) return fetch(node, call);
+  if (call.stage == Call::Stage::kTakeBack) return take_back(node, call);
   send({.from = node.id, .to = kRoot, .life = node.life, .call = call.id, .text = call.request});
 }
 
@@ -329,7 +431,10 @@ void ShareWorld::give_up(Node& node, Call& call) {
   using Kind = Call::Kind;
   ++outcome_.given_up;
   const bool change = call.kind == Kind::kCommit || call.kind == Kind::kTruncate;
-  if (change && call.stage == Call::Stage::kRoot) node.share->end_change(kShared, NodeShare::Ended::kUnknown);
+  if (change && (call.stage == Call::Stage::kRoot || call.stage == Call::Stage::kTakeBack)) {
+    node.share->end_change(kShared, NodeShare::Ended::kUnknown);
+    withdraw_map(node);
+  }
   call.stage = Call::Stage::kDone;
 }
 
@@ -338,6 +443,8 @@ void ShareWorld::give_up(Node& node, Call& call) {
 void ShareWorld::step() {
   ++now_;
   ++outcome_.steps;
+  for (Node& each : nodes_)
+    if (each.map && rng_.chance(1, 4)) read_by_map(each);
   Node& node = nodes_[rng_.below(nodes_.size())];
   const uint64_t dice = rng_.below(100);
   if (!quiet_ && chance(params_.kill_per_mille)) {

@@ -29,12 +29,14 @@ struct ShareWorldParams {
   uint64_t kill_at = 0;
   enum class Canary {
     kNone,
-    kNoWait,    // a commit that does not wait for the root
-    kNoAsk,     // a read that takes the last answer of the root
-    kTwice,     // a root that obeys late copies
-    kOwnLate,   // a node that looks for its own bytes only when the root has answered
-    kNoLearn,   // a server that does not ask what the one before has committed
-    kNoRecord,  // a root that answers before its record is written
+    kNoWait,      // a commit that does not wait for the root
+    kNoAsk,       // a read that takes the last answer of the root
+    kTwice,       // a root that obeys late copies
+    kOwnLate,     // a node that looks for its own bytes only when the root has answered
+    kNoLearn,     // a server that does not ask what the one before has committed
+    kNoRecord,    // a root that answers before its record is written
+    kNoTakeBack,  // a change that takes no map back
+    kLateMap,     // a node that publishes a map that was taken back before it was there
   } canary = Canary::kNone;
 };
 
@@ -60,8 +62,8 @@ class ShareWorld {
     uint64_t order = 0;
   };
   struct Call {
-    enum class Kind { kCommit, kTruncate, kAppend, kRead } kind = Kind::kCommit;
-    enum class Stage { kLearn, kBegin, kRoot, kFetch, kDone } stage = Stage::kBegin;
+    enum class Kind { kCommit, kTruncate, kAppend, kRead, kMap } kind = Kind::kCommit;
+    enum class Stage { kLearn, kBegin, kRoot, kFetch, kTakeBack, kDone } stage = Stage::kBegin;
     uint64_t id = 0;  // of what it has asked last
     uint64_t began = 0;
     uint64_t order = 0;
@@ -73,6 +75,15 @@ class ShareWorld {
     std::vector<ReadPart> parts;
     std::map<NodeId, std::vector<Span>> wanted;  // of nodes that have not answered
     std::map<uint64_t, Value> got;
+    uint64_t withdrawn = 0;        // kMap: when it began
+    std::vector<ShareHold> holds;  // of nodes that have not let go
+    std::vector<ShareHold> over;   // of those that have
+  };
+  // What programs of a node read by.
+  struct Map {
+    Span span;
+    RangeMap<char> own;
+    uint64_t size = 0;
   };
   struct Node {
     NodeId id = 0;
@@ -83,12 +94,15 @@ class ShareWorld {
     std::vector<std::pair<uint64_t, Span>> written;  // what its logs say
     std::vector<Call> calls;
     std::optional<ShareAnswer> last_answer;  // kNoAsk
+    std::optional<Map> map;
+    uint64_t withdrawn = 0;
   };
   struct Message {
     NodeId from = 0, to = 0;
     uint32_t life = 0;  // of the node that asks
     uint64_t call = 0;
     bool answer = false;
+    bool takes_back = false;
     bool moved = false;     // of a fetch: the node does not have all of it
     std::string text = {};  // to and from the root
     std::vector<Span> spans = {};
@@ -104,6 +118,7 @@ class ShareWorld {
   void deliver(size_t index);
   void handle_at_root(const Message& message);
   void handle_fetch(const Message& message);
+  void handle_take_back(const Message& message);
   void answered(const Message& message);
   void write(Node& node, const Span& span);
   void begin_call(Node& node);
@@ -114,6 +129,12 @@ class ShareWorld {
   void root_answered(Node& node, Call& call, const ShareAnswer& answer);
   void start_change(Node& node, Call& call);
   void start_read(Node& node, Call& call);
+  void start_map(Node& node, Call& call);
+  static void withdraw_map(Node& node);
+  void publish(Node& node, Call& call, const ShareAnswer& answer);
+  void read_by_map(Node& node);
+  void take_back(Node& node, Call& call);
+  void end_change(Node& node, Call& call);
   void looked(Node& node, Call& call, const ShareAnswer& answer);
   void fetch(Node& node, Call& call);
   void end_read(Node& node, Call& call);
