@@ -1,6 +1,6 @@
 // Programs of several nodes that read by the maps that their servers publish: what they see of each other's
-// bytes, beside a model of the table of visibility (docs/design/node-files.md), and what a change asks of nodes
-// that have maps.
+// bytes, beside a model of the table of visibility (docs/design/node-files.md), and what a change asks of
+// nodes that have maps.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 

@@ -72,8 +72,8 @@ class SharedFiles final : public WriteWatcher {
   Status truncate(const meta::FileId& file, uint64_t size) noexcept;
   // A place that no other append gets.
   Result<uint64_t> reserve(const meta::FileId& file, uint64_t bytes) noexcept;
-  // A map for programs of this node, unless any was withdrawn since there were `withdrawn`. kBusy: try it again
-  // later.
+  // A map for programs of this node, unless any was withdrawn since there were `withdrawn`. kBusy: try it
+  // again later.
   Status publish_map(const meta::FileId& file, MapRequest* map, uint64_t withdrawn) noexcept;
   // With the mutex.
   uint64_t maps_withdrawn() const NO_THREAD_SAFETY_ANALYSIS { return maps_withdrawn_; }

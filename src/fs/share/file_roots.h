@@ -19,7 +19,8 @@
 //   its name ─► drained() ─► end_drain()
 // What is committed after a node's kFix is not part of it, and stays with its node.
 //
-// Holds are in no record: the servers of a job start together, and what their nodes went on by before is void.
+// Holds are in no record: the servers of a job start together, and what their nodes went on by before is
+// void.
 //
 // Threads: one at a time; never waits.
 // Invariants: (1) A change that was obeyed is not obeyed again, nor one of the same node that is older: late

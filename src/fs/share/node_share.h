@@ -74,8 +74,8 @@ class NodeShare {
   // What this node has written since the read began must show, too: its bytes, read last, go over the others.
   Result<std::vector<Span>> own_at_end(const Reading& reading) const noexcept;
   // For those that go on by the answer: which bytes of the span are this node's own on top of all others now.
-  // No change of this node has ended since the root was asked, and with the next one they are to ask anew: who
-  // has committed last is what the root says.
+  // No change of this node has ended since the root was asked, and with the next one they are to ask anew:
+  // who has committed last is what the root says.
   Result<RangeMap<char>> own_on_top(const Reading& reading, const ShareAnswer& answer) const noexcept;
   // Where the file ends on this node.
   uint64_t size(const meta::FileId& file, const ShareAnswer& answer) const;
