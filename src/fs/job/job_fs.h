@@ -11,8 +11,8 @@
 //
 // Threads: as FileSystem says; one of its own drains, and supplies writers with memory. Locks are taken in
 // the order drain_mutex_, change_mutex_, the turn of this node (NameTurns), mutex_, that of JobNodes. With
-// mutex_ held no node is asked but for names, and the backing is used by NodeFiles alone, which may have to
-// open a file there: one that hangs stops who needs it. Between the turn and mutex_: a hold of FilesInHand.
+// mutex_ held no node is asked but for names, and the backing is not used, but while this opens. Between the
+// turn and mutex_: a hold of FilesInHand.
 // Invariants: (1) What is on the backing has there the name that it has in the tree, but for the moment of a
 // change, which an intent covers, and which those that look for it wait out (MovingNames). (2) A write that
 // has returned is seen by every read after it. (3) After fsync a machine that loses power finds the file's
@@ -367,6 +367,8 @@ class JobFs final : public FileSystem {
   // Opens the file in the logs, if this node has not, or gives `own` what it is on the backing. Null: opens
   // it in the logs once more. Gives the mutex up while it looks there.
   int find_bytes(JobNode& node, bool writes, io::Descriptor* own) REQUIRES(mutex_);
+  // Before holes are looked at of a file that the logs have open: opens it on the backing, if it is not.
+  int find_holes(JobNode& node) REQUIRES(mutex_);
   bool wait_for_move(const meta::FileId& id) EXCLUDES(mutex_);  // false: there is none
   void note_path(const meta::FileId& file) noexcept REQUIRES(mutex_);
   // `before`: its path, if it had one. A rename of a directory moves all that is beneath it.

@@ -135,6 +135,27 @@ int JobFs::find_bytes(JobNode& node, bool writes, io::Descriptor* own) {
   return EBUSY;
 }
 
+int JobFs::find_holes(JobNode& node) {
+  for (int tries = 0; tries < kOpenTries; ++tries) {
+    if (!files_->lacks_there(node.id)) return 0;
+    moving_.settle(node.id);
+    const JobNodes::LookUp began(nodes_);
+    const uint64_t changes = files_->changes_there();
+    const NodeFiles& files = *files_;
+    Result<NodeFiles::There> there = NodeFiles::There();
+    {
+      const MutexUnlock meanwhile(mutex_);
+      there = files.look_there(node.id);
+    }
+    if (moving_.has(node.id) || !nodes_.is_unchanged(began, node.id) || files_->changes_there() != changes)
+      continue;
+    if (!there.ok()) return answer(there.status());
+    if (there->file == nullptr) return ENOENT;
+    files_->keep_there(node.id, *there, changes);
+  }
+  return EBUSY;
+}
+
 // What is looked for on the backing by its name must have that there and here.
 Result<NameTurn> JobFs::turn_to_find(JobNode& node) {
   RequestLock lock(mutex_, requests_);
@@ -251,6 +272,7 @@ int JobFs::read(OpenFile& opened, uint64_t offset, MutableBytes out, size_t* got
   {
     RequestLock lock(mutex_, requests_);
     if (file.node.in_logs) {
+      const int lacking = find_holes(file.node);
       NodeFiles::Holes holes;
       auto count = files_->read(file.node.id, offset, out, &holes);
       while (!count.ok() && moving_.settle(file.node.id)) {
@@ -258,7 +280,7 @@ int JobFs::read(OpenFile& opened, uint64_t offset, MutableBytes out, size_t* got
         count = files_->read(file.node.id, offset, out, &holes);
       }
       lock.unlock();
-      if (!count.ok()) return answer(count.status());
+      if (!count.ok()) return lacking != 0 ? lacking : answer(count.status());
       if (const int failed = answer(holes.fill()); failed != 0) return failed;
       *got = *count;
       return 0;

@@ -57,7 +57,31 @@ int read_from(FileCalls& on, const std::string& path) {
   return failed != 0 || out != "bytes of a" ? EIO : closed;
 }
 
+// The last close of those that may write it seals it.
+int seal_by_close(FileCalls& on, const std::string& path) {
+  int handle = -1;
+  if (const int failed = on.set_mode(path, 0644); failed != 0) return failed;
+  if (const int failed = on.open(path, O_RDWR, 0, &handle); failed != 0) return failed;
+  const int failed = on.set_mode(path, 0444);
+  const int closed = on.close(handle);
+  return failed != 0 ? failed : closed;
+}
+
+// Looks for holes, and makes one.
+int punch(FileCalls& on, const std::string& path) {
+  int handle = -1;
+  uint64_t hole = 0;
+  if (const int failed = on.open(path, O_WRONLY, 0, &handle); failed != 0) return failed;
+  int failed = on.seek(handle, 0, SEEK_HOLE, &hole);
+  if (failed == 0 && hole != 10) failed = ERANGE;
+  if (failed == 0) failed = on.allocate(handle, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 2, 2);
+  const int closed = on.close(handle);
+  return failed != 0 ? failed : closed;
+}
+
 constexpr const char* kAsBefore = "a=bytes of a b=bytes of b d/c=bytes of c+ empty/ l@a ";
+
+constexpr const char* kPunched = "a=by..s of a b=bytes of b d/c=bytes of c+ empty/ l@a ";
 
 const std::vector<Operation>& operations() {
   static const std::vector<Operation> all = {
@@ -96,6 +120,9 @@ const std::vector<Operation>& operations() {
        "a=bytes of c+ b=bytes of b d/c=bytes of a empty/ l@a "},
       {"chmod", [](FileCalls& on, const std::string& in) { return on.set_mode(in + "a", 0744); },
        "a=bytes of a! b=bytes of b d/c=bytes of c+ empty/ l@a "},
+      {"a close that seals", [](FileCalls& on, const std::string& in) { return seal_by_close(on, in + "a"); },
+       kAsBefore},
+      {"punch", [](FileCalls& on, const std::string& in) { return punch(on, in + "a"); }, kPunched},
       {"utimens", [](FileCalls& on, const std::string& in) { return on.set_time(in + "a", kTime); },
        "a=bytes of a~ b=bytes of b d/c=bytes of c+ empty/ l@a ", true},
       {"utimens of a directory",
@@ -155,6 +182,7 @@ void add_folder(FileCalls& on, const std::string& path, const std::string& shown
       EXPECT_EQ(on.open(below, O_RDONLY, 0, &handle), 0) << below;
       EXPECT_EQ(on.read(handle, 0, 100, &bytes), 0) << below;
       EXPECT_EQ(on.close(handle), 0) << below;
+      std::replace(bytes.begin(), bytes.end(), '\0', '.');
       std::string kept;
       *text += shown + name + "=" + bytes + (on.get_attribute(below, kKept, &kept) == 0 ? "+" : "") +
                ((found.st_mode & S_IXUSR) != 0 ? "!" : "") + time(found) + " ";
@@ -259,6 +287,7 @@ void hang_each_call(JobFs& fs, const std::string& backing, bool one_node,
   for (const char* const kind : {"openat2", "fstatat", "renameat2", "unlinkat", "mkdirat", "symlinkat",
                                  "chmod", "utimensat", "setxattr", "removexattr"})
     EXPECT_GT(kinds[kind], 0) << kind;
+  EXPECT_TRUE(kinds["lseek"] > 0 || !one_node);
 }
 
 TEST(JobFsHangs, ABackingThatHangsStopsWhoNeedsItAlone) {

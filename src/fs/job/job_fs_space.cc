@@ -104,9 +104,10 @@ int JobFs::seek_stored(const JobFile& file, uint64_t offset, int whence, uint64_
       RequestLock lock(mutex_, requests_);
       in_logs = file.node.in_logs;
       if (in_logs) {
+        const int lacking = find_holes(file.node);
         auto stretch = files_->stretch(id, at);
         while (!stretch.ok() && moving_.settle(id)) stretch = files_->stretch(id, at);
-        if (!stretch.ok()) return answer(stretch.status());
+        if (!stretch.ok()) return lacking != 0 ? lacking : answer(stretch.status());
         part = std::move(*stretch);
       }
     }

@@ -213,6 +213,13 @@ Status NodeFiles::look_at_backing(const meta::FileId& id, File& file, const Ther
   return {};
 }
 
+bool NodeFiles::lacks_there(const meta::FileId& id) const {
+  const auto at = files_.find(id);
+  if (at == files_.end()) return false;
+  const File& file = *at->second;
+  return file.opens > 0 && file.backing == nullptr && may_be_there(file) && file.row.backing_end() > 0;
+}
+
 bool NodeFiles::wants_there(const meta::FileId& id) const {
   const auto at = files_.find(id);
   if (at == files_.end()) return true;
@@ -238,11 +245,13 @@ Status NodeFiles::open_file(const meta::FileId& id, const There* there) noexcept
     }
     ++file.opens;
     put_in_order(id, file);
-    if (file.backing != nullptr || looks) return {};
-    if (there == nullptr)
-      reopen_backing(id, file);  // its name may go before it is read
-    else if (may_be_there(file))
-      file.backing = there->file, file.backing_inode = 0;
+    if (file.backing != nullptr || looks || !may_be_there(file)) return {};
+    if (there != nullptr) {
+      file.backing = there->file;
+    } else if (auto opened = open_there(id); opened.ok()) {  // its name may go before it is read
+      file.backing = std::move(*opened);
+    }
+    file.backing_inode = 0;
     return {};
   });
 }
@@ -372,11 +381,7 @@ void NodeFiles::on_backing(const meta::FileId& id, std::shared_ptr<io::File> the
   file.fresh = false;
   file.backing_inode = 0;
   put_in_order(id, file);
-  if (file.opens == 0) return;
-  // Now, while there is a name: it may go before the next read.
-  if (there == nullptr)
-    if (auto opened = open_there(id); opened.ok()) there = std::move(*opened);
-  if (there != nullptr) file.backing = std::move(there);
+  if (file.opens > 0 && there != nullptr) file.backing = std::move(there);
 }
 
 Status NodeFiles::cut(const meta::FileId& id, uint64_t order, uint64_t size,

@@ -69,6 +69,8 @@ class NodeFiles final : public DrainSource, private SegmentConsumer {
   Result<There> look_there(const meta::FileId& file) const noexcept;
   // Whether open_file() looks there.
   bool wants_there(const meta::FileId& file) const;
+  // Whether a read of it may need a backing file that is not open: find_there() and keep_there() come before.
+  bool lacks_there(const meta::FileId& file) const;
   // It changes when a drain, or who calls, has changed what is there: what was seen before is old.
   uint64_t changes_there() const { return changes_there_; }
 
@@ -100,8 +102,10 @@ class NodeFiles final : public DrainSource, private SegmentConsumer {
     meta::FileId file_;
     std::shared_ptr<io::File> backing_;
     std::vector<Part> parts_;
+    bool opens_ = false;  // what lacks_there()
   };
   // Fewer bytes only at the end of the file. `holes`: gets what is to be filled then; null: it is filled.
+  // kNotFound: of a hole, if lacks_there(), and there are `holes`.
   Result<size_t> read(const meta::FileId& file, uint64_t offset, MutableBytes out,
                       Holes* holes = nullptr) noexcept;
   // The same without a copy: they stay until the next call. False: read() has them, or says what is wrong.
@@ -117,12 +121,14 @@ class NodeFiles final : public DrainSource, private SegmentConsumer {
     std::shared_ptr<io::File> backing;  // null: zeros
     uint64_t backing_end = 0;
   };
+  // kNotFound: as read().
   Result<Stretch> stretch(const meta::FileId& file, uint64_t offset) noexcept;
   // Where logs have the file's bytes from told->offset on, for a process that reads there by itself. kBusy:
   // somebody is in the middle of a write.
   Status tell_places(const meta::FileId& file, ToldPlaces* told) noexcept;
-  // The same for all processes that read it (map_format.h): answer->offset is asked for. `own`: of a file that
-  // other nodes write, too: what of it is told. It is asked when all writes that had returned are taken in.
+  // The same for all processes that read it (map_format.h): answer->offset is asked for. `own`: of a file
+  // that other nodes write, too: what of it is told. It is asked when all writes that had returned are taken
+  // in.
   struct OwnParts {
     Span span;  // told; answer->offset is in it
     RangeMap<char> bytes;
@@ -159,7 +165,7 @@ class NodeFiles final : public DrainSource, private SegmentConsumer {
   bool is_open(const meta::FileId& file) const;
   // Opens what the file's name leads to on the backing. Any thread.
   Result<std::shared_ptr<io::File>> open_there(const meta::FileId& file) const noexcept;
-  // Another node has brought the file to the backing. `there`: open_there() of it, or null.
+  // Another node has brought the file to the backing. `there`: open_there() of it; null: it stays as it was.
   void on_backing(const meta::FileId& file, std::shared_ptr<io::File> there) noexcept;
   // As truncate, of what was written up to that order: `keep` has been written since.
   Status cut(const meta::FileId& file, uint64_t order, uint64_t size, std::span<const Span> keep) noexcept;
@@ -237,8 +243,8 @@ class NodeFiles final : public DrainSource, private SegmentConsumer {
   Status look_at_backing(const meta::FileId& id, File& file, const There* there = nullptr);
   void leave_logs(const Done& done) noexcept;
   bool may_be_there(const File& file) const;
-  void reopen_backing(const meta::FileId& id, File& file, std::shared_ptr<io::File> there = nullptr) noexcept;
   Status add_hole(const meta::FileId& id, File& file, uint64_t offset, MutableBytes out, Holes* holes);
+  static Status lacks(const meta::FileId& id);
   void forget_clean() noexcept;
   Files::iterator add(const meta::FileId& id, std::unique_ptr<File> file);
   void erase(Files::iterator at) noexcept;

@@ -135,25 +135,13 @@ void NodeFiles::leave_logs(const Done& done) noexcept {
     });
   }
   give_up(done.file);
-  reopen_backing(done.file, file, done.there);
+  file.backing = file.opens > 0 ? done.there : nullptr;  // null: the caller opens it, if lacks_there()
+  file.backing_inode = 0;
 }
 
 // Of a file of several nodes the row does not know whether another one has brought it to the backing.
 bool NodeFiles::may_be_there(const File& file) const {
   return file.row.backing.inode != 0 || watcher_ != nullptr;
-}
-
-// The name may lead to another file since the drain, and may be gone before the file is closed.
-void NodeFiles::reopen_backing(const meta::FileId& id, File& file, std::shared_ptr<io::File> there) noexcept {
-  file.backing.reset();
-  file.backing_inode = 0;
-  if (file.opens == 0 || !may_be_there(file)) return;
-  if (there == nullptr) {
-    auto opened = open_there(id);
-    if (!opened.ok()) return log_debug("{}; tried again by the next read", opened.status().message());
-    there = std::move(*opened);
-  }
-  file.backing = std::move(there);
 }
 
 void NodeFiles::give_up(const meta::FileId& id) noexcept {

@@ -15,12 +15,17 @@ constexpr uint64_t kStatBlockBytes = 512;                            // of st_bl
 
 }  // namespace
 
+Status NodeFiles::lacks(const meta::FileId& id) {
+  return error(Code::kNotFound, Scope::kFile, "{}: it is not open on the backing", name_of(id));
+}
+
 Status NodeFiles::add_hole(const meta::FileId& id, File& file, uint64_t offset, MutableBytes out,
                            Holes* holes) {
   const uint64_t end = file.row.backing_end();
   const size_t there = offset < end ? std::min<uint64_t>(out.size(), end - offset) : 0;
   if (there > 0) {
     if (file.backing == nullptr) {
+      if (!holes->opens_) return lacks(id);
       SWALE_ASSIGN_OR_RETURN(file.backing, open_there(id));
     }
     holes->file_ = id;
@@ -93,6 +98,7 @@ Result<size_t> NodeFiles::read(const meta::FileId& id, uint64_t offset, MutableB
                                Holes* holes) noexcept {
   size_t bytes = 0;
   Holes own;
+  own.opens_ = true;
   if (holes == nullptr) holes = &own;
   const Status status = contain([&]() -> Status {
     SWALE_ASSIGN_OR_RETURN(File* const file, known(id));
@@ -142,9 +148,7 @@ Result<NodeFiles::Stretch> NodeFiles::stretch(const meta::FileId& id, uint64_t o
     if (logged.end != 0) found.end = std::min(found.end, found.logged ? logged.end : logged.begin);
     found.backing_end = file->row.backing_end();
     if (found.logged || offset >= found.backing_end) return {};
-    if (file->backing == nullptr) {
-      SWALE_ASSIGN_OR_RETURN(file->backing, open_there(id));
-    }
+    if (file->backing == nullptr) return lacks(id);
     found.backing = file->backing;
     return {};
   });

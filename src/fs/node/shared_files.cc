@@ -266,10 +266,13 @@ Status SharedFiles::write_out(const meta::FileId& file, uint64_t drain, std::spa
 Status SharedFiles::published(const meta::FileId& file, uint64_t drain, const SeenBacking& now) noexcept {
   MutexLock lock(mutex_);
   std::shared_ptr<io::File> there;
-  if (files_->is_open(file)) {  // the backing may hang: nobody else waits for it
+  // Now, while there is a name: it may go before the next read. The backing may hang: nobody else waits.
+  for (bool opens = true; opens && there == nullptr && files_->is_open(file);) {
     const NodeFiles& files = *files_;
     lock.unlock();
-    if (auto opened = files.open_there(file); opened.ok()) there = std::move(*opened);
+    auto opened = files.open_there(file);
+    opens = opened.ok();
+    if (opens) there = std::move(*opened);
     lock.lock();
   }
   return contain([&]() REQUIRES(mutex_) -> Status {

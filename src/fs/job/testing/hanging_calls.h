@@ -84,6 +84,7 @@ class HangingCalls {
         {SYS_fchmodat, "fchmodat", By::kDirectory},
         {SYS_symlinkat, "symlinkat", By::kSecondDirectory},
         {SYS_fstat, "fstat", By::kDescriptor},
+        {SYS_lseek, "lseek", By::kDescriptor},
         {SYS_pread64, "pread", By::kDescriptor},
         {SYS_pwrite64, "pwrite", By::kDescriptor},
         {SYS_ftruncate, "ftruncate", By::kDescriptor},
