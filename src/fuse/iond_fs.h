@@ -17,10 +17,12 @@
 // Limits: names of 255 bytes, paths of 4,096; 200 bytes a node that the kernel knows. No holes are told.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "base/mutex.h"
 #include "fs/file_system.h"
@@ -117,6 +119,8 @@ class IondFs final : public fs::FileSystem {
   int child_of(const fs::Node& parent, const char* name, std::string* path) const;
   void enter(const iond::FileAttributes& found, const std::string& path, fs::Entry* entry);
   int enter_path(const std::string& path, fs::Entry* entry);
+  void name_node(IondNode& node, const std::string* path) REQUIRES(mutex_);
+  std::vector<IondNode*> nodes_below(const std::string& top) REQUIRES(mutex_);
   void gone(const std::string& path);
   void moved(const std::string& from, const std::string& to, bool exchanged);
 
@@ -131,6 +135,7 @@ class IondFs final : public fs::FileSystem {
   iond::Iond& servers_;
   mutable Mutex mutex_;  // taken after IondNode::mutex
   std::unordered_map<Key, std::unique_ptr<IondNode>, KeyHash> nodes_ GUARDED_BY(mutex_);
+  std::multimap<std::string, IondNode*> by_path_ GUARDED_BY(mutex_);  // those of nodes_ that have one
 };
 
 }  // namespace swale::fuse

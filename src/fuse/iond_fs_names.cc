@@ -44,10 +44,6 @@ mode_t type_of(iond::IondEntryKind kind) {
   return 0;  // unknown
 }
 
-bool is_below(const std::string& path, const std::string& top) {
-  return path.starts_with(top) && (path.size() == top.size() || path[top.size()] == '/');
-}
-
 }  // namespace
 
 int IondFs::path_of(const IondNode& node, std::string* path) const {
@@ -78,7 +74,7 @@ void IondFs::enter(const iond::FileAttributes& found, const std::string& path, E
     node->kind = found.kind;
   }
   ++node->lookups;
-  node->path = path;
+  name_node(*node, &path);
   entry->node = node.get();
   fill_attributes(found, &entry->attributes);
 }
@@ -101,24 +97,57 @@ void IondFs::forget(Node* known, uint64_t count) {
   const MutexLock lock(mutex_);
   IondNode& node = IondNode::of(*known);
   node.lookups -= std::min(count, node.lookups);
-  if (node.lookups == 0 && known != root_) nodes_.erase({node.inode, node.created_ns});
+  if (node.lookups > 0 || known == root_) return;
+  name_node(node, nullptr);
+  nodes_.erase({node.inode, node.created_ns});
+}
+
+// Null: it has none any more.
+void IondFs::name_node(IondNode& node, const std::string* path) {
+  if (node.path && path != nullptr && *node.path == *path) return;
+  if (node.path) {
+    auto [at, end] = by_path_.equal_range(*node.path);
+    while (at != end && at->second != &node) ++at;
+    if (at != end) by_path_.erase(at);
+  }
+  node.path.reset();
+  if (path == nullptr) return;
+  const auto at = by_path_.emplace(*path, &node);
+  node.path = at->first;
+}
+
+// Its own, and what is in it.
+std::vector<IondNode*> IondFs::nodes_below(const std::string& top) {
+  std::vector<IondNode*> found;
+  const auto [own, end] = by_path_.equal_range(top);
+  for (auto at = own; at != end; ++at) found.push_back(at->second);
+  const std::string inside = top + '/';
+  for (auto at = by_path_.lower_bound(inside); at != by_path_.end() && at->first.starts_with(inside); ++at)
+    found.push_back(at->second);
+  return found;
 }
 
 void IondFs::gone(const std::string& path) {
   const MutexLock lock(mutex_);
-  for (auto& [key, node] : nodes_)
-    if (node->path == path) node->path.reset();
+  for (auto at = by_path_.find(path); at != by_path_.end(); at = by_path_.find(path))
+    name_node(*at->second, nullptr);
 }
 
 void IondFs::moved(const std::string& from, const std::string& to, bool exchanged) {
   const MutexLock lock(mutex_);
-  for (auto& [key, node] : nodes_) {
-    if (!node->path) continue;
-    if (is_below(*node->path, from))
-      node->path = to + node->path->substr(from.size());
-    else if (is_below(*node->path, to))
-      exchanged ? void(node->path = from + node->path->substr(to.size())) : node->path.reset();
+  const std::vector<IondNode*> of_from = nodes_below(from), of_to = nodes_below(to);
+  const auto rename_to = [this](IondNode& node, const std::string& old_top, const std::string& new_top)
+                             REQUIRES(mutex_) {
+                               const std::string path = new_top + node.path->substr(old_top.size());
+                               name_node(node, &path);
+                             };
+  for (IondNode* const node : of_to) {
+    if (exchanged)
+      rename_to(*node, to, from);
+    else
+      name_node(*node, nullptr);
   }
+  for (IondNode* const node : of_from) rename_to(*node, from, to);
 }
 
 int IondFs::make_node(Node& parent, const char* name, mode_t mode, dev_t, const Caller& caller,
