@@ -30,15 +30,21 @@ struct IondMountChoices {
   std::string mountpoint;
   std::string options;  // "iond...."
   unsigned threads = 10;
+  bool joins = false;  // servers that this process's launch, or somebody by hand, has among the ranks
+};
+
+// The job that a mount of servers' files has joined.
+struct IondMountJob {
+  uint32_t servers = 0;
+  int32_t programs = 0, program = 0;  // its ranks that are no servers, and which of them this is
 };
 
 class NodeTurn;
 
 // Serves the mount as a rank of the job that the environment describes, until it is unmounted or gets
-// SIGTERM. `ready` gets the number of servers, once the mount is there. `turn`: which of a node's ranks
-// mounts; null: this one.
+// SIGTERM. `ready` is called once the mount is there. `turn`: which of a node's ranks mounts; null: this one.
 Status serve_iond_mount(const IondMountChoices& choices, const NodeTurn* turn,
-                        const std::function<void(uint32_t)>& ready);
+                        const std::function<void(const IondMountJob&)>& ready);
 
 // The environment says which rank of the servers' job a process is. What it has said of the launch before is
 // kept, and restored for a program that is none of these ranks.

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
@@ -53,15 +54,22 @@ int IondMountCommand::run() const {
   serving.foreground = foreground;
   serving.json = json;
   serving.serve = [&](const auto& ready) {
-    return serve_iond_mount(mine, nullptr, [&](uint32_t servers) { ready(said(servers)); });
+    return serve_iond_mount(mine, nullptr, [&](const IondMountJob& job) { ready(said(job.servers)); });
   };
   return serve_in_background(serving);
+}
+
+IondMountJob job_of(const net::Job& job, const iond::Iond& servers) {
+  const std::vector<net::Rank>& hosts = servers.hosts();
+  const auto before = std::count_if(hosts.begin(), hosts.end(), [&](net::Rank r) { return r < job.rank(); });
+  return {servers.servers(), job.size() - static_cast<int32_t>(hosts.size()),
+          job.rank() - static_cast<int32_t>(before)};
 }
 
 }  // namespace
 
 Status serve_iond_mount(const IondMountChoices& choices, const NodeTurn* turn,
-                        const std::function<void(uint32_t)>& ready) {
+                        const std::function<void(const IondMountJob&)>& ready) {
   swale_job* job = nullptr;
   {
     const fuse::SignalsBlocked blocked;  // the mount has a thread for them
@@ -79,9 +87,9 @@ Status serve_iond_mount(const IondMountChoices& choices, const NodeTurn* turn,
   options.threads = choices.threads;
   options.mine = wanted.status();
   if (wanted.ok()) options.servers = iond::iond_options(*wanted);
-  options.ready = [&](uint32_t servers) {
+  options.ready = [&](const iond::Iond& servers) {
     if (turn != nullptr && turn->is_first()) turn->tell_mounted();
-    ready(servers);
+    ready(job_of(*job->state->job, servers));
   };
   if (turn != nullptr && !turn->is_first())
     options.wait_for_mount = [turn] { return turn->wait_until_mounted(kMountPatience); };
@@ -102,6 +110,14 @@ std::string kept_name(std::string_view name) {
   return fmt::format("{}{}", kKeptPart, name.substr(kJobPart.size()));
 }
 
+// The program's launch: the ranks of the servers' job without the servers.
+void set_launch_variables(const IondMountJob& job) {
+  const char* const id = std::getenv("SWALE_JOB_ID");
+  ::setenv("SWALE_JOB_ID", fmt::format("{}.programs", id == nullptr ? "" : id).c_str(), 1);
+  ::setenv("SWALE_JOB_SIZE", std::to_string(job.programs).c_str(), 1);
+  ::setenv("SWALE_JOB_RANK", std::to_string(job.program).c_str(), 1);
+}
+
 // The mount is a child, and the program is another one, which is no rank of the servers' job. Signals go to
 // the program; it ends the mount by its end.
 class OnMount {
@@ -117,10 +133,11 @@ class OnMount {
   int run() {
     auto turn = NodeTurn::take(whole_path(choices_.mountpoint));
     if (!turn.ok()) return fail(turn.status());
+    IondMountJob job;
     bool mounted = false;
-    if (const Status begun = start_mount(*turn, &mounted); !begun.ok()) return fail(begun);
+    if (const Status begun = start_mount(*turn, &job, &mounted); !begun.ok()) return fail(begun);
     if (mounted) {
-      restore_launch_variables();
+      choices_.joins ? set_launch_variables(job) : restore_launch_variables();
       program_ = start_beside(words_, usual_);
       if (program_ < 0) program_exit_ = fail(errno_status(errno, words_.front() + ": starting it"));
     }
@@ -132,7 +149,7 @@ class OnMount {
   }
 
  private:
-  Status start_mount(const NodeTurn& turn, bool* mounted) {
+  Status start_mount(const NodeTurn& turn, IondMountJob* job, bool* mounted) {
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) != 0) return errno_status(errno, "a pipe");
     io::Descriptor is_there(ends[0]), tell(ends[1]);
@@ -146,15 +163,15 @@ class OnMount {
       ignore_signals_for_programs();
       ::sigprocmask(SIG_SETMASK, &usual_, nullptr);
       is_there = io::Descriptor();
-      const Status served = serve_iond_mount(
-          choices_, &turn, [&](uint32_t) { static_cast<void>(::write(tell.get(), "m", 1)); });
+      const Status served = serve_iond_mount(choices_, &turn, [&](const IondMountJob& found) {
+        static_cast<void>(::write(tell.get(), &found, sizeof(found)));
+      });
       const int exit_code = served.ok() ? kExitOk : fail(served);
       std::fflush(nullptr);
       ::_exit(exit_code);
     }
     tell = io::Descriptor();
-    char byte = 0;
-    *mounted = ::read(is_there.get(), &byte, 1) == 1;
+    *mounted = ::read(is_there.get(), job, sizeof(*job)) == sizeof(*job);
     return {};
   }
 

@@ -58,16 +58,20 @@ class RunCommand {
   int run();
 
  private:
-  Status stand_on_servers(std::vector<std::string>* words);
-  Status place(net::LaunchEnvironment* launch) const;
+  bool joins_servers() const { return iond.tier.backing == kOnServers; }
+  Status check_servers_tree() const;
+  Status stand_on_servers(std::vector<std::string>* words, std::string* files) const;
+  int run_on_servers(std::vector<std::string> words) const;
+  Status place(net::LaunchEnvironment* launch, uint32_t more) const;
   std::vector<uint32_t> servers_beside(const net::LaunchEnvironment& launch) const;
   Status start_server(const net::LaunchEnvironment& launch, const sigset_t& usual, Server* server) const;
   pid_t start_program(const sigset_t& usual, const std::vector<std::string>& words) const;
   int run_in_tree(const std::vector<std::string>& words) const;
 };
 
-// Where in which job this process stands: what the program and the servers find in their environment.
-Status RunCommand::place(net::LaunchEnvironment* launch) const {
+// Where in which job this process stands: what the program and the servers find in their environment. `more`:
+// ranks of the job that the launch does not have.
+Status RunCommand::place(net::LaunchEnvironment* launch, uint32_t more) const {
   SWALE_RETURN_IF_ERROR(capi::check_process_variables());
   SWALE_ASSIGN_OR_RETURN(const net::JobSettings settings, capi::job_settings("", capi::process_environment));
   SWALE_ASSIGN_OR_RETURN(*launch, net::detect_launch(capi::process_environment));
@@ -77,10 +81,10 @@ Status RunCommand::place(net::LaunchEnvironment* launch) const {
   }
   SWALE_ASSIGN_OR_RETURN(const net::RendezvousOptions meeting,
                          net::rendezvous_options(settings, *launch, capi::process_environment));
-  keep_launch_variables();
+  if (more > 0) keep_launch_variables();
   set_variable("SWALE_JOB_RENDEZVOUS", meeting.directory);
   set_variable("SWALE_JOB_ID", meeting.job_id);
-  set_variable("SWALE_JOB_SIZE", std::to_string(launch->size + static_cast<int32_t>(servers)));
+  set_variable("SWALE_JOB_SIZE", std::to_string(launch->size + static_cast<int32_t>(more)));
   set_variable("SWALE_JOB_RANK", std::to_string(launch->rank));
   return {};
 }
@@ -215,31 +219,57 @@ int RunCommand::run_in_tree(const std::vector<std::string>& words) const {
 
 // The program works in a tree, whose backing is a mount of the servers' files beside the buffer. (The tree
 // cannot lie over that mount: fusermount3, which is root's, does not get into a user's.)
-Status RunCommand::stand_on_servers(std::vector<std::string>* words) {
-  if (iond.tier.ssd.empty() || tree.at.empty() || tree.buffer.empty())
-    return invalid_argument(
-        "run --backing {}: a tree over I/O servers needs --ssd for them, --at, where the tree is mounted, "
-        "and --buffer, by which it is found again",
-        iond.tier.backing);
-  iond.tier.backing.erase(0, kOnServers.size());
-  const std::string buffer = whole_path(tree.buffer), files = buffer + kServersFiles;
-  if (::mkdir(files.c_str(), 0700) != 0 && errno != EEXIST)
-    return errno_status(errno, files + ": making the directory for the I/O servers' files");
-  std::vector<std::string> before = {own_program(), "iond", "mount", files};
-  if (!iond.tier.options.empty()) before.insert(before.end(), {"--options", iond.tier.options});
-  before.insert(before.end(),
-                {"--", own_program(), "run", "--backing", files, "--at", whole_path(tree.at), "--buffer",
-                 buffer, "--memory", std::to_string(tree.memory), "--fsync", tree.fsync});
+Status RunCommand::check_servers_tree() const {
+  if (!tree.at.empty() && !tree.buffer.empty() && joins_servers() == iond.tier.ssd.empty()) return {};
+  return invalid_argument(
+      "run --backing {}: a tree over I/O servers needs --at, where the tree is mounted, --buffer, by which "
+      "it is found again, and --ssd DIR for servers that are started here, or iond: alone for those that "
+      "are ranks of this job already",
+      iond.tier.backing);
+}
+
+// Makes the folder for the servers' files. The program becomes a `swale run` with a tree over them.
+Status RunCommand::stand_on_servers(std::vector<std::string>* words, std::string* files) const {
+  const std::string buffer = whole_path(tree.buffer);
+  *files = buffer + kServersFiles;
+  if (::mkdir(files->c_str(), 0700) != 0 && errno != EEXIST)
+    return errno_status(errno, *files + ": making the directory for the I/O servers' files");
+  std::vector<std::string> before = {
+      own_program(),       "run",      "--backing", *files,     "--at",
+      whole_path(tree.at), "--buffer", buffer,      "--memory", std::to_string(tree.memory),
+      "--fsync",           tree.fsync};
   if (preload) before.push_back("--preload");
   before.push_back("--");
   words->insert(words->begin(), before.begin(), before.end());
   return {};
 }
 
+// The servers are ranks of the job that this one is a rank of: of one launch, by hand, or of a `swale run`
+// around this one.
+int RunCommand::run_on_servers(std::vector<std::string> words) const {
+  net::LaunchEnvironment launch;
+  if (const Status placed = place(&launch, 0); !placed.ok()) return fail(placed);
+  if (launch.size == 1) {
+    complain(
+        "run --backing {}: this process is alone in its job: give it the servers' SWALE_JOB_ID, "
+        "SWALE_JOB_SIZE and a SWALE_JOB_RANK, or --ssd to start servers",
+        kOnServers);
+    return kExitUsage;
+  }
+  IondMountChoices mount;
+  if (const Status made = stand_on_servers(&words, &mount.mountpoint); !made.ok()) return fail(made);
+  mount.options = iond.tier.options;
+  mount.joins = true;
+  return run_on_iond_mount(mount, words);
+}
+
 int RunCommand::run() {
   std::vector<std::string> words = program_words(program);
-  if (iond.tier.backing.starts_with(kOnServers)) {
-    if (const Status fit = stand_on_servers(&words); !fit.ok()) return fail(fit);
+  const bool on_servers = iond.tier.backing.starts_with(kOnServers);
+  if (on_servers) {
+    if (const Status fit = check_servers_tree(); !fit.ok()) return fail(fit);
+    if (joins_servers()) return run_on_servers(std::move(words));
+    iond.tier.backing.erase(0, kOnServers.size());
   } else if (iond.tier.ssd.empty()) {
     return run_in_tree(words);
   } else if (preload) {
@@ -248,7 +278,15 @@ int RunCommand::run() {
   }
   if (const Status user = iond::expect_ordinary_user(); !user.ok()) return fail(user);
   net::LaunchEnvironment launch;
-  if (const Status placed = place(&launch); !placed.ok()) return fail(placed);
+  if (const Status placed = place(&launch, servers); !placed.ok()) return fail(placed);
+  if (on_servers) {
+    std::string files;
+    if (const Status made = stand_on_servers(&words, &files); !made.ok()) return fail(made);
+    std::vector<std::string> mount = {own_program(), "iond", "mount", files};
+    if (!iond.tier.options.empty()) mount.insert(mount.end(), {"--options", iond.tier.options});
+    mount.push_back("--");
+    words.insert(words.begin(), mount.begin(), mount.end());
+  }
   const std::vector<uint32_t> mine = servers_beside(launch);
   if (mine.empty()) return become(words);
   sigset_t awaited, usual;
@@ -315,7 +353,8 @@ void add_run(CLI::App& app, Run* run) {
               "DIR. It is mounted at --at on each node, and brings all to the servers at the end; until "
               "then it is in --buffer, beside which the servers' files are mounted, at BUFFER.iond. If a "
               "server is killed, the end fails, and the next run with the same directories brings what "
-              "was left.\n\n"
+              "was left. With --backing iond: alone, and no --ssd, it joins servers that are ranks of the "
+              "same job: of the launch, by hand (SWALE_JOB_RANK), or of a swale run around it.\n\n"
               "It ends when the program has ended and the servers have, with the program's exit "
               "status; if that is 0, with a server's. If a program of several fails, it ends at once, "
               "so that the launcher hears of it; the servers end when they have seen that all ranks "

@@ -16,12 +16,12 @@ Status serve(iond::Iond& servers, const IondMountOptions& options) {
   mounted.trusts_files = false;
   mounted.threads = options.threads;
   return serve_mounted(mounted, fs.get(), raise_descriptor_limit(), [&] {
-    if (options.ready) options.ready(servers.servers());
+    if (options.ready) options.ready(servers);
   });
 }
 
 // All threads of this process leave SIGTERM to this one.
-Status stand_by(const IondMountOptions& options, uint32_t servers) {
+Status stand_by(const IondMountOptions& options, const iond::Iond& servers) {
   SWALE_RETURN_IF_ERROR(options.wait_for_mount());
   const SignalsBlocked blocked;
   options.ready(servers);
@@ -44,8 +44,7 @@ Status run_iond_mount(net::Job& job, const IondMountOptions& options) {
     const SignalsBlocked blocked;
     SWALE_ASSIGN_OR_RETURN(servers, iond::Iond::open(job, options.servers, std::nullopt, mine));
   }
-  const Status served =
-      options.wait_for_mount ? stand_by(options, servers->servers()) : serve(*servers, options);
+  const Status served = options.wait_for_mount ? stand_by(options, *servers) : serve(*servers, options);
   const Status closed = servers->close();
   return served.ok() ? closed : served;
 }

@@ -21,8 +21,8 @@ struct IondMountOptions {
   // Another rank of this node mounts: returns when its mount is there. Then this one uses the servers no
   // further, and leaves at SIGTERM.
   std::function<Status()> wait_for_mount;
-  // Called once the mount is there, with the number of servers.
-  std::function<void(uint32_t servers)> ready;
+  // Called once the mount is there.
+  std::function<void(const iond::Iond& servers)> ready;
 };
 
 // Collective, with all ranks of the job, as swale_iond_open and swale_iond_close are.

@@ -73,6 +73,7 @@ class Iond {
   Iond(const Iond&) = delete;
 
   uint32_t servers() const { return static_cast<uint32_t>(hosts_.size()); }
+  const std::vector<net::Rank>& hosts() const { return hosts_; }  // the ranks that serve, by server
 
   // `flags`: IondFlags. `mode`: the permission bits of a file that is made, less the server's umask, unless
   // kIondExactMode is set. `inode`: as in IondTarget.

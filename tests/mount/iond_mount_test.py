@@ -374,6 +374,67 @@ if rank == 3: os.rename(f"{at}/own-0", f"{at}/renamed")
         self.assertEqual(sorted(os.listdir(self.mnt)), ["own-1", "own-2", "own-3", "renamed", "shared"])
         self.stop(started)
 
+    def join(self, rank, size, *program, files="", job="joined", **more):
+        """A program in a tree over servers that are ranks of its job already."""
+        return self.run_process(
+            SWALE, "run", "--backing", f"iond:{files}", "--options",
+            f"iond.stripe={STRIPE},iond.deadline_s=20", "--at", f"mnt{rank // 2}", "--buffer",
+            f"buffer{rank // 2}", "--memory", "64M", "--", *program,
+            SWALE_JOB_RANK=str(rank), SWALE_JOB_SIZE=str(size), SWALE_JOB_ID=f"{job}{os.getpid()}", **more)
+
+    def test_trees_join_servers_that_run_between_their_ranks(self):
+        program = """
+import os, sys, time
+rank = int(os.environ["SWALE_JOB_RANK"])
+assert (os.environ["SWALE_JOB_SIZE"], rank) == ("2", int(sys.argv[1])), os.environ
+assert os.path.ismount(f"mnt{rank}")
+shared = os.open(f"mnt{rank}/shared", os.O_RDWR | os.O_CREAT, 0o644)
+for i in range(rank, 100, 2): os.pwrite(shared, bytes([i]) * 9000, i * 9000)
+os.close(shared)
+open(f"written{rank}", "w").close()
+while not os.path.exists(f"written{1 - rank}"): time.sleep(0.02)
+assert open(f"mnt{rank}/shared", "rb").read() == b"".join(bytes([i]) * 9000 for i in range(100))
+"""
+        joined = dict(SWALE_JOB_SIZE="4", SWALE_JOB_ID=f"joined{os.getpid()}")
+        servers = [self.run_process(
+            SWALE, "iond", "--ssd", f"{self.root}/ssd{i}", "--backing", f"{self.root}/disk{i}", "--size",
+            "16M", "--options", f"iond.stripe={STRIPE},iond.watch_s=0.2", "--at-end", "drain",
+            SWALE_JOB_RANK=str(rank), SWALE_JOB_TRANSPORT="tls", **joined) for i, rank in enumerate((0, 2))]
+        ranks = [self.join(rank, 4, ordinary_user.python(), "-c", program, str(rank // 2),
+                           SWALE_JOB_NODE=f"host-{rank}", SWALE_JOB_TRANSPORT="tls") for rank in (1, 3)]
+        for process in ranks + servers:
+            self.assertEqual(process.end(), 0, "".join(each.said("err") for each in ranks + servers))
+        started = self.start()
+        with open(f"{self.mnt}/shared", "rb") as file:
+            self.assertEqual(file.read(), b"".join(bytes([i]) * 9000 for i in range(100)))
+        self.stop(started)
+
+    def test_a_tree_joins_the_servers_of_a_run_around_it(self):
+        for words, said in ((["sh", "-c", "seq 100000 > mnt0/f; mkdir mnt0/d"], ""),
+                            (["sh", "-c", "wc -l < mnt0/f; ls mnt0"], "100000\nd\nf\n")):
+            done = self.run_process(
+                SWALE, "run", "--servers", "2", "--ssd", "ssd%s", "--backing", "disk%s", "--size", "16M",
+                "--options", f"iond.stripe={STRIPE}", "--", SWALE, "run", "--backing", "iond:", "--options",
+                f"iond.stripe={STRIPE}", "--at", "mnt0", "--buffer", "buffer", "--memory", "64M", "--",
+                *words)
+            self.assertEqual(done.end(), 0, done.said("err"))
+            self.assertTrue(done.said().startswith(said), done.said())
+            self.assertEqual(os.listdir(self.mnt), [])
+
+    def test_a_tree_that_has_no_servers_to_join_is_refused(self):
+        alone = self.join(0, 1, "true")
+        self.assertNotEqual(alone.end(), 0)
+        self.assertIn("SWALE_JOB_ID", alone.said("err"))
+        elsewhere = self.join(0, 2, "true", files="disk0")
+        self.assertNotEqual(elsewhere.end(), 0)
+        self.assertIn("--ssd", elsewhere.said("err"))
+        self.assertFalse([name for name in os.listdir(self.root) if name.endswith(".iond")])
+        nobody = [self.join(rank, 2, "touch", "ran", job="nobody") for rank in (0, 1)]
+        for rank in nobody:
+            self.assertNotEqual(rank.end(), 0)
+        self.assertIn("start swale iond as ranks", nobody[0].said("err"))
+        self.assertFalse(os.path.exists(f"{self.root}/ran"))
+
     def servers_of(self, run):
         """The I/O servers that a `swale run` has started: its children that are `swale run` still."""
         found = []

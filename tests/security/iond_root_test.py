@@ -38,6 +38,17 @@ class IondRoot(unittest.TestCase):
         self.assertEqual(os.listdir(self.root), ["disk"])
         self.assertEqual(os.listdir(f"{self.root}/disk"), [])
 
+    def test_a_tree_over_servers_is_refused_and_leaves_nothing(self):
+        if os.geteuid() != 0:
+            self.skipTest("needs root, to be refused")
+        os.mkdir(f"{self.root}/at")
+        words = [SWALE, "run", "--ssd", f"{self.root}/ssd", "--backing", f"iond:{self.root}/disk", "--at",
+                 f"{self.root}/at", "--buffer", f"{self.root}/buffer", "--", "true"]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=100, check=False)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("does not run as root", done.stderr)
+        self.assertEqual(sorted(os.listdir(self.root)), ["at", "disk"])
+
     def test_an_ordinary_user_is_served(self):
         ordinary_user.give(self.root)
         done = self.serve(*ordinary_user.words())
