@@ -270,7 +270,8 @@ void add_serve(CLI::App& app, Run* run) {
               "beside it.\n\n"
               "Under a launcher (mpirun --map-by ppr:1:node, srun --ntasks-per-node=1) each rank is the "
               "server of its node, and all show one tree: programs of one node see what others have "
-              "closed or synced. fsync then brings the file to DIR. The end waits for all nodes.",
+              "closed or synced. If the buffer of a node is in memory, fsync of all brings the file to "
+              "DIR. The end waits for all nodes.",
           .examples = {{"mkdir -p mounted && (swale serve mounted & server=$!; until swale fs stat mounted "
                         "2>/dev/null; do sleep 0.1; done; date > mounted/now; kill $server; wait $server)",
                         "mounts, writes, and ends: mounted/now is a plain file then"}},

@@ -102,6 +102,7 @@ class JobMount {
   Status close();
   void leave_at_once();
   Status lost();
+  bool keeps_on_disk() const { return !options_.buffer.empty() && !is_in_memory(folders_.buffer); }
   bool is_first() const { return !options_.nodes || options_.nodes->own == 0; }
 
   const JobMountOptions& options_;
@@ -111,6 +112,7 @@ class JobMount {
   bool buffer_is_new_ = false;
   size_t descriptors_ = 0;
   bool fsync_drains_ = true;
+  std::string in_memory_;  // the first host whose buffer is; "": none
   io::PosixDevice device_;
   std::unique_ptr<io::Device> anchored_;
   Meeting meeting_;
@@ -210,6 +212,7 @@ Status JobMount::agree_on_job() {
   append_sized(&mine, job_name_);
   append_u8(&mine, has_names ? 1 : 0);
   append_sized(&mine, host_name());
+  append_u8(&mine, keeps_on_disk() ? 1 : 0);
   SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> all, job_->allgather(mine));
   std::vector<LeftJob> left;
   std::string hosts;
@@ -219,7 +222,9 @@ Status JobMount::agree_on_job() {
     job.name = in.sized();
     job.has_names = in.u8() != 0;
     const Bytes host = in.sized();
+    const bool keeps = in.u8() != 0;
     SWALE_RETURN_IF_ERROR(in.finish("what a rank says of its server"));
+    if (!keeps && in_memory_.empty()) in_memory_ = host;
     if (left.size() <= kHostsNamed) hosts += fmt::format("{}{}", hosts.empty() ? "" : " ", host);
   }
   if (all.size() > kHostsNamed) hosts += fmt::format(" and {} more", all.size() - kHostsNamed);
@@ -286,8 +291,8 @@ Status JobMount::open_files() {
   of_fs.logs.memory_bytes = options_.memory_bytes;
   of_fs.logs.shape.node = host_name();
   of_fs.logs.shape.wait_ns = kWaitForSpace;
-  fsync_drains_ = options_.nodes || options_.fsync == JobMountOptions::Fsync::kBacking ||
-                  options_.buffer.empty() || is_in_memory(folders_.buffer);
+  if (!options_.nodes && !keeps_on_disk()) in_memory_ = host_name();
+  fsync_drains_ = options_.fsync == JobMountOptions::Fsync::kBacking || !in_memory_.empty();
   of_fs.fsync_drains = fsync_drains_;
   of_fs.logs.outlives_power = !fsync_drains_;
   of_fs.drains_alone = options_.mounts && drains_at_end();
@@ -303,10 +308,10 @@ std::string JobMount::remark() const {
   if (!fsync_drains_ || options_.fsync == JobMountOptions::Fsync::kBacking || options_.buffer.empty() ||
       !is_first())
     return "";
-  return fmt::format("{}: fsync brings the file to {}, at its speed; {}--fsync backing says so",
-                     options_.nodes ? "the tree has several nodes" : folders_.buffer + " is in memory",
-                     folders_.backing,
-                     options_.nodes ? "" : "name a --buffer on a disk of this node for more; ");
+  return fmt::format(
+      "the buffer of {} ({}) is in memory: fsync brings the file to {}, at its speed; name a --buffer on a "
+      "disk of each node for more; --fsync backing says so",
+      in_memory_, folders_.buffer, folders_.backing);
 }
 
 Status JobMount::serve() {

@@ -27,7 +27,7 @@ RECORDS = 40  # of each rank
 # What the programs of ranks begin with. They meet by files beside the tree.
 PROGRAM = """
 import os, sys, time
-rank, size, root, backing, scratch = int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:]
+rank, size, root, backing, scratch = int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:6]
 RECORD, RECORDS = %d, %d
 def record(i, r): return bytes([(7 * i + 13 * r) %% 251 + 1]) * RECORD
 def meet(step):
@@ -52,7 +52,8 @@ if rank == 0:
     shared = os.open(f"{root}/shared", os.O_RDWR)
     os.pwrite(shared, b"SYNC", 0)
     os.fsync(shared)
-    assert open(f"{backing}/shared", "rb").read() == b"SYNC" + whole[4:], "fsync has not brought it"
+    if sys.argv[6:]:
+        assert open(f"{backing}/shared", "rb").read() == b"SYNC" + whole[4:], "fsync has not brought it"
     os.rename(f"{root}/own-1", f"{root}/renamed")
 meet("synced")
 assert open(f"{root}/shared", "rb").read(4) == b"SYNC"
@@ -152,7 +153,8 @@ class NodesCase(unittest.TestCase):
         """`swale run` of all ranks, which fill one node after the other."""
         return [self.start(rank, ranks, rank * nodes // ranks, "run", "--backing", self.backing, "--at", "%a",
                            "--buffer", "%b", "--memory", "32M", *options, "--", sys.executable, "-c", program,
-                           str(rank), str(ranks), "%a", self.backing, self.steps, **more)
+                           str(rank), str(ranks), "%a", self.backing, self.steps,
+                           *(["drains"] if "backing" in options else []), **more)
                 for rank in range(ranks)]
 
     def serve(self, *options, nodes=2, **more):
@@ -235,6 +237,69 @@ sys.exit(7 if rank == 0 else 0)
         for status, said in self.ends(self.launch(N_TO_1, ("--fsync", "backing"), ranks=2, nodes=1)):
             self.assertEqual(status, 0, said)
         self.nothing_is_left(1)
+
+    def test_fsync_of_two_nodes_brings_a_file_to_the_backing_where_that_is_wanted(self):
+        for status, said in self.ends(self.launch(N_TO_1, ("--fsync", "backing"))):
+            self.assertEqual(status, 0, said)
+        self.nothing_is_left()
+
+    # Both nodes have written each file, and one has synced it. Their memory is gone then.
+    def test_what_was_synced_on_one_node_is_there_after_all_have_lost_power(self):
+        for lost in ((0,), (1,), (0, 1)):
+            started = self.serve("--at-end", "keep")
+            names = [f"{''.join(map(str, lost))}-{number}" for number in range(4)]  # on both servers
+            for name in names:
+                with open(self.at(0, name), "wb") as file:
+                    file.write(b"0" * 100_000)
+                with open(self.at(1, name), "r+b") as file:
+                    file.seek(100_000)
+                    file.write(b"1" * 100_000)
+                    file.flush()
+                    os.fsync(file.fileno())
+                self.assertFalse(os.path.exists(os.path.join(self.backing, name)))
+                with open(self.at(0, f"{name}-closed"), "wb") as file:
+                    file.write(b"c" * 100_000)
+            self.assertEqual(json.loads(run(SWALE, "fs", "stat", "--json", self.at(1)))["fsync"], "node")
+            self.kill_all()
+            self.ends(started)
+            for node in lost:
+                self.forget_memory_of(f"buffer-{node}")
+            recover = [self.start(rank, 2, rank, "fs", "recover", "--buffer", "%b", self.backing)
+                       for rank in range(2)]
+            for status, said in self.ends(recover):
+                self.assertEqual(status, 0, said)
+            for name in names:
+                with open(os.path.join(self.backing, name), "rb") as file:
+                    self.assertEqual(file.read(), b"0" * 100_000 + b"1" * 100_000)
+                closed = os.path.join(self.backing, f"{name}-closed")
+                if lost == (1,):
+                    with open(closed, "rb") as file:
+                        self.assertEqual(file.read(), b"c" * 100_000)
+                elif os.path.exists(closed):
+                    with open(closed, "rb") as file:
+                        self.assertIn(file.read(), (b"", b"c" * 100_000))
+            self.nothing_is_left()
+
+    def test_all_nodes_drain_where_the_buffer_of_one_is_in_memory(self):
+        with tempfile.TemporaryDirectory(dir="/dev/shm") as memory:
+            at = [self.make(f"at-{node}") for node in range(2)]
+            buffers = [os.path.join(self.scratch, "buffer-0"), os.path.join(memory, "buffer")]
+            started = [self.start(rank, 2, rank, "serve", "--at", at[rank], "--buffer", buffers[rank],
+                                  self.backing) for rank in range(2)]
+            for process in started:
+                self.assertIn("is mounted", process.stdout.readline())
+            for node in range(2):
+                with open(os.path.join(at[node], f"of-{node}"), "wb") as file:
+                    file.write(b"synced")
+                    file.flush()
+                    os.fsync(file.fileno())
+                self.assertTrue(os.path.exists(os.path.join(self.backing, f"of-{node}")))
+            for process in started:
+                process.send_signal(signal.SIGTERM)
+            ended = self.ends(started)
+            self.assertEqual([status for status, _ in ended], [0, 0], ended)
+            said = "".join(said for _, said in ended)
+            self.assertEqual(said.count("is in memory: fsync brings"), 1, said)
 
     # What was closed is there again, on all nodes; the mounts of all are new ones.
     def test_a_killed_server_is_started_again_with_those_of_all_nodes(self):
@@ -558,7 +623,7 @@ while rank == 1 and not os.path.exists(f"{scratch}/stopped"): time.sleep(0.01)
         self.assertFalse(os.path.exists(os.path.join(self.backing, "early")))
         run(SWALE, "fs", "sync", self.at(1))
         self.assertTrue(os.path.exists(os.path.join(self.backing, "early")))
-        self.assertEqual(json.loads(run(SWALE, "fs", "stat", "--json", self.at(1)))["fsync"], "backing")
+        self.assertEqual(json.loads(run(SWALE, "fs", "stat", "--json", self.at(1)))["fsync"], "node")
         second.send_signal(signal.SIGTERM)
         self.assertEqual([status for status, _ in self.ends([first, second])], [0, 0])
 

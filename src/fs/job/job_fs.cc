@@ -67,7 +67,11 @@ Status JobFs::begin(io::Device& memory, io::Device& storage) {
   {
     const MutexLock lock(mutex_);
     SWALE_RETURN_IF_ERROR(find_places());
-    if (peers_ != nullptr) SWALE_RETURN_IF_ERROR(join_nodes(storage));
+    if (peers_ != nullptr) {
+      SWALE_RETURN_IF_ERROR(join_nodes(storage));
+      SWALE_ASSIGN_OR_RETURN(
+          life_, NodeLife::find(memory, options_.logs.memory_directory, storage, options_.state_folder));
+    }
     SWALE_ASSIGN_OR_RETURN(files_, NodeFiles::open(memory, storage, options_.logs, backing_, shared_.get()));
   }
   if (shared_) shared_->start(files_.get());
@@ -80,8 +84,8 @@ Status JobFs::begin(io::Device& memory, io::Device& storage) {
       if (std::find(left.begin(), left.end(), log) != left.end()) SWALE_RETURN_IF_ERROR(files_->end_log(log));
     }
     if (shared_)
-      lead_ =
-          std::make_unique<SharedDrain>(*peers_, *roots_, *shared_, *files_, backing_, options_.drain_rules);
+      lead_ = std::make_unique<SharedDrain>(*peers_, *roots_, *shared_, *files_, backing_,
+                                            options_.drain_rules, *remote_);
     SWALE_ASSIGN_OR_RETURN(
         drain_,
         Drain::open(*files_, backing_, {.job = options_.job, .rules = options_.drain_rules}, lead_.get()));
@@ -89,7 +93,7 @@ Status JobFs::begin(io::Device& memory, io::Device& storage) {
   SWALE_RETURN_IF_ERROR(find_new_files());
   SWALE_RETURN_IF_ERROR(find_times());
   SWALE_RETURN_IF_ERROR(start_log());
-  if (remote_) SWALE_RETURN_IF_ERROR(remote_->start(shared_.get(), &other_nodes_));
+  if (remote_) SWALE_RETURN_IF_ERROR(begin_together());
   return start_thread(&keeper_, "the thread that drains", [this] { keep(); });
 }
 

@@ -45,6 +45,7 @@
 #include "fs/job/log_grants.h"
 #include "fs/job/moving_names.h"
 #include "fs/job/name_intent.h"
+#include "fs/job/node_life.h"
 #include "fs/job/request_lock.h"
 #include "fs/log/log_writer.h"
 #include "fs/node/drain.h"
@@ -71,8 +72,8 @@ struct JobFsOptions {
   NodeLogsOptions logs;
   Nanos idle = seconds(1);   // without writes, after which closed files are drained
   bool drains_alone = true;  // false: only when asked, or when memory is short
-  // False: fsync returns when bytes and name are durable in the folders of this node, which must then be on a
-  // disk. True, or if that cannot be: when the file is on the backing.
+  // False: fsync returns when bytes and name are durable in the folders of the nodes, which must then be on
+  // disks. True, or if that cannot be: when the file is on the backing. The same on all nodes.
   bool fsync_drains = true;
   DrainRules drain_rules;
   // Of several nodes: whether the backing is still this server's. Asked in each turn that may change it.
@@ -377,6 +378,7 @@ class JobFs final : public FileSystem {
   int expect_one_name(JobNode& node, io::File& there);
   void let_go(JobFile& file);
   std::optional<int> sync_on_node(JobNode& node);
+  std::optional<int> sync_on_nodes(JobNode& node);
   int truncate(JobNode& node, uint64_t size);
   int begin_write(JobFile& file, uint64_t* offset, uint64_t length, const Caller& caller);
   int append(JobNode& node, uint64_t offset, Bytes bytes);
@@ -455,9 +457,9 @@ class JobFs final : public FileSystem {
   };
   std::vector<HiddenTimes::Change> hide_times(std::span<const meta::FileId> files);
   void keep_time(const JobNode& directory);
-  // The roots' records of commits do not outlive the machine: with several nodes a drain must.
-  bool fsync_drains() const { return options_.fsync_drains || shared_ != nullptr; }
+  bool fsync_drains() const { return options_.fsync_drains; }
   Result<NodeLogs::Kept> keep_on_node(const FileTime& file);
+  Result<bool> keep_committed(const meta::FileId& file);  // false: it takes a drain
   Result<Drain::Outcome> drain_file(const meta::FileId& file) noexcept;
   void drain_wanted() REQUIRES(drain_mutex_);
   // As many as one batch has, with a result for each; at least one.
@@ -492,6 +494,10 @@ class JobFs final : public FileSystem {
     JobFs& fs_;
   };
   Status join_nodes(io::Device& storage);
+  Status begin_together();
+  Result<uint64_t> tell_begin(NodeId node, BeginPhase phase);
+  Result<std::string> answer_begin(NodeId from, const BeginStep& step);
+  bool have_all_begun();
   Result<std::string> answer_node(PeerMethod method, NodeId from, Bytes payload);
   Result<std::string> drain_for(NodeId node, const DrainWish& wish);
   Status learn_places(const DrainWish& wish);
@@ -533,6 +539,7 @@ class JobFs final : public FileSystem {
   std::unique_ptr<KeptRoots> roots_;
   std::unique_ptr<RemotePeers> remote_;
   std::unique_ptr<SharedFiles> shared_;
+  std::unique_ptr<NodeLife> life_;
   std::unique_ptr<NameTurns> turns_;
   std::unique_ptr<SharedDrain> lead_;
   std::unique_ptr<JobLocks> locks_;
@@ -557,6 +564,7 @@ class JobFs final : public FileSystem {
   std::atomic<size_t> lent_count_ = 0;
 
   std::set<meta::FileId> kept_nameless_ GUARDED_BY(mutex_);  // other nodes have them open
+  std::set<NodeId> ready_ GUARDED_BY(mutex_);                // nodes whose server has begun
 
   std::atomic<uint64_t> writes_ = 0, reads_ = 0;
   std::atomic<uint64_t> drained_files_ = 0, kept_aside_ = 0, failed_drains_ = 0;

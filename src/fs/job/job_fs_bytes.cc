@@ -390,13 +390,15 @@ int JobFs::flush(OpenFile& opened) {
 int JobFs::sync(OpenFile& opened) {
   JobFile& file = JobFile::of(opened);
   if (const int failed = take_granted(file.node); failed != 0) return failed;
+  if (shared_ && !fsync_drains())
+    if (const auto durable = sync_on_nodes(file.node)) return *durable;
   if (const int failed = commit(file.node); failed != 0) return failed;
   bool in_logs = false;
   {
     const RequestLock lock(mutex_, requests_);
     in_logs = file.node.in_logs;
   }
-  if (in_logs && !fsync_drains()) {
+  if (in_logs && !fsync_drains() && !shared_) {
     if (const auto durable = sync_on_node(file.node)) return *durable;
   }
   if (const int failed = say_modified(file.node); failed != 0) return failed;
@@ -421,6 +423,28 @@ std::optional<int> JobFs::sync_on_node(JobNode& node) {
     return answer(sync_names(node.id, node.modified_ns.exchange(0)));
   node.kept_modified_ns.store(modified_ns);
   return 0;
+}
+
+// The same, of several nodes: the server of the names syncs meanwhile, and then the root of the file what it
+// keeps, and with it the commit. The bytes come first, without hindering those who write; what comes then is
+// little.
+std::optional<int> JobFs::sync_on_nodes(JobNode& node) {
+  {
+    const RequestLock lock(mutex_, requests_);
+    if (!node.in_logs) return {};
+  }
+  const int64_t modified_ns = node.modified_ns.exchange(0);
+  meta::NamesClient::Setting naming(names_, node.id, modified_at(modified_ns), meta::AnswerWait::kSynced);
+  const auto keep = [&] { return keep_committed(node.id); };
+  Result<bool> synced = options_.share_rules.keeps_first ? keep() : Result<bool>(true);
+  if (synced.ok() && *synced) synced = shared_->sync(node.id, keep);
+  const Status named = naming.end();
+  int64_t unsaid = 0;
+  if (!named.ok() && modified_ns != 0) node.modified_ns.compare_exchange_strong(unsaid, modified_ns);
+  if (const int failed = answer(named); failed != 0) return failed;
+  if (!synced.ok()) return answer(synced.status());
+  if (!*synced) return {};
+  return drop_pages_left(node);
 }
 
 // Where a file was cut too often since it was drained, it is drained.

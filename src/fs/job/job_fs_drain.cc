@@ -79,7 +79,9 @@ JobFs::DrainedFiles JobFs::drain_steps(std::span<const meta::FileId> files, uint
     files = files.first(*begun);
   }
   // Else the names could lead to a file of the same id elsewhere, whose bytes the logs have no more.
-  if (const Status named = fsync_drains() ? Status() : sync_names(meta::kRootDirectory); !named.ok())
+  // (Of several nodes each change of a file's name is durable before it is answered.)
+  const bool names_are_kept = fsync_drains() || shared_;
+  if (const Status named = names_are_kept ? Status() : sync_names(meta::kRootDirectory); !named.ok())
     return give_up_drain(named);
   drain_->look();
   while (fill()) drain_->put();
@@ -196,6 +198,16 @@ Result<NodeLogs::Kept> JobFs::keep_on_node(const FileTime& file) {
     left = left.subspan(some.size());
   }
   return all;
+}
+
+// What is committed is in the index.
+Result<bool> JobFs::keep_committed(const meta::FileId& file) {
+  const auto kept = keep_on_node({file, 0});
+  const Code code = kept.status().code();
+  if (code == Code::kNotFound) return true;  // a drain has taken all of it
+  if (code == Code::kNoSpace) return false;
+  if (!kept.ok()) return kept.status();
+  return *kept != NodeLogs::Kept::kNotYet;
 }
 
 // The root of the file leads, of several nodes: for the one that asks.
@@ -423,6 +435,7 @@ void JobFs::keep() noexcept {
         looked = clock.now();
         drop_nameless();
       }
+      if (!have_all_begun()) return;
       make_space();
       if (const uint64_t now = writes_so_far(); now != writes) {
         writes = now;

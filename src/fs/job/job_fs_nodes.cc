@@ -15,7 +15,6 @@
 namespace swale::fs {
 namespace {
 
-constexpr size_t kSmallAnswer = 64;
 constexpr int kWishTries = 8;  // of a drain while names change
 constexpr size_t kNodesAtOnce = 16;
 
@@ -35,6 +34,59 @@ Status JobFs::join_nodes(io::Device& storage) {
   locks_ = std::make_unique<JobLocks>(*peers_,
                                       [this](OpenFile& file) { return commit_all(JobFile::of(file).node); });
   return locks_->start();
+}
+
+// Until all nodes are ready nobody drains: a root may believe that a node has what it has lost.
+Status JobFs::begin_together() {
+  if (!fsync_drains()) remote_->keep_by([this](const meta::FileId& file) { return keep_committed(file); });
+  SWALE_RETURN_IF_ERROR(remote_->start(shared_.get(), &other_nodes_));
+  const BeginPhase phase = life_->has_lost_power() ? BeginPhase::kLostPower : BeginPhase::kHadPower;
+  uint64_t order = 0;
+  for (NodeId node = 0; node < peers_->nodes(); ++node) {
+    SWALE_ASSIGN_OR_RETURN(const uint64_t of_node, tell_begin(node, phase));
+    order = std::max(order, of_node);
+  }
+  {
+    const MutexLock lock(mutex_);
+    files_->go_on_after(order);
+  }
+  SWALE_RETURN_IF_ERROR(life_->told());
+  // A root that has lost power may have forgotten commits. What others write from now on comes over them.
+  SWALE_RETURN_IF_ERROR(shared_->commit_found());
+  for (NodeId node = 0; node < peers_->nodes(); ++node)
+    SWALE_RETURN_IF_ERROR(tell_begin(node, BeginPhase::kReady).status());
+  return {};
+}
+
+Result<uint64_t> JobFs::tell_begin(NodeId node, BeginPhase phase) {
+  const BeginStep step{phase};
+  Result<std::string> answer = node == peers_->own() ? answer_begin(node, step)
+                                                     : peers_->call(node, PeerMethod::kBegin, encode(step),
+                                                                    kSmallAnswer, "the beginning of a node");
+  SWALE_RETURN_IF_ERROR(answer.status());
+  Decoder in(*answer);
+  const uint64_t order = in.u64();
+  SWALE_RETURN_IF_ERROR(in.finish("an answer to a node that begins"));
+  return order;
+}
+
+Result<std::string> JobFs::answer_begin(NodeId from, const BeginStep& step) {
+  uint64_t order = 0;
+  if (step.phase == BeginPhase::kReady) {
+    const MutexLock lock(mutex_);
+    ready_.insert(from);
+  } else {
+    SWALE_ASSIGN_OR_RETURN(order, roots_->begin_node(from, step.phase == BeginPhase::kLostPower));
+  }
+  std::string answer;
+  append_u64(&answer, order);
+  return answer;
+}
+
+bool JobFs::have_all_begun() {
+  if (!shared_) return true;
+  const MutexLock lock(mutex_);
+  return ready_.size() == peers_->nodes();
 }
 
 Result<std::string> JobFs::answer_node(PeerMethod method, NodeId from, Bytes payload) {
@@ -66,6 +118,10 @@ Result<std::string> JobFs::answer_node(PeerMethod method, NodeId from, Bytes pay
     case PeerMethod::kPages: {
       SWALE_ASSIGN_OR_RETURN(const FileStep step, decode_file_step(payload));
       return encode(PagesAnswer{drop_pages_here(step.file)});
+    }
+    case PeerMethod::kBegin: {
+      SWALE_ASSIGN_OR_RETURN(const BeginStep step, decode_begin_step(payload));
+      return answer_begin(from, step);
     }
     case PeerMethod::kDrainAll: {
       SWALE_RETURN_IF_ERROR(drain_all());

@@ -93,6 +93,7 @@ void JobFs::drop(const meta::FileId& id) {
 // Who has it open may write, and sync what he has written, before the change is over.
 meta::AnswerWait JobFs::wait_of(const meta::DirEntry& entry) {
   if (fsync_drains()) return meta::AnswerWait::kWritten;
+  if (shared_) return meta::AnswerWait::kSynced;  // another node may have its bytes
   const RequestLock lock(mutex_, requests_);
   bool has_bytes = entry.type == meta::NodeType::kDirectory || files_->is_undrained(entry.file);
   if (JobNode* const node = has_bytes ? nullptr : nodes_.find(entry.file)) {

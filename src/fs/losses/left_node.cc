@@ -10,6 +10,7 @@
 #include "base/contain.h"
 #include "base/log.h"
 #include "fs/job/job_marks.h"
+#include "fs/job/node_life.h"
 #include "fs/node/known_paths.h"
 #include "meta/names/name_table.h"
 
@@ -43,6 +44,9 @@ Status LeftNode::begin(io::Device& device, const LeftNodeOptions& options) {
   survey_.roots = roots_->known();
   SWALE_ASSIGN_OR_RETURN(const auto paths, KnownPaths::open(device, options.state_folder + "/paths"));
   survey_.paths = paths->paths();
+  SWALE_ASSIGN_OR_RETURN(const auto life,
+                         NodeLife::find(device, options.logs.memory_directory, device, options.state_folder));
+  survey_.has_lost_power = life->has_lost_power();
   SWALE_ASSIGN_OR_RETURN(files_, NodeFiles::open(device, device, options.logs, backing_, this));
   SWALE_RETURN_IF_ERROR(end_logs());
   if (!files_->damage().empty()) return files_->damage().front();

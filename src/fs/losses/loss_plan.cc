@@ -122,6 +122,7 @@ class Planner {
       loss->size = root.size, loss->backing_end = root.backing_end;
       loss->backing = root.backing, loss->ours = root.ours;
       *owners = root.parts;
+      if (take_back(root, owners)) loss->size = std::max({root.kept_size, root.backing_end, owners->end()});
       return true;
     }
     for (const auto& [node, survey] : by_node_) {
@@ -130,6 +131,20 @@ class Planner {
     }
     loss->size = loss->backing_end = loss->backing.size;
     return false;
+  }
+
+  // What a node that has lost its power had not made durable is gone, and does not hide what was before it.
+  bool take_back(const FileRoots::Known& root, RangeMap<NodeId>* owners) const {
+    bool takes = false;
+    root.loose.visit(kEachByte, [&](const Span& span, NodeId before) {
+      root.parts.visit(span, [&](const Span& part, NodeId owner) {
+        const auto survey = by_node_.find(owner);
+        if (survey == by_node_.end() || !survey->second->has_lost_power) return;
+        before == kNobody ? owners->cut(part) : owners->put(part, before);
+        takes = true;
+      });
+    });
+    return takes;
   }
 
   // What a node has written since its last commit is over all others' bytes.

@@ -44,11 +44,14 @@ NodeSurvey survey() {
   root.backing = {12, 4096, -1}, root.ours = {13, 100'000, 1'700'000'000'000'000'000};
   root.parts.put({0, 47'008}, 0);
   root.parts.put({47'008, 100'000}, 2);
+  root.loose.put({50'000, 100'000}, kNobody);
+  root.kept_size = 50'000;
   root.changed[0] = 17, root.changed[2] = 300;
   made.roots.push_back(std::move(root));
   made.logs[kShared].seen = {12, 4096, -1};
   made.logs[kShared].orders.put({47'008, 100'000}, 300);
   made.paths[kShared] = "directory/shared";
+  made.has_lost_power = true;
   return made;
 }
 
@@ -84,6 +87,8 @@ TEST(GoldenLosses, ASurveyIsWhatThisBuildWritesAndReads) {
   EXPECT_EQ(read->files.at(kShared).holders, (std::vector<NodeId>{0, 2}));
   EXPECT_EQ(read->roots.at(0).backing, (SeenBacking{12, 4096, -1}));
   EXPECT_EQ(read->roots.at(0).changed.at(2), 300u);
+  EXPECT_EQ(read->roots.at(0).kept_size, 50'000u);
+  EXPECT_TRUE(read->has_lost_power);
   EXPECT_EQ(read->logs.at(kShared).seen.inode, 12u);
   EXPECT_EQ(read->paths.at(kShared), "directory/shared");
   EXPECT_EQ(encode(*read), golden("survey"));

@@ -102,6 +102,35 @@ TEST(Losses, EachRangeThatALostNodeAloneHadIsListedAndNoOther) {
       ASSERT_EQ(RandomFile(seed, lost).judge(lost), "") << "seed " << seed << ", node " << lost;
 }
 
+// Node 1 has lost its power: what it had committed last is gone, and its older bytes are not what was there.
+TEST(Losses, WhatANodeHadNotMadeDurableHidesNothingOnceItsPowerIsLost) {
+  const meta::FileId id{0, 5};
+  FileRoots roots;
+  std::string record;
+  std::vector<NodeId> ask;
+  ASSERT_TRUE(roots.handle(commit(0, id, 3, {{0, 50}}), &record).ok());
+  ASSERT_TRUE(roots.begin_sync(id, 0, &ask).ok());
+  ASSERT_TRUE(roots.end_sync(id, true, &record).ok());
+  ASSERT_TRUE(roots.handle(commit(1, id, 7, {{20, 60}}), &record).ok());
+  for (const bool has_lost_power : {true, false}) {
+    std::vector<NodeSurvey> surveys = {survey_of(0), survey_of(1)};
+    add_file(surveys.data(), id, "shared");
+    add_root(surveys.data(), roots);
+    surveys[0].logs[id].orders.put({0, 50}, 3);
+    surveys[1].logs[id].orders.put({20, 30}, 2);
+    surveys[1].has_lost_power = has_lost_power;
+    const auto plan = plan_losses(surveys, {2});
+    ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+    ASSERT_EQ(plan->files.size(), 1u);
+    const FileLoss& loss = plan->files[0];
+    EXPECT_EQ(loss.lost.empty(), has_lost_power);
+    EXPECT_EQ(loss.size, has_lost_power ? 50u : 60u);
+    std::vector<std::pair<Span, NodeId>> kept;
+    loss.kept.visit(kEachByte, [&](const Span& span, NodeId node) { kept.emplace_back(span, node); });
+    if (has_lost_power) EXPECT_EQ(kept, (std::vector<std::pair<Span, NodeId>>{{{0, 50}, 0}}));
+  }
+}
+
 TEST(Losses, AReportThatOmitsRangesIsNoticed) {
   bool noticed = false;
   for (uint64_t seed = 1; seed <= 20; ++seed)

@@ -29,9 +29,9 @@ bool read_roots(Decoder* in, NodeSurvey* survey) {
   for (uint64_t left = in->varint64(); left > 0 && in->ok(); --left) {
     FileRoots::Known& root = survey->roots.emplace_back();
     root.file = take_id(in);
-    root.size = in->u64(), root.backing_end = in->u64();
+    root.size = in->u64(), root.kept_size = in->u64(), root.backing_end = in->u64();
     root.backing = take_seen(in), root.ours = take_seen(in);
-    if (!read_ranges(in, &root.parts)) return false;
+    if (!read_ranges(in, &root.parts) || !read_ranges(in, &root.loose)) return false;
     for (uint64_t nodes = in->varint64(); nodes > 0 && in->ok(); --nodes) {
       const NodeId node = in->u32();
       root.changed[node] = in->u64();
@@ -66,10 +66,12 @@ std::string encode(const NodeSurvey& survey) {
   for (const FileRoots::Known& root : survey.roots) {
     append_id(&out, root.file);
     append_u64(&out, root.size);
+    append_u64(&out, root.kept_size);
     append_u64(&out, root.backing_end);
     append_seen(&out, root.backing);
     append_seen(&out, root.ours);
     append_ranges(&out, root.parts);
+    append_ranges(&out, root.loose);
     append_varint(&out, root.changed.size());
     for (const auto& [node, order] : root.changed) append_u32(&out, node), append_u64(&out, order);
   }
@@ -84,6 +86,7 @@ std::string encode(const NodeSurvey& survey) {
     append_id(&out, id);
     append_sized(&out, path);
   }
+  append_u8(&out, survey.has_lost_power ? 1 : 0);
   return out;
 }
 
@@ -115,6 +118,7 @@ Result<NodeSurvey> decode_survey(Bytes bytes) {
     const meta::FileId id = take_id(&in);
     survey.paths[id] = in.sized();
   }
+  survey.has_lost_power = good && in.u8() != 0;
   if (!good) return corruption("what a node has left: its ranges are none of a file");
   SWALE_RETURN_IF_ERROR(in.finish("what a node has left"));
   return survey;

@@ -5,11 +5,12 @@
 //   survey := node u32, nodes u32, tree u64, job sized,
 //             names varint, (directory u64 u64, name sized, file u64 u64, type u8)*
 //             files varint, (file u64 u64, on_backing u8, holders varint, (rank u32)*)*
-//             roots varint, (file u64 u64, size u64, backing_end u64, 2 * (inode u64, size u64, modified_ns
-//                            u64): backing, ours, ranges (the values: nodes), nodes varint, (node u32,
-//                            changed u64)*)*
+//             roots varint, (file u64 u64, size u64, kept_size u64, backing_end u64,
+//                            2 * (inode u64, size u64, modified_ns u64): backing, ours,
+//                            ranges (the values: nodes), ranges (of those that are loose: what is before),
+//                            nodes varint, (node u32, changed u64)*)*
 //             logs varint, (file u64 u64, seen (inode u64, size u64, modified_ns u64), ranges (orders))*
-//             paths varint, (file u64 u64, path sized)*
+//             paths varint, (file u64 u64, path sized)*, has_lost_power u8
 //   ranges := count varint, (begin varint, length varint, value varint)*
 //
 // It is a message of one recovery; nothing keeps it. Fuzzed by fuzz/fs_messages_fuzz.cc; golden bytes:
@@ -54,6 +55,7 @@ struct NodeSurvey {
   std::map<meta::FileId, File> files;
   std::vector<FileRoots::Known> roots;
   std::map<meta::FileId, Logged> logs;
+  bool has_lost_power = false;                // since its server told the roots that it had
   std::map<meta::FileId, std::string> paths;  // as this node has known them last (known_paths.h)
 };
 

@@ -53,9 +53,10 @@ Status KeptRoots::keep(Bytes record, store::AppendSync sync) {
 Result<ShareAnswer> KeptRoots::handle(const ShareRequest& request) noexcept {
   const MutexLock lock(mutex_);
   std::string record;
+  const bool cuts = roots_.cuts(request);  // bytes that nodes drop
   auto answer = roots_.handle(request, &record);
   if (!answer.ok() || record.empty()) return answer;
-  SWALE_RETURN_IF_ERROR(keep(record, store::AppendSync::kLater));
+  SWALE_RETURN_IF_ERROR(keep(record, cuts ? store::AppendSync::kNow : store::AppendSync::kLater));
   return answer;
 }
 
@@ -70,7 +71,8 @@ std::optional<ShareAnswer> KeptRoots::look_at_once(const ShareRequest& request) 
 }
 
 Result<FileRoots::Drain> KeptRoots::begin_drain(const meta::FileId& file, const SeenBacking& seen) noexcept {
-  const MutexLock lock(mutex_);
+  MutexLock lock(mutex_);
+  synced_.wait(lock, [&]() REQUIRES(mutex_) { return !roots_.is_syncing(file); });
   return roots_.begin_drain(file, seen);
 }
 
@@ -96,6 +98,48 @@ Status KeptRoots::drained(const meta::FileId& file, const SeenBacking& now, bool
 void KeptRoots::end_drain(const meta::FileId& file) noexcept {
   const MutexLock lock(mutex_);
   roots_.end_drain(file);
+}
+
+// The commit counts also where the sync then cannot begin.
+Result<KeptRoots::Sync> KeptRoots::begin_sync(const ShareRequest& request) noexcept {
+  Sync sync;
+  SWALE_ASSIGN_OR_RETURN(sync.answer, handle(request));
+  if (sync.answer.error != 0) return sync;
+  MutexLock lock(mutex_);
+  synced_.wait(lock, [&]() REQUIRES(mutex_) { return !roots_.is_syncing(request.file); });
+  if (roots_.is_draining(request.file)) return sync;
+  SWALE_ASSIGN_OR_RETURN(sync.begun, roots_.begin_sync(request.file, request.node, &sync.ask));
+  return sync;
+}
+
+Result<KeptRoots::Sync> KeptRoots::begin_sync_of_drain(const meta::FileId& file) noexcept {
+  Sync sync;
+  const MutexLock lock(mutex_);
+  SWALE_ASSIGN_OR_RETURN(const bool needs, roots_.needs_sync(file));
+  if (!needs) return sync;
+  SWALE_ASSIGN_OR_RETURN(sync.begun, roots_.begin_sync(file, kNobody, &sync.ask));
+  return sync;
+}
+
+Status KeptRoots::end_sync(const meta::FileId& file, bool kept) noexcept {
+  const MutexLock lock(mutex_);
+  std::string record;
+  const Status ended = roots_.end_sync(file, kept, &record);
+  synced_.notify_all();
+  SWALE_RETURN_IF_ERROR(ended);
+  if (!kept || !rules_.syncs_commits) return {};
+  if (!record.empty() || behind_) return keep(record, store::AppendSync::kNow);
+  const Status synced = log_->sync();
+  behind_ = !synced.ok();
+  return synced.with_context("what the root of a file keeps");
+}
+
+Result<uint64_t> KeptRoots::begin_node(NodeId node, bool has_lost_power) noexcept {
+  const MutexLock lock(mutex_);
+  std::string record;
+  SWALE_ASSIGN_OR_RETURN(const uint64_t order, roots_.begin_node(node, has_lost_power, &record));
+  if (!record.empty()) SWALE_RETURN_IF_ERROR(keep(record, store::AppendSync::kNow));
+  return order;
 }
 
 std::vector<FileRoots::Known> KeptRoots::known() {

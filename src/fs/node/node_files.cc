@@ -331,6 +331,11 @@ Result<uint64_t> NodeFiles::draw_order() noexcept {
   return next_order();
 }
 
+void NodeFiles::go_on_after(uint64_t order) noexcept {
+  order_ = std::max(order_, order);
+  logs_->count_from(order_ + 1);
+}
+
 Status NodeFiles::read_own(const meta::FileId& id, const Span& span, MutableBytes out) noexcept {
   return contain([&]() -> Status {
     SWALE_ASSIGN_OR_RETURN(const File* const file, known(id));

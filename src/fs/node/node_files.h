@@ -150,6 +150,8 @@ class NodeFiles final : public DrainSource, private SegmentConsumer {
   // Takes in what was written, and says up to which order that is; or draws one that no write has.
   Result<uint64_t> taken() noexcept;
   Result<uint64_t> draw_order() noexcept;
+  // No write that is taken from now on, and nothing that is drawn, has this order or a lower one.
+  void go_on_after(uint64_t order) noexcept;
   // The bytes that this node's processes have written. kNotFound: it does not have all of them.
   Status read_own(const meta::FileId& file, const Span& span, MutableBytes out) noexcept;
   // What the backing file was when this node opened the file, or drained it last; none: the file is not open

@@ -1,5 +1,6 @@
-// What a node's server leaves for the next one, as this build writes it, is that of tests/golden/job-logs-v1,
-// and that is read: the log of its files' rows, and the log of what roots know.
+// What a node's server leaves for the next one, as this build writes it, is that of tests/golden: the log of
+// its files' rows (job-logs-v1), and the log of what roots know (job-logs-v2); and that is read, as is a log
+// of roots from before they kept which bytes are loose (job-logs-v1).
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -14,7 +15,8 @@
 namespace swale::fs::node_golden_test {
 namespace {
 
-const std::filesystem::path kGolden = SWALE_SOURCE_DIR "/tests/golden/job-logs-v1";
+const std::filesystem::path kGolden = SWALE_SOURCE_DIR "/tests/golden";
+const std::string kRows = "job-logs-v1/", kOldRoots = "job-logs-v1/", kRoots = "job-logs-v2/";
 const meta::FileId kOne{1, 5}, kTwo{2, 0x0000030000000007};
 constexpr char kFolder[] = "/state";
 
@@ -24,7 +26,7 @@ std::string golden(const std::string& name) {
 }
 void expect_golden(const std::string& name, const std::string& bytes) {
   if (std::getenv("SWALE_REGENERATE_GOLDEN") != nullptr) {
-    std::filesystem::create_directories(kGolden);
+    std::filesystem::create_directories((kGolden / name).parent_path());
     std::ofstream(kGolden / name, std::ios::binary) << bytes;
   }
   const std::string expected = golden(name);
@@ -38,9 +40,9 @@ std::string only_log(io::Device& device, std::string* name) {
   *name = names->front();
   return *io::read_file(device, fmt::format("{}/{}", kFolder, *name), kMiB);
 }
-void put_golden(io::Device& device, const std::string& name) {
+void put_golden(io::Device& device, const std::string& of, const std::string& name) {
   ASSERT_TRUE(io::make_directories(device, kFolder).ok());
-  ASSERT_TRUE(io::replace_file(device, fmt::format("{}/{}", kFolder, name), golden(name)).ok());
+  ASSERT_TRUE(io::replace_file(device, fmt::format("{}/{}", kFolder, name), golden(of + name)).ok());
 }
 
 FileRow row(uint64_t floor) {
@@ -62,11 +64,11 @@ TEST(GoldenNode, TheLogOfRowsIsWhatThisBuildWritesAndReads) {
     ASSERT_TRUE(log.ok()) << log.status().to_string();
     ASSERT_TRUE((*log)->put(kOne, row(11), 40).ok());
     ASSERT_TRUE((*log)->put({{kOne, row(12)}, {kTwo, FileRow()}}, 41).ok());
-    expect_golden("files-1", only_log(device, &name));
+    expect_golden(kRows + "files-1", only_log(device, &name));
   }
   EXPECT_EQ(name, "files-1");
   io::MemoryDevice old;
-  put_golden(old, name);
+  put_golden(old, kRows, name);
   const auto read = FilesLog::open(old, kFolder);
   ASSERT_TRUE(read.ok()) << read.status().to_string();
   EXPECT_EQ((*read)->order_max(), 41u);
@@ -81,22 +83,9 @@ ShareRequest commit(NodeId node, uint64_t order, std::vector<Span> spans) {
   return request;
 }
 
-TEST(GoldenNode, TheLogOfRootsIsWhatThisBuildWritesAndReads) {
-  std::string name;
-  {
-    io::MemoryDevice device;
-    const auto roots = KeptRoots::open(device, kFolder);
-    ASSERT_TRUE(roots.ok()) << roots.status().to_string();
-    ASSERT_TRUE((*roots)->handle(commit(0, 17, {{0, 47'008}})).ok());
-    ASSERT_TRUE((*roots)->handle(commit(2, 300, {{40'000, 50'000}, {94'016, 100'000}})).ok());
-    ASSERT_TRUE((*roots)->begin_drain(kOne, {131, 4096, 1'700'000'000'000'000'001}).ok());
-    ASSERT_TRUE((*roots)->announce(kOne, {132, 100'000, -7}).ok());
-    (*roots)->end_drain(kOne);
-    expect_golden("roots-1", only_log(device, &name));
-  }
-  EXPECT_EQ(name, "roots-1");
+void expect_roots(const std::string& of) {
   io::MemoryDevice old;
-  put_golden(old, name);
+  put_golden(old, of, "roots-1");
   const auto read = KeptRoots::open(old, kFolder);
   ASSERT_TRUE(read.ok()) << read.status().to_string();
   const auto known = (*read)->known();
@@ -110,11 +99,39 @@ TEST(GoldenNode, TheLogOfRootsIsWhatThisBuildWritesAndReads) {
                        [&](const Span& span, NodeId node) { parts.emplace_back(span, node); });
   EXPECT_EQ(parts, (std::vector<std::pair<Span, NodeId>>{
                        {{0, 40'000}, 0}, {{40'000, 50'000}, 2}, {{94'016, 100'000}, 2}}));
+  if (of == kOldRoots) return;
+  EXPECT_EQ(known[0].kept_size, 47'008u);
+  std::vector<std::pair<Span, NodeId>> loose;
+  known[0].loose.visit({0, meta::kOffsetEnd},
+                       [&](const Span& span, NodeId before) { loose.emplace_back(span, before); });
+  EXPECT_EQ(loose, (std::vector<std::pair<Span, NodeId>>{
+                       {{40'000, 47'008}, 0}, {{47'008, 50'000}, kNobody}, {{94'016, 100'000}, kNobody}}));
+}
+
+TEST(GoldenNode, TheLogOfRootsIsWhatThisBuildWritesAndReads) {
+  std::string name;
+  {
+    io::MemoryDevice device;
+    const auto roots = KeptRoots::open(device, kFolder);
+    ASSERT_TRUE(roots.ok()) << roots.status().to_string();
+    ASSERT_TRUE((*roots)->handle(commit(0, 17, {{0, 47'008}})).ok());
+    ShareRequest sync = commit(0, 18, {});
+    sync.op = ShareOp::kSync;
+    ASSERT_TRUE((*roots)->begin_sync(sync).ok());
+    ASSERT_TRUE((*roots)->end_sync(kOne, true).ok());
+    ASSERT_TRUE((*roots)->handle(commit(2, 300, {{40'000, 50'000}, {94'016, 100'000}})).ok());
+    ASSERT_TRUE((*roots)->begin_drain(kOne, {131, 4096, 1'700'000'000'000'000'001}).ok());
+    ASSERT_TRUE((*roots)->announce(kOne, {132, 100'000, -7}).ok());
+    (*roots)->end_drain(kOne);
+    expect_golden(kRoots + "roots-1", only_log(device, &name));
+  }
+  EXPECT_EQ(name, "roots-1");
+  for (const std::string& of : {kOldRoots, kRoots}) expect_roots(of);
 }
 
 // A log that is cut anywhere has what was there before the cut, or is refused; never something else.
 TEST(GoldenNode, ALogThatIsCutHasLessAndNothingElse) {
-  const std::string whole = golden("files-1");
+  const std::string whole = golden(kRows + "files-1");
   size_t refused = 0, fewer = 0;
   for (size_t bytes = 0; bytes < whole.size(); ++bytes) {
     io::MemoryDevice device;

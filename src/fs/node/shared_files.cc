@@ -88,6 +88,46 @@ Status SharedFiles::commit(const meta::FileId& file) noexcept {
   });
 }
 
+Result<bool> SharedFiles::sync(const meta::FileId& file, const std::function<Result<bool>()>& keep) noexcept {
+  bool done = false;
+  const MutexLock lock(mutex_);
+  const Status status = contain([&]() REQUIRES(mutex_) -> Status {
+    for (;;) {
+      SWALE_RETURN_IF_ERROR(learn(file));
+      SWALE_ASSIGN_OR_RETURN(const uint64_t order, files_->taken());
+      auto request = share_.begin_sync(file, order);
+      if (request.status().code() == Code::kBusy) {
+        changed_.wait(mutex_);
+        continue;
+      }
+      SWALE_RETURN_IF_ERROR(request.status());
+      Result<bool> kept = true;
+      if (rules_.keeps_first) {
+        const MutexUnlock meanwhile(mutex_);
+        if (const Status thrown = contain([&] { kept = keep(); }); !thrown.ok()) kept = thrown;
+      }
+      done = kept.ok() && *kept;
+      if (!done) request->op = ShareOp::kCommit;  // which takes nothing of it back
+      const Status synced = change(file, *request);
+      const bool takes_drain = synced.posix_error() == EAGAIN;
+      done = done && !takes_drain;
+      return !kept.ok() ? kept.status() : takes_drain ? Status() : synced;
+    }
+  });
+  if (!status.ok()) return status;
+  return done;
+}
+
+Status SharedFiles::commit_found() noexcept {
+  std::vector<meta::FileId> files;
+  {
+    const MutexLock lock(mutex_);
+    SWALE_RETURN_IF_ERROR(contain([&]() REQUIRES(mutex_) { files = share_.found(); }));
+  }
+  for (const meta::FileId& file : files) SWALE_RETURN_IF_ERROR(commit(file));
+  return {};
+}
+
 Status SharedFiles::truncate(const meta::FileId& file, uint64_t size) noexcept {
   if (size > meta::kOffsetEnd) return errno_status(EFBIG, "truncate");
   const MutexLock lock(mutex_);

@@ -68,6 +68,12 @@ class SharedFiles final : public WriteWatcher {
   Result<uint64_t> size(const meta::FileId& file, const SeenBacking& seen = {}) noexcept;
   // What had been written on this node is seen by each read that begins after this returns.
   Status commit(const meta::FileId& file) noexcept;
+  // A commit, after which all that is committed to the file, by whatever node, outlives the power of all
+  // nodes. `keep` makes durable on this node what it has of the file; it is called without the mutex, while
+  // this node commits nothing of the file. False: it takes a drain.
+  Result<bool> sync(const meta::FileId& file, const std::function<Result<bool>()>& keep) noexcept;
+  // What a server before this one has had, and its roots have not heard, or have forgotten.
+  Status commit_found() noexcept;
   // A commit; then the file ends there. Writes that return during the call are not cut.
   Status truncate(const meta::FileId& file, uint64_t size) noexcept;
   // A place that no other append gets.

@@ -38,6 +38,8 @@ class StateLog {
   // A new file, which has all; those before it go.
   Status begin(std::string whole) noexcept;
   Status append(std::string change, store::AppendSync sync = store::AppendSync::kNow) noexcept;
+  // All that was appended is durable.
+  Status sync() noexcept { return log_->create(); }
   // begin() is due in place of append(): `state_bytes` is about what it would take.
   bool is_long(uint64_t state_bytes) const;
 

@@ -22,7 +22,7 @@ struct Row {
   size_t lane;
   bool is_long;  // takes as long as the storage: a node that is down is noticed all the same
 };
-constexpr std::array<Row, 17> kRows = {{
+constexpr std::array<Row, 20> kRows = {{
     {"share.ask", 1, false},
     {"share.fetch", 2, false},
     {"drain.fix", 3, false},
@@ -39,9 +39,12 @@ constexpr std::array<Row, 17> kRows = {{
     {"locks.node_gone", 1, false},
     {"files.seal", 1, false},
     {"files.pages", 8, true},  // waits for reads and writes of the node's programs
+    {"share.sync", 9, true},
+    {"share.keep", 10, true},
+    {"share.begin", 9, true},
     {"share.take_back", 0, false},
 }};
-constexpr size_t kLanes = 9;
+constexpr size_t kLanes = 11;
 constexpr Nanos kLongPatience = seconds(24 * 3600);
 constexpr size_t kPiecesAtOnce = 4;  // that a thread has asked one node for
 constexpr size_t kAtOnceMax = 4;     // of the requests of one event: a read begins with so many

@@ -46,8 +46,13 @@ enum class PeerMethod : uint16_t {
   kLockNodeGone = 13,  // of itself: a node's locks end
   kSeal = 14,          // of a file: SealStep, SealAnswer
   kPages = 15,         // the kernel drops those of a file: FileStep, PagesAnswer
-  kTakeBack = 16,      // the maps of a file that the node has published: FileStep
+  kSync = 16,          // the root of a file, which it is to outlive power: ShareRequest
+  kKeep = 17,          // what the node has of a file is to outlive its power: KeepStep
+  kBegin = 18,         // a node begins: BeginStep
+  kTakeBack = 19,      // the maps of a file that the node has published: FileStep
 };
+
+inline constexpr size_t kSmallAnswer = 64;  // bytes, of an answer that says little
 
 class PeerRequests {
  public:

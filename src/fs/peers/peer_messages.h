@@ -7,6 +7,8 @@
 //   SealAnswer := writers u32, who sized
 //   FileStep   := file u64 u64
 //   PagesAnswer := opens u32
+//   KeepStep  := file u64 u64
+//   BeginStep := phase u8; the answer of kLostPower and kHadPower: order u64
 //   NameNews  := file u64 u64, type u8, gone u8, directory u64 u64, name sized
 //
 // Threads: plain values. Errors: decoding foreign bytes gives kCorruption.
@@ -80,6 +82,24 @@ struct PagesAnswer {
   uint32_t opens = 0;  // there, that still read through pages
 };
 
+// All that the node has committed of a file.
+struct KeepStep {
+  meta::FileId file = {};
+};
+// DO NOT CHANGE THESE VALUES: nodes of one job may run different builds.
+enum class BeginPhase : uint8_t {
+  kHadPower = 0,   // all that the node has committed, its logs have
+  kLostPower = 1,  // what it had made durable, they have
+  kReady = 2,      // it has told all, and has committed what it found
+};
+struct BeginStep {
+  BeginPhase phase = BeginPhase::kHadPower;
+};
+
+std::string encode(const KeepStep& step);
+Result<KeepStep> decode_keep_step(Bytes bytes);
+std::string encode(const BeginStep& step);
+Result<BeginStep> decode_begin_step(Bytes bytes);
 std::string encode(const DrainStep& step);
 Result<DrainStep> decode_drain_step(Bytes bytes);
 std::string encode(const DrainWish& wish);

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/contain.h"
 #include "base/log.h"
 #include "fs/peers/peer_messages.h"
 
@@ -27,9 +28,11 @@ NodeId root_of(const meta::FileId& file) {
 
 Result<ShareAnswer> RemotePeers::ask(const ShareRequest& request) {
   const NodeId root = root_of(request.file);
-  if (root == nodes_.own()) return roots_.handle(request);
+  const bool syncs = request.op == ShareOp::kSync;
+  if (root == nodes_.own()) return syncs ? sync_as_root(request) : roots_.handle(request);
   const std::string what = text_of(request.file) + ": its root";
-  auto text = nodes_.call(root, PeerMethod::kAsk, encode(request), kAnswerBytes, what);
+  const PeerMethod method = syncs ? PeerMethod::kSync : PeerMethod::kAsk;
+  auto text = nodes_.call(root, method, encode(request), kAnswerBytes, what);
   if (text.status().code() == Code::kResourceExhausted)  // more parts than usual
     text = nodes_.call(root, PeerMethod::kAsk, encode(request), net::kRpcMessageBytesMax, what);
   SWALE_RETURN_IF_ERROR(text.status());
@@ -82,7 +85,12 @@ Status RemotePeers::take_back(const meta::FileId& file, const std::vector<ShareH
 }
 
 Result<std::string> RemotePeers::answer(PeerMethod method, NodeId from, Bytes payload) {
-  if (method == PeerMethod::kAsk) return answer_as_root(from, payload);
+  if (method == PeerMethod::kAsk || method == PeerMethod::kSync) return answer_as_root(from, payload);
+  if (method == PeerMethod::kKeep) {
+    SWALE_ASSIGN_OR_RETURN(const KeepStep step, decode_keep_step(payload));
+    SWALE_RETURN_IF_ERROR(keep_at(nodes_.own(), step.file));
+    return std::string();
+  }
   if (method == PeerMethod::kFetch) return give_bytes(payload);
   if (method == PeerMethod::kTakeBack) {
     SWALE_ASSIGN_OR_RETURN(const FileStep step, decode_file_step(payload));
@@ -129,8 +137,33 @@ Result<ShareRequest> RemotePeers::asked_as_root(NodeId from, Bytes payload) cons
 
 Result<std::string> RemotePeers::answer_as_root(NodeId from, Bytes payload) {
   SWALE_ASSIGN_OR_RETURN(const ShareRequest request, asked_as_root(from, payload));
-  SWALE_ASSIGN_OR_RETURN(const ShareAnswer answer, roots_.handle(request));
+  const bool syncs = request.op == ShareOp::kSync;
+  SWALE_ASSIGN_OR_RETURN(const ShareAnswer answer, syncs ? sync_as_root(request) : roots_.handle(request));
   return encode(answer);
+}
+
+Result<ShareAnswer> RemotePeers::sync_as_root(const ShareRequest& request) {
+  SWALE_ASSIGN_OR_RETURN(KeptRoots::Sync sync, roots_.begin_sync(request));
+  if (sync.answer.error != 0) return sync.answer;
+  const Status kept = sync.begun ? keep_at(sync.ask, request.file) : errno_status(EAGAIN, "a drain");
+  if (sync.begun) SWALE_RETURN_IF_ERROR(roots_.end_sync(request.file, kept.ok()));
+  sync.answer.error = kept.ok() ? 0 : EAGAIN;  // the drain says what hinders it, too
+  return sync.answer;
+}
+
+Status RemotePeers::keep_at(std::span<const NodeId> nodes, const meta::FileId& file) {
+  return contain([&]() -> Status {
+    for (const NodeId node : nodes) SWALE_RETURN_IF_ERROR(keep_at(node, file));
+    return {};
+  });
+}
+
+Status RemotePeers::keep_at(NodeId node, const meta::FileId& file) {
+  if (node != nodes_.own())
+    return nodes_.call(node, PeerMethod::kKeep, encode(KeepStep{file}), kSmallAnswer, text_of(file)).status();
+  if (!keep_) return errno_status(EAGAIN, text_of(file) + ": this node keeps nothing beyond its power");
+  SWALE_ASSIGN_OR_RETURN(const bool kept, keep_(file));
+  return kept ? Status() : errno_status(EAGAIN, text_of(file) + ": it takes a drain");
 }
 
 Result<std::string> RemotePeers::give_bytes(Bytes payload) {

@@ -5,7 +5,10 @@
 // is kCorruption or EIO, and changes nothing.
 #pragma once
 
+#include <functional>
+#include <span>
 #include <string>
+#include <utility>
 
 #include "fs/node/kept_roots.h"
 #include "fs/node/shared_files.h"
@@ -20,6 +23,11 @@ std::string text_of(const meta::FileId& file);  // for messages
 class RemotePeers final : public SharePeers, public PeerRequests {
  public:
   RemotePeers(NodePeers& nodes, KeptRoots& roots) : nodes_(nodes), roots_(roots) {}
+  // A node's own part of a sync: all that it has committed of the file is durable. False: it takes a drain.
+  // Before start(); without one nothing is kept beyond the power of a node.
+  using Keep = std::function<Result<bool>(const meta::FileId& file)>;
+  void keep_by(Keep keep) { keep_ = std::move(keep); }
+  bool keeps() const { return keep_ != nullptr; }
   // Before a process of any node uses a file. `others` answers what is not for bytes; null: nobody does.
   Status start(SharedFiles* files, PeerRequests* others = nullptr) {
     files_ = files;
@@ -30,6 +38,8 @@ class RemotePeers final : public SharePeers, public PeerRequests {
   Result<ShareAnswer> ask(const ShareRequest& request) override;
   Status fetch(NodeId node, const meta::FileId& file, std::span<const Wanted> wanted) override;
   Status take_back(const meta::FileId& file, const std::vector<ShareHold>& holds) override;
+  // Each of them has made durable what it has of the file. EAGAIN: one says that it takes a drain.
+  Status keep_at(std::span<const NodeId> nodes, const meta::FileId& file);
   Result<std::string> answer(PeerMethod method, NodeId from, Bytes payload) override;
   bool answer_at_once(PeerMethod method, NodeId from, Bytes payload, const Reply& reply) override;
 
@@ -37,10 +47,13 @@ class RemotePeers final : public SharePeers, public PeerRequests {
   Result<ShareRequest> asked_as_root(NodeId from, Bytes payload) const;
   Result<std::string> answer_as_root(NodeId from, Bytes payload);
   Result<std::string> give_bytes(Bytes payload);
+  Result<ShareAnswer> sync_as_root(const ShareRequest& request);
+  Status keep_at(NodeId node, const meta::FileId& file);
 
   NodePeers& nodes_;
   KeptRoots& roots_;
   SharedFiles* files_ = nullptr;
+  Keep keep_;
   PeerRequests* others_ = nullptr;
 };
 

@@ -10,7 +10,6 @@
 namespace swale::fs {
 namespace {
 
-constexpr size_t kSmallAnswer = 64;
 constexpr size_t kRangesNamed = 8;  // of a node that is down
 
 SeenBacking seen_of(const Stamp& stamp) { return {stamp.inode, stamp.size, stamp.modified_ns}; }
@@ -68,7 +67,7 @@ Status SharedDrain::fix_all(const meta::FileId& file, NodeId asks) {
   spans_.clear();
   for (const SharePart& part : plan_.parts) spans_[part.node].push_back(part.span);
   now_ = plan_.backing;
-  return {};
+  return keep_left(file);
 }
 
 Result<DrainSource::Fixed> SharedDrain::fix(const meta::FileId& file) noexcept {
@@ -117,6 +116,18 @@ Status SharedDrain::write_others(const meta::FileId& file, io::File& out) noexce
 Status SharedDrain::announce(std::span<const std::pair<meta::FileId, Stamp>> ours) noexcept {
   for (const auto& [file, stamp] : ours) SWALE_RETURN_IF_ERROR(roots_.announce(file, seen_of(stamp)));
   return {};
+}
+
+// All nodes drop what they have fixed, also what another one's commit lies over: it must not be gone before
+// that commit's bytes are durable.
+Status SharedDrain::keep_left(const meta::FileId& file) {
+  if (!remote_.keeps()) return {};
+  SWALE_ASSIGN_OR_RETURN(const KeptRoots::Sync sync, roots_.begin_sync_of_drain(file));
+  if (!sync.begun) return {};
+  const Status kept = remote_.keep_at(sync.ask, file);
+  SWALE_RETURN_IF_ERROR(roots_.end_sync(file, kept.ok()));
+  if (kept.posix_error() != EAGAIN) return kept;
+  return error(Code::kBusy, Scope::kFile, "{}; drain it again", kept.message());
 }
 
 Status SharedDrain::drained(std::span<const Done> files) noexcept {

@@ -23,14 +23,21 @@
 #include "fs/node/shared_files.h"
 #include "fs/peers/node_peers.h"
 #include "fs/peers/peer_messages.h"
+#include "fs/peers/remote_peers.h"
 
 namespace swale::fs {
 
 class SharedDrain final : public DrainSource {
  public:
   SharedDrain(NodePeers& peers, KeptRoots& roots, SharedFiles& shared, NodeFiles& files, Backing& backing,
-              const DrainRules& rules)
-      : peers_(peers), roots_(roots), shared_(shared), files_(files), backing_(backing), rules_(rules) {}
+              const DrainRules& rules, RemotePeers& remote)
+      : peers_(peers),
+        remote_(remote),
+        roots_(roots),
+        shared_(shared),
+        files_(files),
+        backing_(backing),
+        rules_(rules) {}
 
   // `asks`: the node that wants it, `seen`: what it has seen on the backing. False: all is there.
   Result<bool> prepare(const meta::FileId& file, NodeId asks, const SeenBacking& seen) noexcept;
@@ -49,8 +56,10 @@ class SharedDrain final : public DrainSource {
  private:
   Status fix_all(const meta::FileId& file, NodeId asks);
   Status write_out(const DrainStep& step);
+  Status keep_left(const meta::FileId& file);
 
   NodePeers& peers_;
+  RemotePeers& remote_;
   KeptRoots& roots_;
   SharedFiles& shared_;
   NodeFiles& files_;

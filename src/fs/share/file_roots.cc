@@ -11,14 +11,38 @@ namespace swale::fs {
 namespace {
 
 // Of a record's parts.
-enum class Kind : uint8_t { kRequest = 2, kState = 3 };
+enum class Kind : uint8_t { kRequest = 2, kState = 3, kLoose = 4 };
 
 void append_part(Kind kind, Bytes bytes, std::string* record) {
   append_u8(record, static_cast<uint8_t>(kind));
   append_sized(record, bytes);
 }
 
-constexpr Span kWholeFile{0, meta::kOffsetEnd};
+// Ranges with what nodes they are of; each begin is told from the end before it.
+template <class Value, class NodeOf>
+void append_ranges(const RangeMap<Value>& ranges, const NodeOf& node_of, std::string* out) {
+  append_varint(out, ranges.size());
+  uint64_t end = 0;
+  ranges.visit(kWholeFile, [&](const Span& span, const Value& value) {
+    append_varint(out, span.begin - end);
+    append_varint(out, span.end - span.begin);
+    append_u32(out, node_of(value));
+    end = span.end;
+  });
+}
+// False: these bytes are none.
+template <class Put>
+bool take_ranges(Decoder* in, const Put& put) {
+  uint64_t end = 0;
+  for (uint64_t left = in->varint64(); left > 0 && in->ok(); --left) {
+    const uint64_t skip = in->varint64(), length = in->varint64();
+    const NodeId node = in->u32();
+    if (!in->ok() || skip > meta::kOffsetEnd - end || length > meta::kOffsetEnd - end - skip) return false;
+    put(Span{end + skip, end + skip + length}, node);
+    end += skip + length;
+  }
+  return true;
+}
 
 }  // namespace
 
@@ -33,15 +57,21 @@ void FileRoots::append_state(const meta::FileId& id, const File& file, std::stri
     append_u32(&state, number);
     for (const uint64_t word : {node.changed, node.reserved, node.offset}) append_u64(&state, word);
   }
-  append_varint(&state, file.parts.size());
-  uint64_t end = 0;
-  file.parts.visit(kWholeFile, [&](const Span& span, NodeId node) {
-    append_varint(&state, span.begin - end);
-    append_varint(&state, span.end - span.begin);
-    append_u32(&state, node);
-    end = span.end;
-  });
+  append_ranges(
+      file.parts, [](NodeId node) { return node; }, &state);
   append_part(Kind::kState, state, record);
+  if (!file.loose.empty() || file.kept_size != file.size)
+    append_loose(id, file.loose, file.kept_size, record);
+}
+
+void FileRoots::append_loose(const meta::FileId& id, const RangeMap<Loose>& loose, uint64_t kept_size,
+                             std::string* record) {
+  std::string text;
+  append_id(&text, id);
+  append_u64(&text, kept_size);
+  append_ranges(
+      loose, [](const Loose& each) { return each.before; }, &text);
+  append_part(Kind::kLoose, text, record);
 }
 
 Status FileRoots::take_state(Bytes bytes) {
@@ -57,20 +87,36 @@ Status FileRoots::take_state(Bytes bytes) {
     Node& node = file->nodes[in.u32()];
     node.changed = in.u64(), node.reserved = in.u64(), node.offset = in.u64();
   }
-  uint64_t end = 0;
-  bool good = true;
-  for (uint64_t left = in.varint64(); good && left > 0 && in.ok(); --left) {
-    const uint64_t skip = in.varint64(), length = in.varint64();
-    const NodeId node = in.u32();
-    good = in.ok() && skip <= meta::kOffsetEnd - end && length <= meta::kOffsetEnd - end - skip;
-    if (good) file->parts.put({end + skip, end + skip + length}, node);
-    end += good ? skip + length : 0;
-  }
-  SWALE_RETURN_IF_ERROR(in.finish("the state of a file"));
-  if (!good || id.none() || end > file->size)
+  const bool good = take_ranges(&in, [&](const Span& span, NodeId node) { file->parts.put(span, node); });
+  if (good) SWALE_RETURN_IF_ERROR(in.finish("the state of a file"));
+  if (!good || id.none() || file->parts.end() > file->size)
     return corruption("the state of file {:x}:{:x}: its numbers are none of a file", id.high, id.low);
+  file->kept_size = file->size;  // no kLoose follows where nothing is
   file->begun = true;
   files_.insert_or_assign(id, std::move(file));
+  return {};
+}
+
+Status FileRoots::take_loose(Bytes bytes) {
+  Decoder in(bytes);
+  const meta::FileId id = take_id(&in);
+  const uint64_t kept_size = in.u64();
+  RangeMap<Loose> loose;
+  uint64_t count = 0, owned = 0;
+  const bool good = take_ranges(&in, [&](const Span& span, NodeId before) {
+    loose.put(span, {before, 0});
+    count += span.end - span.begin;
+  });
+  if (good) SWALE_RETURN_IF_ERROR(in.finish("the loose bytes of a file"));
+  const auto at = files_.find(id);
+  if (good && at != files_.end())
+    loose.visit(kWholeFile, [&](const Span& span, const Loose&) {
+      at->second->parts.visit(span, [&](const Span& part, NodeId) { owned += part.end - part.begin; });
+    });
+  if (!good || at == files_.end() || owned != count || kept_size > at->second->size)
+    return corruption("the loose bytes of file {:x}:{:x}: its numbers are none of a file", id.high, id.low);
+  at->second->loose = std::move(loose);
+  at->second->kept_size = kept_size;
   return {};
 }
 
@@ -155,6 +201,7 @@ void FileRoots::change(const ShareRequest& request, ShareAnswer* answer, std::st
 void FileRoots::commit(File& file, const ShareRequest& request) const {
   Draining* const draining = file.draining.get();
   for (const Span& span : request.spans) {
+    loosen(file, span);
     file.parts.put(span, request.node);
     if (draining != nullptr && rules_.keep_changed) draining->unchanged.cut(span);
   }
@@ -162,10 +209,13 @@ void FileRoots::commit(File& file, const ShareRequest& request) const {
   if (request.op == ShareOp::kTruncate) {
     const Span gone{request.size, meta::kOffsetEnd};
     file.parts.cut(gone);
+    file.loose.cut(gone);
+    if (file.syncing) file.syncing->cut(gone);
     file.backing_end = std::min(file.backing_end, request.size);
-    file.size = file.reserved_end = request.size;
+    file.size = file.kept_size = file.reserved_end = request.size;
     if (draining != nullptr) {
       draining->unchanged.cut(gone);
+      draining->safe.cut(gone);
       if (draining->planned)
         draining->cut_to = std::min(draining->cut_to, request.size);
       else
@@ -217,11 +267,17 @@ ShareAnswer FileRoots::obey(File& file, const ShareRequest& request, bool* chang
   return answer;
 }
 
+bool FileRoots::cuts(const ShareRequest& request) const {
+  if (request.op != ShareOp::kTruncate) return false;
+  const auto at = files_.find(request.file);
+  return request.size < (at == files_.end() ? request.backing.size : at->second->size);
+}
+
 Result<ShareAnswer> FileRoots::handle(const ShareRequest& request, std::string* record) noexcept {
   ShareAnswer answer;
   record->clear();
   const Status status = contain([&] {
-    if (is_change(request.op)) return change(request, &answer, record);
+    if (may_change(request)) return change(request, &answer, record);
     if (request.op == ShareOp::kLetGo) return let_go(request);
     look(request, &answer);
     if (request.op == ShareOp::kHold) hold(request);
@@ -294,11 +350,22 @@ Status FileRoots::drained(const meta::FileId& id, const SeenBacking& now, bool a
   return contain([&]() -> Status {
     SWALE_ASSIGN_OR_RETURN(File* const file, draining(id));
     const Draining& drain = *file->draining;
-    drain.unchanged.visit(kWholeFile, [&](const Span& span, char) { file->parts.cut(span); });
+    drain.unchanged.visit(kWholeFile, [&](const Span& span, char) {
+      file->parts.cut(span);
+      file->loose.cut(span);
+    });
+    // What was before the others is on the backing, or has gone to where it counts no more.
+    RangeMap<Loose> loose;
+    file->loose.visit(kWholeFile, [&](const Span& span, const Loose& each) {
+      loose.put(span, {kNobody, each.syncs});
+      drain.safe.visit(span, [&](const Span& part, char) { loose.put(part, each); });
+    });
+    file->loose = std::move(loose);
     file->backing = now;
     file->ours = {};
     file->backing_end = std::min(now.size, drain.cut_to);
     if (aside) file->size = std::max(file->backing_end, file->parts.end());
+    file->kept_size = std::min(file->size, std::max(file->kept_size, file->backing_end));
     file->begun = true;
     append_state(id, *file, record);
     return {};
@@ -330,7 +397,10 @@ std::vector<FileRoots::Known> FileRoots::known() const {
     each.backing_end = file->backing_end;
     each.backing = file->backing;
     each.ours = file->ours;
+    each.kept_size = file->kept_size;
     each.parts = file->parts;
+    file->loose.visit(kWholeFile,
+                      [&](const Span& span, const Loose& loose) { each.loose.put(span, loose.before); });
     for (const auto& [number, node] : file->nodes) each.changed[number] = node.changed;
   }
   return all;
@@ -343,15 +413,16 @@ Status FileRoots::replay(Bytes record) noexcept {
       const uint8_t kind = in.u8();
       const Bytes bytes = in.sized();
       SWALE_RETURN_IF_ERROR(in.status("a record of the roots of files"));
-      if (kind == static_cast<uint8_t>(Kind::kState)) {
-        SWALE_RETURN_IF_ERROR(take_state(bytes));
+      if (kind == static_cast<uint8_t>(Kind::kState) || kind == static_cast<uint8_t>(Kind::kLoose)) {
+        SWALE_RETURN_IF_ERROR(kind == static_cast<uint8_t>(Kind::kState) ? take_state(bytes)
+                                                                         : take_loose(bytes));
         continue;
       }
       if (kind != static_cast<uint8_t>(Kind::kRequest))
         return corruption("a record of the roots of files: byte {}: kind {} is none", in.offset(), kind);
       SWALE_ASSIGN_OR_RETURN(const ShareRequest request, decode_share_request(bytes));
       const auto at = files_.find(request.file);
-      if (at == files_.end() || !is_change(request.op))
+      if (at == files_.end() || !may_change(request))
         return corruption("a record of the roots of files: byte {}: file {:x}:{:x} was never begun",
                           in.offset(), request.file.high, request.file.low);
       bool changed = false;

@@ -13,6 +13,13 @@
 //                                        2 * (inode u64, size u64, modified_ns u64): backing, ours,
 //                                        nodes varint, (node u32, changed u64, reserved u64, offset u64)*,
 //                                        parts varint, (skip varint, length varint, node u32)*
+//   kLoose    file u64 u64, kept_size u64, ranges varint, (skip varint, length varint, before u32)*
+//             follows the state of its file, or takes the place of what the last one has said
+//
+// *Loose* are committed bytes that the disk of their node may lack: a node that loses power shows what was
+// there before, in memory of `before` (kNobody: the backing, or a hole). A sync of a file:
+//   begin_sync() ─► each node of `ask` makes durable what it has of the file ─► end_sync()
+// What was committed when it began is loose no more; what has come over it since has it before itself.
 //
 // A drain of a file (docs/design/node-files.md):
 //   begin_drain() ─► each node: kFix ─► plan_drain() ─► the bytes are written ─► announce() ─► the file has
@@ -50,6 +57,9 @@ struct ShareRules {
   bool keep_changed = true;    // a root: what is committed while a drain is under way stays with its node
   bool owner_leads = true;     // a node: it writes what the root says, not all that it has
   bool takes_back = true;      // a node: its changes wait until others have let go
+  bool syncs_commits = true;   // a root: what a sync has told it is durable before the answer
+  bool asks_owners = true;     // a root: a sync asks the other nodes for their bytes
+  bool keeps_first = true;     // a node: its own bytes are durable before it tells the root of its sync
 };
 
 class FileRoots {
@@ -82,6 +92,21 @@ class FileRoots {
   // `aside`: the backing keeps its own file, which `now` is.
   Status drained(const meta::FileId& file, const SeenBacking& now, bool aside, std::string* record) noexcept;
   void end_drain(const meta::FileId& file) noexcept;
+  // Nodes drop what a drain has fixed. Whether something is before loose bytes that the drain has not
+  // brought to the backing: such bytes take a sync before drained().
+  Result<bool> needs_sync(const meta::FileId& file) noexcept;
+
+  // Whether that request makes the file shorter.
+  bool cuts(const ShareRequest& request) const;
+
+  // `ask`: whose bytes `asks`, whose own are durable, needs. False: another sync or a drain is under way.
+  Result<bool> begin_sync(const meta::FileId& file, NodeId asks, std::vector<NodeId>* ask) noexcept;
+  bool is_syncing(const meta::FileId& file) const;
+  bool is_draining(const meta::FileId& file) const;
+  // `kept`: all have.
+  Status end_sync(const meta::FileId& file, bool kept, std::string* record) noexcept;
+  // A node begins; the last order of it that was obeyed. `has_lost_power`: its loose bytes are gone.
+  Result<uint64_t> begin_node(NodeId node, bool has_lost_power, std::string* record) noexcept;
   std::vector<Span> parts_of(const meta::FileId& file, NodeId node) const;
   // A file as its root knows it, for a recovery without all nodes (fs/losses).
   struct Known {
@@ -90,6 +115,8 @@ class FileRoots {
     uint64_t backing_end = 0;
     SeenBacking backing, ours;
     RangeMap<NodeId> parts;
+    uint64_t kept_size = 0;              // without what is loose
+    RangeMap<NodeId> loose;              // what is before them
     std::map<NodeId, uint64_t> changed;  // the last order of each node that was obeyed
   };
   std::vector<Known> known() const;
@@ -109,13 +136,23 @@ class FileRoots {
     uint64_t number = 0;
     RangeMap<NodeId> parts;    // of the nodes that have fixed theirs
     RangeMap<char> unchanged;  // of these, since then
+    RangeMap<char> safe;       // what a sync since the plan has found, and stays with its node
     bool planned = false;
     uint64_t size = 0;                   // when it was planned
     uint64_t cut_to = meta::kOffsetEnd;  // by truncates since
   };
+  struct Loose {
+    NodeId before = kNobody;
+    uint64_t syncs = 0;  // of the file, that had begun when it was committed
+    friend bool operator==(const Loose&, const Loose&) = default;
+  };
   struct File {
     RangeMap<NodeId> parts;
+    RangeMap<Loose> loose;  // of parts
     uint64_t size = 0;
+    uint64_t kept_size = 0;  // without what is loose
+    uint64_t syncs = 0;
+    std::unique_ptr<RangeMap<NodeId>> syncing;  // what was loose when the sync began that is under way
     uint64_t backing_end = 0;
     uint64_t reserved_end = 0;
     SeenBacking backing;  // what it must still be when it is drained, or else
@@ -125,7 +162,11 @@ class FileRoots {
     std::unique_ptr<Draining> draining;
 
     explicit File(const SeenBacking& seen)
-        : size(seen.size), backing_end(seen.size), reserved_end(seen.size), backing(seen) {}
+        : size(seen.size),
+          kept_size(seen.size),
+          backing_end(seen.size),
+          reserved_end(seen.size),
+          backing(seen) {}
   };
 
   void look(const ShareRequest& request, ShareAnswer* answer) const;
@@ -134,9 +175,14 @@ class FileRoots {
   void let_go(const ShareRequest& request);
   std::vector<ShareHold> holds_of_others(const ShareRequest& request) const;
   static void append_state(const meta::FileId& id, const File& file, std::string* record);
+  static void append_loose(const meta::FileId& id, const RangeMap<Loose>& loose, uint64_t kept_size,
+                           std::string* record);
   Status take_state(Bytes bytes);
+  Status take_loose(Bytes bytes);
   ShareAnswer obey(File& file, const ShareRequest& request, bool* changed);
   void commit(File& file, const ShareRequest& request) const;
+  static void loosen(File& file, const Span& span);
+  static bool lose(File& file, NodeId node);
   static void fix(File& file, NodeId node);
   File& file_of(const meta::FileId& id, const SeenBacking& seen);
   Result<File*> draining(const meta::FileId& id);

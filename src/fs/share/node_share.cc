@@ -53,6 +53,13 @@ std::optional<ShareRequest> NodeShare::question(const meta::FileId& id) const {
   return ShareRequest{.op = ShareOp::kLook, .node = node_, .file = id};
 }
 
+std::vector<meta::FileId> NodeShare::found() const {
+  std::vector<meta::FileId> files;
+  for (const auto& [id, file] : files_)
+    if (!file->found.empty()) files.push_back(id);
+  return files;
+}
+
 Status NodeShare::learn(const meta::FileId& id, const ShareAnswer& answer) noexcept {
   return contain([&]() -> Status {
     File& file = file_of(id);
@@ -110,6 +117,16 @@ Result<ShareRequest> NodeShare::begin_fix(const meta::FileId& id, uint64_t order
   const Status status = contain([&]() -> Status {
     SWALE_ASSIGN_OR_RETURN(request, begin(id, file_of(id), ShareOp::kFix, order));
     request.size = drain;
+    return {};
+  });
+  if (!status.ok()) return status;
+  return request;
+}
+
+Result<ShareRequest> NodeShare::begin_sync(const meta::FileId& id, uint64_t order) noexcept {
+  ShareRequest request;
+  const Status status = contain([&]() -> Status {
+    SWALE_ASSIGN_OR_RETURN(request, begin(id, file_of(id), ShareOp::kSync, order));
     return {};
   });
   if (!status.ok()) return status;

@@ -45,6 +45,8 @@ class NodeShare {
   Status found(const meta::FileId& file, uint64_t order, const Span& span) noexcept;
   // What must be asked before anything else of this file, and the answer.
   std::optional<ShareRequest> question(const meta::FileId& file) const;
+  // Of which files that is.
+  std::vector<meta::FileId> found() const;
   Status learn(const meta::FileId& file, const ShareAnswer& answer) noexcept;
 
   // The commit of all that was written up to `order`; none: there is nothing to commit.
@@ -53,6 +55,8 @@ class NodeShare {
   Result<ShareRequest> begin_truncate(const meta::FileId& file, uint64_t order, uint64_t size) noexcept;
   // The same without a size, for a drain: all that this node has written up to `order` is its part of it.
   Result<ShareRequest> begin_fix(const meta::FileId& file, uint64_t order, uint64_t drain) noexcept;
+  // The same, also if there is nothing to commit: no other change of this node comes until it has ended.
+  Result<ShareRequest> begin_sync(const meta::FileId& file, uint64_t order) noexcept;
   enum class Ended {
     kObeyed,
     kUnknown  // no answer came: it may still be obeyed, until the next change is

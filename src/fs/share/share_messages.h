@@ -5,12 +5,14 @@
 //   kCommit    what this node has written up to `order`         from now on every read sees it
 //   kTruncate  the same, and then the file ends at `size`
 //   kFix       a commit; and what the node has last is its part of the drain of number `size`
+//   kSync      a commit, whose bytes the node's disk has: what is committed to the file is to outlive power
 //   kReserve   a place for `size` bytes behind all that is committed or reserved, and behind `end`
 //   kHold      a kLook; the node goes on by the answer until it is told to let go
 //   kLetGo     these holds are over
 //
-// A node has one kCommit, kTruncate or kFix of a file under way, and one kReserve. Its orders ascend, also
-// over restarts of its server; the root obeys each once, and none that is as old as one that it has obeyed.
+// A node has one kCommit, kTruncate, kFix or kSync of a file under way, and one kReserve. Its orders ascend,
+// also over restarts of its server; the root obeys each once, and none that is as old as one that it has
+// obeyed.
 //
 //   request := op u8, node u32, file u64 u64, order u64, begin u64, end u64, size u64,
 //              backing (inode u64, size u64, modified_ns u64), spans, holds if op is kLetGo
@@ -42,12 +44,10 @@
 namespace swale::fs {
 
 using NodeId = uint32_t;
+inline constexpr NodeId kNobody = ~NodeId{0};
+inline constexpr Span kWholeFile{0, meta::kOffsetEnd};
 
-enum class ShareOp : uint8_t { kLook = 1, kCommit, kTruncate, kReserve, kFix, kHold, kLetGo };
-// Whether it may change what a root keeps in its log.
-constexpr bool is_change(ShareOp op) {
-  return op != ShareOp::kLook && op != ShareOp::kHold && op != ShareOp::kLetGo;
-}
+enum class ShareOp : uint8_t { kLook = 1, kCommit, kTruncate, kReserve, kFix, kSync, kHold, kLetGo };
 
 // A file of the backing, as all nodes see it; inode 0: there was none.
 struct SeenBacking {
@@ -77,6 +77,24 @@ struct ShareRequest {
   friend bool operator==(const ShareRequest&, const ShareRequest&) = default;
 };
 
+// What a root keeps in its log.
+inline bool may_change(const ShareRequest& request) {
+  switch (request.op) {
+    case ShareOp::kLook:
+    case ShareOp::kHold:
+    case ShareOp::kLetGo:
+      return false;
+    case ShareOp::kSync:
+      return !request.spans.empty();
+    case ShareOp::kCommit:
+    case ShareOp::kTruncate:
+    case ShareOp::kReserve:
+    case ShareOp::kFix:
+      return true;
+  }
+  return true;
+}
+
 struct SharePart {
   Span span;
   NodeId node = 0;
@@ -91,7 +109,7 @@ struct ShareAnswer {
   uint64_t committed = 0;      // the last order of this node that was obeyed
   uint64_t offset = 0;         // kReserve
   std::vector<SharePart> parts = {};  // kLook, kHold, in order
-  std::vector<ShareHold> holds = {};  // kCommit, kTruncate, kFix
+  std::vector<ShareHold> holds = {};  // kCommit, kTruncate, kFix, kSync
   friend bool operator==(const ShareAnswer&, const ShareAnswer&) = default;
 };
 

@@ -10,12 +10,16 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/rng.h"
 #include "fs/job/job_fs.h"
 #include "fs/testing/file_system_calls.h"
+#include "io/fault_device.h"
+#include "io/memory_device.h"
 #include "io/posix_device.h"
 #include "meta/store/job_names.h"
 #include "net/job/job.h"
@@ -25,7 +29,10 @@ namespace swale::fs {
 
 class NodesWorld {
  public:
-  explicit NodesWorld(size_t nodes) : old_mask_(::umask(0)), nodes_(nodes) {
+  // kLosesPower: the folders of each node are on a disk of its own, and fsync does not drain.
+  enum class Storage { kPlain, kLosesPower };
+  explicit NodesWorld(size_t nodes, Storage storage = Storage::kPlain)
+      : old_mask_(::umask(0)), kind_(storage), nodes_(nodes) {
     root_ = (std::filesystem::current_path() / "job-nodes-XXXXXX").string();
     EXPECT_NE(::mkdtemp(root_.data()), nullptr);
     memory_ = ::access("/dev/shm", W_OK) == 0 ? "/dev/shm/swale-nodes-XXXXXX" : root_ + "/memory-XXXXXX";
@@ -42,7 +49,9 @@ class NodesWorld {
   NodesWorld& operator=(const NodesWorld&) = delete;
 
   std::string backing() const { return root_ + "/backing"; }
-  std::string state(size_t node) const { return fmt::format("{}/node{}/state", root_, node); }
+  std::string state(size_t node) const { return folder(node) + "/state"; }
+  io::FaultDevice& disk(size_t node) { return nodes_[node].faulty; }  // of kLosesPower
+  size_t nodes() const { return nodes_.size(); }
   JobFs& fs(size_t node) { return *nodes_[node].fs; }
   FileSystemCalls& calls(size_t node) { return *nodes_[node].calls; }
   meta::NamesClient& names(size_t node) { return nodes_[node].names->client(); }
@@ -50,6 +59,7 @@ class NodesWorld {
   uint64_t memory_bytes = 32 * kMiB;
   DrainRules drain_rules;
   ShareRules share_rules;
+  LogRules log_rules;
   bool commits = true;
   bool unseal_takes_back = true;
   std::function<Status(size_t node)> expect_own;  // whether the backing is still this node's
@@ -66,10 +76,10 @@ class NodesWorld {
       auto job = net::Job::open(net::local_bootstrap(group, static_cast<net::Rank>(number)), of_job);
       ASSERT_TRUE(job.ok()) << job.status().to_string();
       node.job = std::move(*job);
-      const std::string own = fmt::format("{}/node{}", root_, number);
+      const std::string own = folder(number);
       meta::JobNamesOptions of_names;
       of_names.deadline = patience;
-      auto names = meta::JobNames::open(*node.job, node.device, own + "/names", of_names);
+      auto names = meta::JobNames::open(*node.job, storage(node), own + "/names", of_names);
       ASSERT_TRUE(names.ok()) << names.status().to_string();
       node.names = std::move(*names);
       NodePeersOptions of_peers;
@@ -83,7 +93,10 @@ class NodesWorld {
       options.backing = backing();
       options.job = "test";
       options.state_folder = state(number);
-      options.logs.memory_directory = fmt::format("{}/node{}", memory_, number);
+      options.fsync_drains = kind_ == Storage::kPlain;
+      options.logs.outlives_power = !options.fsync_drains;
+      options.logs.rules = log_rules;
+      options.logs.memory_directory = memory(number);
       options.logs.spill_directory = own + "/spill";
       options.logs.memory_bytes = memory_bytes;
       options.logs.shape.node = "here";
@@ -95,7 +108,7 @@ class NodesWorld {
       if (between) options.between = [this, number] { between(number); };
       options.unseal_takes_back = unseal_takes_back;
       if (expect_own) options.expect_own = [this, number] { return expect_own(number); };
-      auto fs = JobFs::open(node.names->client(), node.device, node.device, anchored(node), options,
+      auto fs = JobFs::open(node.names->client(), node.device, storage(node), anchored(node), options,
                             node.peers.get());
       ASSERT_TRUE(fs.ok()) << fs.status().to_string();
       node.fs = std::move(*fs);
@@ -119,18 +132,16 @@ class NodesWorld {
       for (size_t number = 0; number < nodes_.size(); ++number)
         if (nodes_[number].job != nullptr) kill(number);
     killed_ = false;
-    if (nodes_[0].job == nullptr) return;
-    on_all([&](size_t, Node& node) {
-      node.calls.reset();
-      node.fs->rest();
-      EXPECT_TRUE(node.peers->close().ok());
-      node.fs.reset();
-      node.peers.reset();
-      EXPECT_TRUE(node.names->close().ok());
-      node.names.reset();
-      EXPECT_TRUE(node.job->close().ok());
-      node.job.reset();
-    });
+    stop_all(true);
+  }
+  // Of these nodes; the servers of the others are killed. The backing keeps all that it has been told.
+  void lose_power(std::span<const size_t> which, uint64_t seed, io::CrashMode mode) {
+    Rng rng(seed);
+    for (const size_t number : which) nodes_[number].disk.crash(rng, mode);
+    stop_all(false);
+    for (const size_t number : which) std::filesystem::remove_all(memory(number));
+    for (Node& node : nodes_) node.faulty.clear();
+    start();
   }
   void restart() {
     stop();
@@ -140,6 +151,8 @@ class NodesWorld {
  private:
   struct Node {
     io::PosixDevice device;
+    io::MemoryDevice disk;
+    io::FaultDevice faulty{disk};
     std::unique_ptr<io::Device> anchored;
     std::unique_ptr<net::Job> job;
     std::unique_ptr<meta::JobNames> names;
@@ -147,6 +160,31 @@ class NodesWorld {
     std::unique_ptr<JobFs> fs;
     std::unique_ptr<FileSystemCalls> calls;
   };
+
+  void stop_all(bool is_clean) {
+    if (nodes_[0].job == nullptr) return;
+    on_all([&](size_t, Node& node) {
+      const auto expect_ok = [&](const Status& status) {
+        EXPECT_TRUE(status.ok() || !is_clean) << status.to_string();
+      };
+      node.calls.reset();
+      node.fs->rest();
+      expect_ok(node.peers->close());
+      node.fs.reset();
+      node.peers.reset();
+      expect_ok(node.names->close());
+      node.names.reset();
+      expect_ok(node.job->close());
+      node.job.reset();
+    });
+  }
+  std::string folder(size_t number) const {
+    return fmt::format("{}/node{}", kind_ == Storage::kPlain ? root_ : "", number);
+  }
+  std::string memory(size_t number) const { return fmt::format("{}/node{}", memory_, number); }
+  io::Device& storage(Node& node) {
+    return kind_ == Storage::kPlain ? static_cast<io::Device&>(node.device) : node.faulty;
+  }
 
   // Each on a thread: what is done is collective.
   template <class Act>
@@ -168,6 +206,7 @@ class NodesWorld {
   }
 
   const mode_t old_mask_;
+  const Storage kind_;
   std::string root_;
   std::string memory_;
   std::vector<Node> nodes_;
