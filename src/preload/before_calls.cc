@@ -134,10 +134,10 @@ void swale_before_sendmmsg(int, const mmsghdr* messages, unsigned count) {
     if (passes_descriptors(&messages[i].msg_hdr)) return give_all_back();
 }
 
-// The next byte is at the offset.
+// A placeholder would answer. For FIONREAD the next byte is at the offset.
 void swale_before_ioctl(int fd, unsigned long request) {
   ready();
-  if (request == FIONREAD) give_back_one(fd);
+  if (const Held held(fd); held && request == FIONREAD) give_back(*held, fd);
 }
 
 // The kernel learns how long the file is by now: a page beyond what it knows would be SIGBUS. A shared

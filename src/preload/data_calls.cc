@@ -35,8 +35,22 @@ uint64_t settled_place(const Description& held) {
 }
 bool is_here(uint64_t place) { return (place & kStateBits) == kHere; }
 
+// A file that was opened past the kernel stays so while logs serve it. Appends are the kernel's.
+class Ours : public Held {
+ public:
+  explicit Ours(int fd) noexcept : Held(fd, kAsItIs) {
+    if (*this && (*this)->appends.load(std::memory_order_relaxed)) be_real(**this, fd);
+  }
+};
+
+void to_kernel(Description& held, int fd) {
+  be_real(held, fd);
+  give_back(held, fd);
+}
+
 // The write is the kernel's.
-void prepare_append(const Description& held, int fd) {
+void prepare_write(Description& held, int fd) {
+  be_real(held, fd);
   if (held.appends.load(std::memory_order_relaxed)) learn_size(fd);
 }
 
@@ -45,11 +59,11 @@ bool take_place(Description& held, int fd, size_t bytes, uint64_t* offset) {
   for (;;) {
     uint64_t place = settled_place(held);
     if (!is_here(place)) {
-      prepare_append(held, fd);
+      prepare_write(held, fd);
       return false;
     }
     if (bytes > kPlaceMax - place) {
-      give_back(held, fd);
+      to_kernel(held, fd);
       return false;
     }
     if (held.place.compare_exchange_weak(place, place + bytes)) {
@@ -72,7 +86,7 @@ ssize_t put(Description& held, int fd, uint64_t offset, const void* data, size_t
     if (written >= 0) return static_cast<ssize_t>(written);
     refuse_log(held);  // the mount says why
   }
-  prepare_append(held, fd);
+  prepare_write(held, fd);
   return next<decltype(::pwrite)>(calls::pwrite)(fd, data, bytes, static_cast<off_t>(offset));
 }
 
@@ -100,7 +114,7 @@ ssize_t put_parts(Description& held, int fd, uint64_t offset, const iovec* parts
     break;
   }
   if (done > 0) return done;
-  prepare_append(held, fd);
+  prepare_write(held, fd);
   return next<decltype(::pwritev)>(calls::pwritev)(fd, parts, count, static_cast<off_t>(offset));
 }
 
@@ -118,7 +132,7 @@ ssize_t read_on(Description& held, const Read& read, const ReadNext& read_next) 
 
 ssize_t read_some(int fd, void* out, size_t bytes) {
   auto* const read_next = next<decltype(::read)>(calls::read);
-  const Held held(fd);
+  const Ours held(fd);
   if (!held) return read_next(fd, out, bytes);
   return read_on(
       *held, [&](uint64_t place) { return read_at(*held, fd, place, out, bytes); },
@@ -126,14 +140,17 @@ ssize_t read_some(int fd, void* out, size_t bytes) {
 }
 
 ssize_t read_some_at(int fd, void* out, size_t bytes, off_t offset) {
-  const Held held(fd);
+  const Ours held(fd);
+  if (held && offset < 0) be_real(*held, fd);
   if (!held || offset < 0) return next<decltype(::pread)>(calls::pread)(fd, out, bytes, offset);
   return read_at(*held, fd, static_cast<uint64_t>(offset), out, bytes);
 }
 
 ssize_t read_vector(Description& held, int fd, const iovec* parts, int count, off_t offset) {
-  if (offset < 0 || bytes_of(parts, count) <= 0)
+  if (offset < 0 || bytes_of(parts, count) <= 0) {
+    be_real(held, fd);
     return next<decltype(::preadv)>(calls::preadv)(fd, parts, count, offset);
+  }
   return read_parts_at(held, fd, static_cast<uint64_t>(offset), parts, count);
 }
 
@@ -158,12 +175,12 @@ off_t seek(Description& held, int fd, off_t offset, int whence) {
   for (;;) {
     uint64_t place = settled_place(held);
     if (!is_here(place)) return seek_next(fd, offset, whence);
-    const off_t target = whence == SEEK_DATA || whence == SEEK_HOLE || whence < 0 || whence > SEEK_HOLE
-                             ? seek_next(fd, offset, whence)
-                             : target_of(fd, offset, whence, place);
+    const bool is_place = whence == SEEK_SET || whence == SEEK_CUR || whence == SEEK_END;
+    if (!is_place) be_real(held, fd);
+    const off_t target = is_place ? target_of(fd, offset, whence, place) : seek_next(fd, offset, whence);
     if (target < 0) return target;
     if (static_cast<uint64_t>(target) > kPlaceMax)
-      give_back(held, fd);
+      to_kernel(held, fd);
     else if (held.place.compare_exchange_strong(place, static_cast<uint64_t>(target)))
       return target;
   }
@@ -191,10 +208,11 @@ extern "C" {
 
 ssize_t swale_take_write(int fd, const void* data, size_t bytes) {
   auto* const write_next = next<decltype(::write)>(calls::write);
-  const Held held(fd);
+  const Ours held(fd);
   if (!held) return write_other(fd, data, bytes);
   const size_t wanted = bytes < kBytesMax ? bytes : kBytesMax;
   uint64_t offset = 0;
+  if (wanted == 0) be_real(*held, fd);
   if (wanted == 0 || !take_place(*held, fd, wanted, &offset)) return write_next(fd, data, bytes);
   const ssize_t done = put(*held, fd, offset, data, wanted);
   if (done != static_cast<ssize_t>(wanted)) return_place(*held, offset, wanted, done);
@@ -202,19 +220,21 @@ ssize_t swale_take_write(int fd, const void* data, size_t bytes) {
 }
 
 ssize_t swale_take_pwrite(int fd, const void* data, size_t bytes, off_t offset) {
-  const Held held(fd);
+  const Ours held(fd);
   if (!held && is_subfile(fd)) return refuse_subfile(fd, "pwrite", ESPIPE, kNoPlaces);
-  if (!held || bytes == 0 || bytes > kBytesMax || offset < 0)
-    return next<decltype(::pwrite)>(calls::pwrite)(fd, data, bytes, offset);
+  const bool is_kernels = !held || bytes == 0 || bytes > kBytesMax || offset < 0;
+  if (held && is_kernels) be_real(*held, fd);
+  if (is_kernels) return next<decltype(::pwrite)>(calls::pwrite)(fd, data, bytes, offset);
   return put(*held, fd, static_cast<uint64_t>(offset), data, bytes);
 }
 
 ssize_t swale_take_writev(int fd, const iovec* parts, int count) {
   auto* const write_next = next<decltype(::writev)>(calls::writev);
-  const Held held(fd);
+  const Ours held(fd);
   if (!held) return is_subfile(fd) ? write_subfile(fd, parts, count) : write_next(fd, parts, count);
   const ssize_t bytes = bytes_of(parts, count);
   uint64_t offset = 0;
+  if (bytes <= 0) be_real(*held, fd);
   if (bytes < 0) give_back(*held, fd);
   if (bytes <= 0 || !take_place(*held, fd, static_cast<size_t>(bytes), &offset))
     return write_next(fd, parts, count);
@@ -224,9 +244,10 @@ ssize_t swale_take_writev(int fd, const iovec* parts, int count) {
 }
 
 ssize_t swale_take_pwritev(int fd, const iovec* parts, int count, off_t offset) {
-  const Held held(fd);
+  const Ours held(fd);
   if (!held && is_subfile(fd)) return refuse_subfile(fd, "pwritev", ESPIPE, kNoPlaces);
   const ssize_t bytes = held && offset >= 0 ? bytes_of(parts, count) : 0;
+  if (held && bytes <= 0) be_real(*held, fd);
   if (bytes <= 0) return next<decltype(::pwritev)>(calls::pwritev)(fd, parts, count, offset);
   return put_parts(*held, fd, static_cast<uint64_t>(offset), parts, count, static_cast<size_t>(bytes));
 }
@@ -249,7 +270,7 @@ ssize_t swale_take_read_chk(int fd, void* out, size_t bytes, size_t space) {
 
 ssize_t swale_take_readv(int fd, const iovec* parts, int count) {
   auto* const read_next = next<decltype(::readv)>(calls::readv);
-  const Held held(fd);
+  const Ours held(fd);
   if (!held) return read_next(fd, parts, count);
   return read_on(
       *held, [&](uint64_t place) { return read_vector(*held, fd, parts, count, static_cast<off_t>(place)); },
@@ -266,7 +287,7 @@ ssize_t swale_take_pread_chk(int fd, void* out, size_t bytes, off_t offset, size
 }
 
 ssize_t swale_take_preadv(int fd, const iovec* parts, int count, off_t offset) {
-  const Held held(fd);
+  const Ours held(fd);
   if (!held) return next<decltype(::preadv)>(calls::preadv)(fd, parts, count, offset);
   return read_vector(*held, fd, parts, count, offset);
 }
@@ -279,7 +300,7 @@ ssize_t swale_take_preadv2(int fd, const iovec* parts, int count, off_t offset, 
 }
 
 off_t swale_take_lseek(int fd, off_t offset, int whence) {
-  const Held held(fd);
+  const Ours held(fd);
   if (!held && is_subfile(fd)) return refuse_seek(fd, offset);
   if (!held) return next<decltype(::lseek)>(calls::lseek)(fd, offset, whence);
   return seek(*held, fd, offset, whence);

@@ -94,6 +94,7 @@ void settle_after_fork(Memory& all) noexcept {
         if (each == nullptr) continue;
         // Its parent's, which no call that is seen here has left: not even the kernel's.
         if (each->light.exchange(0) != 0) all.table[i].store(nullptr);
+        each->light_kept.store(0);
         each->place.store(kKernels);
         each->right.store(kNotAsked);
       }
@@ -113,6 +114,8 @@ Description* begin_description(Memory& all, uint64_t device) noexcept {
   made->appends.store(false, std::memory_order_relaxed);
   made->access.store(O_RDWR, std::memory_order_relaxed);
   made->light.store(0, std::memory_order_relaxed);
+  made->light_kept.store(0, std::memory_order_relaxed);
+  made->light_granted.store(false, std::memory_order_relaxed);
   made->device = device;
   made->file = {};
   made->map.store(0, std::memory_order_relaxed);
@@ -145,6 +148,7 @@ void finish(Memory& all, Description* description) noexcept {
     light_placeholders.fetch_sub(1);
     close_light(handle);
   }
+  if (const uint32_t handle = description->light_kept.exchange(0); handle != 0) close_light(handle);
   recycle(all, description);
   errno = kept;
 }

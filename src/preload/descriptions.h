@@ -53,6 +53,8 @@ struct alignas(64) Description {
   std::atomic<uint8_t> access;      // O_ACCMODE, of one that was a placeholder
   std::atomic<uint32_t> ask_after;  // so many writes of this process through the mount
   std::atomic<uint32_t> light;      // 0, or it is a placeholder: the server's handle, or kGoingReal (light.h)
+  std::atomic<uint32_t> light_kept;  // the handle of what was one, while writes may go by its grant
+  std::atomic<bool> light_granted;   // it was asked for, as a placeholder
   uint64_t device;
   meta::FileId file;  // once it is granted
 
@@ -85,9 +87,13 @@ extern std::atomic<Memory*> memory;  // null: nothing was ours so far
 
 void settle_after_fork(Memory& all) noexcept;
 void finish(Memory& all, Description* description) noexcept;
-// The held one was a placeholder, and is the mount's descriptor now (light.h). False: it is not ours any
-// more.
-bool make_real(Memory& all, Description& held, int fd) noexcept;
+// The held one was a placeholder, and is the mount's descriptor now, if that can be (light.h).
+void make_real(Memory& all, Description& held, int fd) noexcept;
+// The kernel is asked next.
+inline void be_real(Description& held, int fd) noexcept {
+  if (held.light.load(std::memory_order_acquire) != 0)
+    make_real(*memory.load(std::memory_order_relaxed), held, fd);
+}
 
 // A call no longer holds it.
 inline void leave(Memory& all, Description* description) noexcept {
@@ -119,9 +125,10 @@ class Held {
     while (Description* const found = all.table[fd].load(std::memory_order_acquire)) {
       found->holders.fetch_add(1, std::memory_order_acq_rel);
       held_ = found;
-      if (all.table[fd].load(std::memory_order_acquire) == found &&
-          (how == kAsItIs || found->light.load(std::memory_order_acquire) == 0 || make_real(all, *found, fd)))
+      if (all.table[fd].load(std::memory_order_acquire) == found) {
+        if (how == kReal && found->light.load(std::memory_order_acquire) != 0) make_real(all, *found, fd);
         return;
+      }
       held_ = nullptr;
       leave(all, found);
     }

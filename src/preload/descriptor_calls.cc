@@ -27,7 +27,10 @@ Memory* ours() {
 
 // The C library has closed it where nobody saw it.
 void forget(Memory& all, int fd) {
-  if (const Held held(fd, Held::kAsItIs); held && !is_borrowed(all)) let_go(all, fd, *held);
+  const Held held(fd, Held::kAsItIs);
+  if (!held || is_borrowed(all)) return;
+  static_cast<void>(commit_light(*held));
+  let_go(all, fd, *held);
 }
 
 void adopt(int fd, int flags) {
@@ -41,7 +44,7 @@ void adopt(int fd, int flags) {
   all = make_memory();
   if (all == nullptr || is_borrowed(*all)) return;
   const bool writes = mode != O_RDONLY;
-  if (writes) meet_light(*all, fd, device);
+  meet_light(*all, fd, device, mode);
   Description* const made = begin_description(*all, device);
   if (made == nullptr) return;
   if (mode != O_WRONLY) begin_reads(*made);
@@ -116,6 +119,7 @@ int replace(int from, int to, const Call& call) {
   const Held held(from), replaced(to, Held::kAsItIs);
   if (stays_light(held)) return -1;
   if (is_own(*all, to)) move_own(*all, to);
+  if (replaced) static_cast<void>(commit_light(*replaced));
   if (replaced) let_go(*all, to, *replaced);
   const int made = call();
   if (made < 0 && replaced) share(*all, to, &*replaced);
@@ -155,26 +159,28 @@ extern "C" {
 
 int swale_take_open(const char* path, int flags, mode_t mode) {
   if (int fd = 0; open_massive(AT_FDCWD, path, flags, __builtin_return_address(0), &fd)) return fd;
-  if (int fd = -1; create_light(AT_FDCWD, path, flags, mode, &fd)) return fresh(fd);
+  if (int fd = -1; open_light(AT_FDCWD, path, flags, mode, &fd)) return fresh(fd);
   before_reopening(path);
   return opened(next<decltype(::open)>(calls::open)(path, flags, mode), flags);
 }
 
 int swale_take_openat(int directory, const char* path, int flags, mode_t mode) {
   if (int fd = 0; open_massive(directory, path, flags, __builtin_return_address(0), &fd)) return fd;
-  if (int fd = -1; create_light(directory, path, flags, mode, &fd)) return fresh(fd);
+  if (int fd = -1; open_light(directory, path, flags, mode, &fd)) return fresh(fd);
   before_reopening(path);
   return opened(next<decltype(::openat)>(calls::openat)(directory, path, flags, mode), flags);
 }
 
 int swale_take_open_2(const char* path, int flags) {
   if (int fd = 0; open_massive(AT_FDCWD, path, flags, __builtin_return_address(0), &fd)) return fd;
+  if (int fd = -1; (flags & O_CREAT) == 0 && open_light(AT_FDCWD, path, flags, 0, &fd)) return fresh(fd);
   before_reopening(path);
   return opened(next<int(const char*, int)>(calls::__open_2)(path, flags), flags);
 }
 
 int swale_take_openat_2(int directory, const char* path, int flags) {
   if (int fd = 0; open_massive(directory, path, flags, __builtin_return_address(0), &fd)) return fd;
+  if (int fd = -1; (flags & O_CREAT) == 0 && open_light(directory, path, flags, 0, &fd)) return fresh(fd);
   before_reopening(path);
   return opened(next<int(int, const char*, int)>(calls::__openat_2)(directory, path, flags), flags);
 }
@@ -182,7 +188,7 @@ int swale_take_openat_2(int directory, const char* path, int flags) {
 int swale_take_creat(const char* path, mode_t mode) {
   constexpr int kFlags = O_CREAT | O_WRONLY | O_TRUNC;
   if (int fd = 0; open_massive(AT_FDCWD, path, kFlags, __builtin_return_address(0), &fd)) return fd;
-  if (int fd = -1; create_light(AT_FDCWD, path, kFlags, mode, &fd)) return fresh(fd);
+  if (int fd = -1; open_light(AT_FDCWD, path, kFlags, mode, &fd)) return fresh(fd);
   before_reopening(path);
   return opened(next<decltype(::creat)>(calls::creat)(path, mode), kFlags);
 }
@@ -214,8 +220,12 @@ int swale_take_close(int fd) {
     errno = EBADF;
     return -1;
   }
+  const int failed = commit_light(*held);
   let_go(*all, fd, *held);
-  return close_next(fd);
+  const int closed = close_next(fd);
+  if (failed == 0 || closed != 0) return closed;
+  errno = failed;
+  return -1;
 }
 
 int swale_take_close_range(unsigned first, unsigned last, int flags) {

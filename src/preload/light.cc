@@ -6,11 +6,13 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/sysmacros.h>
+#include <sys/uio.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
 #include "fs/log/attach_client.h"
 #include "fs/log/light_format.h"
+#include "preload/log_reads.h"
 #include "preload/log_right.h"
 #include "preload/next_calls.h"
 #include "preload/signals_blocked.h"
@@ -40,12 +42,15 @@ static_assert(kNothing + 1 == kLightOwn);
 struct Light {
   std::atomic<int> own[kLightOwn] = {-1, -1, -1};
   std::atomic<bool> busy = false;
+  std::atomic<bool> is_lost = false;   // the server has not answered
+  std::atomic<bool> has_read = false;  // a file of the tree
   std::atomic<uint32_t> umask = kUnknown;
   uint64_t device = 0;
   long user = 0, group = 0;
   uint32_t capabilities = 0;
   size_t top_bytes = 0;
   char top[4096] = "";
+  char attach[kPlaceBytesMax + 1] = "";  // the other socket of the server
 };
 constinit Light light;
 
@@ -69,23 +74,31 @@ class Talk {
   Talk& operator=(const Talk&) = delete;
   explicit operator bool() const { return has_; }
 
-  // 0, or an errno. ETIMEDOUT: it may have been done, or be done later.
-  int ask(const LightRequest& request, LightAnswer* answer) {
+  // 0, or an errno. ETIMEDOUT: it may have been done, or be done later. `argument` gets what follows the
+  // answer.
+  int ask(const LightRequest& request, LightAnswer* answer, void* argument = nullptr, size_t size = 0) {
+    iovec parts[] = {{answer, sizeof(*answer)}, {argument, size}};
+    msghdr message = {};
+    message.msg_iov = parts;
+    message.msg_iovlen = 2;
+    if (light.is_lost.load()) return ENOTCONN;
     const auto bytes = static_cast<long>(fs::kLightHeadBytes + request.path_bytes);
     const long sent = raw(SYS_sendto, own(kSocket), &request, bytes, MSG_NOSIGNAL, 0L, 0L);
     if (sent != bytes) return lost(ENOTCONN);
     long got = 0;
     do {
-      got = raw(SYS_recvfrom, own(kSocket), answer, sizeof(*answer), 0L, 0L, 0L);
+      got = raw(SYS_recvmsg, own(kSocket), &message, 0L);
     } while (got < 0 && errno == EINTR);
     if (got < 0 && errno == EAGAIN) return lost(ETIMEDOUT);
-    return got == static_cast<long>(sizeof(*answer)) ? answer->error : lost(ENOTCONN);
+    const long none = sizeof(*answer), all = none + static_cast<long>(size);
+    const bool is_whole = got == all || (got == none && answer->error != 0);
+    return is_whole && (message.msg_flags & MSG_TRUNC) == 0 ? answer->error : lost(ENOTCONN);
   }
 
  private:
-  // Nothing more comes to pass by this connection.
+  // Nobody asks by this connection again. It stays: the server, if it lives, closes nothing that logs write.
   static int lost(int why) {
-    raw(SYS_shutdown, own(kSocket), SHUT_RDWR);
+    light.is_lost.store(true);
     forget_umask();
     return why;
   }
@@ -158,6 +171,7 @@ bool meet(int fd, uint64_t device) {
   constexpr int kPath = O_PATH | O_DIRECTORY | O_CLOEXEC;
   if (!keep_own(kTop, raw(SYS_openat, AT_FDCWD, said.top, kPath))) return false;
   if (!keep_own(kNothing, raw(SYS_openat, AT_FDCWD, "/dev/null", O_PATH | O_CLOEXEC))) return false;
+  ::memcpy(light.attach, place.socket, ::strlen(place.socket) + 1);
   light.device = device;
   light.capabilities = capabilities();
   light.user = raw(SYS_geteuid);
@@ -198,7 +212,7 @@ bool put_path(int at, const char* path, LightRequest* request) {
 }
 
 // Signals are blocked, and this thread talks. 0, or an errno; ENOSYS: the kernel is to be asked.
-int make_here(Memory& all, Talk& talk, int at, const char* path, int flags, mode_t mode, int* fd) {
+int open_here(Memory& all, Talk& talk, int at, const char* path, int flags, mode_t mode, int* fd) {
   LightRequest request;
   request.umask = light.umask.load(std::memory_order_relaxed);
   if (request.umask == kUnknown || !is_who_met() || !put_path(at, path, &request)) return ENOSYS;
@@ -218,6 +232,8 @@ int make_here(Memory& all, Talk& talk, int at, const char* path, int flags, mode
       made->access.store(static_cast<uint8_t>(flags & O_ACCMODE));
       made->appends.store((flags & O_APPEND) != 0);
       made->light.store(answer.handle, std::memory_order_release);
+      if ((flags & O_ACCMODE) != O_WRONLY) begin_reads(*made);
+      if ((flags & O_ACCMODE) == O_RDONLY) refuse_log(*made);
       light_placeholders.fetch_add(1);
       *fd = static_cast<int>(placeholder);
       share(all, *fd, made);
@@ -248,6 +264,30 @@ void translate(const fs::LightStat& found, struct stat* out) {
   out->st_ctim = time(found.changed_ns);
 }
 
+constexpr int kIsReal = -1;
+
+// Asks about a placeholder: 0, or an errno; kIsReal: it is none any more. While this thread talks the handle
+// is of this file: nobody closes it but behind a question about it.
+int ask_of(Description& held, LightRequest* request, LightAnswer* answer, void* argument = nullptr,
+           size_t size = 0) {
+  if (held.light.load(std::memory_order_acquire) == 0) return kIsReal;
+  const SignalsBlocked blocked;
+  for (;;) {
+    {
+      Talk talk(Talk::If::kWaits);
+      request->handle = held.light.load(std::memory_order_acquire);
+      if (request->handle == 0) return kIsReal;
+      if (request->handle != kGoingReal) {
+        const int failed = talk.ask(*request, answer, argument, size);
+        const bool grants = request->flags == static_cast<uint32_t>(fs::kAskShortCut);
+        if (grants && failed == 0) held.light_granted.store(true);
+        return failed;
+      }
+    }
+    raw(SYS_sched_yield);  // another thread, which nothing interrupts
+  }
+}
+
 // The kernel opens what was lent, by the number of the placeholder.
 bool open_lent(const char* name, const Description& held, int fd) {
   const int flags = held.access.load() | (held.appends.load() ? O_APPEND : 0) | O_CREAT;
@@ -275,31 +315,33 @@ bool become_real(int fd, Description& held, uint32_t handle) {
   return open_lent(answer.name, held, fd);
 }
 
-bool go_real(Memory& all, Description& held, int fd, uint32_t handle) {
+void go_real(Memory& all, Description& held, int fd, uint32_t handle) {
   if (!become_real(fd, held, handle)) {
     held.place.store(kKernels);
     refuse_log(held);
     held.light.store(handle, std::memory_order_release);
-    return true;
+    return;
   }
   light_placeholders.fetch_sub(1);
-  const bool writes = held.access.load() != O_RDONLY;
-  if (writes) promise(all, held, fd);
-  if (writes && held.appends.load()) {
+  if (held.appends.load()) {
     held.place.store(kKernels);
     refuse_log(held);
   }
+  // Another thread may be writing by what the handle was granted.
+  const bool keeps = held.light_granted.load();
+  if (keeps) held.light_kept.store(handle);
   held.light.store(0, std::memory_order_release);
-  close_light(handle);
-  if (!writes) let_go(all, fd, held);
-  return writes;
+  if (held.right.load() == kNotAsked) promise(all, held, fd);
+  if (!keeps) close_light(handle);
 }
 
 }  // namespace
 
-void meet_light(Memory& all, int fd, uint64_t device) noexcept {
+void meet_light(Memory& all, int fd, uint64_t device, int access) noexcept {
   uint32_t state = all.own.light.load(std::memory_order_relaxed);
-  if (state != kFree || !all.own.light.compare_exchange_strong(state, kMeeting)) return;
+  if (state != kFree) return;
+  if (access == O_RDONLY && !light.has_read.exchange(true)) return;  // one alone is not worth it
+  if (!all.own.light.compare_exchange_strong(state, kMeeting)) return;
   const char* const wanted = ::getenv("SWALE_FS_DESCRIPTORS");
   const bool met = wanted != nullptr && ::strcmp(wanted, "light") == 0 && meet(fd, device);
   all.own.light.store(met ? kMet : kFailed, std::memory_order_release);
@@ -309,7 +351,8 @@ bool has_met_light(const Memory& all) noexcept {
   return all.own.light.load(std::memory_order_acquire) == kMet;
 }
 
-bool make_light(Memory& all, int at, const char* path, int flags, mode_t mode, int* fd) noexcept {
+bool open_light(Memory& all, int at, const char* path, int flags, mode_t mode, int* fd) noexcept {
+  if ((flags & O_CREAT) == 0) mode = 0;  // nobody has said one
   if ((flags & ~kFlags) != 0 || (flags & O_ACCMODE) == O_ACCMODE || (mode & ~kModes & 07777) != 0 ||
       path == nullptr || is_elsewhere(path) || is_borrowed(all))
     return false;
@@ -317,7 +360,7 @@ bool make_light(Memory& all, int at, const char* path, int flags, mode_t mode, i
   int failed = ENOSYS;
   {
     const SignalsBlocked blocked;
-    if (Talk talk(Talk::If::kFree); talk) failed = make_here(all, talk, at, path, flags, mode & kModes, fd);
+    if (Talk talk(Talk::If::kFree); talk) failed = open_here(all, talk, at, path, flags, mode & kModes, fd);
   }
   errno = kept;
   if (failed == 0) return true;
@@ -327,29 +370,24 @@ bool make_light(Memory& all, int at, const char* path, int flags, mode_t mode, i
   return true;
 }
 
-bool make_real(Memory& all, Description& held, int fd) noexcept {
-  if (is_borrowed(all)) return true;
+void make_real(Memory& all, Description& held, int fd) noexcept {
+  if (is_borrowed(all)) return;
   const int kept = errno;
-  bool ours = true;
   {
     const SignalsBlocked blocked;
     for (;;) {
       uint32_t handle = held.light.load(std::memory_order_acquire);
-      if (handle == 0) {
-        ours = held.access.load() != O_RDONLY;
-        break;
-      }
+      if (handle == 0) break;
       if (handle == kGoingReal) {  // another thread, which nothing interrupts
         raw(SYS_sched_yield);
         continue;
       }
       if (!held.light.compare_exchange_strong(handle, kGoingReal)) continue;
-      ours = go_real(all, held, fd, handle);
+      go_real(all, held, fd, handle);
       break;
     }
   }
   errno = kept;
-  return ours;
 }
 
 void make_all_real() noexcept {
@@ -365,21 +403,47 @@ void before_reopening(const char* path) noexcept {
 }
 
 bool stat_light(Description& held, struct stat* out, int* result) noexcept {
-  const SignalsBlocked blocked;
-  uint32_t handle = held.light.load(std::memory_order_acquire);
-  for (; handle == kGoingReal; handle = held.light.load(std::memory_order_acquire)) raw(SYS_sched_yield);
-  if (handle == 0) return false;
   LightRequest request;
   request.call = LightCall::kStat;
-  request.handle = handle;
   LightAnswer answer;
   const int kept = errno;
-  const int failed = Talk(Talk::If::kWaits).ask(request, &answer);
+  const int failed = ask_of(held, &request, &answer);
+  if (failed == kIsReal) return false;
   errno = failed != 0 ? EBADF : kept;
   *result = failed != 0 ? -1 : 0;
   if (failed != 0) return true;
   translate(answer.stat, out);
   return true;
+}
+
+int ask_tree(Description& held, int fd, unsigned long command, void* argument, size_t bytes) noexcept {
+  LightRequest request;
+  request.call = LightCall::kAsk;
+  request.flags = static_cast<uint32_t>(command);
+  request.path_bytes = static_cast<uint32_t>(bytes);
+  ::memcpy(request.path, argument, bytes);
+  LightAnswer answer;
+  const int failed = ask_of(held, &request, &answer, argument, bytes);
+  if (failed == kIsReal) return static_cast<int>(raw(SYS_ioctl, fd, static_cast<long>(command), argument));
+  if (failed != 0) errno = failed;
+  return failed != 0 ? -1 : 0;
+}
+
+int commit_light(Description& held) noexcept {
+  if (!held.light_granted.load(std::memory_order_acquire)) return 0;
+  LightRequest request;
+  request.call = LightCall::kAsk;
+  request.flags = static_cast<uint32_t>(fs::kAskCommit);
+  LightAnswer answer;
+  const int kept = errno;
+  const int failed = ask_of(held, &request, &answer);
+  errno = kept;
+  return failed == kIsReal ? 0 : failed;  // the kernel's close does so
+}
+
+const char* attach_socket_of_light(uint64_t device) noexcept {
+  Memory* const all = memory.load(std::memory_order_acquire);
+  return all != nullptr && has_met_light(*all) && light.device == device ? light.attach : nullptr;
 }
 
 bool look_light(Memory& all, int at, const char* path, int access, struct stat* found) noexcept {
@@ -426,6 +490,7 @@ void drop_light_of_parent() noexcept {
   for (auto& each : light.own)
     if (const int fd = each.exchange(-1); fd >= 0) raw(SYS_close, fd);
   light.busy.store(false);
+  light.is_lost.store(false);
   light_placeholders.store(0);
 }
 

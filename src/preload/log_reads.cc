@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "fs/log/map_reader.h"
+#include "preload/light.h"
 #include "preload/next_calls.h"
 
 // How many reads of this process needed no call of the mount. Tests and benchmarks look at it.
@@ -73,7 +74,7 @@ bool ask_map(Description& held, int fd, uint64_t offset, size_t bytes) {
   fs::MapRequest request;
   request.offset = offset;
   uint32_t server = kServersMax;
-  if (raw(SYS_ioctl, fd, static_cast<long>(fs::kAskMap), &request) == 0) {
+  if (ask_tree(held, fd, fs::kAskMap, &request, sizeof(request)) == 0) {
     server = server_of(request);
     if (server < kServersMax && request.slot < fs::kMapSlotsMax && request.ticket <= fs::kTicketMax)
       held.map.store(packed_map(server, request.slot, request.ticket), std::memory_order_release);
@@ -112,7 +113,8 @@ fs::MapReader::Outcome read_in_logs(Description& held, int fd, uint64_t offset, 
 }  // namespace
 
 void begin_reads(Description& held) noexcept {
-  held.read_waits.store(kReadsBefore, std::memory_order_relaxed);
+  const bool is_light = held.light.load(std::memory_order_relaxed) != 0;  // reads nothing through the mount
+  held.read_waits.store(is_light ? 0 : kReadsBefore, std::memory_order_relaxed);
   held.reads.store(true, std::memory_order_relaxed);
 }
 
@@ -120,6 +122,7 @@ ssize_t read_at(Description& held, int fd, uint64_t offset, void* out, size_t by
   const auto outcome = read_in_logs(held, fd, offset, out, bytes);
   if (outcome.how == How::kAll) return static_cast<ssize_t>(outcome.bytes);
   const size_t done = outcome.how == How::kPart ? outcome.bytes : 0;
+  be_real(held, fd);
   const int kept = errno;
   const ssize_t more = next<decltype(::pread)>(calls::pread)(fd, static_cast<char*>(out) + done, bytes - done,
                                                              static_cast<off_t>(offset + done));
@@ -134,8 +137,10 @@ ssize_t read_parts_at(Description& held, int fd, uint64_t offset, const iovec* p
   for (int i = 0; i < count; ++i) {
     if (parts[i].iov_len == 0) continue;
     const auto outcome = read_in_logs(held, fd, offset + done, parts[i].iov_base, parts[i].iov_len);
-    if (outcome.how != How::kAll)
+    if (outcome.how != How::kAll) {
+      be_real(held, fd);
       return next<decltype(::preadv)>(calls::preadv)(fd, parts, count, static_cast<off_t>(offset));
+    }
     done += outcome.bytes;
     if (outcome.bytes < parts[i].iov_len) break;
   }

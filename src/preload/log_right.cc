@@ -23,6 +23,7 @@ constexpr uint64_t kDeviceBits = kIsTree - 1;
 
 // A meeting with the server costs as much as so many writes of up to 32 KiB through the mount.
 constexpr uint32_t kMeetingWrites = 32;
+constexpr uint32_t kRealWrites = 8;  // what it takes to become real
 constexpr unsigned kBytesShift = 15;
 constexpr uint32_t kAgainWrites = 64;
 
@@ -55,19 +56,22 @@ bool is_tree(uint64_t device, int fd) {
 }
 
 // 0, or the errno.
-int ask(int fd, const fs::AttachToken& token, meta::FileId* file) {
+int ask(Description& held, int fd, const fs::AttachToken& token) {
   fs::GrantRequest request;
   request.token = token;
-  if (raw(SYS_ioctl, fd, static_cast<long>(fs::kAskShortCut), &request) != 0) return errno;
-  *file = {request.file_high, request.file_low};
+  if (ask_tree(held, fd, fs::kAskShortCut, &request, sizeof(request)) != 0) return errno;
+  held.file = {request.file_high, request.file_low};
   return 0;
 }
 
-bool meet(Log& log, uint64_t device, int fd) {
+bool meet(Log& log, const Description& held, int fd) {
   char value[kPlaceBytesMax + 1];
-  const ssize_t bytes = ::fgetxattr(fd, fs::kAttachAttribute, value, kPlaceBytesMax);
   fs::AttachPlace place;
-  if (bytes <= 0 || fs::parse_attach_place(value, static_cast<size_t>(bytes), &place) != 0) return false;
+  place.socket = attach_socket_of_light(held.device);
+  if (place.socket == nullptr) {
+    const ssize_t bytes = ::fgetxattr(fd, fs::kAttachAttribute, value, kPlaceBytesMax);
+    if (bytes <= 0 || fs::parse_attach_place(value, static_cast<size_t>(bytes), &place) != 0) return false;
+  }
   fs::ServerConnection connection;
   if (fs::attach_to_server(place.socket, &log.writer, &connection, nullptr) != 0) return false;
   const long high = raw(SYS_fcntl, connection.socket, F_DUPFD_CLOEXEC, kOwnDescriptorsBegin);
@@ -76,7 +80,7 @@ bool meet(Log& log, uint64_t device, int fd) {
     connection.socket = static_cast<int>(high);
   }
   log.token = connection.token;
-  log.device.store(device, std::memory_order_relaxed);
+  log.device.store(held.device, std::memory_order_relaxed);
   log.socket.store(connection.socket, std::memory_order_release);
   return true;
 }
@@ -92,15 +96,15 @@ uint32_t find_log(const Memory& all, uint64_t device, bool* failed) {
   return kTreesMax;
 }
 
-uint32_t make_log(Memory& all, uint64_t device, int fd, bool* failed) {
+uint32_t make_log(Memory& all, const Description& held, int fd, bool* failed) {
   for (uint32_t i = 0; i < kTreesMax; ++i) {
     uint32_t state = kFree;
     if (!all.own.logs[i].compare_exchange_strong(state, kMeeting)) {
       if (state == kMeeting) return kTreesMax;  // perhaps the same tree's
       continue;
     }
-    logs[i].device.store(device, std::memory_order_relaxed);
-    const bool met = meet(logs[i], device, fd);
+    logs[i].device.store(held.device, std::memory_order_relaxed);
+    const bool met = meet(logs[i], held, fd);
     all.own.logs[i].store(met ? kMet : kFailed, std::memory_order_release);
     *failed = !met;
     return met ? i : kTreesMax;
@@ -117,7 +121,7 @@ bool may_grow() {
 
 // What the description's right becomes.
 uint32_t asked(Memory& all, Description& held, int fd, uint32_t log) {
-  const int failed = ask(fd, logs[log].token, &held.file);
+  const int failed = ask(held, fd, logs[log].token);
   if (failed == 0) return kGranted + log;
   if (failed == EBUSY) {
     held.ask_after.store(mounted_writes.load(std::memory_order_relaxed) + kAgainWrites);
@@ -154,7 +158,7 @@ void promise(Memory& all, Description& held, int fd) noexcept {
     const uint32_t log = find_log(all, held.device, &failed);
     if (log < kTreesMax && may_grow())
       right = asked(all, held, fd, log);
-    else if (ask(fd, {}, &held.file) == 0)
+    else if (ask(held, fd, {}) == 0)
       right = kNotAsked;
   }
   held.right.store(right, std::memory_order_release);
@@ -164,9 +168,14 @@ fs::LogWriter* log_for(Memory& all, Description& held, int fd, uint64_t bytes) n
   uint32_t right = held.right.load(std::memory_order_acquire);
   if (right >= kGranted) return &logs[right - kGranted].writer;
   if (right != kNotAsked) return nullptr;
+  if (has_mapped.load(std::memory_order_relaxed)) {
+    refuse_log(held);
+    return nullptr;
+  }
   bool failed = false;
   uint32_t log = find_log(all, held.device, &failed);
-  const auto cost = static_cast<uint32_t>(1 + (bytes >> kBytesShift));
+  const bool is_light = held.light.load(std::memory_order_relaxed) != 0;
+  const auto cost = static_cast<uint32_t>((is_light ? kRealWrites : 1) + (bytes >> kBytesShift));
   const uint32_t writes = mounted_writes.fetch_add(cost, std::memory_order_relaxed) + cost;
   if (writes < held.ask_after.load(std::memory_order_relaxed)) return nullptr;
   if (log == kTreesMax && !failed && writes < kMeetingWrites) return nullptr;
@@ -174,7 +183,7 @@ fs::LogWriter* log_for(Memory& all, Description& held, int fd, uint64_t bytes) n
   const int kept = errno;
   uint32_t now = kNotAsked;
   if (!may_grow()) failed = true;
-  if (log == kTreesMax && !failed) log = make_log(all, held.device, fd, &failed);
+  if (log == kTreesMax && !failed) log = make_log(all, held, fd, &failed);
   if (failed) now = kRefused;
   if (log < kTreesMax && !failed) now = asked(all, held, fd, log);
   held.right.store(now, std::memory_order_release);

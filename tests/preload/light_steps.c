@@ -1,8 +1,11 @@
-/* light_steps NAME DIRECTORY [COUNT]: files that are made past the kernel (SWALE_FS_DESCRIPTORS=light), and
+/* light_steps NAME DIRECTORY [COUNT]: files that are opened past the kernel (SWALE_FS_DESCRIPTORS=light), and
  * what is done with their descriptors. What calls return goes to standard output: it must be the same in a
  * plain directory and in a job's tree.
  *
  *   errors     opens of each kind that make a file, or are refused; modes bind root, too
+ *   opens      files that are there, in each way (light_opens.c); COUNT 1: modes bind the process
+ *   data       files are written and read (light_data.c); COUNT 1: says how many were placeholders to the end
+ *   forks      threads write while another one forks
  *   looks      stat and access of many paths (light_looks.c); COUNT 1: modes bind the process
  *   calls      each call of the C library that takes a descriptor (light_calls.c)
  *   names      prints the names of the functions that `calls` calls
@@ -495,6 +498,10 @@ int main(int count, char** words) {
     errors(words[2]);
     return 0;
   }
+  if (strcmp(name, "opens") == 0) {
+    opens(words[2], number);
+    return 0;
+  }
   if (strcmp(name, "looks") == 0) {
     looks(words[2], number);
     return 0;
@@ -509,6 +516,8 @@ int main(int count, char** words) {
   }
   begin(words[2]);
   if (strcmp(name, "calls") == 0) each_call(0);
+  if (strcmp(name, "data") == 0) data(number);
+  if (strcmp(name, "forks") == 0) forks();
   if (strcmp(name, "others") == 0) others();
   if (strcmp(name, "numbers") == 0) numbers();
   if (strcmp(name, "limit") == 0) limit();

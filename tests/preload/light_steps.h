@@ -49,6 +49,13 @@ void drop_capabilities(void);
 void looks(const char* directory, int bound);
 void looks_by_statx(const char* directory);
 
+/* Opens what is there; bound: by a process that modes bind. */
+void opens(const char* directory, int bound);
+
+/* Writes and reads; says: how many descriptors were placeholders to their end. */
+void data(int says);
+void forks(void);
+
 /* Calls each function that takes a descriptor, or prints its name. */
 void each_call(int only_names);
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""light_test.py SWALE LIBRARY CANARY STEPS TABLE: files that programs make past the kernel
+"""light_test.py SWALE LIBRARY CANARY STEPS TABLE: files that programs open past the kernel
 (SWALE_FS_DESCRIPTORS=light), beside the same program through the mount and in a plain directory.
 
 What the program prints and the files that it leaves must be the same; and files must have been made past the
@@ -117,6 +117,28 @@ class Light(unittest.TestCase):
 
     def test_opens_that_make_files_or_are_refused(self):
         self.same("errors")
+
+    def test_opens_of_files_that_are_there(self):
+        for bound in (0, 1):
+            before = self.stats()["light_opens"]
+            self.same("opens", bound)
+            opens = self.stats()["light_opens"] - before
+            print(f"{opens} opens of files past the kernel")
+            self.assertGreater(opens, 400)
+
+    def test_writes_and_reads(self):
+        self.same("data")
+
+    def test_writes_and_reads_need_no_other_open(self):
+        code, said, errors = self.outcome(os.path.join(self.tree, "stays"), ("data", 1), LIBRARY)
+        self.assertEqual((code, errors), (0, ""))
+        light, seen = map(int, said.splitlines()[-1].split(" of "))
+        print(f"{light} of {seen} descriptors stayed placeholders")
+        self.assertGreater(light, 0.9 * seen)
+        self.assertGreater(self.stats()["program_writes"], 0)
+
+    def test_threads_write_while_one_forks(self):
+        self.same("forks")
 
     def test_looks_at_paths(self):
         for bound in (0, 1):

@@ -83,8 +83,8 @@ struct JobFsOptions {
   bool commits = true;               // false: a close, and what else commits, does not
   bool refuses_kept_pages = true;    // false: programs append by themselves where the kernel keeps pages, too
   bool seals_wait = true;            // false: files that are open to write are sealed, too
-  bool light_looks_at_modes = true;  // false: a create past the kernel asks no directory for permission
-  bool holds_late = true;            // false: a file that was made past the kernel ends with its name
+  bool light_looks_at_modes = true;  // false: an open past the kernel asks no mode for permission
+  bool holds_late = true;            // false: a file that was opened past the kernel ends with its name
   bool dresses_again = true;         // false: what a drain has found of a file beside its bytes is the last
   bool changes_apart = true;         // false: attributes change on the backing with the mutex held
   bool unseal_takes_back = true;     // false: nodes go on with what they have kept of a sealed file
@@ -101,7 +101,8 @@ struct JobFsStats {
   uint64_t program_writes = 0;  // that came by logs of programs
   uint64_t light_creates = 0;   // files that programs made past the kernel
   uint64_t light_looks = 0;     // at paths, that the kernel was not asked for
-  uint64_t light_open = 0;      // of them: that are still open so
+  uint64_t light_opens = 0;     // of files that were there, past the kernel
+  uint64_t light_open = 0;      // files that are open so now
   uint64_t reads = 0;           // that the kernel has asked for
   uint64_t asked_roots = 0;     // questions about files to the servers of their names
   std::string last_failure;
@@ -142,28 +143,29 @@ class JobFs final : public FileSystem {
   // Of writes that programs have done wrongly, the first ones.
   std::vector<Status> damage();
 
-  // Programs that make files past the kernel (job_fs_light.cc); LightServer has their connections.
+  // Programs that open files past the kernel (job_fs_light.cc); LightServer has their connections.
   struct LightFile {
     std::unique_ptr<OpenFile> file;
     Node* node = nullptr;
   };
-  struct LightCreate {
+  struct LightOpen {
     uint64_t directory = 0;  // the inode of one that the kernel knows
     std::string_view path;   // below it
     int flags = 0;
     mode_t mode = 0, umask = 0;
     const Credentials* who = nullptr;
-    // Any errno: nothing was made, and the kernel is to be asked.
+    // Any errno: nothing was made or opened, and the kernel is to be asked.
     int failed = 0;
     LightFile made = {};
   };
-  // Ends open files that were made so, and makes others: all with one record of the names.
-  void serve_light(std::span<LightFile> ended, std::span<LightCreate> wanted);
+  // Ends open files that were opened so, and makes others: all with one record of the names. Opens what is
+  // there.
+  void serve_light(std::span<LightFile> ended, std::span<LightOpen> wanted);
   // What the kernel would say of a path: 0, if `who` may do what `access` says (R_OK, W_OK, X_OK). Any errno:
   // the kernel is to be asked.
   int look_light(uint64_t directory, std::string_view path, int access, const Credentials& who,
                  struct stat* found);
-  // With several nodes a create may wait for another one.
+  // With several nodes an open may wait for another one.
   bool light_waits() const { return shared_ != nullptr; }
   // A name below the top by which the kernel can open the file once, until it is taken back. The file stays
   // open until then.
@@ -351,7 +353,10 @@ class JobFs final : public FileSystem {
     uint64_t seals_before = 0;
     uint64_t drains_before = 0;
   };
-  int opened(JobNode& node, int flags, std::unique_ptr<OpenFile>* file, const Making* by = nullptr);
+  using Hold = meta::NamesClient::Hold;  // kNo: hold_unheld() does, once its name goes
+  int opened(JobNode& node, int flags, std::unique_ptr<OpenFile>* file, Hold hold,
+             const Making* by = nullptr);
+  int open_node(JobNode& node, int flags, const Caller& caller, Hold hold, std::unique_ptr<OpenFile>* file);
   bool may_be_there(const JobNode& parent, const char* name) const;
   static meta::NewNode new_file(const struct stat& above, mode_t mode, const Caller& caller);
   int open_entered(const Making& by, JobNode& node, const meta::TreeNode& made, int flags,
@@ -434,7 +439,7 @@ class JobFs final : public FileSystem {
   Result<std::optional<uint64_t>> place_to_append(JobNode& node, uint64_t bytes);
   static Caller own_user();
 
-  // Creates past the kernel (job_fs_light.cc).
+  // Opens past the kernel (job_fs_light.cc).
   struct Lent {
     meta::FileId file;
     int access = O_RDONLY;
@@ -445,6 +450,10 @@ class JobFs final : public FileSystem {
   class LightRound;
   int step_into(JobNode& parent, const char* name, JobNode** found);
   bool may_pass(const Credentials& who, const struct stat& directory, int wanted) const;
+  int refuse_open(const LightOpen& wanted, const struct stat& above, const struct stat& found) const;
+  int open_light(JobNode& node, const LightOpen& wanted, const Caller& caller,
+                 std::unique_ptr<OpenFile>* file);
+  int cut_light(JobNode& node);
   std::optional<Lent> take_lent(std::string_view name);
   int open_lent(const Lent& lent, int flags, const Caller& caller, Entry* entry,
                 std::unique_ptr<OpenFile>* file);
@@ -558,7 +567,7 @@ class JobFs final : public FileSystem {
   std::vector<Wanted*> wanted_ GUARDED_BY(wanted_mutex_);  // files that somebody waits for
 
   LightGate light_gate_;
-  std::atomic<uint64_t> light_creates_ = 0, light_looks_ = 0, light_open_ = 0;
+  std::atomic<uint64_t> light_creates_ = 0, light_opens_ = 0, light_looks_ = 0, light_open_ = 0;
   Mutex lent_mutex_;
   std::map<std::string, Lent, std::less<>> lent_ GUARDED_BY(lent_mutex_);
   std::atomic<size_t> lent_count_ = 0;

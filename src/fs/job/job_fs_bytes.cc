@@ -167,12 +167,12 @@ Result<NameTurn> JobFs::turn_to_find(JobNode& node) {
 // The caller holds the file in the names. ESTALE: another node has taken its name since it was looked up; the
 // kernel looks up again what has that name now.
 // `by`: who has made it; null: it has been there.
-int JobFs::opened(JobNode& node, int flags, std::unique_ptr<OpenFile>* file, const Making* by) {
+int JobFs::opened(JobNode& node, int flags, std::unique_ptr<OpenFile>* file, Hold hold, const Making* by) {
   const bool writes = (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC) != 0;
   auto made = std::make_unique<JobFile>(node);
   made->appends = (flags & O_APPEND) != 0;
   made->writes = (flags & O_ACCMODE) != O_RDONLY;
-  made->holds = by == nullptr || by->holds;
+  made->holds = hold == Hold::kYes;
   {
     const auto turn = turn_to_find(node);
     if (!turn.ok()) return answer(turn.status());
@@ -189,7 +189,7 @@ int JobFs::opened(JobNode& node, int flags, std::unique_ptr<OpenFile>* file, con
     }
     ++node.opens;
     if (!made->holds) ++node.opens_unheld;
-    made->without_pages = (flags & O_DIRECT) != 0 || grants_.has(node.id);
+    made->without_pages = (flags & O_DIRECT) != 0 || grants_.has(node.id) || node.cuts_past_kernel > 0;
     if (!made->without_pages) ++node.opens_with_pages;
     set_may_map(*made, (flags & O_ACCMODE) == O_RDWR && (flags & O_DIRECT) == 0);
     if (!writes) open_sealed(*made);
@@ -203,10 +203,16 @@ int JobFs::opened(JobNode& node, int flags, std::unique_ptr<OpenFile>* file, con
 }
 
 int JobFs::open_file(Node& known, int flags, const Caller& caller, std::unique_ptr<OpenFile>* file) {
-  JobNode& node = JobNode::of(known);
+  return open_node(JobNode::of(known), flags, caller, Hold::kYes, file);
+}
+
+int JobFs::open_node(JobNode& node, int flags, const Caller& caller, Hold hold,
+                     std::unique_ptr<OpenFile>* file) {
   if (node.type == meta::NodeType::kDirectory) return EISDIR;
   if (node.type == meta::NodeType::kLink) return ELOOP;
-  if (const int failed = answer(names_.hold(node.id)); failed != 0) return failed == ENOENT ? ESTALE : failed;
+  const bool holds = hold == Hold::kYes;
+  if (const int failed = holds ? answer(names_.hold(node.id)) : 0; failed != 0)
+    return failed == ENOENT ? ESTALE : failed;
   const bool writes = (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC) != 0;
   std::unique_ptr<OpenFile> made;
   int failed = writes ? errno_of([&] { return count_writer(node, caller); }) : 0;
@@ -214,7 +220,7 @@ int JobFs::open_file(Node& known, int flags, const Caller& caller, std::unique_p
   if (failed == 0)
     failed = errno_of([&] {
       const int refused = (flags & O_TRUNC) != 0 ? content_changes(node, caller) : 0;
-      return refused != 0 ? refused : opened(node, flags, &made);
+      return refused != 0 ? refused : opened(node, flags, &made, hold);
     });
   if (failed == 0) {
     if (counted) JobFile::of(*made).writer = caller.thread;
@@ -223,7 +229,7 @@ int JobFs::open_file(Node& known, int flags, const Caller& caller, std::unique_p
   }
   static_cast<void>(contain([&] {
     if (counted) end_writer(node, caller.thread);
-    static_cast<void>(answer(names_.release(node.id)));
+    if (holds) static_cast<void>(answer(names_.release(node.id)));
   }));
   return failed;
 }

@@ -73,7 +73,10 @@ int JobFs::open_entered(const Making& by, JobNode& node, const meta::TreeNode& m
   std::unique_ptr<OpenFile> own;
   const int access = (flags & O_ACCMODE) == O_WRONLY ? O_WRONLY : O_RDWR;
   if (failed == 0)
-    failed = errno_of([&] { return opened(node, access | (flags & (O_APPEND | O_DIRECT)), &own, &by); });
+    failed = errno_of([&] {
+      return opened(node, access | (flags & (O_APPEND | O_DIRECT)), &own, by.holds ? Hold::kYes : Hold::kNo,
+                    &by);
+    });
   if (failed != 0) {
     if (counted) static_cast<void>(contain([&] { end_writer(node, caller.thread); }));
     return failed;

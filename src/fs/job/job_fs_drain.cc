@@ -52,7 +52,7 @@ std::string JobFsStats::json() const {
   json.member("ready_bytes", ready_bytes);
   json.member("drained_files", drained_files).member("kept_aside", kept_aside);
   json.member("program_writes", program_writes).member("light_creates", light_creates);
-  json.member("light_looks", light_looks).member("light_open", light_open);
+  json.member("light_opens", light_opens).member("light_looks", light_looks).member("light_open", light_open);
   json.member("reads", reads).member("asked_roots", asked_roots);
   json.member("failed_drains", failed_drains).member("last_failure", last_failure);
   json.member("fsync", fsync_drains ? "backing" : "node");
@@ -331,6 +331,7 @@ JobFsStats JobFs::stats() noexcept {
     stats.spilled_chunks = files_->logs().spilled_chunks();
     stats.program_writes = grants_.admitted();
     stats.light_creates = light_creates_.load();
+    stats.light_opens = light_opens_.load();
     stats.light_looks = light_looks_.load();
     stats.light_open = light_open_.load();
   }

@@ -1,8 +1,9 @@
-// JobFs: files that programs make past the kernel (fs/log/light_format.h).
+// JobFs: files that programs open past the kernel (fs/log/light_format.h).
 //
-// A create that succeeds here would have succeeded in the kernel: each directory of the path lets its caller
-// pass, and the last one lets it make a name. All else (links, "..", names that are there, what would be
-// refused) is an errno, upon which the program asks the kernel. So this knows nothing of the kernel's errors.
+// An open that succeeds here would have succeeded in the kernel: each directory of the path lets its caller
+// pass, and the last one lets it make a name, or the file lets itself be read and written. All else (links,
+// "..", what would be refused, what only the kernel knows) is an errno, upon which the program asks the
+// kernel. So this knows nothing of the kernel's errors.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 #include "base/contain.h"
 #include "base/entropy.h"
 #include "base/log.h"
+#include "fs/job/insist.h"
 #include "fs/job/job_files.h"
 #include "fs/job/job_fs.h"
 #include "fs/job/job_marks.h"
@@ -53,6 +55,7 @@ class JobFs::Held {
     node_ = node;
   }
   JobNode* get() const { return node_; }
+  JobNode* keep() { return std::exchange(node_, nullptr); }
 
  private:
   JobFs& fs_;
@@ -124,23 +127,23 @@ class JobFs::Walk {
 
 // A create that has gone to the names.
 struct JobFs::LightMaking {
-  LightMaking(JobFs& fs, LightCreate& by, JobNode& parent, const std::string& name, const meta::NewNode& node)
+  LightMaking(JobFs& fs, LightOpen& by, JobNode& parent, const std::string& name, const meta::NewNode& node)
       : wanted(by),
         making(fs, parent, name, fs.shared_ != nullptr),
         asked(fs.names_, parent.id, name, node,
               making.holds ? meta::NamesClient::Hold::kYes : meta::NamesClient::Hold::kNo) {}
 
-  LightCreate& wanted;
+  LightOpen& wanted;
   const Making making;
   meta::NamesClient::Creating asked;
 };
 
-// Creates that are served together.
+// Opens that are served together: those that make files have begun before the first of them ends.
 class JobFs::LightRound {
  public:
   explicit LightRound(JobFs& fs) : fs_(fs), pass_(fs.light_gate_) {}
 
-  int begin(LightCreate& wanted) {
+  int begin_create(LightOpen& wanted) {
     if (!pass_.open()) return EAGAIN;
     const std::string_view folder = folder_of(wanted.path);
     const std::string name(wanted.path.substr(folder.size()));
@@ -156,16 +159,35 @@ class JobFs::LightRound {
     return 0;
   }
 
-  void end() {
+  void end_creates() {
     for (const auto& each : makings_) {
-      LightCreate& wanted = each->wanted;
-      const Status ended = contain([&] { wanted.failed = end(*each); });
-      if (!ended.ok()) wanted.failed = ended.posix_error();
+      LightOpen& wanted = each->wanted;
+      wanted.failed = errno_of([&] { return end(*each); });
     }
+    makings_.clear();
+  }
+
+  // What is there. Names do not change meanwhile: so the names need not hold it yet.
+  int open(LightOpen& wanted) {
+    if (!pass_.open()) return EAGAIN;
+    const std::string_view folder = folder_of(wanted.path);
+    const std::string name(wanted.path.substr(folder.size()));
+    if (!is_name(name)) return EINVAL;
+    const Walk& walk = walk_to(wanted.directory, folder);
+    if (const int failed = walk.failed_for(*wanted.who, X_OK); failed != 0) return failed;
+    Entry entry;
+    if (const int failed = fs_.lookup(walk.end(), name.c_str(), &entry); failed != 0) return failed;
+    Held held(fs_, &JobNode::of(*entry.node));
+    int failed = fs_.refuse_open(wanted, walk.end_attributes(), entry.attributes);
+    if (failed == 0) failed = fs_.open_light(*held.get(), wanted, caller_of(wanted), &wanted.made.file);
+    if (failed != 0) return failed;
+    wanted.made.node = held.keep();
+    ++fs_.light_opens_, ++fs_.light_open_;
+    return 0;
   }
 
  private:
-  static Caller caller_of(const LightCreate& wanted) {
+  static Caller caller_of(const LightOpen& wanted) {
     return {wanted.who->user, wanted.who->group, wanted.who->thread, wanted.umask, {}};
   }
   const Walk& walk_to(uint64_t directory, std::string_view folder) {
@@ -194,24 +216,77 @@ class JobFs::LightRound {
   std::vector<std::unique_ptr<LightMaking>> makings_;
 };
 
-void JobFs::serve_light(std::span<LightFile> ended, std::span<LightCreate> wanted) {
-  // With several nodes a release may ask them.
-  const auto together = shared_ ? meta::Service::OwnCommits(nullptr) : names_.together();
-  for (LightFile& each : ended) {
-    const Status done = contain([&] {
-      release(std::move(each.file));
-      forget(each.node, 1);
-    });
-    if (!done.ok()) log_warn("closing a file that was made past the kernel: {}", done.message());
-    --light_open_;
+void JobFs::serve_light(std::span<LightFile> ended, std::span<LightOpen> wanted) {
+  std::optional<LightRound> round;
+  {
+    // With several nodes a release may ask them.
+    const auto together = shared_ ? meta::Service::OwnCommits(nullptr) : names_.together();
+    for (LightFile& each : ended) {
+      const Status done = contain([&] {
+        release(std::move(each.file));
+        forget(each.node, 1);
+      });
+      if (!done.ok()) log_warn("closing a file that was opened past the kernel: {}", done.message());
+      --light_open_;
+    }
+    if (wanted.empty()) return;
+    round.emplace(*this);
+    for (LightOpen& each : wanted)
+      each.failed =
+          (each.flags & O_CREAT) == 0 ? EEXIST : errno_of([&] { return round->begin_create(each); });
+    round->end_creates();
   }
-  if (wanted.empty()) return;
-  LightRound round(*this);
-  for (LightCreate& each : wanted) {
-    const Status begun = contain([&] { each.failed = round.begin(each); });
-    if (!begun.ok()) each.failed = begun.posix_error();
+  for (LightOpen& each : wanted)
+    if (each.failed == EEXIST && (each.flags & O_EXCL) == 0)
+      each.failed = errno_of([&] { return round->open(each); });
+}
+
+// As the kernel, or where the kernel alone knows.
+int JobFs::refuse_open(const LightOpen& wanted, const struct stat& above, const struct stat& found) const {
+  if (!S_ISREG(found.st_mode)) return ELOOP;
+  const int access = wanted.flags & O_ACCMODE;
+  const bool writes = access != O_RDONLY || (wanted.flags & O_TRUNC) != 0;
+  const int asked = (access != O_WRONLY ? R_OK : 0) | (writes ? W_OK : 0);
+  if (!may_pass(*wanted.who, found, asked)) return EACCES;
+  // Somebody may be running it.
+  if (writes && (found.st_mode & (S_IXUSR | S_IXGRP | S_IXOTH)) != 0) return ETXTBSY;
+  // fs.protected_regular may forbid it.
+  const bool is_others = (above.st_mode & S_ISVTX) != 0 && found.st_uid != wanted.who->user;
+  return is_others && (wanted.flags & O_CREAT) != 0 ? EACCES : 0;
+}
+
+// The kernel keeps none of its pages for this open. With several nodes another one may take its name.
+int JobFs::open_light(JobNode& node, const LightOpen& wanted, const Caller& caller,
+                      std::unique_ptr<OpenFile>* file) {
+  const bool cuts = (wanted.flags & O_TRUNC) != 0;
+  const int access = wanted.flags & O_ACCMODE;
+  if (cuts && (shared_ || access == O_RDONLY)) return EAGAIN;
+  const int flags = access | (wanted.flags & O_APPEND) | O_DIRECT;
+  std::unique_ptr<OpenFile> made;
+  int failed = open_node(node, flags, caller, shared_ ? Hold::kYes : Hold::kNo, &made);
+  if (failed != 0) return failed;
+  JobFile::of(*made).reads = access != O_WRONLY;
+  if (cuts) failed = errno_of([&] { return content_changes(node, caller); });
+  if (cuts && failed == 0) failed = errno_of([&] { return cut_light(node); });
+  if (failed != 0)
+    release(std::move(made));
+  else
+    *file = std::move(made);
+  return failed;
+}
+
+// Where the kernel may have pages of it, the kernel cuts it.
+int JobFs::cut_light(JobNode& node) {
+  {
+    const RequestLock lock(mutex_, requests_);
+    if (node.opens_with_pages > 0 || node.sealed_opens > 0) return EBUSY;
+    ++node.cuts_past_kernel;
+    node.was_cut_past_kernel = true;
   }
-  round.end();
+  const int failed = errno_of([&] { return truncate(node, 0); });
+  const RequestLock lock(mutex_, requests_);
+  --node.cuts_past_kernel;
+  return failed;
 }
 
 int JobFs::look_light(uint64_t directory, std::string_view path, int access, const Credentials& who,

@@ -191,7 +191,7 @@ Result<std::optional<uint64_t>> JobFs::place_to_append(JobNode& node, uint64_t b
     return std::optional(place);
   }
   const RequestLock lock(mutex_, requests_);
-  if (!grants_.has(node.id)) return std::optional<uint64_t>();
+  if (!grants_.has(node.id) && !node.was_cut_past_kernel) return std::optional<uint64_t>();
   SWALE_ASSIGN_OR_RETURN(const uint64_t size, files_->size(node.id));
   const uint64_t place = std::max(size, node.reserved_end);
   if (bytes > meta::kOffsetEnd - std::min(place, meta::kOffsetEnd)) return errno_status(EFBIG, "an append");

@@ -44,7 +44,7 @@ struct JobFs::Rename {
   bool exchanges() const { return (flags & RENAME_EXCHANGE) != 0; }
 };
 
-// What one node has made past the kernel, the names keep from when its name is to go: most close before.
+// What one node has opened past the kernel, the names keep from when its name is to go: most close before.
 Status JobFs::hold_unheld(const meta::DirEntry& entry) {
   if (entry.type != meta::NodeType::kFile || !options_.holds_late) return {};
   const RequestLock lock(mutex_, requests_);

@@ -47,17 +47,19 @@ struct JobNode final : Node {
 
   // Guarded by the mutex of JobFs.
   uint32_t opens = 0;
-  uint32_t opens_with_pages = 0;    // of them: the kernel may keep pages
-  uint32_t opens_that_may_map = 0;  // by which the kernel may get pages to write
-  uint32_t opens_unheld = 0;        // of them: that the names do not know of
-  bool held_for_unheld = false;     // but for these the file is held, as its name has gone or goes
-  uint64_t reserved_end = 0;        // appends have places before it
-  bool in_logs = false;             // NodeFiles has it open: it is read through the logs
-  bool unlinked = false;            // no name leads to it
-  std::vector<pid_t> writers;       // of each open that may change its bytes: whose it is
-  bool seals_at_close = false;      // their last close seals it
-  uint32_t sealed_opens = 0;        // read through the kernel's pages
-  bool pages_are_fresh = false;     // the kernel has none from before the seal
+  uint32_t opens_with_pages = 0;     // of them: the kernel may keep pages
+  uint32_t opens_that_may_map = 0;   // by which the kernel may get pages to write
+  uint32_t opens_unheld = 0;         // of them: that the names do not know of
+  bool held_for_unheld = false;      // but for these the file is held, as its name has gone or goes
+  uint64_t reserved_end = 0;         // appends have places before it
+  uint32_t cuts_past_kernel = 0;     // under way: no open may keep pages
+  bool was_cut_past_kernel = false;  // the kernel's size may be older
+  bool in_logs = false;              // NodeFiles has it open: it is read through the logs
+  bool unlinked = false;             // no name leads to it
+  std::vector<pid_t> writers;        // of each open that may change its bytes: whose it is
+  bool seals_at_close = false;       // their last close seals it
+  uint32_t sealed_opens = 0;         // read through the kernel's pages
+  bool pages_are_fresh = false;      // the kernel has none from before the seal
 };
 
 class JobNodes {

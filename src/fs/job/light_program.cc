@@ -9,6 +9,8 @@
 #include "base/contain.h"
 #include "base/log.h"
 #include "fs/job/job_marks.h"
+#include "fs/log/attach_format.h"
+#include "fs/log/map_format.h"
 
 namespace swale::fs {
 namespace {
@@ -17,7 +19,8 @@ constexpr size_t kAtATime = 8;  // requests of a program, before another one's t
 
 bool is_whole(const LightRequest& request, size_t bytes) {
   if (bytes < kLightHeadBytes) return false;
-  const bool has_path = request.call == LightCall::kCreate || request.call == LightCall::kLook;
+  const bool has_path =
+      request.call == LightCall::kOpen || request.call == LightCall::kLook || request.call == LightCall::kAsk;
   const size_t path = has_path ? request.path_bytes : 0;
   return path <= kLightPathMax && bytes == kLightHeadBytes + path;
 }
@@ -42,8 +45,8 @@ LightStat described(const struct stat& found) {
 
 // ---- batches
 
-void LightBatch::add_create(LightProgram* program, uint32_t handle, const LightRequest& request) {
-  JobFs::LightCreate wanted;
+void LightBatch::add_open(LightProgram* program, uint32_t handle, const LightRequest& request) {
+  JobFs::LightOpen wanted;
   wanted.directory = request.directory;
   wanted.path = std::string_view(request.path, request.path_bytes);
   wanted.flags = static_cast<int>(request.flags);
@@ -52,17 +55,16 @@ void LightBatch::add_create(LightProgram* program, uint32_t handle, const LightR
   wanted.who = &program->who();
   wanted.failed = ENOMEM;  // for what is not tried
   askers_.push_back({program, handle});
-  creates_.push_back(std::move(wanted));
+  wanted_.push_back(std::move(wanted));
 }
 
 void LightBatch::serve(JobFs& fs) {
-  if (ended_.empty() && creates_.empty()) return;
-  const Status served = contain([&] { fs.serve_light(ended_, creates_); });
-  if (!served.ok()) log_warn("making files past the kernel: {}", served.message());
-  for (size_t i = 0; i < creates_.size(); ++i)
-    askers_[i].program->answer_create(askers_[i].handle, &creates_[i]);
+  if (ended_.empty() && wanted_.empty()) return;
+  const Status served = contain([&] { fs.serve_light(ended_, wanted_); });
+  if (!served.ok()) log_warn("opening files past the kernel: {}", served.message());
+  for (size_t i = 0; i < wanted_.size(); ++i) askers_[i].program->answer_open(askers_[i].handle, &wanted_[i]);
   ended_.clear();
-  creates_.clear();
+  wanted_.clear();
   askers_.clear();
   used_ = 0;
 }
@@ -71,8 +73,14 @@ void LightBatch::serve(JobFs& fs) {
 
 void LightProgram::stop() noexcept { ::shutdown(socket_.get(), SHUT_RDWR); }
 
-bool LightProgram::say(const LightAnswer& answer) const noexcept {
-  return ::send(socket_.get(), &answer, sizeof(answer), MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof(answer);
+bool LightProgram::say(const LightAnswer& answer, Bytes argument) const noexcept {
+  iovec parts[] = {{const_cast<LightAnswer*>(&answer), sizeof(answer)},
+                   {const_cast<char*>(argument.data()), argument.size()}};
+  msghdr message = {};
+  message.msg_iov = parts;
+  message.msg_iovlen = argument.empty() ? 1 : 2;
+  const ssize_t sent = ::sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  return sent == static_cast<ssize_t>(sizeof(answer) + argument.size());
 }
 
 bool LightProgram::take(LightBatch* batch) {
@@ -100,10 +108,11 @@ bool LightProgram::obey(LightRequest& request, size_t bytes, LightBatch* batch) 
     return true;
   }
   LightAnswer answer;
-  if (request.call == LightCall::kCreate) {
+  std::string argument;
+  if (request.call == LightCall::kOpen) {
     const uint32_t handle = free_handle();
     if (handle != 0) {
-      batch->add_create(this, handle, request);
+      batch->add_open(this, handle, request);
       batch->take_next();
       return true;
     }
@@ -112,12 +121,31 @@ bool LightProgram::obey(LightRequest& request, size_t bytes, LightBatch* batch) 
              request.call == LightCall::kLook) {
     const Status looked = contain([&] { answer = look(request); });
     if (!looked.ok()) answer.error = looked.posix_error();
+  } else if (request.call == LightCall::kAsk) {
+    const Status passed = contain([&] { answer = pass_on(request, &argument); });
+    if (!passed.ok()) answer.error = passed.posix_error();
   } else {
     log_warn("process {} has sent a request of {} bytes and kind {}, which this server does not know",
              who_.thread, bytes, static_cast<uint32_t>(request.call));
     answer.error = EPROTO;
   }
-  return say(answer);
+  return say(answer, argument);
+}
+
+// With several nodes a close would have to wait for them, also that of a program that is killed.
+LightAnswer LightProgram::pass_on(const LightRequest& request, std::string* argument) {
+  LightAnswer answer;
+  Opened* const opened = find(request.handle);
+  if (opened == nullptr) {
+    answer.error = EBADF;
+  } else if (request.flags == kAskShortCut && fs_.light_waits()) {
+    answer.error = EBUSY;
+  } else if (request.flags != kAskShortCut && request.flags != kAskMap && request.flags != kAskCommit) {
+    answer.error = EOPNOTSUPP;
+  } else {
+    answer.error = fs_.command(*opened->of.file, request.flags, {request.path, request.path_bytes}, argument);
+  }
+  return answer;
 }
 
 LightAnswer LightProgram::look(const LightRequest& request) {
@@ -134,7 +162,9 @@ LightAnswer LightProgram::look(const LightRequest& request) {
     answer.error = fs_.attributes(*opened->of.node, &found);
     if (answer.error == 0) answer.stat = described(found);
   } else {
-    if (opened->lent.empty()) opened->lent = fs_.lend(*opened->of.file);
+    // Another one each time: what was used, or failed, would be the name of a new file.
+    if (!opened->lent.empty()) fs_.take_back(opened->lent);
+    opened->lent = fs_.lend(*opened->of.file);
     opened->lent.copy(answer.name, sizeof(answer.name) - 1);
   }
   return answer;
@@ -158,7 +188,7 @@ uint32_t LightProgram::free_handle() {
   return handle;
 }
 
-void LightProgram::answer_create(uint32_t handle, JobFs::LightCreate* tried) noexcept {
+void LightProgram::answer_open(uint32_t handle, JobFs::LightOpen* tried) noexcept {
   LightAnswer answer;
   answer.error = tried->failed;
   if (tried->failed == 0) {

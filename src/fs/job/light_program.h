@@ -1,4 +1,4 @@
-// LightProgram: one program that makes files past the kernel (fs/log/light_format.h), as the server has it:
+// LightProgram: one program that opens files past the kernel (fs/log/light_format.h), as the server has it:
 // its connection, and what it has open.
 //
 // Threads: one at a time; stop() on any. Invariants: (1) What it has open is closed when it is over. (2) A
@@ -29,9 +29,9 @@ class LightBatch {
   // The next request's place; null: it is full. It stays until serve().
   LightRequest* next() { return used_ < kRequestsMax ? &requests_[used_] : nullptr; }
   void take_next() { ++used_; }
-  void add_create(LightProgram* program, uint32_t handle, const LightRequest& request);
+  void add_open(LightProgram* program, uint32_t handle, const LightRequest& request);
   void add_end(JobFs::LightFile file) { ended_.push_back(std::move(file)); }
-  // Programs hear what has become of their creates.
+  // Programs hear what has become of their opens.
   void serve(JobFs& fs);
 
  private:
@@ -43,7 +43,7 @@ class LightBatch {
   std::vector<LightRequest> requests_ = std::vector<LightRequest>(kRequestsMax);
   size_t used_ = 0;
   std::vector<JobFs::LightFile> ended_;
-  std::vector<JobFs::LightCreate> creates_;
+  std::vector<JobFs::LightOpen> wanted_;
   std::vector<Asker> askers_;  // of each of them
 };
 
@@ -56,8 +56,8 @@ class LightProgram {
 
   // Takes what has come, waits for nothing. False: the connection has ended: end().
   bool take(LightBatch* batch);
-  // The create with this handle has been tried.
-  void answer_create(uint32_t handle, JobFs::LightCreate* tried) noexcept;
+  // The open with this handle has been tried.
+  void answer_open(uint32_t handle, JobFs::LightOpen* tried) noexcept;
   void end(LightBatch* batch);  // the last call
   void stop() noexcept;
 
@@ -72,10 +72,11 @@ class LightProgram {
 
   bool obey(LightRequest& request, size_t bytes, LightBatch* batch);
   LightAnswer look(const LightRequest& request);
+  LightAnswer pass_on(const LightRequest& request, std::string* argument);
   uint32_t free_handle();  // 0: too many are open
   void close(uint32_t handle, LightBatch* batch);
   Opened* find(uint32_t handle);
-  bool say(const LightAnswer& answer) const noexcept;
+  bool say(const LightAnswer& answer, Bytes argument = {}) const noexcept;
 
   JobFs& fs_;
   const io::Descriptor socket_;

@@ -1,5 +1,5 @@
-// LightServer: the socket at which programs of a node come that make files past the kernel
-// (fs/log/light_format.h), and the threads that serve them: one, or with several nodes, where a create may
+// LightServer: the socket at which programs of a node come that open files past the kernel
+// (fs/log/light_format.h), and the threads that serve them: one, or with several nodes, where an open may
 // wait for another node, one a program.
 //
 // A program is over when its connection ends, or its process does: a child of fork may hold the connection

@@ -15,7 +15,7 @@
 namespace swale::fs {
 namespace {
 
-constexpr size_t kReadyMax = LightBatch::kRequestsMax;  // of a batch; each asks for one create
+constexpr size_t kReadyMax = LightBatch::kRequestsMax;  // of a batch; each asks for one open
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// LightWorker: a thread that serves programs which make files past the kernel, in rounds: it takes what has
+// LightWorker: a thread that serves programs which open files past the kernel, in rounds: it takes what has
 // come from all of them, has it done together, and answers. Meanwhile more comes: so the more programs ask,
 // the less each request costs.
 //
