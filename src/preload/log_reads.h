@@ -4,7 +4,8 @@
 // A map is asked for when a description has read kReadsBefore times through the mount, or at once where the
 // read is large. One that was of no use costs each read a request more: it is asked for more and more rarely.
 //
-// Threads: any, and signal handlers: nobody waits, but for a placeholder's turn to ask (light.h). A child of fork goes on with its parent's maps.
+// Threads: any, and signal handlers: nobody waits, but for a placeholder's turn to ask (light.h). A child of
+// fork goes on with its parent's maps.
 // Errors: none: what cannot be read here is the mount's.
 // Limits: kServersMax servers in the life of a process. Nobody is told of such a read: times of access stay.
 #pragma once

@@ -2,7 +2,8 @@
 //
 // The kernel's locks of directories keep a mkdir, an unlink or a rename apart from a create of the same name;
 // they do not see creates that pass it by. So such a change closes the gate, and waits for the creates that
-// have passed. A create never waits: while the gate is closed it goes through the kernel.
+// have passed. A create never waits: while the gate is closed it goes through the kernel. It looks at the
+// gate before it counts itself, too: else those that come again and again would keep a change waiting.
 //
 //   create:   const LightGate::Pass pass(gate_); if (!pass.open()) return EAGAIN;
 //   change:   const LightGate::Closed closed(gate_);
@@ -19,12 +20,13 @@ class LightGate {
  public:
   class Pass {
    public:
-    explicit Pass(LightGate& gate) : gate_(gate) {
+    explicit Pass(LightGate& gate) : gate_(gate), counts_(gate.closed_.load() == 0) {
+      if (!counts_) return;
       gate_.passed_.fetch_add(1);
       open_ = gate_.closed_.load() == 0;
     }
     ~Pass() {
-      if (gate_.passed_.fetch_sub(1) == 1 && gate_.closed_.load() > 0) gate_.passed_.notify_all();
+      if (counts_ && gate_.passed_.fetch_sub(1) == 1 && gate_.closed_.load() > 0) gate_.passed_.notify_all();
     }
     Pass(const Pass&) = delete;
     Pass& operator=(const Pass&) = delete;
@@ -32,6 +34,7 @@ class LightGate {
 
    private:
     LightGate& gate_;
+    const bool counts_;
     bool open_ = false;
   };
 

@@ -269,6 +269,25 @@ TEST_F(LightTest, AProgramMaySendAnything) {
 }
 
 // Creates past the kernel while names change by it: each name ends as one of them has left it.
+// Passes that come again and again keep no change waiting.
+TEST(LightGateTest, AChangeGetsThroughPassesThatNeverCease) {
+  LightGate gate;
+  std::atomic<bool> over = false;
+  std::atomic<uint64_t> passed = 0;
+  std::vector<std::thread> passing;
+  for (int i = 0; i < 4; ++i)
+    passing.emplace_back([&] {
+      while (!over.load()) {
+        const LightGate::Pass pass(gate);
+        if (pass.open()) ++passed;
+      }
+    });
+  while (passed.load() == 0) std::this_thread::yield();
+  for (int i = 0; i < 1'000; ++i) const LightGate::Closed closed(gate);
+  over = true;
+  for (std::thread& each : passing) each.join();
+}
+
 TEST_F(LightTest, NamesChangeMeanwhile) {
   start();
   std::atomic<bool> over = false;

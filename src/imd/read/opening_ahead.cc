@@ -72,8 +72,8 @@ OpeningAhead::OpeningAhead(io::Device& device, const std::string& directory)
   static_cast<void>(contain([&] {
     if (!is_on_storage_only(device_, manifest_path(directory_))) return;
     start(&to_cluster_, [](const OpeningAhead& self) -> Status {
-      // A thread's first allocation waits while the process maps memory. This call allocates nothing, and goes
-      // most of the way.
+      // A thread's first allocation waits while the process maps memory. This call allocates nothing, and
+      // goes most of the way.
       SWALE_RETURN_IF_ERROR(self.device_.exists(self.clusters_).status());
       return look_at_newest_cluster(self.device_, self.directory_);
     });
