@@ -75,9 +75,11 @@ NodeLogs::~NodeLogs() {
 Status NodeLogs::open_folders() {
   SWALE_RETURN_IF_ERROR(io::make_directories(memory_, options_.memory_directory));
   SWALE_ASSIGN_OR_RETURN(memory_folder_, memory_.anchored_private(options_.memory_directory));
-  if (large_pages_of(options_.shape.chunk_bytes) > 0)
+  if (large_pages_of(options_.shape.chunk_bytes) > 0) {
     warm_ = std::make_unique<WarmPages>(*memory_folder_, options_.memory_directory + "/" + kWarmName,
                                         options_.memory_bytes / kWarmPart);
+    warm_->open();
+  }
   if (options_.spill_directory.empty()) return {};
   SWALE_RETURN_IF_ERROR(io::make_directories(storage_, options_.spill_directory));
   SWALE_ASSIGN_OR_RETURN(spill_folder_, storage_.anchored_private(options_.spill_directory));

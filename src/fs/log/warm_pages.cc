@@ -42,7 +42,7 @@ WarmPages::~WarmPages() {
 }
 
 // Without its name no process comes to it, and no successor has to remove it.
-bool WarmPages::open() noexcept {
+void WarmPages::open() noexcept {
   const Status opened = contain([&]() -> Status {
     static_cast<void>(folder_.remove(path_));  // of a server that was killed in between
     SWALE_ASSIGN_OR_RETURN(auto file, folder_.open(path_, io::OpenMode::kCreate));
@@ -56,14 +56,11 @@ bool WarmPages::open() noexcept {
     return {};
   });
   if (!opened.ok()) log_debug("no memory is made ready in large pages: {}", opened.message());
-  return opened.ok();
 }
 
 bool WarmPages::add() noexcept {
-  if (fails_ || pages_ == pages_max_) return false;
+  if (file_ == nullptr || fails_ || pages_ == pages_max_ || !leaves_space(*file_)) return false;
   const uint64_t begin = pages_ * kLargePageBytes;
-  fails_ = file_ == nullptr && !open();
-  if (fails_ || !leaves_space(*file_)) return false;
   fails_ = !ask_for_large_pages(*file_, memory_, begin, kLargePageBytes);
   if (fails_)
     static_cast<void>(punch(*file_, begin, kLargePageBytes));

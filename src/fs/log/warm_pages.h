@@ -32,6 +32,8 @@ class WarmPages {
   WarmPages(const WarmPages&) = delete;
   WarmPages& operator=(const WarmPages&) = delete;
 
+  // Its file: with the server, not when descriptors have become few. Without it there are no pages.
+  void open() noexcept;
   // One more: 0.4 to 4 ms. False: there is none, or there are enough; nothing has changed.
   bool add() noexcept;
   // One less. False: there is none.
@@ -40,8 +42,6 @@ class WarmPages {
   uint64_t bytes() const { return pages_ * kLargePageBytes; }
 
  private:
-  bool open() noexcept;
-
   io::Device& folder_;
   const std::string path_;
   const uint64_t pages_max_;
