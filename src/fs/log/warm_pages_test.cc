@@ -20,6 +20,7 @@ class WarmPagesTest : public LogRig {
   bool has_large_pages() {
     io::PosixDevice device;
     WarmPages pages(device, memory_.path() + "/probe", kLargePageBytes);
+    pages.open();
     return pages.add();
   }
   uint64_t bytes() const { return logs_->memory_bytes() + logs_->warm_bytes(); }
@@ -67,6 +68,7 @@ TEST_F(WarmPagesTest, PagesComeAndGoWithoutAName) {
   io::PosixDevice device;
   const std::string folder = memory_.path();
   WarmPages pages(device, folder + "/warm", 3 * kLargePageBytes + 1);
+  pages.open();
   const uint64_t most = has_large_pages() ? 3 : 0;
   std::printf("%lu large pages of 3\n", most);
   for (uint64_t i = 0; i < most; ++i) EXPECT_TRUE(pages.add());
@@ -83,6 +85,7 @@ TEST_F(WarmPagesTest, AFileOfAServerThatWasKilledIsReplaced) {
   std::ofstream(memory_.path() + "/warm") << "left";
   io::PosixDevice device;
   WarmPages pages(device, memory_.path() + "/warm", kLargePageBytes);
+  pages.open();
   EXPECT_EQ(pages.add(), has_large_pages());
   EXPECT_TRUE(std::filesystem::is_empty(memory_.path()));
 }
@@ -90,6 +93,7 @@ TEST_F(WarmPagesTest, AFileOfAServerThatWasKilledIsReplaced) {
 TEST_F(WarmPagesTest, WithoutAFolderThereAreNone) {
   io::PosixDevice device;
   WarmPages pages(device, memory_.path() + "/none/warm", kLargePageBytes);
+  pages.open();
   EXPECT_FALSE(pages.add());
   EXPECT_FALSE(pages.give_back());
 }
