@@ -7,19 +7,13 @@
 // commit of a marked file drops its pages on all nodes, before its answer, until no node has such an open.
 //
 // A drop waits for reads of the node's programs, which need its threads that serve the mount, its mutex, and
-// lanes 0 and 1 of other nodes. So it is called without mutex and turn, in a thread of its own
-// (FileSystem::may_drop_pages), and for other nodes in the last lane.
+// the lanes of other nodes that answer for names and bytes. So it is called without mutex and turn, in a
+// thread of its own (FileSystem::may_drop_pages), and for other nodes in a lane behind those.
 #include "fs/job/job_files.h"
 #include "fs/job/job_fs.h"
 #include "fs/job/job_marks.h"
 
 namespace swale::fs {
-namespace {
-
-constexpr size_t kPagesAnswerBytes = 64;
-
-}  // namespace
-
 void JobFs::drop_pages_by(DropPages drop) {
   const RequestLock lock(mutex_, requests_);
   drop_pages_ = std::move(drop);
@@ -106,9 +100,9 @@ int JobFs::drop_pages_everywhere(JobNode& node) {
   for (NodeId other = 0; peers_ != nullptr && other < peers_->nodes(); ++other) {
     if (other == peers_->own()) continue;
     const auto told = [&]() -> Result<PagesAnswer> {
-      SWALE_ASSIGN_OR_RETURN(const std::string text,
-                             peers_->call(other, PeerMethod::kPages, encode(FileStep{node.id}),
-                                          kPagesAnswerBytes, text_of(node.id)));
+      SWALE_ASSIGN_OR_RETURN(
+          const std::string text,
+          peers_->call(other, PeerMethod::kPages, encode(FileStep{node.id}), kSmallAnswer, text_of(node.id)));
       return decode_pages_answer(text);
     }();
     if (first.ok()) first = told.status();

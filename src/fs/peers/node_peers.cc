@@ -23,13 +23,13 @@ struct Row {
   bool is_long;  // takes as long as the storage: a node that is down is noticed all the same
 };
 constexpr std::array<Row, 20> kRows = {{
-    {"share.ask", 1, false},       {"share.fetch", 2, false},     {"drain.fix", 3, false},
-    {"drain.write", 4, true},      {"drain.brought", 3, false},   {"drain.lead", 6, true},
-    {"names.turn", 5, false},      {"names.turn_over", 1, false}, {"lives", 1, false},
-    {"names.moved", 2, false},     {"drain.all", 7, true},        {"locks.ask", 1, false},
-    {"locks.granted", 1, false},   {"locks.node_gone", 1, false}, {"files.seal", 1, false},
-    {"files.pages", 8, true},  // waits for reads and writes of the node's programs
-    {"share.sync", 9, true},       {"share.keep", 10, true},      {"share.begin", 9, true},
+    {"share.ask", 2, false},       {"share.fetch", 3, false},     {"drain.fix", 4, false},
+    {"drain.write", 5, true},      {"drain.brought", 4, false},   {"drain.lead", 7, true},
+    {"names.turn", 6, false},      {"names.turn_over", 2, false}, {"lives", 2, false},
+    {"names.moved", 3, false},     {"drain.all", 8, true},        {"locks.ask", 2, false},
+    {"locks.granted", 2, false},   {"locks.node_gone", 2, false}, {"files.seal", 2, false},
+    {"files.pages", 9, true},  // waits for reads and writes of the node's programs
+    {"share.sync", 10, true},      {"share.keep", 1, true},       {"share.begin", 10, true},
     {"share.take_back", 0, false},
 }};
 constexpr size_t kLanes = 11;

@@ -47,7 +47,7 @@ enum class PeerMethod : uint16_t {
   kSeal = 14,          // of a file: SealStep, SealAnswer
   kPages = 15,         // the kernel drops those of a file: FileStep, PagesAnswer
   kSync = 16,          // the root of a file, which it is to outlive power: ShareRequest
-  kKeep = 17,          // what the node has of a file is to outlive its power: KeepStep
+  kKeep = 17,          // what the node has of a file is to outlive its power: FileStep
   kBegin = 18,         // a node begins: BeginStep
   kTakeBack = 19,      // the maps of a file that the node has published: FileStep
 };

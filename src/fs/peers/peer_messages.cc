@@ -164,21 +164,6 @@ Result<PagesAnswer> decode_pages_answer(Bytes bytes) {
   return answer;
 }
 
-std::string encode(const KeepStep& step) {
-  std::string out;
-  append_id(&out, step.file);
-  return out;
-}
-
-Result<KeepStep> decode_keep_step(Bytes bytes) {
-  Decoder in(bytes);
-  KeepStep step;
-  step.file = take_id(&in);
-  SWALE_RETURN_IF_ERROR(in.finish("a file that is to outlive power"));
-  SWALE_RETURN_IF_ERROR(expect(!step.file.none(), "a file that is to outlive power"));
-  return step;
-}
-
 std::string encode(const BeginStep& step) {
   std::string out;
   append_u8(&out, static_cast<uint8_t>(step.phase));

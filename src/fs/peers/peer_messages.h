@@ -7,7 +7,6 @@
 //   SealAnswer := writers u32, who sized
 //   FileStep   := file u64 u64
 //   PagesAnswer := opens u32
-//   KeepStep  := file u64 u64
 //   BeginStep := phase u8; the answer of kLostPower and kHadPower: order u64
 //   NameNews  := file u64 u64, type u8, gone u8, directory u64 u64, name sized
 //
@@ -75,6 +74,7 @@ struct SealAnswer {
 };
 
 // kPages: the kernel of a node is to drop its pages of a file. kTakeBack: its programs read by no map of it.
+// kKeep: all that the node has committed of it.
 struct FileStep {
   meta::FileId file = {};
 };
@@ -82,10 +82,6 @@ struct PagesAnswer {
   uint32_t opens = 0;  // there, that still read through pages
 };
 
-// All that the node has committed of a file.
-struct KeepStep {
-  meta::FileId file = {};
-};
 // DO NOT CHANGE THESE VALUES: nodes of one job may run different builds.
 enum class BeginPhase : uint8_t {
   kHadPower = 0,   // all that the node has committed, its logs have
@@ -96,8 +92,6 @@ struct BeginStep {
   BeginPhase phase = BeginPhase::kHadPower;
 };
 
-std::string encode(const KeepStep& step);
-Result<KeepStep> decode_keep_step(Bytes bytes);
 std::string encode(const BeginStep& step);
 Result<BeginStep> decode_begin_step(Bytes bytes);
 std::string encode(const DrainStep& step);

@@ -12,7 +12,6 @@
 namespace swale::fs {
 namespace {
 
-constexpr size_t kLetGoBytes = 64;          // of an answer
 constexpr size_t kAnswerBytes = 64 * kKiB;  // of a root: some 5,000 parts
 // Of a piece that is asked for. Its node checks and sends it in some 15 us, and the next one while this one
 // is on its way.
@@ -28,13 +27,12 @@ NodeId root_of(const meta::FileId& file) {
 
 Result<ShareAnswer> RemotePeers::ask(const ShareRequest& request) {
   const NodeId root = root_of(request.file);
-  const bool syncs = request.op == ShareOp::kSync;
-  if (root == nodes_.own()) return syncs ? sync_as_root(request) : roots_.handle(request);
+  if (root == nodes_.own()) return obey_as_root(request);
   const std::string what = text_of(request.file) + ": its root";
-  const PeerMethod method = syncs ? PeerMethod::kSync : PeerMethod::kAsk;
+  const PeerMethod method = request.op == ShareOp::kSync ? PeerMethod::kSync : PeerMethod::kAsk;
   auto text = nodes_.call(root, method, encode(request), kAnswerBytes, what);
   if (text.status().code() == Code::kResourceExhausted)  // more parts than usual
-    text = nodes_.call(root, PeerMethod::kAsk, encode(request), net::kRpcMessageBytesMax, what);
+    text = nodes_.call(root, method, encode(request), net::kRpcMessageBytesMax, what);
   SWALE_RETURN_IF_ERROR(text.status());
   auto answer = decode_share_answer(*text);
   if (answer.ok()) return answer;
@@ -74,7 +72,7 @@ Status RemotePeers::take_back(const meta::FileId& file, const std::vector<ShareH
   Status first;
   for (const ShareHold& each : holds) {
     const Status told =
-        nodes_.call(each.node, PeerMethod::kTakeBack, encode(FileStep{file}), kLetGoBytes, text_of(file))
+        nodes_.call(each.node, PeerMethod::kTakeBack, encode(FileStep{file}), kSmallAnswer, text_of(file))
             .status();
     if (told.ok()) over.holds.push_back(each);
     if (first.ok()) first = told;
@@ -87,7 +85,7 @@ Status RemotePeers::take_back(const meta::FileId& file, const std::vector<ShareH
 Result<std::string> RemotePeers::answer(PeerMethod method, NodeId from, Bytes payload) {
   if (method == PeerMethod::kAsk || method == PeerMethod::kSync) return answer_as_root(from, payload);
   if (method == PeerMethod::kKeep) {
-    SWALE_ASSIGN_OR_RETURN(const KeepStep step, decode_keep_step(payload));
+    SWALE_ASSIGN_OR_RETURN(const FileStep step, decode_file_step(payload));
     SWALE_RETURN_IF_ERROR(keep_at(nodes_.own(), step.file));
     return std::string();
   }
@@ -137,12 +135,12 @@ Result<ShareRequest> RemotePeers::asked_as_root(NodeId from, Bytes payload) cons
 
 Result<std::string> RemotePeers::answer_as_root(NodeId from, Bytes payload) {
   SWALE_ASSIGN_OR_RETURN(const ShareRequest request, asked_as_root(from, payload));
-  const bool syncs = request.op == ShareOp::kSync;
-  SWALE_ASSIGN_OR_RETURN(const ShareAnswer answer, syncs ? sync_as_root(request) : roots_.handle(request));
+  SWALE_ASSIGN_OR_RETURN(const ShareAnswer answer, obey_as_root(request));
   return encode(answer);
 }
 
-Result<ShareAnswer> RemotePeers::sync_as_root(const ShareRequest& request) {
+Result<ShareAnswer> RemotePeers::obey_as_root(const ShareRequest& request) {
+  if (request.op != ShareOp::kSync) return roots_.handle(request);
   SWALE_ASSIGN_OR_RETURN(KeptRoots::Sync sync, roots_.begin_sync(request));
   if (sync.answer.error != 0) return sync.answer;
   const Status kept = sync.begun ? keep_at(sync.ask, request.file) : errno_status(EAGAIN, "a drain");
@@ -160,7 +158,7 @@ Status RemotePeers::keep_at(std::span<const NodeId> nodes, const meta::FileId& f
 
 Status RemotePeers::keep_at(NodeId node, const meta::FileId& file) {
   if (node != nodes_.own())
-    return nodes_.call(node, PeerMethod::kKeep, encode(KeepStep{file}), kSmallAnswer, text_of(file)).status();
+    return nodes_.call(node, PeerMethod::kKeep, encode(FileStep{file}), kSmallAnswer, text_of(file)).status();
   if (!keep_) return errno_status(EAGAIN, text_of(file) + ": this node keeps nothing beyond its power");
   SWALE_ASSIGN_OR_RETURN(const bool kept, keep_(file));
   return kept ? Status() : errno_status(EAGAIN, text_of(file) + ": it takes a drain");

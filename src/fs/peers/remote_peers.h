@@ -47,7 +47,7 @@ class RemotePeers final : public SharePeers, public PeerRequests {
   Result<ShareRequest> asked_as_root(NodeId from, Bytes payload) const;
   Result<std::string> answer_as_root(NodeId from, Bytes payload);
   Result<std::string> give_bytes(Bytes payload);
-  Result<ShareAnswer> sync_as_root(const ShareRequest& request);
+  Result<ShareAnswer> obey_as_root(const ShareRequest& request);
   Status keep_at(NodeId node, const meta::FileId& file);
 
   NodePeers& nodes_;

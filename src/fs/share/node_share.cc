@@ -100,11 +100,11 @@ Result<std::optional<ShareRequest>> NodeShare::begin_commit(const meta::FileId& 
   return request;
 }
 
-Result<ShareRequest> NodeShare::begin_truncate(const meta::FileId& id, uint64_t order,
-                                               uint64_t size) noexcept {
+Result<ShareRequest> NodeShare::begin_sized(const meta::FileId& id, ShareOp op, uint64_t order,
+                                            uint64_t size) noexcept {
   ShareRequest request;
   const Status status = contain([&]() -> Status {
-    SWALE_ASSIGN_OR_RETURN(request, begin(id, file_of(id), ShareOp::kTruncate, order));
+    SWALE_ASSIGN_OR_RETURN(request, begin(id, file_of(id), op, order));
     request.size = size;
     return {};
   });
@@ -112,25 +112,17 @@ Result<ShareRequest> NodeShare::begin_truncate(const meta::FileId& id, uint64_t 
   return request;
 }
 
+Result<ShareRequest> NodeShare::begin_truncate(const meta::FileId& id, uint64_t order,
+                                               uint64_t size) noexcept {
+  return begin_sized(id, ShareOp::kTruncate, order, size);
+}
+
 Result<ShareRequest> NodeShare::begin_fix(const meta::FileId& id, uint64_t order, uint64_t drain) noexcept {
-  ShareRequest request;
-  const Status status = contain([&]() -> Status {
-    SWALE_ASSIGN_OR_RETURN(request, begin(id, file_of(id), ShareOp::kFix, order));
-    request.size = drain;
-    return {};
-  });
-  if (!status.ok()) return status;
-  return request;
+  return begin_sized(id, ShareOp::kFix, order, drain);
 }
 
 Result<ShareRequest> NodeShare::begin_sync(const meta::FileId& id, uint64_t order) noexcept {
-  ShareRequest request;
-  const Status status = contain([&]() -> Status {
-    SWALE_ASSIGN_OR_RETURN(request, begin(id, file_of(id), ShareOp::kSync, order));
-    return {};
-  });
-  if (!status.ok()) return status;
-  return request;
+  return begin_sized(id, ShareOp::kSync, order, 0);
 }
 
 void NodeShare::end_change(const meta::FileId& id, Ended ended) noexcept {

@@ -102,6 +102,8 @@ class NodeShare {
   File& file_of(const meta::FileId& id);
   const File* find(const meta::FileId& id) const;
   Result<ShareRequest> begin(const meta::FileId& id, File& file, ShareOp op, uint64_t order);
+  Result<ShareRequest> begin_sized(const meta::FileId& id, ShareOp op, uint64_t order,
+                                   uint64_t size) noexcept;
 
   const NodeId node_;
   const ShareRules rules_;
