@@ -373,6 +373,9 @@ class JobFs final : public FileSystem {
   // Opens the file in the logs, if this node has not, or gives `own` what it is on the backing. Null: opens
   // it in the logs once more. Gives the mutex up while it looks there.
   int find_bytes(JobNode& node, bool writes, io::Descriptor* own) REQUIRES(mutex_);
+  // Looks without the mutex. Whether names and drains have left alone what it saw of that file.
+  template <class Look>
+  bool looks_undisturbed(const JobNode& node, const Look& look) REQUIRES(mutex_);
   // Before holes are looked at of a file that the logs have open: opens it on the backing, if it is not.
   int find_holes(JobNode& node) REQUIRES(mutex_);
   bool wait_for_move(const meta::FileId& id) EXCLUDES(mutex_);  // false: there is none

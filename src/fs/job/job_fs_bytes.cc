@@ -100,6 +100,17 @@ int JobFs::look_there(JobNode& node, bool writes, bool logged, const NodeFiles& 
   return (named->mode & kOnBacking) != 0 ? ENOENT : 0;  // 0: another thread has just made it
 }
 
+template <class Look>
+bool JobFs::looks_undisturbed(const JobNode& node, const Look& look) {
+  const JobNodes::LookUp began(nodes_);
+  const uint64_t changes = files_->changes_there();
+  {
+    const MutexUnlock meanwhile(mutex_);
+    look();
+  }
+  return !moving_.has(node.id) && nodes_.is_unchanged(began, node.id) && files_->changes_there() == changes;
+}
+
 // What has changed meanwhile, of its names or by a drain, makes it look again.
 int JobFs::find_bytes(JobNode& node, bool writes, io::Descriptor* own) {
   const NodeFiles::There nothing;
@@ -114,17 +125,11 @@ int JobFs::find_bytes(JobNode& node, bool writes, io::Descriptor* own) {
     if (logged && !writes && !files_->wants_there(node.id))
       return answer(files_->open_file(node.id, &nothing));
     Found found;
-    const JobNodes::LookUp began(nodes_);
-    const uint64_t changes = files_->changes_there();
     const NodeFiles& files = *files_;
     int failed = 0;
-    {
-      const MutexUnlock meanwhile(mutex_);
-      failed = look_there(node, writes, logged, files, &found);
-    }
-    const bool same = !moving_.has(node.id) && nodes_.is_unchanged(began, node.id) && !node.in_logs &&
-                      files_->changes_there() == changes && (logged || !is_logged());
-    if (!same) continue;
+    const bool same =
+        looks_undisturbed(node, [&] { failed = look_there(node, writes, logged, files, &found); });
+    if (!same || node.in_logs || (!logged && is_logged())) continue;
     if (failed != 0) return failed;
     if (!found.own.valid()) return answer(files_->open_file(node.id, &found.there));
     *own = std::move(found.own);
@@ -139,19 +144,12 @@ int JobFs::find_holes(JobNode& node) {
   for (int tries = 0; tries < kOpenTries; ++tries) {
     if (!files_->lacks_there(node.id)) return 0;
     moving_.settle(node.id);
-    const JobNodes::LookUp began(nodes_);
-    const uint64_t changes = files_->changes_there();
     const NodeFiles& files = *files_;
     Result<NodeFiles::There> there = NodeFiles::There();
-    {
-      const MutexUnlock meanwhile(mutex_);
-      there = files.look_there(node.id);
-    }
-    if (moving_.has(node.id) || !nodes_.is_unchanged(began, node.id) || files_->changes_there() != changes)
-      continue;
+    if (!looks_undisturbed(node, [&] { there = files.look_there(node.id); })) continue;
     if (!there.ok()) return answer(there.status());
     if (there->file == nullptr) return ENOENT;
-    files_->keep_there(node.id, *there, changes);
+    files_->keep_there(node.id, *there, files_->changes_there());
   }
   return EBUSY;
 }

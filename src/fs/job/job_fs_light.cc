@@ -144,18 +144,14 @@ class JobFs::LightRound {
   explicit LightRound(JobFs& fs) : fs_(fs), pass_(fs.light_gate_) {}
 
   int begin_create(LightOpen& wanted) {
-    if (!pass_.open()) return EAGAIN;
-    const std::string_view folder = folder_of(wanted.path);
-    const std::string name(wanted.path.substr(folder.size()));
-    if (!is_name(name)) return EINVAL;
-    const Walk& walk = walk_to(wanted.directory, folder);
-    if (const int failed = walk.failed_for(*wanted.who, W_OK | X_OK); failed != 0) return failed;
-    JobNode& parent = walk.end();
-    if (fs_.is_private(parent, name)) return EPERM;
-    const bool asks = fs_.may_be_there(parent, name.c_str());
-    if (const int failed = asks ? fs_.keep_name(parent, name.c_str()) : 0; failed != 0) return failed;
-    const meta::NewNode node = new_file(walk.end_attributes(), wanted.mode & 0777, caller_of(wanted));
-    makings_.push_back(std::make_unique<LightMaking>(fs_, wanted, parent, name, node));
+    Place place;
+    if (const int failed = find(wanted, W_OK | X_OK, &place); failed != 0) return failed;
+    JobNode& parent = place.walk->end();
+    if (fs_.is_private(parent, place.name)) return EPERM;
+    const bool asks = fs_.may_be_there(parent, place.name.c_str());
+    if (const int failed = asks ? fs_.keep_name(parent, place.name.c_str()) : 0; failed != 0) return failed;
+    const meta::NewNode node = new_file(place.walk->end_attributes(), wanted.mode & 0777, caller_of(wanted));
+    makings_.push_back(std::make_unique<LightMaking>(fs_, wanted, parent, place.name, node));
     return 0;
   }
 
@@ -169,16 +165,13 @@ class JobFs::LightRound {
 
   // What is there. Names do not change meanwhile: so the names need not hold it yet.
   int open(LightOpen& wanted) {
-    if (!pass_.open()) return EAGAIN;
-    const std::string_view folder = folder_of(wanted.path);
-    const std::string name(wanted.path.substr(folder.size()));
-    if (!is_name(name)) return EINVAL;
-    const Walk& walk = walk_to(wanted.directory, folder);
-    if (const int failed = walk.failed_for(*wanted.who, X_OK); failed != 0) return failed;
+    Place place;
+    if (const int failed = find(wanted, X_OK, &place); failed != 0) return failed;
     Entry entry;
-    if (const int failed = fs_.lookup(walk.end(), name.c_str(), &entry); failed != 0) return failed;
+    if (const int failed = fs_.lookup(place.walk->end(), place.name.c_str(), &entry); failed != 0)
+      return failed;
     Held held(fs_, &JobNode::of(*entry.node));
-    int failed = fs_.refuse_open(wanted, walk.end_attributes(), entry.attributes);
+    int failed = fs_.refuse_open(wanted, place.walk->end_attributes(), entry.attributes);
     if (failed == 0) failed = fs_.open_light(*held.get(), wanted, caller_of(wanted), &wanted.made.file);
     if (failed != 0) return failed;
     wanted.made.node = held.keep();
@@ -187,6 +180,20 @@ class JobFs::LightRound {
   }
 
  private:
+  struct Place {
+    const Walk* walk = nullptr;  // to its folder
+    std::string name;
+  };
+
+  // Where its path leads to, if the caller may do `access` in that folder. 0, or an errno.
+  int find(const LightOpen& wanted, int access, Place* place) {
+    if (!pass_.open()) return EAGAIN;
+    const std::string_view folder = folder_of(wanted.path);
+    place->name = wanted.path.substr(folder.size());
+    if (!is_name(place->name)) return EINVAL;
+    place->walk = &walk_to(wanted.directory, folder);
+    return place->walk->failed_for(*wanted.who, access);
+  }
   static Caller caller_of(const LightOpen& wanted) {
     return {wanted.who->user, wanted.who->group, wanted.who->thread, wanted.umask, {}};
   }

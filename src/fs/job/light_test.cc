@@ -295,15 +295,20 @@ TEST_F(LightTest, NamesChangeMeanwhile) {
   std::vector<std::thread> programs;
   for (int i = 0; i < 3; ++i)
     programs.emplace_back([&] {
-      while (!over.load()) made += create("name", bound()) == 0;
+      while (!over.load()) {
+        if (create("name", bound()) != 0) continue;
+        ++made;
+        made.notify_one();
+      }
     });
   int failed = 0, removed = 0;
   for (int i = 0; i < 300 || removed < 20; ++i) {
     Entry entry;
+    const int before = made.load();
     const int unlinked = fs().unlink(*fs().root(), "name", caller_);
     removed += unlinked == 0;
     failed += unlinked != 0 && unlinked != ENOENT;
-    if (unlinked == ENOENT) ::usleep(200);  // the gate is open meanwhile
+    if (unlinked == ENOENT) made.wait(before);  // the gate is open meanwhile
     if (i % 3 == 0 && fs().make_directory(*fs().root(), "name", 0755, caller_, &entry) == 0) {
       fs().forget(entry.node, 1);
       failed += fs().remove_directory(*fs().root(), "name", caller_) != 0;

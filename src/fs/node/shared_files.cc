@@ -71,20 +71,24 @@ Status SharedFiles::change(const meta::FileId& file, const ShareRequest& request
   return obeyed ? Status() : errno_status(answer.error, "the root of a file");
 }
 
+template <class Begin>
+std::invoke_result_t<Begin, uint64_t> SharedFiles::begin_change(
+    const meta::FileId& file, Result<uint64_t> (NodeFiles::*draw)() noexcept, const Begin& begin) {
+  for (;;) {
+    SWALE_RETURN_IF_ERROR(learn(file));
+    SWALE_ASSIGN_OR_RETURN(const uint64_t order, (files_->*draw)());
+    auto request = begin(order);
+    if (request.status().code() != Code::kBusy) return request;
+    changed_.wait(mutex_);
+  }
+}
+
 Status SharedFiles::commit(const meta::FileId& file) noexcept {
   const MutexLock lock(mutex_);
   return contain([&]() REQUIRES(mutex_) -> Status {
-    for (;;) {
-      SWALE_RETURN_IF_ERROR(learn(file));
-      SWALE_ASSIGN_OR_RETURN(const uint64_t order, files_->taken());
-      const auto request = share_.begin_commit(file, order);
-      if (request.status().code() == Code::kBusy) {
-        changed_.wait(mutex_);
-        continue;
-      }
-      SWALE_RETURN_IF_ERROR(request.status());
-      return *request ? change(file, **request) : Status();
-    }
+    const auto begin = [&](uint64_t order) REQUIRES(mutex_) { return share_.begin_commit(file, order); };
+    SWALE_ASSIGN_OR_RETURN(const auto request, begin_change(file, &NodeFiles::taken, begin));
+    return request ? change(file, *request) : Status();
   });
 }
 
@@ -92,27 +96,19 @@ Result<bool> SharedFiles::sync(const meta::FileId& file, const std::function<Res
   bool done = false;
   const MutexLock lock(mutex_);
   const Status status = contain([&]() REQUIRES(mutex_) -> Status {
-    for (;;) {
-      SWALE_RETURN_IF_ERROR(learn(file));
-      SWALE_ASSIGN_OR_RETURN(const uint64_t order, files_->taken());
-      auto request = share_.begin_sync(file, order);
-      if (request.status().code() == Code::kBusy) {
-        changed_.wait(mutex_);
-        continue;
-      }
-      SWALE_RETURN_IF_ERROR(request.status());
-      Result<bool> kept = true;
-      if (rules_.keeps_first) {
-        const MutexUnlock meanwhile(mutex_);
-        if (const Status thrown = contain([&] { kept = keep(); }); !thrown.ok()) kept = thrown;
-      }
-      done = kept.ok() && *kept;
-      if (!done) request->op = ShareOp::kCommit;  // which takes nothing of it back
-      const Status synced = change(file, *request);
-      const bool takes_drain = synced.posix_error() == EAGAIN;
-      done = done && !takes_drain;
-      return !kept.ok() ? kept.status() : takes_drain ? Status() : synced;
+    const auto begin = [&](uint64_t order) REQUIRES(mutex_) { return share_.begin_sync(file, order); };
+    SWALE_ASSIGN_OR_RETURN(ShareRequest request, begin_change(file, &NodeFiles::taken, begin));
+    Result<bool> kept = true;
+    if (rules_.keeps_first) {
+      const MutexUnlock meanwhile(mutex_);
+      if (const Status thrown = contain([&] { kept = keep(); }); !thrown.ok()) kept = thrown;
     }
+    done = kept.ok() && *kept;
+    if (!done) request.op = ShareOp::kCommit;  // which takes nothing of it back
+    const Status synced = change(file, request);
+    const bool takes_drain = synced.posix_error() == EAGAIN;
+    done = done && !takes_drain;
+    return !kept.ok() ? kept.status() : takes_drain ? Status() : synced;
   });
   if (!status.ok()) return status;
   return done;
@@ -132,21 +128,14 @@ Status SharedFiles::truncate(const meta::FileId& file, uint64_t size) noexcept {
   if (size > meta::kOffsetEnd) return errno_status(EFBIG, "truncate");
   const MutexLock lock(mutex_);
   return contain([&]() REQUIRES(mutex_) -> Status {
-    for (;;) {
-      SWALE_RETURN_IF_ERROR(learn(file));
-      SWALE_ASSIGN_OR_RETURN(const uint64_t order, files_->draw_order());
-      const auto request = share_.begin_truncate(file, order, size);
-      if (request.status().code() == Code::kBusy) {
-        changed_.wait(mutex_);
-        continue;
-      }
-      SWALE_RETURN_IF_ERROR(request.status());
-      SWALE_RETURN_IF_ERROR(change(file, *request));
-      // All that is not committed now has been written since.
-      SWALE_RETURN_IF_ERROR(files_->take());
-      SWALE_ASSIGN_OR_RETURN(const auto since, share_.own_at_end({file, {0, meta::kOffsetEnd}, {}, 0}));
-      return files_->cut(file, order, size, since);
-    }
+    const auto begin = [&](uint64_t order)
+                           REQUIRES(mutex_) { return share_.begin_truncate(file, order, size); };
+    SWALE_ASSIGN_OR_RETURN(const ShareRequest request, begin_change(file, &NodeFiles::draw_order, begin));
+    SWALE_RETURN_IF_ERROR(change(file, request));
+    // All that is not committed now has been written since.
+    SWALE_RETURN_IF_ERROR(files_->take());
+    SWALE_ASSIGN_OR_RETURN(const auto since, share_.own_at_end({file, {0, meta::kOffsetEnd}, {}, 0}));
+    return files_->cut(file, request.order, size, since);
   });
 }
 

@@ -29,6 +29,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <type_traits>
 
 #include "base/mutex.h"
 #include "fs/node/node_files.h"
@@ -125,6 +126,11 @@ class SharedFiles final : public WriteWatcher {
   Status read_parts(const NodeShare::Reading& reading, const Parts& parts, MutableBytes out) REQUIRES(mutex_);
   Status fetch_parts(const NodeShare::Reading& reading, const Parts& parts, MutableBytes out)
       REQUIRES(mutex_);
+  // What `begin` makes of an order that `draw` gives, once this node has no change of the file under way.
+  template <class Begin>
+  std::invoke_result_t<Begin, uint64_t> begin_change(const meta::FileId& file,
+                                                     Result<uint64_t> (NodeFiles::*draw)() noexcept,
+                                                     const Begin& begin) REQUIRES(mutex_);
   Status change(const meta::FileId& file, const ShareRequest& request) REQUIRES(mutex_);
   void give_up_locked(const meta::FileId& file) REQUIRES(mutex_);
 
