@@ -39,9 +39,8 @@ class EndsAhead {
   void add_appender(uint64_t node) noexcept { slot_of(node).appenders.fetch_add(1); }
   void remove_appender(uint64_t node) noexcept { slot_of(node).appenders.fetch_sub(1); }
 
-  static constexpr uint64_t kAhead = 16 << 20;
-
  private:
+  static constexpr uint64_t kAhead = 16 << 20;
   // An end amid a page: the kernel takes a page that begins with our byte for read.
   static constexpr uint64_t kPage = 4096;
   static constexpr size_t kSlots = 256;

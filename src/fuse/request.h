@@ -35,12 +35,6 @@ inline fs::OpenFile& file_of(const fuse_file_info* info) {
   return *reinterpret_cast<fs::OpenFile*>(info->fh);
 }
 
-// Whether the kernel may take files for longer than they are: it asks for attributes before it tells any.
-inline bool tells_ends(fuse_req_t request) {
-  return served_of(request).maps_direct_files.load(std::memory_order_relaxed) &&
-         fs_of(request).kernel_use().keep_seconds == 0;
-}
-
 inline fs::Node& node_of(fuse_req_t request, fuse_ino_t number) {
   assert(number != 0);  // libfuse's word for a name that is not there
   return number == FUSE_ROOT_ID ? *fs_of(request).root() : *reinterpret_cast<fs::Node*>(number);

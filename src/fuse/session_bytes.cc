@@ -73,10 +73,11 @@ Status take(fuse_bufvec* from, MutableBytes out) {
   return {};
 }
 
-// Before the write is answered.
+// Before the write is answered; of files of which the kernel asks for attributes before it tells any.
 void tell_end(fuse_req_t request, fuse_ino_t number, const OpenFile& file, uint64_t end) {
-  if (!file.direct || !tells_ends(request)) return;
   Served& served = served_of(request);
+  const bool maps = served.maps_direct_files.load(std::memory_order_relaxed);
+  if (!file.direct || !maps || served.fs.kernel_use().keep_seconds != 0) return;
   if (const auto ahead = served.ends.next(number, &file, end)) served.pages->show_end(number, *ahead);
 }
 

@@ -1,6 +1,7 @@
 #include "imd/read/opening_ahead.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "base/contain.h"
@@ -26,28 +27,23 @@ bool is_on_storage_only(io::Device& device, const std::string& path) {
 
 // What is looked at here is read by those who need it.
 
-Status look_at_document(io::Device& device, const std::string& path) {
+using Part = std::pair<uint64_t, uint64_t>;  // of a file: where it begins, and how long it is
+
+Status look_at(io::Device& device, const std::string& path, Part (*part_of)(uint64_t bytes)) {
   SWALE_ASSIGN_OR_RETURN(const auto file, device.open(path, io::OpenMode::kRead));
   SWALE_ASSIGN_OR_RETURN(const uint64_t bytes, file->size());
-  file->announce(0, std::min(bytes, kFetchedMax));
+  const auto [begin, length] = part_of(bytes);
+  file->announce(begin, length);
   return {};
 }
 
-Status look_at_index(io::Device& device, const std::string& path) {
-  SWALE_ASSIGN_OR_RETURN(const auto index, device.open(path, io::OpenMode::kRead));
-  SWALE_ASSIGN_OR_RETURN(const uint64_t bytes, index->size());
-  const uint64_t footer = std::min<uint64_t>(bytes, run::kIndexPageBytes);
-  index->announce(bytes - footer, footer);
-  return {};
+Part document(uint64_t bytes) { return {0, std::min(bytes, kFetchedMax)}; }
+Part footer(uint64_t bytes) {
+  const uint64_t length = std::min<uint64_t>(bytes, run::kIndexPageBytes);
+  return {bytes - length, length};
 }
-
-// Any block: the file system learns where the file lies.
-Status look_at_data(io::Device& device, const std::string& path) {
-  SWALE_ASSIGN_OR_RETURN(const auto data, device.open(path, io::OpenMode::kRead));
-  SWALE_ASSIGN_OR_RETURN(const uint64_t bytes, data->size());
-  data->announce(bytes / 2, 1);
-  return {};
-}
+// The file system learns where the file lies.
+Part any_block(uint64_t bytes) { return {bytes / 2, 1}; }
 
 Status look_at_newest_cluster(io::Device& device, const std::string& directory) {
   SWALE_ASSIGN_OR_RETURN(const std::vector<uint32_t> numbers,
@@ -55,14 +51,14 @@ Status look_at_newest_cluster(io::Device& device, const std::string& directory) 
   if (numbers.empty()) return {};
   const std::string folder = cluster_folder(directory, numbers.back());
   const LogId log{.job = 1};
-  SWALE_RETURN_IF_ERROR(look_at_document(device, cluster_list_path(directory, numbers.back())));
-  SWALE_RETURN_IF_ERROR(look_at_index(device, index_log_path(folder, log)));
-  return look_at_data(device, data_log_path(folder, log));
+  SWALE_RETURN_IF_ERROR(look_at(device, cluster_list_path(directory, numbers.back()), document));
+  SWALE_RETURN_IF_ERROR(look_at(device, index_log_path(folder, log), footer));
+  return look_at(device, data_log_path(folder, log), any_block);
 }
 
 Status look_at_newest_epochs(io::Device& device, const std::string& directory) {
   SWALE_ASSIGN_OR_RETURN(const std::vector<uint32_t> jobs, store::list_jobs(device, job_claims(directory)));
-  return jobs.empty() ? Status() : look_at_document(device, epoch_log_path(directory, jobs.back()));
+  return jobs.empty() ? Status() : look_at(device, epoch_log_path(directory, jobs.back()), document);
 }
 
 }  // namespace
