@@ -275,6 +275,7 @@ static void names(void) {
 /* ---- Threads that write while others fork ---- */
 
 static atomic_int writing = WRITERS;
+static atomic_int written = 0; /* the process that writes first has the engine: none may fork before */
 
 static void* write_values(void* number) {
   for (int i = 0; i < VALUES; ++i) {
@@ -286,6 +287,7 @@ static void* write_values(void* number) {
       FILE* const file = fopen(name, "a");
       if (file == NULL || fputs(name, file) < 0 || fclose(file) != 0) fail(name);
     }
+    atomic_store(&written, 1);
     DIR* const listing = i % 16 == 0 ? opendir(".") : NULL; /* takes the tables' lock */
     if (listing != NULL && (readdir(listing) == NULL || closedir(listing) != 0)) fail("listing");
   }
@@ -299,6 +301,7 @@ static void forks(void) {
   if (stream == NULL || chdir(directory) != 0) fail(directory);
   for (long i = 0; i < WRITERS; ++i)
     if (pthread_create(&threads[i], NULL, write_values, (void*)i) != 0) fail("pthread_create");
+  while (atomic_load(&written) == 0) usleep(100);
   int count = 0;
   for (; count < FORKS || (atomic_load(&writing) > 0 && count < 10 * FORKS); ++count) {
     const pid_t child = fork();
