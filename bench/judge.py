@@ -13,6 +13,8 @@ import sys
 import tempfile
 import time
 
+import host_memory
+
 TIMEOUT_S = 900
 
 
@@ -137,6 +139,8 @@ def main(doc, name, profiles, measure, text, more=None):
         more(parser)
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
+    if arguments.profile != "tiny":
+        host_memory.touch()
     try:
         with tempfile.TemporaryDirectory(prefix="scratch-", dir=arguments.scratch
                                          or arguments.out) as scratch:
@@ -144,5 +148,6 @@ def main(doc, name, profiles, measure, text, more=None):
     except (Failed, subprocess.TimeoutExpired) as failure:
         print(f"\n{name}.py: {failure}", file=sys.stderr)
         return 2
+    result["memory_goes_back"] = host_memory.goes_back()
     part = f"-{arguments.only}" if getattr(arguments, "only", None) else ""
     return finish(result, arguments.out / f"{name}{part}.json", text(result))

@@ -7,6 +7,8 @@
 //   --requests N      writes of 4 KiB at random places
 // A quarter of --mib is also written and read, 1 MiB at a time, by another process.
 //   --rounds N
+//   --round N         the number of the first of them: who goes first, and which work, changes with it
+// The first work of a new server, whose memory is new, is told by itself (nn_first_over_direct).
 // A place is settled, off the clock, after each work: all is on the backing, and synced.
 // Reported: the medians of the rounds' ratios, and the seconds of each round. Processor time is that of all
 // processes, the server's included; a plain directory has none, and what its kernel threads write is no
@@ -116,7 +118,8 @@ struct Works {
 // Figures of one round, by work and place.
 using Round = std::map<std::string, double>;
 
-Round measure(const Works& works, const std::vector<std::unique_ptr<Place>>& places, uint64_t round) {
+Round measure(const Works& works, const std::vector<std::unique_ptr<Place>>& places, uint64_t round,
+              bool is_first) {
   static constexpr const char* kNames[] = {"plain", "pass", "spliced", "tree"};
   Round found;
   const auto each = [&](size_t first, const auto& act) {
@@ -130,12 +133,15 @@ Round measure(const Works& works, const std::vector<std::unique_ptr<Place>>& pla
     found[name + ".all"] = took.all_s;
     found[name + ".cpu"] = took.cpu_s;
   };
-  each(3, [&](const Place& place, const std::string& name) {
-    keep("n1." + name, write_records(place, works.mib, Files::kShared));
-  });
-  each(3, [&](const Place& place, const std::string& name) {
-    keep("nn." + name, write_records(place, works.mib, Files::kOwn));
-  });
+  const auto checkpoint = [&](const std::string& work, Files files) {
+    each(3, [&](const Place& place, const std::string& name) {
+      keep(work + "." + name, write_records(place, works.mib, files));
+    });
+  };
+  if (is_first) checkpoint("first", Files::kOwn);
+  if (round % 2 == 0) checkpoint("n1", Files::kShared);
+  checkpoint("nn", Files::kOwn);
+  if (round % 2 == 1) checkpoint("n1", Files::kShared);
   each(3, [&](const Place& place, const std::string& name) {
     found["commit." + name] = works.commit(place, name == "plain");
   });
@@ -169,6 +175,7 @@ nlohmann::json ratios(const std::vector<Round>& rounds) {
   return {
       {"n1_over_nn", median([](const Round& r) { return r.at("n1.tree.all") / r.at("nn.tree.all"); })},
       {"nn_over_direct", median([](const Round& r) { return r.at("nn.plain.all") / r.at("nn.tree.all"); })},
+      {"nn_first_over_direct", rounds.front().at("first.plain.all") / rounds.front().at("first.tree.all")},
       {"n1_write_over_direct_mount",
        median([](const Round& r) { return r.at("n1.plain.write") / r.at("n1.tree.write"); })},
       {"cpu_over_direct", median([](const Round& r) { return r.at("nn.tree.cpu") / r.at("nn.plain.cpu"); })},
@@ -194,6 +201,7 @@ int main(int argc, char** argv) {
   works.commits = arguments.number("commits", 200);
   works.requests = arguments.number("requests", 20'000);
   const uint64_t count = arguments.number("rounds", 3);
+  const uint64_t first = arguments.number("round", 0);
   arguments.expect_no_more();
   root += "/swale-bench-tree-" + std::to_string(::getpid());
   std::filesystem::create_directories(root);
@@ -209,7 +217,8 @@ int main(int argc, char** argv) {
     for (const auto& [name, kind] : kinds)
       places.push_back(std::make_unique<Place>(kind, root + "/" + name, root + "/buffer",
                                                (2 * works.mib << 20) + (64 << 20)));
-    for (uint64_t round = 0; round < count; ++round) rounds.push_back(measure(works, places, round));
+    for (uint64_t round = first; round < first + count; ++round)
+      rounds.push_back(measure(works, places, round, round == first));
   }
   remove_all(root);
   report_as("bench_fs_tree", "tree", ratios(rounds));
