@@ -276,7 +276,7 @@ def measure(arguments, scratch):
                                                 "mib": profile["drain_mib"], "rounds": 1})])
             runner.keep("remote", [str(arguments.programs / "fs/bench_fs_remote"),
                                    *judge.words({"path": scratch, "memory": memory,
-                                                 "mib": profile["remote_mib"], "rounds": 1})])
+                                                 "mib": profile["remote_mib"], "rounds": 5})])
             runner.keep("storm", [str(arguments.programs / "fs/bench_fs_storm"), "--storms", "50"])
             runner.lines.append({"round": runner.round, "name": "stage",
                                  "line": stage_bench.measure(arguments.programs.parent / "tools/swale",
