@@ -80,6 +80,8 @@ install(FILES LICENSE README.md CHANGELOG.md SECURITY.md DESTINATION ${CMAKE_INS
 install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs COMPONENT Documentation
   FILES_MATCHING PATTERN "*.md" PATTERN "*.png" PATTERN "*.svg" PATTERN "*.csv")
 # Where the pages look for them.
+install(FILES packaging/systemd/swale-scratch.service DESTINATION ${CMAKE_INSTALL_DOCDIR}/packaging/systemd
+  COMPONENT Documentation)
 install(FILES examples/mpi/particles.c DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples/mpi
   COMPONENT Documentation)
 install(FILES examples/fortran/particles.f90 DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples/fortran

@@ -79,5 +79,31 @@ class Units(unittest.TestCase):
             "DIR": backing, "BUFFER": f"{self.scratch}/buffer", "MEMORY": "64M"})
 
 
+class Verified(unittest.TestCase):
+    """As systemd reads them."""
+
+    def complaints(self, change=lambda text: text):
+        if not shutil.which("systemd-analyze"):
+            self.skipTest("systemd-analyze is not installed")
+        said = {}
+        with tempfile.TemporaryDirectory(prefix="swale-units-", dir=os.getcwd()) as scratch:
+            for unit in os.listdir(UNITS):
+                with open(os.path.join(UNITS, unit), encoding="utf-8") as text:
+                    read = text.read().replace("@BIN@/swale", SWALE).replace("/usr/bin/swale", SWALE)
+                with open(os.path.join(scratch, unit), "w", encoding="utf-8") as copy:
+                    copy.write(change(read))
+                done = subprocess.run(["systemd-analyze", "verify", "--man=no", f"{scratch}/{unit}"],
+                                      capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+                said[unit] = done.stderr
+        return said
+
+    def test_systemd_has_nothing_to_say_of_the_units(self):
+        self.assertEqual(self.complaints(), dict.fromkeys(os.listdir(UNITS), ""))
+
+    def test_canary_a_key_that_systemd_does_not_know(self):
+        for unit, said in self.complaints(lambda text: text.replace("KillMode", "KilMode")).items():
+            self.assertIn("KilMode", said, unit)
+
+
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1], verbosity=2)
