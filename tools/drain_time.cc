@@ -1,5 +1,6 @@
 #include "tools/drain_time.h"
 
+#include <algorithm>
 #include <charconv>
 #include <ctime>
 
@@ -8,6 +9,7 @@ namespace {
 
 constexpr int64_t kMinute = 60, kHour = 3600;
 constexpr int64_t kDurationMax = 366 * 24 * kHour;
+constexpr int64_t kDrainEvery = 10;
 
 Status not_a_time(const std::string& text) {
   return invalid_argument(
@@ -57,6 +59,17 @@ Result<int64_t> parse_drain_time(const std::string& text, int64_t now, std::opti
   if (!at) return not_a_time(text);
   if (*at < now) return invalid_argument("--drain-at {}: this was {} s ago", text, now - *at);
   return *at;
+}
+
+bool DrainTurns::begins(int64_t now) {
+  if (under_way_ || !next_ || now < *next_) return false;
+  next_ = now + kDrainEvery;
+  return under_way_ = true;
+}
+
+std::optional<int64_t> DrainTurns::wait(int64_t now) const {
+  if (under_way_ || !next_) return std::nullopt;
+  return std::max<int64_t>(*next_ - now, 0);
 }
 
 }  // namespace swale::tools

@@ -18,4 +18,20 @@ std::optional<int64_t> parse_local_time(const std::string& text);
 // it is none of these, it has passed, or no batch job has said when it ends.
 Result<int64_t> parse_drain_time(const std::string& text, int64_t now, std::optional<int64_t> job_end);
 
+// When a drain is to begin, from a time on: again and again, one at a time, however long it takes. Seconds.
+class DrainTurns {
+ public:
+  explicit DrainTurns(std::optional<int64_t> from) : next_(from) {}
+
+  // Whether one is to begin now; then it has begun.
+  bool begins(int64_t now);
+  void ended() { under_way_ = false; }
+  // Until the next one begins; none: not before something else happens.
+  std::optional<int64_t> wait(int64_t now) const;
+
+ private:
+  std::optional<int64_t> next_;
+  bool under_way_ = false;
+};
+
 }  // namespace swale::tools

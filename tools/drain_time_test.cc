@@ -43,5 +43,34 @@ TEST(DrainTime, WhatHasPassedAndAJobWithoutAnEnd) {
   EXPECT_THAT(parse_drain_time("-10m", kNow, kNow + 100).status().message(), HasSubstr("500 s ago"));
 }
 
+TEST(DrainTurns, BeginEachTenSeconds) {
+  DrainTurns turns(kNow);
+  EXPECT_FALSE(turns.begins(kNow - 1));
+  EXPECT_EQ(turns.wait(kNow - 7), 7);
+  EXPECT_TRUE(turns.begins(kNow));
+  turns.ended();
+  EXPECT_EQ(turns.wait(kNow + 2), 8);
+  EXPECT_FALSE(turns.begins(kNow + 9));
+  EXPECT_TRUE(turns.begins(kNow + 10));
+}
+
+TEST(DrainTurns, AreOneAtATimeAndTheNextFollowsALongOneAtOnce) {
+  DrainTurns turns(kNow);
+  EXPECT_TRUE(turns.begins(kNow));
+  for (int64_t now = kNow; now < kNow + 1'000; ++now) {
+    EXPECT_FALSE(turns.begins(now));
+    EXPECT_EQ(turns.wait(now), std::nullopt);
+  }
+  turns.ended();
+  EXPECT_EQ(turns.wait(kNow + 1'000), 0);
+  EXPECT_TRUE(turns.begins(kNow + 1'000));
+}
+
+TEST(DrainTurns, WithoutATimeNoneBegins) {
+  DrainTurns turns({});
+  EXPECT_FALSE(turns.begins(kNow));
+  EXPECT_EQ(turns.wait(kNow), std::nullopt);
+}
+
 }  // namespace
 }  // namespace swale::tools

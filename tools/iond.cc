@@ -95,8 +95,8 @@ void Server::tell(net::Rank rank, const tier::Store& store) const {
 
 }  // namespace
 
-void IondChoices::add_to(OptionSet command, TierChoices::Log log) {
-  tier.add_to(command, "--at-end", log);
+void IondChoices::add_to(OptionSet command, TierChoices::Folders folders) {
+  tier.add_to(command, "--at-end", folders);
   tier.add_options(
       command,
       "options iond.stripe and so on, as for swale_iond_open, and tier.dirty_age_s and so on: see "

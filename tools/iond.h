@@ -17,7 +17,7 @@ struct IondChoices {
   TierChoices tier;  // %r in its directories stands for the server's rank
   bool json = false;
 
-  void add_to(OptionSet command, TierChoices::Log log = TierChoices::Log::kRequired);
+  void add_to(OptionSet command, TierChoices::Folders folders = TierChoices::Folders::kRequired);
 };
 
 // Serves as a rank of the job that the environment describes, until all ranks have left. Calls `joined` once

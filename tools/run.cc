@@ -27,6 +27,7 @@
 #include "tools/iond.h"
 #include "tools/preload.h"
 #include "tools/tree.h"
+#include "tools/tree_engine.h"
 
 namespace swale::tools {
 namespace {
@@ -67,6 +68,7 @@ class RunCommand {
   Status start_server(const net::LaunchEnvironment& launch, const sigset_t& usual, Server* server) const;
   pid_t start_program(const sigset_t& usual, const std::vector<std::string>& words) const;
   int run_in_tree(const std::vector<std::string>& words) const;
+  int run_without_backing(const std::vector<std::string>& words) const;
 };
 
 // Where in which job this process stands: what the program and the servers find in their environment. `more`:
@@ -203,18 +205,31 @@ class Family {
 
 // Alone, the program may be a launcher of several processes on this node.
 int RunCommand::run_in_tree(const std::vector<std::string>& words) const {
-  if (preload) {
-    const auto library = find_preload_library();
-    if (!library.ok()) return fail(library.status());
-    if (const Status tried = try_preload(*library); !tried.ok()) return fail(tried);
-    preload_from_now_on(*library);
-  }
+  if (ask_tree(whole_path(iond.tier.backing)).ok())
+    return fail(
+        error(Code::kBusy, Scope::kFile,
+              "{}: a job has it now, and has its tree mounted; programs in that need no swale run, or "
+              "with --preload one without --backing",
+              iond.tier.backing));
+  if (preload)
+    if (const Status ready = preload_programs(); !ready.ok()) return fail(ready);
   auto nodes = find_launch();
   if (!nodes.ok()) return fail(nodes.status());
   fuse::JobMountOptions options = tree.options(iond.tier.backing, iond.tier.at_end);
-  if (!*nodes) return run_with_tree(options, words, fallback);
+  const Fallback without(fallback, options.backing);
+  if (!*nodes) return run_with_tree(options, words, without);
   options.nodes = *std::move(nodes);
-  return run_on_nodes(options, words, fallback);
+  return run_on_nodes(options, words, without);
+}
+
+int RunCommand::run_without_backing(const std::vector<std::string>& words) const {
+  if (!preload || !iond.tier.ssd.empty() || !tree.at.empty() || !tree.buffer.empty()) {
+    complain(
+        "run: --backing DIR is missing; only with --preload alone a program runs in trees that are mounted");
+    return kExitUsage;
+  }
+  if (const Status ready = preload_programs(); !ready.ok()) return fail(ready);
+  return run_in_mounted_tree(words, fallback);
 }
 
 // The program works in a tree, whose backing is a mount of the servers' files beside the buffer. (The tree
@@ -265,6 +280,7 @@ int RunCommand::run_on_servers(std::vector<std::string> words) const {
 
 int RunCommand::run() {
   std::vector<std::string> words = program_words(program);
+  if (iond.tier.backing.empty()) return run_without_backing(words);
   const bool on_servers = iond.tier.backing.starts_with(kOnServers);
   if (on_servers) {
     if (const Status fit = check_servers_tree(); !fit.ok()) return fail(fit);
@@ -338,6 +354,8 @@ void add_run(CLI::App& app, Run* run) {
               "node starts its server, the programs start when all mounts are there, and each rank ends "
               "when all nodes have brought all to DIR. A server that is killed is started again, with "
               "those of all nodes: what was open fails, what was written is there.\n\n"
+              "With --preload and without --backing: starts a program in trees that are mounted already "
+              "(swale start, swale serve), which outlive it: `srun swale run --preload -- program`.\n\n"
               "With --ssd: I/O servers. Put it between the launcher and the program: `mpirun -n 4 "
               "swale run --ssd ... --backing ... -- program`. Each rank of the launch becomes the "
               "program, and beside some of them an I/O server is started (swale iond), as a process of "
@@ -362,7 +380,7 @@ void add_run(CLI::App& app, Run* run) {
           .examples = {{"mkdir -p slow && swale run --ssd ssd --backing slow --size 16M -- echo done",
                         "starts a server and the program, and says that it has not used the server"}},
       });
-  command->iond.add_to(sub, TierChoices::Log::kOptional);
+  command->iond.add_to(sub, TierChoices::Folders::kOptional);
   command->tree.add_to(sub);
   sub.add_option("--servers", command->servers, "how many I/O servers all of the job has; by default 1")
       .between(1u, kServersMax)
@@ -370,13 +388,17 @@ void add_run(CLI::App& app, Run* run) {
   sub.add_flag(
          "--fallback", command->fallback,
          "where the tree cannot be mounted: run the program all the same, on the directory itself, and say "
-         "so")
-      .excludes("--ssd");
+         "so; not where a job has not brought all to it (swale fs recover), nor with --at, where the "
+         "program's paths lead")
+      .excludes("--ssd")
+      .excludes("--at");
   sub.add_flag(
       "--preload", command->preload,
-      "with a tree: the program writes past the kernel, by libswale_preload.so in LD_PRELOAD (swale "
+      "in a tree: the program writes past the kernel, by libswale_preload.so in LD_PRELOAD (swale "
       "check says what it does for a program); in the environment, SWALE_FS_DESCRIPTORS=light has it "
-      "make files past the kernel, too");
+      "make files past the kernel, too, SWALE_FS_MASSIVE=GLOB takes empty directories whose whole path it "
+      "matches for massive ones, and SWALE_FS_MASSIVE_TRUNCATE=append lets names in these be opened with "
+      "O_TRUNC (\"w\"), to append");
   sub.add_program("program", command->program, "what to start, with its arguments: after --");
   sub.callback([command, run] { *run = [command] { return command->run(); }; });
 }

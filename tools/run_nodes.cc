@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <optional>
 
 #include "fuse/job_folders.h"
 #include "fuse/node_meeting.h"
@@ -25,7 +26,8 @@ constexpr Nanos kServersPart = 2;
 
 class RankOnNode {
  public:
-  RankOnNode(const fuse::JobMountOptions& options, const std::vector<std::string>& words, bool fallback)
+  RankOnNode(const fuse::JobMountOptions& options, const std::vector<std::string>& words,
+             const Fallback& fallback)
       : options_(options), words_(words), fallback_(fallback) {
     ::sigemptyset(&awaited_);
     ::sigaddset(&awaited_, SIGCHLD);
@@ -35,7 +37,8 @@ class RankOnNode {
   int run() {
     if (const Status begun = begin(); !begun.ok()) {
       const int failed = fail(begun);
-      return fallback_ ? run_without_tree(options_.backing, words_) : failed;
+      if (failed_) end_failed_start();
+      return run_without_tree(fallback_, failed, words_);
     }
     ::sigprocmask(SIG_BLOCK, &awaited_, &usual_);
     const auto connection = connect_to_keeper(folder_);
@@ -49,15 +52,20 @@ class RankOnNode {
 
  private:
   Status begin();
+  fuse::JobMountOptions of_server(const net::NodeMap& nodes, const char* word) const;
   Status start_keeper_of(const net::NodeMap& nodes);
+  void note_failed_start(const fuse::JobFolders& folders, net::Bootstrap& bootstrap,
+                         const net::NodeMap& nodes);
+  void end_failed_start();
   Status start_program();
   int wait_for_program();
 
   const fuse::JobMountOptions options_;
   const std::vector<std::string>& words_;
-  const bool fallback_;
+  const Fallback& fallback_;
   std::string folder_;  // of the keeper's socket
   sigset_t awaited_ = {}, usual_ = {};
+  std::optional<fuse::JobMountOptions> failed_;  // of this node's server, to end a start that failed
   pid_t keeper_ = -1;
   pid_t program_ = -1;
 };
@@ -77,18 +85,52 @@ Status RankOnNode::begin() {
     ::kill(keeper_, SIGTERM);
     ::waitpid(keeper_, nullptr, 0);
   }
+  if (!mounted.ok() && mounted.code() != Code::kDeadlineExceeded)
+    note_failed_start(folders, bootstrap, nodes);
   return mounted;
+}
+
+// `word`: by which the servers meet.
+fuse::JobMountOptions RankOnNode::of_server(const net::NodeMap& nodes, const char* word) const {
+  fuse::JobMountOptions server = options_;
+  server.nodes->own = nodes.seat(options_.nodes->own).node;
+  server.nodes->count = nodes.nodes();
+  server.nodes->meeting += word;
+  server.nodes->settings.join_deadline /= kServersPart;
+  if (nodes.nodes() == 1) server.nodes.reset();
+  return server;
+}
+
+// The servers of several nodes, of which one could not mount, leave a job, into which nobody has written;
+// that of one node ends it by itself. Returns when no mount is over the directory: programs may fall back on
+// it.
+void RankOnNode::note_failed_start(const fuse::JobFolders& folders, net::Bootstrap& bootstrap,
+                                   const net::NodeMap& nodes) {
+  const std::string document = folders.buffer + "/" + fuse::kServeDocument;
+  const bool leads = nodes.seat(options_.nodes->own).local == 0;
+  Status own = fallback_.expect_none_before();
+  if (own.ok() && leads && ::access(document.c_str(), F_OK) != 0) own = errno_status(errno, document);
+  const Status all = net::agree(bootstrap, own);
+  if (!all.ok() || !leads || nodes.nodes() == 1) return;
+  failed_ = of_server(nodes, ".failed");
+  failed_->mounts = false;
+}
+
+// As `swale fs recover` does. The ranks' own meeting is over, whose folder this removes.
+void RankOnNode::end_failed_start() {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const Status ended = fuse::run_job_mount(*failed_);
+    ::_exit(ended.ok() ? kExitOk : fail(ended));
+  }
+  if (child > 0) ::waitpid(child, nullptr, 0);
 }
 
 Status RankOnNode::start_keeper_of(const net::NodeMap& nodes) {
   const net::Seat seat = nodes.seat(options_.nodes->own);
   NodeKeeperOptions keeper;
-  keeper.mount = options_;
-  keeper.mount.nodes->own = seat.node;
-  keeper.mount.nodes->count = nodes.nodes();
-  keeper.mount.nodes->meeting += ".servers";
-  keeper.mount.nodes->settings.join_deadline /= kServersPart;
-  if (nodes.nodes() == 1) keeper.mount.nodes.reset();
+  keeper.mount = of_server(nodes, ".servers");
   keeper.folder = folder_;
   keeper.programs = static_cast<size_t>(nodes.ranks_on(seat.node));
   keeper.patience = options_.nodes->settings.join_deadline;
@@ -126,7 +168,7 @@ int RankOnNode::wait_for_program() {
 }  // namespace
 
 int run_on_nodes(const fuse::JobMountOptions& options, const std::vector<std::string>& program,
-                 bool fallback) {
+                 const Fallback& fallback) {
   return RankOnNode(options, program, fallback).run();
 }
 

@@ -1,13 +1,18 @@
 // run_with_tree: a program, and beside it the server of the tree in which it works.
+#include <mntent.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
+#include <memory>
+#include <string_view>
 
 #include "tools/child.h"
 #include "tools/options.h"
 #include "tools/tree.h"
+#include "tools/tree_engine.h"
 #include "tools/tree_server.h"
 
 namespace swale::tools {
@@ -15,7 +20,8 @@ namespace {
 
 class WithTree {
  public:
-  WithTree(const fuse::JobMountOptions& options, const std::vector<std::string>& words, bool fallback)
+  WithTree(const fuse::JobMountOptions& options, const std::vector<std::string>& words,
+           const Fallback& fallback)
       : options_(options), words_(words), fallback_(fallback) {
     ::sigemptyset(&awaited_);
     ::sigaddset(&awaited_, SIGCHLD);
@@ -25,9 +31,8 @@ class WithTree {
 
   int run() {
     if (const int failed = server_.start(options_, usual_); failed != 0) {
-      if (!fallback_) return failed;
       ::sigprocmask(SIG_SETMASK, &usual_, nullptr);
-      return run_without_tree(options_.backing, words_);
+      return run_without_tree(fallback_, failed, words_);
     }
     program_ = start_beside(words_, usual_);
     if (program_ < 0) {
@@ -71,7 +76,7 @@ class WithTree {
 
   const fuse::JobMountOptions options_;
   const std::vector<std::string>& words_;
-  const bool fallback_;
+  const Fallback& fallback_;
   sigset_t awaited_ = {}, usual_ = {};
   TreeServer server_;
   pid_t program_ = -1;
@@ -79,6 +84,16 @@ class WithTree {
   int program_exit_ = 0;
   int restarts_ = 0;
 };
+
+// Of this user, on this node. A mount that does not answer is none.
+Status expect_mounted_tree() {
+  const std::unique_ptr<FILE, int (*)(FILE*)> table(::setmntent("/proc/self/mounts", "re"), ::endmntent);
+  if (!table) return errno_status(errno, "/proc/self/mounts");
+  while (const mntent* const mount = ::getmntent(table.get()))
+    if (std::string_view(mount->mnt_type) == "fuse.swale" && ask_tree(mount->mnt_dir).ok()) return {};
+  return error(Code::kNotFound, Scope::kNode,
+               "no tree is mounted on this node: start one (swale start DIR), or give run --backing DIR");
+}
 
 }  // namespace
 
@@ -97,12 +112,25 @@ pid_t start_beside(const std::vector<std::string>& words, const sigset_t& usual,
 }
 
 int run_with_tree(const fuse::JobMountOptions& options, const std::vector<std::string>& program,
-                  bool fallback) {
+                  const Fallback& fallback) {
   return WithTree(options, program, fallback).run();
 }
 
-int run_without_tree(const std::string& backing, const std::vector<std::string>& program) {
-  complain("NO BUFFER: {} runs all the same (--fallback), and writes to {} itself", program.front(), backing);
+int run_without_tree(const Fallback& fallback, int failed, const std::vector<std::string>& program) {
+  if (!fallback.wanted()) return failed;
+  if (const Status free = fallback.expect_free(); !free.ok()) return fail(free);
+  complain("NO BUFFER: {} runs all the same (--fallback), and writes to {} itself", program.front(),
+           fallback.backing());
+  return become(program);
+}
+
+int run_in_mounted_tree(const std::vector<std::string>& program, bool fallback) {
+  if (const Status mounted = expect_mounted_tree(); !mounted.ok()) {
+    const int failed = fail(mounted);
+    if (!fallback) return failed;
+    complain("NO BUFFER: {} runs all the same (--fallback), and writes to its directories themselves",
+             program.front());
+  }
   return become(program);
 }
 

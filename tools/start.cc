@@ -62,7 +62,11 @@ struct StartCommand {
   bool json = false;
 
   int run() const {
-    const Status started = start();
+    const Fallback without(fallback, whole_path(backing));
+    const auto options = start_options();
+    if (!options.ok()) return fail(options.status());
+    std::string cause;
+    const Status started = start_tree(*options, &cause);
     if (started.ok()) {
       const std::string& mountpoint = tree.at.empty() ? backing : tree.at;
       json ? print_json({{"mountpoint", whole_path(mountpoint)}, {"backing", whole_path(backing)}})
@@ -70,13 +74,22 @@ struct StartCommand {
       return finish_output(kExitOk);
     }
     const int failed = fail(started);
-    if (!fallback) return failed;
-    complain("NO BUFFER: programs write to {} itself (--fallback)", backing);
-    return kExitOk;
+    if (!fallback || started.code() == Code::kBusy) return failed;  // one was started there before
+    return fall_back(without, *options, cause.empty() ? std::string(started.message()) : cause);
   }
 
  private:
-  Status start() const {
+  // `swale stop` and `swale status` are to know.
+  int fall_back(const Fallback& without, const StartOptions& options, const std::string& why) const {
+    Status may = without.expect_free();
+    if (may.ok()) may = note_fallback(options, why);
+    if (!may.ok()) return fail(may);
+    complain("NO BUFFER: programs write to {} itself (--fallback)", backing);
+    if (json) print_json({{"mountpoint", options.mountpoint}, {"backing", backing}, {"state", "fallback"}});
+    return finish_output(kExitOk);
+  }
+
+  Result<StartOptions> start_options() const {
     SWALE_ASSIGN_OR_RETURN(const net::LaunchEnvironment launch,
                            net::detect_launch(capi::process_environment));
     if (launch.size > 1)
@@ -97,7 +110,7 @@ struct StartCommand {
       options.drain_at = at;
       options.document["drain_at"] = at;
     }
-    return start_tree(options);
+    return options;
   }
 
   // None: this node alone.
@@ -144,6 +157,7 @@ struct StopCommand {
     const auto tree = find_started(whole_path(path));
     if (!tree.ok()) return fail(tree.status());
     const std::string backing = tree->document.value("backing", path);
+    if (tree->is_fallback()) return stop_fallback(*tree, backing);
     if (!tree->lives) {
       forget_started(*tree);
       complain("{}: its keeper has ended before, {}: swale fs recover {} brings what is missing", path,
@@ -172,6 +186,13 @@ struct StopCommand {
   }
 
  private:
+  int stop_fallback(const StartedTree& tree, const std::string& backing) const {
+    forget_started(tree);
+    complain("{}: there was NO BUFFER (start --fallback): programs have written to {} itself", path, backing);
+    if (json) print_json({{"mountpoint", whole_path(path)}, {"backing", backing}, {"state", "fallback"}});
+    return finish_output(kExitOk);
+  }
+
   static std::vector<std::string> last_lines(const std::string& file) {
     constexpr size_t kLinesMax = 20;
     std::vector<std::string> lines;
@@ -215,6 +236,7 @@ struct StatusCommand {
  private:
   static Json describe(const StartedTree& tree) {
     Json json = tree.document;
+    if (tree.is_fallback()) return json;
     json["state"] = tree.lives ? "mounted" : json.contains("exit_code") ? "failed" : "killed";
     if (!tree.lives) return json;
     const auto stats = ask_tree(json.value("mountpoint", ""));
@@ -233,6 +255,9 @@ struct StatusCommand {
     if (::localtime_r(&since, &local) != nullptr) std::strftime(text, sizeof(text), "%Y-%m-%d %H:%M", &local);
     std::string line = fmt::format("{}: {} since {} on {} node(s)", tree.value("mountpoint", ""),
                                    tree.value("state", ""), text, tree.value("nodes", 1));
+    if (tree.contains("why"))
+      return line + fmt::format("; NO BUFFER: programs write to {} itself: {}", tree.value("backing", ""),
+                                tree.value("why", ""));
     if (tree.contains("undrained_files"))
       return line + fmt::format("; {} files with {} MiB are not in {} yet", tree.value("undrained_files", 0),
                                 tree.value("undrained_bytes", uint64_t{0}) / kMiB, tree.value("backing", ""));
@@ -251,7 +276,8 @@ void add_stop(CLI::App& app, Run* run) {
               "is done: "
               "exit status 0 only if everything is there. It shows how far it is. Programs should have "
               "closed "
-              "their files; files that are open fail then.",
+              "their files; files that are open fail then. Where swale start has fallen back there was no "
+              "tree: it says so, and all is there.",
           .examples = {{"mkdir -p results && swale start results && date > results/now && swale stop results",
                         "results/now is a plain file then"}},
       });
@@ -267,9 +293,10 @@ void add_status(CLI::App& app, Run* run) {
       {
           .description =
               "Of this user, on this node: where, since when, on how many nodes, and what is not on the "
-              "backing directory yet.",
+              "backing directory yet; and where swale start --fallback has found none to start.",
           .examples = {{"swale status | head -n 1", "a line a tree"}},
-          .exit_1 = "there is none at DIR, or one has failed, was killed, or does not answer",
+          .exit_1 =
+              "there is none at DIR, or one has fallen back, has failed, was killed, or does not answer",
       });
   sub.add_option("DIR", command->path, "this one alone").type_name("DIR");
   sub.add_flag("--json", command->json, "print JSON");
@@ -292,7 +319,7 @@ void add_start(CLI::App& app, Run* run) {
               "others (srun "
               "--overlap); other launchers are named by --launcher, and start one process a node.\n\n"
               "A server that is killed is started again. What a killed job has left in the buffer comes to "
-              "DIR first. "
+              "DIR first. Programs write past the kernel, too, by `srun swale run --preload -- program`. "
               "SIGTERM to the keeper (`swale status --json` says which process) ends all as swale stop "
               "does; so end "
               "what Slurm would kill by `#SBATCH --signal=B:TERM@600` and a trap, or let --drain-at bring "
@@ -326,9 +353,11 @@ void add_start(CLI::App& app, Run* run) {
       .between(uint64_t{1}, kDeadlineMax)
       .type_name("S");
   sub.add_flag(
-      "--fallback", command->fallback,
-      "where it cannot be mounted: exit status 0 all the same, and say so; programs then write to DIR "
-      "itself");
+         "--fallback", command->fallback,
+         "where it cannot be mounted: exit status 0 all the same, and say so, as swale status and stop do; "
+         "programs then write to DIR itself. Not where a job has not brought all to DIR (swale fs recover), "
+         "nor with --at, where the programs' paths lead")
+      .excludes("--at");
   sub.add_flag("--json", command->json, "print JSON");
   sub.callback([command, run] { *run = [command] { return command->run(); }; });
   add_stop(app, run);

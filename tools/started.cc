@@ -26,6 +26,7 @@
 #include "io/descriptor.h"
 #include "io/private_files.h"
 #include "tools/child.h"
+#include "tools/drain_time.h"
 #include "tools/node_keeper.h"
 #include "tools/tree.h"
 
@@ -38,8 +39,8 @@ constexpr char kLock[] = "lock", kDocument[] = "started.json", kLog[] = "log";
 // What `swale run` has for a program: it ends well when it is told to, by the launcher, by `swale run`, or
 // both. {}: kWord.
 constexpr char kWaiting[] = "trap 'trap \"\" USR1; exit 0' USR1; echo '{}'; while :; do sleep 1; done";
-constexpr int64_t kDrainAgain = 10;  // s, from drain_at on
 constexpr int kMillisASecond = 1000;
+constexpr int kLooksForEnd = 60;  // of a second, while servers end that came too late
 
 int64_t unix_now() {
   return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
@@ -93,10 +94,43 @@ bool keeper_lives(const io::Descriptor& folder) {
   return lock_file(open_lock(folder), F_OFD_GETLK, &found) && found.l_type != F_UNLCK;
 }
 
+Json document_of(const StartOptions& options) {
+  Json json = options.document;
+  json["mountpoint"] = options.mountpoint;
+  json["since"] = unix_now();
+  return json;
+}
+
+Status write_to(const std::string& folder, const Json& json) {
+  std::ofstream stream(folder + "/" + kDocument);
+  stream << json_line(json);
+  stream.close();
+  return stream.fail() ? errno_status(errno, folder + "/" + kDocument) : Status();
+}
+
+// The folder of a tree and its lock, which nobody else has then.
+struct Claimed {
+  std::string path;
+  io::Descriptor folder;
+  io::Descriptor lock;
+};
+Result<Claimed> claim_folder(const std::string& mountpoint) {
+  Claimed claimed;
+  claimed.path = folder_of(mountpoint);
+  if (::mkdir(claimed.path.c_str(), io::kPrivateDirectoryMode) != 0 && errno != EEXIST)
+    return errno_status(errno, claimed.path + ": making it");
+  SWALE_ASSIGN_OR_RETURN(claimed.folder, io::open_private_directory(AT_FDCWD, claimed.path, claimed.path));
+  claimed.lock = open_lock(claimed.folder);
+  if (struct flock taken; lock_file(claimed.lock, F_OFD_SETLK, &taken)) return claimed;
+  if (errno != EAGAIN && errno != EACCES) return errno_status(errno, claimed.path + ": its lock");
+  return error(Code::kBusy, Scope::kFile, "{}: a tree was started there; swale stop {} ends it", mountpoint,
+               mountpoint);
+}
+
 class StartKeeper {
  public:
   StartKeeper(const StartOptions& options, std::string folder, int tell)
-      : options_(options), folder_(std::move(folder)), tell_(tell) {}
+      : options_(options), folder_(std::move(folder)), tell_(tell), drains_(options.drain_at) {}
   int run();
 
  private:
@@ -122,7 +156,8 @@ class StartKeeper {
   bool ended_ = false;
   int exit_code_ = 0;
   std::vector<io::Descriptor> connections_;
-  int64_t next_drain_ = 0;
+  DrainTurns drains_;
+  pid_t drain_ = -1;
 };
 
 void StartKeeper::become_launcher(int out) const {
@@ -154,16 +189,11 @@ Status StartKeeper::start() {
 }
 
 Status StartKeeper::write_document(std::optional<int> exit_code) const {
-  Json json = options_.document;
-  json["mountpoint"] = options_.mountpoint;
+  Json json = document_of(options_);
   json["keeper"] = ::getpid();
-  json["since"] = unix_now();
   json["log"] = folder_ + "/" + kLog;
   if (exit_code) json["exit_code"] = *exit_code;
-  std::ofstream stream(folder_ + "/" + kDocument);
-  stream << json_line(json);
-  stream.close();
-  return stream.fail() ? errno_status(errno, folder_ + "/" + kDocument) : Status();
+  return write_to(folder_, json);
 }
 
 // Once: a second signal could meet a program without its trap.
@@ -192,11 +222,12 @@ void StartKeeper::hear_signals() {
   while (::read(signals_.get(), &info, sizeof(info)) == sizeof(info))
     if (info.ssi_signo != SIGCHLD) tell_to_end();
   int state = 0;
-  for (pid_t child = 0; (child = ::waitpid(-1, &state, WNOHANG)) > 0;)
-    if (child == launcher_) {
-      ended_ = true;
-      exit_code_ = exit_code_of(state);
-    }
+  for (pid_t child = 0; (child = ::waitpid(-1, &state, WNOHANG)) > 0;) {
+    if (child == drain_) drains_.ended();
+    if (child != launcher_) continue;
+    ended_ = true;
+    exit_code_ = exit_code_of(state);
+  }
 }
 
 // Who shuts its side down wants the end, and waits for its exit code.
@@ -209,12 +240,17 @@ void StartKeeper::hear_connections(const std::vector<pollfd>& ready, size_t firs
   }
 }
 
-// From then on a program that is killed leaves little that is not on the backing.
+// From then on a program that is killed leaves little that is not on the backing. A drain may take long, and
+// the keeper listens. It holds nothing of the keeper's, whose lock says that it lives, and ends with it.
 void StartKeeper::drain_in_time() {
-  if (!options_.drain_at || unix_now() < std::max(*options_.drain_at, next_drain_)) return;
-  next_drain_ = unix_now() + kDrainAgain;
-  const pid_t drain = ::fork();  // it may take long, and the keeper listens
-  if (drain != 0) return;
+  if (!drains_.begins(unix_now())) return;
+  const pid_t keeper = ::getpid();
+  drain_ = ::fork();
+  if (drain_ < 0) drains_.ended();
+  if (drain_ != 0) return;
+  ::close_range(static_cast<unsigned>(STDERR_FILENO + 1), ~0u, 0);
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != keeper) ::_exit(kExitFailure);
   if (const Status synced = command_sync(options_.mountpoint); !synced.ok()) complain("{}", synced.message());
   std::fflush(nullptr);
   ::_exit(0);
@@ -245,9 +281,10 @@ int StartKeeper::run() {
     complain("{}: after {} s it is mounted on {} of {} nodes; see --deadline", options_.mountpoint,
              options_.patience_s, mounted_, options_.nodes);
     ::kill(launcher_, SIGTERM);
-    exit_code_ = kExitFailure;
+    for (int looks = 0; !ended_ && looks < kLooksForEnd; ++looks) look(1);
+    return kExitFailure;
   }
-  if (ended_ || mounted_ < options_.nodes) return exit_code_ == 0 ? kExitFailure : exit_code_;
+  if (ended_) return exit_code_ == 0 ? kExitFailure : exit_code_;
   if (const Status failed = write_document({}); !failed.ok()) {
     tell_to_end();
     return fail(failed);
@@ -256,8 +293,7 @@ int StartKeeper::run() {
   tell_ = io::Descriptor();
   while (!ended_) {
     drain_in_time();
-    look(options_.drain_at ? std::max<int64_t>(1, std::max(*options_.drain_at, next_drain_) - unix_now())
-                           : -1);
+    look(drains_.wait(unix_now()).value_or(-1));
   }
   if (exit_code_ != 0) static_cast<void>(write_document(exit_code_));
   const char code = static_cast<char>(exit_code_);
@@ -301,19 +337,11 @@ Result<StartedTree> read_started(const std::string& folder) {
 
 }  // namespace
 
-Status start_tree(const StartOptions& options) {
-  const std::string folder = folder_of(options.mountpoint);
-  if (::mkdir(folder.c_str(), io::kPrivateDirectoryMode) != 0 && errno != EEXIST)
-    return errno_status(errno, folder + ": making it");
-  SWALE_ASSIGN_OR_RETURN(const io::Descriptor opened, io::open_private_directory(AT_FDCWD, folder, folder));
-  const io::Descriptor lock = open_lock(opened);
-  if (struct flock taken; !lock_file(lock, F_OFD_SETLK, &taken))
-    return errno == EAGAIN || errno == EACCES
-               ? error(Code::kBusy, Scope::kFile, "{}: a tree was started there; swale stop {} ends it",
-                       options.mountpoint, options.mountpoint)
-               : errno_status(errno, folder + ": its lock");
-  ::unlinkat(opened.get(), kDocument, 0);
-  const io::Descriptor log(::openat(opened.get(), kLog,
+Status start_tree(const StartOptions& options, std::string* cause) {
+  SWALE_ASSIGN_OR_RETURN(const Claimed claimed, claim_folder(options.mountpoint));
+  const std::string& folder = claimed.path;
+  ::unlinkat(claimed.folder.get(), kDocument, 0);
+  const io::Descriptor log(::openat(claimed.folder.get(), kLog,
                                     O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_NOFOLLOW | O_CLOEXEC,
                                     io::kPrivateFileMode));
   int ends[2];
@@ -322,18 +350,27 @@ Status start_tree(const StartOptions& options) {
   io::Descriptor tell(ends[1]);
   const pid_t keeper = ::fork();
   if (keeper < 0) return errno_status(errno, "starting the keeper of a tree");
-  if (keeper == 0) become_keeper(options, folder, log.get(), lock.get(), tell.get());
+  if (keeper == 0) become_keeper(options, folder, log.get(), claimed.lock.get(), tell.get());
   tell = io::Descriptor();
   char byte = 0;
   const bool started = io::continued([&] { return ::read(mounted.get(), &byte, 1); }) == 1;
   std::ifstream said(folder + "/" + kLog);
-  for (std::string line; std::getline(said, line);) repeat_complaint(line);
+  for (std::string line; std::getline(said, line); repeat_complaint(line))
+    if (cause->empty()) *cause = line;
   if (started) return {};
   int state = 0;
   ::waitpid(keeper, &state, 0);
   remove_folder(folder);
   return error(Code::kAborted, Scope::kNode, "{}: its servers did not start: exit status {}",
                options.mountpoint, exit_code_of(state));
+}
+
+Status note_fallback(const StartOptions& options, const std::string& why) {
+  SWALE_ASSIGN_OR_RETURN(const Claimed claimed, claim_folder(options.mountpoint));
+  Json json = document_of(options);
+  json["state"] = "fallback";
+  json["why"] = why;
+  return write_to(claimed.path, json);
 }
 
 Result<std::vector<StartedTree>> find_started() {

@@ -33,13 +33,19 @@ struct StartOptions {
 };
 
 // Starts keeper and tree. Returns when all nodes have mounted it. Else nothing is left, and what the servers
-// have said is on stderr.
-Status start_tree(const StartOptions& options);
+// have said is on stderr; the first line of it in `cause`.
+Status start_tree(const StartOptions& options, std::string* cause);
+
+// Leaves word that no tree could be started there, so that programs write to the backing itself.
+Status note_fallback(const StartOptions& options, const std::string& why);
 
 struct StartedTree {
-  Json document;       // as given, "mountpoint", "keeper", "since", "log"; after a failed end "exit_code"
+  // As given, "mountpoint", "keeper", "since", "log"; after a failed end "exit_code". In place of a keeper
+  // and its log, "state": "fallback", and "why".
+  Json document;
   std::string folder;  // where connect_to_keeper finds it
-  bool lives = false;  // else its keeper was killed, or its end failed
+  bool lives = false;  // else its keeper was killed, its end failed, or there never was one
+  bool is_fallback() const { return document.value("state", "") == "fallback"; }
 };
 
 // Those of this user on this node.

@@ -26,12 +26,12 @@ void TierChoices::add_options(OptionSet command, const std::string& help) {
   command.add_option("--options", options, help).type_name("TEXT").may_be_empty();
 }
 
-void TierChoices::add_to(OptionSet command, const std::string& end, Log log) {
+void TierChoices::add_to(OptionSet command, const std::string& end, Folders folders) {
   Option of_log = command.add_option("--ssd", ssd, "the directory of the log").type_name("DIR");
-  if (log == Log::kRequired) of_log.required();
-  command.add_option("--backing", backing, "the directory of the files; must be there")
-      .required()
-      .type_name("DIR");
+  if (folders == Folders::kRequired) of_log.required();
+  Option of_files =
+      command.add_option("--backing", backing, "the directory of the files; must be there").type_name("DIR");
+  if (folders == Folders::kRequired) of_files.required();
   add_size(command);
   command.add_option("--policy", policy, "which writes go to the SSD; by default swale (tier.policy)")
       .one_of({"swale", "ssdup+", "ssdup", "ssd", "ssd-overflow", "backing"});

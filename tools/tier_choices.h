@@ -22,9 +22,9 @@ struct TierChoices {
   std::string at_end;
   uint64_t size = 0;  // of a log that is made; 0: not given
 
-  enum class Log { kRequired, kOptional };  // whether --ssd must be given
+  enum class Folders { kRequired, kOptional };  // whether --ssd and --backing must be given
   // `end`: the option that says what becomes of the log at the end. The choices outlive the command line.
-  void add_to(OptionSet command, const std::string& end, Log log = Log::kRequired);
+  void add_to(OptionSet command, const std::string& end, Folders folders = Folders::kRequired);
   void add_size(OptionSet command);
   void add_options(OptionSet command, const std::string& help);
 

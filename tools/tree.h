@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "fuse/job_mount.h"
 #include "tools/command_line.h"
+#include "tools/fallback.h"
 
 namespace swale::tools {
 
@@ -40,15 +41,18 @@ inline constexpr int kServerRestartsMax = 3;  // of a server that is killed agai
 
 // Runs a program with the tree of `backing`: starts its server, and again if that is killed; ends it when the
 // program has ended. Returns the program's exit code; if that is 0, the server's. `fallback`: where no server
-// starts, the program has the directory itself.
+// starts, the program may have the directory itself.
 int run_with_tree(const fuse::JobMountOptions& options, const std::vector<std::string>& program,
-                  bool fallback);
+                  const Fallback& fallback);
 // The same for a rank of a launch; options.nodes: the ranks. The first of each node starts its server; all
 // wait for all mounts, and at the end for their node's server.
 int run_on_nodes(const fuse::JobMountOptions& options, const std::vector<std::string>& program,
-                 bool fallback);
-// The failure has been told: the program takes this process's place, and writes to the directory itself.
-int run_without_tree(const std::string& backing, const std::vector<std::string>& program);
+                 const Fallback& fallback);
+// The failure, of which `failed` is the exit code, has been told: where that is wanted, and free, the program
+// takes this process's place, and writes to the directory itself.
+int run_without_tree(const Fallback& fallback, int failed, const std::vector<std::string>& program);
+// In trees that are mounted already, and outlive it: the program takes this process's place.
+int run_in_mounted_tree(const std::vector<std::string>& program, bool fallback);
 
 // Starts a program as a child, in the working directory as a mount over it shows it; `first`: what it does
 // first. -1: it could not be, and errno says why.

@@ -145,10 +145,7 @@ Result<InfoReport> buffer_info(io::Device& device, const std::string& path) {
 }
 
 Result<InfoReport> backing_info(io::Device& device, const std::string& path) {
-  const std::string folder = path + "/" + fs::kSwaleDirectory;
-  SWALE_ASSIGN_OR_RETURN(auto jobs, device.list(folder));
-  for (const char* const other : {fs::kClaimLock, fs::kMeetingFolder}) std::erase(jobs, other);
-  std::erase_if(jobs, [](const std::string& name) { return name.starts_with(fs::kLostPrefix); });
+  SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> jobs, jobs_on_backing(device, path));
   InfoReport report;
   report.json = {{"path", path}, {"format", kTreeEngine.format}, {"part", "backing"}, {"jobs", jobs}};
   report.text = fmt::format("{}: the backing directory of a job's file system\n", path);
@@ -256,6 +253,15 @@ Result<RepairReport> tree_repair(io::Device&, const std::string& path, const Rep
 }
 
 }  // namespace
+
+Result<std::vector<std::string>> jobs_on_backing(io::Device& device, const std::string& path) {
+  auto jobs = device.list(path + "/" + fs::kSwaleDirectory);
+  if (jobs.status().code() == Code::kNotFound) return std::vector<std::string>();
+  SWALE_RETURN_IF_ERROR(jobs.status());
+  for (const char* const other : {fs::kClaimLock, fs::kMeetingFolder}) std::erase(*jobs, other);
+  std::erase_if(*jobs, [](const std::string& name) { return name.starts_with(fs::kLostPrefix); });
+  return jobs;
+}
 
 Result<Json> ask_tree(const std::string& path) {
   std::string text(kStatsBytesMax, '\0');

@@ -10,11 +10,17 @@
 // Threads: free functions.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "tools/engine.h"
 
 namespace swale::tools {
 
 extern const Engine kTreeEngine;
+
+// The jobs that a backing directory's `.swale` names: they work on it, or have not brought all to it.
+Result<std::vector<std::string>> jobs_on_backing(io::Device& device, const std::string& path);
 
 // What the server whose tree is mounted at the path says of itself. kInvalidArgument: there is none.
 Result<Json> ask_tree(const std::string& path);

@@ -9,124 +9,31 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 
-from mounted import NO_MOUNTS, SWALE
+from mounted import SWALE
+from started import LAUNCHED, MPIRUN, NODE_WORDS, PATIENCE_S, Started, wait_until
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../launchers"))
 import slurm  # noqa: E402
 
-PATIENCE_S = 300  # for what must happen, on a machine however slow
-LIBRARIES = os.path.dirname(os.path.abspath(sys.argv[2]))  # of libswale-tls.so
-MPIRUN = sys.argv[3:4]  # Open MPI's
 
-LAUNCHED = {"LD_LIBRARY_PATH": LIBRARIES, "SWALE_JOB_TRANSPORT": "tls", "OMPI_ALLOW_RUN_AS_ROOT": "1",
-            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1",
-            "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe"}
-
-# A launcher of "nodes" of one machine: NODE in a word becomes the rank.
-NODE_WORDS = """#!/bin/sh
-rank=$OMPI_COMM_WORLD_RANK
-export SWALE_JOB_NODE=node$rank
-for word; do
-  shift
-  set -- "$@" "$(printf %s "$word" | sed "s/-NODE/-$rank/g")"
-done
-exec "$@"
+# Writes more than a meeting with the server costs, to files of its own in the folder; and says whether it
+# has a log of that server's.
+WRITER = """
+import os, sys
+folder, rank = sys.argv[1], os.environ.get("OMPI_COMM_WORLD_RANK", os.environ.get("SLURM_PROCID", "0"))
+for name in ("one", "two"):
+    file = os.open(f"{folder}/{name}-{rank}", os.O_WRONLY | os.O_CREAT, 0o644)
+    for i in range(500):
+        os.pwrite(file, b"%07d\\n" % i * 64, i * 512)
+with open("/proc/self/maps") as maps:
+    print("by log" if "/swale-fs-" in maps.read() else "by the mount")
 """
+WRITTEN = "".join(f"{i:07d}\n" * 64 for i in range(500))
 
 
-def wait_until(what, done, pause_s=0.05):
-    end = time.monotonic() + PATIENCE_S
-    while not done():
-        if time.monotonic() > end:
-            raise AssertionError(f"waited {PATIENCE_S} s until {what}")
-        time.sleep(pause_s)
-
-
-class Start(unittest.TestCase):
-    def setUp(self):
-        if NO_MOUNTS:
-            self.skipTest(f"no FUSE mounts here: {NO_MOUNTS}; in a container, add --device /dev/fuse "
-                          f"--cap-add SYS_ADMIN")
-        # /tmp may be without extended attributes
-        self.scratch = tempfile.mkdtemp(prefix="swale-start-", dir=os.getcwd())
-        self.backing = self.make("backing")
-        self.buffer = f"{self.scratch}/buffer"
-        self.started = []
-
-    def make(self, name):
-        path = os.path.join(self.scratch, name)
-        os.mkdir(path)
-        return path
-
-    def tearDown(self):
-        if not hasattr(self, "scratch"):
-            return
-        for mountpoint in self.started:
-            self.swale("stop", mountpoint)
-        wait_until("the servers have ended", lambda: not self.processes())
-        self.assertEqual(self.folders(), [], "something is left in memory")
-        shutil.rmtree(self.scratch)
-
-    def swale(self, *words, **environment):
-        return subprocess.run([SWALE, *words], capture_output=True, text=True, timeout=PATIENCE_S,
-                              env={**os.environ, **LAUNCHED, **environment}, check=False)
-
-    def start(self, *words, at=None):
-        done = self.swale("start", self.backing, "--buffer", self.buffer, *words,
-                          *(["--at", at] if at else []))
-        self.assertEqual(done.returncode, 0, done.stderr + done.stdout)
-        self.started.append(at or self.backing)
-        return done
-
-    def stop(self, exit_code=0):
-        done = self.swale("stop", self.started.pop())
-        self.assertEqual(done.returncode, exit_code, done.stderr + done.stdout)
-        return done
-
-    def status(self, mountpoint, exit_code=0):
-        done = self.swale("status", mountpoint, "--json")
-        self.assertEqual(done.returncode, exit_code, done.stderr + done.stdout)
-        return json.loads(done.stdout)
-
-    def processes(self):
-        """{pid: words} of this test's servers and keepers."""
-        found = {}
-        for number in os.listdir("/proc"):
-            try:
-                with open(f"/proc/{number}/cmdline", "rb") as words:
-                    line = words.read().decode(errors="replace")
-            except OSError:
-                continue
-            ours = self.scratch in line and line.startswith(SWALE)
-            if ours and number.isdigit() and int(number) != os.getpid():
-                found[int(number)] = line
-        return found
-
-    def folders(self):
-        """Of keepers whose documents name this test's folder, and those without one."""
-        found = []
-        for name in os.listdir("/dev/shm"):
-            if not name.startswith(f"swale-start-{os.geteuid()}-"):
-                continue
-            try:
-                with open(f"/dev/shm/{name}/started.json", encoding="utf-8") as document:
-                    if self.scratch in document.read():
-                        found.append(name)
-            except OSError:
-                continue
-        return found
-
-    def write(self, folder, name, text):
-        with open(f"{folder}/{name}", "w", encoding="utf-8") as file:
-            file.write(text)
-
-    def read(self, folder, name):
-        with open(f"{folder}/{name}", encoding="utf-8") as file:
-            return file.read()
-
+class Start(Started):
     def test_programs_come_and_go_and_the_end_brings_all(self):
         self.start()
         self.assertTrue(os.path.ismount(self.backing))
@@ -156,6 +63,60 @@ class Start(unittest.TestCase):
             self.started[-1] = ways[0]
             self.stop()
 
+    def test_programs_of_a_started_tree_write_past_the_kernel(self):
+        self.start()
+        writer = [sys.executable, "-c", WRITER, self.backing]
+        plain = subprocess.run(writer, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
+        self.assertEqual(plain.stdout, "by the mount\n")  # canary
+        self.assertEqual(self.stat(self.backing)["program_writes"], 0)
+        done = self.swale("run", "--preload", "--", *writer)
+        self.assertEqual((done.returncode, done.stderr, done.stdout), (0, "", "by log\n"))
+        found = self.stat(self.backing)
+        self.assertGreater(found["program_writes"], 0)
+        self.assertEqual(found["light_creates"], 0)
+        os.remove(f"{self.backing}/two-0")
+        light = self.swale("run", "--preload", "--", *writer, SWALE_FS_DESCRIPTORS="light")
+        self.assertEqual((light.returncode, light.stderr, light.stdout), (0, "", "by log\n"))
+        self.assertGreater(self.stat(self.backing)["light_creates"], 0)
+        self.assertTrue(os.path.ismount(self.backing), "it outlives the program")
+        self.stop()
+        for name in ("one-0", "two-0"):
+            self.assertEqual(self.read(self.backing, name), WRITTEN)
+
+    def test_ranks_in_a_started_tree_write_past_the_kernel(self):
+        if not MPIRUN:
+            self.skipTest("no Open MPI when this was built")
+        self.start()
+        done = subprocess.run([*MPIRUN, "-n", "3", SWALE, "run", "--preload", "--", sys.executable, "-c",
+                               WRITER, self.backing], capture_output=True, text=True, timeout=PATIENCE_S,
+                              env={**os.environ, **LAUNCHED}, check=False)
+        self.assertEqual((done.returncode, done.stdout), (0, "by log\n" * 3), done.stderr)
+        self.assertGreater(self.stat(self.backing)["program_writes"], 0)
+        self.stop()
+        for rank in range(3):
+            for name in ("one", "two"):
+                self.assertEqual(self.read(self.backing, f"{name}-{rank}"), WRITTEN)
+
+    def test_run_says_how_programs_of_a_started_tree_are_preloaded(self):
+        self.start()
+        own = self.swale("run", "--preload", "--backing", self.backing, "--", "true")
+        self.assertEqual(own.returncode, 3, own.stderr)
+        self.assertIn("without --backing", own.stderr)
+        for words in (("run", "--", "true"), ("run", "--preload", "--at", self.scratch, "--", "true")):
+            self.assertEqual(self.swale(*words).returncode, 2, words)
+        self.stop()
+
+    def test_without_a_tree_run_preload_says_so(self):
+        hide = 'umount --lazy --all --types fuse.swale && exec "$@"'  # those of others, too
+        alone = ["unshare", "--mount", "sh", "-c", hide, "sh"]
+        if subprocess.run([*alone, "true"], capture_output=True, check=False).returncode != 0:
+            self.skipTest("no namespace of mounts here")
+        for more, code, says in (((), 3, "swale start"), (("--fallback",), 7, "NO BUFFER")):
+            done = subprocess.run([*alone, SWALE, "run", "--preload", *more, "--", "sh", "-c", "exit 7"],
+                                  capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+            self.assertEqual(done.returncode, code, done.stderr)
+            self.assertIn(says, done.stderr)
+
     def test_a_second_start_is_refused_with_a_remedy(self):
         self.start()
         again = self.swale("start", self.backing, "--buffer", self.buffer)
@@ -173,20 +134,6 @@ class Start(unittest.TestCase):
         self.assertIn("No such file", done.stderr)
         self.assertNotIn("swale: swale:", done.stderr)
         self.assertEqual(self.status(missing, exit_code=1), [])
-        fallen = self.swale("start", missing, "--fallback")
-        self.assertEqual(fallen.returncode, 0, fallen.stderr)
-        self.assertIn("NO BUFFER", fallen.stderr)
-
-    def test_run_falls_back_to_the_directory_loudly(self):
-        words = ["run", "--backing", self.backing, "--buffer", f"{self.backing}/inside"]
-        program = ["--", "/bin/sh", "-c", f"echo there > {self.backing}/now; exit 7"]
-        refused = self.swale(*words, *program)
-        self.assertNotIn(refused.returncode, (0, 7), refused.stderr)
-        self.assertFalse(os.path.exists(f"{self.backing}/now"))
-        fallen = self.swale(*words, "--fallback", *program)
-        self.assertEqual(fallen.returncode, 7, fallen.stderr)
-        self.assertIn("NO BUFFER", fallen.stderr)
-        self.assertEqual(self.read(self.backing, "now"), "there\n")
 
     def test_a_backing_that_refuses_the_job_leaves_nothing(self):
         self.write(self.backing, ".swale", "not a directory")
@@ -223,15 +170,6 @@ class Start(unittest.TestCase):
         self.assertIn("NO BUFFER", fallen.stderr)
         self.assertEqual(os.listdir(self.backing), ["now"])
         self.assertEqual(self.read(self.backing, "now"), "there\n")
-
-    def server(self):
-        """A child of `swale run`, whose words it has, too."""
-        found = self.processes()
-
-        def parent(process):
-            with open(f"/proc/{process}/stat", encoding="utf-8") as status:
-                return int(status.read().rpartition(")")[2].split()[1])
-        return next(each for each, line in found.items() if found.get(parent(each)) == line)
 
     def test_a_killed_server_is_started_again(self):
         self.start()
@@ -310,6 +248,31 @@ class Start(unittest.TestCase):
             wait_until("that, too", lambda: self.read(self.backing, "log") == "one\ntwo\n")
         self.stop()
 
+    # What a keeper holds says that it lives.
+    def test_a_drain_in_time_holds_nothing_of_the_keeper(self):
+        self.start("--drain-at", "+3s")
+        self.write(self.backing, "now", "there")
+        keeper = self.status(self.backing)[0]["keeper"]
+        server = self.server()
+        os.kill(server, signal.SIGSTOP)  # so that the drain does not end
+
+        def held(process):
+            folder = f"/proc/{process}/fd"
+            return {number: os.readlink(f"{folder}/{number}") for number in os.listdir(folder)}
+
+        def drains():
+            return [each for each, line in self.processes().items()
+                    if "\0start\0" in line and each != keeper]
+        try:
+            wait_until("a drain is under way", drains)
+            self.assertTrue(any(path.endswith("/lock") for path in held(keeper).values()), held(keeper))
+            wait_until("it has closed all but the log", lambda: set(held(drains()[0])) == {"0", "1", "2"})
+            self.assertEqual(len(drains()), 1)
+        finally:
+            os.kill(server, signal.SIGCONT)
+        self.stop()
+        self.assertEqual(self.read(self.backing, "now"), "there")
+
     def test_what_drain_at_is_not(self):
         for when, says in (("soon", "+10m"), ("-10m", "SLURM_JOB_END_TIME"), ("2001-01-01T00:00", "ago")):
             done = self.swale("start", self.backing, "--drain-at", when, SLURM_JOB_END_TIME="")
@@ -352,11 +315,13 @@ class Start(unittest.TestCase):
         script = f"""#!/bin/sh
 set -e
 {SWALE} start {self.backing} --buffer {self.buffer} --drain-at -1s
+srun -n 2 {SWALE} run --preload -- {sys.executable} {self.scratch}/writer {self.backing} > {self.scratch}/how
 srun -n 2 /bin/sh -c 'echo $SLURM_PROCID > {self.backing}/out-$SLURM_PROCID'
 srun -n 1 /bin/sh -c 'cat {self.backing}/out-0 {self.backing}/out-1 > {self.backing}/both'
 mountpoint -q {self.backing}
 {SWALE} stop {self.backing}
 """
+        self.write(self.scratch, "writer", WRITER)
         said = f"{self.scratch}/said"
         folder = tempfile.mkdtemp(prefix="swale-slurm-")
         self.addCleanup(shutil.rmtree, folder)
@@ -372,6 +337,9 @@ mountpoint -q {self.backing}
         with open(said, encoding="utf-8") as text:
             self.assertEqual(done.returncode, 0, text.read() + done.stderr)
         self.assertEqual(self.read(self.backing, "both"), "0\n1\n")
+        self.assertEqual(self.read(self.scratch, "how"), "by log\n" * 2)
+        for name in ("one-0", "two-0", "one-1", "two-1"):
+            self.assertEqual(self.read(self.backing, name), WRITTEN)
         self.assertFalse(os.path.ismount(self.backing))
 
     # Each node has mounts and a buffer of its own, and the tree over the backing itself.
