@@ -368,7 +368,9 @@ TEST_F(DrainTest, NoLinkIsFollowedAndNoPathLeavesTheRoot) {
   std::filesystem::create_symlink(outside.path() + "/d/file", at("link"));
   start();
   start_writer();
-  for (const std::string name : {"link", "way/file", "way/new", "../x", ".swale/x", "a//b", "."}) {
+  const std::string up = "../" + std::filesystem::path(outside.path()).filename().string() + "/up";
+  for (const std::string& name : {std::string("link"), std::string("way/file"), std::string("way/new"), up,
+                                  std::string(".swale/x"), std::string("a//b"), std::string(".")}) {
     there_->names[kFile] = name;
     const meta::FileId id = kFile;
     const Status opened = node_->open_file(id);
@@ -381,6 +383,7 @@ TEST_F(DrainTest, NoLinkIsFollowedAndNoPathLeavesTheRoot) {
   }
   EXPECT_EQ(content_of(device_, outside.path() + "/d/file"), "outside");
   EXPECT_FALSE(std::filesystem::exists(outside.path() + "/d/new"));
+  EXPECT_FALSE(std::filesystem::exists(outside.path() + "/up"));
   EXPECT_EQ(drain_->file(kOther).status().code(), Code::kOk);
 }
 
