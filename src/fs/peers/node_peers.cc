@@ -205,15 +205,18 @@ void NodePeers::answer(PeerRequests& requests, net::RpcRequest& request) {
   }));
 }
 
+Nanos NodePeers::deadline_of(PeerMethod method, Nanos patience) const {
+  const Nanos usual = kRows.at(static_cast<size_t>(method)).is_long ? kLongPatience : options_.patience;
+  return system_clock().now() + (patience > 0 ? patience : usual);
+}
+
 Result<std::string> NodePeers::call(NodeId to, PeerMethod method, std::string payload,
                                     size_t answer_bytes_max, const std::string& what,
                                     Nanos patience) noexcept {
   std::string answer;
   const Status status = contain([&]() -> Status {
     if (to >= nodes()) return errno_status(EIO, fmt::format("{}: node {}: the job has none", what, to));
-    const bool is_long = kRows.at(static_cast<size_t>(method)).is_long;
-    const Nanos usual = is_long ? kLongPatience : options_.patience;
-    const Nanos until = system_clock().now() + (patience > 0 ? patience : usual);
+    const Nanos until = deadline_of(method, patience);
     const CallFate fate = options_.fate ? options_.fate(method) : CallFate::kGoes;
     const Status lost(Code::kDeadlineExceeded, Scope::kPeer, "no answer");
     if (fate == CallFate::kIsLost) return as_eio(lost, to, what);
@@ -234,6 +237,38 @@ Result<std::string> NodePeers::call(NodeId to, PeerMethod method, std::string pa
   });
   if (!status.ok()) return status;
   return answer;
+}
+
+std::vector<Result<std::string>> NodePeers::call_all(std::span<const NodeId> to, PeerMethod method,
+                                                     const std::string& payload, size_t answer_bytes_max,
+                                                     const std::string& what, Nanos patience) {
+  const Status lost(Code::kDeadlineExceeded, Scope::kPeer, "no answer");
+  std::vector<Result<std::string>> answers(to.size(), Result<std::string>(lost));
+  std::vector<CallFate> fates(to.size(), CallFate::kGoes);
+  if (options_.fate)
+    for (CallFate& each : fates) each = options_.fate(method);
+  Client client(*this);
+  const auto ask = [&](const auto& whom) {
+    std::vector<net::Rank> ranks;
+    std::vector<size_t> places;
+    for (size_t i = 0; i < to.size(); ++i)
+      if (to[i] < nodes() && whom(fates[i])) ranks.push_back(hosts_[to[i]]), places.push_back(i);
+    if (ranks.empty()) return;
+    client.has_open_calls = true;
+    auto got = (*client).ask_many(ranks, {.method = static_cast<net::RpcMethod>(method),
+                                          .payload = payload,
+                                          .response_bytes_max = static_cast<uint32_t>(answer_bytes_max),
+                                          .deadline = deadline_of(method, patience)});
+    client.has_open_calls = false;
+    for (size_t i = 0; i < got.size(); ++i) answers[places[i]] = std::move(got[i]);
+  };
+  ask([](CallFate fate) { return fate != CallFate::kIsLost; });
+  ask([](CallFate fate) { return fate == CallFate::kComesTwice; });
+  for (size_t i = 0; i < to.size(); ++i) {
+    if (fates[i] == CallFate::kAnswerIsLost) answers[i] = lost;
+    if (!answers[i].ok()) answers[i] = as_eio(answers[i].status(), to[i], what);
+  }
+  return answers;
 }
 
 Status NodePeers::ask_for_pieces(Client& client, const net::RpcCall& each_call,

@@ -87,6 +87,10 @@ class NodePeers final : private net::RpcService {
   // `what`: for messages: "file 1:2". A failure to answer is EIO. `patience`: 0: as the method has.
   Result<std::string> call(NodeId to, PeerMethod method, std::string payload, size_t answer_bytes_max,
                            const std::string& what, Nanos patience = 0) noexcept;
+  // The same of several nodes at once: what each has answered, in this order.
+  std::vector<Result<std::string>> call_all(std::span<const NodeId> to, PeerMethod method,
+                                            const std::string& payload, size_t answer_bytes_max,
+                                            const std::string& what, Nanos patience = 0);
   // Several calls of one node at once, each with an answer of exactly as many bytes as its places. If one
   // fails, all do, and the places have anything.
   struct Piece {
@@ -106,6 +110,7 @@ class NodePeers final : private net::RpcService {
     std::thread thread;
   };
   class Client;  // one that is free, or a new one
+  Nanos deadline_of(PeerMethod method, Nanos patience) const;
   Status ask_for_pieces(Client& client, const net::RpcCall& each_call, std::span<Piece> pieces) const;
 
   NodePeers(net::Job& job, const NodePeersOptions& options) : job_(job), options_(options) {}

@@ -325,5 +325,56 @@ TEST(Peers, ASilentNodeIsEioAtTheDeadline) {
       [&](NodeId node) { return node == 1 ? &silent : nullptr; }, milliseconds(300));
 }
 
+// Answers when as many nodes have been asked.
+class Together : public PeerRequests {
+ public:
+  explicit Together(size_t nodes) : nodes_(nodes) {}
+  Result<std::string> answer(PeerMethod method, NodeId, Bytes) override {
+    if (method != PeerMethod::kTakeBack) return std::string();
+    const MutexLock lock(mutex_);
+    ++asked_;
+    all_.notify_all();
+    all_.wait(lock, [this]() REQUIRES(mutex_) { return asked_ >= nodes_; });
+    return std::string();
+  }
+
+ private:
+  const size_t nodes_;
+  Mutex mutex_;
+  CondVar all_;
+  size_t asked_ GUARDED_BY(mutex_) = 0;
+};
+
+TEST(Peers, NodesWithMapsAreAskedAtOnceToLetThemGo) {
+  Together holders(2);
+  run_nodes(
+      3,
+      [&](Node& node) {
+        if (node.peers.own() == 2) {
+          const Status taken = node.remote.take_back(kShared, {{0, 1}, {1, 2}});
+          EXPECT_TRUE(taken.ok()) << taken.to_string();
+        }
+        node.barrier();
+      },
+      [&](NodeId node) { return node == 2 ? nullptr : &holders; });
+}
+
+TEST(Peers, CanaryOneAfterTheOtherTheFirstDoesNotAnswer) {
+  Together holders(2);
+  run_nodes(
+      3,
+      [&](Node& node) {
+        if (node.peers.own() == 2) {
+          const auto ask = [&](NodeId to, Nanos patience) {
+            return node.peers.call(to, PeerMethod::kTakeBack, "", kSmallAnswer, "a map", patience);
+          };
+          EXPECT_EQ(ask(0, milliseconds(300)).status().posix_error(), EIO);
+          EXPECT_TRUE(ask(1, seconds(60)).ok());
+        }
+        node.barrier();
+      },
+      [&](NodeId node) { return node == 2 ? nullptr : &holders; });
+}
+
 }  // namespace
 }  // namespace swale::fs::peers_test

@@ -65,17 +65,18 @@ Status RemotePeers::fetch(NodeId node, const meta::FileId& file, std::span<const
   return nodes_.call_for_pieces(node, PeerMethod::kFetch, pieces, text_of(file));
 }
 
-// All are asked, also after a failure; the first failure counts. Those that have let go are told to the root
-// in any case: else each change would ask them again.
+// All are asked at once; the first failure counts. Those that have let go are told to the root in any case:
+// else each change would ask them again.
 Status RemotePeers::take_back(const meta::FileId& file, const std::vector<ShareHold>& holds) {
   ShareRequest over{.op = ShareOp::kLetGo, .node = nodes_.own(), .file = file};
+  std::vector<NodeId> to;
+  for (const ShareHold& each : holds) to.push_back(each.node);
+  const auto let_go =
+      nodes_.call_all(to, PeerMethod::kTakeBack, encode(FileStep{file}), kSmallAnswer, text_of(file));
   Status first;
-  for (const ShareHold& each : holds) {
-    const Status told =
-        nodes_.call(each.node, PeerMethod::kTakeBack, encode(FileStep{file}), kSmallAnswer, text_of(file))
-            .status();
-    if (told.ok()) over.holds.push_back(each);
-    if (first.ok()) first = told;
+  for (size_t i = 0; i < let_go.size(); ++i) {
+    if (let_go[i].ok()) over.holds.push_back(holds[i]);
+    if (first.ok()) first = let_go[i].status();
   }
   if (!over.holds.empty())
     if (const Status told = ask(over).status(); !told.ok()) log_debug("{}", told.message());
