@@ -91,6 +91,7 @@ Status JobFs::begin(io::Device& memory, io::Device& storage) {
         Drain::open(*files_, backing_, {.job = options_.job, .rules = options_.drain_rules}, lead_.get()));
   }
   SWALE_RETURN_IF_ERROR(find_new_files());
+  SWALE_RETURN_IF_ERROR(find_retimed());
   SWALE_RETURN_IF_ERROR(find_times());
   SWALE_RETURN_IF_ERROR(start_log());
   if (remote_) SWALE_RETURN_IF_ERROR(begin_together());
@@ -174,6 +175,7 @@ Result<std::string> JobFs::path_of(const meta::FileId& file) {
 
 Status JobFs::TreeBacking::dress(const meta::FileId& file, io::File& out, io::File*) {
   dresses_.erase(file);
+  fs_.lost_.forget(file);
   return dress_anew(file, out).status();
 }
 
@@ -221,9 +223,7 @@ Status JobFs::put_on(const meta::FileId& file, const Dress& dress, const Dress& 
     if (!dress.attributes.contains(name)) static_cast<void>(::fremovexattr(fd, name.c_str()));
   for (const auto& [name, value] : dress.attributes)
     if (::fsetxattr(fd, name.c_str(), value.data(), value.size(), 0) != 0)
-      log_error("{}: its attribute {} of {} bytes is lost: {}: the backing file system cannot keep it",
-                nodes_.path_of(file).value_or(out.path()), name, value.size(),
-                errno_status(errno, "setting it").message());
+      note_lost(file, name, value.size(), errno);
   mode_t mode = dress.mode;
   if ((own.st_uid != dress.user || own.st_gid != dress.group) && ::fchown(fd, dress.user, dress.group) != 0) {
     if (errno != EPERM) return errno_status(errno, out.path() + ": its owner");
@@ -233,6 +233,16 @@ Status JobFs::put_on(const meta::FileId& file, const Dress& dress, const Dress& 
   const timespec times[2] = {timespec_of(dress.accessed_ns), timespec_of(dress.modified_ns)};
   if (::futimens(fd, times) != 0) return errno_status(errno, out.path() + ": its times");
   return {};
+}
+
+// The bytes come there all the same, and nobody tries again: find_lost() says so at the end.
+void JobFs::note_lost(const meta::FileId& file, const std::string& name, size_t bytes, int error_number) {
+  const std::string what = fmt::format(
+      "{}: its attribute {} of {} bytes does not fit the backing, which has the file's bytes: shorten or "
+      "remove the attribute",
+      nodes_.path_of(file).value_or(text_of(file)), name, bytes);
+  Status why = errno_status(error_number, what);
+  if (lost_.add({file, name, std::string(why.message())})) note(std::move(why));
 }
 
 std::string JobFs::name_of(Node& node) const {

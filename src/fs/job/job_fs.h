@@ -3,7 +3,8 @@
 // the backing").
 //
 // What is on the backing is seen; the tree adopts a name when it is first looked up. Changes of names and
-// attributes of what is there are made there, too, at once; new files, and bytes, come there by the drain.
+// attributes of what is there are made there, too, at once; new files, and bytes, come there by the drain, and
+// with several nodes times of files.
 //
 // The kernel checks permissions (default_permissions): none are checked here. Refused: link, device nodes,
 // FIFOs, sockets, and owners other than the own: EPERM; attributes other than "user.": EOPNOTSUPP; writes to
@@ -39,10 +40,12 @@
 #include "fs/file_system.h"
 #include "fs/job/files_in_hand.h"
 #include "fs/job/hidden_times.h"
+#include "fs/job/job_fs_options.h"
 #include "fs/job/job_locks.h"
 #include "fs/job/job_nodes.h"
 #include "fs/job/light_gate.h"
 #include "fs/job/log_grants.h"
+#include "fs/job/lost_attributes.h"
 #include "fs/job/moving_names.h"
 #include "fs/job/name_intent.h"
 #include "fs/job/node_life.h"
@@ -59,56 +62,6 @@
 namespace swale::fs {
 
 struct JobFile;
-
-// Attributes of the root that are not listed: how the server stands, as a JSON object; and one that takes
-// "sync", which returns when all is on the backing, of all nodes.
-inline constexpr const char* kJobStatsAttribute = "user.swale.fs";
-inline constexpr const char* kJobCommandAttribute = "user.swale.command";
-
-struct JobFsOptions {
-  std::string backing;       // the directory; what is mounted over it later does not matter
-  std::string job;           // one name; the same for each server of a tree
-  std::string state_folder;  // on node-local storage
-  NodeLogsOptions logs;
-  Nanos idle = seconds(1);   // without writes, after which closed files are drained
-  bool drains_alone = true;  // false: only when asked, or when memory is short
-  // False: fsync returns when bytes and name are durable in the folders of the nodes, which must then be on
-  // disks. True, or if that cannot be: when the file is on the backing. The same on all nodes.
-  bool fsync_drains = true;
-  DrainRules drain_rules;
-  // Of several nodes: whether the backing is still this server's. Asked in each turn that may change it.
-  std::function<Status()> expect_own;
-  // For tests: what is left out, which they must notice; and what happens between the backing and the names.
-  bool intents = true;
-  bool commits = true;               // false: a close, and what else commits, does not
-  bool refuses_kept_pages = true;    // false: programs append by themselves where the kernel keeps pages, too
-  bool seals_wait = true;            // false: files that are open to write are sealed, too
-  bool light_looks_at_modes = true;  // false: an open past the kernel asks no mode for permission
-  bool holds_late = true;            // false: a file that was opened past the kernel ends with its name
-  bool dresses_again = true;         // false: what a drain has found of a file beside its bytes is the last
-  bool changes_apart = true;         // false: attributes change on the backing with the mutex held
-  bool unseal_takes_back = true;     // false: nodes go on with what they have kept of a sealed file
-  ShareRules share_rules;
-  std::function<void()> between;
-};
-
-struct JobFsStats {
-  bool fsync_drains = false;
-  uint64_t undrained_files = 0;  // that have a name
-  uint64_t undrained_bytes = 0, memory_bytes = 0, spilled_bytes = 0, spilled_chunks = 0;
-  uint64_t ready_bytes = 0;  // of memory, for writes to come; large pages among them are not in memory_bytes
-  uint64_t drained_files = 0, kept_aside = 0, failed_drains = 0;
-  uint64_t program_writes = 0;  // that came by logs of programs
-  uint64_t light_creates = 0;   // files that programs made past the kernel
-  uint64_t light_looks = 0;     // at paths, that the kernel was not asked for
-  uint64_t light_opens = 0;     // of files that were there, past the kernel
-  uint64_t light_open = 0;      // files that are open so now
-  uint64_t reads = 0;           // that the kernel has asked for
-  uint64_t asked_roots = 0;     // questions about files to the servers of their names
-  std::string last_failure;
-
-  std::string json() const;
-};
 
 class JobFs final : public FileSystem {
  public:
@@ -333,13 +286,26 @@ class JobFs final : public FileSystem {
   int change_mode(JobNode& node, mode_t mode);
   int change_mode_in_turn(JobNode& node, mode_t mode, bool* unsealed);
   int check_owner(JobNode& node, const Change& change);
-  int change_times(JobNode& node, const Change& change);
   int cut(JobNode& node, const Change& change, const Caller& caller);
   Status set_mode(const meta::FileId& id, uint32_t taken, uint32_t given) REQUIRES(mutex_);
-  int set_times_there(JobNode& node, const timespec times[2]);
   int say_modified(JobNode& node);
   static meta::NodeChange modified_at(int64_t modified_ns);  // 0: nothing changes, but is synced
   Status sync_names(const meta::FileId& file, int64_t modified_ns = 0);
+
+  // The first attribute that the backing still lacks.
+  Status find_lost();
+  void note_lost(const meta::FileId& file, const std::string& name, size_t bytes, int error_number);
+  Result<bool> is_lost(const LostAttributes::Lost& lost);
+
+  // Times of files (job_fs_times.cc).
+  int change_times(JobNode& node, const Change& change);
+  int set_times_there(JobNode& node, const timespec times[2]);
+  int set_times_to_come(JobNode& node, meta::NodeChange change);
+  int written_time_follows(JobNode& node);
+  Status find_retimed();
+  Result<Drain::Outcome> drain_times(const meta::FileId& file, std::optional<NameTurn>* publishing)
+      REQUIRES(drain_mutex_);
+  Status put_times(const meta::FileId& file, const meta::TreeNode& node, const io::Descriptor& there);
 
   // Bytes.
   // A create: what was so before the names were asked.
@@ -483,9 +449,13 @@ class JobFs final : public FileSystem {
   // `publishing`: gets the turn in which they got their names; null: it ends with the batch.
   DrainedFiles drain_batch(std::span<const meta::FileId> files, uint64_t bytes_limit,
                            std::optional<NameTurn>* publishing = nullptr) REQUIRES(drain_mutex_);
+  Status failure_of(const meta::FileId& file, Drain::Outcome outcome);
   Status drain_each(std::span<const meta::FileId> files);  // the first failure
   bool fill() REQUIRES(drain_mutex_);
   void note(const Result<Drain::Outcome>& outcome);
+  // Those whose times alone the backing lacks, too.
+  std::vector<meta::FileId> undrained() REQUIRES(mutex_);
+  std::vector<meta::FileId> next_to_drain(const std::set<meta::FileId>& but) REQUIRES(mutex_);
   bool is_open(const meta::FileId& file) REQUIRES(mutex_);
   Result<Drain::Outcome> drain_here(const meta::FileId& file, NodeId asks, const SeenBacking& seen) noexcept;
   void keep() noexcept;
@@ -577,11 +547,13 @@ class JobFs final : public FileSystem {
 
   std::set<meta::FileId> kept_nameless_ GUARDED_BY(mutex_);  // other nodes have them open
   std::set<NodeId> ready_ GUARDED_BY(mutex_);                // nodes whose server has begun
+  std::set<meta::FileId> retimed_ GUARDED_BY(mutex_);        // of several nodes: this one is to drain them
 
   std::atomic<uint64_t> writes_ = 0, reads_ = 0;
   std::atomic<uint64_t> drained_files_ = 0, kept_aside_ = 0, failed_drains_ = 0;
   Mutex failure_mutex_;
   std::string last_failure_ GUARDED_BY(failure_mutex_);
+  LostAttributes lost_;
   std::atomic<bool> stopping_ = false;
   std::thread keeper_;
 };

@@ -115,7 +115,7 @@ int JobFs::say_modified(JobNode& node) {
   const Status said = names_.set_attributes(node.id, change).status();
   int64_t unsaid = 0;
   if (said.code() == Code::kResourceExhausted) node.modified_ns.compare_exchange_strong(unsaid, modified);
-  return answer(said);
+  return said.ok() ? written_time_follows(node) : answer(said);
 }
 
 // All that the names were told before survives the machine, too.
@@ -172,60 +172,6 @@ int JobFs::change_mode_in_turn(JobNode& node, mode_t mode, bool* unsealed) {
   const Status said = set_mode(node.id, 07777 | kSealed, (mode & 07777) | seal);
   ++seals_;  // a look-up that has begun before does not take its answer for a seal
   return answer(said);
-}
-
-// Of a file or link. The drain takes a file that has another time than this node knows for one that others
-// have changed.
-int JobFs::set_times_there(JobNode& node, const timespec times[2]) {
-  struct stat before = {}, now = {};
-  const auto set = [&](const char* path) {
-    if (::stat(path, &before) != 0 || ::utimensat(AT_FDCWD, path, times, 0) != 0) return -1;
-    if (::stat(path, &now) == 0) return 0;
-    now = before;
-    if (times[1].tv_nsec != UTIME_OMIT) now.st_mtim = times[1];
-    return 0;
-  };
-  bool is_there = false;
-  if (const int failed = change_there(node, set, &is_there); failed != 0) return failed;
-  if (!is_there || node.type != meta::NodeType::kFile) return 0;
-  const RequestLock lock(mutex_, requests_);
-  return answer(files_->retimed(node.id, stamp_of(before), stamp_of(now)));
-}
-
-// Those of a file with bytes to drain follow with these.
-int JobFs::change_times(JobNode& node, const Change& wanted) {
-  meta::NodeChange change;
-  change.now_ns = now_nanos();
-  timespec times[2] = {{0, UTIME_OMIT}, {0, UTIME_OMIT}};
-  const auto take = [&](const std::optional<timespec>& time, uint8_t field, int64_t* nanos, timespec* out) {
-    if (!time) return;
-    *nanos = time->tv_nsec == UTIME_NOW ? change.now_ns : nanos_of(*time);
-    *out = timespec_of(*nanos);
-    change.set |= field;
-  };
-  take(wanted.accessed, meta::kAccessed, &change.accessed_ns, &times[0]);
-  take(wanted.modified, meta::kModified, &change.modified_ns, &times[1]);
-  if (node.type == meta::NodeType::kDirectory) {
-    const FilesInHand::Hold hold(in_hand_, {&node.id, 1});
-    if (wanted.modified) node.modified_ns.store(0);
-    const auto set = [&](const char* path) { return ::utimensat(AT_FDCWD, path, times, 0); };
-    return change_there(node, set, nullptr, wanted.modified ? &times[1] : nullptr);
-  }
-  // What programs have written before would give it the time of its taking.
-  if (wanted.modified && node.type == meta::NodeType::kFile)
-    if (const int failed = take_granted(node); failed != 0) return failed;
-  const FilesInHand::Hold hold(in_hand_, {&node.id, 1});
-  if (wanted.modified) node.modified_ns.store(0);
-  bool follows = false;  // with the next drain
-  if (node.type == meta::NodeType::kFile) {
-    const RequestLock lock(mutex_, requests_);
-    if (const int failed = answer(files_->take()); failed != 0) return failed;
-    // A drain of another node would take the new time for a change by others.
-    follows = shared_ || files_->is_undrained(node.id);
-  }
-  if (!follows)
-    if (const int failed = set_times_there(node, times); failed != 0) return failed;
-  return answer(names_.set_attributes(node.id, change).status());
 }
 
 int JobFs::check_owner(JobNode& node, const Change& change) {
@@ -340,6 +286,30 @@ int JobFs::remove_attribute(Node& known, const char* name, const Caller&) {
   };
   if (const int failed = change_there(node, remove); failed != 0) return failed;
   return answer(names_.remove_user(node.id, name));
+}
+
+// Others may have made space since, or the program may have changed it.
+Result<bool> JobFs::is_lost(const LostAttributes::Lost& lost) {
+  const auto value = names_.read_user(lost.file, lost.name);
+  if (value.status().posix_error() == ENODATA || value.status().posix_error() == ENOENT) return false;
+  SWALE_RETURN_IF_ERROR(value.status());
+  SWALE_ASSIGN_OR_RETURN(const io::Descriptor there, on_backing(lost.file));
+  if (!there.valid()) return false;  // a drain of it is still to come
+  std::string kept(value->size() + 1, '\0');
+  const ssize_t got =
+      ::getxattr(io::descriptor_path(there).c_str(), lost.name.c_str(), kept.data(), kept.size());
+  kept.resize(static_cast<size_t>(std::max<ssize_t>(got, 0)));
+  return got < 0 || kept != *value;
+}
+
+Status JobFs::find_lost() {
+  Status first;
+  for (const LostAttributes::Lost& each : lost_.all()) {
+    SWALE_ASSIGN_OR_RETURN(const bool is, is_lost(each));
+    if (!is) lost_.remove(each);
+    if (is && first.ok()) first = error(Code::kIoError, Scope::kFile, "{}", each.why);
+  }
+  return first;
 }
 
 }  // namespace swale::fs

@@ -446,6 +446,7 @@ std::optional<int> JobFs::sync_on_nodes(JobNode& node) {
   int64_t unsaid = 0;
   if (!named.ok() && modified_ns != 0) node.modified_ns.compare_exchange_strong(unsaid, modified_ns);
   if (const int failed = answer(named); failed != 0) return failed;
+  if (const int failed = modified_ns != 0 ? written_time_follows(node) : 0; failed != 0) return failed;
   if (!synced.ok()) return answer(synced.status());
   if (!*synced) return {};
   return drop_pages_left(node);

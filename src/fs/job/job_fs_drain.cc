@@ -8,7 +8,6 @@
 
 #include "base/clock.h"
 #include "base/contain.h"
-#include "base/json_writer.h"
 #include "base/log.h"
 #include "fs/job/job_fs.h"
 #include "fs/job/job_marks.h"
@@ -42,22 +41,6 @@ std::vector<HiddenTimes::Change> JobFs::hide_times(std::span<const meta::FileId>
     if (directory.ok()) hidden.emplace_back(hidden_, place->parent, std::move(*directory));
   }
   return hidden;
-}
-
-std::string JobFsStats::json() const {
-  JsonWriter json;
-  json.object();
-  json.member("undrained_files", undrained_files).member("undrained_bytes", undrained_bytes);
-  json.member("memory_bytes", memory_bytes).member("spilled_bytes", spilled_bytes);
-  json.member("ready_bytes", ready_bytes);
-  json.member("drained_files", drained_files).member("kept_aside", kept_aside);
-  json.member("program_writes", program_writes).member("light_creates", light_creates);
-  json.member("light_opens", light_opens).member("light_looks", light_looks).member("light_open", light_open);
-  json.member("reads", reads).member("asked_roots", asked_roots);
-  json.member("failed_drains", failed_drains).member("last_failure", last_failure);
-  json.member("fsync", fsync_drains ? "backing" : "node");
-  json.end();
-  return json.text();
 }
 
 // Programs wait while logs are read and records are written, never for the backing: what uses it needs
@@ -109,8 +92,10 @@ JobFs::DrainedFiles JobFs::drain_steps(std::span<const meta::FileId> files, uint
   const MutexLock lock(mutex_);
   for (Drain::Drained& each : drained) {
     if (!each.outcome.ok() || *each.outcome == Drain::Outcome::kNothing) continue;
-    const Status marked = set_mode(each.file, 0, kOnBacking);
+    const Status marked = set_mode(each.file, kRetimed, kOnBacking);
     if (!marked.ok() && marked.posix_error() != ENOENT) each.outcome = marked;
+    const bool is_done = each.outcome.ok() && *each.outcome == Drain::Outcome::kDone;
+    if (is_done && !lost_.why(each.file).empty()) each.outcome = Drain::Outcome::kBare;
   }
   return drained;
 }
@@ -222,9 +207,12 @@ Result<Drain::Outcome> JobFs::drain_here(const meta::FileId& file, NodeId asks,
       const auto wanted = lead_->prepare(file, asks, seen);
       // Whatever fails after this, the root must hear the end: it drains the file for nobody else before.
       const Status led = contain([&]() NO_THREAD_SAFETY_ANALYSIS {
-        outcome = wanted.ok() ? Result<Drain::Outcome>(Drain::Outcome::kNothing) : wanted.status();
-        if (wanted.ok() && *wanted)
+        if (!wanted.ok())
+          outcome = wanted.status();
+        else if (*wanted)
           outcome = std::move(drain_batch({&file, 1}, Drain::kBatchBytes, &publishing).front().outcome);
+        else
+          outcome = drain_times(file, &publishing);
       });
       if (!led.ok()) outcome = led;
       const bool all_there = outcome.ok() && (!*wanted || *outcome != Drain::Outcome::kNothing);
@@ -242,8 +230,15 @@ Result<Drain::Outcome> JobFs::drain_file(const meta::FileId& file) noexcept {
   Wanted own{file, {}};
   const Status contained = contain([&] {
     if (shared_) {
+      std::set<meta::FileId>::node_type retimed;
+      {
+        const MutexLock lock(mutex_);
+        retimed = retimed_.extract(file);  // what comes from now on may come too late for this drain
+      }
       own.outcome = drain_at_root(file);
       note(*own.outcome);
+      const MutexLock lock(mutex_);
+      if (!own.outcome->ok() && !retimed.empty()) retimed_.insert(std::move(retimed));
       return;
     }
     {
@@ -283,17 +278,30 @@ JobFs::DrainedFiles JobFs::drain_first(std::span<const meta::FileId> files, uint
   return drain_some(files, bytes_limit);
 }
 
+// What the end of a job must say of a drain that has come to its end.
+Status JobFs::failure_of(const meta::FileId& file, Drain::Outcome outcome) {
+  const std::string name = nodes_.path_of(file).value_or(text_of(file));
+  if (outcome == Drain::Outcome::kKeptAside)
+    return error(Code::kIoError, Scope::kFile,
+                 "{}: others have changed it; what the job has written is beside it, as .swale-{}", name,
+                 options_.job);
+  if (outcome != Drain::Outcome::kBare) return {};
+  const std::string why = lost_.why(file);
+  if (!why.empty()) return error(Code::kIoError, Scope::kFile, "{}", why);
+  return error(
+      Code::kIoError, Scope::kFile,
+      "{}: an attribute of it does not fit the backing, which has the file's bytes; the log of node {} "
+      "names it",
+      name, root_of(file));
+}
+
 Status JobFs::drain_each(std::span<const meta::FileId> files) {
   Status first;
   while (!files.empty()) {
     const DrainedFiles drained = drain_first(files, Drain::kBatchBytes);
     files = files.subspan(drained.size());
     for (const Drain::Drained& each : drained) {
-      Status failed = each.outcome.status();
-      if (each.outcome.ok() && *each.outcome == Drain::Outcome::kKeptAside)
-        failed = error(Code::kIoError, Scope::kFile,
-                       "{}: others have changed it; what the job has written is beside it, as .swale-{}",
-                       nodes_.path_of(each.file).value_or("a file"), options_.job);
+      Status failed = each.outcome.ok() ? failure_of(each.file, *each.outcome) : each.outcome.status();
       if (first.ok() && !failed.ok()) first = std::move(failed);
     }
   }
@@ -302,47 +310,20 @@ Status JobFs::drain_each(std::span<const meta::FileId> files) {
 
 Status JobFs::drain_all() noexcept {
   return contain([&]() -> Status {
-    std::vector<meta::FileId> undrained;
+    std::vector<meta::FileId> files;
     {
       const MutexLock lock(mutex_);
       SWALE_RETURN_IF_ERROR(files_->take());
-      undrained = files_->undrained();
+      files = undrained();
     }
-    const Status drained = drain_each(undrained);
+    const Status drained = drain_each(files);
     for (JobNode* const directory : nodes_.changed_directories()) {
       keep_time(*directory);
       nodes_.forget(directory, 1);
     }
-    return drained;
+    const Status lost = find_lost();
+    return drained.ok() ? lost : drained;
   });
-}
-
-JobFsStats JobFs::stats() noexcept {
-  JobFsStats stats;
-  stats.fsync_drains = fsync_drains();
-  {
-    const MutexLock lock(mutex_);
-    static_cast<void>(files_->take());
-    for (const meta::FileId& id : files_->undrained()) stats.undrained_files += !nodes_.is_nameless(id);
-    stats.undrained_bytes = files_->logs().live_bytes();
-    stats.memory_bytes = files_->logs().memory_bytes();
-    stats.ready_bytes = files_->logs().free_bytes() + files_->logs().warm_bytes();
-    stats.spilled_bytes = files_->logs().spilled_bytes();
-    stats.spilled_chunks = files_->logs().spilled_chunks();
-    stats.program_writes = grants_.admitted();
-    stats.light_creates = light_creates_.load();
-    stats.light_opens = light_opens_.load();
-    stats.light_looks = light_looks_.load();
-    stats.light_open = light_open_.load();
-  }
-  stats.reads = reads_.load();
-  if (shared_) stats.asked_roots = shared_->asked();
-  stats.drained_files = drained_files_;
-  stats.kept_aside = kept_aside_;
-  stats.failed_drains = failed_drains_;
-  const MutexLock lock(failure_mutex_);
-  stats.last_failure = last_failure_;
-  return stats;
 }
 
 // Drains the oldest files until no writer waits. What the backing has no space for fails those that wait.
@@ -371,23 +352,38 @@ void JobFs::make_space() {
   }
 }
 
+std::vector<meta::FileId> JobFs::undrained() {
+  std::vector<meta::FileId> files = files_->undrained();
+  for (const meta::FileId& id : retimed_)
+    if (!files_->is_undrained(id)) files.push_back(id);
+  return files;
+}
+
+std::vector<meta::FileId> JobFs::next_to_drain(const std::set<meta::FileId>& but) {
+  std::vector<meta::FileId> files = files_->oldest(Drain::kFilesMax, but);
+  for (const meta::FileId& id : retimed_)
+    if (files.size() < Drain::kFilesMax && !but.contains(id) && !files_->is_undrained(id))
+      files.push_back(id);
+  return files;
+}
+
 // Closed files, until somebody writes. Those that failed are tried again after the next write.
 void JobFs::drain_idle(uint64_t writes, std::set<meta::FileId>* failed) {
   std::set<meta::FileId> passed_over = *failed;
   while (!stopping_.load() && writes_so_far() == writes) {
-    std::vector<meta::FileId> oldest;
+    std::vector<meta::FileId> files;
     {
       const MutexLock lock(mutex_);
-      oldest = files_->oldest(Drain::kFilesMax, passed_over);
-      passed_over.insert(oldest.begin(), oldest.end());
-      if (oldest.empty()) return;
-      std::erase_if(oldest, [this](const meta::FileId& id) REQUIRES(mutex_) { return is_open(id); });
+      files = next_to_drain(passed_over);
+      passed_over.insert(files.begin(), files.end());
+      if (files.empty()) return;
+      std::erase_if(files, [this](const meta::FileId& id) REQUIRES(mutex_) { return is_open(id); });
     }
-    while (!oldest.empty() && !stopping_.load()) {
-      const DrainedFiles drained = drain_first(oldest, Drain::kBatchBytes);
+    while (!files.empty() && !stopping_.load()) {
+      const DrainedFiles drained = drain_first(files, Drain::kBatchBytes);
       for (const Drain::Drained& each : drained)
         if (!each.outcome.ok()) failed->insert(each.file);
-      oldest.erase(oldest.begin(), oldest.begin() + static_cast<ptrdiff_t>(drained.size()));
+      files.erase(files.begin(), files.begin() + static_cast<ptrdiff_t>(drained.size()));
     }
   }
 }

@@ -37,7 +37,6 @@ struct Operation {
   // What the folder then has: "NAME=BYTES ", in order, "+" for the attribute, "!" for a mode to execute, "~"
   // for kTime; directories end with a slash.
   const char* left;
-  bool of_one_node = false;  // with several it happens on the backing with a drain
 };
 
 int write_to(FileCalls& on, const std::string& path, int flags) {
@@ -124,7 +123,7 @@ const std::vector<Operation>& operations() {
        kAsBefore},
       {"punch", [](FileCalls& on, const std::string& in) { return punch(on, in + "a"); }, kPunched},
       {"utimens", [](FileCalls& on, const std::string& in) { return on.set_time(in + "a", kTime); },
-       "a=bytes of a~ b=bytes of b d/c=bytes of c+ empty/ l@a ", true},
+       "a=bytes of a~ b=bytes of b d/c=bytes of c+ empty/ l@a "},
       {"utimens of a directory",
        [](FileCalls& on, const std::string& in) { return on.set_time(in + "empty", kTime); },
        "a=bytes of a b=bytes of b d/c=bytes of c+ empty/~ l@a "},
@@ -265,7 +264,7 @@ void hang_each_call(JobFs& fs, const std::string& backing, bool one_node,
   std::map<std::string, int> kinds;
   std::map<std::string, const char*> folders;  // what each has
   for (const Operation& operation : operations()) {
-    bool hung = one_node || !operation.of_one_node;
+    bool hung = true;
     for (size_t nth = 1; hung && !testing::Test::HasFailure(); ++nth) {
       const std::string in = fmt::format("n{}", folders.size());
       SCOPED_TRACE(fmt::format("{}, call {}, {}", operation.name, nth, in));
@@ -310,7 +309,6 @@ struct Failing {
   std::function<JobFs&()> fs;
   std::string backing;
   std::function<void()> drain, restart;
-  bool one_node;
 
   size_t points = 0;
   std::map<std::string, int> answers = {};
@@ -351,8 +349,7 @@ void Failing::fail_each_call() {
   {
     FileSystemCalls own(fs());
     for (const Operation& operation : operations())
-      if (one_node || !operation.of_one_node)
-        for (size_t nth = 1; !testing::Test::HasFailure() && fail(operation, nth, own);) ++nth;
+      for (size_t nth = 1; !testing::Test::HasFailure() && fail(operation, nth, own);) ++nth;
   }
   drain();
   EXPECT_EQ(fs().stats().kept_aside, 0u);
@@ -372,7 +369,7 @@ TEST(JobFsHangs, ABackingThatFailsFailsTheOperationAloneWhichMayBeMadeAgain) {
   JobWorld world;
   world.start();
   Failing failing{[&]() -> JobFs& { return world.fs(); }, world.backing(),
-                  [&] { EXPECT_TRUE(world.fs().drain_all().ok()); }, [&] { world.restart(); }, true};
+                  [&] { EXPECT_TRUE(world.fs().drain_all().ok()); }, [&] { world.restart(); }};
   failing.fail_each_call();
 }
 
@@ -380,7 +377,7 @@ TEST(JobFsHangs, SoDoesThatOfTwoNodes) {
   NodesWorld world(2);
   world.start();
   Failing failing{[&]() -> JobFs& { return world.fs(0); }, world.backing(),
-                  [&] { EXPECT_TRUE(world.fs(0).drain_everywhere().ok()); }, [&] { world.restart(); }, false};
+                  [&] { EXPECT_TRUE(world.fs(0).drain_everywhere().ok()); }, [&] { world.restart(); }};
   failing.fail_each_call();
 }
 

@@ -251,8 +251,17 @@ Result<DrainWish> JobFs::wish_for(const meta::FileId& file) {
     id = place->parent;
   }
   std::reverse(wish.places.begin(), wish.places.end());
-  const MutexLock lock(mutex_);
-  if (const auto seen = files_->seen_backing(file)) wish.backing = *seen;
+  {
+    const MutexLock lock(mutex_);
+    if (const auto seen = files_->seen_backing(file)) {
+      wish.backing = *seen;
+      return wish;
+    }
+  }
+  // Only its times were set here.
+  SWALE_ASSIGN_OR_RETURN(wish.backing, seen_there(file));
+  if (wish.backing.inode == 0)
+    return error(Code::kNotFound, Scope::kFile, "others have removed {} from the backing", text_of(file));
   return wish;
 }
 
@@ -267,7 +276,8 @@ Result<Drain::Outcome> JobFs::drain_at_root(const meta::FileId& file) {
         peers_->call(root_of(file), PeerMethod::kDrain, encode(*wish), kSmallAnswer, text_of(file));
     if (drained.status().code() == Code::kBusy && tries < kWishTries) continue;
     SWALE_RETURN_IF_ERROR(drained.status());
-    if (drained->size() != 1 || static_cast<uint8_t>((*drained)[0]) > 2)
+    if (drained->size() != 1 ||
+        static_cast<uint8_t>((*drained)[0]) > static_cast<uint8_t>(Drain::Outcome::kBare))
       return error(Code::kIoError, Scope::kPeer, "{}: node {} has answered what is no outcome of a drain",
                    text_of(file), root_of(file));
     return static_cast<Drain::Outcome>((*drained)[0]);

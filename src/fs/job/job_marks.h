@@ -21,6 +21,8 @@ inline constexpr uint32_t kSealed = 1u << 25;
 inline constexpr uint32_t kSealChanges = 1u << 26;
 // It was unsealed: kernels may read it into their pages, for programs that have it open since it was sealed.
 inline constexpr uint32_t kPagesLeft = 1u << 27;
+// Times of it were set, and the backing has older ones: of several nodes.
+inline constexpr uint32_t kRetimed = 1u << 28;
 inline constexpr uint32_t kMayWrite = 0222;
 
 inline constexpr uint32_t kEntriesAsked = 1000;  // of a directory, in one message

@@ -62,6 +62,7 @@ class Drain {
     kNothing,  // it was drained, or has no name any more
     kDone,
     kKeptAside,  // as NAME.swale-JOB: aside() says where
+    kBare,       // done, but for attributes, which the backing cannot keep: JobFs says so
   };
 
   // Finishes what a drain before this one has begun. All must outlive it. `source`: in place of `files`, of

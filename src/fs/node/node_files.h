@@ -182,6 +182,8 @@ class NodeFiles final : public DrainSource, private SegmentConsumer {
   std::vector<meta::FileId> oldest(size_t count, const std::set<meta::FileId>& but = {}) const;
   std::vector<meta::FileId> undrained() const;
   bool is_undrained(const meta::FileId& file) const;
+  // It is, by more than a drain has that is under way: another drain must come.
+  bool awaits_drain(const meta::FileId& file) const;
 
   // The chunks of logs with bytes of the file that would be lost with this machine's memory.
   Result<std::vector<NodeLogs::ChunkPart>> in_memory(const meta::FileId& file) noexcept;

@@ -37,6 +37,11 @@ bool NodeFiles::is_undrained(const meta::FileId& file) const {
   return at != files_.end() && at->second->dirty();
 }
 
+bool NodeFiles::awaits_drain(const meta::FileId& file) const {
+  const auto at = files_.find(file);
+  return at != files_.end() && at->second->dirty() && !at->second->fixed;
+}
+
 Result<std::vector<NodeLogs::ChunkPart>> NodeFiles::in_memory(const meta::FileId& id) noexcept {
   std::vector<NodeLogs::ChunkPart> chunks;
   const Status status = contain([&]() -> Status {

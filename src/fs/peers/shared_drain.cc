@@ -38,6 +38,10 @@ Result<bool> SharedDrain::prepare(const meta::FileId& file, NodeId asks, const S
   return status;
 }
 
+bool SharedDrain::is_known(const Stamp& now) const {
+  return is_as_seen(as_stamp(plan_.backing), now) || is_as_seen(as_stamp(plan_.ours), now);
+}
+
 Status SharedDrain::fix_all(const meta::FileId& file, NodeId asks) {
   asked_ = drain_.nodes;
   for (const NodeId each : {asks, peers_.own()})

@@ -41,6 +41,8 @@ class SharedDrain final : public DrainSource {
 
   // `asks`: the node that wants it, `seen`: what it has seen on the backing. False: all is there.
   Result<bool> prepare(const meta::FileId& file, NodeId asks, const SeenBacking& seen) noexcept;
+  // After prepare(): whether the file on the backing is what the root knows, or has announced.
+  bool is_known(const Stamp& now) const;
   // After prepare(), whatever has become of it. `published`: the backing has all.
   void end(const meta::FileId& file, bool published, const TouchedDirectory& touched = {}) noexcept;
   // Of another node's drain: kFix, kWriteOut, kBrought.

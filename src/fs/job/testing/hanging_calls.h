@@ -89,6 +89,7 @@ class HangingCalls {
         {SYS_pwrite64, "pwrite", By::kDescriptor},
         {SYS_ftruncate, "ftruncate", By::kDescriptor},
         {SYS_fchmod, "fchmod", By::kDescriptor},
+        {SYS_fsetxattr, "fsetxattr", By::kDescriptor},
         {SYS_fsync, "fsync", By::kDescriptor},
         {SYS_fdatasync, "fdatasync", By::kDescriptor},
         {SYS_getdents64, "getdents", By::kDescriptor},

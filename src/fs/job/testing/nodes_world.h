@@ -66,6 +66,7 @@ class NodesWorld {
   std::function<void(size_t node)> between;       // the backing's and the names' change
   std::function<CallFate(PeerMethod)> fate;       // of what nodes ask each other
   Nanos patience = seconds(60);
+  std::function<void(JobFsOptions&)> adjust;
 
   void start() {
     const auto group = std::make_shared<net::LocalGroup>(static_cast<int32_t>(nodes_.size()));
@@ -107,6 +108,7 @@ class NodesWorld {
       options.commits = commits;
       if (between) options.between = [this, number] { between(number); };
       options.unseal_takes_back = unseal_takes_back;
+      if (adjust) adjust(options);
       if (expect_own) options.expect_own = [this, number] { return expect_own(number); };
       auto fs = JobFs::open(node.names->client(), node.device, storage(node), anchored(node), options,
                             node.peers.get());
