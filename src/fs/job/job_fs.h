@@ -50,6 +50,7 @@
 #include "fs/job/name_intent.h"
 #include "fs/job/node_life.h"
 #include "fs/job/request_lock.h"
+#include "fs/job/undrained_elsewhere.h"
 #include "fs/log/log_writer.h"
 #include "fs/node/drain.h"
 #include "fs/node/known_paths.h"
@@ -462,6 +463,7 @@ class JobFs final : public FileSystem {
   void settle_logs() noexcept;
   void make_space();
   uint64_t writes_so_far();
+  uint64_t undrained_bytes();
   void drain_idle(uint64_t writes, std::set<meta::FileId>* failed);
 
   // Several nodes (job_fs_nodes.cc).
@@ -525,6 +527,7 @@ class JobFs final : public FileSystem {
   std::unique_ptr<NameTurns> turns_;
   std::unique_ptr<SharedDrain> lead_;
   std::unique_ptr<JobLocks> locks_;
+  std::unique_ptr<UndrainedElsewhere> elsewhere_;
   LogGrants grants_ GUARDED_BY(mutex_);  // outlives files_
   std::string meeting_ GUARDED_BY(mutex_);
   std::atomic<uint64_t> seals_ = 0;               // of files, and unseals; it changes with the mutex held

@@ -213,15 +213,23 @@ int JobFs::change(Node& known, const Change& change, const Caller& caller, struc
   return attributes(node, now);
 }
 
+// What all nodes have still to bring there has its space already.
 int JobFs::statistics(struct statvfs* statistics) {
   struct statvfs found;
-  if (::fstatvfs(root_directory_.get(), &found) != 0) return errno;
-  const RequestLock lock(mutex_, requests_);
-  const fsblkcnt_t taken = files_->logs().live_bytes() / std::max<unsigned long>(found.f_frsize, 1);
+  if (options_.look_for_space(root_directory_.get(), &found) != 0) return errno;
+  const uint64_t undrained = undrained_bytes() + (elsewhere_ ? elsewhere_->bytes() : 0);
+  const uint64_t block = std::max<unsigned long>(found.f_frsize, 1);
+  const fsblkcnt_t taken = undrained / block + (undrained % block != 0);
   found.f_bfree -= std::min(found.f_bfree, taken);
   found.f_bavail -= std::min(found.f_bavail, taken);
   *statistics = found;
   return 0;
+}
+
+uint64_t JobFs::undrained_bytes() {
+  const RequestLock lock(mutex_, requests_);
+  static_cast<void>(files_->take());
+  return files_->logs().live_bytes();
 }
 
 int JobFs::get_attribute(Node& known, const char* name, const Caller&, std::string* value) {

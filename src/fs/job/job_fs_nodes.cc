@@ -31,6 +31,7 @@ Status JobFs::join_nodes(io::Device& storage) {
   shared_ = std::make_unique<SharedFiles>(peers_->own(), *remote_, mutex_, options_.share_rules);
   turns_ = std::make_unique<NameTurns>(*peers_, options_.expect_own);
   if (peers_->nodes() < 2) return {};
+  elsewhere_ = std::make_unique<UndrainedElsewhere>(*peers_, options_.idle);
   locks_ = std::make_unique<JobLocks>(*peers_,
                                       [this](OpenFile& file) { return commit_all(JobFile::of(file).node); });
   return locks_->start();
@@ -123,6 +124,8 @@ Result<std::string> JobFs::answer_node(PeerMethod method, NodeId from, Bytes pay
       SWALE_ASSIGN_OR_RETURN(const BeginStep step, decode_begin_step(payload));
       return answer_begin(from, step);
     }
+    case PeerMethod::kUndrained:
+      return UndrainedElsewhere::answer(undrained_bytes());
     case PeerMethod::kDrainAll: {
       SWALE_RETURN_IF_ERROR(drain_all());
       return std::string();

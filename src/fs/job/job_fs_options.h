@@ -2,6 +2,8 @@
 // Threads: plain values.
 #pragma once
 
+#include <sys/statvfs.h>
+
 #include <functional>
 #include <string>
 
@@ -44,6 +46,7 @@ struct JobFsOptions {
   bool brings_times = true;          // false: of several nodes, times alone are nothing to drain
   ShareRules share_rules;
   std::function<void()> between;
+  std::function<int(int descriptor, struct statvfs* space)> look_for_space = ::fstatvfs;  // of the backing
 };
 
 struct JobFsStats {

@@ -1,13 +1,16 @@
 // What programs see of holes: SEEK_DATA, SEEK_HOLE and st_blocks, of bytes in logs and on the backing; and
-// what is not written for them.
+// what is not written for them; and of free space.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <string>
 #include <vector>
 
 #include "fs/job/testing/job_world.h"
+#include "fs/job/testing/nodes_world.h"
 
 namespace swale::fs::job_fs_space_test {
 namespace {
@@ -155,6 +158,87 @@ TEST_F(JobFsSpace, WhereThereIsNothingNoZerosAreWritten) {
   ASSERT_EQ(calls().state(file, &found), 0);
   EXPECT_EQ(found.st_size, static_cast<off_t>(600 * kMiB));
   EXPECT_EQ(calls().close(file), 0);
+}
+
+// ---- free space, as of a backing that nobody else uses
+
+constexpr fsblkcnt_t kFree = 1'000'000, kAvailable = 900'000;  // blocks
+constexpr unsigned long kBlock = 4 * kKiB;
+
+int look_for_space(int, struct statvfs* space) {
+  *space = {};
+  space->f_bsize = space->f_frsize = kBlock;
+  space->f_bfree = kFree;
+  space->f_bavail = kAvailable;
+  return 0;
+}
+
+// How many blocks the tree has fewer.
+fsblkcnt_t taken(FileSystem& fs) {
+  struct statvfs space = {};
+  EXPECT_EQ(fs.statistics(&space), 0);
+  EXPECT_EQ(kFree - space.f_bfree, kAvailable - space.f_bavail);
+  return kFree - space.f_bfree;
+}
+
+int write_mib(FileCalls& on, const std::string& path, uint64_t count) {
+  int handle = -1;
+  EXPECT_EQ(on.open(path, O_WRONLY | O_CREAT, 0644, &handle), 0);
+  for (uint64_t i = 0; i < count; ++i) EXPECT_EQ(on.write(handle, i * kMiB, std::string(kMiB, 'x')), 0);
+  return handle;
+}
+
+TEST_F(JobFsSpace, FreeSpaceIsThatOfTheBackingLessWhatIsUndrained) {
+  world_.options().look_for_space = look_for_space;
+  world_.start();
+  EXPECT_EQ(taken(world_.fs()), 0u);
+  const int file = write_mib(calls(), "f", 8);
+  EXPECT_EQ(taken(world_.fs()), 8 * kMiB / kBlock);
+  EXPECT_EQ(calls().write(file, 8 * kMiB, "x"), 0);
+  EXPECT_EQ(taken(world_.fs()), 8 * kMiB / kBlock + 1);
+  EXPECT_EQ(calls().sync(file), 0);
+  EXPECT_EQ(taken(world_.fs()), 0u);
+  EXPECT_EQ(calls().close(file), 0);
+}
+
+// The numbers that the kernel has of the backing, which others use meanwhile.
+TEST_F(JobFsSpace, BlocksAreTheBackings) {
+  world_.start();
+  struct statvfs tree = {}, there = {};
+  ASSERT_EQ(world_.fs().statistics(&tree), 0);
+  ASSERT_EQ(::statvfs(world_.backing().c_str(), &there), 0);
+  EXPECT_EQ(tree.f_frsize, there.f_frsize);
+  EXPECT_EQ(tree.f_blocks, there.f_blocks);
+}
+
+TEST(JobFsSpaceOfNodes, FreeSpaceIsLessWhatAnyNodeHasUndrained) {
+  NodesWorld world(3);
+  std::atomic<bool> lost = false;
+  world.fate = [&](PeerMethod method) {
+    return method == PeerMethod::kUndrained && lost.load() ? CallFate::kIsLost : CallFate::kGoes;
+  };
+  world.adjust = [](JobFsOptions& options) {
+    options.look_for_space = look_for_space;
+    options.idle = 0;  // no answer is good enough for the next one
+  };
+  world.start();
+  const auto all = [&] {
+    return std::vector<fsblkcnt_t>{taken(world.fs(0)), taken(world.fs(1)), taken(world.fs(2))};
+  };
+  const auto each = [](uint64_t mib) { return std::vector<fsblkcnt_t>(3, mib * kMiB / kBlock); };
+  EXPECT_EQ(all(), each(0));
+  ASSERT_EQ(world.calls(0).close(write_mib(world.calls(0), "f", 8)), 0);
+  EXPECT_EQ(all(), each(8));
+  const int file = write_mib(world.calls(1), "g", 2);
+  EXPECT_EQ(all(), each(10)) << "that is not committed, too";
+  lost = true;
+  EXPECT_EQ(world.calls(1).sync(file), 0);
+  EXPECT_EQ(all(), (std::vector<fsblkcnt_t>{2560, 2048, 2560})) << "what was known last";
+  lost = false;
+  EXPECT_EQ(all(), each(8));
+  EXPECT_EQ(world.calls(1).close(file), 0);
+  EXPECT_TRUE(world.fs(2).drain_everywhere().ok());
+  EXPECT_EQ(all(), each(0));
 }
 
 }  // namespace

@@ -50,6 +50,7 @@ enum class PeerMethod : uint16_t {
   kKeep = 17,          // what the node has of a file is to outlive its power: FileStep
   kBegin = 18,         // a node begins: BeginStep
   kTakeBack = 19,      // the maps of a file that the node has published: FileStep
+  kUndrained = 20,     // bytes of the node that the backing has not; the answer: u64
 };
 
 inline constexpr size_t kSmallAnswer = 64;  // bytes, of an answer that says little
