@@ -464,7 +464,8 @@ class JobFs final : public FileSystem {
   void make_space();
   uint64_t writes_so_far();
   uint64_t undrained_bytes();
-  void drain_idle(uint64_t writes, std::set<meta::FileId>* failed);
+  enum class OpenFiles { kStay, kToo };
+  void drain_idle(uint64_t writes, OpenFiles open, std::set<meta::FileId>* failed);
 
   // Several nodes (job_fs_nodes.cc).
   class OtherNodes final : public PeerRequests {

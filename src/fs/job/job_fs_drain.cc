@@ -17,6 +17,7 @@ namespace {
 
 constexpr int kDrainTries = 8;  // of a file that is renamed while it is drained
 constexpr Nanos kLookEvery = milliseconds(100);
+constexpr int kOpenLater = 30;           // times as long without writes, after which open files are drained
 constexpr size_t kKeptAtOnce = 4;        // chunks, while programs wait
 constexpr int kKeepTries = 1000;         // of a chunk in which somebody writes
 constexpr uint64_t kSmallSpilled = 256;  // chunks of less than a MiB
@@ -367,8 +368,8 @@ std::vector<meta::FileId> JobFs::next_to_drain(const std::set<meta::FileId>& but
   return files;
 }
 
-// Closed files, until somebody writes. Those that failed are tried again after the next write.
-void JobFs::drain_idle(uint64_t writes, std::set<meta::FileId>* failed) {
+// Until somebody writes. Those that failed are tried again after the next write.
+void JobFs::drain_idle(uint64_t writes, OpenFiles open, std::set<meta::FileId>* failed) {
   std::set<meta::FileId> passed_over = *failed;
   while (!stopping_.load() && writes_so_far() == writes) {
     std::vector<meta::FileId> files;
@@ -377,7 +378,8 @@ void JobFs::drain_idle(uint64_t writes, std::set<meta::FileId>* failed) {
       files = next_to_drain(passed_over);
       passed_over.insert(files.begin(), files.end());
       if (files.empty()) return;
-      std::erase_if(files, [this](const meta::FileId& id) REQUIRES(mutex_) { return is_open(id); });
+      if (open == OpenFiles::kStay)
+        std::erase_if(files, [this](const meta::FileId& id) REQUIRES(mutex_) { return is_open(id); });
     }
     while (!files.empty() && !stopping_.load()) {
       const DrainedFiles drained = drain_first(files, Drain::kBatchBytes);
@@ -424,7 +426,7 @@ void JobFs::keep() noexcept {
   }
   const Clock& clock = system_clock();
   uint64_t writes = writes_so_far();
-  Nanos quiet_since = clock.now(), looked = quiet_since;
+  Nanos quiet_since = clock.now(), looked = quiet_since, written = quiet_since;
   std::set<meta::FileId> failed;
   while (!stopping_.load()) {
     const Status kept = contain([&] {
@@ -436,10 +438,11 @@ void JobFs::keep() noexcept {
       make_space();
       if (const uint64_t now = writes_so_far(); now != writes) {
         writes = now;
-        quiet_since = clock.now();
+        quiet_since = written = clock.now();
         failed.clear();
       } else if (options_.drains_alone && clock.now() - quiet_since >= options_.idle) {
-        drain_idle(writes, &failed);
+        const bool late = clock.now() - written >= kOpenLater * options_.idle;
+        drain_idle(writes, late ? OpenFiles::kToo : OpenFiles::kStay, &failed);
         quiet_since = clock.now();
       }
     });

@@ -25,7 +25,7 @@ struct JobFsOptions {
   std::string job;           // one name; the same for each server of a tree
   std::string state_folder;  // on node-local storage
   NodeLogsOptions logs;
-  Nanos idle = seconds(1);   // without writes, after which closed files are drained
+  Nanos idle = seconds(1);   // without writes, after which closed files are drained; open ones later
   bool drains_alone = true;  // false: only when asked, or when memory is short
   // False: fsync returns when bytes and name are durable in the folders of the nodes, which must then be on
   // disks. True, or if that cannot be: when the file is on the backing. The same on all nodes.
