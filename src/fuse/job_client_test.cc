@@ -343,6 +343,24 @@ TEST_F(JobClientTest, AFileOnNoTreeIsNotMadeAndTheErrorSaysWhatToDo) {
   EXPECT_FALSE(std::filesystem::exists(plain() + "/file"));
 }
 
+// A log has them before the server does.
+TEST_F(JobClientTest, SynchronousWritesGoThroughTheMount) {
+  ASSERT_EQ(begin(), "");
+  EXPECT_TRUE(open("file", by_log())->writes_by_log());
+  for (const int synchronous : {O_SYNC, O_DSYNC}) {
+    const int flags = O_RDWR | synchronous;
+    const auto file = open("file", {flags, 0, ClientFile::By::kLog});
+    write(*file, 0, "synced");
+    EXPECT_FALSE(file->writes_by_log());
+    EXPECT_TRUE(file->commit().ok());  // asks for a log, where one may be had
+    EXPECT_FALSE(file->writes_by_log());
+    const auto refused = ClientFile::open(path(), by_log(flags));
+    EXPECT_EQ(refused.status().code(), Code::kInvalidArgument);
+    EXPECT_THAT(std::string(refused.status().message()), HasSubstr("O_SYNC"));
+  }
+  EXPECT_EQ(content_now(), "synced");
+}
+
 TEST_F(JobClientTest, AChildOfForkGoesOnWithALogOfItsOwn) {
   ASSERT_EQ(begin(), "");
   const auto file = open("file", by_log());

@@ -81,6 +81,24 @@ void tell_end(fuse_req_t request, fuse_ino_t number, const OpenFile& file, uint6
   if (const auto ahead = served.ends.next(number, &file, end)) served.pages->show_end(number, *ahead);
 }
 
+// A write of O_SYNC, O_DSYNC (one of its bits) or RWF_DSYNC. Where the kernel keeps pages it asks for a sync
+// once the write is answered; where it keeps none, for nothing.
+bool must_sync(const OpenFile& file, const fuse_file_info* info) {
+  return file.direct && (info->flags & O_DSYNC) != 0;
+}
+
+// As fsync, and then the answer.
+void sync_written(fuse_req_t request, fuse_ino_t number, const fuse_file_info& written, size_t length) {
+  run_or_aside(request, number, [=] {
+    const auto body = [&] {
+      const int failed = fs_of(request).sync(file_of(&written));
+      if (failed == 0) fuse_reply_write(request, length);
+      return failed;
+    };
+    guarded(request, number, body, "a synchronous write");
+  });
+}
+
 void write_buf(fuse_req_t request, fuse_ino_t number, fuse_bufvec* from, off_t offset, fuse_file_info* info) {
   const size_t length = fuse_buf_size(from);
   const auto at = static_cast<uint64_t>(offset);
@@ -88,9 +106,14 @@ void write_buf(fuse_req_t request, fuse_ino_t number, fuse_bufvec* from, off_t o
   fs::Caller caller = caller_of(request);
   caller.appends = (info->flags & O_APPEND) != 0;
   const auto answer = [&](int failed) {
-    answered = true;
     if (failed != 0) trace_refusal(request, number, "write", failed);
     if (failed == 0 && !*caller.appends) tell_end(request, number, file_of(info), at + length);
+    if (failed == 0 && must_sync(file_of(info), info)) {
+      sync_written(request, number, *info, length);
+      answered = true;  // or it has thrown before
+      return;
+    }
+    answered = true;
     failed != 0 ? fuse_reply_err(request, failed) : fuse_reply_write(request, length);
   };
   const bool in_memory = from->count == 1 && (from->buf[0].flags & FUSE_BUF_IS_FD) == 0;

@@ -42,7 +42,7 @@ Result<std::unique_ptr<ClientFile>> ClientFile::open(const std::string& path, co
 
 bool ClientFile::may_have_log() const {
   return options_.by != By::kMount && (options_.flags & O_ACCMODE) != O_RDONLY &&
-         (options_.flags & O_APPEND) == 0;
+         (options_.flags & (O_APPEND | O_DSYNC)) == 0;  // O_SYNC has the bit of O_DSYNC
 }
 
 Status ClientFile::begin() {
@@ -57,7 +57,8 @@ Status ClientFile::begin() {
   }
   if (!may_have_log()) {
     if (options_.by != By::kLogOnly) return {};
-    return invalid_argument("{}: only a file that is opened to write, and not to append, has a log", path_);
+    return invalid_argument(
+        "{}: only a file that is opened to write, and not to append or with O_SYNC, has a log", path_);
   }
   Status asked = right_.ask(tree_, file_.get());
   return options_.by == By::kLogOnly ? asked.with_context(path_) : Status();

@@ -11,7 +11,8 @@
 // Invariants: when a write has returned, each process of the node sees it, by whatever way it reads.
 // Errors: errno as of the system's calls, EIO where the server of the node is gone or silent, with the node
 // and the path. A failed write may have written a part.
-// Limits: files opened to append write through the mount, where each write gets its place.
+// Limits: files opened to append, or with O_SYNC or O_DSYNC, write through the mount, where each write gets
+// its place, or is synced.
 #pragma once
 
 #include <fcntl.h>
