@@ -6,8 +6,9 @@
 // turns there, the kernel is told of an end ahead of them (KernelPages::show_end). Programs do not see it, as
 // the kernel asks for attributes before it tells any, and believes these from then on. Two cases are left
 // alone: files that somebody may append to, whose place the kernel takes from the end it knows; and file
-// systems of which the kernel keeps attributes. What remains: a page behind the end that a program has mapped
-// is zeros in place of SIGBUS.
+// systems of which the kernel keeps attributes. The last page of a mapping is written whole, and must be cut
+// to the file (has_told). What remains: a page behind the end that a program has mapped is zeros in place of
+// SIGBUS.
 //
 // A slot serves all files of which the numbers fall on it: what one does may cost the others speed, no more.
 // Threads: any.
@@ -31,8 +32,11 @@ class EndsAhead {
     if (last == writer || last == nullptr || slot.appenders.load() > 0) return {};
     const uint64_t told = (end + kAhead) / kPage * kPage + kPage / 2;
     slot.told.store(told, std::memory_order_relaxed);
+    slot.has_told.store(true);
     return told;
   }
+  // Whether the kernel may have, or have had, a later end of the file than it has.
+  bool has_told(uint64_t node) noexcept { return slot_of(node).has_told.load(); }
   // The kernel gets attributes, with the end that is.
   void forget(uint64_t node) noexcept { slot_of(node).told.store(0, std::memory_order_relaxed); }
   // Opens to append, before they are answered, and their releases.
@@ -49,6 +53,7 @@ class EndsAhead {
   struct Slot {
     std::atomic<const void*> last_writer = nullptr;
     std::atomic<uint64_t> told = 0;
+    std::atomic<bool> has_told = false;
     std::atomic<uint32_t> appenders = 0;
   };
   Slot& slot_of(uint64_t node) noexcept { return slots_[(node >> kNodeAlignment) % kSlots]; }

@@ -220,6 +220,27 @@ TEST_F(JobMountTest, AnEndAheadOfWritersIsTheKernelsAlone) {
   EXPECT_EQ(std::filesystem::file_size(backing() + "/f"), size);
 }
 
+// The kernel, which believes in a later end, writes the last page of a mapping whole.
+TEST_F(JobMountTest, APageOfAMappingMakesNoFileLonger) {
+  constexpr size_t kBytes = 3 * 4096 + 100;
+  ASSERT_EQ(begin(End::kDrain), "");
+  const std::string path = mountpoint() + "/f";
+  std::ofstream(path) << std::string(kBytes, 'x');
+  TwoWriters writers(path);
+  void* const memory = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, writers.file(), 0);
+  ASSERT_NE(memory, MAP_FAILED) << ::strerror(errno);
+  static_cast<char*>(memory)[kBytes - 1] = 'm';
+  writers.write_more();  // at its beginning
+  EXPECT_EQ(writers.believed() > kBytes, kernel_is_told());
+  EXPECT_EQ(::msync(memory, kBytes, MS_SYNC), 0);
+  ::munmap(memory, kBytes);
+  EXPECT_EQ(std::filesystem::file_size(path), kBytes);
+  EXPECT_EQ(content(path).back(), 'm');
+  writers.close_all();
+  finish(End::kDrain);
+  EXPECT_EQ(std::filesystem::file_size(backing() + "/f"), kBytes);
+}
+
 // The kernel takes the place of an append, and so the descriptor's after it, from the end that it knows.
 TEST_F(JobMountTest, FilesThatAreAppendedToAreLeftAlone) {
   ASSERT_EQ(begin(End::kDrain), "");

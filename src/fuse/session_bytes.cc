@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <span>
 #include <string>
@@ -81,6 +82,17 @@ void tell_end(fuse_req_t request, fuse_ino_t number, const OpenFile& file, uint6
   if (const auto ahead = served.ends.next(number, &file, end)) served.pages->show_end(number, *ahead);
 }
 
+// Pages of a mapping make no file longer. What is behind its end is left out.
+int cut_page(fuse_req_t request, fuse_ino_t number, const fuse_file_info* info, uint64_t at, size_t* length) {
+  if (info->writepage == 0 || !served_of(request).ends.has_told(number)) return 0;
+  struct stat now;
+  if (const int failed = fs_of(request).attributes(node_of(request, number), &now); failed != 0)
+    return failed;
+  const auto end = static_cast<uint64_t>(now.st_size);
+  *length = at < end ? std::min<uint64_t>(*length, end - at) : 0;
+  return 0;
+}
+
 // A write of O_SYNC, O_DSYNC (one of its bits) or RWF_DSYNC. Where the kernel keeps pages it asks for a sync
 // once the write is answered; where it keeps none, for nothing.
 bool must_sync(const OpenFile& file, const fuse_file_info* info) {
@@ -107,7 +119,8 @@ void write_buf(fuse_req_t request, fuse_ino_t number, fuse_bufvec* from, off_t o
   caller.appends = (info->flags & O_APPEND) != 0;
   const auto answer = [&](int failed) {
     if (failed != 0) trace_refusal(request, number, "write", failed);
-    if (failed == 0 && !*caller.appends) tell_end(request, number, file_of(info), at + length);
+    if (failed == 0 && !*caller.appends && info->writepage == 0)
+      tell_end(request, number, file_of(info), at + length);
     if (failed == 0 && must_sync(file_of(info), info)) {
       sync_written(request, number, *info, length);
       answered = true;  // or it has thrown before
@@ -119,12 +132,15 @@ void write_buf(fuse_req_t request, fuse_ino_t number, fuse_bufvec* from, off_t o
   const bool in_memory = from->count == 1 && (from->buf[0].flags & FUSE_BUF_IS_FD) == 0;
   const Status status = contain([&] {
     OpenFile& file = file_of(info);
+    size_t within = length;
+    if (const int failed = cut_page(request, number, info, at, &within); failed != 0 || within == 0)
+      return answer(failed);
     if (in_memory)
-      fs_of(request).write_bytes(file, at, Bytes(static_cast<const char*>(from->buf[0].mem), length), caller,
+      fs_of(request).write_bytes(file, at, Bytes(static_cast<const char*>(from->buf[0].mem), within), caller,
                                  answer);
     else
       fs_of(request).write(
-          file, at, length, caller, [from](MutableBytes out) { return take(from, out); }, answer);
+          file, at, within, caller, [from](MutableBytes out) { return take(from, out); }, answer);
   });
   if (!answered) answer(status.posix_error());
 }
