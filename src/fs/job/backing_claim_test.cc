@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
 
@@ -84,6 +85,26 @@ TEST_F(BackingClaimTest, AServerThatWakesAfterItsJobWasStartedAnewOrHasEndedHasI
   EXPECT_TRUE(second->leave().ok());
   EXPECT_EQ(fresh->expect_own().code(), Code::kAborted) << "its job has ended";
   EXPECT_TRUE(BackingClaim::end_starts(root_.get(), path_, "job-a").ok()) << "there is none";
+}
+
+// Its bytes are that user's, who knows what the buffers have.
+TEST_F(BackingClaimTest, OnlyTheUserWhoseJobItIsUsesOrRecoversIt) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can make a directory another user's";
+  constexpr uid_t kOther = 65532;
+  const std::string folder = path_ + "/.swale";
+  taken("job-a").reset();  // as a kill leaves it
+  ASSERT_EQ(::chown(folder.c_str(), kOther, static_cast<gid_t>(-1)), 0);
+  const Status refused[] = {take("job-a").status(), take("job-b").status(),
+                            BackingClaim::open_meeting(root_.get(), path_).status(),
+                            BackingClaim::end_starts(root_.get(), path_, "job-a")};
+  for (const Status& each : refused) {
+    EXPECT_EQ(each.code(), Code::kInvalidArgument);
+    EXPECT_THAT(std::string(each.message()), HasSubstr("only that user can use or recover it"));
+    EXPECT_THAT(std::string(each.message()), HasSubstr("belongs to user 65532"));
+  }
+  EXPECT_FALSE(is_there(".swale/job-b"));
+  ASSERT_EQ(::chown(folder.c_str(), ::geteuid(), static_cast<gid_t>(-1)), 0);
+  taken("job-a");
 }
 
 TEST_F(BackingClaimTest, RanksMeetInAFolderThatIsNoJobs) {
