@@ -21,6 +21,7 @@ namespace swale::preload {
 namespace {
 
 constexpr size_t kBytesMax = 0x7ffff000;  // Linux writes no more at once
+constexpr uint64_t kEndMax = INT64_MAX;   // nor behind it
 
 Memory& all_of_ours() { return *memory.load(std::memory_order_relaxed); }
 
@@ -80,7 +81,7 @@ void return_place(Description& held, uint64_t offset, size_t wanted, ssize_t don
 }
 
 ssize_t put(Description& held, int fd, uint64_t offset, const void* data, size_t bytes) {
-  fs::LogWriter* const log = log_for(all_of_ours(), held, fd, bytes);
+  fs::LogWriter* const log = offset > kEndMax - bytes ? nullptr : log_for(all_of_ours(), held, fd, bytes);
   if (log != nullptr && data != nullptr) {
     const int64_t written = log->write(held.file, offset, data, bytes);
     if (written >= 0) return static_cast<ssize_t>(written);
@@ -102,7 +103,7 @@ ssize_t bytes_of(const iovec* parts, int count) {
 }
 
 ssize_t put_parts(Description& held, int fd, uint64_t offset, const iovec* parts, int count, size_t bytes) {
-  fs::LogWriter* const log = log_for(all_of_ours(), held, fd, bytes);
+  fs::LogWriter* const log = offset > kEndMax - bytes ? nullptr : log_for(all_of_ours(), held, fd, bytes);
   ssize_t done = 0;
   for (int i = 0; log != nullptr && i < count; ++i) {
     const int64_t written =
