@@ -2,8 +2,10 @@
 // Threads: any. Ownership: the session's and the kernel's.
 #pragma once
 
+#include <array>
 #include <cassert>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "base/contain.h"
@@ -44,14 +46,13 @@ inline fs::Caller caller_of(fuse_req_t request) {
   return {context->uid, context->gid, context->pid, context->umask, {}};
 }
 
+// Calls whose first refusal by a server is a warning: what they ask for, a file system may not have at all,
+// and the user of `ln` or `mkfifo` sees an errno alone.
+inline constexpr std::array<std::string_view, 4> kWarnedCalls = {"link", "mknod", "chown",
+                                                                 "setxattr of an ACL"};
+
 // Which call of which file; the file system's own message, before it, says why.
-inline void trace_refusal(fuse_req_t request, fuse_ino_t number, const char* call, int error) noexcept {
-  if (fs::is_usual_refusal(error) || !log_enabled(LogLevel::kDebug)) return;
-  static_cast<void>(contain([&] {
-    log_debug("{} of {}: {}", call, fs_of(request).name_of(node_of(request, number)),
-              errno_status(error, "refused").message());
-  }));
-}
+void trace_refusal(fuse_req_t request, fuse_ino_t number, const char* call, int error) noexcept;
 
 // No exception may leave for libfuse, which is C: it becomes the errno of the request.
 template <class Body>

@@ -28,7 +28,8 @@ class Served {
   KernelPages* pages = nullptr;  // set before the first request; the session's
   // The kernel can map files of whose pages it keeps none (wire.h): set before the first file is opened.
   std::atomic<bool> maps_direct_files = false;
-  EndsAhead ends;  // by the numbers of nodes
+  EndsAhead ends;                       // by the numbers of nodes
+  std::atomic<uint32_t> warned_of = 0;  // bits of kWarnedCalls (request.h)
 
   // Takes what the kernel gets a number of. False: there is no memory, and nothing is taken.
   bool keep(std::unique_ptr<fs::OpenFile>* file, uint64_t* number) noexcept;

@@ -1,10 +1,13 @@
 #include "fuse/session.h"
 
 #include <fcntl.h>
-#include <cassert>
+#include <linux/posix_acl_xattr.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cerrno>
+#include <string_view>
+#include <system_error>
 
 #include "fuse/request.h"
 #include "fuse/session_bytes.h"
@@ -102,7 +105,7 @@ void getattr(fuse_req_t request, fuse_ino_t number, fuse_file_info*) {
 
 void set_attributes(fuse_req_t request, fuse_ino_t number, const struct stat* wanted, int to_set,
                     bool by_handle) {
-  guarded(request, number, [&] {
+  const auto body = [&] {
     Change change;
     if ((to_set & FUSE_SET_ATTR_MODE) != 0) change.mode = wanted->st_mode;
     if ((to_set & FUSE_SET_ATTR_UID) != 0) change.user = wanted->st_uid;
@@ -118,7 +121,9 @@ void set_attributes(fuse_req_t request, fuse_ino_t number, const struct stat* wa
         fs_of(request).change(node_of(request, number), change, caller_of(request), &attributes);
     if (failed != 0) return failed;
     return answer_attributes(request, number, attributes);
-  });
+  };
+  const bool of_owner = (to_set & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID)) != 0;
+  guarded(request, number, body, of_owner ? "chown" : "setattr");
 }
 
 void setattr(fuse_req_t request, fuse_ino_t number, struct stat* wanted, int to_set, fuse_file_info* info) {
@@ -369,10 +374,14 @@ int answer_text(fuse_req_t request, const std::string& text, size_t size) {
 
 void setxattr(fuse_req_t request, fuse_ino_t number, const char* name, const char* value, size_t size,
               int flags) {
-  done_or_failed(request, number, [&] {
+  const auto body = [&] {
     return fs_of(request).set_attribute(node_of(request, number), name, Bytes(value, size), flags,
                                         caller_of(request));
-  });
+  };
+  // cp -a sets one that says no more than the mode, which it then sets.
+  constexpr size_t kOfModeBytes = sizeof(posix_acl_xattr_header) + 3 * sizeof(posix_acl_xattr_entry);
+  const bool is_acl = std::string_view(name).starts_with("system.posix_acl_") && size > kOfModeBytes;
+  done_or_failed(request, number, body, is_acl ? "setxattr of an ACL" : "setxattr");
 }
 
 void getxattr(fuse_req_t request, fuse_ino_t number, const char* name, size_t size) {
@@ -398,7 +407,29 @@ void removexattr(fuse_req_t request, fuse_ino_t number, const char* name) {
   });
 }
 
+// Which of kWarnedCalls is refused for what it asks; none: another call, or for another reason.
+std::optional<uint32_t> warned_call(std::string_view call, int error) noexcept {
+  if (error != EPERM && error != EOPNOTSUPP) return {};
+  const auto found = std::find(kWarnedCalls.begin(), kWarnedCalls.end(), call);
+  if (found == kWarnedCalls.end()) return {};
+  return static_cast<uint32_t>(found - kWarnedCalls.begin());
+}
+
 }  // namespace
+
+void trace_refusal(fuse_req_t request, fuse_ino_t number, const char* call, int error) noexcept {
+  const auto kind = warned_call(call, error);
+  const uint32_t bit = kind ? 1u << *kind : 0;
+  const bool warns = kind && (served_of(request).warned_of.fetch_or(bit) & bit) == 0;
+  if (!kind && fs::is_usual_refusal(error)) return;
+  const LogLevel level = warns ? LogLevel::kWarn : LogLevel::kDebug;
+  if (!log_enabled(level)) return;
+  static_cast<void>(contain([&] {
+    log_at(level, "{} of {}: refused: {}{}", call, fs_of(request).name_of(node_of(request, number)),
+           std::generic_category().message(error),
+           warns ? "; programs may go on without; SWALE_LOG=debug shows the next ones, too" : "");
+  }));
+}
 
 const fuse_lowlevel_ops& session_operations() {
   static const fuse_lowlevel_ops operations = [] {
