@@ -4,9 +4,10 @@ job's tree, against a model of what must be seen (10,000 calls; --long: 1,000,00
 
 On each node one process uses the mount and one the preload library too. The calls come one after the other,
 so the model knows of each byte what a read may give: what the node has written, else what was committed, or
-what another node has written and not committed. Commits are close, fsync, fdatasync, ftruncate, an unlock, a
-rename and the end of a process, also by SIGKILL; names are the same on all nodes at once; appended records
-never overlap. (nodes_test.py says how the nodes are of one machine.)
+what another node has written and not committed. Commits are close, fsync, fdatasync, msync, writes of O_DSYNC
+and RWF_DSYNC, ftruncate, an unlock (fcntl, OFD, flock), a rename and the end of a process, also by SIGKILL;
+names are the same on all nodes at once; appended records never overlap. (nodes_test.py says how the nodes are
+of one machine.)
 """
 import contextlib
 import json
@@ -24,9 +25,31 @@ PRELOAD = os.path.abspath(sys.argv[3])
 LONG = "--long" in sys.argv
 CALLS = 1_000_000 if LONG else 10_000
 NODES, FILES, BYTES, RECORD = 4, 5, 20_000, 32
+PAGE = 4096  # what a mapping writes of a file
+SYNCHRONOUS = 8  # one open of so many
+LOCKS = ("fcntl", "flock", "ofd", "none")  # the last: of a canary
 WORKER = """
-import fcntl, json, mmap, os, sys
+import ctypes, fcntl, json, mmap, os, struct, sys
+from ctypes import c_int, c_long, c_size_t, c_void_p
 files = {}
+libc = ctypes.CDLL(None)  # Python's own mmap closes a descriptor, which is a commit
+libc.mmap.restype, libc.mmap.argtypes = c_void_p, (c_void_p, c_size_t, c_int, c_int, c_int, c_long)
+libc.msync.argtypes, libc.munmap.argtypes = (c_void_p, c_size_t, c_int), (c_void_p, c_size_t)
+def write_mapped(file, value, offset, length, first, end, syncs):
+    "Writes through a mapping, and says what then was in its pages."
+    size = os.fstat(file).st_size
+    if size < offset + length: return ""
+    at = libc.mmap(None, size, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, file, 0)
+    assert at != c_void_p(-1).value, "mmap"
+    ctypes.memset(at + offset, value, length)
+    pages = ctypes.string_at(at + first, min(end, size) - first)
+    assert not syncs or libc.msync(at, size, 4) == 0, "msync"  # MS_SYNC
+    assert libc.munmap(at, size) == 0, "munmap"
+    return pages.hex()
+def lock(file, how, kind):
+    if how == "fcntl": fcntl.lockf(file, fcntl.LOCK_EX if kind == fcntl.F_WRLCK else fcntl.LOCK_UN)
+    elif how == "flock": fcntl.flock(file, fcntl.LOCK_EX if kind == fcntl.F_WRLCK else fcntl.LOCK_UN)
+    elif how == "ofd": fcntl.fcntl(file, fcntl.F_OFD_SETLKW, struct.pack("hhqqi4x", kind, 0, 0, 0, 0))
 def call(what, name, *more):
     if what == "open": files[name] = os.open(more[0], os.O_RDWR | os.O_CREAT | more[1], 0o644)
     elif what == "close": os.close(files.pop(name))
@@ -37,10 +60,13 @@ def call(what, name, *more):
         with mmap.mmap(files[name], 0, prot=mmap.PROT_READ) as mapped: return mapped[more[0]:sum(more)].hex()
     elif what == "sync": (os.fsync if more[0] else os.fdatasync)(files[name])
     elif what == "cut": os.ftruncate(files[name], more[0])
+    elif what == "mapped": return write_mapped(files[name], *more)
+    elif what == "rwf":
+        return os.pwritev(files[name], [bytes([more[0]]) * more[2]], more[1], os.RWF_DSYNC if more[3] else 0)
     elif what == "locked":
-        fcntl.lockf(files[name], fcntl.LOCK_EX)
+        lock(files[name], more[3], fcntl.F_WRLCK)
         os.pwrite(files[name], bytes([more[0]]) * more[2], more[1])
-        fcntl.lockf(files[name], fcntl.LOCK_UN)
+        lock(files[name], more[3], fcntl.F_UNLCK)
     elif what == "append": return os.write(files[name], more[0].encode())
     elif what == "rename": os.rename(name, more[0])
     elif what == "list": return sorted(os.listdir("."))
@@ -119,6 +145,7 @@ class RandomNodes(NodesCase):
         self.servers_started = self.serve(nodes=NODES)
         self.workers = [self.worker(number) for number in range(2 * NODES)]
         self.opened = [set() for _ in self.workers]
+        self.synchronous = set()  # process, file
         self.models = {f"f{i}": Model() for i in range(FILES)}
         self.names = {file: file for file in self.models}  # as they are now
         self.appended = [[] for _ in range(2)]  # records, in files of their own
@@ -175,24 +202,26 @@ class RandomNodes(NodesCase):
             names = [*self.names.values(), *(f"a{i}" for i in range(2) if self.appended[i])]
             return self.assertEqual(self.ask(number, "list", "."), sorted(names))
         if name not in self.opened[number]:
-            self.ask(number, "open", name, self.names[name], 0)
-            return self.opened[number].add(name)
-        if dice < 400:
-            self.ask(number, "write", name, value, offset, length)
-            model.write(node, value, offset, length)
-        elif dice < 750:
+            is_synchronous = self.chance.randrange(SYNCHRONOUS) == 0
+            return self.open(number, name, os.O_DSYNC if is_synchronous else 0)
+        if dice < 370:
+            self.write(number, name, value, offset, length)
+        elif dice < 700:
             self.check(number, "read", name, offset, length * 4)
-        elif dice < 800:
+        elif dice < 740:
             size = self.ask(number, "size", name)
             if not model.size(node) <= size <= model.size_most():
                 self.fail(f"size of {name}: {size}, not {model.size(node)} to {model.size_most()}")
-        elif dice < 840:
+        elif dice < 780:
             self.ask(number, "sync", name, dice % 2)
             self.commit(number, name)
-        elif dice < 900:
-            self.ask(number, "locked", name, value, offset, length)
-            model.write(node, value, offset, length)
-            self.commit(number, name)
+        elif dice < 840:
+            self.locked(number, name, value, offset, length, LOCKS[dice % 3])
+        elif dice < 860:
+            self.rwf(number, name, value, offset, length)
+        elif dice < 870:
+            if offset + length <= model.size(node):
+                self.mapped(number, name, value, offset, length, syncs=dice % 2 == 0)
         elif dice < 930:
             if not any(own for other, own in enumerate(model.own) if other != node):
                 self.commit(number, name)
@@ -202,8 +231,47 @@ class RandomNodes(NodesCase):
         elif dice < 940 and number % 2 == 0 and offset + length <= model.size(node):
             self.check(number, "map", name, offset, length)
         else:
-            self.ask(number, "close", name)
-            self.opened[number].remove(name)
+            self.close(number, name)
+
+    def open(self, number, name, flags=0):
+        self.ask(number, "open", name, self.names[name], flags)
+        self.opened[number].add(name)
+        if flags & os.O_DSYNC:
+            self.synchronous.add((number, name))
+
+    def close(self, number, name):
+        self.ask(number, "close", name)
+        self.opened[number].remove(name)
+        self.synchronous.discard((number, name))
+        self.commit(number, name)
+
+    def write(self, number, name, value, offset, length):
+        self.ask(number, "write", name, value, offset, length)
+        self.models[name].write(number // 2, value, offset, length)
+        if (number, name) in self.synchronous:
+            self.commit(number, name)
+
+    def rwf(self, number, name, value, offset, length, syncs=True):
+        self.ask(number, "rwf", name, value, offset, length, syncs)
+        self.models[name].write(number // 2, value, offset, length)
+        self.commit(number, name)
+
+    def locked(self, number, name, value, offset, length, how):
+        self.ask(number, "locked", name, value, offset, length, how)
+        self.models[name].write(number // 2, value, offset, length)
+        self.commit(number, name)
+
+    def mapped(self, number, name, value, offset, length, syncs):
+        """All bytes of its pages are written again, with what the node has seen of them."""
+        model, node = self.models[name], number // 2
+        first, end = offset // PAGE * PAGE, -(-(offset + length) // PAGE) * PAGE
+        pages = bytes.fromhex(self.ask(number, "mapped", name, value, offset, length, first, end, syncs))
+        model.write(node, value, offset, length)
+        wrong = model.wrong(node, first, end - first, pages)
+        self.assertIsNone(wrong, f"call {sum(self.counts.values())}: pages of {name} by process {number}")
+        for at, byte in enumerate(pages, first):
+            model.write(node, byte, at, 1)
+        if syncs:
             self.commit(number, name)
 
     def rename(self, number, name):
@@ -233,6 +301,7 @@ class RandomNodes(NodesCase):
         self.workers[number].wait()
         for name in self.opened[number]:
             self.commit(number, name)
+            self.synchronous.discard((number, name))
         self.opened[number] = set()
         self.counts["kill"] = self.counts.get("kill", 0) + 1
         self.workers[number] = self.worker(number)
@@ -245,8 +314,7 @@ class RandomNodes(NodesCase):
         """All is committed: each node has the same, and then the backing."""
         for number, opened in enumerate(self.opened):
             for name in sorted(opened):
-                self.ask(number, "close", name)
-                self.commit(number, name)
+                self.close(number, name)
         for name, model in self.models.items():
             for number in range(0, 2 * NODES, 2):
                 found = bytes.fromhex(self.ask(number, "whole", self.names[name]))
@@ -276,6 +344,24 @@ class RandomNodes(NodesCase):
             model.write = lambda node, *what, of=model: (Model.write(of, node, *what), of.commit(node))
         with self.assertRaisesRegex(AssertionError, "of f[0-9]"):
             self.calls(CALLS)
+
+    def test_canary_what_is_no_commit(self):
+        """Each commit of the model is left out in turn: another node does not see what was written."""
+        self.begin(4)
+        canaries = [
+            ("O_DSYNC", lambda *what: (self.synchronous.add(what[:2]), self.write(*what))),
+            ("RWF_DSYNC", lambda *what: self.rwf(*what, syncs=False)),
+            ("unlock", lambda *what: self.locked(*what, "none")),
+            ("msync", lambda *what: (self.mapped(*what, syncs=False), self.commit(*what[:2]))),
+        ]
+        for (what, write), name in zip(canaries, self.models):
+            self.open(0, name)
+            self.ask(0, "cut", name, PAGE)
+            self.models[name].committed = [frozenset([0])] * PAGE
+            write(0, name, 7, 100, 100)
+            self.open(2, name)
+            with self.assertRaisesRegex(AssertionError, "byte 100 is 0", msg=what):
+                self.check(2, "read", name, 0, PAGE)
 
     def test_canary_a_write_that_never_was(self):
         self.begin(3)
