@@ -33,7 +33,7 @@ UNITTEST_REASON = re.compile(r"^(?P<case>\S+) \([^\n]*\.\.\. skipped ['\"](?P<re
                              re.MULTILINE)
 OWN_REASON = re.compile(r"^SKIPPED: (.*)$", re.MULTILINE)
 # Tests say so only after they have tried it.
-MACHINE_LACKS = re.compile(r": no (FUSE mounts|namespaces of hosts|Slurm) here: ")
+MACHINE_LACKS = re.compile(r": no (FUSE mounts|namespaces of hosts|Slurm|100000 open files) here: ")
 CTEST_SKIP = re.compile(r"^ *\d+/\d+ Test +#\d+: (\S+) .*\*\*\*Skipped ")
 
 

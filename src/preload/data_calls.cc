@@ -187,8 +187,6 @@ off_t seek(Description& held, int fd, off_t offset, int whence) {
   }
 }
 
-constexpr char kNoPlaces[] = "a value has no places: it is written from its beginning to its end";
-
 // Asking where it stands is how libraries find out: no reason for a message.
 off_t refuse_seek(int fd, off_t offset) {
   if (offset != 0) return refuse_subfile(fd, "lseek", ESPIPE, kNoPlaces);

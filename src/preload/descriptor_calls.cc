@@ -75,7 +75,7 @@ int fresh(int fd) {
 }
 
 // Could not become real: the placeholder is not to be answered for.
-bool stays_light(const Held& held) {
+bool is_light_still(const Held& held) {
   if (!held || held->light.load(std::memory_order_acquire) == 0) return false;
   errno = EBADF;
   return true;
@@ -117,7 +117,7 @@ int replace(int from, int to, const Call& call) {
   };
   if (all == nullptr || from == to || is_borrowed(*all)) return also_subfile(call());
   const Held held(from), replaced(to, Held::kAsItIs);
-  if (stays_light(held)) return -1;
+  if (is_light_still(held)) return -1;
   if (is_own(*all, to)) move_own(*all, to);
   if (replaced) static_cast<void>(commit_light(*replaced));
   if (replaced) let_go(*all, to, *replaced);
@@ -193,17 +193,23 @@ int swale_take_creat(const char* path, mode_t mode) {
   return opened(next<decltype(::creat)>(calls::creat)(path, mode), kFlags);
 }
 
-int swale_take_mkstemp(char* path) { return opened(next<int(char*)>(calls::mkstemp)(path), O_RDWR); }
+int swale_take_mkstemp(char* path) {
+  if (refuse_made_name("mkstemp", path, __builtin_return_address(0))) return -1;
+  return opened(next<int(char*)>(calls::mkstemp)(path), O_RDWR);
+}
 
 int swale_take_mkostemp(char* path, int flags) {
+  if (refuse_made_name("mkostemp", path, __builtin_return_address(0))) return -1;
   return opened(next<int(char*, int)>(calls::mkostemp)(path, flags), (flags & ~O_ACCMODE) | O_RDWR);
 }
 
 int swale_take_mkstemps(char* path, int suffix) {
+  if (refuse_made_name("mkstemps", path, __builtin_return_address(0))) return -1;
   return opened(next<int(char*, int)>(calls::mkstemps)(path, suffix), O_RDWR);
 }
 
 int swale_take_mkostemps(char* path, int suffix, int flags) {
+  if (refuse_made_name("mkostemps", path, __builtin_return_address(0))) return -1;
   return opened(next<int(char*, int, int)>(calls::mkostemps)(path, suffix, flags),
                 (flags & ~O_ACCMODE) | O_RDWR);
 }
@@ -240,7 +246,7 @@ void swale_take_closefrom(int first) {
 int swale_take_dup(int fd) {
   if (is_subfile(fd)) return fcntl_subfile(fd, F_DUPFD, 0);
   const Held held(fd);
-  if (stays_light(held)) return -1;
+  if (is_light_still(held)) return -1;
   return also(held, fd, next<decltype(::dup)>(calls::dup)(fd));
 }
 
@@ -257,7 +263,7 @@ int swale_take_fcntl(int fd, int command, long argument) {
   auto* const fcntl_next = next<decltype(::fcntl)>(calls::fcntl);
   if (command == F_GETFD || command == F_SETFD) return fcntl_next(fd, command, argument);
   const Held held(fd);
-  if (stays_light(held)) return -1;
+  if (is_light_still(held)) return -1;
   if (!held && ours() == nullptr) return fcntl_next(fd, command, argument);
   switch (command) {
     case F_DUPFD:

@@ -342,8 +342,7 @@ void meet_light(Memory& all, int fd, uint64_t device, int access) noexcept {
   if (state != kFree) return;
   if (access == O_RDONLY && !light.has_read.exchange(true)) return;  // one alone is not worth it
   if (!all.own.light.compare_exchange_strong(state, kMeeting)) return;
-  const char* const wanted = ::getenv("SWALE_FS_DESCRIPTORS");
-  const bool met = wanted != nullptr && ::strcmp(wanted, "light") == 0 && meet(fd, device);
+  const bool met = wants_light() && meet(fd, device);
   all.own.light.store(met ? kMet : kFailed, std::memory_order_release);
 }
 

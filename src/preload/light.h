@@ -19,7 +19,8 @@
 // before fork, exec, spawn or a socket all are real.
 // Errors: a placeholder that cannot become real stays one: EBADF. A server that does not answer within
 // kAnswerSeconds: EIO, and no more opens of this process pass the kernel.
-// Limits: one tree a process, the first. Paths that begin with the place where it is mounted, or that are
+// Limits: a library that makes its calls inline (liburing, libaio) would get EBADF: if one is loaded when the
+// tree is found, files are the kernel's; one that is loaded later is not seen. One tree a process, the first. Paths that begin with the place where it is mounted, or that are
 // relative. Where no number is free, one that becomes real is nobody's for a moment.
 #pragma once
 
@@ -38,6 +39,8 @@ extern std::atomic<uint32_t> light_placeholders;  // of this process
 // A file of this tree has just been opened through the kernel.
 void meet_light(Memory& all, int fd, uint64_t device, int access) noexcept;
 bool has_met_light(const Memory& all) noexcept;
+// Whether the environment says so. If something stands against it, that is said, and the kernel opens files.
+bool wants_light() noexcept;
 
 // True: the file is open, or that failed, and *fd is what open returns. False: the kernel is to be asked.
 // Without O_CREAT `mode` may be anything.
@@ -50,6 +53,10 @@ inline bool open_light(int at, const char* path, int flags, mode_t mode, int* fd
 // The path may lead to a placeholder itself: /proc/self/fd/7.
 void before_reopening(const char* path) noexcept;
 void make_all_real() noexcept;
+// A descriptor becomes real. True, with errno set: it could not.
+bool stays_light(int fd) noexcept;
+// By such a path a call that takes a directory gets the descriptor itself (AT_EMPTY_PATH).
+inline bool names_itself(const char* path) { return path == nullptr || *path == '\0'; }
 
 // What fstat returns. True: *result is it.
 bool stat_light(Description& held, struct stat* out, int* result) noexcept;

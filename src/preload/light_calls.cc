@@ -1,11 +1,19 @@
 // Before calls that take descriptors in other ways than the rest of this library sees placeholders (light.h)
 // become real. And the umask, by which files are made.
+#include <errno.h>
 #include <sys/stat.h>
 
 #include "preload/light.h"
 #include "preload/next_calls.h"
 
 namespace swale::preload {
+
+bool stays_light(int fd) noexcept {
+  const Held held(fd);
+  if (!held || held->light.load(std::memory_order_acquire) == 0) return false;
+  errno = EBADF;
+  return true;
+}
 
 extern "C" {
 

@@ -1,8 +1,9 @@
 # make_calls.cmake: the entries of libswale_preload.so, of the table calls.txt.
-#   cmake -DTABLE=calls.txt -DFOLDER=DIR [-DWITHOUT=NAME] -P make_calls.cmake
+#   cmake -DTABLE=calls.txt -DFOLDER=DIR [-DWITHOUT=NAME,...] -P make_calls.cmake
 # Writes DIR/calls.inc (a line of assembler for each exported name) and DIR/call_names.inc (for C++: each
 # name that is looked up, in the order of its number).
 file(STRINGS ${TABLE} lines)
+string(REPLACE "," ";" without "${WITHOUT}")
 set(entries "")
 set(names "")
 set(number 0)
@@ -14,7 +15,8 @@ foreach(line IN LISTS lines)
   list(POP_FRONT words kind handler)
   set(is_first TRUE)
   foreach(name IN LISTS words)
-    if(name STREQUAL "${WITHOUT}")
+    list(FIND without ${name} place)
+    if(place GREATER_EQUAL 0)
       continue()
     endif()
     string(APPEND entries "${kind} ${name}, ${handler}, ${number}\n")

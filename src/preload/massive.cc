@@ -2,8 +2,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <fnmatch.h>
 #include <locale.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -12,6 +12,8 @@
 #include <unistd.h>
 
 #include "preload/massive_engine.h"
+#include "preload/massive_pattern.h"
+#include "preload/messages.h"
 #include "preload/next_calls.h"
 
 namespace swale::preload {
@@ -165,8 +167,8 @@ bool holds_nothing(DIR* stream) {
 }
 
 // Whether the directory is one by its manifest, by an attribute, or by the pattern SWALE_FS_MASSIVE. The last
-// two make an empty directory one.
-bool is_massive(DIR* stream, const char* path) {
+// two make an empty directory one. The program has named it `given`.
+bool is_massive(DIR* stream, const char* given, const char* path) {
   const int fd = ::dirfd(stream);
   const auto manifest = static_cast<int>(raw(SYS_openat, fd, "swale.json", O_RDONLY | O_CLOEXEC));
   if (manifest >= 0) {
@@ -175,10 +177,9 @@ bool is_massive(DIR* stream, const char* path) {
     raw(SYS_close, manifest);
     return strcmp(begin, kManifestBegins) == 0;
   }
-  const char* const pattern = ::getenv("SWALE_FS_MASSIVE");
   char value[8];
-  const bool marked = ::fgetxattr(fd, "user.swale.massive", value, sizeof value) >= 0 ||
-                      (pattern != nullptr && ::fnmatch(pattern, path, FNM_PATHNAME) == 0);
+  const bool marked =
+      ::fgetxattr(fd, "user.swale.massive", value, sizeof value) >= 0 || matches_pattern(given, path);
   return marked && holds_nothing(stream);
 }
 
@@ -208,10 +209,10 @@ void begin_epoch(DIR* stream, const char* path) {
   char whole[PATH_MAX];
   struct stat found;
   if (::realpath(path, whole) == nullptr || ::fstat(::dirfd(stream), &found) != 0) return;
-  if (massive_known.load() == 0 && !is_massive(stream, whole)) return;
+  if (massive_known.load() == 0 && !is_massive(stream, path, whole)) return;
   const Locked lock(tables_mutex);
   MassiveDirectory* directory = known(found.st_dev, found.st_ino);
-  if (directory == nullptr && is_massive(stream, whole)) directory = make_known(found, whole);
+  if (directory == nullptr && is_massive(stream, path, whole)) directory = make_known(found, whole);
   if (directory == nullptr) return;
   for (Stream& each : streams) {
     if (each.stream.load() != nullptr) continue;
@@ -279,6 +280,13 @@ void forget_engines() noexcept {
 void refuse_massive(const char* call, const char* path, int error, const char* why) noexcept {
   tell("%s: %s of a subfile of a massive directory: %s", path, call, why);
   errno = error;
+}
+
+void refuse_massive_name(const MassiveDirectory& directory, const char* name, const char* call, int error,
+                         const char* why) noexcept {
+  char path[PATH_MAX + kSubfileNameMax + 2];
+  ::snprintf(path, sizeof path, "%s/%s", directory.path, name);
+  refuse_massive(call, path, error, why);
 }
 
 bool is_open_for_values(const MassiveDirectory& directory) noexcept { return directory.epochs.load() > 0; }

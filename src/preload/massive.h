@@ -39,8 +39,13 @@ struct MassiveDirectory;
 MassiveDirectory* massive_folder(int at, const char* path, const char** name, const void* caller) noexcept;
 
 inline constexpr char kAppendedOnly[] = "values are appended only";  // why most calls are refused
+inline constexpr char kNoPlaces[] = "a value has no places: it is written from its beginning to its end";
 // Sets errno and logs what was refused.
 void refuse_massive(const char* call, const char* path, int error, const char* why) noexcept;
+void refuse_massive_name(const MassiveDirectory& directory, const char* name, const char* call, int error,
+                         const char* why) noexcept;
+// True, with errno set: a call that makes a file of a new name may not make it there.
+bool refuse_made_name(const char* call, const char* path, const void* caller) noexcept;
 
 // Whether an epoch has begun.
 bool is_open_for_values(const MassiveDirectory& directory) noexcept;

@@ -1,4 +1,4 @@
-// Subfiles of a massive directory: streams that append, and calls that a subfile refuses.
+// Subfiles of a massive directory as streams, which append.
 //
 // A stream is the C library's, with functions of ours below it and no descriptor. It is made once and used
 // again: making one costs 300 ns. Its slot has the value, which fclose appends as a whole.
@@ -7,14 +7,11 @@
 #include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/time.h>
-#include <unistd.h>
-#include <utime.h>
 #include <wchar.h>
 
 #include "preload/massive.h"
 #include "preload/massive_files.h"
+#include "preload/messages.h"
 #include "preload/next_calls.h"
 
 namespace swale::preload {
@@ -70,7 +67,11 @@ ssize_t write_subfile(void* cookie, const char* bytes, size_t count) {
   return 0;
 }
 
-int seek_subfile(void*, off64_t*, int) {
+// Asking where it stands is how libraries find out: no reason for a message.
+int seek_subfile(void* cookie, off64_t* offset, int whence) {
+  const Subfile& file = *static_cast<const Subfile*>(cookie);
+  if (whence != SEEK_CUR || *offset != 0)
+    refuse_massive_name(*file.directory, file.name, "fseek", ESPIPE, kNoPlaces);
   errno = ESPIPE;
   return -1;
 }
@@ -221,7 +222,15 @@ bool close_subfile(FILE* stream, int* closed) noexcept {
 
 bool truncating_appends() noexcept {
   const char* const truncate = ::getenv("SWALE_FS_MASSIVE_TRUNCATE");
-  return truncate != nullptr && strcmp(truncate, "append") == 0;
+  if (truncate == nullptr || *truncate == '\0') return false;
+  if (strcmp(truncate, "append") == 0) return true;
+  static constinit std::atomic<bool> told = false;
+  if (!told.exchange(true))
+    tell(
+        "SWALE_FS_MASSIVE_TRUNCATE=%s: there is no such value, and it changes nothing: set it to append, or "
+        "unset it",
+        truncate);
+  return false;
 }
 
 const char* wrong_name(const MassiveDirectory& directory, const char* name, int* error) noexcept {
@@ -231,124 +240,5 @@ const char* wrong_name(const MassiveDirectory& directory, const char* name, int*
   *error = ENAMETOOLONG;
   return strlen(name) > kSubfileNameMax ? "its name is too long" : nullptr;
 }
-
-namespace {
-
-// True, with errno set.
-bool refused(const char* call, int at, const char* path, const void* caller) {
-  const char* name = nullptr;
-  if (is_subfile(at) && (path == nullptr || *path == '\0'))
-    return refuse_subfile(at, call, EPERM, kAppendedOnly) != 0;
-  if (massive_known.load(std::memory_order_relaxed) == 0 ||
-      massive_folder(at, path, &name, caller) == nullptr)
-    return false;
-  refuse_massive(call, path, EPERM, kAppendedOnly);
-  return true;
-}
-
-bool rename_refused(const char* call, int from_at, const char* from, int to_at, const char* to,
-                    const void* caller) {
-  const char* name = nullptr;
-  if (massive_known.load(std::memory_order_relaxed) == 0) return false;
-  const MassiveDirectory* const source = massive_folder(from_at, from, &name, caller);
-  const MassiveDirectory* const target = massive_folder(to_at, to, &name, caller);
-  if (source == nullptr && target == nullptr) {
-    swale_before_names();
-    return false;
-  }
-  // Within one directory it is a rename of a subfile.
-  if (source == target)
-    refuse_massive(call, from, EPERM, kAppendedOnly);
-  else
-    refuse_massive(call, source != nullptr ? from : to, EXDEV, "values have no other place");
-  return true;
-}
-
-}  // namespace
-
-#define SWALE_CALLER __builtin_return_address(0)
-
-extern "C" {
-
-int swale_take_rename(const char* from, const char* to) {
-  if (rename_refused("rename", AT_FDCWD, from, AT_FDCWD, to, SWALE_CALLER)) return -1;
-  return next<int(const char*, const char*)>(calls::rename)(from, to);
-}
-
-int swale_take_renameat(int from_at, const char* from, int to_at, const char* to) {
-  if (rename_refused("renameat", from_at, from, to_at, to, SWALE_CALLER)) return -1;
-  return next<int(int, const char*, int, const char*)>(calls::renameat)(from_at, from, to_at, to);
-}
-
-int swale_take_renameat2(int from_at, const char* from, int to_at, const char* to, unsigned flags) {
-  if (rename_refused("renameat2", from_at, from, to_at, to, SWALE_CALLER)) return -1;
-  return next<int(int, const char*, int, const char*, unsigned)>(calls::renameat2)(from_at, from, to_at, to,
-                                                                                   flags);
-}
-
-int swale_take_unlink(const char* path) {
-  if (refused("unlink", AT_FDCWD, path, SWALE_CALLER)) return -1;
-  swale_before_names();
-  return next<int(const char*)>(calls::unlink)(path);
-}
-
-int swale_take_unlinkat(int at, const char* path, int flags) {
-  if ((flags & AT_REMOVEDIR) == 0 && refused("unlinkat", at, path, SWALE_CALLER)) return -1;
-  swale_before_names();
-  return next<int(int, const char*, int)>(calls::unlinkat)(at, path, flags);
-}
-
-int swale_take_remove(const char* path) {
-  if (refused("remove", AT_FDCWD, path, SWALE_CALLER)) return -1;
-  swale_before_names();
-  return next<int(const char*)>(calls::remove)(path);
-}
-
-int swale_take_chmod(const char* path, mode_t mode) {
-  if (refused("chmod", AT_FDCWD, path, SWALE_CALLER)) return -1;
-  return next<int(const char*, mode_t)>(calls::chmod)(path, mode);
-}
-
-int swale_take_fchmodat(int at, const char* path, mode_t mode, int flags) {
-  if (refused("fchmodat", at, path, SWALE_CALLER)) return -1;
-  return next<int(int, const char*, mode_t, int)>(calls::fchmodat)(at, path, mode, flags);
-}
-
-int swale_take_chown(const char* path, uid_t user, gid_t group) {
-  if (refused("chown", AT_FDCWD, path, SWALE_CALLER)) return -1;
-  return next<int(const char*, uid_t, gid_t)>(calls::chown)(path, user, group);
-}
-
-int swale_take_lchown(const char* path, uid_t user, gid_t group) {
-  if (refused("lchown", AT_FDCWD, path, SWALE_CALLER)) return -1;
-  return next<int(const char*, uid_t, gid_t)>(calls::lchown)(path, user, group);
-}
-
-int swale_take_fchownat(int at, const char* path, uid_t user, gid_t group, int flags) {
-  if (refused("fchownat", at, path, SWALE_CALLER)) return -1;
-  return next<int(int, const char*, uid_t, gid_t, int)>(calls::fchownat)(at, path, user, group, flags);
-}
-
-int swale_take_utime(const char* path, const utimbuf* times) {
-  if (refused("utime", AT_FDCWD, path, SWALE_CALLER)) return -1;
-  return next<int(const char*, const utimbuf*)>(calls::utime)(path, times);
-}
-
-int swale_take_utimes(const char* path, const timeval* times) {
-  if (refused("utimes", AT_FDCWD, path, SWALE_CALLER)) return -1;
-  return next<int(const char*, const timeval*)>(calls::utimes)(path, times);
-}
-
-int swale_take_utimensat(int at, const char* path, const timespec* times, int flags) {
-  if (refused("utimensat", at, path, SWALE_CALLER)) return -1;
-  return next<int(int, const char*, const timespec*, int)>(calls::utimensat)(at, path, times, flags);
-}
-
-int swale_take_truncate(const char* path, off_t bytes) {
-  if (refused("truncate", AT_FDCWD, path, SWALE_CALLER)) return -1;
-  return next<int(const char*, off_t)>(calls::truncate)(path, bytes);
-}
-
-}  // extern "C"
 
 }  // namespace swale::preload

@@ -1,7 +1,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -226,7 +225,8 @@ int fcntl_subfile(int fd, int command, long argument) noexcept {
     case F_GETFL:
       return O_WRONLY | O_APPEND;
     case F_SETFL:
-      return (argument & O_APPEND) != 0 ? 0 : fail(EPERM);
+      if ((argument & O_APPEND) != 0) return 0;
+      return refuse_subfile(fd, "fcntl", EPERM, "it appends for as long as it is open");
     default:
       return fcntl_next(fd, command, argument);
   }
@@ -244,9 +244,7 @@ int stat_subfile(int fd, struct stat* found) noexcept {
 int refuse_subfile(int fd, const char* call, int error, const char* why) noexcept {
   const HeldSubfile held(fd);
   if (!held) return fail(EBADF);
-  char path[PATH_MAX + kSubfileNameMax + 2];
-  ::snprintf(path, sizeof path, "%s/%s", held->directory->path, held->name);
-  refuse_massive(call, path, error, why);
+  refuse_massive_name(*held->directory, held->name, call, error, why);
   return -1;
 }
 

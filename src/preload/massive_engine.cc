@@ -3,13 +3,12 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <link.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "preload/messages.h"
 #include "preload/next_calls.h"
 
 namespace swale::preload {
@@ -22,10 +21,8 @@ constinit pthread_mutex_t reader_mutex = PTHREAD_MUTEX_INITIALIZER;
 
 namespace {
 
-constexpr uint32_t kMessagesMax = 20;
 constexpr pid_t kSettling = -1;
 
-constinit std::atomic<uint32_t> messages = 0;
 constinit pthread_mutex_t loading_mutex = PTHREAD_MUTEX_INITIALIZER;
 constinit std::atomic<bool> loaded = false, loading = false;
 constinit bool parents = false;  // libswale was loaded before the fork, whose threads are not here
@@ -69,23 +66,6 @@ void* open_library() {
 }
 
 }  // namespace
-
-__attribute__((format(printf, 1, 2))) void tell(const char* format, ...) noexcept {
-  const uint32_t count = messages.fetch_add(1);
-  if (count >= kMessagesMax) return;
-  const int kept = errno;
-  char line[PATH_MAX + 1024];
-  va_list arguments;
-  va_start(arguments, format);
-  int bytes = ::snprintf(line, sizeof line, "swale preload: ");
-  bytes += ::vsnprintf(line + bytes, sizeof line - static_cast<size_t>(bytes) - 64, format, arguments);
-  va_end(arguments);
-  const size_t end = strnlen(line, sizeof line - 64);
-  const char* const more = count + 1 == kMessagesMax ? " (further messages are not printed)\n" : "\n";
-  memcpy(line + end, more, strlen(more));
-  raw(SYS_write, STDERR_FILENO, line, end + strlen(more));
-  errno = kept;
-}
 
 int errno_of(int code) noexcept {
   switch (code) {

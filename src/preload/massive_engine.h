@@ -97,7 +97,6 @@ class Locked {
   pthread_mutex_t& mutex_;
 };
 
-__attribute__((format(printf, 1, 2))) void tell(const char* format, ...) noexcept;
 int errno_of(int code) noexcept;
 // -1, with errno set: it was said what failed.
 int failed(const char* what, const char* path, int code) noexcept;

@@ -19,6 +19,7 @@
 #include "preload/massive_engine.h"
 #include "preload/massive_files.h"
 #include "preload/next_calls.h"
+#include "preload/streams.h"
 
 #define SWALE_CALLER __builtin_return_address(0)
 
@@ -47,14 +48,6 @@ bool is_descriptor(int at, const char* path, int flags) {
 bool stat_made(int fd, struct stat* found, int* result) {
   const Held held(fd, Held::kAsItIs);
   return held && held->light.load(std::memory_order_acquire) != 0 && stat_light(*held, found, result);
-}
-
-// True, with errno set: it could not become real.
-bool stays_light(int fd) {
-  const Held held(fd);
-  if (!held || held->light.load(std::memory_order_acquire) == 0) return false;
-  errno = EBADF;
-  return true;
 }
 
 // The server knows the effective ids; access goes by the real ones.
@@ -200,6 +193,7 @@ int swale_take_access(const char* path, int mode) {
 }
 
 int swale_take_faccessat(int at, const char* path, int mode, int flags) {
+  if (names_itself(path) && stays_light(at)) return -1;
   if (may_past_kernel(at, path, mode, flags)) return 0;
   const int result = next<int(int, const char*, int, int)>(calls::faccessat)(at, path, mode, flags);
   return may_be_name(result) ? access_name(at, path, mode, SWALE_CALLER) : result;
@@ -268,7 +262,9 @@ FILE* swale_take_fdopen(int fd, const char* mode) {
   ready();
   if (stays_light(fd)) return nullptr;
   leave_to_others(fd);
-  return next<FILE*(int, const char*)>(calls::fdopen)(fd, mode);
+  FILE* const stream = next<FILE*(int, const char*)>(calls::fdopen)(fd, mode);
+  enlarge_writer(stream, mode);
+  return stream;
 }
 
 FILE* swale_take_freopen(const char* path, const char* mode, FILE* stream) {
@@ -279,7 +275,9 @@ FILE* swale_take_freopen(const char* path, const char* mode, FILE* stream) {
     return nullptr;
   }
   before_reopening(path);
-  return next<FILE*(const char*, const char*, FILE*)>(calls::freopen)(path, mode, stream);
+  FILE* const made = next<FILE*(const char*, const char*, FILE*)>(calls::freopen)(path, mode, stream);
+  enlarge_writer(made, mode);
+  return made;
 }
 
 }  // extern "C"

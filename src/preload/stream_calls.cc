@@ -5,6 +5,7 @@
 // Reading streams keep theirs: glibc fills it anew after each seek.
 #include <errno.h>
 #include <stdio.h>
+#include <stdio_ext.h>
 #include <stdlib.h>
 
 #include <atomic>
@@ -13,6 +14,7 @@
 #include "preload/log_right.h"
 #include "preload/massive.h"
 #include "preload/next_calls.h"
+#include "preload/streams.h"
 
 namespace swale::preload {
 namespace {
@@ -27,8 +29,20 @@ struct Buffered {
 constinit Buffered streams[kStreamsMax];
 constinit std::atomic<uint32_t> streams_count = 0;
 
+// "r+" and all that make a file, or append.
+bool writes(const char* mode) {
+  for (; *mode != '\0' && *mode != ','; ++mode)
+    if (*mode == 'w' || *mode == 'a' || *mode == '+') return true;
+  return false;
+}
+
+// It may stay as it is: a standard stream, by freopen.
+bool is_unbuffered(const FILE* stream) {
+  constexpr int kUnbuffered = 2;  // _IO_UNBUFFERED, which glibc's headers no longer have
+  return (stream->_flags & kUnbuffered) != 0;
+}
+
 void enlarge(FILE* stream) {
-  if (device_on_tree(::fileno(stream)) == 0) return;
   for (Buffered& each : streams) {
     FILE* nobody = nullptr;
     if (!each.stream.compare_exchange_strong(nobody, stream)) continue;
@@ -44,7 +58,29 @@ void enlarge(FILE* stream) {
   }
 }
 
+// freopen has taken its buffer from it.
+bool enlarge_again(FILE* stream) {
+  if (streams_count.load() == 0) return false;
+  for (Buffered& each : streams) {
+    if (each.stream.load() != stream) continue;
+    char* const buffer = each.buffer.load();
+    return buffer != nullptr && ::setvbuf(stream, buffer, _IOFBF, kBufferBytes) == 0;
+  }
+  return false;
+}
+
 }  // namespace
+
+void enlarge_writer(FILE* stream, const char* mode) noexcept {
+  if (stream == nullptr || !writes(mode)) return;
+  const int kept = errno;
+  const int fd = ::fileno(stream);
+  if (device_on_tree(fd) != 0 && !is_unbuffered(stream) && ::__flbf(stream) == 0) {
+    learn_size(fd);  // as glibc does when it chooses a buffer itself: the kernel appends there
+    if (!enlarge_again(stream)) enlarge(stream);
+  }
+  errno = kept;
+}
 
 extern "C" {
 
@@ -54,10 +90,7 @@ FILE* swale_take_fopen(const char* path, const char* mode) {
     return opened;
   before_reopening(path);
   FILE* const stream = next<decltype(::fopen)>(calls::fopen)(path, mode);
-  if (stream == nullptr || (mode[0] != 'w' && mode[0] != 'a')) return stream;
-  const int kept = errno;
-  enlarge(stream);
-  errno = kept;
+  enlarge_writer(stream, mode);
   return stream;
 }
 

@@ -3,7 +3,7 @@
 tree of a job when something fails: they are killed at each step, or their server is; they open more than the
 library knows; the loader ignores the library.
 
-CANARY is a library whose table lacks fork, SMALL one that has space for SMALL_END descriptors. --long: all
+CANARY is a library whose table lacks fork (and execl), SMALL one that has space for SMALL_END descriptors. --long: all
 steps, and 132,000 open files.
 """
 import json
@@ -144,24 +144,35 @@ class Faults(unittest.TestCase):
             self.end(signal.SIGKILL)
         subprocess.run(["fusermount3", "-u", "-z", self.tree], stderr=subprocess.DEVNULL, check=False)
 
+    def stats(self):
+        return json.loads(run(SWALE, "fs", "stat", "--json", self.tree))
+
     def program_writes(self):
-        return json.loads(run(SWALE, "fs", "stat", "--json", self.tree))["program_writes"]
+        return self.stats()["program_writes"]
 
     # ---- killed at each step ----
 
-    def killed(self, stride, *more, library=LIBRARY):
+    def killed(self, stride, *more, library=LIBRARY, **variables):
         done = subprocess.run([KILLED_STEPS, self.tree, str(stride), *more], capture_output=True, text=True,
-                              env=dict(os.environ, LD_PRELOAD=library), timeout=PATIENCE_S, check=False)
+                              env=dict(os.environ, LD_PRELOAD=library, **variables), timeout=PATIENCE_S,
+                              check=False)
         if done.returncode == NO_TRACING:
             self.skipTest("this machine does not let a process trace its children")
         self.assertIn(done.returncode, (0, 1), done.stderr)
         return done.returncode, done.stdout
 
     def test_a_process_is_killed_at_each_step(self):
-        status, said = self.killed(1 if LONG else 37)
+        self.killed_everywhere(1 if LONG else 37)
+
+    def test_a_process_whose_files_pass_the_kernel_is_killed_at_each_step(self):
+        self.killed_everywhere(3 if LONG else 97, SWALE_FS_DESCRIPTORS="light")
+
+    def killed_everywhere(self, stride, **variables):
+        status, said = self.killed(stride, **variables)
         print(said)
         self.assertEqual(status, 0, said)
         self.assertGreater(self.program_writes(), 0)
+        self.assertEqual(self.stats()["light_creates"] > 0, "SWALE_FS_DESCRIPTORS" in variables)
         seen = listing(self.tree)
         self.assertEqual(self.end(signal.SIGTERM), (0, ""))
         self.assertEqual(listing(self.tree), seen)  # the same in the backing

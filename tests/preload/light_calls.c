@@ -128,6 +128,20 @@ static long by_flock(void* function, int fd) { return AS(Two)(fd, LOCK_EX | LOCK
 static long by_fchmod(void* function, int fd) { return AS(Two)(fd, 0600); }
 static long by_fchown(void* function, int fd) { return AS(Three)(fd, getuid(), getgid()); }
 static long by_times(void* function, int fd) { return AS(Two)(fd, 0); }
+/* A descriptor where a directory is expected: it is the file itself. */
+static long by_chown_at(void* function, int fd) {
+  return ((int (*)(int, const char*, uid_t, gid_t, int))function)(fd, "", getuid(), getgid(), AT_EMPTY_PATH);
+}
+static long by_times_at(void* function, int fd) {
+  const struct timespec times[2] = {{7, 0}, {7, 0}};
+  struct stat found;
+  const int failed =
+      ((int (*)(int, const char*, const struct timespec*, int))function)(fd, "", times, AT_EMPTY_PATH);
+  return failed != 0 || fstat(fd, &found) != 0 ? -1 : (long)found.st_mtim.tv_sec;
+}
+static long by_access_at(void* function, int fd) {
+  return ((int (*)(int, const char*, int, int))function)(fd, "", X_OK, AT_EMPTY_PATH);
+}
 static long by_futimesat(void* function, int fd) { return AS(Three)(fd, 0, 0); }
 static long by_ttyname(void* function, int fd) { return ((char* (*)(int))function)(fd) == NULL ? -1 : 0; }
 static long by_ttyname_r(void* function, int fd) { return AS(Three)(fd, (long)buffer, sizeof(buffer)); }
@@ -386,6 +400,9 @@ static const struct {
     {"fchown", by_fchown},
     {"futimens futimes", by_times},
     {"futimesat", by_futimesat},
+    {"fchownat", by_chown_at},
+    {"utimensat", by_times_at},
+    {"faccessat", by_access_at},
     {"ttyname", by_ttyname},
     {"ttyname_r", by_ttyname_r},
     {"fgetxattr", by_getxattr},

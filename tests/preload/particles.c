@@ -57,51 +57,6 @@ static void said(const char* call, long result) {
   printf("%s %s\n", call, result == -1 || result == 0 ? (result == 0 ? "OK" : strerrorname_np(errno)) : "?");
 }
 
-static void said_stream(const char* call, FILE* stream) {
-  printf("%s %s\n", call, stream != NULL ? "OK" : strerrorname_np(errno));
-  if (stream != NULL) fclose(stream);
-}
-
-static void refusals(void) {
-  struct timespec times[2] = {{1, 0}, {1, 0}};
-  struct timeval old_times[2] = {{1, 0}, {1, 0}};
-  DIR* const stream = opendir(directory);
-  if (chdir(directory) != 0) fail("chdir");
-  FILE* const plain = fopen("../plain", "w");
-  if (plain == NULL || fclose(plain) != 0) fail("../plain");
-  said("rename-into", rename("../plain", "a"));
-  said("rename-out", rename("a", "../b"));
-  said("rename", rename("a", "b"));
-  said("renameat-into", renameat(AT_FDCWD, "../plain", dirfd(stream), "a"));
-  said("renameat2", renameat2(AT_FDCWD, "a", AT_FDCWD, "b", 0));
-  said("unlink", unlink("a"));
-  said("unlinkat", unlinkat(dirfd(stream), "a", 0));
-  said("remove", remove("a"));
-  said("chmod", chmod("a", 0600));
-  said("fchmodat", fchmodat(AT_FDCWD, "a", 0600, 0));
-  said("chown", chown("a", 1, 1));
-  said("lchown", lchown("a", 1, 1));
-  said("fchownat", fchownat(AT_FDCWD, "a", 1, 1, 0));
-  said("utimes", utimes("a", old_times));
-  said("utimensat", utimensat(AT_FDCWD, "a", times, 0));
-  said("truncate", truncate("a", 1));
-  said("open-both", open("a", O_RDWR | O_CREAT, 0600));
-  said("open-write", open("a", O_WRONLY | O_CREAT, 0600));
-  said("openat-both", openat(dirfd(stream), "a", O_RDWR | O_CREAT, 0600));
-  said_stream("fopen-w", fopen("a", "w"));
-  said_stream("fopen-r+", fopen("a", "r+"));
-  said_stream("fopen-a+", fopen("a", "a+"));
-  said_stream("fopen-r", fopen("a", "r"));
-  FILE* const file = fopen("a", "a");
-  if (file == NULL) fail("a");
-  said("fseek", fseek(file, 0, SEEK_SET));
-  said("fileno", fileno(file));
-  if (fputs("kept", file) < 0 || fclose(file) != 0) fail("a");
-  said("closedir", closedir(stream));
-  said_stream("fopen-no-epoch", fopen("a", "a"));
-  said("plain-unlink", unlink("../plain"));
-}
-
 /* Spellings of one folder, and one that looks like it and is another. */
 static void spellings(void) {
   char other[4096];
@@ -223,6 +178,38 @@ static void labels_differ(void) {
   said("closedir", closedir(stream));
 }
 
+/* ---- A rank that comes too late ---- */
+
+static void tell_others(const char* what) {
+  char path[4096];
+  snprintf(path, sizeof path, "%s.%s-%d", directory, what, rank);
+  if (close(creat(path, 0600)) != 0) fail(path);
+}
+
+static void wait_for_rank(const char* what, int other) {
+  char path[4096];
+  snprintf(path, sizeof path, "%s.%s-%d", directory, what, other);
+  while (access(path, F_OK) != 0) usleep(1000);
+}
+
+/* Rank 1 does not end the epoch until the others have stopped waiting for it. Says nothing: the machine was
+ * too slow to begin within the deadline.
+ */
+static void late(int ranks) {
+  DIR* const stream = opendir(directory);
+  char path[4096];
+  snprintf(path, sizeof path, "%s/late", directory);
+  FILE* const file = stream == NULL ? NULL : fopen(path, "a");
+  if (file == NULL || fputs("1", file) < 0) fail(path);
+  const int begun = fclose(file) == 0;
+  tell_others("wrote");
+  for (int i = 0; i < ranks; ++i) wait_for_rank("wrote", i);
+  for (int i = 0; rank == 1 && i < ranks; ++i)
+    if (i != 1) wait_for_rank("ended", i);
+  if (begun) said("closedir", closedir(stream));
+  tell_others("ended");
+}
+
 int main(int count, char** words) {
   const char* const number = getenv("SWALE_JOB_RANK") != NULL         ? getenv("SWALE_JOB_RANK")
                              : getenv("OMPI_COMM_WORLD_RANK") != NULL ? getenv("OMPI_COMM_WORLD_RANK")
@@ -232,7 +219,6 @@ int main(int count, char** words) {
   directory = words[1];
   const char* const what = count > 4 ? words[4] : "";
   setenv("PARTICLES", directory, 1);
-  if (strcmp(what, "refusals") == 0) refusals();
   if (strcmp(what, "spellings") == 0) spellings();
   if (strcmp(what, "sizes") == 0) sizes();
   if (strcmp(what, "processes") == 0) processes();
@@ -241,5 +227,6 @@ int main(int count, char** words) {
   for (int epoch = 0; epoch < atoi(words[2]); ++epoch) write_epoch(epoch, atoi(words[3]));
   if (strcmp(what, "dies") == 0 && rank == 1) raise(SIGKILL);
   if (strcmp(what, "dies") == 0) write_epoch(atoi(words[2]), atoi(words[3]));
+  if (strcmp(what, "late") == 0) late(atoi(getenv("SWALE_JOB_SIZE")));
   return 0;
 }

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""preload_test.py SWALE LIBRARY CANARY STEPS COUNTING CASE: calls and programs natively, and in the tree of a
+"""preload_test.py SWALE LIBRARY CANARY STEPS HANDLER COUNTING CASE: calls and programs natively, and in the tree of a
 job with libswale_preload.so.
 
 What they print, and the files that they leave, must be the same; and with the library writes must have gone
-past the kernel. CANARY is a library whose table lacks fork: a child then keeps the short cut, and tests must
-notice.
+past the kernel. CANARY is a library whose table lacks fork and execl: a child then keeps the short cut, and
+the next program begins where the kernel stood. Tests must notice.
 """
 import json
 import os
@@ -18,11 +18,13 @@ import unittest
 
 from mounted import NO_MOUNTS, SWALE, listing, run
 
-LIBRARY, CANARY, STEPS, COUNTING = map(os.path.abspath, sys.argv[2:6])
+LIBRARY, CANARY, STEPS, HANDLER, COUNTING = map(os.path.abspath, sys.argv[2:7])
 PATIENCE_S = 300
 SEEDS = 6
 CALLS = 700
 MANY = 1024
+SIGNALS_INSIDE = 20  # of handler_steps.c
+BUFFERED = 1 << 20  # written by a stream, in lines of 64 bytes
 # Shared by commands below: some MB of lines.
 MAKE_LINES = "seq 1 200000 | awk '{ print $1 * 7919 % 200003, \"line\" }' > lines"
 SHELL = {
@@ -80,6 +82,29 @@ if __name__ == "__main__":
     json.dump(list(range(10000)), open("made.json", "w"))
     print(sum(json.load(open("made.json"))))
 """
+
+# What the C library writes of a stream: "fopen w" and so on. Two files, so that the first freopen has one.
+STREAM = """
+import ctypes, os, sys
+call, mode = sys.argv[1].split()
+libc = ctypes.CDLL(None)
+for name in ("fopen", "fdopen", "freopen"): getattr(libc, name).restype = ctypes.c_void_p
+libc.freopen.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_void_p]
+libc.fputs.argtypes, libc.fclose.argtypes = [ctypes.c_char_p, ctypes.c_void_p], [ctypes.c_void_p]
+def writes():
+    with open("/proc/self/io", encoding="ascii") as counts:
+        return next(int(line.split()[1]) for line in counts if line.startswith("syscw"))
+os.close(os.open("stream", os.O_WRONLY | os.O_CREAT | os.O_TRUNC))
+if call == "fopen": stream = libc.fopen(b"stream", mode.encode())
+if call == "fdopen": stream = libc.fdopen(os.open("stream", os.O_RDWR), mode.encode())
+if call == "freopen": stream = libc.freopen(b"stream", mode.encode(), libc.fopen(b"before", b"w"))
+line = b"x" * 63 + b"\\n"
+before = writes()
+for i in range(%d // 64):
+    if libc.fputs(line, stream) < 0: sys.exit("fputs")
+if libc.fclose(stream) != 0: sys.exit("fclose")
+print(writes() - before)
+""" % BUFFERED
 
 
 def database(folder):
@@ -212,7 +237,8 @@ class Preload(unittest.TestCase):
         return json.loads(run(SWALE, "fs", "stat", "--json", self.tree))["program_writes"]
 
     def outcome(self, folder, words, library):
-        environment = dict(os.environ, LC_ALL="C", COUNTED_CALLS=os.path.join(self.scratch, "counted"))
+        environment = dict(os.environ, LC_ALL="C", COUNTED_CALLS=os.path.join(self.scratch, "counted"),
+                           SIGNALS_INSIDE=os.path.join(self.scratch, "signals"))
         if library:
             environment["LD_PRELOAD"] = library
         done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True,
@@ -243,9 +269,40 @@ class Preload(unittest.TestCase):
         for name in ("fork", "exec", "spawn", "pass"):
             self.steps(name)
 
-    def test_handlers_and_threads(self):
-        for name in ("handler", "threads"):
-            self.steps(name)
+    def test_threads_write_while_others_fork(self):
+        self.steps("threads")
+
+    def handler_writes(self, *words):
+        """How many signals came inside a write of the library's."""
+        self.same(HANDLER, ".", *words)
+        with open(os.path.join(self.scratch, "signals"), encoding="ascii") as file:
+            said = file.read()
+        print(f"{said.strip()} came inside a write")
+        self.assertGreaterEqual(int(said.split()[0]), SIGNALS_INSIDE)
+
+    def test_a_signal_handler_writes_inside_a_write(self):
+        self.handler_writes()
+
+    def test_canary_signals_that_come_after_each_write(self):
+        with self.assertRaisesRegex(AssertionError, "0 not greater"):
+            self.handler_writes("outside")
+
+    def writes_of_a_stream(self, way, library):
+        """Calls of write that reach the kernel."""
+        environment = dict(os.environ, **({"LD_PRELOAD": library} if library else {}))
+        return int(run(sys.executable, "-c", STREAM, way, cwd=self.tree, env=environment))
+
+    def test_streams_that_write_have_a_large_buffer(self):
+        for way in ("fopen w", "fopen a", "fopen r+", "fopen w+", "fdopen w", "fdopen r+", "freopen w",
+                    "freopen a"):
+            with self.subTest(way=way):
+                writes = self.writes_of_a_stream(way, LIBRARY)
+                print(f"{way}: {writes} writes")
+                self.assertLess(writes, BUFFERED // 100_000)
+                self.assertEqual(os.stat(os.path.join(self.tree, "stream")).st_size, BUFFERED)
+
+    def test_canary_a_stream_without_the_library(self):
+        self.assertGreater(self.writes_of_a_stream("fopen w", None), BUFFERED // 100_000)
 
     def test_streams_and_numbers(self):
         for name in ("streams", "numbers"):
@@ -298,11 +355,12 @@ class Preload(unittest.TestCase):
         self.assertEqual(base.execute("pragma integrity_check").fetchall(), [("ok",)])
         base.close()
 
-    def test_canary_a_fork_that_keeps_the_short_cut(self):
+    def test_canary_a_fork_or_an_exec_that_keeps_the_short_cut(self):
         self.same(STEPS, "streams", ".", library=CANARY)  # it is a library that works
-        with self.assertRaises(AssertionError):
-            self.same(STEPS, "fork", ".", library=CANARY)
+        for name in ("fork", "threads", "exec"):
+            with self.subTest(name=name), self.assertRaises(AssertionError):
+                self.same(STEPS, name, ".", library=CANARY)
 
 
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv[:1] + sys.argv[6:], verbosity=2)
+    unittest.main(argv=sys.argv[:1] + sys.argv[7:], verbosity=2)

@@ -6,7 +6,6 @@
  *   exec       a description goes through two programs
  *   spawn      vfork, posix_spawn, system and popen, with redirections to open files
  *   pass       a description goes to another process by a socket
- *   handler    a signal handler writes to the file that the thread is writing
  *   threads    threads write one file while others fork
  *   many       many files are open at a time
  *   streams    the C library's streams, on descriptors of ours, and beside them
@@ -17,7 +16,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <spawn.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -28,7 +26,6 @@
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/time.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -400,50 +397,7 @@ static void pass_on(void) {
   say_content("passed-later");
 }
 
-/* ---- handler, threads ---- */
-
-static int of_handler;
-static volatile sig_atomic_t handled;
-static void handle(int signal) {
-  (void)signal;
-  const int kept = errno;
-  if (write(of_handler, "H", 1) == 1) ++handled;
-  errno = kept;
-}
-
-static void handler_writes(void) {
-  enum { SIGNALS = 300, RECORD = 3000, RECORDS_MAX = 20000 };
-  of_handler = open("handled", O_RDWR | O_CREAT | O_TRUNC, 0644);
-  need(of_handler >= 0, "handled");
-  struct sigaction action = {.sa_handler = handle, .sa_flags = SA_RESTART};
-  sigaction(SIGALRM, &action, NULL);
-  const struct itimerval often = {{0, 500}, {0, 500}};
-  setitimer(ITIMER_REAL, &often, NULL);
-  memset(data, 'w', RECORD);
-  long records = 0;
-  while (handled < SIGNALS) {
-    if (records == RECORDS_MAX) {
-      pause(); /* a slow clock: the timer goes on */
-      continue;
-    }
-    need(write(of_handler, data, RECORD) == RECORD, "write");
-    ++records;
-  }
-  const struct itimerval never = {{0, 0}, {0, 0}};
-  setitimer(ITIMER_REAL, &never, NULL);
-  struct stat found;
-  need(fstat(of_handler, &found) == 0, "fstat");
-  printf("whole: %d\n", found.st_size == records * RECORD + handled);
-  printf("offset: %d\n", lseek(of_handler, 0, SEEK_CUR) == found.st_size);
-  need(lseek(of_handler, 0, SEEK_SET) == 0, "lseek");
-  long counts[256] = {0};
-  ssize_t got;
-  while ((got = read(of_handler, data, sizeof(data))) > 0)
-    for (ssize_t i = 0; i < got; ++i) ++counts[(unsigned char)data[i]];
-  printf("bytes: %d\n", counts['w'] == records * RECORD && counts['H'] == handled);
-  close(of_handler);
-  unlink("handled");
-}
+/* ---- threads ---- */
 
 enum { WRITERS = 4, RECORDS = 2000, FORKS = 30 };
 static int shared_file;
@@ -611,8 +565,6 @@ int main(int count, char** words) {
     spawn_all();
   else if (strcmp(name, "pass") == 0)
     pass_on();
-  else if (strcmp(name, "handler") == 0)
-    handler_writes();
   else if (strcmp(name, "threads") == 0)
     threads_fork();
   else if (strcmp(name, "many") == 0)
