@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """full_test.py SWALE: a tree whose backing is really full, by size, by inodes, or by a quota: it is a small
 file system of its own. Programs hear of it when the backing says so, never before; the end of the job does;
-nothing is lost, and `swale fs recover` brings it when there is space.
+nothing is lost, and `swale fs recover` brings it when there is space. So it is for programs that write through
+the mount, by logs of libswale_preload.so, and to files that were opened past the kernel.
 """
 import errno
 import hashlib
@@ -22,8 +23,9 @@ SMALL, LARGE = 8, 64  # MiB of the backing: before and after space is made
 BLOCK = 64 * 1024
 # Writes the file, and goes on after each error; says which blocks the tree has taken, and the errors.
 WRITER = """
-import errno, json, os, sys
-path, blocks, block = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+import errno, json, os, subprocess, sys
+path, blocks, block, swale = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o644))
 file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
 taken, errors = [], {}
 for i in range(blocks):
@@ -38,8 +40,17 @@ for i in range(blocks):
 for i in taken:
     assert os.pread(file, block, i * block) == bytes([i % 251 + 1]) * block, f"block {i} is lost"
 os.close(file)
-print(json.dumps({"taken": taken, "errors": errors}))
+environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+stats = json.loads(subprocess.run([swale, "fs", "stat", "--json", os.path.dirname(path)], env=environment,
+                                  capture_output=True, check=True).stdout)
+print(json.dumps({"taken": taken, "errors": errors,
+                  "past_kernel": [stats["program_writes"] > 0, stats["light_opens"] > 0]}))
 """
+
+LIBRARY = os.path.join(os.path.dirname(SWALE), "libswale_preload.so")
+# How programs write: what their environment has, and whether logs, and the server's opens, are used.
+WAYS = {"mount": ({}, [False, False]), "log": ({"LD_PRELOAD": LIBRARY}, [True, False]),
+        "light": ({"LD_PRELOAD": LIBRARY, "SWALE_FS_DESCRIPTORS": "light"}, [True, True])}
 
 
 def content(blocks):
@@ -64,10 +75,14 @@ class Full(unittest.TestCase):
     def tearDown(self):
         if not hasattr(self, "scratch"):
             return
+        self.unmount_small()
+        shutil.rmtree(self.scratch)
+
+    def unmount_small(self):
         for path in reversed(self.mounts):
             while os.path.ismount(path):  # a server that was killed has left one above it
                 run("umount", "-l", path)
-        shutil.rmtree(self.scratch)
+        self.mounts = []
 
     def small(self, path, options):
         os.makedirs(path, mode=0o700, exist_ok=True)
@@ -78,6 +93,17 @@ class Full(unittest.TestCase):
         return subprocess.run([SWALE, "run", "--backing", self.backing, "--buffer", buffer or self.buffer,
                                "--memory", "32M", "--", *words],
                               capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+
+    def write(self, way, blocks, buffer=None):
+        """How the run has ended, and what the writer has said."""
+        environment, past_kernel = WAYS[way]
+        ended = self.run_tree("env", *(f"{name}={value}" for name, value in environment.items()),
+                              sys.executable, "-c", WRITER, os.path.join(self.backing, "f"), str(blocks),
+                              str(BLOCK), SWALE, buffer=buffer)
+        self.assertTrue(ended.stdout, ended.stderr)
+        said = json.loads(ended.stdout)
+        self.assertEqual(said.pop("past_kernel"), past_kernel)
+        return ended, said
 
     def recover(self, buffer=None):
         return subprocess.run([SWALE, "fs", "recover", "--buffer", buffer or self.buffer, self.backing],
@@ -93,13 +119,23 @@ class Full(unittest.TestCase):
         self.assertIn(words, ended.stderr)
         self.assertIn("run swale fs recover", ended.stderr)
 
+    def each_way(self, check):
+        for way in WAYS:
+            with self.subTest(way=way):
+                try:
+                    check(way)
+                finally:
+                    self.unmount_small()
+                    shutil.rmtree(self.buffer, ignore_errors=True)
+
     def test_a_full_backing_fails_the_end_of_the_job_and_nothing_is_lost(self):
+        self.each_way(self.a_full_backing)
+
+    def a_full_backing(self, way):
         self.small(self.backing, f"size={SMALL}M")
         blocks = 2 * SMALL * MIB // BLOCK
-        ended = self.run_tree(sys.executable, "-c", WRITER, os.path.join(self.backing, "f"), str(blocks),
-                              str(BLOCK))
+        ended, said = self.write(way, blocks)
         self.ends_full(ended, "No space left")
-        said = json.loads(ended.stdout)
         self.assertEqual(said, {"taken": list(range(blocks)), "errors": {}}, "the buffer had space")
         self.assertFalse(os.path.exists(os.path.join(self.backing, "f")), "half of it is there")
         again = self.recover()
@@ -109,18 +145,18 @@ class Full(unittest.TestCase):
         self.assertEqual(last.returncode, 0, last.stderr)
         self.assertEqual(self.read("f"), content(said["taken"]))
         self.assertEqual(os.listdir(self.backing), ["f"])
-        print(f"size: {blocks} blocks of {BLOCK} bytes were kept while the backing was full")
+        print(f"size, by {way}: {blocks} blocks of {BLOCK} bytes were kept while the backing was full")
 
     def test_writers_hear_of_a_full_backing_when_all_is_full_and_go_on_when_there_is_space(self):
         """Memory and buffer are small, too: the backing alone has space, until it says that it has none."""
+        self.each_way(self.all_is_full)
+
+    def all_is_full(self, way):
         buffer = os.path.join(self.scratch, "small")
         self.small(self.backing, f"size={SMALL}M")
         self.small(buffer, f"size={SMALL}M,mode=0700")
         blocks = LARGE * MIB // BLOCK
-        ended = self.run_tree(sys.executable, "-c", WRITER, os.path.join(self.backing, "f"), str(blocks),
-                              str(BLOCK), buffer=buffer)
-        self.assertTrue(ended.stdout, ended.stderr)
-        said = json.loads(ended.stdout)
+        ended, said = self.write(way, blocks, buffer=buffer)
         self.assertEqual(set(said["errors"]), {"ENOSPC"}, ended.stderr)
         self.assertGreaterEqual(len(said["taken"]) * BLOCK, SMALL * MIB, "the backing had space for more")
         run("mount", "-o", f"remount,size={2 * LARGE}M", self.backing)
@@ -129,7 +165,7 @@ class Full(unittest.TestCase):
             last = self.recover(buffer)
             self.assertEqual(last.returncode, 0, last.stderr)
         self.assertEqual(self.read("f"), content(said["taken"]))
-        print(f"writers: {len(said['taken'])} of {blocks} blocks were taken, {said['errors']}")
+        print(f"writers, by {way}: {len(said['taken'])} of {blocks} blocks were taken, {said['errors']}")
 
     def test_a_file_for_which_there_is_no_inode_fails_alone(self):
         self.small(self.backing, f"size={SMALL}M,nr_inodes=40")
@@ -153,8 +189,7 @@ for i in range(100):
     def test_canary_without_a_limit_all_ends_well(self):
         self.small(self.backing, f"size={LARGE}M")
         blocks = 2 * SMALL * MIB // BLOCK
-        ended = self.run_tree(sys.executable, "-c", WRITER, os.path.join(self.backing, "f"), str(blocks),
-                              str(BLOCK))
+        ended, _ = self.write("log", blocks)
         self.assertEqual(ended.returncode, 0, ended.stderr)
         self.assertEqual(self.read("f"), content(range(blocks)))
         self.assertNotEqual(self.read("f"), content(range(blocks - 1)))
