@@ -8,6 +8,7 @@ the end, must be the same, seen through the mounts and in the backing directory.
 take a minute or large packages (Go, LAMMPS, GROMACS), and two nodes with the preload library.
 """
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -15,16 +16,19 @@ import subprocess
 import sys
 import unittest
 
-from mounted import listing, run
+from mounted import SWALE, listing, run
 from nodes_test import PATIENCE_S, NodesCase
 
 PRELOAD = os.path.abspath(sys.argv[3])
 LONG = "--long" in sys.argv
 HERE = os.path.dirname(os.path.abspath(__file__))
-# Of a name: nodes, and whether the library is loaded.
-WAYS = {"mount": (1, False), "preload": (1, True), "nodes": (2, False)}
+# Of a name: nodes, and what the environment has for the library, if it is loaded.
+PRELOADED = {"LD_PRELOAD": PRELOAD}
+LIGHT = dict(PRELOADED, SWALE_FS_DESCRIPTORS="light")
+WAYS = {"mount": (1, {}), "preload": (1, PRELOADED), "nodes": (2, {}), "light": (1, LIGHT)}
 if LONG:
-    WAYS["nodes and preload"] = (2, True)
+    WAYS["nodes and preload"] = (2, PRELOADED)
+ALSO_LIGHT = ("cp and dd", "sort and pipelines", "find")  # in the short run
 ENVIRONMENT = dict(os.environ, LC_ALL="C", TZ="UTC", PYTHONDONTWRITEBYTECODE="1",
                    GIT_AUTHOR_NAME="a", GIT_AUTHOR_EMAIL="a@b", GIT_COMMITTER_NAME="a",
                    GIT_COMMITTER_EMAIL="a@b", GIT_AUTHOR_DATE="2026-01-01T00:00:00Z",
@@ -185,7 +189,7 @@ with concurrent.futures.ThreadPoolExecutor(4) as pool:
 }
 STATIC = [f"{name} . {more}" for name, more in (
     ("random", "1 500"), ("random", "2 500"), ("fork", ""), ("exec", ""), ("spawn", ""), ("pass", ""),
-    ("handler", ""), ("threads", ""), ("streams", ""), ("numbers", ""), ("many", "1 200"))]
+    ("threads", ""), ("streams", ""), ("numbers", ""), ("many", "1 200"))]
 LAMMPS = """
 units lj
 atom_style atomic
@@ -222,40 +226,48 @@ class RealPrograms(NodesCase):
     def setUp(self):
         super().setUp()
         self.plain = self.make("plain")
+        self.past_kernel = 0  # files
 
     def needs(self, *programs):
         for program in programs:
             if not shutil.which(program):
                 self.skipTest(f"{program} is not installed")
 
-    def step(self, folder, script, preload):
-        environment = dict(ENVIRONMENT, **({"LD_PRELOAD": PRELOAD} if preload else {}))
+    def step(self, folder, script, library):
+        environment = dict(ENVIRONMENT, **library)
         done = subprocess.run(["sh", "-c", "set -e\n" + script], cwd=folder, env=environment,
                               capture_output=True, text=True, timeout=PATIENCE_S, check=False)
         return done.returncode, done.stdout, done.stderr.replace(folder, "")
 
-    def same(self, steps, ways=tuple(WAYS), without=lambda name: False, sub_test=None):
-        """`without`: names of files that are never the same."""
+    def same(self, steps, ways=None, without=lambda name: False, sub_test=None, light=LONG):
+        """`without`: names of files that are never the same. `light`: also with files past the kernel."""
+        ways = ways or [way for way in WAYS if way != "light" or light]
+
         def left(folder):
             return {name: what for name, what in listing(folder).items() if not without(name)}
 
         self.empty(self.plain)
-        native = [self.step(self.plain, script, False) for script in steps]
+        native = [self.step(self.plain, script, {}) for script in steps]
         for script, done in zip(steps, native):
             self.assertEqual(done[0], 0, f"{script}: {done}")
         wanted = left(self.plain)
         self.assertGreater(len(wanted), 0)
         for way in ways:
             with sub_test() if sub_test else self.subTest(way=way):
-                nodes, preload = WAYS[way]
+                nodes, library = WAYS[way]
                 self.empty(self.backing)
                 with self.tree(nodes):
                     for i, script in enumerate(steps):
-                        self.assertEqual(self.step(self.at(i % nodes), script, preload), native[i], script)
+                        self.assertEqual(self.step(self.at(i % nodes), script, library), native[i], script)
                     for node in range(nodes):
                         self.assertEqual(differing(left(self.at(node)), wanted), {}, f"node {node}")
+                    self.past_kernel += self.made_past_kernel() if way == "light" else 0
                 self.assertEqual(differing(left(self.backing), wanted), {})
                 self.nothing_is_left(nodes)
+
+    def made_past_kernel(self):
+        said = json.loads(run(SWALE, "fs", "stat", "--json", self.at(0)))
+        return said["light_creates"] + said["light_opens"]
 
     @contextlib.contextmanager
     def tree(self, nodes):
@@ -287,7 +299,9 @@ class RealPrograms(NodesCase):
             with self.subTest(name=name):
                 self.needs(*(each for each in ("rsync", "git") if each == name),
                            *(["sqlite3"] if name == "sqlite" else []))
-                self.same(steps)
+                self.same(steps, light=LONG or name in ALSO_LIGHT)
+        print(f"{self.past_kernel} files were opened past the kernel")
+        self.assertGreater(self.past_kernel, 0)
 
     def test_fio(self):
         self.needs("fio")
@@ -297,7 +311,7 @@ class RealPrograms(NodesCase):
                 steps.append(f"fio --name={engine}-{kind} --ioengine={engine} --rw={kind} --bs=4k-64k "
                              "--size=2M --verify=pattern --verify_pattern=%o --do_verify=1 --iodepth=8 "
                              f"--fallocate=none --end_fsync=1 --verify_state_save=0 {more} > /dev/null")
-        self.same(steps)
+        self.same(steps, light=False)  # it has libaio, and would say so
 
     def test_python(self):
         for module, scripts in PYTHON.items():
@@ -311,7 +325,10 @@ class RealPrograms(NodesCase):
         program = os.path.join(self.scratch, "static")
         run("gcc", "-static", "-std=c11", "-O1", "-w", "-pthread", os.path.join(HERE, "../preload/steps.c"),
             "-o", program)
-        self.same([f"{program} {words}" for words in STATIC])
+        handler = os.path.join(self.scratch, "handler")
+        run("gcc", "-static", "-std=c11", "-O1", "-w", os.path.join(HERE, "../preload/handler_steps.c"), "-o",
+            handler)
+        self.same([*(f"{program} {words}" for words in STATIC), f"{handler} ."])
 
     if LONG:
         def test_a_go_program(self):
