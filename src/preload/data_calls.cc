@@ -133,6 +133,7 @@ ssize_t read_on(Description& held, const Read& read, const ReadNext& read_next) 
 
 ssize_t read_some(int fd, void* out, size_t bytes) {
   auto* const read_next = next<decltype(::read)>(calls::read);
+  if (is_foreign(fd)) return read_next(fd, out, bytes);
   const Ours held(fd);
   if (!held) return read_next(fd, out, bytes);
   return read_on(
@@ -207,6 +208,7 @@ extern "C" {
 
 ssize_t swale_take_write(int fd, const void* data, size_t bytes) {
   auto* const write_next = next<decltype(::write)>(calls::write);
+  if (is_foreign(fd) && !is_subfile(fd)) return write_next(fd, data, bytes);
   const Ours held(fd);
   if (!held) return write_other(fd, data, bytes);
   const size_t wanted = bytes < kBytesMax ? bytes : kBytesMax;

@@ -100,15 +100,20 @@ inline void leave(Memory& all, Description* description) noexcept {
   if (description->holders.fetch_sub(1, std::memory_order_acq_rel) == kAlive + 1) finish(all, description);
 }
 
+// The descriptor is not ours: so most calls find out, and go on to the next library at once.
+inline bool is_foreign(int fd) noexcept {
+  Memory* const all = memory.load(std::memory_order_acquire);
+  return all == nullptr || static_cast<uint32_t>(fd) >= kDescriptorsMax ||
+         all->table[fd].load(std::memory_order_relaxed) == nullptr;
+}
+
 // A description that stays for as long as this lives; none: the descriptor is not ours. A placeholder becomes
 // real before, unless it is to be held as it is.
 class Held {
  public:
   enum How { kReal, kAsItIs };
   explicit Held(int fd, How how = kReal) noexcept {
-    Memory* const all = memory.load(std::memory_order_acquire);
-    if (all == nullptr || static_cast<uint32_t>(fd) >= kDescriptorsMax) return;
-    if (all->table[fd].load(std::memory_order_relaxed) != nullptr) hold(*all, fd, how);
+    if (!is_foreign(fd)) hold(*memory.load(std::memory_order_relaxed), fd, how);
   }
   ~Held() {
     if (held_ != nullptr) leave(*memory.load(std::memory_order_relaxed), held_);

@@ -20,8 +20,9 @@
 // Errors: a placeholder that cannot become real stays one: EBADF. A server that does not answer within
 // kAnswerSeconds: EIO, and no more opens of this process pass the kernel.
 // Limits: a library that makes its calls inline (liburing, libaio) would get EBADF: if one is loaded when the
-// tree is found, files are the kernel's; one that is loaded later is not seen. One tree a process, the first. Paths that begin with the place where it is mounted, or that are
-// relative. Where no number is free, one that becomes real is nobody's for a moment.
+// tree is found, files are the kernel's; one that is loaded later is not seen. One tree a process, the first.
+// Paths that begin with the place where it is mounted, or that are relative. Where no number is free, one
+// that becomes real is nobody's for a moment.
 #pragma once
 
 #include <fcntl.h>

@@ -29,9 +29,8 @@ bool wants_light() noexcept {
   const char* const wanted = ::getenv("SWALE_FS_DESCRIPTORS");
   if (wanted == nullptr || *wanted == '\0') return false;
   if (::strcmp(wanted, "light") != 0) {
-    tell(
-        "SWALE_FS_DESCRIPTORS=%s: there is no such value, and it changes nothing: set it to light, or unset it",
-        wanted);
+    tell("SWALE_FS_DESCRIPTORS=%s: there is no such value, and it changes nothing: set light, or unset it",
+         wanted);
     return false;
   }
   const char* library = nullptr;

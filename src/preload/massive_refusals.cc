@@ -1,5 +1,5 @@
-// Calls that a massive directory refuses: what would change its subfiles by name, and what would make an entry
-// in it that is none. Each refusal is logged.
+// Calls that a massive directory refuses: what would change its subfiles by name, and what would make another
+// entry in it. Each refusal is logged.
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """full_test.py SWALE: a tree whose backing is really full, by size, by inodes, or by a quota: it is a small
 file system of its own. Programs hear of it when the backing says so, never before; the end of the job does;
-nothing is lost, and `swale fs recover` brings it when there is space. So it is for programs that write through
-the mount, by logs of libswale_preload.so, and to files that were opened past the kernel.
+nothing is lost, and `swale fs recover` brings it when there is space. So it is for programs that write
+through the mount, by logs of libswale_preload.so, and to files that were opened past the kernel.
 """
 import errno
 import hashlib

@@ -3,8 +3,8 @@
 tree of a job when something fails: they are killed at each step, or their server is; they open more than the
 library knows; the loader ignores the library.
 
-CANARY is a library whose table lacks fork (and execl), SMALL one that has space for SMALL_END descriptors. --long: all
-steps, and 132,000 open files.
+CANARY is a library whose table lacks fork and execl, SMALL one that has space for SMALL_END descriptors.
+--long: all steps, and 132,000 open files.
 """
 import json
 import os

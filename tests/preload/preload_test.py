@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""preload_test.py SWALE LIBRARY CANARY STEPS HANDLER COUNTING CASE: calls and programs natively, and in the tree of a
-job with libswale_preload.so.
+"""preload_test.py SWALE LIBRARY CANARY STEPS HANDLER COUNTING CASE: calls and programs natively, and in the
+tree of a job with libswale_preload.so.
 
 What they print, and the files that they leave, must be the same; and with the library writes must have gone
 past the kernel. CANARY is a library whose table lacks fork and execl: a child then keeps the short cut, and
