@@ -41,7 +41,8 @@ def touch():
                 memory[at] = 1
     if goes_back():
         print("free memory of this machine goes back to its host: what touches new memory is slow, and its "
-              f"figures are the host's. As root: echo {LARGEST_ORDER + 1} > {ORDER}", file=sys.stderr, flush=True)
+              f"figures are the host's. As root: echo {LARGEST_ORDER + 1} > {ORDER}", file=sys.stderr,
+              flush=True)
 
 
 def large_pages():

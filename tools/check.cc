@@ -159,13 +159,10 @@ std::vector<Finding> judge(const Program& program) {
   says(needs("libasan"), false,
        "AddressSanitizer must be the first library: set LD_PRELOAD to the path that `gcc "
        "-print-file-name=libasan.so` tells, before swale run");
-  says(
-      needs("liburing") || imports("io_uring_setup"), false,
-      "what it does by io_uring goes through the mount; with SWALE_FS_DESCRIPTORS=light it fails with EBADF: "
-      "leave that out");
+  says(needs("liburing"), false,
+       "what it does by io_uring goes through the mount; SWALE_FS_DESCRIPTORS=light is of no effect");
   says(needs("libaio"), false,
-       "what it does by libaio goes through the mount; with SWALE_FS_DESCRIPTORS=light it fails with EBADF: "
-       "leave that out");
+       "what it does by libaio goes through the mount; SWALE_FS_DESCRIPTORS=light is of no effect");
   says(imports("aio_write") || imports("aio_write64"), false,
        "what it writes by asynchronous calls of the C library goes through the mount");
   says(imports("mmap") || imports("mmap64"), false,

@@ -3,8 +3,8 @@
 // the backing").
 //
 // What is on the backing is seen; the tree adopts a name when it is first looked up. Changes of names and
-// attributes of what is there are made there, too, at once; new files, and bytes, come there by the drain, and
-// with several nodes times of files.
+// attributes of what is there are made there, too, at once; new files, and bytes, come there by the drain,
+// and with several nodes times of files.
 //
 // The kernel checks permissions (default_permissions): none are checked here. Refused: link, device nodes,
 // FIFOs, sockets, and owners other than the own: EPERM; attributes other than "user.": EOPNOTSUPP; writes to

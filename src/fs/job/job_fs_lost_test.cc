@@ -1,5 +1,5 @@
-// Attributes that the backing cannot keep: the file's bytes come there, the end of the job says what is missing,
-// and no other drain is hindered.
+// Attributes that the backing cannot keep: the file's bytes come there, the end of the job says what is
+// missing, and no other drain is hindered.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/xattr.h>

@@ -1,6 +1,6 @@
 // JobFs: times of files that programs set. With one node those of a file without bytes to drain change on the
-// backing at once. With several a drain of any node would take that for a change by others: so the file gets a
-// mark in its names, together with its times, and its next drain, which its root leads as any other, brings
+// backing at once. With several a drain of any node would take that for a change by others: so the file gets
+// a mark in its names, together with its times, and its next drain, which its root leads as any other, brings
 // them. The node that has set them asks for one as for bytes; after a kill the root finds the mark.
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -145,8 +145,8 @@ Result<Drain::Outcome> JobFs::drain_times(const meta::FileId& file, std::optiona
   return Drain::Outcome::kDone;
 }
 
-// The root knows what the file becomes before it does: a drain after a kill must not take that for a change by
-// others. A file that others have changed keeps its times.
+// The root knows what the file becomes before it does: a drain after a kill must not take that for a change
+// by others. A file that others have changed keeps its times.
 Status JobFs::put_times(const meta::FileId& file, const meta::TreeNode& node, const io::Descriptor& there) {
   const std::string path = nodes_.path_of(file).value_or(text_of(file));
   struct stat now;

@@ -1,5 +1,5 @@
-// Times that programs set of files whose bytes are on the backing: they come there, too, with one node and with
-// several, whatever is killed; nobody takes them for a change by others.
+// Times that programs set of files whose bytes are on the backing: they come there, too, with one node and
+// with several, whatever is killed; nobody takes them for a change by others.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
