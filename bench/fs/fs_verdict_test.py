@@ -18,6 +18,7 @@ CALIBRATION = dict(fs.calibration.REFERENCE)
 TREE = {"n1_over_nn": 1.1, "nn_over_direct": 0.95, "n1_write_over_direct_mount": 0.9, "cpu_over_direct": 1.5,
         "commit_over_fdatasync": 2.4, "create_mount_over_passthrough": 0.7, "mount_over_passthrough_seq": 0.9,
         "mount_over_passthrough_random": 0.8}
+TOLD = {"nn_first_over_direct": 0.5}  # without a must
 MOUNT_READS = "read_node_over_cache"  # in the tree's line; its key ends in _mount
 SLOW = {"checkpoint_over_slow_backing": 5.1, "drain_over_slow_direct": 1.05}
 LIBRARY = {"n1_write_over_direct": 1.0, "burst_over_direct": 1.1, "read_node_over_cache": 0.75}
@@ -34,7 +35,7 @@ def lines(ratio, recovery, slow=1.0, drain=1.01, tree=None, added=0.5, held=None
     write = {"ratio": ratio, "log_ns": 100.0, "server_ns_per_piece": 100.0}
     made += [{"round": 0, "name": name, "line": write} for name in ("write_4k", "write_record", "segment")]
     made.append({"round": 0, "name": "drain", "line": {"ratio": drain, "cpu_ratio": drain}})
-    made.append({"round": 0, "name": "tree", "line": {**TREE, MOUNT_READS: 0.75, **(tree or {})}})
+    made.append({"round": 0, "name": "tree", "line": {**TREE, **TOLD, MOUNT_READS: 0.75, **(tree or {})}})
     made.append({"round": 0, "name": "slow", "line": {**SLOW, **(held or {})}})
     made.append({"round": 0, "name": "storm", "line": {"requests_max": storm}})
     made.append({"round": 0, "name": "remote", "line": {"read_remote_over_rpc": remote}})
