@@ -191,15 +191,14 @@ class Light(unittest.TestCase):
     def test_many_files(self):
         self.same("many", MANY)
 
+    # As many as the machine allows; the skip says so if these are fewer.
     def test_very_many_files(self):
-        """As many as the machine allows; the skip says so if these are fewer."""
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         if limit < MOST + 200:
             with contextlib.suppress(ValueError, OSError):  # root may have more
                 resource.setrlimit(resource.RLIMIT_NOFILE, (MOST + 200, MOST + 200))
                 limit = MOST + 200
         count = min(MOST, limit - 200)
-        print(f"{count} open files")
         folder = os.path.join(self.tree, "most")
         done = self.outcome(folder, ("many", count), LIBRARY)
         self.assertEqual(done, (0, f"many0: 7 written\nmany: {count} \n", ""))
@@ -207,7 +206,7 @@ class Light(unittest.TestCase):
         self.assertGreaterEqual(self.stats()["light_creates"], count - 10)
         self.assertEqual(self.nothing_is_open(), 0)
         if count < MOST:
-            self.skipTest(f"light: no {MOST} open files here: this user may have {limit}")
+            self.skipTest(f"light: no {MOST} open files here: {count} were; this user may have {limit}")
 
     def waiting(self):
         folder = os.path.join(self.tree, "waiting")
