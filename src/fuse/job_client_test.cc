@@ -237,6 +237,7 @@ TEST_F(JobClientTest, ProcessesSeeWhatOthersHaveWrittenAtOnce) {
       const Answer answer = program.tell(order);
       const std::string expected =
           order.offset < model.size() ? model.substr(order.offset, order.bytes) : std::string();
+      ASSERT_EQ(answer.failed, 0u) << "call " << call;
       ASSERT_EQ(answer.bytes, expected.size()) << "call " << call;
       ASSERT_EQ(answer.number, hash_of(expected)) << "call " << call;
       reads_in_logs += answer.read_in_logs > 0;

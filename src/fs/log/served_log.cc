@@ -226,8 +226,7 @@ bool ServedLog::tell(const Chunk& chunk, uint32_t place, uint32_t bytes, uint64_
   }
   last->bytes += bytes;
   last->checks = checks;
-  std::copy_n(chunk.checks.begin() + first + known, checks - known, told->checks + told->check_count);
-  told->check_count += checks - known;
+  for (uint32_t i = known; i < checks; ++i) told->checks[told->check_count++] = chunk.checks[first + i];
   return true;
 }
 
