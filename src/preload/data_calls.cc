@@ -80,8 +80,13 @@ void return_place(Description& held, uint64_t offset, size_t wanted, ssize_t don
   held.place.compare_exchange_strong(place, offset + static_cast<uint64_t>(done > 0 ? done : 0));
 }
 
+// None: the kernel writes it, or says why not.
+fs::LogWriter* log_at(Description& held, int fd, uint64_t offset, size_t bytes) {
+  return offset > kEndMax - bytes ? nullptr : log_for(all_of_ours(), held, fd, bytes);
+}
+
 ssize_t put(Description& held, int fd, uint64_t offset, const void* data, size_t bytes) {
-  fs::LogWriter* const log = offset > kEndMax - bytes ? nullptr : log_for(all_of_ours(), held, fd, bytes);
+  fs::LogWriter* const log = log_at(held, fd, offset, bytes);
   if (log != nullptr && data != nullptr) {
     const int64_t written = log->write(held.file, offset, data, bytes);
     if (written >= 0) return static_cast<ssize_t>(written);
@@ -103,7 +108,7 @@ ssize_t bytes_of(const iovec* parts, int count) {
 }
 
 ssize_t put_parts(Description& held, int fd, uint64_t offset, const iovec* parts, int count, size_t bytes) {
-  fs::LogWriter* const log = offset > kEndMax - bytes ? nullptr : log_for(all_of_ours(), held, fd, bytes);
+  fs::LogWriter* const log = log_at(held, fd, offset, bytes);
   ssize_t done = 0;
   for (int i = 0; log != nullptr && i < count; ++i) {
     const int64_t written =

@@ -74,13 +74,6 @@ int fresh(int fd) {
   return fd;
 }
 
-// Could not become real: the placeholder is not to be answered for.
-bool is_light_still(const Held& held) {
-  if (!held || held->light.load(std::memory_order_acquire) == 0) return false;
-  errno = EBADF;
-  return true;
-}
-
 // What an open has given, with errno as it was.
 int opened(int fd, int flags) {
   if (fd < 0) return fd;
@@ -117,7 +110,7 @@ int replace(int from, int to, const Call& call) {
   };
   if (all == nullptr || from == to || is_borrowed(*all)) return also_subfile(call());
   const Held held(from), replaced(to, Held::kAsItIs);
-  if (is_light_still(held)) return -1;
+  if (stays_light(held)) return -1;
   if (is_own(*all, to)) move_own(*all, to);
   if (replaced) static_cast<void>(commit_light(*replaced));
   if (replaced) let_go(*all, to, *replaced);
@@ -246,7 +239,7 @@ void swale_take_closefrom(int first) {
 int swale_take_dup(int fd) {
   if (is_subfile(fd)) return fcntl_subfile(fd, F_DUPFD, 0);
   const Held held(fd);
-  if (is_light_still(held)) return -1;
+  if (stays_light(held)) return -1;
   return also(held, fd, next<decltype(::dup)>(calls::dup)(fd));
 }
 
@@ -263,7 +256,7 @@ int swale_take_fcntl(int fd, int command, long argument) {
   auto* const fcntl_next = next<decltype(::fcntl)>(calls::fcntl);
   if (command == F_GETFD || command == F_SETFD) return fcntl_next(fd, command, argument);
   const Held held(fd);
-  if (is_light_still(held)) return -1;
+  if (stays_light(held)) return -1;
   if (!held && ours() == nullptr) return fcntl_next(fd, command, argument);
   switch (command) {
     case F_DUPFD:

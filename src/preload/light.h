@@ -54,8 +54,9 @@ inline bool open_light(int at, const char* path, int flags, mode_t mode, int* fd
 // The path may lead to a placeholder itself: /proc/self/fd/7.
 void before_reopening(const char* path) noexcept;
 void make_all_real() noexcept;
-// A descriptor becomes real. True, with errno set: it could not.
+// A descriptor becomes real; one that is held has. True, with errno set: it could not.
 bool stays_light(int fd) noexcept;
+bool stays_light(const Held& held) noexcept;
 // By such a path a call that takes a directory gets the descriptor itself (AT_EMPTY_PATH).
 inline bool names_itself(const char* path) { return path == nullptr || *path == '\0'; }
 

@@ -8,8 +8,9 @@
 
 namespace swale::preload {
 
-bool stays_light(int fd) noexcept {
-  const Held held(fd);
+bool stays_light(int fd) noexcept { return stays_light(Held(fd)); }
+
+bool stays_light(const Held& held) noexcept {
   if (!held || held->light.load(std::memory_order_acquire) == 0) return false;
   errno = EBADF;
   return true;
