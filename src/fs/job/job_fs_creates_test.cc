@@ -6,21 +6,15 @@
 #include <filesystem>
 #include <fstream>
 #include <set>
-#include <sstream>
 #include <thread>
 #include <utility>
 
 #include "base/rng.h"
+#include "fs/job/testing/content.h"
 #include "fs/job/testing/nodes_world.h"
 
 namespace swale::fs {
 namespace {
-
-std::string content(const std::string& path) {
-  std::ostringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
-}
 
 class JobFsCreates : public testing::Test {
  protected:

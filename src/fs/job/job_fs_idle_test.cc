@@ -6,9 +6,9 @@
 
 #include <fstream>
 #include <functional>
-#include <sstream>
 #include <string>
 
+#include "fs/job/testing/content.h"
 #include "fs/job/testing/job_world.h"
 #include "fs/job/testing/nodes_world.h"
 
@@ -25,13 +25,6 @@ bool comes(const std::function<bool()>& is_there, int looks = kLooksMax) {
     ::usleep(10'000);
   }
   return is_there();
-}
-
-std::string content(const std::string& path) {
-  std::ifstream in(path);
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
 }
 
 int write(FileCalls& on, const std::string& path, const std::string& bytes) {

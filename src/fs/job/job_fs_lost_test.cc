@@ -7,9 +7,9 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <sstream>
 #include <string>
 
+#include "fs/job/testing/content.h"
 #include "fs/job/testing/hanging_calls.h"
 #include "fs/job/testing/job_world.h"
 #include "fs/job/testing/nodes_world.h"
@@ -21,13 +21,6 @@ using testing::HasSubstr;
 
 constexpr const char* kAttribute = "user.kept";
 constexpr size_t kLongBytes = 60 * kKiB;  // ext4 keeps some 4 KiB
-
-std::string content(const std::string& path) {
-  std::ifstream in(path);
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
 
 void make(FileCalls& on, const std::string& path, const std::string& attribute) {
   int handle = -1;

@@ -6,21 +6,14 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <sstream>
 
+#include "fs/job/testing/content.h"
 #include "fs/job/testing/nodes_world.h"
 
 namespace swale::fs::job_fs_messages_test {
 namespace {
 
 constexpr size_t kNodes = 3;
-
-std::string content(const std::string& path) {
-  std::ostringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
-}
 
 class JobFsMessages : public testing::Test {
  protected:

@@ -10,10 +10,10 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 #include <thread>
 
 #include "base/rng.h"
+#include "fs/job/testing/content.h"
 #include "fs/job/testing/nodes_world.h"
 
 namespace swale::fs::job_fs_nodes_test {
@@ -24,13 +24,6 @@ using testing::HasSubstr;
 
 constexpr size_t kNodes = 3;
 
-std::string content(const std::string& path) {
-  std::ifstream in(path);
-  if (!in) return "(missing)";
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
 void put(const std::string& path, const std::string& text) { std::ofstream(path) << text; }
 
 class JobFsNodes : public testing::Test {

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "fs/job/job_marks.h"
+#include "fs/job/testing/content.h"
 #include "fs/job/testing/job_world.h"
 #include "fs/testing/random_calls.h"
 
@@ -33,11 +34,6 @@ uint64_t lives() {
 
 void put(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
-}
-std::string content(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return "(missing)";
-  return std::string(std::istreambuf_iterator<char>(in), {});
 }
 bool is_there(const std::string& path) {
   struct stat found;
