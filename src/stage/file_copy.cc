@@ -8,9 +8,9 @@
 #include <climits>
 
 #include "base/crc32c.h"
+#include "base/crc32c_join.h"
 #include "io/fresh_file.h"
 #include "stage/attributes.h"
-#include "stage/crc32c_join.h"
 
 namespace swale::stage {
 namespace {

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "base/contain.h"
+#include "base/crc32c_join.h"
 #include "io/many_syncs.h"
-#include "stage/crc32c_join.h"
 #include "stage/in_parallel.h"
 
 namespace swale::stage {

@@ -1,4 +1,4 @@
-#include "stage/crc32c_join.h"
+#include "base/crc32c_join.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 
 #include "base/crc32c.h"
 
-namespace swale::stage {
+namespace swale {
 namespace {
 
 TEST(Crc32cJoin, IsTheValueOfTheConcatenation) {
@@ -36,4 +36,4 @@ TEST(Crc32cJoin, ZerosNeedNotBeRead) {
 }
 
 }  // namespace
-}  // namespace swale::stage
+}  // namespace swale
