@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/copy_past_caches.h"
 #include "fs/log/futex.h"
 #include "fs/log/map_log.h"
 #include "fs/log/plain_text.h"
@@ -134,8 +135,7 @@ int LogWriter::append(const Request& request, const char* data, uint32_t length)
   Space space;
   const int result = reserve(request, length, &space);
   if (result != 0) return result;
-  prefetch_next(space.chunk + space.at.used + length, length);
-  ::memcpy(space.chunk + space.at.used, data, length);
+  copy(space, data, length);
   LogEntry& entry = *entry_of(space.chunk, chunk_bytes_, space.at.entries);
   const EntryCopy copy{
       kPublished | now_ns(), request.file, request.offset, length, space.at.used, space.number, 0};
@@ -156,6 +156,16 @@ int LogWriter::append(const Request& request, const char* data, uint32_t length)
   while ((kPublished | now_ns()) <= copy.published) {
   }
   return 0;
+}
+
+void LogWriter::copy(const Space& space, const char* data, uint32_t length) noexcept {
+  char* const to = space.chunk + space.at.used;
+  if (length < kPastCachesMin) {
+    prefetch_next(to + length, length);
+    ::memcpy(to, data, length);
+  } else {
+    copy_past_caches(to, data, length);
+  }
 }
 
 int LogWriter::reserve(const Request& request, uint32_t length, Space* space) noexcept {

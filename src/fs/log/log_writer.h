@@ -38,6 +38,9 @@ struct LogFiles {
 
 class LogWriter {
  public:
+  // Pieces of so many bytes are copied past the processor's caches: a log is read once, later, if at all.
+  static constexpr uint32_t kPastCachesMin = 16 << 10;
+
   constexpr LogWriter() = default;
 
   // Maps log `log` in the node's folder. Not in a signal handler. 0 or a negative errno.
@@ -67,6 +70,7 @@ class LogWriter {
   };
   int append(const Request& request, const char* data, uint32_t length) noexcept;
   int reserve(const Request& request, uint32_t length, Space* space) noexcept;
+  void copy(const Space& space, const char* data, uint32_t length) noexcept;
   int wait_for_chunk(const Request& request, uint64_t number) noexcept;
   bool server_is_gone() const noexcept;
   void ring() noexcept;
