@@ -139,12 +139,13 @@ Status dump_file(io::Device& device, const std::string& path, DumpOutput* out) {
   return status;
 }
 
-// Swale's files in a folder.
-Status dump_folder(io::Device& device, const std::string& folder, DumpOutput* out) {
+// Swale's files in a folder whose names begin so.
+Status dump_folder(io::Device& device, const std::string& folder, DumpOutput* out,
+                   const std::string& head = "") {
   SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> files, device.list(folder));
   Status first;
   for (const std::string& file : files) {
-    if (file.ends_with(".tmp") || kind_of(file) == FileKind::kUnknown) continue;
+    if (!file.starts_with(head) || file.ends_with(".tmp") || kind_of(file) == FileKind::kUnknown) continue;
     const Status status = dump_file(device, fmt::format("{}/{}", folder, file), out);
     if (first.ok()) first = status;
   }
@@ -179,7 +180,10 @@ Status dump_directory(io::Device& device, const std::string& path, DumpOutput* o
     const std::string cluster = imd::cluster_folder(path, (*clusters)[i]);
     SWALE_ASSIGN_OR_RETURN(const bool there, device.exists(imd::manifest_path(cluster)));
     if (there) note(dump_directory(device, cluster, out));
+    note(dump_folder(device, imd::clusters_folder(path), out, file_name(cluster) + "."));  // its logs
   }
+  SWALE_ASSIGN_OR_RETURN(const bool copied, device.exists(imd::cluster_list_copy_path(path)));
+  if (copied) note(dump_file(device, imd::cluster_list_copy_path(path), out));
   return first;
 }
 

@@ -3,10 +3,11 @@
 GOLDEN/dir-v1 was written by `make_directory PATH 0 1` as two ranks, then by `make_directory PATH 1 1` as
 one; GOLDEN/large-v1 and attributes-v1 likewise, with the word `large` or `attributes`, and
 GOLDEN/indirect-v1 and lossy-v1 also with SWALE_IMD_FORMAT=indirect and lossy; GOLDEN/keys-v1 by
-`make_directory PATH 0 1` as one, with SWALE_IMD_KEY=u64; GOLDEN/clusters-v1 is dir-v1 after `swale
-optimize`, cluster-ranks-v1 after the same by two ranks, and freed-v1 the first after `swale optimize
---free`; GOLDEN/columns-v1 is `make_directory PATH 0 4 400` as one, with SWALE_IMD_COMPRESSION=lz4, after
-`swale optimize`; GOLDEN/layout-v1/COMPRESSION-INDEX by
+`make_directory PATH 0 1` as one, with SWALE_IMD_KEY=u64; GOLDEN/clusters-v2 is dir-v1 after `swale
+optimize`, cluster-ranks-v2 after the same by two ranks, and freed-v2 the first after `swale optimize
+--free`; GOLDEN/columns-v2 is `make_directory PATH 0 4 400` as one, with SWALE_IMD_COMPRESSION=lz4, after
+`swale optimize`; the versions 1 of these are of a build that had logs in the folders of clusters;
+GOLDEN/layout-v1/COMPRESSION-INDEX by
 `make_directory PATH 0 1 400` as one, with SWALE_IMD_COMPRESSION and SWALE_IMD_INDEX set (for `papers0`
 SWALE_IMD_BLOOM_BITS=0, too). All of it by `tests/golden/make_golden.py
 build/checked/tests/api/make_directory`. Folders of a released version are never written again: a new
@@ -51,8 +52,8 @@ def copy_of(name):
         yield path
 
 
-def damage(path, log, offset):
-    with open(os.path.join(path, "p000", log), "r+b") as file:
+def damage(path, log, offset, folder="p000"):
+    with open(os.path.join(path, folder, log), "r+b") as file:
         file.seek(offset)
         file.write(b"?")
 
@@ -248,7 +249,7 @@ class Golden(unittest.TestCase):
             self.check(path, 3)
 
     def test_clusters_answer(self):
-        for name in "clusters-v1", "cluster-ranks-v1":
+        for name in "clusters-v1", "clusters-v2", "cluster-ranks-v1", "cluster-ranks-v2":
             self.check(os.path.join(GOLDEN, name), 2)
             with copy_of(name) as path:
                 for partition in range(2):
@@ -278,12 +279,17 @@ class Golden(unittest.TestCase):
                 self.assertEqual(sorted(self.run_swale(*ask).splitlines()), before)
 
     def test_columns_answer(self):
-        path = os.path.join(GOLDEN, "columns-v1")
+        for name, features in ("columns-v1", ["columns"]), ("columns-v2", ["columns", "beside"]):
+            with self.subTest(name):
+                self.check_columns(name, features)
+
+    def check_columns(self, name, features):
+        path = os.path.join(GOLDEN, name)
         with open(os.path.join(path, "clusters", "0001", "manifest.json"), encoding="utf-8") as listed:
-            self.assertEqual(json.load(listed)["incompatible_features"], ["columns"])
+            self.assertEqual(json.load(listed)["incompatible_features"], features)
         self.assertIn(", in columns", self.run_swale("info", path))
         self.run_swale("verify", path)
-        with copy_of("columns-v1") as copy:
+        with copy_of(name) as copy:
             os.remove(os.path.join(copy, "p000", "part-000000.j0001.data"))
             for key in range(0, 400, 57):
                 self.assertEqual(self.run_swale("get", copy, f"u64:{key}", "--u64"),
@@ -291,17 +297,23 @@ class Golden(unittest.TestCase):
                                          for epoch in range(4)))
 
     def test_freed_epochs_are_read(self):
-        path = os.path.join(GOLDEN, "freed-v1")
+        for name, log in ("freed-v1", "0001/p000/part-000000.j0001.data"), ("freed-v2",
+                                                                            "0001.part-000000.j0001.data"):
+            with self.subTest(name):
+                self.check_freed(name, log)
+
+    def check_freed(self, name, log):
+        path = os.path.join(GOLDEN, name)
         self.check(path, 2, partitions=1)
         info = json.loads(self.run_swale("info", path, "--json"))
         self.assertEqual([epoch.get("freed", False) for epoch in info["epochs"]], [True, False])
         with open(os.path.join(path, "swale.json"), encoding="utf-8") as manifest:
             self.assertEqual(json.load(manifest)["incompatible_features"], ["clusters"])
         self.assertIn("nothing to repair", self.run_swale("repair", path, "--dry-run"))
-        with copy_of("freed-v1") as copy:
+        with copy_of(name) as copy:
             subprocess.run([MAKE_DIRECTORY, copy, "2", "1"], check=True, timeout=60)
             self.check(copy, 3, partitions=1)
-            damage(os.path.join(copy, "clusters", "0001"), "part-000000.j0001.data", 100)
+            damage(copy, log, 100, "clusters")
             self.run_swale("verify", copy, expect=1)
 
     def test_canary_a_changed_byte_is_noticed(self):

@@ -1,10 +1,10 @@
 """make_golden.py MAKE_DIRECTORY [GOLDEN]: writes the golden directories of the version that is being
 developed anew.
 
-GOLDEN (by default this folder) gets dir-v1, indirect-v1, attributes-v1, cluster-ranks-v1, clusters-v1,
-columns-v1, freed-v1, keys-v1, large-v1, layout-v1 and lossy-v1, whose making golden_test.py describes; what
+GOLDEN (by default this folder) gets dir-v1, indirect-v1, attributes-v1, cluster-ranks-v2, clusters-v2,
+columns-v2, freed-v2, keys-v1, large-v1, layout-v1 and lossy-v1, whose making golden_test.py describes; what
 is there of these is removed. Only until version 1 is released: after that they are read for ever, and never
-written again.
+written again. Version 1 of clusters, with logs in their folders, was made before.
 MAKE_DIRECTORY is tests/api/make_directory of a build folder, whose `swale` is run, too.
 """
 import os
@@ -52,21 +52,21 @@ def main():
         shutil.rmtree(path, ignore_errors=True)
         make(2, path, "0", "1", *words, **variables)
         make(1, path, "1", "1", *words)
-    clusters = os.path.join(GOLDEN, "clusters-v1")
+    clusters = os.path.join(GOLDEN, "clusters-v2")
     shutil.rmtree(clusters, ignore_errors=True)
     shutil.copytree(os.path.join(GOLDEN, "dir-v1"), clusters)
     swale = os.path.join(os.path.dirname(MAKE_DIRECTORY), "..", "..", "tools", "swale")
     subprocess.run([swale, "optimize", clusters], check=True, timeout=60)
-    by_ranks = os.path.join(GOLDEN, "cluster-ranks-v1")
+    by_ranks = os.path.join(GOLDEN, "cluster-ranks-v2")
     shutil.rmtree(by_ranks, ignore_errors=True)
     shutil.copytree(os.path.join(GOLDEN, "dir-v1"), by_ranks)
     libraries = os.path.join(os.path.dirname(MAKE_DIRECTORY), "..", "..", "src", "capi")
     run_ranks(2, [swale, "optimize", by_ranks], {"LD_LIBRARY_PATH": libraries})
-    columns = os.path.join(GOLDEN, "columns-v1")
+    columns = os.path.join(GOLDEN, "columns-v2")
     shutil.rmtree(columns, ignore_errors=True)
     make(1, columns, "0", "4", "400", SWALE_IMD_COMPRESSION="lz4")
     subprocess.run([swale, "optimize", columns], check=True, timeout=60)
-    freed = os.path.join(GOLDEN, "freed-v1")
+    freed = os.path.join(GOLDEN, "freed-v2")
     shutil.rmtree(freed, ignore_errors=True)
     shutil.copytree(clusters, freed)
     subprocess.run([swale, "optimize", freed, "--free", "--yes"], check=True, timeout=60)

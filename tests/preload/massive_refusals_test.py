@@ -33,7 +33,7 @@ GROUPS = {
         "fopen-r": ("ENOENT", None), "fseek": ("ESPIPE", "fseek"), "ftell": ("ESPIPE", None),
         "fileno": ("EBADF", None), "closedir": ("OK", None), "fopen-no-epoch": ("EPERM", "fopen"),
         "plain-unlink": ("OK", None)}}
-OWN_ENTRIES = ["jobs", "p000", "swale.json"]
+OWN_ENTRIES = ["clusters", "jobs", "p000", "swale.json"]
 REFUSAL = re.compile(r"^swale preload: .*: (\w+) of a subfile of a massive directory: .+$", re.MULTILINE)
 
 

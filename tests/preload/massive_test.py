@@ -78,7 +78,7 @@ class Programs(unittest.TestCase):
             {(epoch, f"r{rank}.{i}"): [b"%-40d" % (epoch * 1000 + i)]
              for epoch in range(epochs) for rank in range(ranks) for i in range(particles)})
         self.assertEqual([each["step"] for each in self.epochs()], list(range(epochs)))
-        self.assertEqual(sorted(os.listdir(self.directory)), ["jobs", "p000", "swale.json"])
+        self.assertEqual(sorted(os.listdir(self.directory)), ["clusters", "jobs", "p000", "swale.json"])
         swale("verify", self.directory)
 
 

@@ -9,6 +9,7 @@
 #include "imd/check/repairer.h"
 #include "imd/format/attributes.h"
 #include "imd/format/generation.h"
+#include "io/anchor.h"
 
 namespace swale::imd {
 
@@ -39,6 +40,19 @@ Status Repairer::find_logs() {
     for (const std::string& log : logs) {
       if (const auto id = parse_log_name(log)) logs_.try_emplace(*id);
     }
+  }
+  return find_logs_beside();
+}
+
+// A cluster's: its folder has a number for a name, as no job's directory need have.
+Status Repairer::find_logs_beside() {
+  const std::string path = io::without_trailing_slashes(directory_);
+  const std::string name = path.substr(path.find_last_of('/') + 1);
+  if (!parse_job_folder(name)) return {};
+  SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> logs, device_->list(io::parent_directory(path)));
+  for (const std::string& log : logs) {
+    if (!log.starts_with(name + ".")) continue;
+    if (const auto id = parse_log_name(log)) logs_.try_emplace(*id);
   }
   return {};
 }

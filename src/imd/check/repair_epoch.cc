@@ -96,7 +96,8 @@ Status Repairer::write_open_epochs() {
     std::vector<std::vector<run::FieldTotals>> totals(open_.size());
     SWALE_RETURN_IF_ERROR(write_open_partition(partition, &totals));
     SWALE_RETURN_IF_ERROR(copy_values(partition));
-    SWALE_RETURN_IF_ERROR(device_->sync_directory(part_folder(directory_, partition)));
+    SWALE_RETURN_IF_ERROR(
+        device_->sync_directory(log_folder(directory_, {number_, partition, found_.manifest.log_place})));
     for (size_t i = 0; i < open_.size(); ++i) summaries[i].merge(ExtremaSummary::of(partition, totals[i]));
   }
   return write_summaries(summaries);
@@ -105,9 +106,9 @@ Status Repairer::write_open_epochs() {
 // Both epochs, one after the other.
 Status Repairer::write_open_partition(PartitionNumber partition,
                                       std::vector<std::vector<run::FieldTotals>>* totals) {
-  const LogId id{number_, partition};
-  const LogId from{dead_job_.number, partition};
-  SWALE_RETURN_IF_ERROR(io::make_directories(*device_, part_folder(directory_, partition)));
+  const LogId id{number_, partition, found_.manifest.log_place};
+  const LogId from{dead_job_.number, partition, id.place};
+  SWALE_RETURN_IF_ERROR(io::make_directories(*device_, log_folder(directory_, id)));
   SWALE_ASSIGN_OR_RETURN(const auto data,
                          device_->open(data_log_path(directory_, id), io::OpenMode::kCreate));
   SWALE_ASSIGN_OR_RETURN(const auto index,
@@ -150,14 +151,14 @@ Status Repairer::copy_values(PartitionNumber writer) {
   const auto path = [&](LogId id) {
     return paged ? value_pages_path(directory_, id) : value_log_path(directory_, id);
   };
-  const LogId from{dead_job_.number, writer};
+  const LogId from{dead_job_.number, writer, found_.manifest.log_place};
   std::unique_ptr<io::File> copy;
   for (const OpenEpoch& open : open_) {
     const run::ValueRange range = facts_of(logs_, from).of(open.epoch.epoch_id).values;
     if (range.bytes == 0) continue;
     SWALE_ASSIGN_OR_RETURN(const auto old, device_->open(path(from), io::OpenMode::kRead));
     if (!copy) {
-      SWALE_ASSIGN_OR_RETURN(copy, device_->open(path({number_, writer}), io::OpenMode::kCreate));
+      SWALE_ASSIGN_OR_RETURN(copy, device_->open(path({number_, writer, from.place}), io::OpenMode::kCreate));
     }
     SWALE_RETURN_IF_ERROR(copy_file_bytes(*old, range.offset, range.bytes, *copy));
   }

@@ -28,7 +28,7 @@ class LossFinder {
   bool add_up(const EpochEntry& epoch, const std::vector<PartFacts>& parts) const;
   std::string path_of(const JobEntry& job, PartitionNumber writer) const {
     const bool paged = manifest_.layout.values() == run::ValueRule::kPaged;
-    const LogId id{job.number, writer};
+    const LogId id{job.number, writer, manifest_.log_place};
     return paged ? value_pages_path(directory_, id) : value_log_path(directory_, id);
   }
   std::string why(const EpochEntry& epoch, PartitionNumber partition, const PartFacts& part) const;

@@ -150,6 +150,7 @@ void ManifestFinder::take_document() {
   Manifest& manifest = out_.manifest;
   if (documents_.empty()) {
     manifest.layout = layout_of_logs(logs_);
+    if (!logs_.empty()) manifest.log_place = logs_.begin()->first.place;
     manifest.generation = newest_.value_or(0);
     out_.rebuilt = true;
     out_.lost.push_back(

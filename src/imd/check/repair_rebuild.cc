@@ -126,10 +126,10 @@ Status Repairer::replace_indexes() {
     if (!rebuild.tables_temporary.empty()) {
       SWALE_RETURN_IF_ERROR(
           device_->rename(rebuild.tables_temporary, table_log_path(directory_, rebuild.id)));
-      SWALE_RETURN_IF_ERROR(device_->sync_directory(part_folder(directory_, rebuild.id.partition)));
+      SWALE_RETURN_IF_ERROR(device_->sync_directory(log_folder(directory_, rebuild.id)));
     }
     SWALE_RETURN_IF_ERROR(device_->rename(rebuild.temporary, index_log_path(directory_, rebuild.id)));
-    SWALE_RETURN_IF_ERROR(device_->sync_directory(part_folder(directory_, rebuild.id.partition)));
+    SWALE_RETURN_IF_ERROR(device_->sync_directory(log_folder(directory_, rebuild.id)));
   }
   return {};
 }

@@ -60,6 +60,7 @@ class Repairer {
   Status begin();
   Status look();
   Status find_logs();
+  Status find_logs_beside();
   uint64_t data_bytes() const;
   Status look_at(LogId id, LogFacts* facts);
   void tell_losses();

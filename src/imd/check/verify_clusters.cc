@@ -88,6 +88,7 @@ void verify_clusters(const ReaderFiles& files, const Manifest& manifest, size_t 
   };
   const Result<ClusterList> list = load_clusters(files.device, files.directory);
   if (!list.ok()) return tell(list.status());
+  tell(check_cluster_lists(files.device, files.directory, *list));
   for (const ClusterEntry& cluster : list->clusters) {
     if (report->problems.size() >= problems_max) return;
     ++report->clusters;

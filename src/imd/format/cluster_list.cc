@@ -18,7 +18,9 @@ namespace {
 constexpr std::string_view kRanksFeature = "ranks";
 // Series of a cluster may have columns.
 constexpr std::string_view kColumnsFeature = "columns";
-constexpr std::string_view kListFeatures[] = {kRanksFeature, kColumnsFeature};
+// A cluster may have its logs beside its folder.
+constexpr std::string_view kBesideFeature = "beside";
+constexpr std::string_view kListFeatures[] = {kRanksFeature, kColumnsFeature, kBesideFeature};
 constexpr DocumentFormat kListFormat{.name = "swale-clusters", .version = 1, .features = kListFeatures};
 constexpr size_t kDigitsOfId = 16;
 
@@ -57,7 +59,10 @@ Status decode_span(const DocumentObject& object, std::vector<ClusterEntry::Epoch
 struct Features {
   bool ranks = false;
   bool columns = false;
+  bool beside = false;
 };
+
+bool is_beside(const ClusterEntry& cluster) { return cluster.log_place == LogPlace::kBeside; }
 
 Result<ClusterEntry> decode_cluster(const DocumentObject& object, const Features& features,
                                     uint32_t number_min, uint32_t generation) {
@@ -72,6 +77,10 @@ Result<ClusterEntry> decode_cluster(const DocumentObject& object, const Features
   if (features.columns) {
     SWALE_ASSIGN_OR_RETURN(cluster.columns, object.flag("columns"));
   }
+  if (features.beside) {
+    SWALE_ASSIGN_OR_RETURN(const bool beside, object.flag("beside"));
+    if (beside) cluster.log_place = LogPlace::kBeside;
+  }
   SWALE_ASSIGN_OR_RETURN(cluster.series, object.number("series", 0, UINT64_MAX));
   SWALE_ASSIGN_OR_RETURN(cluster.bytes, object.number("bytes", 0, UINT64_MAX));
   SWALE_ASSIGN_OR_RETURN(const JsonValue spans, object.array("epochs"));
@@ -81,22 +90,30 @@ Result<ClusterEntry> decode_cluster(const DocumentObject& object, const Features
   return cluster;
 }
 
+Result<ClusterList> read_list(io::Device& device, const std::string& path) {
+  SWALE_ASSIGN_OR_RETURN(const std::string json, io::read_file(device, path, kManifestBytesMax));
+  return ClusterList::decode(json, path);
+}
+
 }  // namespace
 
 std::string ClusterList::encode() const {
   JsonWriter json;
   const Features has{
       .ranks = std::ranges::any_of(clusters, [](const ClusterEntry& cluster) { return cluster.ranks > 1; }),
-      .columns = std::ranges::any_of(clusters, &ClusterEntry::columns)};
+      .columns = std::ranges::any_of(clusters, &ClusterEntry::columns),
+      .beside = std::ranges::any_of(clusters, is_beside)};
   std::vector<std::string_view> features;
   if (has.ranks) features.push_back(kRanksFeature);
   if (has.columns) features.push_back(kColumnsFeature);
+  if (has.beside) features.push_back(kBesideFeature);
   begin_document(kListFormat, features, &json);
   json.line().member("generation", generation).name("clusters").array();
   for (const ClusterEntry& cluster : clusters) {
     json.line().object().member("number", cluster.number).member("epoch_id", hex16(cluster.epoch_id));
     if (has.ranks) json.member("ranks", cluster.ranks);
     if (has.columns) json.member("columns", cluster.columns);
+    if (has.beside) json.member("beside", is_beside(cluster));
     json.member("series", cluster.series).member("bytes", cluster.bytes);
     encode_epochs(cluster.epochs, &json);
     json.end().line();
@@ -110,7 +127,8 @@ Result<ClusterList> ClusterList::decode(Bytes text, const std::string& path) {
   SWALE_RETURN_IF_ERROR(document.check_header(kListFormat));
   const DocumentObject root = document.root();
   const Features features{.ranks = document.has_feature(kRanksFeature),
-                          .columns = document.has_feature(kColumnsFeature)};
+                          .columns = document.has_feature(kColumnsFeature),
+                          .beside = document.has_feature(kBesideFeature)};
   ClusterList list;
   SWALE_ASSIGN_OR_RETURN(const uint64_t generation, root.number("generation", 1, kJobNumberMax));
   list.generation = static_cast<uint32_t>(generation);
@@ -125,14 +143,16 @@ Result<ClusterList> ClusterList::decode(Bytes text, const std::string& path) {
   return list;
 }
 
-std::string clusters_folder(const std::string& directory) { return directory + "/clusters"; }
-
 std::string cluster_folder(const std::string& directory, uint32_t number) {
   return fmt::format("{}/{:04}", clusters_folder(directory), number);
 }
 
 std::string cluster_list_path(const std::string& directory, uint32_t number) {
   return cluster_folder(directory, number) + "/manifest.json";
+}
+
+std::string cluster_list_copy_path(const std::string& directory) {
+  return clusters_folder(directory) + "/manifest.json";
 }
 
 store::ClaimNames cluster_claims(const std::string& directory) {
@@ -148,17 +168,36 @@ store::ClaimNames cluster_claims(const std::string& directory) {
 Result<ClusterList> load_clusters(io::Device& device, const std::string& directory) {
   SWALE_ASSIGN_OR_RETURN(const std::vector<uint32_t> numbers,
                          store::list_jobs(device, cluster_claims(directory)));
+  if (numbers.empty()) return ClusterList();
+  Result<ClusterList> copy = read_list(device, cluster_list_copy_path(directory));
   for (auto number = numbers.rbegin(); number != numbers.rend(); ++number) {
+    if (copy.ok() && copy->generation == *number) return copy;
     const std::string path = cluster_list_path(directory, *number);
-    const Result<std::string> json = io::read_file(device, path, kManifestBytesMax);
-    if (json.status().code() == Code::kNotFound) continue;  // a pass that was killed, or works now
-    SWALE_RETURN_IF_ERROR(json.status());
-    SWALE_ASSIGN_OR_RETURN(ClusterList list, ClusterList::decode(*json, path));
-    if (list.generation == *number) return list;
-    return corruption("{}: is the list of pass {}, not {}; run `swale optimize`", path, list.generation,
+    Result<ClusterList> list = read_list(device, path);
+    if (list.status().code() == Code::kNotFound) continue;  // a pass that was killed, or works now
+    if (!list.ok() || list->generation == *number) return list;
+    return corruption("{}: is the list of pass {}, not {}; run `swale optimize`", path, list->generation,
                       *number);
   }
   return ClusterList();
+}
+
+Status check_cluster_lists(io::Device& device, const std::string& directory, const ClusterList& list) {
+  if (list.generation == 0) return {};
+  const auto check = [&](const std::string& path, const Result<ClusterList>& found) -> Status {
+    if (!found.ok()) return found.status();
+    if (*found == list) return {};
+    return corruption("{}: is not the list of pass {}; `swale optimize --full` makes one anew", path,
+                      list.generation);
+  };
+  const std::string path = cluster_list_path(directory, list.generation);
+  SWALE_RETURN_IF_ERROR(check(path, read_list(device, path)));
+  const std::string copy_path = cluster_list_copy_path(directory);
+  const Result<ClusterList> copy = read_list(device, copy_path);
+  // An older build makes none; a pass may have been killed before it made it.
+  const bool none = copy.status().code() == Code::kNotFound;
+  if (none || (copy.ok() && copy->generation < list.generation)) return {};
+  return check(copy_path, copy);
 }
 
 Status refuse_cluster(io::Device& device, const std::string& directory) {

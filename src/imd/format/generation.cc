@@ -160,6 +160,12 @@ Status make_first_generation(io::Device& device, const std::string& directory, M
   manifest.generation = manifest.continues = kNumber;
   manifest.closed = true;
   SWALE_RETURN_IF_ERROR(io::make_directories(device, job_folder(directory, kNumber)));
+  // Empty, but now: a file system that places folders by the space around them (ext4) puts one that is made
+  // after a gigabyte of logs far away, and each opening would wait for what it reads ahead there.
+  if (manifest.log_place == LogPlace::kInFolders) {
+    const Status made = device.make_directory(clusters_folder(directory));
+    if (!made.ok() && made.code() != Code::kAlreadyExists) return made;
+  }
   const Status removed = device.remove(epoch_log_path(directory, kNumber));
   if (!removed.ok() && removed.code() != Code::kNotFound) return removed;
   SWALE_RETURN_IF_ERROR(write_generation(device, directory, manifest, kNumber).status());

@@ -5,12 +5,17 @@
 #include <array>
 #include <charconv>
 
+#include "io/anchor.h"
+#include "io/device.h"
+
 namespace swale::imd {
 namespace {
 
 std::string log_path(const std::string& directory, LogId log, std::string_view kind) {
-  return fmt::format("{}/part-{:06}.j{:04}.{}", part_folder(directory, log.partition), log.partition, log.job,
-                     kind);
+  const bool beside = log.place == LogPlace::kBeside;
+  return fmt::format("{}{}part-{:06}.j{:04}.{}",
+                     beside ? io::without_trailing_slashes(directory) : part_folder(directory, log.partition),
+                     beside ? '.' : '/', log.partition, log.job, kind);
 }
 
 std::string in_job_folder(const std::string& directory, uint32_t job, std::string_view name) {
@@ -61,8 +66,17 @@ std::string stats_path(const std::string& directory, uint32_t job) {
   return in_job_folder(directory, job, "stats.jsonl");
 }
 
+std::string clusters_folder(const std::string& directory) {
+  return fmt::format("{}/{}", directory, kClustersFolderName);
+}
+
 std::string part_folder(const std::string& directory, PartitionNumber partition) {
   return fmt::format("{}/p{:03}", directory, partition / 1024);
+}
+
+std::string log_folder(const std::string& directory, LogId log) {
+  return log.place == LogPlace::kBeside ? io::parent_directory(directory)
+                                        : part_folder(directory, log.partition);
 }
 
 std::string data_log_path(const std::string& directory, LogId log) {
@@ -96,6 +110,13 @@ std::optional<uint32_t> parse_job_folder(std::string_view name) {
 
 std::optional<LogId> parse_log_name(std::string_view name) {
   constexpr std::string_view kHead = "part-";
+  // One that lies beside its directory has that one's name in front.
+  const size_t head = name.find("." + std::string(kHead));
+  LogPlace place = LogPlace::kInFolders;
+  if (head != std::string_view::npos && parse_job_folder(name.substr(0, head))) {
+    name.remove_prefix(head + 1);
+    place = LogPlace::kBeside;
+  }
   const size_t job_dot = name.find(".j");
   const size_t kind_dot = name.rfind('.');
   if (!name.starts_with(kHead) || job_dot == std::string_view::npos || kind_dot <= job_dot)
@@ -106,7 +127,7 @@ std::optional<LogId> parse_log_name(std::string_view name) {
   const auto partition = parse_number(name.substr(kHead.size(), job_dot - kHead.size()), 6);
   const auto job = parse_number(name.substr(job_dot + 2, kind_dot - job_dot - 2), 4);
   if (!partition || !job || *job > kJobNumberMax) return std::nullopt;
-  return LogId{*job, PartitionNumber(*partition)};
+  return LogId{*job, PartitionNumber(*partition), place};
 }
 
 }  // namespace swale::imd

@@ -8,8 +8,10 @@
 //   DIR/jobs/0007/extrema                summaries of field extrema of the epochs that job 7 wrote
 //   DIR/jobs/0007/attributes.jsonl       documents that these epochs brought (attributes.h)
 //   DIR/jobs/0007/stats.jsonl            what these epochs cost
+//   DIR/clusters                         what `swale optimize` makes (cluster_list.h)
 //   DIR/p000/part-000003.j0007.data      data log of partition 3; also .index, .values, .pages and .source;
 //                                        1,024 partitions a folder
+//   DIR.part-000003.j0007.data           the same, if DIR keeps its logs beside itself (LogPlace)
 #pragma once
 
 #include <compare>
@@ -17,6 +19,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 
 #include "base/numbers.h"
 
@@ -24,14 +27,23 @@ namespace swale::imd {
 
 inline constexpr char kManifestName[] = "swale.json";
 inline constexpr char kJobsFolderName[] = "jobs";
+inline constexpr char kClustersFolderName[] = "clusters";
 inline constexpr uint32_t kJobNumberMax = 65'535;
+
+// Where a directory keeps its logs. Beside it, two folders less are looked up before a log is open: each is a
+// read of storage, or two, for whoever opens it with nothing in memory.
+enum class LogPlace : uint8_t { kInFolders, kBeside };
 
 // The logs of one partition of one job.
 struct LogId {
   uint32_t job = 0;  // its number
   PartitionNumber partition = {};
+  LogPlace place = LogPlace::kInFolders;  // of all logs of the directory, so it tells none from another
 
-  auto operator<=>(const LogId&) const = default;
+  std::strong_ordering operator<=>(const LogId& other) const {
+    return std::tie(job, partition) <=> std::tie(other.job, other.partition);
+  }
+  bool operator==(const LogId& other) const { return *this <=> other == 0; }
 };
 
 std::string manifest_path(const std::string& directory);
@@ -43,7 +55,10 @@ std::string summary_log_path(const std::string& directory, uint32_t job);
 std::string attributes_path(const std::string& directory, uint32_t job);
 std::string stats_path(const std::string& directory, uint32_t job);
 
+std::string clusters_folder(const std::string& directory);
 std::string part_folder(const std::string& directory, PartitionNumber partition);
+// That the partition's logs are in, wherever they are.
+std::string log_folder(const std::string& directory, LogId log);
 std::string data_log_path(const std::string& directory, LogId log);
 std::string index_log_path(const std::string& directory, LogId log);
 std::string value_log_path(const std::string& directory, LogId log);

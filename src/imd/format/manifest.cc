@@ -22,8 +22,10 @@ constexpr std::string_view kFormatFeature = "format";
 constexpr std::string_view kAttributesFeature = "attributes";
 // Builds that do not know it would look for logs that are gone.
 constexpr std::string_view kClustersFeature = "clusters";
+// The logs lie beside the directory.
+constexpr std::string_view kLogsBesideFeature = "beside";
 constexpr std::string_view kFeatures[] = {kLayoutFeature, kFormatFeature, kAttributesFeature,
-                                          kClustersFeature};
+                                          kClustersFeature, kLogsBesideFeature};
 constexpr DocumentFormat kFormat{.name = "swale-imd", .version = 1, .features = kFeatures};
 // In "schema": every value is as long as its fields. Directories of earlier builds do not say so, and values
 // of any length are right there.
@@ -136,6 +138,7 @@ std::vector<std::string_view> features_of(const Manifest& manifest) {
   if (layout.format != run::ShuffleFormat::kBase) features.push_back(kFormatFeature);
   if (manifest.has_attributes) features.push_back(kAttributesFeature);
   if (manifest.has_moved) features.push_back(kClustersFeature);
+  if (manifest.log_place == LogPlace::kBeside) features.push_back(kLogsBesideFeature);
   return features;
 }
 
@@ -248,6 +251,7 @@ Result<Manifest> Manifest::decode(Bytes text, const std::string& path) {
   }
   manifest.has_attributes = document.has_feature(kAttributesFeature);
   manifest.has_moved = document.has_feature(kClustersFeature);
+  if (document.has_feature(kLogsBesideFeature)) manifest.log_place = LogPlace::kBeside;
   SWALE_RETURN_IF_ERROR(decode_generation(root, &manifest));
   SWALE_RETURN_IF_ERROR(decode_jobs(root, &manifest.jobs));
   SWALE_RETURN_IF_ERROR(decode_losses(root, &manifest.lost));
@@ -271,7 +275,7 @@ std::vector<LogId> Manifest::logs() const {
   for (size_t job = 0; job < jobs.size(); ++job) {
     if (!wrote[job]) continue;
     for (PartitionNumber partition(0); partition < jobs[job].ranks; ++partition)
-      logs.push_back({jobs[job].number, partition});
+      logs.push_back({jobs[job].number, partition, log_place});
   }
   return logs;
 }

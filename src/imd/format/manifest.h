@@ -101,8 +101,9 @@ struct LostPart {
 };
 
 struct Manifest {
-  run::Schema schema;       // empty: none was given when the directory was made
-  run::Layout layout;       // of blocks and indexes; like the schema, fixed when the directory is made
+  run::Schema schema;  // empty: none was given when the directory was made
+  run::Layout layout;  // of blocks and indexes; like the schema, fixed when the directory is made
+  LogPlace log_place = LogPlace::kInFolders;  // likewise
   uint32_t generation = 0;  // the number of the job that wrote it; 0: made with the directory
   // The generation that this one continues; this one if there is none. Older ones may be gone.
   uint32_t continues = 0;
@@ -121,7 +122,7 @@ struct Manifest {
   }
   // The logs of one of the epoch's partitions.
   LogId log_of(const EpochEntry& epoch, PartitionNumber partition) const {
-    return {job_of(epoch).number, partition};
+    return {job_of(epoch).number, partition, log_place};
   }
   std::optional<size_t> job_index(uint32_t number) const;
   // The committed epoch of this number and id; nullptr if there is none: another one was, or none at all.

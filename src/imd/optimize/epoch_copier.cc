@@ -37,7 +37,7 @@ Result<std::unique_ptr<EpochCopier>> EpochCopier::create(const ReaderFiles& file
     SWALE_ASSIGN_OR_RETURN(copier->packer_, RunPacker::create(manifest.layout.compression, kMemtableBytes));
   }
   const std::string& directory = files.directory;
-  SWALE_RETURN_IF_ERROR(io::make_directories(files.device, part_folder(directory, PartitionNumber(0))));
+  SWALE_RETURN_IF_ERROR(io::make_directories(files.device, log_folder(directory, copier->log())));
   SWALE_ASSIGN_OR_RETURN(copier->data_,
                          files.device.open(data_log_path(directory, copier->log()), io::OpenMode::kCreate));
   SWALE_ASSIGN_OR_RETURN(copier->index_,
@@ -138,7 +138,7 @@ Status EpochCopier::finish() {
                                            copied.first_block, manifest_.schema.indexed, &totals));
   }
   SWALE_RETURN_IF_ERROR(writer.finish());
-  return files_.device.sync_directory(part_folder(files_.directory, PartitionNumber(0)));
+  return files_.device.sync_directory(log_folder(files_.directory, log()));
 }
 
 }  // namespace swale::imd

@@ -53,7 +53,7 @@ class EpochCopier {
   Status add(const run::ScannedRecord& record);
   bool append(const run::ScannedRecord& record);
   Status write_run();
-  LogId log() const { return {job_.number, PartitionNumber(0)}; }
+  LogId log() const { return {job_.number, PartitionNumber(0), manifest_.log_place}; }
 
   const ReaderFiles& files_;
   const Manifest& manifest_;

@@ -89,6 +89,7 @@ TEST(Follower, MakesClustersOfARunningJobsEpochs) {
   EXPECT_EQ(with.problem, "");
   const uint32_t newest = load_clusters(device, kOptimized)->generation;
   ASSERT_TRUE(device.remove(cluster_list_path(kOptimized, newest)).ok());
+  ASSERT_TRUE(device.remove(cluster_list_copy_path(kOptimized)).ok());
   EXPECT_TRUE(test::ask_directory(device, kKeys) == with);
 }
 

@@ -198,7 +198,7 @@ Status Freer::measure() {
     const auto index = manifest_.job_index(number);
     if (!index) continue;
     for (PartitionNumber partition(0); partition < manifest_.jobs[*index].ranks; ++partition) {
-      for (const std::string& path : logs_of(files_.directory, {number, partition})) {
+      for (const std::string& path : logs_of(files_.directory, {number, partition, manifest_.log_place})) {
         const auto file = files_.device.open(path, io::OpenMode::kRead);
         if (file.status().code() == Code::kNotFound) continue;
         SWALE_RETURN_IF_ERROR(file.status());
@@ -276,7 +276,8 @@ Status Freer::commit() {
 void Freer::take_back() {
   const Result<Manifest> now = load_manifest(files_.device, files_.directory);
   if (!now.ok() || now->generation == job_.number) return;
-  for (const std::string& path : logs_of(files_.directory, {job_.number, PartitionNumber(0)}))
+  for (const std::string& path :
+       logs_of(files_.directory, {job_.number, PartitionNumber(0), manifest_.log_place}))
     static_cast<void>(files_.device.remove(path));
   static_cast<void>(files_.device.remove(mark(job_.number)));
 }
@@ -297,10 +298,11 @@ Status Freer::unlink() {
     if (!index) continue;
     const uint32_t ranks = manifest_.jobs[*index].ranks;
     for (PartitionNumber partition(0); partition < ranks; ++partition) {
-      for (const std::string& path : logs_of(files_.directory, {number, partition})) note(remove(path));
+      for (const std::string& path : logs_of(files_.directory, {number, partition, manifest_.log_place}))
+        note(remove(path));
       const bool last = partition + 1 == ranks || (partition + 1) % 1'024 == 0;
       if (!last) continue;
-      const std::string folder = part_folder(files_.directory, partition);
+      const std::string folder = log_folder(files_.directory, {number, partition, manifest_.log_place});
       const Result<bool> there = files_.device.exists(folder);
       if (there.ok() && *there) note(files_.device.sync_directory(folder));
     }
@@ -319,9 +321,9 @@ Status Freer::remove_leftovers() {
     if (!number || manifest_.job_index(*number)) continue;
     SWALE_ASSIGN_OR_RETURN(const bool marked, files_.device.exists(mark(*number)));
     if (!marked) continue;
-    for (const std::string& path : logs_of(files_.directory, {*number, PartitionNumber(0)}))
-      SWALE_RETURN_IF_ERROR(remove(path));
-    SWALE_RETURN_IF_ERROR(files_.device.sync_directory(part_folder(files_.directory, PartitionNumber(0))));
+    const LogId log{*number, PartitionNumber(0), manifest_.log_place};
+    for (const std::string& path : logs_of(files_.directory, log)) SWALE_RETURN_IF_ERROR(remove(path));
+    SWALE_RETURN_IF_ERROR(files_.device.sync_directory(log_folder(files_.directory, log)));
     SWALE_RETURN_IF_ERROR(remove(mark(*number)));
   }
   return {};

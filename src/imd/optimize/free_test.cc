@@ -181,7 +181,7 @@ TEST(Free, AClusterThatIsWrongKeepsItsEpochs) {
   io::MemoryDevice device;
   write_job(device, {.epochs = 3, .keys = kKeys}, 1);
   ASSERT_TRUE(optimize_directory(device, kOptimized, small_pass()).ok());
-  const std::string path = data_log_path(cluster_folder(kOptimized, 1), {1, PartitionNumber(0)});
+  const std::string path = data_log_path(cluster_folder(kOptimized, 1), test::log_of_cluster());
   const auto file = device.open(path, io::OpenMode::kReadWrite).value();
   char byte = 0;
   ASSERT_TRUE(io::read_exactly(*file, 300, MutableBytes(&byte, 1)).ok());
@@ -202,7 +202,7 @@ TEST(Free, DamageOfAFreedEpochIsAnError) {
   ASSERT_TRUE(optimize_directory(device, kOptimized, small_pass()).ok());
   const Everything before = ask_all_of(device, kKeys);
   ASSERT_TRUE(free_logs(device).ok());
-  const std::string path = data_log_path(cluster_folder(kOptimized, 1), {1, PartitionNumber(0)});
+  const std::string path = data_log_path(cluster_folder(kOptimized, 1), test::log_of_cluster());
   const auto file = device.open(path, io::OpenMode::kReadWrite).value();
   const uint64_t size = *file->size();
   uint64_t told = 0;
@@ -256,6 +256,7 @@ TEST(Free, AListThatIsDamagedIsNamedAndMadeAnewByNobody) {
   ASSERT_TRUE(free_logs(device).ok());
   const std::string path = cluster_list_path(kOptimized, 1);
   const std::string list = io::read_file(device, path, kMiB).value();
+  ASSERT_TRUE(device.remove(cluster_list_copy_path(kOptimized)).ok());
   ASSERT_TRUE(io::replace_file(device, path, list.substr(0, list.size() / 2)).ok());
   const auto reader = Reader::open(device, kOptimized, {});
   ASSERT_TRUE(reader.ok()) << reader.status().to_string();
@@ -384,6 +385,7 @@ TEST(Free, AValueInTwoRunsIsOne) {
   ClusterList list = test::list_of(device);
   list.generation = list.clusters[0].number = 2;
   list.clusters[0].epoch_id = second.manifest.epochs[0].epoch_id;
+  list.clusters[0].log_place = LogPlace::kInFolders;
   ASSERT_TRUE(io::replace_file(device, cluster_list_path(kOptimized, 2), list.encode()).ok());
   const auto freed = free_logs(device, "none");
   ASSERT_TRUE(freed.ok()) << freed.status().to_string();

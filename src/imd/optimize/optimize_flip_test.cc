@@ -52,7 +52,7 @@ class Flips {
     right_ = ask(whole_);
     EXPECT_EQ(right_.problem, "");
     EXPECT_TRUE(ask(alone_) == right_) << "the cluster answers alone";
-    list_files(whole_, cluster_folder(kOptimized, 1), &paths_);
+    list_files(whole_, clusters_folder(kOptimized), &paths_);
   }
   ~Flips() { set_log_level(LogLevel::kWarn); }
 

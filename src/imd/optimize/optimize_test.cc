@@ -144,11 +144,52 @@ TEST(Optimize, AClusterThatIsNotItsListsIsNotUsed) {
   ClusterList list = list_of(device);
   ASSERT_EQ(list.clusters.at(0).epochs.size(), 3u);
   list.clusters[0].epochs.pop_back();
+  ASSERT_TRUE(device.remove(cluster_list_copy_path(kOptimized)).ok());
   ASSERT_TRUE(io::replace_file(device, cluster_list_path(kOptimized, 1), list.encode()).ok());
   EXPECT_TRUE(ask_directory(device, kKeys) == before);
   list.clusters[0].epoch_id += 1;
   ASSERT_TRUE(io::replace_file(device, cluster_list_path(kOptimized, 1), list.encode()).ok());
   EXPECT_TRUE(ask_directory(device, kKeys) == before);
+}
+
+// The copy counts for its own number alone; verify tells which one is damaged.
+TEST(Optimize, TheListAndItsCopyStandInForEachOther) {
+  io::MemoryDevice device;
+  write_job(device, {.keys = kKeys}, 1);
+  ASSERT_TRUE(optimize(device).ok());
+  const std::string path = cluster_list_path(kOptimized, 1);
+  const std::string copy = cluster_list_copy_path(kOptimized);
+  const std::string right = io::read_file(device, path, kMiB).value();
+  EXPECT_EQ(io::read_file(device, copy, kMiB).value(), right);
+  const auto problems = [&] {
+    const auto reader = Reader::open(device, kOptimized, {}).value();
+    std::string all;
+    for (const Status& problem : verify_directory(*reader, 10).problems) all += problem.to_string() + "\n";
+    return all;
+  };
+  EXPECT_EQ(problems(), "");
+  ClusterList other = list_of(device);
+  other.clusters[0].series += 1;
+  for (const std::string& damaged : {path, copy}) {
+    for (const std::string& text : {std::string("damage"), other.encode()}) {
+      ASSERT_TRUE(io::replace_file(device, damaged, text).ok());
+      if (text == "damage" || damaged == path) {
+        EXPECT_EQ(list_of(device).encode(), right);
+      }
+      EXPECT_THAT(problems(), HasSubstr(text == "damage" ? damaged : path));
+    }
+    ASSERT_TRUE(io::replace_file(device, damaged, right).ok());
+  }
+  // One of an earlier pass, or none: the list itself is read.
+  OptimizeOptions full = small_pass();
+  full.full = true;
+  ASSERT_EQ(optimize(device, full)->number, 2u);
+  ASSERT_TRUE(io::replace_file(device, copy, right).ok());
+  EXPECT_EQ(list_of(device).generation, 2u);
+  EXPECT_EQ(problems(), "");
+  ASSERT_TRUE(device.remove(copy).ok());
+  EXPECT_EQ(list_of(device).generation, 2u);
+  EXPECT_EQ(problems(), "");
 }
 
 TEST(Optimize, AnswersComeFromTheCluster) {
@@ -224,7 +265,7 @@ TEST(Optimize, ScansAndTheBestOfAFieldAreReadFromTheEpochs) {
   write_job(device, shape, 1);
   ASSERT_TRUE(optimize(device).ok());
   io::FaultDevice faulty(device);
-  faulty.inject({.kind = io::CallKind::kRead, .path_part = "clusters/0001/p000", .from_then_on = true});
+  faulty.inject({.kind = io::CallKind::kRead, .path_part = "clusters/0001.part-", .from_then_on = true});
   const auto reader = Reader::open(faulty, kOptimized, {}).value();
   uint64_t records = 0;
   const Status scanned = reader->scan(Reader::kAllEpochs, [&](EpochNumber, Bytes, Bytes) {
@@ -300,7 +341,8 @@ TEST(Optimize, DroppedEpochsAreAnsweredByNobody) {
   EXPECT_EQ(with.problem, "");
   // The same without clusters.
   const ClusterList list = list_of(device);
-  ASSERT_TRUE(device.remove(cluster_list_path(kOptimized, 1)).ok());
+  for (const std::string& path : {cluster_list_path(kOptimized, 1), cluster_list_copy_path(kOptimized)})
+    ASSERT_TRUE(device.remove(path).ok());
   EXPECT_TRUE(ask_directory(device, kKeys) == with);
   ASSERT_TRUE(io::replace_file(device, cluster_list_path(kOptimized, 1), list.encode()).ok());
   // A half-dead cluster is made anew.
@@ -374,8 +416,9 @@ TEST(Optimize, ARefusedPlanChangesNothing) {
   EXPECT_TRUE(list_of(device).clusters.empty());
   ASSERT_TRUE(optimize(device).ok());
   uint64_t bytes = 0;
-  for (const char* name : {"part-000000.j0001.data", "part-000000.j0001.index"}) {
-    const auto file = device.open(cluster_folder(kOptimized, 1) + "/p000/" + name, io::OpenMode::kRead);
+  const LogId log = test::log_of_cluster();
+  for (const auto path_of : {data_log_path, index_log_path}) {
+    const auto file = device.open(path_of(cluster_folder(kOptimized, 1), log), io::OpenMode::kRead);
     ASSERT_TRUE(file.ok()) << file.status().to_string();
     bytes += *(*file)->size();
   }

@@ -1,6 +1,7 @@
 #include "imd/optimize/optimizer.h"
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -53,12 +54,16 @@ void empty_folder(io::Device& device, const std::string& path) {
   for (const std::string& name : *names) remove_tree(device, fmt::format("{}/{}", path, name));
 }
 
+void remove_or_tell(io::Device& device, const std::string& path) {
+  const Status removed = device.remove(path);
+  if (!removed.ok() && removed.code() != Code::kNotFound) log_warn("{}", removed.message());
+}
+
 // Files first, then the folder that they were in. Whatever cannot be removed is only told: nothing refers to
 // it.
 void remove_tree(io::Device& device, const std::string& path) {
   empty_folder(device, path);
-  const Status removed = device.remove(path);
-  if (!removed.ok() && removed.code() != Code::kNotFound) log_warn("{}", removed.message());
+  remove_or_tell(device, path);
 }
 
 uint64_t content_bytes(const EpochEntry& epoch) { return epoch.data_bytes + epoch.large.bytes; }
@@ -93,6 +98,8 @@ class Pass {
   Status compare(std::span<const RecordTally> tallies) const;
   Status commit();
   void remove_dead(uint32_t below);
+  void take_back();
+  void remove_logs(const std::function<bool(uint32_t)>& goes);
   std::string folder() const { return cluster_folder(files_.directory, order_.number); }
 
   const OptimizeOptions& options_;
@@ -138,8 +145,7 @@ Status Pass::run_on_ranks() {
   if (made.ok()) made = ranks_->agree(contain([&] { return ranks_->is_first() ? commit() : Status(); }));
   if (made.ok()) report_.number = order_.number;
   if (claim_) {
-    static_cast<void>(
-        contain([&] { made.ok() ? remove_dead(order_.number) : empty_folder(files_.device, folder()); }));
+    static_cast<void>(contain([&] { made.ok() ? remove_dead(order_.number) : take_back(); }));
   }
   return made;
 }
@@ -240,6 +246,7 @@ Status Pass::make_cluster() {
   if (manifest_.layout.compression != Codec::kNone) options.compression = manifest_.layout.compression;
   options.lease = options_.lease;
   options.gives_runs = !by_memtables();
+  options.log_place = LogPlace::kBeside;
   SWALE_ASSIGN_OR_RETURN(auto writer,
                          Writer::open(ranks_->job(), files_.device, folder(), Create::kExclusive, options));
   std::vector<RecordTally> tallies;
@@ -375,17 +382,41 @@ Status Pass::commit() {
                      .series = report_.series,
                      .bytes = report_.bytes,
                      .epochs = order_.epochs,
-                     .columns = series_layout() == SeriesLayout::kColumns};
+                     .columns = series_layout() == SeriesLayout::kColumns,
+                     .log_place = LogPlace::kBeside};
   list_.generation = claim_->number();
   list_.clusters.push_back(std::move(entry));
   SWALE_ASSIGN_OR_RETURN(const auto anchored, files_.device.anchored(folder()));
   SWALE_RETURN_IF_ERROR(claim_->fence());
   SWALE_RETURN_IF_ERROR(lock_->check());
-  return io::replace_file(*anchored, cluster_list_path(files_.directory, claim_->number()), list_.encode());
+  const std::string text = list_.encode();
+  SWALE_RETURN_IF_ERROR(
+      io::replace_file(*anchored, cluster_list_path(files_.directory, claim_->number()), text));
+  const Status copied = io::replace_file(files_.device, cluster_list_copy_path(files_.directory), text);
+  if (!copied.ok()) log_warn("{}; readers take the list itself", copied.message());
+  return {};
 }
 
-// Folders of numbers below this one that are in no list: of passes that were killed, and of clusters that
-// others have replaced.
+// What it has made. The folder stays: it is the claim.
+void Pass::take_back() {
+  empty_folder(files_.device, folder());
+  remove_logs([&](uint32_t number) { return number == order_.number; });
+}
+
+// The logs beside their folders. Those of a pass that slept may come after its folder has gone.
+void Pass::remove_logs(const std::function<bool(uint32_t)>& goes) {
+  const std::string all = clusters_folder(files_.directory);
+  const Result<std::vector<std::string>> names = files_.device.list(all);
+  if (!names.ok()) return;
+  for (const std::string& name : *names) {
+    const std::optional<uint32_t> number = parse_job_folder(name.substr(0, name.find('.')));
+    if (number && name.find('.') != std::string::npos && goes(*number))
+      remove_or_tell(files_.device, fmt::format("{}/{}", all, name));
+  }
+}
+
+// Folders and logs of numbers below this one that are in no list: of passes that were killed, and of clusters
+// that others have replaced.
 void Pass::remove_dead(uint32_t below) {
   const Result<ClusterList> now = load_clusters(files_.device, files_.directory);
   const Result<std::vector<uint32_t>> numbers =
@@ -394,10 +425,11 @@ void Pass::remove_dead(uint32_t below) {
   std::set<uint32_t> live;
   if (now.ok()) live.insert(now->generation);
   for (const ClusterEntry& cluster : now.ok() ? now->clusters : list_.clusters) live.insert(cluster.number);
+  const auto dead = [&](uint32_t number) { return number < below && !live.contains(number); };
   for (const uint32_t number : *numbers) {
-    if (number < below && !live.contains(number))
-      remove_tree(files_.device, cluster_folder(files_.directory, number));
+    if (dead(number)) remove_tree(files_.device, cluster_folder(files_.directory, number));
   }
+  remove_logs(dead);
 }
 
 }  // namespace

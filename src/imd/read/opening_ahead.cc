@@ -50,9 +50,13 @@ Status look_at_newest_cluster(io::Device& device, const std::string& directory) 
                          store::list_jobs(device, cluster_claims(directory)));
   if (numbers.empty()) return {};
   const std::string folder = cluster_folder(directory, numbers.back());
-  const LogId log{.job = 1};
-  SWALE_RETURN_IF_ERROR(look_at(device, cluster_list_path(directory, numbers.back()), document));
-  SWALE_RETURN_IF_ERROR(look_at(device, index_log_path(folder, log), footer));
+  LogId log{.job = 1, .place = LogPlace::kBeside};
+  if (look_at(device, cluster_list_copy_path(directory), document).code() == Code::kNotFound)
+    SWALE_RETURN_IF_ERROR(look_at(device, cluster_list_path(directory, numbers.back()), document));
+  if (look_at(device, index_log_path(folder, log), footer).code() == Code::kNotFound) {
+    log.place = LogPlace::kInFolders;  // an earlier build's
+    SWALE_RETURN_IF_ERROR(look_at(device, index_log_path(folder, log), footer));
+  }
   return look_at(device, data_log_path(folder, log), any_block);
 }
 

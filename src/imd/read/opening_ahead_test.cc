@@ -24,10 +24,10 @@ using testing::Ge;
 using testing::Not;
 
 constexpr uint64_t kKeys = 20;
-constexpr char kIndex[] = "clusters/0001/p000/part-000000.j0001.index";
+constexpr char kIndex[] = "clusters/0001.part-000000.j0001.index";
 constexpr char kEpochs[] = "/jobs/0001/epochs";
-constexpr char kList[] = "clusters/0001/manifest.json";
-constexpr char kData[] = "clusters/0001/p000/part-000000.j0001.data";
+constexpr char kList[] = "clusters/manifest.json";
+constexpr char kData[] = "clusters/0001.part-000000.j0001.data";
 
 class File final : public io::ForwardingFile {
  public:
@@ -94,6 +94,21 @@ TEST_F(OpeningAheadTest, OpeningADirectoryFetchesWhatAQueryOfTheNewestClusterNee
   EXPECT_THAT(opened, Contains(EndsWith(kList)).Times(Ge(2)));
 }
 
+// Clusters of builds that had their logs in folders, and no copy of the list.
+TEST_F(OpeningAheadTest, AnEarlierBuildsClusterIsFetchedFromItsFolders) {
+  write(/*optimized=*/true);
+  const std::string folder = cluster_folder(path_, 1);
+  std::filesystem::create_directory(folder + "/p000");
+  for (const auto path_of : {data_log_path, index_log_path})
+    std::filesystem::rename(path_of(folder, test::log_of_cluster()), path_of(folder, LogId{.job = 1}));
+  std::filesystem::remove(cluster_list_copy_path(path_));
+  { const OpeningAhead ahead(device_, path_); }
+  const std::vector<std::string> opened = device_.opened();
+  for (const auto path_of : {data_log_path, index_log_path})
+    EXPECT_THAT(opened, Contains(path_of(folder, LogId{.job = 1})));
+  EXPECT_THAT(opened, Contains(cluster_list_path(path_, 1)));
+}
+
 TEST_F(OpeningAheadTest, ThreadsStartBeforeANameIsLookedUpThatIsNotInMemory) {
   write(/*optimized=*/true);
   device_.resident = true;
@@ -128,7 +143,7 @@ TEST_F(OpeningAheadTest, AnswersDoNotDependOnWhatItFinds) {
     std::filesystem::remove(path_ + "/" + name);
     EXPECT_EQ(test::ask_directory(device_, kKeys, path_), plain);
   }
-  std::filesystem::remove_all(path_ + "/clusters/0001/p000");
+  std::filesystem::remove(path_ + "/" + kList);
   std::filesystem::create_directory(path_ + "/clusters/0002");  // a pass that has just begun
   EXPECT_EQ(test::ask_directory(device_, kKeys, path_), plain);
 }

@@ -179,7 +179,7 @@ uint64_t flip_bytes(const Kind& kind, bool fill) {
   const std::string folder = kind.optimized ? cluster_folder(kOptimized, 1) : std::string(kOptimized);
   uint64_t told = 0;
   for (const bool index : {false, true}) {
-    const LogId id{1, PartitionNumber(0)};
+    const LogId id = kind.optimized ? test::log_of_cluster() : LogId{1, PartitionNumber(0)};
     const std::string path = index ? index_log_path(folder, id) : data_log_path(folder, id);
     const auto file = device.open(path, io::OpenMode::kReadWrite).value();
     const uint64_t bytes = *file->size();

@@ -15,7 +15,8 @@ Result<std::unique_ptr<Cluster>> Cluster::open(const ReaderFiles& files, const C
   const bool right = own.epochs.size() == 1 && own.epochs[0].epoch_id == entry.epoch_id &&
                      own.job_of(own.epochs[0]).number == 1 &&
                      own.job_of(own.epochs[0]).ranks == entry.ranks && own.job_of(own.epochs[0]).ways == 1 &&
-                     own.layout.format == run::ShuffleFormat::kBase && own.lost.empty();
+                     own.layout.format == run::ShuffleFormat::kBase && own.lost.empty() &&
+                     own.log_place == entry.log_place;
   if (!right) {
     return corruption("{}: is not the cluster {:016x} that the list of clusters names", own_files.directory,
                       entry.epoch_id);
@@ -27,6 +28,7 @@ std::unique_ptr<Cluster> Cluster::as_listed(const ReaderFiles& files, const Clus
   ReaderFiles own_files = files;
   own_files.directory = cluster_folder(files.directory, entry.number);
   Manifest own;
+  own.log_place = entry.log_place;
   own.jobs.push_back(
       {.number = 1, .id = {}, .ranks = entry.ranks, .ways = 1, .partitioner = std::string(kHashPartitioner)});
   own.epochs.push_back({.epoch_id = entry.epoch_id, .records = entry.series});

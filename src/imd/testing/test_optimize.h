@@ -25,6 +25,22 @@ namespace swale::imd::test {
 
 inline constexpr char kOptimized[] = "/dir";
 
+// Of a cluster.
+inline LogId log_of_cluster(uint32_t partition = 0) {
+  return {1, PartitionNumber(partition), LogPlace::kBeside};
+}
+
+// What is in the folder of all clusters if there is one, made by so many ranks.
+inline std::vector<std::string> names_of_one_cluster(uint32_t number, uint32_t ranks = 1) {
+  const std::string folder = fmt::format("{:04}", number);
+  std::vector<std::string> names = {folder, "manifest.json"};
+  for (uint32_t partition = 0; partition < ranks; ++partition) {
+    const LogId log = log_of_cluster(partition);
+    names.insert(names.end(), {data_log_path(folder, log), index_log_path(folder, log)});
+  }
+  return names;
+}
+
 struct JobShape {
   int32_t ranks = 1;
   uint32_t ways = 1;

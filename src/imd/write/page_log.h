@@ -28,7 +28,7 @@ class PageLog {
   // Makes no file yet. `device` must outlive the log.
   PageLog(io::Device& device, const std::string& directory, LogId log)
       : device_(&device),
-        folder_(part_folder(directory, log.partition)),
+        folder_(log_folder(directory, log)),
         path_(value_pages_path(directory, log)),
         writer_(log.partition) {}
 

@@ -11,7 +11,7 @@ Result<PartitionFiles> PartitionFiles::create(io::Device& device, const std::str
   Result<std::unique_ptr<io::File>> index =
       device.open(index_log_path(directory, log), io::OpenMode::kCreate);
   Status made = index.status();
-  if (made.ok()) made = device.sync_directory(part_folder(directory, log.partition));
+  if (made.ok()) made = device.sync_directory(log_folder(directory, log));
   if (!made.ok()) {
     for (const std::string& path : {data->path(), index_log_path(directory, log)})
       static_cast<void>(device.remove(path));

@@ -106,7 +106,7 @@ Status SourceHome::close_epoch(uint64_t epoch_id, EpochNumber next_epoch) {
 Status SourceHome::make_file() {
   const std::string path = table_log_path(params_.directory, params_.log);
   SWALE_ASSIGN_OR_RETURN(file_, params_.device->open(path, io::OpenMode::kCreate));
-  return params_.device->sync_directory(part_folder(params_.directory, params_.log.partition));
+  return params_.device->sync_directory(log_folder(params_.directory, params_.log));
 }
 
 Status SourceHome::write_table() {

@@ -33,7 +33,7 @@ class ValueLog {
   // Makes no file yet. `device` must outlive the log.
   ValueLog(io::Device& device, const std::string& directory, LogId log)
       : device_(&device),
-        folder_(part_folder(directory, log.partition)),
+        folder_(log_folder(directory, log)),
         path_(value_log_path(directory, log)),
         writer_(log.partition) {}
 

@@ -52,7 +52,8 @@ std::vector<net::AgreedOption> agreed_options(Create create, const WriterOptions
 
 // Left by somebody who was killed while making this very directory.
 bool left_by_a_maker(const std::string& name) {
-  return name == kJobsFolderName || name.starts_with(kManifestName) || name.starts_with(kLockName);
+  return name == kJobsFolderName || name == kClustersFolderName || name.starts_with(kManifestName) ||
+         name.starts_with(kLockName);
 }
 
 Status check_for_others(io::Device& device, const std::string& directory) {
@@ -88,6 +89,7 @@ Manifest empty_manifest(const WriterOptions& options) {
   manifest.layout.compression = options.compression.value_or(Codec::kNone);
   manifest.layout.index = options.index.value_or(run::IndexKind::kSketch);
   manifest.layout.bloom_bits = options.bloom_bits.value_or(run::kBloomBitsDefault);
+  manifest.log_place = options.log_place;
   return manifest;
 }
 
@@ -197,7 +199,8 @@ Status prepare(const net::Ranks& ranks, io::Device& device, Create create, const
   opened->first_epoch = EpochNumber(static_cast<uint32_t>(opened->manifest.epochs.size()));
   opened->last_step = opened->manifest.last_step().value_or(kStepUnknown);
   // The folders of all partitions: here, once, instead of a race of all ranks.
-  for (int32_t partition = 0; partition < ranks.size; partition += 1024) {
+  const bool in_folders = opened->manifest.log_place == LogPlace::kInFolders;
+  for (int32_t partition = 0; in_folders && partition < ranks.size; partition += 1024) {
     SWALE_RETURN_IF_ERROR(
         io::make_directories(*opened->device, part_folder(directory, PartitionNumber(partition))));
   }
@@ -257,9 +260,9 @@ Status open_own_part(const net::Ranks& ranks, io::Device& device, const WriterOp
       next_generation(std::move(opened->manifest),
                       {opened->number, job_id_text(opened->job_id), static_cast<uint32_t>(ranks.size),
                        options.ways, options.partitioner.name});
-  SWALE_ASSIGN_OR_RETURN(opened->files,
-                         PartitionFiles::create(*opened->device, opened->directory,
-                                                {opened->number, PartitionNumber(ranks.rank)}));
+  SWALE_ASSIGN_OR_RETURN(opened->files, PartitionFiles::create(*opened->device, opened->directory,
+                                                               {opened->number, PartitionNumber(ranks.rank),
+                                                                opened->manifest.log_place}));
   return {};
 }
 

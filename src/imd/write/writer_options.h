@@ -10,6 +10,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/codec.h"
+#include "imd/format/log_names.h"
 #include "imd/format/partitioner.h"
 #include "io/lock_file.h"
 #include "run/layout.h"
@@ -48,8 +49,9 @@ struct WriterOptions {
   std::optional<Codec> compression = {};
   std::optional<run::IndexKind> index = {};
   std::optional<uint32_t> bloom_bits = {};
-  Partitioner partitioner = {};  // of this job; all ranks give the same name
-  io::LeaseOptions lease = {};   // of swale.lock
+  LogPlace log_place = LogPlace::kInFolders;  // of a new directory
+  Partitioner partitioner = {};               // of this job; all ranks give the same name
+  io::LeaseOptions lease = {};                // of swale.lock
   // How long the end of an epoch or the close waits for living ranks that have not called it. kForever:
   // without limit.
   Nanos collective_deadline = kForever;
