@@ -101,9 +101,11 @@ Status JobFs::begin(io::Device& memory, io::Device& storage) {
 Status JobFs::start_log() {
   const MutexLock lock(mutex_);
   SWALE_ASSIGN_OR_RETURN(const uint32_t log, files_->logs().add_log());
+  SWALE_ASSIGN_OR_RETURN(piece_checks_, files_->logs().check_as_written(log));
   LogTrouble trouble;
   const int attached = writer_.attach(options_.logs.memory_directory.c_str(), log, &trouble);
   if (attached != 0) return errno_status(-attached, trouble.text);
+  writer_.copy_by(piece_checks_->copier());
   grants_.trust(log);
   files_->set_guard(&grants_);
   return {};

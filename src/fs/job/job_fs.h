@@ -512,6 +512,7 @@ class JobFs final : public FileSystem {
   JobNodes nodes_;
   MovingNames moving_{mutex_, nodes_};
   HiddenTimes hidden_;
+  std::shared_ptr<PieceChecks> piece_checks_;  // of what `writer_` writes
   LogWriter writer_;
 
   Mutex drain_mutex_;   // of one drain after the other

@@ -163,6 +163,8 @@ void LogWriter::copy(const Space& space, const char* data, uint32_t length) noex
   if (length < kPastCachesMin) {
     prefetch_next(to + length, length);
     ::memcpy(to, data, length);
+  } else if (copier_.copy != nullptr) {
+    copier_.copy(copier_.self, space.slot, space.at.used, to, data, length);
   } else {
     copy_past_caches(to, data, length);
   }
@@ -194,7 +196,7 @@ int LogWriter::reserve(const Request& request, uint32_t length, Space* space) no
         if (word.compare_exchange_weak(seen, seen | kClosed)) break;
         continue;
       }
-      *space = {chunk, number, now};
+      *space = {chunk, slot, number, now};
       now.used += length;
       now.entries += 1;
       if (!word.compare_exchange_weak(seen, now.packed())) continue;

@@ -36,6 +36,14 @@ struct LogFiles {
   const char* folder = "";
 };
 
+// Copies a piece of kPastCachesMin bytes and more to its place in a chunk, and may note what it copies
+// (PieceChecks).
+struct PieceCopy {
+  void (*copy)(void* self, uint32_t slot, uint32_t place, char* to, const char* from,
+               uint32_t bytes) = nullptr;
+  void* self = nullptr;
+};
+
 class LogWriter {
  public:
   // Pieces of so many bytes are copied past the processor's caches: a log is read once, later, if at all.
@@ -49,6 +57,8 @@ class LogWriter {
   // Call when no write runs. An object that goes without it leaves the log mapped.
   void detach() noexcept;
   bool attached() const { return own_ != nullptr && own_->load(std::memory_order_relaxed) != 0; }
+  // Call before the first write. What `copier` has must outlive them.
+  void copy_by(const PieceCopy& copier) { copier_ = copier; }
   const char* node() const { return head_ != nullptr ? head_->node : "?"; }  // the host's name
 
   // Returns `bytes`, or less if a later piece failed, or a negative errno. When it returns, every process of
@@ -60,6 +70,7 @@ class LogWriter {
   // Where a piece goes.
   struct Space {
     char* chunk = nullptr;
+    uint32_t slot = 0;
     uint64_t number = 0;
     Reservation at;
   };
@@ -84,6 +95,7 @@ class LogWriter {
   uint32_t slots_ = 0;
   uint32_t piece_bytes_ = 0;
   uint32_t log_ = 0;
+  PieceCopy copier_;
   char node_path_[256] = "";
   std::atomic<uint64_t> prepared_[kSlotsMax / 64] = {};  // slots whose pages are mapped
 };

@@ -116,6 +116,18 @@ Status NodeLogs::end_log(uint32_t id, SegmentConsumer& consumer) noexcept {
   });
 }
 
+Result<std::shared_ptr<PieceChecks>> NodeLogs::check_as_written(uint32_t log) noexcept {
+  std::shared_ptr<PieceChecks> made;
+  const Status status = contain([&]() -> Status {
+    const auto at = logs_.find(log);
+    if (at == logs_.end()) return invalid_argument("log {} is none of this node's", log);
+    made = at->second->check_as_written();
+    return {};
+  });
+  if (!status.ok()) return status;
+  return made;
+}
+
 Result<Chunk*> NodeLogs::chunk_at(const meta::Place& place, uint64_t length, ServedLog** log) {
   const auto at = logs_.find(place.log);
   if (at == logs_.end()) return invalid_argument("log {} is none of this node's", place.log);

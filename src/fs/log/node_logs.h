@@ -85,6 +85,8 @@ class NodeLogs {
 
   // A log for a process, with its first chunk. kNoSpace: neither memory nor spill has space for it.
   Result<uint32_t> add_log() noexcept;
+  // Of a log that this process itself writes, before its first write: LogWriter::copy_by.
+  Result<std::shared_ptr<PieceChecks>> check_as_written(uint32_t log) noexcept;
   // For the process of a log: this, and the bell, as open files of its own.
   struct Descriptors {
     io::Descriptor log;

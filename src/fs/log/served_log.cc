@@ -103,6 +103,11 @@ void ServedLog::publish_order(const Found& found, uint64_t order) noexcept {
   advance(*found.chunk);
 }
 
+std::shared_ptr<PieceChecks> ServedLog::check_as_written() {
+  if (!piece_checks_) piece_checks_ = std::make_shared<PieceChecks>(slots_, chunk_bytes_);
+  return piece_checks_;
+}
+
 void ServedLog::settle() {
   for (size_t i = open_.size(); i-- > 0;) settle(*open_[i]);
 }
@@ -134,8 +139,9 @@ void ServedLog::settle(Chunk& chunk) {
   if (!chunk.in_memory()) return;
   const uint64_t end = end_at_rest(chunk);
   while (chunk.checks.size() < (chunk.complete() ? blocks_of_bytes(end) : end / kBlockBytes)) {
-    const uint64_t begin = chunk.checks.size() * uint64_t{kBlockBytes};
-    chunk.checks.push_back(crc32c(payload(chunk).substr(begin, kBlockBytes)));
+    const uint64_t index = chunk.checks.size();
+    const Bytes block = payload(chunk).substr(index * kBlockBytes, kBlockBytes);
+    chunk.checks.push_back(piece_checks_ ? piece_checks_->of_block(chunk.slot, index, block) : crc32c(block));
   }
   chunk.settled = static_cast<uint32_t>(end);
   if (chunk.complete()) std::erase(open_, &chunk);
@@ -368,6 +374,7 @@ void ServedLog::grant() {
   chunk.seen.number = Reservation::number_bits(chunk.number);
   open_.push_back(&chunk);
   *free = Slot::kUsed;
+  if (piece_checks_) piece_checks_->forget(slot);
   announce_change();
   ChunkHead& head = *head_of(memory_of(chunk), chunk_bytes_);
   head.number = chunk.number;

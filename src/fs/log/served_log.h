@@ -23,6 +23,7 @@
 #include "fs/log/large_pages.h"
 #include "fs/log/log_check.h"
 #include "fs/log/log_format.h"
+#include "fs/log/piece_checks.h"
 #include "fs/log/spill_file.h"
 #include "fs/log/sync_journal.h"
 #include "fs/log/told_places.h"
@@ -133,6 +134,8 @@ class ServedLog {
             std::vector<Status>* problems);
   static void mark_taken(const Found& found, uint64_t order) noexcept;
   void publish_order(const Found& found, uint64_t order) noexcept;
+  // For the server's own writes to this log, before the first one (LogWriter::copy_by).
+  std::shared_ptr<PieceChecks> check_as_written();
   // Takes checksums of what has come to rest: of all; of one chunk (false: there is none); of this one.
   void settle();
   bool settle_next();
@@ -245,6 +248,8 @@ class ServedLog {
   std::vector<bool> warm_;                // of each slot: ChunkHead::warm
   std::vector<bool> large_;               // of each slot: its memory is large pages
   uint32_t entries_lately_ = 0;           // of the chunk whose slot became free last
+  // Or null: checksums of what a process writes are made at rest.
+  std::shared_ptr<PieceChecks> piece_checks_;
   // A block that was read and found whole: it does not change any more. Whoever reads in the order of a file
   // comes back to it, as records do not end where blocks do.
   Buffer checked_;
