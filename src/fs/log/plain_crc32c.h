@@ -1,5 +1,6 @@
 // plain_crc32c: base/crc32c.h's checksum for code that needs nothing but the compiler (a preload library).
-// 8 bytes in 3 cycles where the processor has the instruction; a byte in some elsewhere.
+// Where the processor has the instruction, 8 bytes in a cycle: it takes three, and three of them run at a
+// time, on three stretches whose values are then joined. A byte in some cycles elsewhere.
 //
 // Threads: a pure function.
 #pragma once
@@ -34,9 +35,44 @@ inline uint32_t crc32c_by_table(uint32_t state, const char* bytes, size_t count)
   return state;
 }
 
+// Polynomials modulo CRC-32C's, reflected: the top bit is the coefficient of x^0 (base/crc32c_join.h).
+constexpr uint32_t multiply_crc32c(uint32_t a, uint32_t b) {
+  uint32_t product = 0;
+  for (int bit = 31; bit >= 0; --bit) {
+    product ^= b & -(a >> bit & 1);
+    b = b >> 1 ^ (0x82f63b78 & -(b & 1));
+  }
+  return product;
+}
+// What so many bytes more multiply a state by; `doublings`: their number is a power of two.
+constexpr uint32_t crc32c_shift(int doublings) {
+  uint32_t shift = uint32_t{1} << 23;  // x^8
+  for (int i = 0; i < doublings; ++i) shift = multiply_crc32c(shift, shift);
+  return shift;
+}
+
 #if defined(__x86_64__)
+inline constexpr int kCrc32cStretchDoublings = 12;
+inline constexpr size_t kCrc32cStretch = size_t{1} << kCrc32cStretchDoublings;
+
+__attribute__((target("sse4.2"))) inline uint32_t crc32c_of_three_stretches(uint32_t state,
+                                                                            const char* bytes) {
+  constexpr uint32_t kShift = crc32c_shift(kCrc32cStretchDoublings);
+  uint64_t first = state, second = 0, third = 0;
+  for (size_t at = 0; at < kCrc32cStretch; at += sizeof(uint64_t)) {
+    uint64_t words[3];
+    for (size_t i = 0; i < 3; ++i) std::memcpy(words + i, bytes + at + i * kCrc32cStretch, sizeof(uint64_t));
+    first = __builtin_ia32_crc32di(first, words[0]);
+    second = __builtin_ia32_crc32di(second, words[1]);
+    third = __builtin_ia32_crc32di(third, words[2]);
+  }
+  const uint32_t two = multiply_crc32c(kShift, static_cast<uint32_t>(first)) ^ static_cast<uint32_t>(second);
+  return multiply_crc32c(kShift, two) ^ static_cast<uint32_t>(third);
+}
 __attribute__((target("sse4.2"))) inline uint32_t crc32c_by_instruction(uint32_t state, const char* bytes,
                                                                         size_t count) {
+  for (; count >= 3 * kCrc32cStretch; bytes += 3 * kCrc32cStretch, count -= 3 * kCrc32cStretch)
+    state = crc32c_of_three_stretches(state, bytes);
   uint64_t wide = state;
   for (; count >= sizeof(uint64_t); bytes += sizeof(uint64_t), count -= sizeof(uint64_t)) {
     uint64_t word;
