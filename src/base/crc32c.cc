@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/crc32c_of_memory.h"
+
 namespace swale {
 
 uint32_t crc32c_extend(uint32_t crc, Bytes bytes) {
@@ -18,6 +20,18 @@ uint32_t crc32c_extend(uint32_t crc, Bytes bytes) {
     bytes.remove_prefix(piece_bytes);
   }
   return ~state;
+}
+
+uint32_t crc32c_of_memory(Bytes bytes) {
+  constexpr size_t kPieceBytes = 2048, kAheadBytes = 2 * kPieceBytes, kLineBytes = 64;
+  uint32_t crc = 0;
+  for (size_t at = 0; at < bytes.size(); at += kPieceBytes) {
+    const size_t end = std::min(bytes.size(), at + kAheadBytes + kPieceBytes);
+    for (size_t ahead = at + kAheadBytes; ahead < end; ahead += kLineBytes)
+      __builtin_prefetch(bytes.data() + ahead);
+    crc = crc32c_extend(crc, bytes.substr(at, kPieceBytes));
+  }
+  return crc;
 }
 
 }  // namespace swale

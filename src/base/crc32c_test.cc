@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "base/crc32c_of_memory.h"
 #include "base/rng.h"
 
 namespace swale::crc32c_test {
@@ -44,6 +45,15 @@ TEST(Crc32c, ExtendsOverAnyCut) {
   const std::string bytes = "a checksum of the whole from those of its parts";
   for (size_t cut = 0; cut <= bytes.size(); ++cut)
     EXPECT_EQ(crc32c_extend(crc32c(Bytes(bytes).substr(0, cut)), Bytes(bytes).substr(cut)), crc32c(bytes));
+}
+
+TEST(Crc32c, OfMemoryIsTheSame) {
+  Rng rng(2);
+  std::string bytes(70'000, '\0');
+  for (char& byte : bytes) byte = static_cast<char>(rng.next());
+  for (const size_t length : {0u, 1u, 2047u, 2048u, 2049u, 4096u, 6143u, 6145u, 65'536u, 69'999u})
+    EXPECT_EQ(crc32c_of_memory(Bytes(bytes).substr(1, length)), crc32c(Bytes(bytes).substr(1, length)))
+        << length;
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/crc32c.h"
+#include "base/crc32c_of_memory.h"
 #include "fs/log/futex.h"
 #include "io/descriptor.h"
 
@@ -141,7 +142,8 @@ void ServedLog::settle(Chunk& chunk) {
   while (chunk.checks.size() < (chunk.complete() ? blocks_of_bytes(end) : end / kBlockBytes)) {
     const uint64_t index = chunk.checks.size();
     const Bytes block = payload(chunk).substr(index * kBlockBytes, kBlockBytes);
-    chunk.checks.push_back(piece_checks_ ? piece_checks_->of_block(chunk.slot, index, block) : crc32c(block));
+    chunk.checks.push_back(piece_checks_ ? piece_checks_->of_block(chunk.slot, index, block)
+                                         : crc32c_of_memory(block));
   }
   chunk.settled = static_cast<uint32_t>(end);
   if (chunk.complete()) std::erase(open_, &chunk);

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "base/contain.h"
-#include "base/crc32c.h"
+#include "base/crc32c_of_memory.h"
 #include "fs/log/node_logs.h"
 
 namespace swale::fs {
@@ -18,7 +18,7 @@ bool ServedLog::show(const Chunk& chunk, uint64_t place, uint64_t bytes, ShownBy
     const std::pair<const Chunk*, uint64_t> edge(&chunk, i);
     if (is_edge && std::find(shown->edges.rbegin(), shown->edges.rend(), edge) != shown->edges.rend())
       continue;
-    if (crc32c(block) != chunk.checks[i]) return false;
+    if (crc32c_of_memory(block) != chunk.checks[i]) return false;
     if (is_edge) shown->edges.push_back(edge);
   }
   shown->parts.push_back(all.substr(place, bytes));
