@@ -205,6 +205,30 @@ TEST_F(MapReadsTest, AFlippedBitIsLeftToTheMountWhichTellsOfIt) {
   EXPECT_EQ(points, 4u);
 }
 
+// The checksum is of what was written, not of what the server finds when it makes one for the block.
+TEST_F(MapReadsTest, AFlipOfWhatTheMountHasWrittenIsFoundHoweverEarlyItIs) {
+  world_.options().logs.shape.chunk_bytes = kChunkBytes;
+  world_.options().logs.memory_bytes = 32 << 20;
+  start();
+  Open& file = open("file", O_RDWR | O_CREAT | O_DIRECT);
+  ASSERT_EQ(write_by_mount(file, 0, pattern(1, 700'000)), 0);
+  MapRequest map;
+  ASSERT_EQ(ask(file, 0, &map), 0);
+  const MapPlace place = slot_of(map).places[0];
+  const std::string log = std::string(map.folder) + "/" + kLogPrefix + std::to_string(place.log);
+  const io::Descriptor there(::open(log.c_str(), O_WRONLY | O_CLOEXEC));
+  ASSERT_EQ(::pwrite(there.get(), "~", 1, static_cast<off_t>(place.chunk_at + place.place + 70'500)), 1);
+  const auto until = std::chrono::steady_clock::now() + std::chrono::minutes(5);
+  do {
+    ASSERT_LT(std::chrono::steady_clock::now(), until) << "the server takes no checksums";
+    ASSERT_EQ(ask(file, 0, &map), 0);
+  } while (slot_of(map).places[0].checks < 10);
+  std::string out(1000, '\0');
+  size_t got = 0;
+  EXPECT_EQ(fs().read(*file.file, 70'000, out, &got), EIO);
+  EXPECT_EQ(fs().read(*file.file, 400'000, out, &got), 0) << "other blocks";
+}
+
 // Between the looks and the copy the slot gets another file's map, or the log's slot other bytes.
 struct Between {
   std::function<void()> call;  // once
