@@ -78,7 +78,8 @@ class OpenFile {
 
   // The kernel keeps none of its pages, but for mappings. Set by the mount before the file's first request.
   bool direct = false;
-  bool appends = false;  // as it was opened, to write; set then, too
+  // As it was opened, to write; set then, too. Synchronous: with O_SYNC or O_DSYNC.
+  bool appends = false, synchronous = false;
 
  protected:
   OpenFile() = default;

@@ -37,6 +37,11 @@ inline fs::OpenFile& file_of(const fuse_file_info* info) {
   return *reinterpret_cast<fs::OpenFile*>(info->fh);
 }
 
+// Before a change by another call than a write is answered: the kernel asks for no sync of those.
+inline int sync_changed(fuse_req_t request, fs::OpenFile& file) {
+  return file.synchronous ? fs_of(request).sync(file) : 0;
+}
+
 inline fs::Node& node_of(fuse_req_t request, fuse_ino_t number) {
   assert(number != 0);  // libfuse's word for a name that is not there
   return number == FUSE_ROOT_ID ? *fs_of(request).root() : *reinterpret_cast<fs::Node*>(number);

@@ -103,8 +103,9 @@ void getattr(fuse_req_t request, fuse_ino_t number, fuse_file_info*) {
   });
 }
 
+// `file`: by which the size is set; null: by a path.
 void set_attributes(fuse_req_t request, fuse_ino_t number, const struct stat* wanted, int to_set,
-                    bool by_handle) {
+                    OpenFile* file) {
   const auto body = [&] {
     Change change;
     if ((to_set & FUSE_SET_ATTR_MODE) != 0) change.mode = wanted->st_mode;
@@ -115,10 +116,10 @@ void set_attributes(fuse_req_t request, fuse_ino_t number, const struct stat* wa
     if ((to_set & FUSE_SET_ATTR_ATIME_NOW) != 0) change.accessed = Change::kNow;
     if ((to_set & FUSE_SET_ATTR_MTIME) != 0) change.modified = wanted->st_mtim;
     if ((to_set & FUSE_SET_ATTR_MTIME_NOW) != 0) change.modified = Change::kNow;
-    change.size_by_handle = by_handle;
+    change.size_by_handle = file != nullptr;
     struct stat attributes;
-    const int failed =
-        fs_of(request).change(node_of(request, number), change, caller_of(request), &attributes);
+    int failed = fs_of(request).change(node_of(request, number), change, caller_of(request), &attributes);
+    if (failed == 0 && change.size && file != nullptr) failed = sync_changed(request, *file);
     if (failed != 0) return failed;
     return answer_attributes(request, number, attributes);
   };
@@ -129,9 +130,9 @@ void set_attributes(fuse_req_t request, fuse_ino_t number, const struct stat* wa
 void setattr(fuse_req_t request, fuse_ino_t number, struct stat* wanted, int to_set, fuse_file_info* info) {
   std::optional<mode_t> mode;
   if ((to_set & FUSE_SET_ATTR_MODE) != 0) mode = wanted->st_mode;
-  run_or_aside(request, number, mode, [=, wanted = *wanted, by_handle = info != nullptr] {
-    set_attributes(request, number, &wanted, to_set, by_handle);
-  });
+  OpenFile* const file = info != nullptr ? &file_of(info) : nullptr;
+  run_or_aside(request, number, mode,
+               [=, wanted = *wanted] { set_attributes(request, number, &wanted, to_set, file); });
 }
 
 void readlink(fuse_req_t request, fuse_ino_t number) {
@@ -210,7 +211,9 @@ int describe(fuse_req_t request, fuse_ino_t number, std::unique_ptr<OpenFile> fi
   info->keep_cache = pages == FileSystem::Pages::kKept ? 1 : 0;
   // Nothing can have been lost, and no lock of fcntl ends.
   info->noflush = (info->flags & O_ACCMODE) == O_RDONLY && fs.locks() == nullptr;
-  file->appends = (info->flags & O_APPEND) != 0 && (info->flags & O_ACCMODE) != O_RDONLY;
+  const bool writes = (info->flags & O_ACCMODE) != O_RDONLY;
+  file->appends = writes && (info->flags & O_APPEND) != 0;
+  file->synchronous = writes && (info->flags & O_DSYNC) != 0;  // O_SYNC has the bit of O_DSYNC
   if (!served_of(request).keep(&file, &info->fh)) {
     fs.release(std::move(file));
     return ENOMEM;

@@ -94,12 +94,13 @@ int cut_page(fuse_req_t request, fuse_ino_t number, const fuse_file_info* info, 
 }
 
 // A write of O_SYNC, O_DSYNC (one of its bits) or RWF_DSYNC. Where the kernel keeps pages it asks for a sync
-// once the write is answered; where it keeps none, for nothing.
+// once the write is answered; where it keeps none, for nothing. (It hands a long write over in pieces of
+// kRequestBytesMax, waits for each one's answer, and says of none that it is the last: each is synced.)
 bool must_sync(const OpenFile& file, const fuse_file_info* info) {
   return file.direct && (info->flags & O_DSYNC) != 0;
 }
 
-// As fsync, and then the answer.
+// As fsync, and then the answer, of a write or a copy.
 void sync_written(fuse_req_t request, fuse_ino_t number, const fuse_file_info& written, size_t length) {
   run_or_aside(request, number, [=] {
     const auto body = [&] {
@@ -167,8 +168,10 @@ void fallocate(fuse_req_t request, fuse_ino_t number, int mode, off_t offset, of
                fuse_file_info* info) {
   run_or_aside(request, number, [=, info = *info] {
     const auto body = [&] {
-      return fs_of(request).allocate(file_of(&info), mode, static_cast<uint64_t>(offset),
-                                     static_cast<uint64_t>(length), caller_of(request));
+      OpenFile& file = file_of(&info);
+      const int failed = fs_of(request).allocate(file, mode, static_cast<uint64_t>(offset),
+                                                 static_cast<uint64_t>(length), caller_of(request));
+      return failed != 0 ? failed : sync_changed(request, file);
     };
     done_or_failed(request, number, body, "fallocate");
   });
@@ -201,14 +204,17 @@ void ioctl(fuse_req_t request, fuse_ino_t number, unsigned command, void*, fuse_
 }
 
 void copy_file_range(fuse_req_t request, fuse_ino_t number, off_t from_offset, fuse_file_info* from,
-                     fuse_ino_t, off_t to_offset, fuse_file_info* to, size_t length, int) {
+                     fuse_ino_t to_number, off_t to_offset, fuse_file_info* to, size_t length, int) {
   guarded(request, number, [&] {
     uint64_t copied = 0;
     const int failed =
         fs_of(request).copy(file_of(from), static_cast<uint64_t>(from_offset), file_of(to),
                             static_cast<uint64_t>(to_offset), length, caller_of(request), &copied);
     if (failed != 0) return failed;
-    fuse_reply_write(request, copied);
+    if (copied > 0 && file_of(to).synchronous)
+      sync_written(request, to_number, *to, copied);
+    else
+      fuse_reply_write(request, copied);
     return kAnswered;
   });
 }

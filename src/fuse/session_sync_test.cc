@@ -1,5 +1,5 @@
-// Synchronous writes through the kernel: how often a file system is asked to sync, when, and by which thread;
-// of files whose pages the kernel keeps, and of others.
+// Synchronous writes, and other changes of synchronous files, through the kernel: how often a file system is
+// asked to sync, when, and by which thread; of files whose pages the kernel keeps, and of others.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -80,7 +80,22 @@ class OneFile final : public fs::ReadOnlyFileSystem {
   }
   Pages pages(const fs::OpenFile&, bool) const override { return shared_.pages; }
   bool may_drop_pages(const Node*, std::optional<mode_t>) const override { return shared_.may_drop; }
-  int read(fs::OpenFile&, uint64_t, MutableBytes, size_t* got) override { return *got = 0, 0; }
+  int read(fs::OpenFile&, uint64_t offset, MutableBytes out, size_t* got) override {
+    *got = std::min<uint64_t>(out.size(), shared_.bytes - std::min(offset, shared_.bytes.load()));
+    std::fill_n(out.data(), *got, '\0');
+    return 0;
+  }
+  int change(Node& node, const fs::Change& change, const Caller&, struct stat* attributes) override {
+    if (change.size) {
+      shared_.bytes = *change.size;
+      ++shared_.writes;
+    }
+    return this->attributes(node, attributes);
+  }
+  int allocate(fs::OpenFile&, int, uint64_t, uint64_t, const Caller&) override {
+    ++shared_.writes;
+    return 0;
+  }
   int write(fs::OpenFile&, uint64_t offset, uint64_t length, const Caller&, const Fill& fill) override {
     std::string bytes(length, '\0');
     if (const Status filled = fill(MutableBytes(bytes)); !filled.ok()) return filled.posix_error();
@@ -190,6 +205,50 @@ TEST_F(SessionSyncTest, ASynchronousWriteIsSyncedOnceBeforeItIsAnsweredAndNoOthe
 TEST_F(SessionSyncTest, ASyncThatFailsIsAnErrorOfTheWrite) {
   shared_->sync_fails = EIO;
   each_way([this](const Way& way) { EXPECT_EQ(write(way), way.syncs > 0 ? EIO : 0); });
+}
+
+struct ChangeCall {
+  const char* name;
+  ssize_t (*call)(int file);
+};
+constexpr ChangeCall kChanges[] = {
+    {"ftruncate", [](int file) -> ssize_t { return ::ftruncate(file, 50); }},
+    {"ftruncate that extends", [](int file) -> ssize_t { return ::ftruncate(file, 5000); }},
+    {"fallocate", [](int file) -> ssize_t { return ::fallocate(file, 0, 0, 200); }},
+    {"a hole",
+     [](int file) -> ssize_t {
+       return ::fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 10);
+     }},
+    {"copy_file_range",
+     [](int file) -> ssize_t {
+       off_t from = 0, to = 50;
+       return ::copy_file_range(file, &from, file, &to, 10, 0) == 10 ? 0 : -1;
+     }},
+};
+
+TEST_F(SessionSyncTest, OtherChangesOfASynchronousFileAreSyncedBeforeTheyAreAnswered) {
+  for (const bool may_drop : {false, true})
+    for (const int opened : {0, O_DSYNC, O_SYNC})
+      for (const int sync_fails : {0, EIO})
+        for (const ChangeCall& change : kChanges) {
+          SCOPED_TRACE(fmt::format("{}, opened {:#x}, may drop {}, sync fails {}", change.name, opened,
+                                   may_drop, sync_fails));
+          shared_->may_drop = may_drop;
+          shared_->bytes = 100;
+          const int file = ::open((mountpoint() + "/f").c_str(), O_RDWR | O_CLOEXEC | opened);
+          ASSERT_GE(file, 0) << ::strerror(errno);
+          shared_->sync_fails = sync_fails;
+          shared_->count_anew();
+          const ssize_t done = change.call(file);
+          const int failed = done < 0 ? errno : 0;
+          const uint32_t syncs = opened != 0 ? 1 : 0;
+          EXPECT_EQ(failed, syncs > 0 ? sync_fails : 0);
+          EXPECT_EQ(shared_->writes, 1u);
+          EXPECT_EQ(shared_->syncs, syncs);
+          EXPECT_EQ(shared_->writes_synced, syncs) << "it came before the change";
+          shared_->sync_fails = 0;
+          ::close(file);
+        }
 }
 
 // As that of fsync: a sync that may wait until the kernel has dropped pages must not hinder its reads.
