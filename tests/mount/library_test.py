@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""library_test.py SWALE PROGRAM EXAMPLE CPP [FORTRAN]: programs that use the tree of a job by the library
-(swale_fs.h), beside the system's own calls. What they leave comes to the backing directory.
+"""library_test.py SWALE PROGRAM EXAMPLE CPP RANDOM [FORTRAN] [--long]: programs that use the tree of a job by
+the library (swale_fs.h), beside the system's own calls. What they leave comes to the backing directory.
 """
 import os
 import shutil
@@ -9,10 +9,12 @@ import sys
 import tempfile
 import unittest
 
-from mounted import NO_MOUNTS, SWALE
+from mounted import NO_MOUNTS, SWALE, listing
 
-PROGRAM, EXAMPLE, CPP = map(os.path.abspath, sys.argv[2:5])
-FORTRAN = [os.path.abspath(path) for path in sys.argv[5:6]]
+LONG = "--long" in sys.argv
+PROGRAM, EXAMPLE, CPP, RANDOM = map(os.path.abspath, sys.argv[2:6])
+FORTRAN = [os.path.abspath(path) for path in sys.argv[6:7] if path != "--long"]
+RANDOM_CALLS, SEEDS = (1_000_000, 3) if LONG else (10_000, 2)
 RECORDS, RECORD_BYTES = 100, 47_008  # of the guide's example
 EXPECTED = {"lines": b"a line of 16 b.\n" * 400, "mistakes": b"", "mounted": b"third",
             "sealed": b"Bytes", "shared": b"parent child killed parent", "writes": b"01234"}
@@ -62,6 +64,28 @@ class Library(unittest.TestCase):
             self.assertEqual((done.returncode, done.stdout, said), (0, "", []), done.stderr)
             with open(os.path.join(self.tree, "fortran"), "rb") as file:
                 self.assertEqual(list(memoryview(file.read()).cast("i")), [1, 3, 2, 4])
+
+    def random(self, calls, seed, *more):
+        for folder in (self.tree, self.other):
+            shutil.rmtree(folder)
+            os.mkdir(folder)
+        return subprocess.run([SWALE, "run", "--backing", self.tree, "--memory", "32M", "--", RANDOM,
+                               self.tree, self.other, str(calls), str(seed), *more], capture_output=True,
+                              text=True, timeout=7200, check=False)
+
+    def test_random_calls_give_what_a_plain_directory_gives(self):
+        for seed in range(SEEDS):
+            with self.subTest(seed=seed):
+                done = self.random(RANDOM_CALLS // SEEDS, 700 + seed)
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+                print(done.stdout)
+                self.assertEqual(listing(self.tree), listing(self.other))
+                self.assertGreater(len(listing(self.other)), 3)
+
+    def test_canary_a_library_that_loses_a_write_is_noticed(self):
+        done = self.random(2_000, 700, "loses")
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertRegex(done.stderr, "differ|instead of")
 
     def test_the_example_of_the_guide(self):
         done = subprocess.run([SWALE, "run", "--backing", self.tree, "--", EXAMPLE, "field"], cwd=self.tree,

@@ -14,6 +14,7 @@
 #include "base/rng.h"
 #include "fs/job/job_fs.h"
 #include "fs/testing/file_system_calls.h"
+#include "fs/testing/plain_calls.h"
 #include "io/fault_device.h"
 #include "io/memory_device.h"
 #include "io/posix_device.h"
@@ -170,24 +171,5 @@ inline void make_small_tree(const std::string& root) {
   std::ofstream(root + "/d/c") << "bytes of c";
   std::filesystem::create_symlink("a", root + "/l");
 }
-
-// A plain directory, without what a job's tree refuses. A kernel says first that a name is taken.
-class PlainCalls final : public PosixCalls {
- public:
-  enum class Above { kNothing, kKernel };
-  explicit PlainCalls(const std::string& root, Above above = Above::kNothing)
-      : PosixCalls(root), above_(above) {}
-  int link(const std::string& from, const std::string& to) override {
-    struct stat found;
-    if (const int failed = look(from, &found); failed != 0) return failed;
-    if (above_ == Above::kKernel && look(to, &found) == 0) return EEXIST;
-    const size_t slash = to.rfind('/');
-    const int failed = slash == std::string::npos ? 0 : look(to.substr(0, slash), &found);
-    return failed != 0 ? failed : EPERM;
-  }
-
- private:
-  const Above above_;
-};
 
 }  // namespace swale::fs
