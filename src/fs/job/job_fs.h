@@ -126,6 +126,15 @@ class JobFs final : public FileSystem {
   std::string lend(OpenFile& file);
   void take_back(const std::string& name);
 
+  // A tree that is mounted nowhere (job_fs_unmounted.cc); StandIns asks.
+  static const meta::FileId& file_id(Node& node);
+  Node* know(const meta::FileId& id);  // with one lookup more; null: nobody knows it
+  // One of which a server before this one has left something, by its name. ENOENT: it has none.
+  int find_file(const meta::FileId& id, Entry* entry);
+  bool has_name(Node& node);
+  // The backing's descriptor of an open file, if the backing has it as it is; else an invalid one.
+  io::Descriptor there(OpenFile& file);
+
   const std::string& folder_of_logs() const { return options_.logs.memory_directory; }
 
   std::string name_of(Node& node) const override;

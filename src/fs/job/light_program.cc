@@ -8,7 +8,7 @@
 
 #include "base/contain.h"
 #include "base/log.h"
-#include "fs/job/job_marks.h"
+#include "fs/job/light_stat.h"
 #include "fs/log/attach_format.h"
 #include "fs/log/map_format.h"
 
@@ -23,22 +23,6 @@ bool is_whole(const LightRequest& request, size_t bytes) {
       request.call == LightCall::kOpen || request.call == LightCall::kLook || request.call == LightCall::kAsk;
   const size_t path = has_path ? request.path_bytes : 0;
   return path <= kLightPathMax && bytes == kLightHeadBytes + path;
-}
-
-LightStat described(const struct stat& found) {
-  LightStat out;
-  out.inode = found.st_ino;
-  out.size = static_cast<uint64_t>(found.st_size);
-  out.blocks = static_cast<uint64_t>(found.st_blocks);
-  out.mode = found.st_mode;
-  out.links = static_cast<uint32_t>(found.st_nlink);
-  out.user = found.st_uid;
-  out.group = found.st_gid;
-  out.block_bytes = static_cast<uint32_t>(found.st_blksize);
-  out.accessed_ns = nanos_of(found.st_atim);
-  out.modified_ns = nanos_of(found.st_mtim);
-  out.changed_ns = nanos_of(found.st_ctim);
-  return out;
 }
 
 }  // namespace

@@ -1,0 +1,482 @@
+#include "fs/job/stand_ins.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/contain.h"
+#include "base/log.h"
+#include "base/start_thread.h"
+#include "fs/job/insist.h"
+#include "fs/job/job_marks.h"
+#include "fs/log/unmounted_format.h"
+#include "io/descriptor_path.h"
+
+namespace swale::fs {
+namespace {
+
+constexpr Nanos kSweepEvery = milliseconds(100);
+constexpr size_t kPieceBytes = 1 << 20;
+constexpr std::string_view kBeingCopied = ".new";
+constexpr size_t kHexDigits = 16;
+
+std::string name_of_file(const meta::FileId& id) { return fmt::format("{:016x}-{:016x}", id.high, id.low); }
+
+// None: it is no name of a stand-in.
+std::optional<meta::FileId> file_of_name(std::string_view name) {
+  if (name.size() != 2 * kHexDigits + 1 || name[kHexDigits] != '-') return {};
+  meta::FileId id;
+  const auto read = [](std::string_view digits, uint64_t* out) {
+    const auto [end, failed] = std::from_chars(digits.begin(), digits.end(), *out, 16);
+    return failed == std::errc() && end == digits.end();
+  };
+  if (!read(name.substr(0, kHexDigits), &id.high) || !read(name.substr(kHexDigits + 1), &id.low)) return {};
+  return id;
+}
+
+bool same(const timespec& a, const timespec& b) { return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec; }
+
+bool is_zeros(MutableBytes bytes) {
+  return std::all_of(bytes.begin(), bytes.end(), [](char each) { return each == 0; });
+}
+
+int write_all(int fd, MutableBytes bytes, uint64_t offset) {
+  for (size_t done = 0; done < bytes.size();) {
+    const ssize_t put = io::continued([&] {
+      return ::pwrite(fd, bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset + done));
+    });
+    if (put < 0) return errno;
+    done += static_cast<size_t>(put);
+  }
+  return 0;
+}
+
+Caller own_user() { return {::geteuid(), ::getegid(), 0, 0, {}}; }
+
+}  // namespace
+
+Result<std::unique_ptr<StandIns>> StandIns::open(JobFs& fs, const std::string& folder, size_t descriptors) {
+  std::unique_ptr<StandIns> made(new StandIns(fs, folder, std::max<size_t>(descriptors / 8, 16)));
+  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return errno_status(errno, folder);
+  made->directory_ = io::Descriptor(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!made->directory_.valid()) return errno_status(errno, folder);
+  SWALE_RETURN_IF_ERROR(contain([&] { return made->recover(); }));
+  SWALE_RETURN_IF_ERROR(start_thread(&made->keeper_, "the thread that takes in what nobody has open",
+                                     [self = made.get()] { self->keep(); }));
+  return made;
+}
+
+StandIns::~StandIns() {
+  rest();
+  static_cast<void>(contain([this] {
+    for (const auto& each : all()) {
+      const MutexLock lock(each->mutex);
+      struct stat now;
+      if (!each->over) end(*each, each->own.valid() && has_changed(*each, &now));
+    }
+  }));
+}
+
+void StandIns::rest() noexcept {
+  {
+    const MutexLock lock(mutex_);
+    ends_ = true;
+    changed_.notify_all();
+  }
+  if (keeper_.joinable()) keeper_.join();
+}
+
+// ---- what a killed server has left
+
+Status StandIns::recover() {
+  const int fd = ::openat(directory_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const std::unique_ptr<DIR, int (*)(DIR*)> stream(fd < 0 ? nullptr : ::fdopendir(fd), ::closedir);
+  if (!stream) return errno_status(errno, folder_);
+  std::vector<std::string> names;
+  while (const dirent* const found = ::readdir(stream.get())) names.emplace_back(found->d_name);
+  for (const std::string& name : names) {
+    if (name.ends_with(kBeingCopied)) ::unlinkat(directory_.get(), name.c_str(), 0);
+    SWALE_RETURN_IF_ERROR(recover_one(name));
+  }
+  return {};
+}
+
+Status StandIns::recover_one(const std::string& name) {
+  const auto id = file_of_name(name);
+  if (!id) return {};
+  Entry entry;
+  const int missing = fs_.find_file(*id, &entry);
+  if (missing == ENOENT) {  // it was removed while it was open
+    ::unlinkat(directory_.get(), name.c_str(), 0);
+    return {};
+  }
+  if (missing != 0) return errno_status(missing, folder_ + "/" + name + ": finding its file");
+  const auto stand = find_or_add(*id);
+  const MutexLock lock(stand->mutex);
+  stand->node = entry.node;
+  stand->by = own_user();
+  stand->may_be_written = true;
+  stand->own = io::Descriptor(::openat(directory_.get(), name.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC));
+  const int failed =
+      stand->own.valid() ? fs_.open_file(*entry.node, O_RDONLY | O_DIRECT, stand->by, &stand->reader) : errno;
+  if (failed != 0 || ::fstat(stand->own.get(), &stand->taken) != 0) {
+    const int why = failed != 0 ? failed : errno;
+    end(*stand, true);
+    return errno_status(why, folder_ + "/" + name);
+  }
+  stand->inode = stand->taken.st_ino;
+  const MutexLock table(mutex_);
+  by_inode_[stand->inode] = stand;
+  return {};
+}
+
+// ---- the table
+
+std::shared_ptr<StandIns::StandIn> StandIns::find_or_add(const meta::FileId& id) {
+  const MutexLock lock(mutex_);
+  auto& stand = by_id_[id];
+  if (stand == nullptr) stand = std::make_shared<StandIn>(id);
+  return stand;
+}
+
+std::shared_ptr<StandIns::StandIn> StandIns::find_by_id(const meta::FileId& id) {
+  const MutexLock lock(mutex_);
+  const auto at = by_id_.find(id);
+  return at == by_id_.end() ? nullptr : at->second;
+}
+
+std::vector<std::shared_ptr<StandIns::StandIn>> StandIns::all() {
+  const MutexLock lock(mutex_);
+  std::vector<std::shared_ptr<StandIn>> found;
+  found.reserve(by_id_.size());
+  for (const auto& [id, stand] : by_id_) found.push_back(stand);
+  return found;
+}
+
+size_t StandIns::count() {
+  const MutexLock lock(mutex_);
+  return by_id_.size();
+}
+
+Node* StandIns::find(ino_t inode) {
+  std::shared_ptr<StandIn> stand;
+  {
+    const MutexLock lock(mutex_);
+    const auto at = by_inode_.find(inode);
+    if (at == by_inode_.end()) return nullptr;
+    stand = at->second;
+  }
+  return fs_.know(stand->id);
+}
+
+// ---- opens
+
+int StandIns::open_file(Node& node, int flags, const Caller& caller, io::Descriptor* out) {
+  if (count() > most_) sweep();
+  for (;;) {
+    const auto stand = find_or_add(JobFs::file_id(node));
+    const MutexLock lock(stand->mutex);
+    if (stand->over) continue;
+    const int failed = open_locked(*stand, node, flags, caller, out);
+    if (!stand->own.valid()) end(*stand, true);
+    return failed;
+  }
+}
+
+int StandIns::open_locked(StandIn& stand, Node& node, int flags, const Caller& caller, io::Descriptor* out) {
+  const bool cuts = (flags & O_TRUNC) != 0;
+  const bool writes = (flags & O_ACCMODE) != O_RDONLY || cuts;
+  if (!stand.own.valid() && !writes) {
+    std::unique_ptr<OpenFile> file;
+    if (const int failed = fs_.open_file(node, O_RDONLY | O_DIRECT, caller, &file); failed != 0)
+      return failed;
+    const io::Descriptor there = fs_.there(*file);
+    if (there.valid())
+      *out = io::Descriptor(::open(io::descriptor_path(there).c_str(), O_RDONLY | O_CLOEXEC));
+    const int failed = there.valid() && !out->valid() ? errno : 0;
+    fs_.release(std::move(file));
+    if (there.valid()) return failed;
+  }
+  if (!stand.own.valid())
+    if (const int failed = begin(stand, node, cuts ? Copy::kNothing : Copy::kAll, caller); failed != 0)
+      return failed;
+  if (writes)
+    if (const int failed = begin_writer(stand, caller); failed != 0) return failed;
+  constexpr int kKept = O_ACCMODE | O_APPEND | O_TRUNC | O_NONBLOCK | O_NOATIME;
+  if (writes) {
+    stand.may_be_written = true;
+    stand.by = caller;
+  }
+  *out = io::Descriptor(::open(io::descriptor_path(stand.own).c_str(), (flags & kKept) | O_CLOEXEC));
+  return out->valid() ? 0 : errno;
+}
+
+// A file that is sealed is refused before anything of it is cut.
+int StandIns::begin_writer(StandIn& stand, const Caller& caller) {
+  if (stand.writer) return 0;
+  return fs_.open_file(*stand.node, O_WRONLY | O_DIRECT, caller, &stand.writer);
+}
+
+int StandIns::begin(StandIn& stand, Node& node, Copy copy, const Caller& caller) {
+  stand.node = fs_.know(stand.id);
+  if (stand.node == nullptr) return ESTALE;
+  if (const int failed = fs_.open_file(node, O_RDONLY | O_DIRECT, caller, &stand.reader); failed != 0)
+    return failed;
+  if (copy == Copy::kNothing)
+    if (const int failed = begin_writer(stand, caller); failed != 0) return failed;
+  const std::string name = name_of_file(stand.id), is_copied = name + std::string(kBeingCopied);
+  constexpr int kFlags = O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC;
+  io::Descriptor made(::openat(directory_.get(), is_copied.c_str(), kFlags, 0600));
+  int failed = made.valid() ? 0 : errno;
+  if (failed == 0 && copy == Copy::kAll) failed = copy_from_tree(stand, made);
+  if (failed == 0 && ::fchmod(made.get(), kStandInMode) != 0) failed = errno;
+  if (failed == 0 && ::fstat(made.get(), &stand.taken) != 0) failed = errno;
+  if (failed == 0 && ::renameat(directory_.get(), is_copied.c_str(), directory_.get(), name.c_str()) != 0)
+    failed = errno;
+  // The change of its name is one of the inode.
+  if (failed == 0 && ::fstat(made.get(), &stand.taken) != 0) failed = errno;
+  if (failed != 0) {
+    ::unlinkat(directory_.get(), is_copied.c_str(), 0);
+    log_error("{}/{}: a plain file for a file of the tree: {}", folder_, name,
+              errno_status(failed, "making it").message());
+    return failed;
+  }
+  stand.inode = stand.taken.st_ino;
+  const MutexLock lock(mutex_);
+  by_inode_[stand.inode] = by_id_[stand.id];
+  stand.own = std::move(made);
+  return 0;
+}
+
+int StandIns::copy_from_tree(StandIn& stand, const io::Descriptor& to) {
+  auto buffer = Buffer::allocate(kPieceBytes);
+  if (!buffer.ok()) return ENOMEM;
+  uint64_t offset = 0;
+  for (size_t got = 1; got > 0; offset += got) {
+    if (const int failed = fs_.read(*stand.reader, offset, buffer->span(), &got); failed != 0) return failed;
+    const MutableBytes part = buffer->span().first(got);
+    if (const int failed = is_zeros(part) ? 0 : write_all(to.get(), part, offset); failed != 0) return failed;
+  }
+  if (::ftruncate(to.get(), static_cast<off_t>(offset)) != 0) return errno;
+  struct stat found;
+  if (const int failed = fs_.attributes(*stand.node, &found); failed != 0) return failed;
+  const timespec times[2] = {found.st_atim, found.st_mtim};
+  return ::futimens(to.get(), times) == 0 ? 0 : errno;
+}
+
+// ---- back into the tree
+
+bool StandIns::has_changed(StandIn& stand, struct stat* now) {
+  if (::fstat(stand.own.get(), now) != 0) return true;
+  return stand.may_be_written || now->st_size != stand.taken.st_size ||
+         !same(now->st_mtim, stand.taken.st_mtim) || !same(now->st_ctim, stand.taken.st_ctim);
+}
+
+// Nobody but this has it open, or mapped: else the kernel gives no lease. (Its signal, if somebody opens it
+// meanwhile by /proc, is one that is ignored.) Without leases it counts as open until the end.
+bool StandIns::is_nobodys(StandIn& stand) {
+  if (!has_leases_.load()) return false;
+  const int fd = stand.own.get();
+  if (::fcntl(fd, F_SETSIG, SIGURG) == 0 && ::fcntl(fd, F_SETLEASE, F_WRLCK) == 0)
+    return ::fcntl(fd, F_SETLEASE, F_UNLCK) == 0;
+  if (errno == EAGAIN) return false;
+  has_leases_.store(false);
+  log_warn(
+      "{}: it gives no leases ({}): what was written is taken in at fsync, and at the end; a --buffer on "
+      "another file system may be better",
+      folder_, errno_status(errno, "F_SETLEASE").message());
+  return false;
+}
+
+int StandIns::write_part(StandIn& stand, uint64_t offset, uint64_t end, bool zeros) {
+  auto buffer = Buffer::allocate(std::min<uint64_t>(kPieceBytes, end - offset));
+  if (!buffer.ok()) return ENOMEM;
+  const int from = stand.own.get();
+  while (offset < end) {
+    MutableBytes part = buffer->span().first(std::min<uint64_t>(buffer->size(), end - offset));
+    if (zeros) {
+      std::fill(part.begin(), part.end(), '\0');
+    } else {
+      const ssize_t got =
+          io::continued([&] { return ::pread(from, part.data(), part.size(), static_cast<off_t>(offset)); });
+      if (got < 0) return errno;
+      if (got == 0) return 0;  // it was cut meanwhile, and is taken in again
+      part = part.first(static_cast<size_t>(got));
+    }
+    int failed = 0;
+    fs_.write_bytes(*stand.writer, offset, view(part), stand.by, [&](int error) { failed = error; });
+    if (failed != 0) return failed;
+    offset += part.size();
+  }
+  return 0;
+}
+
+// What the tree has beyond, or where this has holes, goes.
+int StandIns::copy_to_tree(StandIn& stand, const struct stat& now) {
+  struct stat before;
+  if (const int failed = fs_.attributes(*stand.node, &before); failed != 0) return failed;
+  const auto size = static_cast<uint64_t>(now.st_size), old = static_cast<uint64_t>(before.st_size);
+  for (uint64_t at = 0; at < size;) {
+    const off_t data = ::lseek(stand.own.get(), static_cast<off_t>(at), SEEK_DATA);
+    if (data < 0 && errno != ENXIO) return errno;
+    const uint64_t begin = data < 0 ? size : std::min(size, static_cast<uint64_t>(data));
+    if (at < std::min(begin, old))
+      if (const int failed = write_part(stand, at, std::min(begin, old), true); failed != 0) return failed;
+    if (begin == size) break;
+    const off_t hole = ::lseek(stand.own.get(), data, SEEK_HOLE);
+    const uint64_t end = hole < 0 ? size : std::min(size, static_cast<uint64_t>(hole));
+    if (const int failed = write_part(stand, begin, end, false); failed != 0) return failed;
+    at = std::max(end, begin + 1);
+  }
+  if (const int failed = fs_.attributes(*stand.node, &before); failed != 0) return failed;
+  if (static_cast<uint64_t>(before.st_size) == size) return 0;
+  return fs_.change(*stand.node, {.size = size, .size_by_handle = true}, stand.by, &before);
+}
+
+int StandIns::take_in_locked(StandIn& stand) {
+  struct stat now;
+  if (!stand.own.valid() || !has_changed(stand, &now) || !fs_.has_name(*stand.node)) return 0;
+  const bool nobodys = is_nobodys(stand);
+  const bool has_bytes =
+      stand.may_be_written || now.st_size != stand.taken.st_size || !same(now.st_mtim, stand.taken.st_mtim);
+  if (has_bytes) {
+    int failed = begin_writer(stand, stand.by);
+    if (failed == 0) failed = copy_to_tree(stand, now);
+    if (failed != 0) return failed;
+  }
+  struct stat said;
+  const Change times{.accessed = now.st_atim, .modified = now.st_mtim};
+  if (const int failed = fs_.change(*stand.node, times, stand.by, &said); failed != 0) return failed;
+  stand.taken = now;
+  if (nobodys) stand.may_be_written = false;
+  return 0;
+}
+
+void StandIns::end(StandIn& stand, bool keeps_file) {
+  if (stand.writer) fs_.release(std::move(stand.writer));
+  if (stand.reader) fs_.release(std::move(stand.reader));
+  if (!keeps_file) ::unlinkat(directory_.get(), name_of_file(stand.id).c_str(), 0);
+  stand.own = {};
+  stand.over = true;
+  if (stand.node != nullptr) fs_.forget(std::exchange(stand.node, nullptr), 1);
+  const MutexLock lock(mutex_);
+  if (stand.inode != 0) by_inode_.erase(stand.inode);
+  by_id_.erase(stand.id);
+}
+
+int StandIns::end_if_nobodys(StandIn& stand) {
+  if (stand.over || !stand.own.valid() || !is_nobodys(stand)) return 0;
+  if (const int failed = take_in_locked(stand); failed != 0) return failed;
+  end(stand, false);
+  return 0;
+}
+
+void StandIns::sweep() {
+  for (const auto& each : all()) {
+    const MutexLock lock(each->mutex);
+    const int failed = end_if_nobodys(*each);
+    if (failed != 0 && !has_failed_.exchange(true))
+      log_error("{}/{}: taking it into the tree: {}; it is tried again", folder_, name_of_file(each->id),
+                errno_status(failed, "writing").message());
+  }
+}
+
+void StandIns::keep() noexcept {
+  for (;;) {
+    static_cast<void>(contain([this] { sweep(); }));
+    const MutexLock lock(mutex_);
+    if (ends_) return;
+    changed_.wait_for(lock, kSweepEvery, [this]() REQUIRES(mutex_) { return ends_; });
+    if (ends_) return;
+  }
+}
+
+Status StandIns::take_all() noexcept {
+  Status first;
+  const Status all_tried = contain([&] {
+    for (const auto& each : all()) {
+      const MutexLock lock(each->mutex);
+      int failed = take_in_locked(*each);
+      if (failed == 0) failed = end_if_nobodys(*each);
+      if (failed != 0 && first.ok())
+        first = errno_status(failed, fmt::format("{}/{}: taking it into the tree; it stays there", folder_,
+                                                 name_of_file(each->id)));
+    }
+  });
+  return first.ok() ? all_tried : first;
+}
+
+// ---- what calls of names do to them
+
+// The tree is asked after the stand-in: one that has gone meanwhile has left all in the tree.
+int StandIns::describe(Node& node, struct stat* found) {
+  const auto stand = find_by_id(JobFs::file_id(node));
+  if (stand == nullptr) return fs_.attributes(node, found);
+  const MutexLock lock(stand->mutex);
+  if (const int failed = fs_.attributes(node, found); failed != 0) return failed;
+  struct stat now;
+  if (stand->over || !stand->own.valid() || !has_changed(*stand, &now)) return 0;
+  found->st_size = now.st_size;
+  found->st_blocks = now.st_blocks;
+  found->st_atim = now.st_atim;
+  found->st_mtim = now.st_mtim;
+  if (nanos_of(now.st_ctim) > nanos_of(found->st_ctim)) found->st_ctim = now.st_ctim;
+  return 0;
+}
+
+bool StandIns::is_there(Node& node) {
+  std::unique_ptr<OpenFile> file;
+  if (find_by_id(JobFs::file_id(node)) != nullptr) return false;
+  if (fs_.open_file(node, O_RDONLY | O_DIRECT, own_user(), &file) != 0) return false;
+  const bool there = fs_.there(*file).valid();
+  fs_.release(std::move(file));
+  return there;
+}
+
+int StandIns::take_in(Node& node) {
+  const auto stand = find_by_id(JobFs::file_id(node));
+  if (stand == nullptr) return 0;
+  const MutexLock lock(stand->mutex);
+  return stand->over ? 0 : take_in_locked(*stand);
+}
+
+int StandIns::sync(Node& node) {
+  if (const int failed = take_in(node); failed != 0) return failed;
+  std::unique_ptr<OpenFile> file;
+  if (const int failed = fs_.open_file(node, O_RDONLY | O_DIRECT, own_user(), &file); failed != 0)
+    return failed;
+  const int failed = errno_of([&] { return fs_.sync(*file); });
+  fs_.release(std::move(file));
+  return failed;
+}
+
+int StandIns::truncate(Node& node, uint64_t size, const Caller& caller) {
+  const auto stand = find_by_id(JobFs::file_id(node));
+  struct stat found;
+  if (stand == nullptr) return fs_.change(node, {.size = size}, caller, &found);
+  const MutexLock lock(stand->mutex);
+  if (stand->over || !stand->own.valid()) return fs_.change(node, {.size = size}, caller, &found);
+  if (const int failed = begin_writer(*stand, caller); failed != 0) return failed;
+  stand->may_be_written = true;
+  return ::ftruncate(stand->own.get(), static_cast<off_t>(size)) == 0 ? 0 : errno;
+}
+
+int StandIns::set_times(Node& node, const timespec times[2]) {
+  const auto stand = find_by_id(JobFs::file_id(node));
+  if (stand == nullptr) return 0;
+  const MutexLock lock(stand->mutex);
+  if (stand->over || !stand->own.valid()) return 0;
+  struct stat now;
+  const bool has_news = has_changed(*stand, &now);
+  if (::futimens(stand->own.get(), times) != 0) return errno;
+  return has_news || ::fstat(stand->own.get(), &stand->taken) == 0 ? 0 : errno;
+}
+
+}  // namespace swale::fs
