@@ -153,9 +153,14 @@ std::vector<Finding> judge(const Program& program) {
   says(!program.is_elf, true, "it is no program of this system's kind: nothing can be said of it");
   if (!program.is_elf) return found;
   says(!program.is_dynamic, true,
-       "it is linked statically: nothing is preloaded into it; it writes through the mount");
-  says(program.is_set_id, true, "it is set-user-ID or set-group-ID: the system preloads nothing into it");
-  says(program.is_go, false, "it is written in Go: its calls are the kernel's own, and go through the mount");
+       "it is linked statically: nothing is preloaded into it; it writes through the mount; where none is "
+       "(--no-mount), to the backing itself");
+  says(program.is_set_id, true,
+       "it is set-user-ID or set-group-ID: the system preloads nothing into it; where there is no mount "
+       "(--no-mount), it works on the backing itself");
+  says(program.is_go, false,
+       "it is written in Go: its calls are the kernel's own, and go through the mount; where there is none "
+       "(--no-mount), to the backing itself");
   says(needs("libasan"), false,
        "AddressSanitizer must be the first library: set LD_PRELOAD to the path that `gcc "
        "-print-file-name=libasan.so` tells, before swale run");
@@ -171,6 +176,13 @@ std::vector<Finding> judge(const Program& program) {
        "streams of the C library go through the mount; those that write, by requests of 128 KiB");
   says(imports("syscall"), false, "calls past the C library give files back to the mount");
   return found;
+}
+
+// Go programs have the library, and call the kernel past it.
+std::string why_not_seen(const Program& program, const std::vector<Finding>& found) {
+  for (const Finding& each : found)
+    if (each.stops) return each.text;
+  return program.is_go ? "it is written in Go: its calls are the kernel's own" : "";
 }
 
 struct CheckCommand {
@@ -218,6 +230,16 @@ struct CheckCommand {
 };
 
 }  // namespace
+
+Status expect_preloadable(const std::string& program) {
+  SWALE_ASSIGN_OR_RETURN(const Program read, read_program(program));
+  const std::string why = why_not_seen(read, judge(read));
+  if (why.empty()) return {};
+  return invalid_argument(
+      "{}: {}: without a mount it would write beside the tree; start it in one that is mounted, or without "
+      "swale run",
+      read.path, why);
+}
 
 void add_check(CLI::App& app, Run* run) {
   auto command = std::make_shared<CheckCommand>();

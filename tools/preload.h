@@ -15,6 +15,9 @@ Result<std::string> find_preload_library();
 // on have it, after the preload libraries of the user. Else the status says what to do.
 Status preload_programs();
 
+// By its file, the library comes to a program, and sees its calls: else the status says why not.
+Status expect_preloadable(const std::string& program);
+
 // The version of the library in this process; "": it is not here.
 std::string preloaded_version();
 

@@ -54,6 +54,7 @@ class RunCommand {
   uint32_t servers = 1;
   bool fallback = false;
   bool preload = false;
+  bool no_mount = false;
   std::string program;
 
   int run();
@@ -211,11 +212,19 @@ int RunCommand::run_in_tree(const std::vector<std::string>& words) const {
               "{}: a job has it now, and has its tree mounted; programs in that need no swale run, or "
               "with --preload one without --backing",
               iond.tier.backing));
-  if (preload)
+  if (no_mount)
+    if (const Status enters = expect_preloadable(words.front()); !enters.ok()) return fail(enters);
+  if (preload || no_mount)
     if (const Status ready = preload_programs(); !ready.ok()) return fail(ready);
   auto nodes = find_launch();
   if (!nodes.ok()) return fail(nodes.status());
   fuse::JobMountOptions options = tree.options(iond.tier.backing, iond.tier.at_end);
+  options.unmounted = no_mount;
+  if (no_mount && *nodes)
+    return fail(invalid_argument(
+        "run --no-mount: a tree without a mount is of one node: start the launcher in it (swale run "
+        "--no-mount --backing {} -- mpirun ...)",
+        iond.tier.backing));
   const Fallback without(fallback, options.backing);
   if (!*nodes) return run_with_tree(options, words, without);
   options.nodes = *std::move(nodes);
@@ -223,7 +232,7 @@ int RunCommand::run_in_tree(const std::vector<std::string>& words) const {
 }
 
 int RunCommand::run_without_backing(const std::vector<std::string>& words) const {
-  if (!preload || !iond.tier.ssd.empty() || !tree.at.empty() || !tree.buffer.empty()) {
+  if (no_mount || !preload || !iond.tier.ssd.empty() || !tree.at.empty() || !tree.buffer.empty()) {
     complain(
         "run: --backing DIR is missing; only with --preload alone a program runs in trees that are mounted");
     return kExitUsage;
@@ -288,8 +297,9 @@ int RunCommand::run() {
     iond.tier.backing.erase(0, kOnServers.size());
   } else if (iond.tier.ssd.empty()) {
     return run_in_tree(words);
-  } else if (preload) {
-    complain("run --preload: belongs to a tree: --backing DIR without --ssd, or --backing iond:DIR");
+  } else if (preload || no_mount) {
+    complain(
+        "run --preload, --no-mount: belong to a tree: --backing DIR without --ssd, or --backing iond:DIR");
     return kExitUsage;
   }
   if (const Status user = iond::expect_ordinary_user(); !user.ok()) return fail(user);
@@ -392,6 +402,13 @@ void add_run(CLI::App& app, Run* run) {
          "program's paths lead")
       .excludes("--ssd")
       .excludes("--at");
+  sub.add_flag("--no-mount", command->no_mount,
+               "where nothing can be mounted: the program, and what it starts, come to the tree by "
+               "libswale_preload.so alone, which must get into each of them (swale check); others read and "
+               "write DIR itself; on one node")
+      .excludes("--ssd")
+      .excludes("--at")
+      .excludes("--fallback");
   sub.add_flag(
       "--preload", command->preload,
       "in a tree: the program writes past the kernel, by libswale_preload.so in LD_PRELOAD (swale "

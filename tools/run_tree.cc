@@ -9,6 +9,7 @@
 #include <memory>
 #include <string_view>
 
+#include "fs/log/unmounted_format.h"
 #include "tools/child.h"
 #include "tools/options.h"
 #include "tools/tree.h"
@@ -34,13 +35,13 @@ class WithTree {
       ::sigprocmask(SIG_SETMASK, &usual_, nullptr);
       return run_without_tree(fallback_, failed, words_);
     }
-    program_ = start_beside(words_, usual_);
-    if (program_ < 0) {
-      const int failed = fail(errno_status(errno, words_.front() + ": starting it"));
-      server_.tell_to_end();
-      wait_until([this] { return server_.ended(); });
-      return failed;
+    if (options_.unmounted) {
+      const auto place = fuse::place_of_unmounted(options_);
+      if (!place.ok()) return end_server(fail(place.status()));
+      ::setenv(fs::kUnmountedVariable, place->c_str(), 1);
     }
+    program_ = start_beside(words_, usual_);
+    if (program_ < 0) return end_server(fail(errno_status(errno, words_.front() + ": starting it")));
     wait_until([this] { return program_ended_; });
     server_.tell_to_end();
     wait_until([this] { return server_.ended(); });
@@ -48,6 +49,12 @@ class WithTree {
   }
 
  private:
+  int end_server(int failed) {
+    server_.tell_to_end();
+    wait_until([this] { return server_.ended(); });
+    return failed;
+  }
+
   template <class Done>
   void wait_until(const Done& done) {
     while (!done()) {

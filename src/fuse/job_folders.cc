@@ -186,7 +186,7 @@ Status write_served_job(io::Device& device, const JobFolders& folders, const std
 
 void remove_job_folders(const JobFolders& folders, const JobMountOptions& options) {
   std::error_code failed;
-  for (const char* const name : {"names", "state", "spill", kServeDocument})
+  for (const char* const name : {"names", "state", "spill", kStandInsFolder, kServeDocument})
     std::filesystem::remove_all(folders.buffer + "/" + name, failed);
   std::filesystem::remove_all(folders.memory, failed);
   if (options.buffer.empty()) std::filesystem::remove(folders.buffer, failed);

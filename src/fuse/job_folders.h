@@ -1,7 +1,7 @@
 // JobFolders: where the tree of a job is on this node: its backing, mountpoint, buffer and memory.
 //
-//   BUFFER (0700) := serve.json names/ state/ spill/    serve.json: sealed document "swale-serve" 1: inode
-//                                                       and born (of the backing), job
+//   BUFFER (0700) := serve.json names/ state/ spill/ stand-ins/
+//   serve.json: sealed document "swale-serve" 1: inode and born (of the backing), job
 //
 // The backing is known by its inode and, where its file system tells it, by when that was made: another
 // directory may get the inode of one that is gone. Where nothing is told (born 0, or a document of a build
@@ -20,6 +20,8 @@
 #include "io/device.h"
 
 namespace swale::fuse {
+
+inline constexpr char kStandInsFolder[] = "stand-ins";  // of fs/job/stand_ins.h
 
 struct JobFolders {
   std::string backing;     // without links

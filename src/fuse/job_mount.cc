@@ -18,6 +18,8 @@
 #include "fs/job/job_attach.h"
 #include "fs/job/job_fs.h"
 #include "fs/job/light_server.h"
+#include "fs/job/stand_ins.h"
+#include "fs/job/unmounted_server.h"
 #include "fuse/job_folders.h"
 #include "fuse/mounted.h"
 #include "fuse/node_meeting.h"
@@ -76,7 +78,7 @@ class JobMount {
     if (!begun.ok() && buffer_is_new_ && !claim_) remove_job_folders(folders_, options_);
     SWALE_RETURN_IF_ERROR(begun);
     SWALE_RETURN_IF_ERROR(open());
-    const Status served = options_.mounts ? serve() : Status();
+    const Status served = options_.unmounted ? serve_unmounted() : options_.mounts ? serve() : Status();
     if (watch_ && watch_->lost()) return lost();
     // Nodes whose mounts are there do not come to an end because of this one's.
     if (!served.ok() && options_.nodes) return served;
@@ -92,7 +94,9 @@ class JobMount {
   Status claim_together(const std::string& hosts);
   Status open();
   Status open_files();
+  Status open_stand_ins();
   Status serve();
+  Status serve_unmounted();
   std::string remark() const;
   Status end();
   bool drains_at_end() const { return options_.at_end == JobMountOptions::AtEnd::kDrain; }
@@ -121,6 +125,7 @@ class JobMount {
   std::unique_ptr<meta::JobNames> names_;
   std::unique_ptr<fs::NodePeers> peers_;  // of several nodes
   std::unique_ptr<fs::JobFs> fs_;
+  std::unique_ptr<fs::StandIns> stand_ins_;
   std::unique_ptr<BackingWatch> watch_;
 };
 
@@ -299,6 +304,20 @@ Status JobMount::open_files() {
   if (options_.nodes) of_fs.expect_own = [this] { return claim_->expect_own(); };
   SWALE_ASSIGN_OR_RETURN(
       fs_, fs::JobFs::open(names_->client(), device_, device_, *anchored_, of_fs, peers_.get()));
+  return open_stand_ins();
+}
+
+// Also where a tree that was mounted nowhere has left some: they come first then.
+Status JobMount::open_stand_ins() {
+  const std::string folder = folders_.buffer + "/" + kStandInsFolder;
+  if (!options_.unmounted) {
+    SWALE_ASSIGN_OR_RETURN(const bool left, device_.exists(folder));
+    if (!left) return {};
+  }
+  SWALE_ASSIGN_OR_RETURN(stand_ins_, fs::StandIns::open(*fs_, folder, descriptors_));
+  if (options_.unmounted || options_.at_end == JobMountOptions::AtEnd::kDiscard) return {};
+  SWALE_RETURN_IF_ERROR(stand_ins_->take_all());
+  stand_ins_.reset();
   return {};
 }
 
@@ -338,9 +357,24 @@ Status JobMount::serve() {
   return served;
 }
 
+// Threads that begin leave signals to this one.
+Status JobMount::serve_unmounted() {
+  const SignalsBlocked blocked;
+  SWALE_ASSIGN_OR_RETURN(const auto server, fs::UnmountedServer::open(*fs_, *stand_ins_, folders_.memory));
+  if (options_.ready) options_.ready(remark());
+  sigset_t ends;
+  ::sigemptyset(&ends);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) ::sigaddset(&ends, signal);
+  int signal = 0;
+  while (::sigwait(&ends, &signal) != 0) {
+  }
+  return {};
+}
+
 // ---- the end
 
 Status JobMount::close() {
+  stand_ins_.reset();
   fs_->rest();
   Status closed = peers_ ? peers_->close() : Status();
   fs_.reset();
@@ -355,6 +389,7 @@ Status JobMount::close() {
 
 // The others are told, and not waited for. While this lives they may ask it.
 void JobMount::leave_at_once() {
+  stand_ins_.reset();
   if (fs_) fs_->rest();
   peers_.reset();
   fs_.reset();
@@ -374,8 +409,15 @@ bool JobMount::is_clean() const {
 
 // Whether nothing is left that is not on the backing. `drained`: what has failed.
 bool JobMount::drain_alone(Status* drained) {
+  Status taken;
+  if (stand_ins_ && options_.at_end != JobMountOptions::AtEnd::kDiscard) {
+    stand_ins_->rest();
+    taken = stand_ins_->take_all();
+  }
   if (drains_at_end()) *drained = fs_->drain_all();
-  return is_clean();
+  if (taken.ok()) return is_clean();
+  *drained = taken;
+  return false;
 }
 
 // The same of all nodes, none of which forgets anything before. Others read from this one until their
@@ -421,6 +463,11 @@ Status JobMount::end() {
 
 Status run_job_mount(const JobMountOptions& options) {
   return contain([&] { return JobMount(options).run(); });
+}
+
+Result<std::string> place_of_unmounted(const JobMountOptions& options) {
+  SWALE_ASSIGN_OR_RETURN(const JobFolders folders, find_job_folders(options));
+  return fmt::format("{}/{}:{}", folders.memory, fs::kUnmountedSocket, folders.backing);
 }
 
 }  // namespace swale::fuse

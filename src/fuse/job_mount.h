@@ -47,11 +47,17 @@ struct JobMountOptions {
   Fsync fsync = Fsync::kNode;
   unsigned threads = 10;
   bool mounts = true;  // false: only what the end does
+  // The tree is served and mounted nowhere (fs/job/unmounted_server.h): until SIGTERM, SIGINT or SIGHUP. Of
+  // one node.
+  bool unmounted = false;
   std::optional<Nodes> nodes;
   // Once the mount is there. `remark`: what a user must know of this buffer, or "".
   std::function<void(const std::string& remark)> ready;
 };
 
 Status run_job_mount(const JobMountOptions& options);
+
+// What programs find in kUnmountedVariable, while such a tree is served.
+Result<std::string> place_of_unmounted(const JobMountOptions& options);
 
 }  // namespace swale::fuse

@@ -96,10 +96,12 @@ int serve_requests(const Session& session) {
 
 Status failed_mount(const Mounted& options, std::string_view step) {
   const std::string said = FuseWords::said();
-  return error(Code::kIoError, Scope::kFatal,
-               "{}: {}: {}; check that /dev/fuse is there and readable, that fusermount3 is installed, and, "
-               "for allow_other, that /etc/fuse.conf has user_allow_other",
-               options.mountpoint, step, said.empty() ? "libfuse gives no reason" : said);
+  return error(
+      Code::kIoError, Scope::kFatal,
+      "{}: {}: {}; check that /dev/fuse is there and readable, that fusermount3 is installed, and, "
+      "for allow_other, that /etc/fuse.conf has user_allow_other; where nothing can be mounted, swale run "
+      "--no-mount has programs work in a job's tree without",
+      options.mountpoint, step, said.empty() ? "libfuse gives no reason" : said);
 }
 
 Status start(const Mounted& options, Served* served, Session* session) {

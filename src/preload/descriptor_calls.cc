@@ -13,6 +13,7 @@
 #include "preload/log_right.h"
 #include "preload/massive_files.h"
 #include "preload/next_calls.h"
+#include "preload/unmounted.h"
 
 namespace swale::preload {
 namespace {
@@ -152,6 +153,7 @@ extern "C" {
 
 int swale_take_open(const char* path, int flags, mode_t mode) {
   if (int fd = 0; open_massive(AT_FDCWD, path, flags, __builtin_return_address(0), &fd)) return fd;
+  if (int fd = -1; open_unmounted(AT_FDCWD, path, flags, mode, &fd)) return fresh(fd);
   if (int fd = -1; open_light(AT_FDCWD, path, flags, mode, &fd)) return fresh(fd);
   before_reopening(path);
   return opened(next<decltype(::open)>(calls::open)(path, flags, mode), flags);
@@ -159,6 +161,7 @@ int swale_take_open(const char* path, int flags, mode_t mode) {
 
 int swale_take_openat(int directory, const char* path, int flags, mode_t mode) {
   if (int fd = 0; open_massive(directory, path, flags, __builtin_return_address(0), &fd)) return fd;
+  if (int fd = -1; open_unmounted(directory, path, flags, mode, &fd)) return fresh(fd);
   if (int fd = -1; open_light(directory, path, flags, mode, &fd)) return fresh(fd);
   before_reopening(path);
   return opened(next<decltype(::openat)>(calls::openat)(directory, path, flags, mode), flags);
@@ -166,6 +169,7 @@ int swale_take_openat(int directory, const char* path, int flags, mode_t mode) {
 
 int swale_take_open_2(const char* path, int flags) {
   if (int fd = 0; open_massive(AT_FDCWD, path, flags, __builtin_return_address(0), &fd)) return fd;
+  if (int fd = -1; open_unmounted(AT_FDCWD, path, flags, 0, &fd)) return fresh(fd);
   if (int fd = -1; (flags & O_CREAT) == 0 && open_light(AT_FDCWD, path, flags, 0, &fd)) return fresh(fd);
   before_reopening(path);
   return opened(next<int(const char*, int)>(calls::__open_2)(path, flags), flags);
@@ -173,6 +177,7 @@ int swale_take_open_2(const char* path, int flags) {
 
 int swale_take_openat_2(int directory, const char* path, int flags) {
   if (int fd = 0; open_massive(directory, path, flags, __builtin_return_address(0), &fd)) return fd;
+  if (int fd = -1; open_unmounted(directory, path, flags, 0, &fd)) return fresh(fd);
   if (int fd = -1; (flags & O_CREAT) == 0 && open_light(directory, path, flags, 0, &fd)) return fresh(fd);
   before_reopening(path);
   return opened(next<int(int, const char*, int)>(calls::__openat_2)(directory, path, flags), flags);
@@ -181,6 +186,7 @@ int swale_take_openat_2(int directory, const char* path, int flags) {
 int swale_take_creat(const char* path, mode_t mode) {
   constexpr int kFlags = O_CREAT | O_WRONLY | O_TRUNC;
   if (int fd = 0; open_massive(AT_FDCWD, path, kFlags, __builtin_return_address(0), &fd)) return fd;
+  if (int fd = -1; open_unmounted(AT_FDCWD, path, kFlags, mode, &fd)) return fresh(fd);
   if (int fd = -1; open_light(AT_FDCWD, path, kFlags, mode, &fd)) return fresh(fd);
   before_reopening(path);
   return opened(next<decltype(::creat)>(calls::creat)(path, mode), kFlags);
@@ -188,21 +194,25 @@ int swale_take_creat(const char* path, mode_t mode) {
 
 int swale_take_mkstemp(char* path) {
   if (refuse_made_name("mkstemp", path, __builtin_return_address(0))) return -1;
+  if (int fd = -1; mkstemp_unmounted(path, 0, 0, &fd)) return fresh(fd);
   return opened(next<int(char*)>(calls::mkstemp)(path), O_RDWR);
 }
 
 int swale_take_mkostemp(char* path, int flags) {
   if (refuse_made_name("mkostemp", path, __builtin_return_address(0))) return -1;
+  if (int fd = -1; mkstemp_unmounted(path, 0, flags, &fd)) return fresh(fd);
   return opened(next<int(char*, int)>(calls::mkostemp)(path, flags), (flags & ~O_ACCMODE) | O_RDWR);
 }
 
 int swale_take_mkstemps(char* path, int suffix) {
   if (refuse_made_name("mkstemps", path, __builtin_return_address(0))) return -1;
+  if (int fd = -1; mkstemp_unmounted(path, suffix, 0, &fd)) return fresh(fd);
   return opened(next<int(char*, int)>(calls::mkstemps)(path, suffix), O_RDWR);
 }
 
 int swale_take_mkostemps(char* path, int suffix, int flags) {
   if (refuse_made_name("mkostemps", path, __builtin_return_address(0))) return -1;
+  if (int fd = -1; mkstemp_unmounted(path, suffix, flags, &fd)) return fresh(fd);
   return opened(next<int(char*, int, int)>(calls::mkostemps)(path, suffix, flags),
                 (flags & ~O_ACCMODE) | O_RDWR);
 }

@@ -15,6 +15,7 @@
 #include "preload/massive_pattern.h"
 #include "preload/messages.h"
 #include "preload/next_calls.h"
+#include "preload/unmounted.h"
 
 namespace swale::preload {
 
@@ -334,6 +335,8 @@ extern "C" {
 
 DIR* swale_take_opendir(const char* path) {
   const void* const caller = __builtin_return_address(0);
+  bool is_list = false;
+  if (DIR* const list = is_unmounted() ? swale_open_list(path, &is_list) : nullptr; is_list) return list;
   DIR* const stream = next<DIR*(const char*)>(calls::opendir)(path);
   if (stream == nullptr || is_libswale(caller)) return stream;
   const int kept = errno;
@@ -343,6 +346,8 @@ DIR* swale_take_opendir(const char* path) {
 }
 
 int swale_take_closedir(DIR* stream) {
+  bool is_list = false;
+  if (const int closed = swale_close_list(stream, &is_list); is_list) return closed;
   auto* const close_next = next<int(DIR*)>(calls::closedir);
   Stream* const found = massive_known.load() == 0 || stream == nullptr ? nullptr : stream_of(stream);
   if (found == nullptr) return close_next(stream);

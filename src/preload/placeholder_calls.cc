@@ -20,6 +20,7 @@
 #include "preload/massive_files.h"
 #include "preload/next_calls.h"
 #include "preload/streams.h"
+#include "preload/unmounted.h"
 
 #define SWALE_CALLER __builtin_return_address(0)
 
@@ -108,6 +109,25 @@ bool seen_past_kernel(int at, const char* path, int flags, unsigned mask, struct
   return true;
 }
 
+// What the kernel says of a descriptor, in a tree that is mounted nowhere.
+int restated(int result, int fd, struct stat* found) {
+  if (result == 0 && is_unmounted()) restat_unmounted(fd, found);
+  return result;
+}
+
+// The same of what statx names. True: *result is 0, or -1 and errno.
+bool stated(int at, const char* path, int flags, struct stat* found, int* result) {
+  if (!is_unmounted()) return false;
+  if (!names_itself(path)) return stat_unmounted(at, path, flags, found, result);
+  if ((flags & AT_EMPTY_PATH) == 0 || next<int(int, struct stat*)>(calls::fstat)(at, found) != 0)
+    return false;
+  const ino_t before = found->st_ino;
+  const mode_t mode = found->st_mode;
+  restat_unmounted(at, found);
+  *result = 0;
+  return found->st_ino != before || found->st_mode != mode;
+}
+
 int also_by_name(int result, int at, const char* path, struct stat* found, const void* caller) {
   return may_be_name(result) ? stat_name(at, path, found, caller) : result;
 }
@@ -119,34 +139,42 @@ extern "C" {
 int swale_take_fstat(int fd, struct stat* found) {
   if (is_subfile(fd)) return stat_subfile(fd, found);
   if (int result = 0; stat_made(fd, found, &result)) return result;
-  return next<int(int, struct stat*)>(calls::fstat)(fd, found);
+  return restated(next<int(int, struct stat*)>(calls::fstat)(fd, found), fd, found);
 }
 
 int swale_take_fxstat(int version, int fd, struct stat* found) {
   if (is_subfile(fd)) return stat_subfile(fd, found);
   if (int result = 0; stat_made(fd, found, &result)) return result;
-  return next<int(int, int, struct stat*)>(calls::__fxstat)(version, fd, found);
+  return restated(next<int(int, int, struct stat*)>(calls::__fxstat)(version, fd, found), fd, found);
 }
 
 int swale_take_stat(const char* path, struct stat* found) {
+  if (int result = 0; stat_unmounted(AT_FDCWD, path, 0, found, &result))
+    return also_by_name(result, AT_FDCWD, path, found, SWALE_CALLER);
   if (seen_past_kernel(AT_FDCWD, path, found)) return 0;
   const int result = next<int(const char*, struct stat*)>(calls::stat)(path, found);
   return also_by_name(result, AT_FDCWD, path, found, SWALE_CALLER);
 }
 
 int swale_take_lstat(const char* path, struct stat* found) {
+  if (int result = 0; stat_unmounted(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, found, &result))
+    return also_by_name(result, AT_FDCWD, path, found, SWALE_CALLER);
   if (seen_past_kernel(AT_FDCWD, path, found)) return 0;
   const int result = next<int(const char*, struct stat*)>(calls::lstat)(path, found);
   return also_by_name(result, AT_FDCWD, path, found, SWALE_CALLER);
 }
 
 int swale_take_xstat(int version, const char* path, struct stat* found) {
+  if (int result = 0; stat_unmounted(AT_FDCWD, path, 0, found, &result))
+    return also_by_name(result, AT_FDCWD, path, found, SWALE_CALLER);
   if (seen_past_kernel(AT_FDCWD, path, found)) return 0;
   const int result = next<int(int, const char*, struct stat*)>(calls::__xstat)(version, path, found);
   return also_by_name(result, AT_FDCWD, path, found, SWALE_CALLER);
 }
 
 int swale_take_lxstat(int version, const char* path, struct stat* found) {
+  if (int result = 0; stat_unmounted(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, found, &result))
+    return also_by_name(result, AT_FDCWD, path, found, SWALE_CALLER);
   if (seen_past_kernel(AT_FDCWD, path, found)) return 0;
   const int result = next<int(int, const char*, struct stat*)>(calls::__lxstat)(version, path, found);
   return also_by_name(result, AT_FDCWD, path, found, SWALE_CALLER);
@@ -155,17 +183,23 @@ int swale_take_lxstat(int version, const char* path, struct stat* found) {
 int swale_take_fstatat(int at, const char* path, struct stat* found, int flags) {
   if (is_descriptor(at, path, flags)) return stat_subfile(at, found);
   if (stays_light(at)) return -1;
+  if (int result = 0; stat_unmounted(at, path, flags, found, &result))
+    return also_by_name(result, at, path, found, SWALE_CALLER);
   if (seen_past_kernel(at, path, found, flags)) return 0;
-  const int result = next<int(int, const char*, struct stat*, int)>(calls::fstatat)(at, path, found, flags);
+  int result = next<int(int, const char*, struct stat*, int)>(calls::fstatat)(at, path, found, flags);
+  if (names_itself(path)) result = restated(result, at, found);
   return also_by_name(result, at, path, found, SWALE_CALLER);
 }
 
 int swale_take_fxstatat(int version, int at, const char* path, struct stat* found, int flags) {
   if (is_descriptor(at, path, flags)) return stat_subfile(at, found);
   if (stays_light(at)) return -1;
+  if (int result = 0; stat_unmounted(at, path, flags, found, &result))
+    return also_by_name(result, at, path, found, SWALE_CALLER);
   if (seen_past_kernel(at, path, found, flags)) return 0;
-  const int result =
+  int result =
       next<int(int, int, const char*, struct stat*, int)>(calls::__fxstatat)(version, at, path, found, flags);
+  if (names_itself(path)) result = restated(result, at, found);
   return also_by_name(result, at, path, found, SWALE_CALLER);
 }
 
@@ -177,6 +211,11 @@ int swale_take_statx(int at, const char* path, int flags, unsigned mask, struct 
     return 0;
   }
   if (stays_light(at)) return -1;
+  if (int result = 0; stated(at, path, flags, &simple, &result)) {
+    if (may_be_name(result)) result = stat_name(at, path, &simple, SWALE_CALLER);
+    if (result == 0) translate(simple, found);
+    return result;
+  }
   if (seen_past_kernel(at, path, flags, mask, found)) return 0;
   const int result =
       next<int(int, const char*, int, unsigned, struct statx*)>(calls::statx)(at, path, flags, mask, found);
@@ -187,6 +226,8 @@ int swale_take_statx(int at, const char* path, int flags, unsigned mask, struct 
 }
 
 int swale_take_access(const char* path, int mode) {
+  if (int result = 0; access_unmounted(AT_FDCWD, path, mode, 0, &result))
+    return may_be_name(result) ? access_name(AT_FDCWD, path, mode, SWALE_CALLER) : result;
   if (may_past_kernel(AT_FDCWD, path, mode, 0)) return 0;
   const int result = next<int(const char*, int)>(calls::access)(path, mode);
   return may_be_name(result) ? access_name(AT_FDCWD, path, mode, SWALE_CALLER) : result;
@@ -194,6 +235,8 @@ int swale_take_access(const char* path, int mode) {
 
 int swale_take_faccessat(int at, const char* path, int mode, int flags) {
   if (names_itself(path) && stays_light(at)) return -1;
+  if (int result = 0; access_unmounted(at, path, mode, flags, &result))
+    return may_be_name(result) ? access_name(at, path, mode, SWALE_CALLER) : result;
   if (may_past_kernel(at, path, mode, flags)) return 0;
   const int result = next<int(int, const char*, int, int)>(calls::faccessat)(at, path, mode, flags);
   return may_be_name(result) ? access_name(at, path, mode, SWALE_CALLER) : result;
@@ -214,12 +257,14 @@ int swale_take_fstatvfs(int fd, struct statvfs* found) {
 int swale_take_fsync(int fd) {
   if (is_subfile(fd)) return refuse_subfile(fd, "fsync", EINVAL, kNotSynced);
   if (stays_light(fd)) return -1;
+  if (int result = 0; sync_unmounted(fd, &result)) return result;
   return next<int(int)>(calls::fsync)(fd);
 }
 
 int swale_take_fdatasync(int fd) {
   if (is_subfile(fd)) return refuse_subfile(fd, "fdatasync", EINVAL, kNotSynced);
   if (stays_light(fd)) return -1;
+  if (int result = 0; sync_unmounted(fd, &result)) return result;
   return next<int(int)>(calls::fdatasync)(fd);
 }
 
@@ -232,24 +277,30 @@ int swale_take_ftruncate(int fd, off_t bytes) {
 int swale_take_fchmod(int fd, mode_t mode) {
   if (is_subfile(fd)) return refuse_subfile(fd, "fchmod", EPERM, kAppendedOnly);
   if (stays_light(fd)) return -1;
+  if (int result = 0; fchmod_unmounted(fd, mode, &result)) return result;
   return next<int(int, mode_t)>(calls::fchmod)(fd, mode);
 }
 
 int swale_take_fchown(int fd, uid_t user, gid_t group) {
   if (is_subfile(fd)) return refuse_subfile(fd, "fchown", EPERM, kAppendedOnly);
   if (stays_light(fd)) return -1;
+  if (int result = 0; fchown_unmounted(fd, user, group, &result)) return result;
   return next<int(int, uid_t, gid_t)>(calls::fchown)(fd, user, group);
 }
 
 int swale_take_futimens(int fd, const timespec* times) {
   if (is_subfile(fd)) return refuse_subfile(fd, "futimens", EPERM, kAppendedOnly);
   if (stays_light(fd)) return -1;
+  if (int result = 0; utimens_unmounted(fd, nullptr, times, Links::kStay, &result)) return result;
   return next<int(int, const timespec*)>(calls::futimens)(fd, times);
 }
 
 int swale_take_futimes(int fd, const timeval* times) {
   if (is_subfile(fd)) return refuse_subfile(fd, "futimes", EPERM, kAppendedOnly);
   if (stays_light(fd)) return -1;
+  timespec as[2];
+  if (int result = 0; utimens_unmounted(fd, nullptr, times_of(times, as), Links::kStay, &result))
+    return result;
   return next<int(int, const timeval*)>(calls::futimes)(fd, times);
 }
 
@@ -274,6 +325,7 @@ FILE* swale_take_freopen(const char* path, const char* mode, FILE* stream) {
     refuse_massive("freopen", path, EOPNOTSUPP, "use fclose and fopen");
     return nullptr;
   }
+  if (FILE* made = nullptr; freopen_unmounted(path, mode, stream, &made)) return made;
   before_reopening(path);
   FILE* const made = next<FILE*(const char*, const char*, FILE*)>(calls::freopen)(path, mode, stream);
   enlarge_writer(made, mode);

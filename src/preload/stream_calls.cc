@@ -15,6 +15,7 @@
 #include "preload/massive.h"
 #include "preload/next_calls.h"
 #include "preload/streams.h"
+#include "preload/unmounted.h"
 
 namespace swale::preload {
 namespace {
@@ -88,6 +89,7 @@ FILE* swale_take_fopen(const char* path, const char* mode) {
   if (FILE* opened = nullptr; massive_known.load(std::memory_order_relaxed) != 0 &&
                               open_subfile(path, mode, __builtin_return_address(0), &opened))
     return opened;
+  if (FILE* opened = nullptr; fopen_unmounted(path, mode, &opened)) return opened;
   before_reopening(path);
   FILE* const stream = next<decltype(::fopen)>(calls::fopen)(path, mode);
   enlarge_writer(stream, mode);

@@ -28,11 +28,16 @@ MOST = 100_000
 DATA = set("""write pwrite writev pwritev pwritev2 read readv pread pread_chk preadv preadv2 read_chk
     lseek open openat open_2 openat_2 close close_range closefrom dup dup2 dup3 fcntl fopen fstat fxstat
     fstatat fxstatat statx fstatfs fstatvfs fsync fdatasync ftruncate fchmod fchown futimens futimes
-    futimesat fdopen freopen first leaves third both first_third ioctl mmap real reals syscall""".split())
-NOT_DATA = set("""creat mkstemp mkostemp mkstemps mkostemps umask fclose opendir closedir lists names rename
+    futimesat fdopen freopen fdopendir fsetxattr fremovexattr first leaves third both first_third ioctl
+    mmap real reals syscall""".split())
+NOT_DATA = set("""creat mkstemp mkostemp mkstemps mkostemps umask fclose opendir closedir names rename
     renameat renameat2 unlink unlinkat remove chmod fchmodat chown lchown fchownat utime utimes utimensat
-    lchmod lutimes link linkat symlink symlinkat mkdir mkdirat mkdtemp mkfifo mkfifoat mknod mknodat xmknod
-    xmknodat truncate all sendmsg sendmmsg stat lstat xstat lxstat access faccessat""".split())
+    lchmod lutimes link linkat symlink symlinkat mkdir mkdirat mkdtemp mkfifo mkfifoat mknod mknodat
+    xmknod xmknodat truncate all program spawned rmdir sendmsg sendmmsg stat lstat xstat lxstat access
+    faccessat readdir readdir_r seekdir telldir rewinddir dirfd readlink readlinkat readlink_chk
+    readlinkat_chk realpath realpath_chk canonicalize_file_name statfs statvfs scandir scandirat
+    getdents64 glob ftw nftw fts_open getxattr lgetxattr listxattr llistxattr setxattr lsetxattr
+    removexattr lremovexattr bind""".split())
 # They need a terminal, a queue or rights that a test does not have, or several requests.
 NOT_CALLED = set("""login_tty fanotify_mark eventfd_read eventfd_write open_by_handle_at aio_fsync aio_fsync64
     aio_cancel aio_cancel64 lio_listio lio_listio64""".split())

@@ -1,0 +1,286 @@
+// Calls of names, and of descriptors that have a name, in a tree that is mounted nowhere (unmounted.h).
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "preload/messages.h"
+#include "preload/next_calls.h"
+#include "preload/unmounted.h"
+
+namespace swale::preload {
+namespace {
+
+using fs::UnmountedAnswer;
+using fs::UnmountedCall;
+using fs::UnmountedRequest;
+
+constexpr int64_t kSecondNanos = 1'000'000'000;
+
+bool say(int failed, int* result) {
+  if (failed != 0) errno = failed;
+  *result = failed == 0 ? 0 : -1;
+  return true;
+}
+
+UnmountedRequest request_of(UnmountedCall call) {
+  UnmountedRequest request;
+  request.call = call;
+  return request;
+}
+
+// The server's answer is the call's.
+bool ask(const UnmountedRequest& request, int* result) {
+  UnmountedAnswer answer;
+  return say(ask_unmounted(request, &answer), result);
+}
+
+bool is_empty(const char* path) { return path == nullptr || *path == '\0'; }
+
+Links links_of(int flags) { return (flags & AT_SYMLINK_NOFOLLOW) != 0 ? Links::kStay : Links::kFollowed; }
+
+// A descriptor of a file of the tree: what its file is asked by. False: it is none.
+bool file_of(int fd, UnmountedRequest* request) {
+  struct stat found;
+  if (next<int(int, struct stat*)>(calls::fstat)(fd, &found) != 0 || !S_ISREG(found.st_mode)) return false;
+  UnmountedRequest look = request_of(UnmountedCall::kLook);
+  if ((found.st_mode & 07777) == fs::kStandInMode)
+    look.stand_in = found.st_ino;
+  else if (!directory_unmounted(fd, &look) || look.path_bytes == 0)
+    return false;
+  UnmountedAnswer answer;
+  if (ask_unmounted(look, &answer) != 0 || answer.kind != S_IFREG) return false;
+  request->stand_in = look.stand_in;
+  request->path_bytes = look.path_bytes;
+  ::memcpy(request->paths, look.paths, look.path_bytes);
+  return true;
+}
+
+bool by_descriptor(int fd, UnmountedRequest* request) {
+  const int kept = errno;
+  const bool is_ours = file_of(fd, request);
+  errno = kept;
+  return is_ours;
+}
+
+bool change(int at, const char* path, Links links, UnmountedRequest* request, int* result) {
+  request->call = UnmountedCall::kChange;
+  const bool is_ours =
+      is_empty(path) ? by_descriptor(at, request) : place_unmounted(at, path, links, request);
+  return is_ours && ask(*request, result);
+}
+
+// Flags of an open that a stand-in does not keep.
+const char* refused_flag(int flags) {
+  if ((flags & O_TMPFILE) == O_TMPFILE) return "open with O_TMPFILE";
+  if ((flags & (O_DSYNC | O_SYNC)) != 0) return "open with O_SYNC or O_DSYNC";
+  return nullptr;
+}
+
+// A file without a name, in a directory of the tree.
+bool is_nameless(int at, const char* path) {
+  const long folder = raw(SYS_openat, at, path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0) return false;
+  UnmountedRequest request;
+  const bool below = directory_unmounted(static_cast<int>(folder), &request);
+  raw(SYS_close, folder);
+  return below;
+}
+
+}  // namespace
+
+bool open_unmounted(int at, const char* path, int flags, mode_t mode, int* fd) noexcept {
+  if (!is_unmounted() || is_empty(path)) return false;
+  if ((flags & O_TMPFILE) == O_TMPFILE)
+    return is_nameless(at, path) && refuse_unmounted("open with O_TMPFILE", path, EOPNOTSUPP, fd);
+  UnmountedRequest request = request_of(UnmountedCall::kOpen);
+  const bool stays = (flags & O_NOFOLLOW) != 0 || ((flags & O_CREAT) != 0 && (flags & O_EXCL) != 0);
+  const Links links = stays ? Links::kStay : Links::kFollowed;
+  if (!place_unmounted(at, path, links, &request)) return false;
+  UnmountedAnswer answer;
+  if ((flags & O_PATH) != 0) {
+    const bool is_file = is_file_unmounted(at, path, links, &answer);
+    return is_file && refuse_unmounted("open with O_PATH", path, EOPNOTSUPP, fd);
+  }
+  if (const char* const refused = refused_flag(flags)) return refuse_unmounted(refused, path, EOPNOTSUPP, fd);
+  request.flags = static_cast<uint32_t>(flags & ~(O_CLOEXEC | O_DIRECT));
+  request.mode = (flags & O_CREAT) != 0 ? mode : 0;
+  int got = -1;
+  const int failed = ask_unmounted(request, &answer, &got);
+  if (failed == EOPNOTSUPP) return refuse_unmounted("open with these flags", path, EOPNOTSUPP, fd);
+  if (failed != 0) {
+    errno = failed;
+    *fd = -1;
+    return true;
+  }
+  if (answer.kind != S_IFREG) return false;
+  if (got >= 0 && (flags & O_CLOEXEC) == 0) raw(SYS_fcntl, got, F_SETFD, 0L);
+  if (got < 0) errno = EMFILE;  // no number was left for it
+  *fd = got;
+  return true;
+}
+
+bool stat_unmounted(int at, const char* path, int flags, struct stat* found, int* result) noexcept {
+  if (!is_unmounted() || is_empty(path)) return false;
+  UnmountedRequest request = request_of(UnmountedCall::kLook);
+  if (!place_unmounted(at, path, links_of(flags), &request)) return false;
+  UnmountedAnswer answer;
+  const int failed = ask_unmounted(request, &answer);
+  if (failed == 0 && answer.kind != S_IFREG) return false;
+  if (failed == 0) translate_unmounted(answer.stat, found);
+  return say(failed, result);
+}
+
+bool access_unmounted(int at, const char* path, int mode, int flags, int* result) noexcept {
+  if (!is_unmounted() || is_empty(path)) return false;
+  UnmountedRequest request = request_of(UnmountedCall::kLook);
+  request.mode = static_cast<uint32_t>(mode);
+  if (!place_unmounted(at, path, links_of(flags), &request)) return false;
+  UnmountedAnswer answer;
+  const int failed = ask_unmounted(request, &answer);
+  return (failed != 0 || answer.kind == S_IFREG) && say(failed, result);
+}
+
+bool unlink_unmounted(int at, const char* path, int flags, int* result) noexcept {
+  if (!is_unmounted()) return false;
+  const bool directory = (flags & AT_REMOVEDIR) != 0;
+  UnmountedRequest request = request_of(directory ? UnmountedCall::kRemoveDirectory : UnmountedCall::kUnlink);
+  return place_unmounted(at, path, Links::kStay, &request) && ask(request, result);
+}
+
+bool remove_unmounted(const char* path, int* result) noexcept {
+  if (!unlink_unmounted(AT_FDCWD, path, 0, result)) return false;
+  if (*result != 0 && errno == EISDIR) return unlink_unmounted(AT_FDCWD, path, AT_REMOVEDIR, result);
+  return true;
+}
+
+bool mkdir_unmounted(int at, const char* path, mode_t mode, int* result) noexcept {
+  if (!is_unmounted()) return false;
+  UnmountedRequest request = request_of(UnmountedCall::kMakeDirectory);
+  request.mode = mode;
+  return place_unmounted(at, path, Links::kStay, &request) && ask(request, result);
+}
+
+bool symlink_unmounted(const char* target, int at, const char* path, int* result) noexcept {
+  if (!is_unmounted()) return false;
+  UnmountedRequest request = request_of(UnmountedCall::kMakeLink);
+  const size_t bytes = target == nullptr ? 0 : ::strnlen(target, fs::kUnmountedPathMax);
+  if (!place_unmounted(at, path, Links::kStay, &request)) return false;
+  if (bytes == fs::kUnmountedPathMax) return say(ENAMETOOLONG, result);
+  request.other_bytes = static_cast<uint32_t>(bytes);
+  if (bytes > 0) ::memcpy(request.paths + request.path_bytes, target, bytes);
+  return ask(request, result);
+}
+
+// Between the tree and what is outside nothing can be renamed, as between file systems.
+bool rename_unmounted(int from_at, const char* from, int to_at, const char* to, unsigned flags,
+                      int* result) noexcept {
+  if (!is_unmounted()) return false;
+  UnmountedRequest request = request_of(UnmountedCall::kRename);
+  request.flags = flags;
+  const bool from_below = place_unmounted(from_at, from, Links::kStay, &request);
+  const bool to_below = other_place_unmounted(to_at, to, &request);
+  if (!from_below && !to_below) return false;
+  if (from_below && to_below) return ask(request, result);
+  struct stat there;  // what is not there is no reason for EXDEV
+  const bool is_there =
+      from_below ? !stat_unmounted(from_at, from, AT_SYMLINK_NOFOLLOW, &there, result) || *result == 0
+                 : next<int(int, const char*, struct stat*, int)>(calls::fstatat)(from_at, from, &there,
+                                                                                  AT_SYMLINK_NOFOLLOW) == 0;
+  return say(is_there ? EXDEV : errno, result);
+}
+
+bool truncate_unmounted(const char* path, off_t bytes, int* result) noexcept {
+  if (!is_unmounted()) return false;
+  UnmountedRequest request = request_of(UnmountedCall::kTruncate);
+  if (!place_unmounted(AT_FDCWD, path, Links::kFollowed, &request)) return false;
+  if (bytes < 0) return say(EINVAL, result);
+  request.size = static_cast<uint64_t>(bytes);
+  return ask(request, result);
+}
+
+bool chmod_unmounted(int at, const char* path, mode_t mode, Links links, int* result) noexcept {
+  if (!is_unmounted()) return false;
+  UnmountedRequest request;
+  request.what = fs::kChangesMode;
+  request.mode = mode;
+  return change(at, path, links, &request, result);
+}
+
+bool chown_unmounted(int at, const char* path, uid_t user, gid_t group, Links links, int* result) noexcept {
+  if (!is_unmounted()) return false;
+  UnmountedRequest request;
+  request.what = (user != ~uid_t{0} ? fs::kChangesUser : 0u) | (group != ~gid_t{0} ? fs::kChangesGroup : 0u);
+  request.user = user;
+  request.group = group;
+  return change(at, path, links, &request, result);
+}
+
+bool utimens_unmounted(int at, const char* path, const timespec* times, Links links, int* result) noexcept {
+  if (!is_unmounted()) return false;
+  UnmountedRequest request;
+  const auto put = [&](const timespec& time, uint32_t set, uint32_t now, int64_t* nanos) {
+    if (time.tv_nsec == UTIME_OMIT) return true;
+    request.what |= time.tv_nsec == UTIME_NOW ? now : set;
+    *nanos = time.tv_sec * kSecondNanos + time.tv_nsec;
+    return time.tv_nsec == UTIME_NOW || (time.tv_nsec >= 0 && time.tv_nsec < kSecondNanos);
+  };
+  bool valid = true;
+  if (times == nullptr) {
+    request.what = fs::kAccessedNow | fs::kModifiedNow;
+  } else {
+    valid = put(times[0], fs::kChangesAccessed, fs::kAccessedNow, &request.accessed_ns) &&
+            put(times[1], fs::kChangesModified, fs::kModifiedNow, &request.modified_ns);
+  }
+  if (valid) return change(at, path, links, &request, result);
+  return false;  // the kernel says what is wrong with them
+}
+
+bool fchmod_unmounted(int fd, mode_t mode, int* result) noexcept {
+  return chmod_unmounted(fd, nullptr, mode, Links::kStay, result);
+}
+
+bool fchown_unmounted(int fd, uid_t user, gid_t group, int* result) noexcept {
+  return chown_unmounted(fd, nullptr, user, group, Links::kStay, result);
+}
+
+bool sync_unmounted(int fd, int* result) noexcept {
+  if (!is_unmounted()) return false;
+  UnmountedRequest request = request_of(UnmountedCall::kSync);
+  return by_descriptor(fd, &request) && ask(request, result);
+}
+
+bool no_entry_unmounted(const char* call, int at, const char* path, int error, int* result) noexcept {
+  if (!is_unmounted() || is_empty(path)) return false;
+  UnmountedRequest request;
+  return place_unmounted(at, path, Links::kStay, &request) && refuse_unmounted(call, path, error, result);
+}
+
+bool no_file_unmounted(const char* call, int at, const char* path, Links links, int* result) noexcept {
+  if (!is_unmounted() || is_empty(path)) return false;
+  UnmountedAnswer answer;
+  return is_file_unmounted(at, path, links, &answer) && refuse_unmounted(call, path, EOPNOTSUPP, result);
+}
+
+bool no_descriptor_unmounted(const char* call, int fd, int* result) noexcept {
+  if (!is_unmounted()) return false;
+  UnmountedRequest request;
+  if (!by_descriptor(fd, &request)) return false;
+  return call == nullptr ? say(EOPNOTSUPP, result) : refuse_unmounted(call, "a file", EOPNOTSUPP, result);
+}
+
+// Where the server keeps what was synced on the node, this brings all.
+void bring_unmounted(const char* path) noexcept {
+  UnmountedAnswer answer;
+  if (!is_unmounted() || is_empty(path) || ::strchr(path, '/') == nullptr) return;
+  const int kept = errno;
+  UnmountedRequest request = request_of(UnmountedCall::kLook);
+  request.mode = X_OK;
+  if (place_unmounted(AT_FDCWD, path, Links::kFollowed, &request) && ask_unmounted(request, &answer) == 0 &&
+      answer.kind == S_IFREG && answer.there == 0)
+    static_cast<void>(ask_unmounted(request_of(UnmountedCall::kSyncAll), &answer));
+  errno = kept;
+}
+
+}  // namespace swale::preload
