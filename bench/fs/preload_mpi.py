@@ -1,4 +1,5 @@
-"""MPI-IO of an unmodified program (OMPIO) with libswale_preload.so: tests/mount/mpi_strided.c."""
+"""Programs under Open MPI: one of MPI-IO (OMPIO) with libswale_preload.so, tests/mount/mpi_strided.c, and
+ranks that do nothing, with and without `swale run`."""
 import os
 import pathlib
 import shutil
@@ -8,11 +9,15 @@ RANKS = 4
 # Root in a container; more ranks than processors.
 LAUNCH = ["env", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
           "OMPI_MCA_rmaps_base_oversubscribe=1", "PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe",
-          "OMPI_MCA_mpi_yield_when_idle=1", "mpirun.openmpi", "--mca", "io", "ompio", "-n", str(RANKS)]
+          "OMPI_MCA_mpi_yield_when_idle=1", "mpirun.openmpi", "--mca", "io", "ompio", "-n"]
+
+
+def has_launcher():
+    return shutil.which("mpirun.openmpi") is not None
 
 
 def is_there(programs):
-    return os.path.exists(programs / "fs/bench_fs_preload_mpi") and shutil.which("mpirun.openmpi") is not None
+    return os.path.exists(programs / "fs/bench_fs_preload_mpi") and has_launcher()
 
 
 def measure(runner, programs, scratch, record_bytes):
@@ -24,6 +29,6 @@ def measure(runner, programs, scratch, record_bytes):
         mib = runner.p["tree_mib"]
         runner.keep("preload_mpi", [str(programs.parent / "tools/swale"), "run", "--preload", "--backing",
                                     str(tree), "--buffer", str(pathlib.Path(folder) / "buffer"), "--memory",
-                                    f"{mib // 2 + 256}M", "--", *LAUNCH,
+                                    f"{mib // 2 + 256}M", "--", *LAUNCH, str(RANKS),
                                     str(programs / "fs/bench_fs_preload_mpi"), str(tree), str(plain),
                                     str(mib), str(record_bytes)])
