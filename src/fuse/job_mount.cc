@@ -101,6 +101,7 @@ class JobMount {
   Status end();
   bool drains_at_end() const { return options_.at_end == JobMountOptions::AtEnd::kDrain; }
   bool is_clean() const;
+  Status drain_own() { return drains_at_end() ? fs_->drain_all() : fs_->kept_aside(); }
   bool drain_alone(Status* drained);
   Result<bool> drain_together(Status* drained);
   Status close();
@@ -414,7 +415,7 @@ bool JobMount::drain_alone(Status* drained) {
     stand_ins_->rest();
     taken = stand_ins_->take_all();
   }
-  if (drains_at_end()) *drained = fs_->drain_all();
+  *drained = drain_own();
   if (taken.ok()) return is_clean();
   *drained = taken;
   return false;
@@ -426,7 +427,7 @@ Result<bool> JobMount::drain_together(Status* drained) {
   SWALE_RETURN_IF_ERROR(net::agree(*job_, {}));
   // A node that has missed the end of a drain hears of it by the next one.
   for (int tries = 1;; ++tries) {
-    *drained = net::agree(*job_, drains_at_end() ? fs_->drain_all() : Status());
+    *drained = net::agree(*job_, drain_own());
     SWALE_ASSIGN_OR_RETURN(const uint64_t all, net::least_number(net::ranks_of(*job_), is_clean() ? 1 : 0));
     if (all == 1 || !drains_at_end() || !drained->ok() || tries == kDrainTries) return all == 1;
   }
@@ -452,7 +453,7 @@ Status JobMount::end() {
     if (!left.ok()) log_warn("{}", left.message());
   }
   if (drained.ok()) return closed;
-  if (is_clean) return drained;  // a file was kept aside
+  if (is_clean || !drains_at_end()) return drained;  // a file was kept aside
   return drained.with_context(
       fmt::format("{}: not all came to it; run swale fs recover {}{}{} to repeat it", folders_.backing,
                   folders_.backing, options_.buffer.empty() ? "" : " --buffer " + folders_.buffer,

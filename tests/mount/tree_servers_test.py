@@ -281,6 +281,35 @@ class TreeServers(TreeCase):
         with open(os.path.join(self.tree, aside[0]), "rb") as file:
             self.assertEqual(file.read(), b"ours")
 
+    def test_what_a_drain_in_the_background_keeps_aside_fails_the_job_which_names_it(self):
+        at = os.path.join(self.scratch, "at")
+        os.mkdir(at)
+        program = """
+import json, subprocess, sys, time
+swale, at, backing = sys.argv[1:]
+for name in ("kept", "changed"):
+    with open(f"{at}/{name}", "r+b") as file:
+        file.write(b"ours")
+        if name == "changed":
+            with open(f"{backing}/{name}", "wb") as there: there.write(b"theirs, longer")
+end = time.monotonic() + %d
+def stat(): return json.loads(subprocess.run([swale, "fs", "stat", "--json", at], capture_output=True,
+                                             check=True).stdout)
+while stat()["undrained_files"] > 0: assert time.monotonic() < end; time.sleep(0.05)
+""" % PATIENCE_S
+        for name in ("kept", "changed"):
+            with open(os.path.join(self.tree, name), "wb") as file:
+                file.write(b"old")
+        done = subprocess.run([SWALE, "run", "--backing", self.tree, "--at", at, "--", sys.executable, "-c",
+                               program, SWALE, at, self.tree], capture_output=True, text=True,
+                              timeout=PATIENCE_S, check=False)
+        self.assertNotEqual(done.returncode, 0, done.stderr)
+        self.assertIn("changed: others have changed it", done.stderr)
+        self.assertNotIn("kept:", done.stderr)
+        names = sorted(os.listdir(self.tree))
+        self.assertEqual(names[:1] + names[2:], ["changed", "kept"])
+        self.assertTrue(names[1].startswith("changed.swale-job-"), names)
+
     def test_run(self):
         script = "echo some text > out; test -e ../tree/out; exit 7"
         done = subprocess.run([SWALE, "run", "--backing", self.tree, "--", "sh", "-c", script], cwd=self.tree,

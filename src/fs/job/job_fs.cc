@@ -244,7 +244,7 @@ void JobFs::note_lost(const meta::FileId& file, const std::string& name, size_t 
       "remove the attribute",
       nodes_.path_of(file).value_or(text_of(file)), name, bytes);
   Status why = errno_status(error_number, what);
-  if (lost_.add({file, name, std::string(why.message())})) note(std::move(why));
+  if (lost_.add({file, name, std::string(why.message())})) note(file, std::move(why));
 }
 
 std::string JobFs::name_of(Node& node) const {

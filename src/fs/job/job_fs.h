@@ -43,6 +43,7 @@
 #include "fs/job/job_fs_options.h"
 #include "fs/job/job_locks.h"
 #include "fs/job/job_nodes.h"
+#include "fs/job/kept_aside.h"
 #include "fs/job/light_gate.h"
 #include "fs/job/log_grants.h"
 #include "fs/job/lost_attributes.h"
@@ -77,9 +78,10 @@ class JobFs final : public FileSystem {
   // Drains nothing by itself any more, and asks no other node by itself.
   void rest() noexcept;
 
-  // Brings all that this node has to the backing; the first failure, after all were tried. A file that was
-  // kept aside is one.
+  // Brings all that this node has to the backing; the first failure, after all were tried. A file that this
+  // drain or an earlier one has kept aside is one.
   Status drain_all() noexcept;
+  Status kept_aside() const { return kept_aside_.failure(options_.job); }
   // All that all nodes have.
   Status drain_everywhere() noexcept;
   JobFsStats stats() noexcept;
@@ -462,7 +464,7 @@ class JobFs final : public FileSystem {
   Status failure_of(const meta::FileId& file, Drain::Outcome outcome);
   Status drain_each(std::span<const meta::FileId> files);  // the first failure
   bool fill() REQUIRES(drain_mutex_);
-  void note(const Result<Drain::Outcome>& outcome);
+  void note(const meta::FileId& file, const Result<Drain::Outcome>& outcome);
   // Those whose times alone the backing lacks, too.
   std::vector<meta::FileId> undrained() REQUIRES(mutex_);
   std::vector<meta::FileId> next_to_drain(const std::set<meta::FileId>& but) REQUIRES(mutex_);
@@ -564,7 +566,8 @@ class JobFs final : public FileSystem {
   std::set<meta::FileId> retimed_ GUARDED_BY(mutex_);        // of several nodes: this one is to drain them
 
   std::atomic<uint64_t> writes_ = 0, reads_ = 0;
-  std::atomic<uint64_t> drained_files_ = 0, kept_aside_ = 0, failed_drains_ = 0;
+  std::atomic<uint64_t> drained_files_ = 0, failed_drains_ = 0;
+  KeptAside kept_aside_;
   Mutex failure_mutex_;
   std::string last_failure_ GUARDED_BY(failure_mutex_);
   LostAttributes lost_;

@@ -137,12 +137,12 @@ JobFs::DrainedFiles JobFs::drain_some(std::span<const meta::FileId> files, uint6
       each = std::move(drain_batch({&each.file, 1}, bytes_limit).front());
       again = code() == Code::kBusy;
     }
-    note(each.outcome);
+    note(each.file, each.outcome);
   }
   return drained;
 }
 
-void JobFs::note(const Result<Drain::Outcome>& outcome) {
+void JobFs::note(const meta::FileId& file, const Result<Drain::Outcome>& outcome) {
   if (!outcome.ok()) {
     ++failed_drains_;
     log_error("{}", outcome.status().message());
@@ -150,7 +150,7 @@ void JobFs::note(const Result<Drain::Outcome>& outcome) {
     last_failure_ = outcome.status().message();
     return;
   }
-  if (*outcome == Drain::Outcome::kKeptAside) ++kept_aside_;
+  if (*outcome == Drain::Outcome::kKeptAside) kept_aside_.add(nodes_.path_of(file).value_or(text_of(file)));
   if (*outcome != Drain::Outcome::kNothing) ++drained_files_;
 }
 
@@ -237,7 +237,7 @@ Result<Drain::Outcome> JobFs::drain_file(const meta::FileId& file) noexcept {
         retimed = retimed_.extract(file);  // what comes from now on may come too late for this drain
       }
       own.outcome = drain_at_root(file);
-      note(*own.outcome);
+      note(file, *own.outcome);
       const MutexLock lock(mutex_);
       if (!own.outcome->ok() && !retimed.empty()) retimed_.insert(std::move(retimed));
       return;
@@ -281,19 +281,14 @@ JobFs::DrainedFiles JobFs::drain_first(std::span<const meta::FileId> files, uint
 
 // What the end of a job must say of a drain that has come to its end.
 Status JobFs::failure_of(const meta::FileId& file, Drain::Outcome outcome) {
-  const std::string name = nodes_.path_of(file).value_or(text_of(file));
-  if (outcome == Drain::Outcome::kKeptAside)
-    return error(Code::kIoError, Scope::kFile,
-                 "{}: others have changed it; what the job has written is beside it, as .swale-{}", name,
-                 options_.job);
-  if (outcome != Drain::Outcome::kBare) return {};
+  if (outcome != Drain::Outcome::kBare) return {};  // of kKeptAside kept_aside_ knows
   const std::string why = lost_.why(file);
   if (!why.empty()) return error(Code::kIoError, Scope::kFile, "{}", why);
   return error(
       Code::kIoError, Scope::kFile,
       "{}: an attribute of it does not fit the backing, which has the file's bytes; the log of node {} "
       "names it",
-      name, root_of(file));
+      nodes_.path_of(file).value_or(text_of(file)), root_of(file));
 }
 
 Status JobFs::drain_each(std::span<const meta::FileId> files) {
@@ -323,7 +318,8 @@ Status JobFs::drain_all() noexcept {
       nodes_.forget(directory, 1);
     }
     const Status lost = find_lost();
-    return drained.ok() ? lost : drained;
+    const Status aside = kept_aside();
+    return !drained.ok() ? drained : !aside.ok() ? aside : lost;
   });
 }
 

@@ -42,7 +42,7 @@ JobFsStats JobFs::stats() noexcept {
   stats.reads = reads_.load();
   if (shared_) stats.asked_roots = shared_->asked();
   stats.drained_files = drained_files_;
-  stats.kept_aside = kept_aside_;
+  stats.kept_aside = kept_aside_.count();
   stats.lost_attributes = lost_.size();
   stats.failed_drains = failed_drains_;
   const MutexLock lock(failure_mutex_);
