@@ -293,5 +293,34 @@ TEST(NamesAllocations, WhereverMemoryEndsEachChangeIsMadeOnce) {
   EXPECT_GT(reopened, 10u);
 }
 
+// Before, it said nothing, and whoever asked waited for its deadline.
+TEST(NamesAllocations, AServerThatBreaksRefusesThatRequestAndAllOthersAtOnce) {
+  uint64_t broken = 0;
+  for (uint64_t nth = 1;; ++nth) {
+    Rig rig;
+    NamesCore& core = *rig.server(0).core;
+    NameRequest request = at(NameOp::kCreate, kRootDirectory, name_at(0, kRootDirectory, "file"));
+    request.from = {1 << 16, 1};
+    request.life = rig.server(0).shard->job();
+    const std::string payload = encode(request);
+    {
+      const FailingNew plan(FailingNew::Which::kOnce, nth);
+      core.on_request(payload, 7);
+    }
+    if (FailingNew::failed() == 0) break;
+    if (core.health().ok()) continue;
+    ++broken;
+    for (const uint64_t token : {7, 8}) {
+      if (token == 8) core.on_request(payload, token);
+      std::vector<NameReply> replies;
+      core.take_replies(&replies);
+      ASSERT_EQ(replies.size(), 1u) << nth;
+      EXPECT_EQ(replies[0].token, token) << nth;
+      EXPECT_EQ(replies[0].response.status().code(), Code::kResourceExhausted) << nth;
+    }
+  }
+  EXPECT_GT(broken, 5u);
+}
+
 }  // namespace
 }  // namespace swale::meta::names_allocations_test

@@ -21,6 +21,14 @@ void NamesCore::on_request(Bytes payload, uint64_t token) {
     const Status status = from_peer(payload) ? peer_request(payload, token) : client_request(payload, token);
     if (!status.ok()) reply(token, status);
   });
+  if (!broken_.ok()) refuse(token, broken_);
+}
+
+// A refusal for which there is no memory either is none: whoever asked waits for its deadline.
+void NamesCore::refuse(uint64_t token, const Status& why) noexcept {
+  const bool answered = std::any_of(replies_.begin(), replies_.end(),
+                                    [token](const NameReply& each) { return each.token == token; });
+  if (!answered) static_cast<void>(contain([&] { reply(token, why); }));
 }
 
 Status NamesCore::client_request(Bytes payload, uint64_t token) {

@@ -26,8 +26,9 @@
 // Invariants: (1) nothing is answered, sent or decided on a record before it is durable, in that sense; (2)
 //   each request gets one reply, or waits for a server that does not answer; (3) a repeated change is
 //   answered as at first.
-// Memory. What runs out of it in the middle has perhaps taken a lock: the server answers nothing from then on
-// (health()), and the rim opens it anew from its log, as after a kill.
+// Memory. What runs out of it in the middle has perhaps taken a lock: the server refuses that request, which
+// may yet have happened, and all from then on (health(), kResourceExhausted), until the rim opens it anew from
+// its log, as after a kill.
 // Threads: none. Errors: an errno in the answer; a failed reply: nothing was done, repeat it, or the log has
 // failed for good.
 // Limits: what waits is bounded by what clients may have under way.
@@ -75,7 +76,9 @@ class NamesCore {
   // `cache`: of the node that this server is on; null: it has none.
   NamesCore(uint32_t server, uint32_t servers, uint32_t job, NameTable* table, NameLog* log,
             EntryCache* cache = nullptr)
-      : server_(server), servers_(servers), job_(job), table_(*table), log_(*log), cache_(cache) {}
+      : server_(server), servers_(servers), job_(job), table_(*table), log_(*log), cache_(cache) {
+    replies_.reserve(kRepliesKept);
+  }
 
   void resume();  // once, before the first request
   void on_request(Bytes payload, uint64_t token);
@@ -135,7 +138,10 @@ class NamesCore {
     std::vector<Act> enrolments;  // that wait for the outcome
   };
 
+  static constexpr size_t kRepliesKept = 64;  // the memory of refusals
+
   // names_core.cc: requests, records, replies
+  void refuse(uint64_t token, const Status& why) noexcept;
   template <class Event>
   void contained(const Event& event) noexcept;
   void resume_all();
