@@ -7,6 +7,7 @@
 
 #include "base/buffer.h"
 #include "base/contain.h"
+#include "base/log.h"
 
 namespace swale::fs {
 namespace {
@@ -124,10 +125,23 @@ Status SharedFiles::commit_found() noexcept {
   return {};
 }
 
+// What they have appended comes before a truncate, which cuts it: else it would come after it, behind zeros.
+// A node that does not answer is left: its bytes keep their places.
+Status SharedFiles::have_appenders_commit(const meta::FileId& file) {
+  if (!rules_.asks_appenders) return {};
+  SWALE_RETURN_IF_ERROR(learn(file));
+  SWALE_ASSIGN_OR_RETURN(const ShareAnswer answer, ask({.op = ShareOp::kLook, .node = node_, .file = file}));
+  if (answer.holds.empty()) return {};
+  const MutexUnlock meanwhile(mutex_);
+  if (const Status asked = peers_.commit_at(file, answer.holds); !asked.ok()) log_warn("{}", asked.message());
+  return {};
+}
+
 Status SharedFiles::truncate(const meta::FileId& file, uint64_t size) noexcept {
   if (size > meta::kOffsetEnd) return errno_status(EFBIG, "truncate");
   const MutexLock lock(mutex_);
   return contain([&]() REQUIRES(mutex_) -> Status {
+    SWALE_RETURN_IF_ERROR(have_appenders_commit(file));
     const auto begin = [&](uint64_t order)
                            REQUIRES(mutex_) { return share_.begin_truncate(file, order, size); };
     SWALE_ASSIGN_OR_RETURN(const ShareRequest request, begin_change(file, &NodeFiles::draw_order, begin));

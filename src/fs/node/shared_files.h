@@ -51,6 +51,8 @@ class SharePeers {
   // These nodes let go of what they tell their programs of the file (SharedFiles::let_go), and its root knows
   // that they have.
   virtual Status take_back(const meta::FileId& file, const std::vector<ShareHold>& holds) = 0;
+  // These nodes commit what they have of the file (SharedFiles::commit).
+  virtual Status commit_at(const meta::FileId& file, const std::vector<ShareHold>& nodes) = 0;
 };
 
 class SharedFiles final : public WriteWatcher {
@@ -132,6 +134,7 @@ class SharedFiles final : public WriteWatcher {
                                                      Result<uint64_t> (NodeFiles::*draw)() noexcept,
                                                      const Begin& begin) REQUIRES(mutex_);
   Status change(const meta::FileId& file, const ShareRequest& request) REQUIRES(mutex_);
+  Status have_appenders_commit(const meta::FileId& file) REQUIRES(mutex_);
   void give_up_locked(const meta::FileId& file) REQUIRES(mutex_);
 
   const NodeId node_;

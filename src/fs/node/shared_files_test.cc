@@ -48,6 +48,11 @@ class SharedFilesTest : public testing::Test {
       for (const ShareHold& each : holds) test_.nodes[each.node].shared->let_go(file);
       return {};
     }
+    Status commit_at(const meta::FileId& file, const std::vector<ShareHold>& nodes) override {
+      ++test_.commits_asked;
+      for (const ShareHold& each : nodes) SWALE_RETURN_IF_ERROR(test_.nodes[each.node].shared->commit(file));
+      return {};
+    }
 
    private:
     Result<ShareAnswer> handle(const ShareRequest& request, std::function<void()>* crossing) {
@@ -75,14 +80,14 @@ class SharedFilesTest : public testing::Test {
     for (NodeId i = 0; i < kNodes; ++i) start(i);
   }
   void start_root() {
-    root = std::make_unique<FileRoots>();
+    root = std::make_unique<FileRoots>(rules);
     for (const std::string& record : records) ASSERT_TRUE(root->replay(record).ok());
   }
   // The server of a node, again: what it did not close is as a kill leaves it.
   void start(NodeId id) {
     Node& node = nodes[id];
     node.files.reset();
-    node.shared = std::make_unique<SharedFiles>(id, peers_, node.mutex);
+    node.shared = std::make_unique<SharedFiles>(id, peers_, node.mutex, rules);
     NodeLogsOptions options;
     options.memory_directory = node.memory.path() + "/node";
     options.spill_directory = node.storage.path() + "/spill";
@@ -130,7 +135,28 @@ class SharedFilesTest : public testing::Test {
   bool stale = false;                   // looks get the last answer
   bool lose_answers = false;            // the root obeys, and nobody hears of it
   std::function<void()> before_answer;  // once
-  std::atomic<uint64_t> fetches{0};
+  std::atomic<uint64_t> fetches{0}, commits_asked{0};
+  ShareRules rules;  // of those that start from now on
+
+  void append(NodeId node, const std::string& bytes) {
+    const auto place = nodes[node].shared->reserve(kFile, bytes.size());
+    ASSERT_TRUE(place.ok()) << place.status().to_string();
+    write(node, *place, bytes);
+  }
+  // Node 0 has appended, and not committed; node 1 cuts the file, and node 2 appends more. What all see once
+  // all have committed.
+  std::string appended_beside_a_truncate(const ShareRules& with) {
+    rules = with;
+    start_root();
+    for (NodeId i = 0; i < kNodes; ++i) start(i);
+    append(0, "AAAAAA");
+    EXPECT_TRUE(nodes[1].shared->truncate(kFile, 3).ok());
+    append(2, std::string(12, 'C'));
+    commit(2);
+    commit(0);
+    EXPECT_EQ(read(0), read(1));
+    return read(1);
+  }
 };
 
 TEST_F(SharedFilesTest, AWriteIsSeenOnItsNodeAtOnceAndOnOthersAfterACommit) {
@@ -208,6 +234,24 @@ TEST_F(SharedFilesTest, AppendsOfTwoNodesGetTheirOwnPlaces) {
   EXPECT_EQ(*second, 17u);
 }
 
+TEST_F(SharedFilesTest, WhatAnotherNodeHasAppendedBeforeATruncateIsCut) {
+  EXPECT_EQ(appended_beside_a_truncate({}), "012CCCCCCCCCCCC");
+  EXPECT_EQ(commits_asked, 1u);
+  ASSERT_TRUE(nodes[1].shared->truncate(kFile, 2).ok());
+  EXPECT_EQ(commits_asked, 1u) << "nobody has appended since";
+}
+
+// Of a node that does not answer.
+TEST_F(SharedFilesTest, OrItKeepsItsPlaceAndNoOtherAppendIsLost) {
+  const std::string found = appended_beside_a_truncate({.asks_appenders = false});
+  EXPECT_EQ(found, "012" + std::string(9, '\0') + "AAAAAACCCCCCCCCCCC");
+}
+
+TEST_F(SharedFilesTest, CanaryARootThatGivesPlacesTwiceLosesAnAppend) {
+  const std::string found = appended_beside_a_truncate({.keeps_places = false, .asks_appenders = false});
+  EXPECT_EQ(found, "012CCCCCCCCCAAAAAA");
+}
+
 // The root still has the old bytes when it is asked; then the commit ends, and the answer is late.
 TEST_F(SharedFilesTest, AReadThatACommitCrossesShowsWhatItsNodeHadWritten) {
   write(1, 0, "BBBB");
@@ -219,7 +263,8 @@ TEST_F(SharedFilesTest, AReadThatACommitCrossesShowsWhatItsNodeHadWritten) {
 
 TEST_F(SharedFilesTest, AWriteDuringATruncateIsNotCut) {
   write(0, 0, "AAAAAAAAAAAAAAAAAAAA");
-  before_answer = [this] { write(0, 8, "WW"); };
+  // The root is asked first who has appended, and then to cut.
+  before_answer = [this] { before_answer = [this] { write(0, 8, "WW"); }; };
   ASSERT_TRUE(nodes[0].shared->truncate(kFile, 4).ok());
   EXPECT_EQ(read(0), std::string("AAAA\0\0\0\0WW", 10));
   commit(0);

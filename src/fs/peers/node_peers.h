@@ -51,6 +51,7 @@ enum class PeerMethod : uint16_t {
   kBegin = 18,         // a node begins: BeginStep
   kTakeBack = 19,      // the maps of a file that the node has published: FileStep
   kUndrained = 20,     // bytes of the node that the backing has not; the answer: u64
+  kCommit = 21,        // what the node has written of a file: FileStep
 };
 
 inline constexpr size_t kSmallAnswer = 64;  // bytes, of an answer that says little

@@ -74,7 +74,7 @@ struct SealAnswer {
 };
 
 // kPages: the kernel of a node is to drop its pages of a file. kTakeBack: its programs read by no map of it.
-// kKeep: all that the node has committed of it.
+// kKeep: all that the node has committed of it. kCommit: it is to commit what it has of it.
 struct FileStep {
   meta::FileId file = {};
 };

@@ -83,6 +83,17 @@ Status RemotePeers::take_back(const meta::FileId& file, const std::vector<ShareH
   return first;
 }
 
+// As in take_back the first failure counts.
+Status RemotePeers::commit_at(const meta::FileId& file, const std::vector<ShareHold>& nodes) {
+  std::vector<NodeId> to;
+  for (const ShareHold& each : nodes) to.push_back(each.node);
+  Status first;
+  for (const auto& each :
+       nodes_.call_all(to, PeerMethod::kCommit, encode(FileStep{file}), kSmallAnswer, text_of(file)))
+    if (first.ok()) first = each.status();
+  return first;
+}
+
 Result<std::string> RemotePeers::answer(PeerMethod method, NodeId from, Bytes payload) {
   if (method == PeerMethod::kAsk || method == PeerMethod::kSync) return answer_as_root(from, payload);
   if (method == PeerMethod::kKeep) {
@@ -91,6 +102,11 @@ Result<std::string> RemotePeers::answer(PeerMethod method, NodeId from, Bytes pa
     return std::string();
   }
   if (method == PeerMethod::kFetch) return give_bytes(payload);
+  if (method == PeerMethod::kCommit) {
+    SWALE_ASSIGN_OR_RETURN(const FileStep step, decode_file_step(payload));
+    SWALE_RETURN_IF_ERROR(files_->commit(step.file));
+    return std::string();
+  }
   if (method == PeerMethod::kTakeBack) {
     SWALE_ASSIGN_OR_RETURN(const FileStep step, decode_file_step(payload));
     files_->let_go(step.file);

@@ -37,6 +37,7 @@ class RemotePeers final : public SharePeers, public PeerRequests {
 
   Result<ShareAnswer> ask(const ShareRequest& request) override;
   Status fetch(NodeId node, const meta::FileId& file, std::span<const Wanted> wanted) override;
+  Status commit_at(const meta::FileId& file, const std::vector<ShareHold>& nodes) override;
   Status take_back(const meta::FileId& file, const std::vector<ShareHold>& holds) override;
   // Each of them has made durable what it has of the file. EAGAIN: one says that it takes a drain.
   Status keep_at(std::span<const NodeId> nodes, const meta::FileId& file);

@@ -146,6 +146,16 @@ void FileRoots::look(const ShareRequest& request, ShareAnswer* answer) const {
   answer->size = file.size;
   answer->backing_end = file.backing_end;
   answer->backing_inode = file.backing.inode;
+  if (request.op == ShareOp::kLook && request.span.begin == request.span.end)
+    answer->holds = appenders(file, request.node);
+}
+
+// Other nodes that have asked for a place since their last commit: what they append there may yet come.
+std::vector<ShareHold> FileRoots::appenders(const File& file, NodeId but) {
+  std::vector<ShareHold> found;
+  for (const auto& [node, each] : file.nodes)
+    if (node != but && each.reserved > each.changed) found.push_back({node, each.reserved});
+  return found;
 }
 
 FileRoots::File& FileRoots::file_of(const meta::FileId& id, const SeenBacking& seen) {
@@ -210,7 +220,8 @@ void FileRoots::commit(File& file, const ShareRequest& request) const {
     file.loose.cut(gone);
     if (file.syncing) file.syncing->cut(gone);
     file.backing_end = std::min(file.backing_end, request.size);
-    file.size = file.kept_size = file.reserved_end = request.size;
+    file.size = file.kept_size = request.size;
+    if (!rules_.keeps_places || appenders(file, request.node).empty()) file.reserved_end = request.size;
     if (draining != nullptr) {
       draining->unchanged.cut(gone);
       draining->safe.cut(gone);

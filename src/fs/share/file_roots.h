@@ -32,7 +32,8 @@
 // Threads: one at a time; never waits.
 // Invariants: (1) A change that was obeyed is not obeyed again, nor one of the same node that is older: late
 // and doubled copies get an answer and change nothing. (2) Reserved places overlap neither each other nor
-// what was committed when they were given. (3) A range leaves its node only for bytes that a drain has
+// what was committed when they were given; after a truncate none that was given before to another node, whose
+// bytes may still be committed. (3) A range leaves its node only for bytes that a drain has
 // brought to the backing, and that nobody has committed anew since that node's kFix.
 // Errors: a Result is an answer that the sender may ask for again; an errno in the answer is final.
 // Memory: a RangeMap a file, and 40 bytes for each node that has written it, or holds it.
@@ -60,6 +61,8 @@ struct ShareRules {
   bool syncs_commits = true;   // a root: what a sync has told it is durable before the answer
   bool asks_owners = true;     // a root: a sync asks the other nodes for their bytes
   bool keeps_first = true;     // a node: its own bytes are durable before it tells the root of its sync
+  bool keeps_places = true;    // a root: a truncate gives no place anew whose bytes may still be committed
+  bool asks_appenders = true;  // a node: it has others commit what they have appended before it truncates
 };
 
 class FileRoots {
@@ -187,6 +190,7 @@ class FileRoots {
   File& file_of(const meta::FileId& id, const SeenBacking& seen);
   Result<File*> draining(const meta::FileId& id);
   static int reserve(File& file, Node& node, const ShareRequest& request);
+  static std::vector<ShareHold> appenders(const File& file, NodeId but);
 
   const ShareRules rules_;
   uint64_t drains_ = 0;

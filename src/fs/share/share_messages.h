@@ -1,7 +1,8 @@
 // What a node and the root of a file say to each other about which node has which bytes
 // (docs/design/node-files.md). The root of a file is the server that keeps its name: FileId::high.
 //
-//   kLook      parts of a span, the size                        changes nothing
+//   kLook      parts of a span, the size                        changes nothing; without a span its holds are
+//              other nodes that have asked for a place since their last commit, and their order
 //   kCommit    what this node has written up to `order`         from now on every read sees it
 //   kTruncate  the same, and then the file ends at `size`
 //   kFix       a commit; and what the node has last is its part of the drain of number `size`
@@ -109,7 +110,7 @@ struct ShareAnswer {
   uint64_t committed = 0;      // the last order of this node that was obeyed
   uint64_t offset = 0;         // kReserve
   std::vector<SharePart> parts = {};  // kLook, kHold, in order
-  std::vector<ShareHold> holds = {};  // kCommit, kTruncate, kFix, kSync
+  std::vector<ShareHold> holds = {};  // kCommit, kTruncate, kFix, kSync; kLook without a span
   friend bool operator==(const ShareAnswer&, const ShareAnswer&) = default;
 };
 

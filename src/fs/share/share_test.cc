@@ -214,6 +214,42 @@ TEST(FileRoots, ReservedPlacesFollowEachOtherAndAFullFileIsAnError) {
   EXPECT_EQ(reserve(1, 3, meta::kOffsetEnd - 120), 120u);
 }
 
+// A truncate by another node gives a place anew once the bytes that were to stand there are committed.
+TEST(FileRoots, APlaceWhoseBytesMayComeIsNotGivenAnewAfterATruncate) {
+  for (const bool keeps : {true, false}) {
+    for (const bool restarted : {false, true}) {
+      FileRoots first({.keeps_places = keeps}), again({.keeps_places = keeps});
+      FileRoots* roots = &first;
+      std::vector<std::string> records;
+      const auto ask = [&](ShareOp op, NodeId node, uint64_t order, uint64_t size) {
+        std::string record;
+        const auto answer = roots->handle(
+            {.op = op, .node = node, .file = {1, 1}, .order = order, .size = size, .backing = {.size = 100}},
+            &record);
+        EXPECT_TRUE(answer.ok() && answer->error == 0);
+        if (!record.empty()) records.push_back(record);
+        return *answer;
+      };
+      EXPECT_EQ(ask(ShareOp::kReserve, 1, 1, 10).offset, 100u);
+      const auto holds = ask(ShareOp::kLook, 2, 0, 0).holds;
+      ASSERT_EQ(holds.size(), 1u);
+      EXPECT_EQ(holds[0].node, 1u);
+      EXPECT_TRUE(ask(ShareOp::kLook, 1, 0, 0).holds.empty()) << "it knows itself";
+      if (restarted) {
+        for (const std::string& each : records) ASSERT_TRUE(again.replay(each).ok());
+        roots = &again;
+      }
+      ask(ShareOp::kTruncate, 2, 1, 50);
+      EXPECT_EQ(ask(ShareOp::kReserve, 3, 1, 10).offset, keeps ? 110u : 50u);
+      ask(ShareOp::kCommit, 1, 2, 0);
+      ask(ShareOp::kCommit, 3, 2, 0);
+      EXPECT_TRUE(ask(ShareOp::kLook, 2, 0, 0).holds.empty());
+      ask(ShareOp::kTruncate, 2, 2, 50);
+      EXPECT_EQ(ask(ShareOp::kReserve, 3, 3, 10).offset, 50u);
+    }
+  }
+}
+
 // Two nodes that overlap, a drain, and commits while it is under way; then a look, also after a restart.
 std::string after_a_drain(const ShareRules& rules,
                           const std::function<void(FileRoots&, std::string*)>& meanwhile) {
