@@ -12,6 +12,7 @@
 #include "preload/log_right.h"
 #include "preload/massive_files.h"
 #include "preload/next_calls.h"
+#include "preload/unmounted.h"
 
 namespace swale::preload {
 namespace {
@@ -167,7 +168,10 @@ void swale_before_syscall(long number, long first, long last) {
       (number == SYS_close || number == SYS_close_range))
     close_subfiles(static_cast<uint32_t>(first), static_cast<uint32_t>(number == SYS_close ? first : last));
   if (number == SYS_umask) forget_umask();
-  if (!needs_no_descriptors(number)) make_all_real();
+  if (!needs_no_descriptors(number)) {
+    make_all_real();
+    if (is_unmounted()) warn_unmounted(number, first, last);
+  }
   if (memory.load(std::memory_order_relaxed) != nullptr && works_on_descriptors(number))
     leave_all_to_others();
 }

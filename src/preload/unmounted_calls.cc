@@ -270,6 +270,35 @@ bool no_descriptor_unmounted(const char* call, int fd, int* result) noexcept {
   return call == nullptr ? say(EOPNOTSUPP, result) : refuse_unmounted(call, "a file", EOPNOTSUPP, result);
 }
 
+void warn_unmounted(long number, long first, long second) noexcept {
+  UnmountedRequest request;
+  switch (number) {
+#ifdef SYS_open
+    case SYS_open:
+    case SYS_creat:
+    case SYS_unlink:
+    case SYS_rename:
+    case SYS_rmdir:
+    case SYS_mkdir:
+#endif
+    case SYS_truncate:
+      second = first;
+      first = AT_FDCWD;
+      break;
+    case SYS_openat:
+    case SYS_openat2:
+    case SYS_unlinkat:
+    case SYS_renameat2:
+    case SYS_mkdirat:
+      break;
+    default:
+      return;
+  }
+  const auto* const path = reinterpret_cast<const char*>(second);
+  if (!place_unmounted(static_cast<int>(first), path, Links::kStay, &request)) return;
+  tell("syscall(%ld) of %s works on the backing, beside the tree, which is mounted nowhere", number, path);
+}
+
 // Where the server keeps what was synced on the node, this brings all.
 void bring_unmounted(const char* path) noexcept {
   UnmountedAnswer answer;

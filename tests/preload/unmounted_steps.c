@@ -234,6 +234,9 @@ static void children(void) {
   close(fd);
   show("shared");
   SAY(system("echo appended >> shared; wc -c < shared; test -f shared && echo there"));
+  put("script", "#!/bin/sh\necho a script has run\n");
+  SAY(chmod("script", 0755));
+  SAY(system("./script"));
   SAY(system("for f in ol*; do echo $f; done; ls folder | sort; cp shared copy; cmp shared copy && rm copy"));
 }
 

@@ -236,6 +236,15 @@ class Unmounted(unittest.TestCase):
         self.assertIn("linked statically", said)
         self.assertIn("beside the tree", said)
 
+    def test_calls_past_the_c_library_are_said(self):
+        code, _, said = self.outcome(self.tree, self.words(PYTHON, "-c", (
+            "import ctypes, os; libc = ctypes.CDLL(None); "
+            "os.close(libc.syscall(ctypes.c_long(257 if os.uname().machine == 'x86_64' else 56), "
+            "ctypes.c_long(-100), b'past', ctypes.c_long(os.O_CREAT | os.O_WRONLY), ctypes.c_long(0o600)))")),
+            self.tree)
+        self.assertEqual(code, 0, said)
+        self.assertIn("of past works on the backing, beside the tree", said)
+
     def test_commands_ask_the_tree(self):
         code, out, said = self.outcome(self.tree, self.words(
             "sh", "-c", f"echo x > f; {SWALE} fs sync .; {SWALE} fs stat --json ."), self.tree)
