@@ -120,7 +120,6 @@ class OptimizeCommand(CommandCase):
 
     def test_a_second_optimize_waits_for_the_first(self):
         path = self.copy()
-        os.mkdir(os.path.join(path, "clusters"))
         lock = os.path.join(path, "clusters", "optimize.lock")
         self.lock_from_elsewhere(lock)
         process = subprocess.Popen([SWALE, "optimize", path, "--json"], stdout=subprocess.PIPE,
@@ -202,6 +201,7 @@ class OptimizeCommand(CommandCase):
 
     def test_clusters_that_lead_nowhere_are_told(self):
         path = self.copy()
+        os.rmdir(os.path.join(path, "clusters"))
         os.symlink(os.path.join(self.scratch, "nowhere"), os.path.join(path, "clusters"))
         for words in ([], ["--free", "--yes"]):
             said = self.run_swale("optimize", *words, path=path, expect=3)[1]
@@ -211,6 +211,7 @@ class OptimizeCommand(CommandCase):
     def test_clusters_that_cannot_be_read_hide_no_epochs(self):
         path = self.copy()
         before = self.lines("get", "name", path=path)
+        os.rmdir(os.path.join(path, "clusters"))
         with open(os.path.join(path, "clusters"), "x", encoding="ascii"):
             pass
         out, errors = self.run_swale("get", "name", path=path)
@@ -226,7 +227,7 @@ class OptimizeCommand(CommandCase):
         self.assertEqual((content["what"], content["content"]["clusters"][0]["number"]), ("clusters", 1))
         files = [line for line in self.lines("dump", path=path) if line.startswith(path)]
         self.assertIn(listed, files)
-        self.assertIn(os.path.join(path, "clusters", "0001", DATA), files)
+        self.assertIn(os.path.join(path, "clusters", "0001." + os.path.basename(DATA)), files)
         with open(listed, "r+b") as file:
             file.seek(100)
             file.write(b"~")
@@ -304,7 +305,7 @@ class OptimizeCommand(CommandCase):
         path = self.copy()
         before = self.lines("get", "u64:7", "name", "--u64", path=path)
         self.run_swale("optimize", path=path)
-        log = os.path.join(path, "clusters", "0001", DATA)
+        log = os.path.join(path, "clusters", "0001." + os.path.basename(DATA))
         with open(log, "r+b") as file:
             file.seek(100)
             file.write(b"damage")
