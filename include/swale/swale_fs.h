@@ -10,6 +10,9 @@
  * file lets the kernel keep its pages, or memory is short, writes go through the mount: slower, with the same
  * promises. Each commit asks for the log again.
  *
+ * The kernel learns of an end that this interface has moved by the next fstat (or stat, or open): until then
+ * mmap and copy_file_range of a descriptor that was open before see the old one.
+ *
  * SWALE_IO_ERROR names the node and the path when the server of the node is gone or silent.
  *
  * Threads: any number may use one file at once, but for open and close. A child made by fork may go on with

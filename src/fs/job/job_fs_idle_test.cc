@@ -82,6 +82,48 @@ TEST(JobFsIdle, SoDoFilesAndTimesOfSeveralNodes) {
   }
 }
 
+// As if others had done it at any moment of the job: its end finds nothing to drain, and fails.
+TEST(JobFsIdle, WhatItKeepsAsideFailsTheEndWhichNamesIt) {
+  constexpr size_t kFiles = 3;
+  JobWorld world;
+  drain_alone(world.options());
+  for (size_t i = 0; i < kFiles; ++i) std::ofstream(world.backing() + fmt::format("/f{}", i)) << "old";
+  world.options().drains_alone = false;  // not before others have changed it
+  world.start();
+  for (size_t i = 0; i < kFiles; ++i) {
+    const int file = write(world.calls(), fmt::format("f{}", i), "ours");
+    if (i > 0) std::ofstream(world.backing() + fmt::format("/f{}", i)) << "theirs, longer";
+    ASSERT_EQ(world.calls().close(file), 0);
+  }
+  EXPECT_TRUE(world.fs().kept_aside().ok());
+  world.stop();
+  world.options().drains_alone = true;
+  world.start();
+  EXPECT_TRUE(comes([&] { return world.fs().stats().kept_aside == kFiles - 1; }));
+  EXPECT_TRUE(comes([&] { return world.fs().stats().undrained_files == 0; }));
+  const Status ended = world.fs().drain_all();
+  EXPECT_NE(ended.message().find("f1, f2: others have changed them"), std::string::npos) << ended.message();
+  EXPECT_EQ(content(world.backing() + "/f0"), "ours");
+  EXPECT_EQ(content(world.backing() + "/f1"), "theirs, longer");
+}
+
+TEST(JobFsIdle, ThatOfSeveralNodesFailsTheEndOfTheOneThatAskedForIt) {
+  NodesWorld world(2);
+  std::ofstream(world.backing() + "/f") << "old";
+  world.start();
+  const int file = write(world.calls(1), "f", "ours");
+  std::ofstream(world.backing() + "/f") << "theirs, longer";
+  ASSERT_EQ(world.calls(1).close(file), 0);
+  world.stop();
+  world.adjust = drain_alone;
+  world.start();
+  EXPECT_TRUE(comes([&] { return world.fs(0).stats().kept_aside + world.fs(1).stats().kept_aside == 1; }));
+  const Status ended[] = {world.fs(0).drain_all(), world.fs(1).drain_all()};
+  EXPECT_NE(ended[0].ok(), ended[1].ok());
+  const std::string said = ended[ended[0].ok() ? 1 : 0].to_string();
+  EXPECT_NE(said.find("f: others have changed it"), std::string::npos) << said;
+}
+
 TEST(JobFsIdle, CanaryWithoutTheDrainInTheBackgroundNothingComes) {
   JobWorld world;
   drain_alone(world.options());

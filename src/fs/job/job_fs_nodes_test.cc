@@ -156,6 +156,22 @@ TEST_F(JobFsNodes, AppendsOfTwoNodesNeverOverlap) {
   EXPECT_THAT(of, ElementsAre(40, 40, 40));
 }
 
+// Files whose names are kept by each of the nodes.
+TEST_F(JobFsNodes, ATruncateCutsWhatOtherNodesHaveAppendedBefore) {
+  world_.start();
+  for (const std::string name : {"a", "b", "c", "d", "e", "f"}) {
+    const int first = open(0, name, O_RDWR | O_CREAT | O_APPEND);
+    const int second = open(1, name, O_RDWR | O_APPEND), third = open(2, name, O_RDWR);
+    write(0, first, 0, "aaaa");
+    EXPECT_EQ(world_.calls(2).resize(third, 1), 0);
+    write(1, second, 0, "bb");
+    write(0, first, 0, "cc");
+    for (const auto& [node, handle] : {std::pair{0, first}, {1, second}, {2, third}})
+      EXPECT_EQ(close(node, handle), 0);
+    for (size_t node = 0; node < kNodes; ++node) EXPECT_EQ(read(node, name), "abbcc") << name << node;
+  }
+}
+
 TEST_F(JobFsNodes, SizeIsTheLargestCommittedEndAndAllWritesOfTheNode) {
   world_.start();
   make(0, "f", "12345");
