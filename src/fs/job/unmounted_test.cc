@@ -290,6 +290,26 @@ TEST_F(Unmounted, AKilledServerLosesNothing) {
   EXPECT_TRUE(std::filesystem::is_empty(folder_ + "/stand-ins"));
 }
 
+TEST_F(Unmounted, OneOfASealedFileThatAKilledServerLeftGoes) {
+  Said opened = open("sealed", kCreates);
+  ASSERT_EQ(::write(opened.passed.get(), "whole", 5), 5);
+  const std::string left = std::filesystem::directory_iterator(folder_ + "/stand-ins")->path().string();
+  UnmountedRequest change = request_for(UnmountedCall::kChange, "sealed");
+  change.what = kChangesMode;
+  change.mode = 0444;
+  ASSERT_EQ(ask(change).answer.error, 0);
+  opened.passed = {};
+  ASSERT_EQ(stand_ins_in_the_end(0), 0u);
+  EXPECT_EQ(open("sealed", O_WRONLY).answer.error, ::geteuid() == 0 ? EPERM : EACCES);
+  const io::Descriptor again(::open(left.c_str(), O_CREAT | O_WRONLY, 0600));
+  ASSERT_EQ(::write(again.get(), "whole", 5), 5);
+  end();
+  world_.stop();
+  begin();
+  ASSERT_TRUE(stand_ins_->take_all().ok());
+  EXPECT_EQ(content("sealed"), "whole");
+}
+
 TEST_F(Unmounted, ARenameThatReplacesTakesItInBefore) {
   write("old", "old");
   ASSERT_EQ(stand_ins_in_the_end(0), 0u);
