@@ -84,8 +84,8 @@ bool no_entry_unmounted(const char* call, int at, const char* path, int error, i
 bool no_file_unmounted(const char* call, int at, const char* path, Links links, int* result) noexcept;
 // `call`: null: without a line.
 bool no_descriptor_unmounted(const char* call, int fd, int* result) noexcept;
-// A call past the C library's functions that opens or changes a name: the kernel does it on the backing, and a
-// line says so.
+// A call past the C library's functions that opens or changes a name: the kernel does it on the backing, and
+// a line says so.
 void warn_unmounted(long number, long first, long second) noexcept;
 // A program is about to be run: the kernel finds it on the backing.
 void bring_unmounted(const char* path) noexcept;
