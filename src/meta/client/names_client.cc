@@ -289,9 +289,25 @@ Result<Opened> NamesClient::made(const NameRequest& request, Result<NameAnswer> 
   return too_busy(request.directory, request.name);
 }
 
+NamesClient::Creating::Creating(NamesClient& names, const FileId& directory, std::string_view name,
+                                const NewNode& node, Hold hold)
+    : names_(names), file_{EntryKey(directory, name), node.mode, node.uid, node.gid, node.now_ns} {
+  if (hold == Hold::kNo) making_.emplace(names.servers_, file_);
+  if (making_ && making_->has_begun()) return;
+  asked_.emplace(names, names.to_create(directory, name, node, true, AnswerWait::kWritten, hold));
+}
+
+Result<Opened> NamesClient::Creating::end() {
+  if (asked_) return names_.made(asked_->request(), asked_->end());
+  Result<MadeFile> made = making_->end(names_.deadline_);
+  if (!made.ok()) return as_eio(made.status());
+  if (made->error != 0) return errno_status(made->error, path_of(file_.key.directory, file_.key.name));
+  return Opened{made->file, std::move(made->node), true};
+}
+
 NamesClient::Creating::~Creating() {
-  if (asked_.ended()) return;
-  const bool holds = (asked_.request().flags & kAndHold) != 0;
+  if (!asked_ || asked_->ended()) return;
+  const bool holds = (asked_->request().flags & kAndHold) != 0;
   if (const auto made = end(); made.ok() && holds) static_cast<void>(names_.release(made->file));
 }
 

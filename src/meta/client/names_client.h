@@ -11,6 +11,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "base/mutex.h"
@@ -82,20 +83,21 @@ class NamesClient {
   // An exclusive create whose caller does something else between its making and end(), which waits for the
   // answer. Without end() the node lets the file go. kNo: it does not hold it, and owes no release.
   enum class Hold { kNo, kYes };
+  // Where this rank has the server, and nobody holds the file, it is made without a message.
   class Creating {
    public:
     Creating(NamesClient& names, const FileId& directory, std::string_view name, const NewNode& node,
-             Hold hold = Hold::kYes)
-        : names_(names),
-          asked_(names, names.to_create(directory, name, node, true, AnswerWait::kWritten, hold)) {}
+             Hold hold = Hold::kYes);
     ~Creating();
     Creating(const Creating&) = delete;
     Creating& operator=(const Creating&) = delete;
-    Result<Opened> end() { return names_.made(asked_.request(), asked_.end()); }
+    Result<Opened> end();
 
    private:
     NamesClient& names_;
-    Asked asked_;
+    const NewFile file_;
+    std::optional<Service::Making> making_;
+    std::optional<Asked> asked_;
   };
   // What this thread asks for while one lives is one record of the log (Service::OwnCommits). It must not
   // wait for other ranks meanwhile, but by this client.

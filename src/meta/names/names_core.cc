@@ -119,6 +119,15 @@ void NamesCore::start(const AskedPtr& asked) {
   }
 }
 
+bool NamesCore::make_file(const NewFile& file, MadeFile* made, const Done& done) {
+  const EntryKey& key = file.key;
+  if (!health().ok() || !log_.accepts() || !valid_name(key.name) || server_of(key, servers_) != server_ ||
+      locks_.contains(key) || !enrolled(key.directory))
+    return false;
+  contained([&] { make_file_now(file, made, done); });
+  return broken_.ok();
+}
+
 Status NamesCore::peer_request(Bytes payload, uint64_t token) {
   SWALE_ASSIGN_OR_RETURN(const PeerRequest request, decode_peer_request(payload));
   if (request.life != job_) {

@@ -59,6 +59,18 @@ class NameLog {
   virtual Status health() const = 0;  // not OK: takes no more for good
 };
 
+// A file that a caller in the server's own process makes.
+struct NewFile {
+  EntryKey key = {};
+  uint32_t mode = 0, uid = 0, gid = 0;
+  int64_t now_ns = 0;
+};
+struct MadeFile {
+  int error = 0;  // EEXIST
+  FileId file = {};
+  TreeNode node = {};
+};
+
 struct NameCall {
   uint32_t to = 0;
   uint64_t tag = 0;  // comes back with the completion
@@ -83,6 +95,10 @@ class NamesCore {
   void resume();  // once, before the first request
   void on_request(Bytes payload, uint64_t token);
   void on_completion(uint64_t tag, Result<std::string> response);
+  // An exclusive create without a message, which nobody repeats, and whose maker does not hold the file:
+  // `done` hears when *made is written, or why it is not. False: it needs other servers, or waits for
+  // somebody: ask as others do.
+  bool make_file(const NewFile& file, MadeFile* made, const std::function<void(const Status&)>& done);
   // Groups until `written` are, and of these those until `synced`, too.
   void on_durable(uint64_t written, uint64_t synced);
   void on_durable(uint64_t group) { on_durable(group, group); }
@@ -180,6 +196,8 @@ class NamesCore {
   void create(const AskedPtr& asked);
   void found(const AskedPtr& asked, const DirEntry& entry);
   void make(const AskedPtr& asked, const EntryKey& key);
+  FileId next_file() const;
+  void make_file_now(const NewFile& file, MadeFile* made, const Done& done);
   void open(const AskedPtr& asked);
   void unlink(const AskedPtr& asked);
   void node_request(const AskedPtr& asked);

@@ -65,13 +65,34 @@ void NamesCore::create(const AskedPtr& asked) {
   });
 }
 
+FileId NamesCore::next_file() const {
+  constexpr unsigned kLifeShift = 40;  // 2^40 ids of each life
+  return {server_, std::max(table_.drawn(), uint64_t{job_} << kLifeShift) + 1};
+}
+
+void NamesCore::make_file_now(const NewFile& file, MadeFile* made, const Done& done) {
+  if (table_.find(file.key) != nullptr) {
+    made->error = EEXIST;
+    return when_durable(AnswerWait::kWritten, done);
+  }
+  made->file = next_file();
+  TreeNode& node = made->node;
+  node.mode = file.mode;
+  node.uid = file.uid;
+  node.gid = file.gid;
+  node.accessed_ns = node.modified_ns = node.changed_ns = file.now_ns;
+  NameRecord record;
+  record.counters(made->file.low, table_.grants());
+  record.entry(file.key, {made->file, node.type}).node(made->file, node);
+  commit(record, done, AnswerWait::kWritten);
+}
+
 void NamesCore::make(const AskedPtr& asked, const EntryKey& key) {
   const NameRequest& request = asked->request;
   if (request.value.size() > kTargetBytesMax) return answer_error(asked, ENAMETOOLONG);
   NameAnswer outcome;
   outcome.made = true;
-  constexpr unsigned kLifeShift = 40;  // 2^40 ids of each life
-  outcome.entry.file = {server_, std::max(table_.drawn(), uint64_t{job_} << kLifeShift) + 1};
+  outcome.entry.file = next_file();
   TreeNode node;
   node.mode = request.mode;
   node.uid = request.uid;

@@ -37,6 +37,11 @@ class NamesServer final : public ServedCore, private NameLog {
   uint32_t server() const { return server_; }
   const NameTable& table() const { return table_; }
   NamesCore& core() { return *core_; }
+  bool make_file(const NewFile& file, MadeFile* made, const std::function<void(const Status&)>& done) {
+    ++requests_;
+    return core_->make_file(file, made, done);
+  }
+
   uint64_t requests() const { return requests_; }  // that came
 
  private:

@@ -251,6 +251,7 @@ void Service::keep_unsent(std::vector<Call>* calls, size_t first) {
 
 void Service::fail(const Status& why) {
   if (failure_.ok()) failure_ = why.with_context("the metadata servers of this rank have stopped");
+  made_.notify_all();
 }
 
 // The first request that waits, and, if it is a get, those after it for the same server.
@@ -341,6 +342,38 @@ Service::OwnCommits::Pause::Pause() : outer_(of_this_thread.service) {
   of_this_thread.service = nullptr;
 }
 Service::OwnCommits::Pause::~Pause() { of_this_thread.service = outer_; }
+
+Service::Making::Making(Service* service, const NewFile& file) : service_(service) {
+  if (service == nullptr || of_this_thread.service != service) return;
+  auto state = std::make_shared<State>();
+  const MutexLock lock(service->mutex_);
+  if (!service->failure_.ok() || service->names_ == nullptr || !service->cores_.empty()) return;
+  const bool begun = service->names_->make_file(
+      file, &state->made, [service, state](const Status& status) REQUIRES(service->mutex_) {
+        state->failure = status;
+        state->done = true;
+        if (service->makers_ > 0) service->made_.notify_all();
+      });
+  of_this_thread.kept = true;
+  if (begun) state_ = std::move(state);
+}
+
+Result<MadeFile> Service::Making::end(Nanos patience) {
+  const std::shared_ptr<State> state = std::move(state_);
+  const OwnCommits::Pause pause;
+  const MutexLock lock(service_->mutex_);
+  if (!state->done) {
+    ++service_->makers_;
+    const bool ended = service_->made_.wait_for(
+        lock, patience, [&]() REQUIRES(service_->mutex_) { return state->done || !service_->failure_.ok(); });
+    --service_->makers_;
+    if (!ended)
+      return error(Code::kDeadlineExceeded, Scope::kOperation, "a new file was not written in time");
+  }
+  if (!state->done) return service_->failure_;
+  if (!state->failure.ok()) return state->failure;
+  return std::move(state->made);
+}
 
 // One commit. What has come meanwhile is the storage thread's, as is all other work: so nobody who waits for
 // an answer works for others for long.

@@ -77,6 +77,26 @@ class Service final : public net::RpcService {
     Service* const outer_;
   };
 
+  // A file that is made without a message (NamesCore::make_file), by a thread that writes the log itself.
+  class Making {
+   public:
+    // With `names` null, or where somebody else has to be asked, has_begun() is false, and nothing was done.
+    Making(Service* service, const NewFile& file);
+    bool has_begun() const { return state_ != nullptr; }
+    // Waits until it is written. Once.
+    Result<MadeFile> end(Nanos patience);
+
+   private:
+    friend Service;
+    struct State {
+      MadeFile made;
+      Status failure;
+      bool done = false;
+    };
+    Service* const service_;
+    std::shared_ptr<State> state_;  // guarded by the service's mutex
+  };
+
   // Runs `act` on each core, locked.
   template <class Act>
   void with_cores(const Act& act) {
@@ -115,7 +135,9 @@ class Service final : public net::RpcService {
   Mutex mutex_;
   CondVar work_;  // for the storage thread
   CondVar upstream_work_;
-  CondVar resumed_;  // something has happened while resume() waits
+  CondVar resumed_;                       // something has happened while resume() waits
+  CondVar made_;                          // a file is, whose maker sleeps
+  size_t makers_ GUARDED_BY(mutex_) = 0;  // that sleep
   net::Rpc* rpc_ GUARDED_BY(mutex_) = nullptr;
   std::shared_ptr<net::RpcClient> upstream_ GUARDED_BY(mutex_);  // none once stopped
   std::vector<std::unique_ptr<ServerCore>> cores_ GUARDED_BY(mutex_);

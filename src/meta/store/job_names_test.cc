@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <functional>
 #include <thread>
+#include <tuple>
 
 #include "base/rng.h"
 #include "io/memory_device.h"
@@ -172,10 +173,12 @@ TEST(JobNames, NobodyWaitsForAThreadThatKeepsItsCommitsBack) {
   run_nodes(1, device, [](RankOf& rank) {
     NamesClient& client = rank.client;
     const auto together = client.together();
-    for (const bool changes : {false, true}) {
-      const std::string name = changes ? "g" : "f";
-      NamesClient::Creating create(client, kRootDirectory, name, NewNode());
-      std::thread other([&] {
+    using Hold = NamesClient::Hold;
+    for (const auto& [name, changes, hold] :
+         {std::tuple("f", false, Hold::kYes), std::tuple("g", true, Hold::kYes),
+          std::tuple("h", false, Hold::kNo), std::tuple("i", true, Hold::kNo)}) {
+      NamesClient::Creating create(client, kRootDirectory, name, NewNode(), hold);
+      std::thread other([&client, name = name, changes = changes] {
         const auto seen = client.look_up(kRootDirectory, name);
         EXPECT_TRUE(seen.ok()) << seen.status().to_string();
         if (!seen.ok() || !changes) return;
@@ -184,11 +187,56 @@ TEST(JobNames, NobodyWaitsForAThreadThatKeepsItsCommitsBack) {
       other.join();
       const auto made = create.end();
       ASSERT_TRUE(made.ok()) << made.status().to_string();
-      EXPECT_TRUE(client.release(made->file).ok());
+      EXPECT_EQ(client.release(made->file).ok(), hold == Hold::kYes);
     }
     // Nobody has asked for the end of one: the node lets the file go.
     { const NamesClient::Creating left(client, kRootDirectory, "left", NewNode()); }
     EXPECT_TRUE(client.unlink(kRootDirectory, "left", 1).ok());
+  });
+}
+
+// By a thread that writes the log itself.
+TEST(JobNames, AFileThatNobodyHoldsIsMadeWithoutAMessage) {
+  using Creating = NamesClient::Creating;
+  io::MemoryDevice device;
+  FileId last;
+  run_nodes(1, device, [&](RankOf& rank) {
+    NamesClient& client = rank.client;
+    const FileId below = client.make_directory(kRootDirectory, "d", NewNode())->entry.file;
+    for (const FileId& directory : {kRootDirectory, below}) {
+      const auto together = client.together();
+      const uint64_t before = commits_of(rank);
+      Creating first(client, directory, "one", {.mode = 0640, .uid = 7, .gid = 8, .now_ns = 9},
+                     NamesClient::Hold::kNo);
+      Creating again(client, directory, "one", NewNode(), NamesClient::Hold::kNo);
+      Creating other(client, directory, "other", NewNode(), NamesClient::Hold::kNo);
+      const auto made = first.end();
+      ASSERT_TRUE(made.ok()) << made.status().to_string();
+      EXPECT_TRUE(made->made);
+      EXPECT_EQ(errno_of(again.end()), EEXIST);
+      EXPECT_TRUE(other.end().ok());
+      // The first entry of a directory is one that the server asks for.
+      EXPECT_EQ(commits_of(rank) == before + 1, directory == kRootDirectory);
+      const auto seen = client.look_up(directory, "one");
+      ASSERT_TRUE(seen.ok()) << seen.status().to_string();
+      EXPECT_EQ(seen->entry.file, made->file);
+      EXPECT_EQ(seen->node, made->node);
+      EXPECT_EQ(seen->node.mode, 0640u);
+      EXPECT_EQ(seen->node.changed_ns, 9);
+      last = made->file;
+    }
+    Creating wrong(client, kRootDirectory, "a/b", NewNode(), NamesClient::Hold::kNo);
+    EXPECT_EQ(errno_of(wrong.end()), EINVAL);
+    // Nobody holds it: it goes with its name.
+    EXPECT_TRUE(client.unlink(below, "one", 1).ok());
+    EXPECT_EQ(errno_of(client.stat(last)), ENOENT);
+  });
+  run_nodes(1, device, [&](RankOf& rank) {
+    EXPECT_THAT(names_in(rank.client, kRootDirectory), ElementsAre("d", "one", "other"));
+    const auto made = rank.client.create(kRootDirectory, "new", NewNode(), true);
+    ASSERT_TRUE(made.ok());
+    EXPECT_GT(made->file.low, last.low);  // no id is given twice
+    EXPECT_TRUE(rank.client.release(made->file).ok());
   });
 }
 
