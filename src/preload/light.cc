@@ -6,12 +6,11 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/sysmacros.h>
-#include <sys/uio.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
 #include "fs/log/attach_client.h"
-#include "fs/log/light_format.h"
+#include "fs/log/light_caller.h"
 #include "preload/log_reads.h"
 #include "preload/log_right.h"
 #include "preload/next_calls.h"
@@ -36,11 +35,12 @@ constexpr mode_t kModes = 0777;
 constexpr int kFlags = O_ACCMODE | O_CREAT | O_EXCL | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW;
 constexpr int64_t kSecondNanos = 1'000'000'000;
 
-enum Own : uint32_t { kSocket, kTop, kNothing };  // the last: what placeholders are
-static_assert(kNothing + 1 == kLightOwn);
+enum Own : uint32_t { kSocket, kTop, kNothing, kBell };  // kNothing: what placeholders are
+static_assert(kBell + 1 == kLightOwn);
 
 struct Light {
-  std::atomic<int> own[kLightOwn] = {-1, -1, -1};
+  std::atomic<int> own[kLightOwn] = {-1, -1, -1, -1};
+  std::atomic<fs::LightPage*> page = nullptr;
   std::atomic<bool> busy = false;
   std::atomic<bool> is_lost = false;   // the server has not answered
   std::atomic<bool> has_read = false;  // a file of the tree
@@ -55,6 +55,11 @@ struct Light {
 constinit Light light;
 
 int own(Own which) { return light.own[which].load(std::memory_order_relaxed); }
+
+fs::SystemCall system_call() { return next<long(long, ...)>(calls::syscall); }
+fs::LightWay way() {
+  return {system_call(), own(kSocket), own(kBell), light.page.load(std::memory_order_relaxed)};
+}
 
 // This thread talks to the server; a handler cannot come between.
 class Talk {
@@ -77,22 +82,10 @@ class Talk {
   // 0, or an errno. ETIMEDOUT: it may have been done, or be done later. `argument` gets what follows the
   // answer.
   int ask(const LightRequest& request, LightAnswer* answer, void* argument = nullptr, size_t size = 0) {
-    iovec parts[] = {{answer, sizeof(*answer)}, {argument, size}};
-    msghdr message = {};
-    message.msg_iov = parts;
-    message.msg_iovlen = 2;
     if (light.is_lost.load()) return ENOTCONN;
-    const auto bytes = static_cast<long>(fs::kLightHeadBytes + request.path_bytes);
-    const long sent = raw(SYS_sendto, own(kSocket), &request, bytes, MSG_NOSIGNAL, 0L, 0L);
-    if (sent != bytes) return lost(ENOTCONN);
-    long got = 0;
-    do {
-      got = raw(SYS_recvmsg, own(kSocket), &message, 0L);
-    } while (got < 0 && errno == EINTR);
-    if (got < 0 && errno == EAGAIN) return lost(ETIMEDOUT);
-    const long none = sizeof(*answer), all = none + static_cast<long>(size);
-    const bool is_whole = got == all || (got == none && answer->error != 0);
-    return is_whole && (message.msg_flags & MSG_TRUNC) == 0 ? answer->error : lost(ENOTCONN);
+    bool lost = false;
+    const int failed = fs::ask_light(way(), request, answer, argument, size, &lost);
+    return lost ? this->lost(failed) : failed;
   }
 
  private:
@@ -163,9 +156,11 @@ bool meet(int fd, uint64_t device) {
   int socket = -1;
   if (fs::connect_to_server(path, &socket, nullptr) != 0 || !keep_own(kSocket, socket)) return false;
   fs::LightWelcome said;
-  if (raw(SYS_recvfrom, own(kSocket), &said, sizeof(said), 0L, 0L, 0L) != sizeof(said) ||
-      said.magic != fs::kLightMagic || said.version != fs::kLightVersion || said.error != 0)
-    return false;
+  int bell = -1;
+  fs::LightPage* page = nullptr;
+  if (fs::hear_welcome(system_call(), own(kSocket), &said, &bell, &page) != 0) return false;
+  if (page != nullptr && !keep_own(kBell, bell)) return false;
+  light.page.store(page);
   said.top[sizeof(said.top) - 1] = '\0';
   if (directory_on_tree(AT_FDCWD, said.top, device) == 0) return false;  // it is elsewhere in this namespace
   constexpr int kPath = O_PATH | O_DIRECTORY | O_CLOEXEC;
@@ -465,10 +460,8 @@ bool look_light(Memory& all, int at, const char* path, int access, struct stat* 
 
 // No answer: it needs no turn.
 void close_light(uint32_t handle) noexcept {
-  LightRequest request;
-  request.call = LightCall::kClose;
-  request.handle = handle;
-  raw(SYS_sendto, own(kSocket), &request, static_cast<long>(fs::kLightHeadBytes), MSG_NOSIGNAL, 0L, 0L);
+  Memory* const all = memory.load(std::memory_order_acquire);
+  if (all != nullptr && has_met_light(*all)) fs::close_light(way(), handle);
 }
 
 void note_umask(mode_t mask) noexcept {
@@ -488,6 +481,7 @@ void move_light_descriptor(uint32_t which, int other) noexcept { light.own[which
 void drop_light_of_parent() noexcept {
   for (auto& each : light.own)
     if (const int fd = each.exchange(-1); fd >= 0) raw(SYS_close, fd);
+  light.page.store(nullptr);  // it is not mapped here
   light.busy.store(false);
   light.is_lost.store(false);
   light_placeholders.store(0);

@@ -13,8 +13,9 @@
 // What the server refuses, the kernel is asked: so errors are the mount's. The first file of a tree that a
 // process opens to write, or the second that it reads, is the kernel's: by that it finds the tree.
 //
-// Threads: any, and signal handlers. One at a time talks to the server; an open that comes meanwhile goes
-// through the kernel, other calls wait. Who talks blocks signals.
+// Threads: any, and signal handlers. One at a time talks to the server, by a page that both have, or by a
+// socket; an open that comes meanwhile goes through the kernel, other calls wait. Who talks blocks signals. A
+// child of fork has not the page, and meets the server itself.
 // Invariants: (1) A Description with a handle has one descriptor. (2) No other process has a placeholder:
 // before fork, exec, spawn or a socket all are real.
 // Errors: a placeholder that cannot become real stays one: EBADF. A server that does not answer within
@@ -33,7 +34,7 @@
 namespace swale::preload {
 
 inline constexpr uint32_t kGoingReal = ~uint32_t{0};
-inline constexpr uint32_t kLightOwn = 3;  // descriptors of this library for it
+inline constexpr uint32_t kLightOwn = 4;  // descriptors of this library for it
 
 extern std::atomic<uint32_t> light_placeholders;  // of this process
 

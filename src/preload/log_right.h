@@ -20,7 +20,7 @@
 namespace swale::preload {
 
 inline constexpr long kOwnDescriptorsBegin = 512;  // out of the way of programs that count theirs
-inline constexpr uint32_t kOwnDescriptors = kTreesMax + 3;
+inline constexpr uint32_t kOwnDescriptors = kTreesMax + 4;
 inline constexpr size_t kPlaceBytesMax = 4608;  // of kAttachAttribute: a version, a host, a path
 
 // The device of a regular file on a job's tree; 0: it is something else.

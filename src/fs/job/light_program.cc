@@ -29,7 +29,7 @@ bool is_whole(const LightRequest& request, size_t bytes) {
 
 // ---- batches
 
-void LightBatch::add_open(LightProgram* program, uint32_t handle, const LightRequest& request) {
+void LightBatch::add_open(LightProgram* program, uint32_t handle, LightVia via, const LightRequest& request) {
   JobFs::LightOpen wanted;
   wanted.directory = request.directory;
   wanted.path = std::string_view(request.path, request.path_bytes);
@@ -38,7 +38,7 @@ void LightBatch::add_open(LightProgram* program, uint32_t handle, const LightReq
   wanted.umask = request.umask & 0777;
   wanted.who = &program->who();
   wanted.failed = ENOMEM;  // for what is not tried
-  askers_.push_back({program, handle});
+  askers_.push_back({program, handle, via});
   wanted_.push_back(std::move(wanted));
 }
 
@@ -46,7 +46,8 @@ void LightBatch::serve(JobFs& fs) {
   if (ended_.empty() && wanted_.empty()) return;
   const Status served = contain([&] { fs.serve_light(ended_, wanted_); });
   if (!served.ok()) log_warn("opening files past the kernel: {}", served.message());
-  for (size_t i = 0; i < wanted_.size(); ++i) askers_[i].program->answer_open(askers_[i].handle, &wanted_[i]);
+  for (size_t i = 0; i < wanted_.size(); ++i)
+    askers_[i].program->answer_open(askers_[i].handle, askers_[i].via, &wanted_[i]);
   ended_.clear();
   wanted_.clear();
   askers_.clear();
@@ -57,7 +58,11 @@ void LightBatch::serve(JobFs& fs) {
 
 void LightProgram::stop() noexcept { ::shutdown(socket_.get(), SHUT_RDWR); }
 
-bool LightProgram::say(const LightAnswer& answer, Bytes argument) const noexcept {
+bool LightProgram::say(LightVia via, const LightAnswer& answer, Bytes argument) const noexcept {
+  if (via == LightVia::kPage) {
+    page_->answer(answer, argument);
+    return true;
+  }
   iovec parts[] = {{const_cast<LightAnswer*>(&answer), sizeof(answer)},
                    {const_cast<char*>(argument.data()), argument.size()}};
   msghdr message = {};
@@ -75,18 +80,29 @@ bool LightProgram::take(LightBatch* batch) {
         [&] { return ::recv(socket_.get(), request, sizeof(*request), MSG_TRUNC | MSG_DONTWAIT); });
     if (got < 0 && errno == EAGAIN) return true;
     if (got <= 0) return false;
-    if (!is_whole(*request, static_cast<size_t>(got))) {
-      log_warn("process {} has sent {} bytes that are no request for a file", who_.thread, got);
-      return false;
-    }
-    if (!obey(*request, static_cast<size_t>(got), batch)) return false;
+    if (!obey(*request, static_cast<size_t>(got), LightVia::kSocket, batch)) return false;
     if (request->call != LightCall::kClose) return true;  // it waits for the answer
   }
   return true;
 }
 
-// False: it does not take an answer.
-bool LightProgram::obey(LightRequest& request, size_t bytes, LightBatch* batch) {
+bool LightProgram::take_from_page(LightBatch* batch) {
+  LightRequest* const request = page_ == nullptr ? nullptr : batch->next();
+  size_t bytes = 0;
+  return request == nullptr || !page_->take(request, &bytes) || obey(*request, bytes, LightVia::kPage, batch);
+}
+
+bool LightProgram::take_closes(LightBatch* batch) {
+  if (page_ != nullptr) page_->take_closes([&](uint32_t handle) { close(handle, batch); });
+  return true;
+}
+
+// False: it does not take an answer, or it was no request.
+bool LightProgram::obey(LightRequest& request, size_t bytes, LightVia via, LightBatch* batch) {
+  if (!is_whole(request, bytes)) {
+    log_warn("process {} has sent {} bytes that are no request for a file", who_.thread, bytes);
+    return false;
+  }
   if (request.call == LightCall::kClose) {
     close(request.handle, batch);
     return true;
@@ -96,7 +112,7 @@ bool LightProgram::obey(LightRequest& request, size_t bytes, LightBatch* batch) 
   if (request.call == LightCall::kOpen) {
     const uint32_t handle = free_handle();
     if (handle != 0) {
-      batch->add_open(this, handle, request);
+      batch->add_open(this, handle, via, request);
       batch->take_next();
       return true;
     }
@@ -113,7 +129,7 @@ bool LightProgram::obey(LightRequest& request, size_t bytes, LightBatch* batch) 
              who_.thread, bytes, static_cast<uint32_t>(request.call));
     answer.error = EPROTO;
   }
-  return say(answer, argument);
+  return say(via, answer, argument);
 }
 
 // With several nodes a close would have to wait for them, also that of a program that is killed.
@@ -172,7 +188,7 @@ uint32_t LightProgram::free_handle() {
   return handle;
 }
 
-void LightProgram::answer_open(uint32_t handle, JobFs::LightOpen* tried) noexcept {
+void LightProgram::answer_open(uint32_t handle, LightVia via, JobFs::LightOpen* tried) noexcept {
   LightAnswer answer;
   answer.error = tried->failed;
   if (tried->failed == 0) {
@@ -181,7 +197,7 @@ void LightProgram::answer_open(uint32_t handle, JobFs::LightOpen* tried) noexcep
   } else {
     free_.push_back(handle);
   }
-  if (!say(answer)) stop();  // its end comes to take()
+  if (!say(via, answer)) stop();  // its end comes to take()
 }
 
 void LightProgram::close(uint32_t handle, LightBatch* batch) {

@@ -1,5 +1,5 @@
 // LightProgram: one program that opens files past the kernel (fs/log/light_format.h), as the server has it:
-// its connection, and what it has open.
+// its connection and its page, and what it has open. A request is answered the way that it came.
 //
 // Threads: one at a time; stop() on any. Invariants: (1) What it has open is closed when it is over. (2) A
 // file that is open keeps its node, and so its bytes, without a name, too.
@@ -9,17 +9,20 @@
 
 #include <sys/socket.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "fs/as_caller.h"
 #include "fs/job/job_fs.h"
+#include "fs/job/program_page.h"
 #include "fs/log/light_format.h"
 #include "io/descriptor.h"
 
 namespace swale::fs {
 
 class LightProgram;
+enum class LightVia { kSocket, kPage };
 
 // What programs have asked for, until the server does all of it at a time (JobFs::serve_light).
 class LightBatch {
@@ -29,7 +32,7 @@ class LightBatch {
   // The next request's place; null: it is full. It stays until serve().
   LightRequest* next() { return used_ < kRequestsMax ? &requests_[used_] : nullptr; }
   void take_next() { ++used_; }
-  void add_open(LightProgram* program, uint32_t handle, const LightRequest& request);
+  void add_open(LightProgram* program, uint32_t handle, LightVia via, const LightRequest& request);
   void add_end(JobFs::LightFile file) { ended_.push_back(std::move(file)); }
   // Programs hear what has become of their opens.
   void serve(JobFs& fs);
@@ -38,6 +41,7 @@ class LightBatch {
   struct Asker {
     LightProgram* program = nullptr;
     uint32_t handle = 0;
+    LightVia via = LightVia::kSocket;
   };
 
   std::vector<LightRequest> requests_ = std::vector<LightRequest>(kRequestsMax);
@@ -49,20 +53,25 @@ class LightBatch {
 
 class LightProgram {
  public:
-  LightProgram(JobFs& fs, io::Descriptor socket, Credentials who)
-      : fs_(fs), socket_(std::move(socket)), who_(std::move(who)) {}
+  // Without a page it asks by its socket alone.
+  LightProgram(JobFs& fs, io::Descriptor socket, Credentials who, std::unique_ptr<ProgramPage> page)
+      : fs_(fs), socket_(std::move(socket)), who_(std::move(who)), page_(std::move(page)) {}
   LightProgram(const LightProgram&) = delete;
   LightProgram& operator=(const LightProgram&) = delete;
 
   // Takes what has come, waits for nothing. False: the connection has ended: end().
   bool take(LightBatch* batch);
+  // The same of its page. Each at most one request, and kLightClosesMax closes.
+  bool take_from_page(LightBatch* batch);
+  bool take_closes(LightBatch* batch);  // true
   // The open with this handle has been tried.
-  void answer_open(uint32_t handle, JobFs::LightOpen* tried) noexcept;
+  void answer_open(uint32_t handle, LightVia via, JobFs::LightOpen* tried) noexcept;
   void end(LightBatch* batch);  // the last call
   void stop() noexcept;
 
   const Credentials& who() const { return who_; }
   int socket() const { return socket_.get(); }
+  ProgramPage* page() const { return page_.get(); }
 
  private:
   struct Opened {
@@ -70,17 +79,18 @@ class LightProgram {
     std::string lent;
   };
 
-  bool obey(LightRequest& request, size_t bytes, LightBatch* batch);
+  bool obey(LightRequest& request, size_t bytes, LightVia via, LightBatch* batch);
   LightAnswer look(const LightRequest& request);
   LightAnswer pass_on(const LightRequest& request, std::string* argument);
   uint32_t free_handle();  // 0: too many are open
   void close(uint32_t handle, LightBatch* batch);
   Opened* find(uint32_t handle);
-  bool say(const LightAnswer& answer, Bytes argument = {}) const noexcept;
+  bool say(LightVia via, const LightAnswer& answer, Bytes argument = {}) const noexcept;
 
   JobFs& fs_;
   const io::Descriptor socket_;
   const Credentials who_;
+  const std::unique_ptr<ProgramPage> page_;
   std::vector<Opened> opens_;   // by handle - 1
   std::vector<uint32_t> free_;  // handles
 };

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 
 #include "base/contain.h"
 #include "base/log.h"
@@ -17,11 +18,26 @@
 namespace swale::fs {
 namespace {
 
-void welcome(const io::Descriptor& peer, const std::string& top, int error) {
+void welcome(const io::Descriptor& peer, const std::string& top, int error, const ProgramPage* page) {
   LightWelcome said;
   said.error = top.size() < sizeof(said.top) ? error : ENAMETOOLONG;
   if (said.error == 0) top.copy(said.top, sizeof(said.top) - 1);
-  static_cast<void>(::send(peer.get(), &said, sizeof(said), MSG_NOSIGNAL | MSG_DONTWAIT));
+  iovec part = {&said, sizeof(said)};
+  alignas(cmsghdr) char control[CMSG_SPACE(kLightDescriptors * sizeof(int))] = {};
+  msghdr message = {};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  if (page != nullptr && said.error == 0) {
+    const int passed[kLightDescriptors] = {page->memory().get(), page->bell().get()};
+    message.msg_control = control;
+    message.msg_controllen = sizeof(control);
+    cmsghdr* const head = CMSG_FIRSTHDR(&message);
+    head->cmsg_level = SOL_SOCKET;
+    head->cmsg_type = SCM_RIGHTS;
+    head->cmsg_len = CMSG_LEN(sizeof(passed));
+    std::memcpy(CMSG_DATA(head), passed, sizeof(passed));
+  }
+  static_cast<void>(::sendmsg(peer.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT));
 }
 
 }  // namespace
@@ -60,13 +76,14 @@ bool LightServer::wait() {
   std::vector<pollfd> ready = {
       {end_.get(), POLLIN, 0}, {over_.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}};
   const size_t first = ready.size();
-  for (const auto& each : connections_) ready.push_back({each->process.get(), POLLIN, 0});
+  for (const auto& each : connections_)
+    ready.push_back({each->has_ended ? -1 : each->seat.process.get(), POLLIN, 0});
   if (io::continued([&] { return ::poll(ready.data(), ready.size(), -1); }) < 0) return errno == ENOMEM;
   if (ready[0].revents != 0) return false;
   for (size_t i = 0; i < connections_.size(); ++i) {
     if (ready[first + i].revents == 0) continue;
     connections_[i]->seat.program.stop();
-    connections_[i]->process = {};  // is not told again
+    connections_[i]->has_ended = true;  // is not told again
   }
   uint64_t count = 0;
   if (ready[1].revents != 0) static_cast<void>(::read(over_.get(), &count, sizeof(count)));
@@ -96,7 +113,7 @@ void LightServer::greet() {
   if (!peer.valid()) return;
   const auto refuse = [&](int error, std::string_view why) {
     log_warn("process {} makes its files through the mount: {}", who.pid, why);
-    welcome(peer, top_, error);
+    welcome(peer, top_, error, nullptr);
   };
   if (connections_.size() >= kProgramsMax)
     return refuse(EMFILE, fmt::format("{} others make theirs past the kernel", kProgramsMax));
@@ -104,13 +121,16 @@ void LightServer::greet() {
   if (!credentials.ok()) return refuse(credentials.status().posix_error(), credentials.status().message());
   io::Descriptor again(::fcntl(peer.get(), F_DUPFD_CLOEXEC, 0));
   if (!again.valid()) return refuse(errno, "no descriptor is left");
+  auto page = ProgramPage::make();
+  if (!page.ok()) log_warn("process {} asks for files by a socket: {}", who.pid, page.status().message());
   std::unique_ptr<Connection> made(new Connection{
-      descriptor_of_process(who.pid), {LightProgram(fs_, std::move(again), std::move(*credentials))}});
+      {LightProgram(fs_, std::move(again), std::move(*credentials), page.ok() ? *std::move(page) : nullptr),
+       descriptor_of_process(who.pid)}});
   const auto worker = this->worker();
   if (!worker.ok()) return refuse(worker.status().posix_error(), worker.status().message());
   connections_.reserve(connections_.size() + 1);
   // First: the worker may see its end at once.
-  welcome(peer, top_, 0);
+  welcome(peer, top_, 0, made->seat.program.page());
   Connection& known = *connections_.emplace_back(std::move(made));
   if (const Status added = (*worker)->add(&known.seat); !added.ok()) {
     log_warn("process {} makes its files through the mount: {}", who.pid, added.message());

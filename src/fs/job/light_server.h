@@ -37,8 +37,8 @@ class LightServer {
 
  private:
   struct Connection {
-    io::Descriptor process;  // readable when it has ended; invalid: the kernel has no such thing
     LightWorker::Seat seat;
+    bool has_ended = false;
   };
 
   LightServer(JobFs& fs, const std::string& top) : fs_(fs), top_(top) {}

@@ -1,6 +1,7 @@
 // LightWorker: a thread that serves programs which open files past the kernel, in rounds: it takes what has
 // come from all of them, has it done together, and answers. Meanwhile more comes: so the more programs ask,
-// the less each request costs.
+// the less each request costs. While requests come by pages (fs/log/light_page.h) it looks at those, and
+// sleeps in the kernel when none has come in a round: then a program rings.
 //
 // Threads: one of its own; the functions below by one other thread. Invariant: a program that is over is not
 // touched any more.
@@ -8,9 +9,12 @@
 // with a line in the log.
 #pragma once
 
+#include <sys/epoll.h>
+
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <span>
 #include <thread>
 
 #include "base/mutex.h"
@@ -25,7 +29,9 @@ class LightWorker {
   // What a program is to its worker.
   struct Seat {
     LightProgram program;
+    io::Descriptor process = {};  // readable when it has ended; invalid: the kernel has no such thing
     std::atomic<bool> over = false;
+    uint32_t quiet = 0;  // the worker's: sleeps since a request of its page
   };
 
   // `on_over` is called when a program is over.
@@ -42,7 +48,12 @@ class LightWorker {
   LightWorker(JobFs& fs, std::function<void()> on_over) : fs_(fs), on_over_(std::move(on_over)) {}
   void work() noexcept;
   bool serve_once();  // false: the end
-  void take(Seat* seat);
+  bool hear();
+  void wake_up(std::span<const epoll_event> ready);
+  void look_at(Seat* seat);
+  bool take_from_pages();
+  bool may_sleep();
+  void take(Seat* seat, bool (LightProgram::*by)(LightBatch*));
   void leave(Seat* seat) noexcept;
 
   JobFs& fs_;
@@ -52,6 +63,8 @@ class LightWorker {
   std::atomic<size_t> programs_ = 0;
   LightBatch batch_;
   std::vector<Seat*> leaving_;
+  std::vector<Seat*> looked_at_;  // whose pages are
+  bool is_awake_ = false;         // requests come by them
   Mutex mutex_;
   std::vector<Seat*> seats_ GUARDED_BY(mutex_);
   std::thread thread_;

@@ -2,7 +2,7 @@
 //
 //   program                                   server of the node
 //   connect(kLightSocket, beside "attach") ─► looks at the peer's user, and what it may do (Credentials)
-//                 ◄── LightWelcome             where the tree is mounted
+//                 ◄── LightWelcome             where the tree is mounted; and a page and its bell (SCM_RIGHTS)
 //   kOpen: a path below a directory ────────► checks each component as the kernel would, makes the file if
 //                 ◄── LightAnswer              flags say so and it is not there, and keeps it open
 //   kStat of that open file ◄──► its attributes
@@ -12,6 +12,8 @@
 //   kAsk of it ◄──► what the mount answers to an ioctl (attach_format.h): a grant, a map, a commit
 //   kClose ─────────────────────────────────► no answer
 //   (the connection ends) ──────────────────► all that is open is closed
+//
+// Requests and answers go by the page (light_page.h), or, if there is none, or they do not fit, by the socket.
 //
 // Neither kOpen nor kLook follows a link. Whatever stands in the way is an errno here, and the program asks
 // the kernel, whose answer counts: so errors are the mount's.
@@ -26,10 +28,11 @@
 namespace swale::fs {
 
 inline constexpr uint64_t kLightMagic = 0x746867696c777300;  // "\0swlight"
-inline constexpr uint32_t kLightVersion = 3;
+inline constexpr uint32_t kLightVersion = 4;
 inline constexpr char kLightSocket[] = "light";
 inline constexpr size_t kLightPathMax = 1024;
 inline constexpr size_t kLightNameMax = 64;
+inline constexpr int kLightDescriptors = 2;          // the page, then the bell: an eventfd
 inline constexpr uint32_t kLightOpensMax = 1 << 17;  // of a program at a time
 
 // The first message on a connection.

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <linux/capability.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -22,6 +23,7 @@
 #include "fs/job/light_server.h"
 #include "fs/job/testing/job_world.h"
 #include "fs/log/attach_format.h"
+#include "fs/log/light_caller.h"
 #include "fs/log/light_format.h"
 #include "fs/log/map_format.h"
 #include "io/descriptor.h"
@@ -34,6 +36,41 @@ inline constexpr int kCreates = O_WRONLY | O_CREAT | O_EXCL;
 
 // One that modes bind, whoever runs the test.
 inline Credentials bound() { return {::geteuid(), ::getegid(), ::getpid(), {}, false}; }
+
+// A program that asks by its page, as libswale_preload does.
+class PagedProgram {
+ public:
+  explicit PagedProgram(io::Descriptor connected) : socket_(std::move(connected)) {
+    LightWelcome said;
+    EXPECT_EQ(hear_welcome(&::syscall, socket_.get(), &said, &bell_, &page_), 0);
+    EXPECT_NE(page_, nullptr);
+  }
+  ~PagedProgram() {
+    if (page_ != nullptr) ::munmap(page_, kLightPageBytes);
+    if (bell_ >= 0) ::close(bell_);
+  }
+  PagedProgram(const PagedProgram&) = delete;
+  PagedProgram& operator=(const PagedProgram&) = delete;
+
+  LightPage& page() { return *page_; }
+  LightWay way() const { return {&::syscall, socket_.get(), bell_, page_}; }
+  void ring() const {
+    const uint64_t one = 1;
+    EXPECT_EQ(::write(bell_, &one, sizeof(one)), static_cast<ssize_t>(sizeof(one)));
+  }
+  // The errno, and what the program would do without an answer.
+  int ask(const LightRequest& request, LightAnswer* answer, void* argument = nullptr, size_t size = 0) {
+    return ask_light(way(), request, answer, argument, size, &is_lost);
+  }
+  void close(uint32_t handle) { close_light(way(), handle); }
+
+  bool is_lost = false;
+
+ private:
+  const io::Descriptor socket_;
+  int bell_ = -1;
+  LightPage* page_ = nullptr;
+};
 
 class LightRig : public testing::Test {
  protected:
@@ -116,11 +153,16 @@ class LightRig : public testing::Test {
     return by_bound([&] { return ::access((world_.plain() + "/" + path).c_str(), access); }) == 0;
   }
 
-  io::Descriptor meet() {
+  io::Descriptor connect() {
     io::Descriptor folder(::open(folder_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
     io::Descriptor made(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
     const sockaddr_un address = io::unix_address(folder, kLightSocket);
     EXPECT_EQ(::connect(made.get(), io::general(address), sizeof(address)), 0);
+    return made;
+  }
+  // It asks by the socket.
+  io::Descriptor meet() {
+    io::Descriptor made = connect();
     LightWelcome said;
     EXPECT_EQ(::recv(made.get(), &said, sizeof(said), 0), static_cast<ssize_t>(sizeof(said)));
     EXPECT_EQ(said.error, 0);
