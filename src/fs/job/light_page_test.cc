@@ -1,5 +1,5 @@
-// Requests for files past the kernel that come by pages: what a program may write there, and that nobody waits
-// for a program which stops or dies.
+// Requests for files past the kernel that come by pages: what a program may write there, and that nobody
+// waits for a program which stops or dies.
 #include <sys/mman.h>
 
 #include <algorithm>

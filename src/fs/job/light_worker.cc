@@ -112,8 +112,8 @@ bool LightWorker::hear() {
   return goes_on;
 }
 
-// Nobody needs to ring any more. Who has asked, and has not rung, may have been killed before it could: others
-// may know by now that it is over, and must not see it do anything.
+// Nobody needs to ring any more. Who has asked, and has not rung, may have been killed before it could:
+// others may know by now that it is over, and must not see it do anything.
 void LightWorker::wake_up(std::span<const epoll_event> ready) {
   for (Seat* const seat : looked_at_) {
     seat->program.page()->listen(true);

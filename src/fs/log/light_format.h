@@ -2,7 +2,7 @@
 //
 //   program                                   server of the node
 //   connect(kLightSocket, beside "attach") ─► looks at the peer's user, and what it may do (Credentials)
-//                 ◄── LightWelcome             where the tree is mounted; and a page and its bell (SCM_RIGHTS)
+//                 ◄── LightWelcome             where the tree is mounted; a page, its bell (SCM_RIGHTS)
 //   kOpen: a path below a directory ────────► checks each component as the kernel would, makes the file if
 //                 ◄── LightAnswer              flags say so and it is not there, and keeps it open
 //   kStat of that open file ◄──► its attributes
@@ -13,7 +13,7 @@
 //   kClose ─────────────────────────────────► no answer
 //   (the connection ends) ──────────────────► all that is open is closed
 //
-// Requests and answers go by the page (light_page.h), or, if there is none, or they do not fit, by the socket.
+// Requests and answers go by the page (light_page.h), or, if there is none or they do not fit, the socket.
 //
 // Neither kOpen nor kLook follows a link. Whatever stands in the way is an errno here, and the program asks
 // the kernel, whose answer counts: so errors are the mount's.

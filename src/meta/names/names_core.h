@@ -27,8 +27,8 @@
 //   each request gets one reply, or waits for a server that does not answer; (3) a repeated change is
 //   answered as at first.
 // Memory. What runs out of it in the middle has perhaps taken a lock: the server refuses that request, which
-// may yet have happened, and all from then on (health(), kResourceExhausted), until the rim opens it anew from
-// its log, as after a kill.
+// may yet have happened, and all from then on (health(), kResourceExhausted), until the rim opens it anew
+// from its log, as after a kill.
 // Threads: none. Errors: an errno in the answer; a failed reply: nothing was done, repeat it, or the log has
 // failed for good.
 // Limits: what waits is bounded by what clients may have under way.
