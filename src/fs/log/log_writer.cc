@@ -8,7 +8,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/copy_past_caches.h"
 #include "fs/log/futex.h"
 #include "fs/log/map_log.h"
 #include "fs/log/plain_text.h"
@@ -160,13 +159,11 @@ int LogWriter::append(const Request& request, const char* data, uint32_t length)
 
 void LogWriter::copy(const Space& space, const char* data, uint32_t length) noexcept {
   char* const to = space.chunk + space.at.used;
-  if (length < kPastCachesMin) {
-    prefetch_next(to + length, length);
-    ::memcpy(to, data, length);
-  } else if (copier_.copy != nullptr) {
+  if (copier_.copy != nullptr && length >= kCopierMin) {
     copier_.copy(copier_.self, space.slot, space.at.used, to, data, length);
   } else {
-    copy_past_caches(to, data, length);
+    prefetch_next(to + length, length);
+    ::memcpy(to, data, length);
   }
 }
 

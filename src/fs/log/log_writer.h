@@ -36,7 +36,7 @@ struct LogFiles {
   const char* folder = "";
 };
 
-// Copies a piece of kPastCachesMin bytes and more to its place in a chunk, and may note what it copies
+// Copies a piece of kCopierMin bytes and more to its place in a chunk, and may note what it copies
 // (PieceChecks).
 struct PieceCopy {
   void (*copy)(void* self, uint32_t slot, uint32_t place, char* to, const char* from,
@@ -46,8 +46,8 @@ struct PieceCopy {
 
 class LogWriter {
  public:
-  // Pieces of so many bytes are copied past the processor's caches: a log is read once, later, if at all.
-  static constexpr uint32_t kPastCachesMin = 16 << 10;
+  // Pieces of so many bytes are the copier's, if there is one.
+  static constexpr uint32_t kCopierMin = 16 << 10;
 
   constexpr LogWriter() = default;
 

@@ -5,7 +5,7 @@
 //
 //   LogWriter::append: copy() ─► the write is published ─► settle(): of_block() ─► the chunk goes: forget()
 //
-// Pieces below LogWriter::kPastCachesMin are not noted: of_block reads them where they stand, as it does what
+// Pieces below LogWriter::kCopierMin are not noted: of_block reads them where they stand, as it does what
 // lies between pieces, and all where too many pieces share a block.
 //
 // Threads: copy() by any, also several at a time in a chunk; the other calls by one thread at a time,
