@@ -1,22 +1,9 @@
 #include "base/crc32c_join.h"
 
+#include "base/crc32c_polynomial.h"
+
 namespace swale {
 namespace {
-
-// Polynomials modulo CRC-32C's, reflected: the top bit is the coefficient of x^0.
-constexpr uint32_t kPolynomial = 0x82f63b78;
-constexpr uint32_t kOne = uint32_t{1} << 31;
-constexpr uint32_t kByte = kOne >> 8;  // x^8: what one more byte multiplies by
-
-// Without branches: the bits are as good as random.
-constexpr uint32_t multiply(uint32_t a, uint32_t b) {
-  uint32_t product = 0;
-  for (int bit = 31; bit >= 0; --bit) {
-    product ^= b & -(a >> bit & 1);
-    b = b >> 1 ^ (kPolynomial & -(b & 1));
-  }
-  return product;
-}
 
 // x^(8 * n * 256^i), of the byte n at place i of a length.
 struct Shifts {
@@ -24,11 +11,11 @@ struct Shifts {
 };
 constexpr Shifts make_shifts() {
   Shifts shifts = {};
-  uint32_t step = kByte;
+  uint32_t step = kCrc32cByte;
   for (auto& of_place : shifts.of) {
-    of_place[0] = kOne;
-    for (int n = 1; n < 256; ++n) of_place[n] = multiply(of_place[n - 1], step);
-    step = multiply(of_place[255], step);
+    of_place[0] = kCrc32cOne;
+    for (int n = 1; n < 256; ++n) of_place[n] = multiply_crc32c(of_place[n - 1], step);
+    step = multiply_crc32c(of_place[255], step);
   }
   return shifts;
 }
@@ -37,7 +24,7 @@ constexpr Shifts kShifts = make_shifts();
 // a, and so many bytes after it.
 uint32_t shifted(uint32_t a, uint64_t bytes) {
   for (const auto& of_place : kShifts.of) {
-    if (const uint64_t n = bytes & 0xff; n != 0) a = multiply(of_place[n], a);
+    if (const uint64_t n = bytes & 0xff; n != 0) a = multiply_crc32c(of_place[n], a);
     bytes >>= 8;
   }
   return a;

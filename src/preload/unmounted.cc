@@ -295,6 +295,15 @@ bool directory_unmounted(int fd, UnmountedRequest* request) noexcept {
   return below != nullptr;
 }
 
+bool is_directory_unmounted(int at, const char* path) noexcept {
+  const long fd =
+      is_unmounted() && path != nullptr ? raw(SYS_openat, at, path, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+  UnmountedRequest request;
+  const bool is_ours = fd >= 0 && directory_unmounted(static_cast<int>(fd), &request);
+  if (fd >= 0) raw(SYS_close, fd);
+  return is_ours;
+}
+
 int ask_unmounted(const UnmountedRequest& request, UnmountedAnswer* answer, int* fd) noexcept {
   const int kept = errno;
   const timespec pause = {0, kAskAgainNanos};

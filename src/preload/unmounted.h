@@ -49,6 +49,7 @@ bool place_unmounted(int at, const char* path, Links links, fs::UnmountedRequest
 bool other_place_unmounted(int at, const char* path, fs::UnmountedRequest* request) noexcept;
 // An open directory at the top or below it; or where the path leads to one.
 bool directory_unmounted(int fd, fs::UnmountedRequest* request) noexcept;
+bool is_directory_unmounted(int at, const char* path) noexcept;
 // 0, or an errno. `fd`: gets the descriptor of an answer that has one.
 int ask_unmounted(const fs::UnmountedRequest& request, fs::UnmountedAnswer* answer,
                   int* fd = nullptr) noexcept;

@@ -1,5 +1,5 @@
 // Calls that this library takes for trees that are mounted nowhere alone (unmounted.h): lists of directories,
-// and calls that would find, make or change a name on the backing.
+// and calls that would find or make a name on the backing.
 //
 // A list is ours: the pointer that the program has is odd, which no stream of the C library is.
 #include <errno.h>
@@ -111,16 +111,6 @@ dirent* read_on(List* list) {
   ::memcpy(list->entry.d_name, name, head.name_bytes);
   list->entry.d_name[head.name_bytes] = '\0';
   return &list->entry;
-}
-
-// True: the directory is in the tree.
-bool is_list(int at, const char* path) {
-  const long fd =
-      is_unmounted() && path != nullptr ? raw(SYS_openat, at, path, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
-  UnmountedRequest request;
-  const bool is_ours = fd >= 0 && directory_unmounted(static_cast<int>(fd), &request);
-  if (fd >= 0) raw(SYS_close, fd);
-  return is_ours;
 }
 
 using Filter = int (*)(const dirent*);
@@ -262,12 +252,12 @@ ssize_t swale_take_getdents64(int fd, void* buffer, size_t bytes) {
 }
 
 int swale_take_scandir(const char* path, dirent*** names, Filter filter, Order order) {
-  if (is_list(AT_FDCWD, path)) return scan(AT_FDCWD, path, names, filter, order);
+  if (is_directory_unmounted(AT_FDCWD, path)) return scan(AT_FDCWD, path, names, filter, order);
   return next<int(const char*, dirent***, Filter, Order)>(calls::scandir)(path, names, filter, order);
 }
 
 int swale_take_scandirat(int at, const char* path, dirent*** names, Filter filter, Order order) {
-  if (is_list(at, path)) return scan(at, path, names, filter, order);
+  if (is_directory_unmounted(at, path)) return scan(at, path, names, filter, order);
   return next<int(int, const char*, dirent***, Filter, Order)>(calls::scandirat)(at, path, names, filter,
                                                                                  order);
 }
@@ -287,20 +277,23 @@ int swale_take_glob(const char* pattern, int flags, int (*failed)(const char*, i
 }
 
 int swale_take_ftw(const char* path, __ftw_func_t call, int descriptors) {
-  if (int result = 0; is_list(AT_FDCWD, path) && refuse_unmounted("ftw", path, EOPNOTSUPP, &result))
+  if (int result = 0;
+      is_directory_unmounted(AT_FDCWD, path) && refuse_unmounted("ftw", path, EOPNOTSUPP, &result))
     return result;
   return next<int(const char*, __ftw_func_t, int)>(calls::ftw)(path, call, descriptors);
 }
 
 int swale_take_nftw(const char* path, __nftw_func_t call, int descriptors, int flags) {
-  if (int result = 0; is_list(AT_FDCWD, path) && refuse_unmounted("nftw", path, EOPNOTSUPP, &result))
+  if (int result = 0;
+      is_directory_unmounted(AT_FDCWD, path) && refuse_unmounted("nftw", path, EOPNOTSUPP, &result))
     return result;
   return next<int(const char*, __nftw_func_t, int, int)>(calls::nftw)(path, call, descriptors, flags);
 }
 
 FTS* swale_take_fts_open(char* const* paths, int options, int (*order)(const FTSENT**, const FTSENT**)) {
   for (char* const* each = paths; is_unmounted() && each != nullptr && *each != nullptr; ++each)
-    if (int result = 0; is_list(AT_FDCWD, *each) && refuse_unmounted("fts_open", *each, EOPNOTSUPP, &result))
+    if (int result = 0;
+        is_directory_unmounted(AT_FDCWD, *each) && refuse_unmounted("fts_open", *each, EOPNOTSUPP, &result))
       return nullptr;
   return next<FTS*(char* const*, int, int (*)(const FTSENT**, const FTSENT**))>(calls::fts_open)(
       paths, options, order);
@@ -392,128 +385,6 @@ int swale_take_statvfs(const char* path, struct statvfs* found) {
       !is_file_unmounted(AT_FDCWD, path, Links::kFollowed, &answer))
     return result;
   return next<int(const char*, struct statvfs*)>(calls::statvfs)(top_unmounted(), found);
-}
-
-// ---- extended attributes, which files have none of
-
-namespace {
-
-// Reading them is how programs find out: no reason for a message.
-bool has_no_attributes(const char* path, Links links) {
-  UnmountedAnswer answer;
-  if (!is_unmounted() || !is_file_unmounted(AT_FDCWD, path, links, &answer)) return false;
-  errno = EOPNOTSUPP;
-  return true;
-}
-
-// Attributes by which the commands ask the tree of a mount (fs/job/job_fs_options.h).
-constexpr char kStats[] = "user.swale.fs";
-constexpr char kCommand[] = "user.swale.command";
-
-// What getxattr returns; -2: it asks something else.
-ssize_t tell_stats(const char* path, const char* name, void* value, size_t bytes) {
-  if (name == nullptr || ::strcmp(name, kStats) != 0 || !is_list(AT_FDCWD, path)) return -2;
-  UnmountedRequest request;
-  UnmountedAnswer answer;
-  request.call = UnmountedCall::kStats;
-  int text = -1;
-  if (const int failed = ask_unmounted(request, &answer, &text); failed != 0 || text < 0) {
-    errno = failed != 0 ? failed : EMFILE;
-    return -1;
-  }
-  const long size = raw(SYS_lseek, text, 0L, SEEK_END);
-  long got = size;
-  if (bytes > 0) got = raw(SYS_pread64, text, value, bytes, 0L);
-  raw(SYS_close, text);
-  if (bytes == 0 || got == size) return size;
-  errno = ERANGE;
-  return -1;
-}
-
-// What setxattr returns; -2: it says something else.
-int obey_command(const char* path, const char* name, const void* value, size_t bytes) {
-  if (name == nullptr || ::strcmp(name, kCommand) != 0 || !is_list(AT_FDCWD, path)) return -2;
-  UnmountedRequest request;
-  UnmountedAnswer answer;
-  request.call = UnmountedCall::kSyncAll;
-  const bool syncs = bytes == 4 && ::memcmp(value, "sync", 4) == 0;
-  const int failed = syncs ? ask_unmounted(request, &answer) : EINVAL;
-  if (failed != 0) errno = failed;
-  return failed == 0 ? 0 : -1;
-}
-
-// A tool that copies a file tries also what only some file systems have, and goes on without.
-bool refuse_attribute(const char* call, const char* path, Links links, const char* name, int* result) {
-  if (name != nullptr && ::strncmp(name, "user.", 5) == 0)
-    return no_file_unmounted(call, AT_FDCWD, path, links, result);
-  *result = -1;
-  return has_no_attributes(path, links);
-}
-
-}  // namespace
-
-ssize_t swale_take_getxattr(const char* path, const char* name, void* value, size_t bytes) {
-  if (is_unmounted())
-    if (const ssize_t told = tell_stats(path, name, value, bytes); told != -2) return told;
-  if (has_no_attributes(path, Links::kFollowed)) return -1;
-  return next<ssize_t(const char*, const char*, void*, size_t)>(calls::getxattr)(path, name, value, bytes);
-}
-
-ssize_t swale_take_lgetxattr(const char* path, const char* name, void* value, size_t bytes) {
-  if (has_no_attributes(path, Links::kStay)) return -1;
-  return next<ssize_t(const char*, const char*, void*, size_t)>(calls::lgetxattr)(path, name, value, bytes);
-}
-
-ssize_t swale_take_listxattr(const char* path, char* names, size_t bytes) {
-  if (has_no_attributes(path, Links::kFollowed)) return -1;
-  return next<ssize_t(const char*, char*, size_t)>(calls::listxattr)(path, names, bytes);
-}
-
-ssize_t swale_take_llistxattr(const char* path, char* names, size_t bytes) {
-  if (has_no_attributes(path, Links::kStay)) return -1;
-  return next<ssize_t(const char*, char*, size_t)>(calls::llistxattr)(path, names, bytes);
-}
-
-int swale_take_setxattr(const char* path, const char* name, const void* value, size_t bytes, int flags) {
-  if (is_unmounted())
-    if (const int obeyed = obey_command(path, name, value, bytes); obeyed != -2) return obeyed;
-  if (int result = 0; refuse_attribute("setxattr", path, Links::kFollowed, name, &result)) return result;
-  return next<int(const char*, const char*, const void*, size_t, int)>(calls::setxattr)(path, name, value,
-                                                                                        bytes, flags);
-}
-
-int swale_take_lsetxattr(const char* path, const char* name, const void* value, size_t bytes, int flags) {
-  if (int result = 0; refuse_attribute("lsetxattr", path, Links::kStay, name, &result)) return result;
-  return next<int(const char*, const char*, const void*, size_t, int)>(calls::lsetxattr)(path, name, value,
-                                                                                         bytes, flags);
-}
-
-int swale_take_removexattr(const char* path, const char* name) {
-  if (int result = 0; no_file_unmounted("removexattr", AT_FDCWD, path, Links::kFollowed, &result))
-    return result;
-  return next<int(const char*, const char*)>(calls::removexattr)(path, name);
-}
-
-int swale_take_lremovexattr(const char* path, const char* name) {
-  if (int result = 0; no_file_unmounted("lremovexattr", AT_FDCWD, path, Links::kStay, &result)) return result;
-  return next<int(const char*, const char*)>(calls::lremovexattr)(path, name);
-}
-
-int swale_take_fsetxattr(int fd, const char* name, const void* value, size_t bytes, int flags) {
-  ready();
-  const Held held(fd);
-  if (int result = 0;
-      !held && no_descriptor_unmounted(::strncmp(name, "user.", 5) == 0 ? "fsetxattr" : nullptr, fd, &result))
-    return result;
-  return next<int(int, const char*, const void*, size_t, int)>(calls::fsetxattr)(fd, name, value, bytes,
-                                                                                 flags);
-}
-
-int swale_take_fremovexattr(int fd, const char* name) {
-  ready();
-  const Held held(fd);
-  if (int result = 0; !held && no_descriptor_unmounted("fremovexattr", fd, &result)) return result;
-  return next<int(int, const char*)>(calls::fremovexattr)(fd, name);
 }
 
 // A socket's name would be on the backing.

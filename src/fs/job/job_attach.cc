@@ -96,22 +96,9 @@ void JobAttach::send(const io::Descriptor& to, const JobFs::Program& program, in
   answer.error = error;
   if (folder_of_logs_.size() < sizeof(answer.folder))
     std::memcpy(answer.folder, folder_of_logs_.data(), folder_of_logs_.size());
-  iovec part = {&answer, sizeof(answer)};
   const int passed[kAttachDescriptors] = {program.files.log.get(), program.files.bell.get()};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(passed))] = {};
-  msghdr message = {};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  if (error == 0) {
-    message.msg_control = control;
-    message.msg_controllen = sizeof(control);
-    cmsghdr* const head = CMSG_FIRSTHDR(&message);
-    head->cmsg_level = SOL_SOCKET;
-    head->cmsg_type = SCM_RIGHTS;
-    head->cmsg_len = CMSG_LEN(sizeof(passed));
-    std::memcpy(CMSG_DATA(head), passed, sizeof(passed));
-  }
-  static_cast<void>(::sendmsg(to.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT));
+  say_to_program(to, {reinterpret_cast<const char*>(&answer), sizeof(answer)},
+                 error == 0 ? std::span<const int>(passed) : std::span<const int>(), MSG_DONTWAIT);
 }
 
 }  // namespace swale::fs

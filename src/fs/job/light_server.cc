@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 
 #include "base/contain.h"
 #include "base/log.h"
@@ -22,22 +21,11 @@ void welcome(const io::Descriptor& peer, const std::string& top, int error, cons
   LightWelcome said;
   said.error = top.size() < sizeof(said.top) ? error : ENAMETOOLONG;
   if (said.error == 0) top.copy(said.top, sizeof(said.top) - 1);
-  iovec part = {&said, sizeof(said)};
-  alignas(cmsghdr) char control[CMSG_SPACE(kLightDescriptors * sizeof(int))] = {};
-  msghdr message = {};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  if (page != nullptr && said.error == 0) {
-    const int passed[kLightDescriptors] = {page->memory().get(), page->bell().get()};
-    message.msg_control = control;
-    message.msg_controllen = sizeof(control);
-    cmsghdr* const head = CMSG_FIRSTHDR(&message);
-    head->cmsg_level = SOL_SOCKET;
-    head->cmsg_type = SCM_RIGHTS;
-    head->cmsg_len = CMSG_LEN(sizeof(passed));
-    std::memcpy(CMSG_DATA(head), passed, sizeof(passed));
-  }
-  static_cast<void>(::sendmsg(peer.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT));
+  int passed[kLightDescriptors] = {};
+  const bool passes = page != nullptr && said.error == 0;
+  if (passes) passed[0] = page->memory().get(), passed[1] = page->bell().get();
+  say_to_program(peer, {reinterpret_cast<const char*>(&said), sizeof(said)},
+                 std::span<const int>(passed).first(passes ? kLightDescriptors : 0), MSG_DONTWAIT);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 
 #include "base/contain.h"
 #include "base/log.h"
@@ -63,6 +64,25 @@ void meet_programs(const io::Descriptor& end, const std::function<bool()>& step)
     pollfd over = {end.get(), POLLIN, 0};
     goes_on = ::poll(&over, 1, kMeetAgainMs) == 0;
   }
+}
+
+void say_to_program(const io::Descriptor& to, Bytes message, std::span<const int> passed,
+                    int flags) noexcept {
+  iovec part = {const_cast<char*>(message.data()), message.size()};
+  alignas(cmsghdr) char control[CMSG_SPACE(kPassedMax * sizeof(int))] = {};
+  msghdr sent = {};
+  sent.msg_iov = &part;
+  sent.msg_iovlen = 1;
+  if (!passed.empty()) {
+    sent.msg_control = control;
+    sent.msg_controllen = CMSG_SPACE(passed.size_bytes());
+    cmsghdr* const head = CMSG_FIRSTHDR(&sent);
+    head->cmsg_level = SOL_SOCKET;
+    head->cmsg_type = SCM_RIGHTS;
+    head->cmsg_len = CMSG_LEN(passed.size_bytes());
+    std::memcpy(CMSG_DATA(head), passed.data(), passed.size_bytes());
+  }
+  static_cast<void>(io::continued([&] { return ::sendmsg(to.get(), &sent, MSG_NOSIGNAL | flags); }));
 }
 
 void ring(const io::Descriptor& event) noexcept {

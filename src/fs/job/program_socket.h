@@ -5,8 +5,10 @@
 #include <sys/socket.h>
 
 #include <functional>
+#include <span>
 #include <string>
 
+#include "base/bytes.h"
 #include "base/status.h"
 #include "io/descriptor.h"
 
@@ -26,6 +28,11 @@ io::Descriptor accept_program(const io::Descriptor& listener, const io::Descript
 // Calls `step` again and again, until it returns false. What it throws is told in the log, and it is called
 // again a little later, unless `end` is readable.
 void meet_programs(const io::Descriptor& end, const std::function<bool()>& step) noexcept;
+
+// One message, with descriptors if there are any. Whom it does not reach is not told: a program hears of it
+// by the end of its connection. `flags`: of sendmsg, beside MSG_NOSIGNAL.
+inline constexpr size_t kPassedMax = 4;
+void say_to_program(const io::Descriptor& to, Bytes message, std::span<const int> passed, int flags) noexcept;
 
 // Makes an eventfd readable.
 void ring(const io::Descriptor& event) noexcept;

@@ -237,7 +237,6 @@ int StandIns::begin(StandIn& stand, Node& node, Copy copy, const Caller& caller)
   int failed = made.valid() ? 0 : errno;
   if (failed == 0 && copy == Copy::kAll) failed = copy_from_tree(stand, made);
   if (failed == 0 && ::fchmod(made.get(), kStandInMode) != 0) failed = errno;
-  if (failed == 0 && ::fstat(made.get(), &stand.taken) != 0) failed = errno;
   if (failed == 0 && ::renameat(directory_.get(), is_copied.c_str(), directory_.get(), name.c_str()) != 0)
     failed = errno;
   // The change of its name is one of the inode.

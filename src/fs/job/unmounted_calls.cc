@@ -145,6 +145,13 @@ class UnmountedCalls::Place {
     *found = entry.attributes;
     return 0;
   }
+  // 0: nothing has the name yet.
+  int expect_nothing() const {
+    Known known(fs_);
+    struct stat found;
+    const int missing = look_up(&known, &found);
+    return missing == 0 || missing == EISDIR ? EEXIST : missing == ENOENT ? 0 : missing;
+  }
   // May a name in it be removed, of what is `found`?
   int refuse_removal(const struct stat& found, const Who& who) const {
     if (!who.may(attributes_, W_OK | X_OK)) return EACCES;
@@ -252,11 +259,7 @@ int UnmountedCalls::make(const Asked& asked, Answer* answer) {
   const MutexLock changes(names_);
   Place place(fs_);
   if (const int failed = place.find(asked.path(), asked.who); failed != 0) return failed;
-  Known known(fs_);
-  struct stat found;
-  const int missing = place.look_up(&known, &found);
-  if (missing == 0 || missing == EISDIR) return EEXIST;
-  if (missing != ENOENT) return missing;
+  if (const int there = place.expect_nothing(); there != 0) return there;
   if ((asked.request.flags & O_DIRECTORY) != 0) return EINVAL;
   if (!asked.who.may(place.attributes(), W_OK | X_OK)) return EACCES;
   const Caller caller = asked.who.with_umask();
@@ -265,6 +268,7 @@ int UnmountedCalls::make(const Asked& asked, Answer* answer) {
   int failed = fs_.create(place.directory(), place.name().c_str(), asked.request.mode & 07777,
                           O_WRONLY | O_CREAT | O_EXCL | O_DIRECT, caller, &entry, &file);
   if (failed != 0) return failed;
+  Known known(fs_);
   known.take(entry.node);
   // Nothing is in the tree that a stand-in would have to have.
   const int flags = static_cast<int>(asked.request.flags) | O_TRUNC;
@@ -386,16 +390,12 @@ int UnmountedCalls::make_directory(const Asked& asked) {
   const MutexLock changes(names_);
   Place place(fs_);
   if (const int failed = place.find(asked.path(), asked.who); failed != 0) return failed;
-  Known known(fs_);
-  struct stat found;
-  const int missing = place.look_up(&known, &found);
-  if (missing == 0 || missing == EISDIR) return EEXIST;
-  if (missing != ENOENT) return missing;
+  if (const int there = place.expect_nothing(); there != 0) return there;
   if (!asked.who.may(place.attributes(), W_OK | X_OK)) return EACCES;
   Entry entry;
   const int failed = fs_.make_directory(place.directory(), place.name().c_str(), asked.request.mode & 01777,
                                         asked.who.with_umask(), &entry);
-  if (failed == 0) known.take(entry.node);
+  if (failed == 0) Known(fs_).take(entry.node);
   return failed;
 }
 
@@ -405,16 +405,12 @@ int UnmountedCalls::make_link(const Asked& asked) {
   if (const int failed = place.find(asked.path(), asked.who); failed != 0) return failed;
   const std::string target(asked.other());
   if (target.empty() || target.find('\0') != std::string::npos) return ENOENT;
-  Known known(fs_);
-  struct stat found;
-  const int missing = place.look_up(&known, &found);
-  if (missing == 0 || missing == EISDIR) return EEXIST;
-  if (missing != ENOENT) return missing;
+  if (const int there = place.expect_nothing(); there != 0) return there;
   if (!asked.who.may(place.attributes(), W_OK | X_OK)) return EACCES;
   Entry entry;
   const int failed =
       fs_.make_symlink(place.directory(), place.name().c_str(), target.c_str(), asked.who.caller(), &entry);
-  if (failed == 0) known.take(entry.node);
+  if (failed == 0) Known(fs_).take(entry.node);
   return failed;
 }
 

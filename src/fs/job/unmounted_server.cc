@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
+#include <span>
 
 #include "base/contain.h"
 #include "base/log.h"
@@ -15,29 +15,6 @@
 #include "fs/job/program_socket.h"
 
 namespace swale::fs {
-namespace {
-
-void say(const io::Descriptor& peer, const UnmountedCalls::Answer& answer) {
-  iovec part = {const_cast<UnmountedAnswer*>(&answer.said), sizeof(answer.said)};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message = {};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  if (answer.passed.valid()) {
-    message.msg_control = control;
-    message.msg_controllen = sizeof(control);
-    cmsghdr* const head = CMSG_FIRSTHDR(&message);
-    head->cmsg_level = SOL_SOCKET;
-    head->cmsg_type = SCM_RIGHTS;
-    head->cmsg_len = CMSG_LEN(sizeof(int));
-    const int fd = answer.passed.get();
-    std::memcpy(CMSG_DATA(head), &fd, sizeof(fd));
-  }
-  static_cast<void>(io::continued([&] { return ::sendmsg(peer.get(), &message, MSG_NOSIGNAL); }));
-}
-
-}  // namespace
-
 Result<std::unique_ptr<UnmountedServer>> UnmountedServer::open(JobFs& fs, StandIns& stand_ins,
                                                                const std::string& folder) {
   std::unique_ptr<UnmountedServer> made(new UnmountedServer(fs, stand_ins));
@@ -80,7 +57,10 @@ void UnmountedServer::serve_one(const io::Descriptor& peer, const ucred& who) {
     log_warn("process {} has sent {} bytes that are no request of this version of Swale", who.pid, got);
     return;
   }
-  say(peer, calls_.serve(request, who));
+  const UnmountedCalls::Answer answer = calls_.serve(request, who);
+  const int passed = answer.passed.get();
+  say_to_program(peer, {reinterpret_cast<const char*>(&answer.said), sizeof(answer.said)},
+                 std::span<const int>(&passed, answer.passed.valid() ? 1 : 0), 0);
 }
 
 }  // namespace swale::fs

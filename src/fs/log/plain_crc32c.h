@@ -13,6 +13,8 @@
 #include <cpuid.h>
 #endif
 
+#include "base/crc32c_polynomial.h"
+
 namespace swale::fs {
 
 struct Crc32cTable {
@@ -22,7 +24,7 @@ constexpr Crc32cTable make_crc32c_table() {
   Crc32cTable table = {};
   for (uint32_t byte = 0; byte < 256; ++byte) {
     uint32_t crc = byte;
-    for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ ((crc & 1) != 0 ? 0x82f63b78 : 0);
+    for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ ((crc & 1) != 0 ? kCrc32cPolynomial : 0);
     table.of_byte[byte] = crc;
   }
   return table;
@@ -35,18 +37,9 @@ inline uint32_t crc32c_by_table(uint32_t state, const char* bytes, size_t count)
   return state;
 }
 
-// Polynomials modulo CRC-32C's, reflected: the top bit is the coefficient of x^0 (base/crc32c_join.h).
-constexpr uint32_t multiply_crc32c(uint32_t a, uint32_t b) {
-  uint32_t product = 0;
-  for (int bit = 31; bit >= 0; --bit) {
-    product ^= b & -(a >> bit & 1);
-    b = b >> 1 ^ (0x82f63b78 & -(b & 1));
-  }
-  return product;
-}
 // What so many bytes more multiply a state by; `doublings`: their number is a power of two.
 constexpr uint32_t crc32c_shift(int doublings) {
-  uint32_t shift = uint32_t{1} << 23;  // x^8
+  uint32_t shift = kCrc32cByte;
   for (int i = 0; i < doublings; ++i) shift = multiply_crc32c(shift, shift);
   return shift;
 }

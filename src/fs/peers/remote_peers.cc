@@ -65,14 +65,18 @@ Status RemotePeers::fetch(NodeId node, const meta::FileId& file, std::span<const
   return nodes_.call_for_pieces(node, PeerMethod::kFetch, pieces, text_of(file));
 }
 
+std::vector<Result<std::string>> RemotePeers::tell_holders(PeerMethod method, const meta::FileId& file,
+                                                           const std::vector<ShareHold>& holds) {
+  std::vector<NodeId> to;
+  for (const ShareHold& each : holds) to.push_back(each.node);
+  return nodes_.call_all(to, method, encode(FileStep{file}), kSmallAnswer, text_of(file));
+}
+
 // All are asked at once; the first failure counts. Those that have let go are told to the root in any case:
 // else each change would ask them again.
 Status RemotePeers::take_back(const meta::FileId& file, const std::vector<ShareHold>& holds) {
   ShareRequest over{.op = ShareOp::kLetGo, .node = nodes_.own(), .file = file};
-  std::vector<NodeId> to;
-  for (const ShareHold& each : holds) to.push_back(each.node);
-  const auto let_go =
-      nodes_.call_all(to, PeerMethod::kTakeBack, encode(FileStep{file}), kSmallAnswer, text_of(file));
+  const auto let_go = tell_holders(PeerMethod::kTakeBack, file, holds);
   Status first;
   for (size_t i = 0; i < let_go.size(); ++i) {
     if (let_go[i].ok()) over.holds.push_back(holds[i]);
@@ -85,11 +89,8 @@ Status RemotePeers::take_back(const meta::FileId& file, const std::vector<ShareH
 
 // As in take_back the first failure counts.
 Status RemotePeers::commit_at(const meta::FileId& file, const std::vector<ShareHold>& nodes) {
-  std::vector<NodeId> to;
-  for (const ShareHold& each : nodes) to.push_back(each.node);
   Status first;
-  for (const auto& each :
-       nodes_.call_all(to, PeerMethod::kCommit, encode(FileStep{file}), kSmallAnswer, text_of(file)))
+  for (const auto& each : tell_holders(PeerMethod::kCommit, file, nodes))
     if (first.ok()) first = each.status();
   return first;
 }

@@ -50,6 +50,9 @@ class RemotePeers final : public SharePeers, public PeerRequests {
   Result<std::string> give_bytes(Bytes payload);
   Result<ShareAnswer> obey_as_root(const ShareRequest& request);
   Status keep_at(NodeId node, const meta::FileId& file);
+  // At once; their answers, in this order.
+  std::vector<Result<std::string>> tell_holders(PeerMethod method, const meta::FileId& file,
+                                                const std::vector<ShareHold>& holds);
 
   NodePeers& nodes_;
   KeptRoots& roots_;
