@@ -53,6 +53,10 @@ module swale
   integer(c_int), parameter, public :: SWALE_FS_APPEND = 32
   integer(c_int), parameter, public :: SWALE_FS_BY_MOUNT = 64
   integer(c_int), parameter, public :: SWALE_FS_BY_LOG = 128
+  integer(c_int), parameter, public :: SWALE_FS_DIRECTORY = 16384
+  integer(c_int), parameter, public :: SWALE_FS_FILE_ENTRY = 1
+  integer(c_int), parameter, public :: SWALE_FS_DIRECTORY_ENTRY = 2
+  integer(c_int), parameter, public :: SWALE_FS_OTHER_ENTRY = 3
   integer(c_int), parameter, public :: SWALE_IOND_DIRECTORY = 16384
   integer(c_int), parameter, public :: SWALE_IOND_FILE_ENTRY = 1
   integer(c_int), parameter, public :: SWALE_IOND_DIRECTORY_ENTRY = 2
@@ -191,6 +195,11 @@ module swale
   end type
 
   type, bind(C), public :: swale_fs_part
+    type(c_ptr) :: data = c_null_ptr
+    integer(c_size_t) :: bytes = 0
+  end type
+
+  type, bind(C), public :: swale_fs_space
     type(c_ptr) :: data = c_null_ptr
     integer(c_size_t) :: bytes = 0
   end type
@@ -573,6 +582,14 @@ module swale
       type(swale_fs_part), intent(in) :: parts(*)
       integer(c_size_t), value :: count
     end function
+    integer(c_int) function swale_fs_preadv(file, offset, parts, count, got) bind(C, name="swale_fs_preadv")
+      import :: c_int, c_int64_t, c_size_t, swale_fs_file, swale_fs_space
+      type(swale_fs_file), value :: file
+      integer(c_int64_t), value :: offset
+      type(swale_fs_space), intent(in) :: parts(*)
+      integer(c_size_t), value :: count
+      integer(c_size_t), intent(out) :: got
+    end function
     integer(c_int) function swale_fs_commit(file) bind(C, name="swale_fs_commit")
       import :: c_int, swale_fs_file
       type(swale_fs_file), value :: file
@@ -613,7 +630,7 @@ module swale
     swale_iond_close, swale_iond_file_close, swale_iond_truncate, swale_iond_sync, swale_iond_file_stat, &
     swale_iond_drain, swale_iond_stats, swale_tier_close, swale_tier_file_close, swale_tier_truncate, &
     swale_tier_sync, swale_tier_file_stat, swale_tier_drain, swale_tier_stats, swale_tier_losses, &
-    swale_fs_close, swale_fs_pwritev, swale_fs_commit, swale_fs_sync, swale_fs_truncate, swale_fs_stat, &
+    swale_fs_close, swale_fs_pwritev, swale_fs_preadv, swale_fs_commit, swale_fs_sync, swale_fs_truncate, swale_fs_stat, &
     swale_fs_writes_by_log
 
   ! ---- Calls with text or any bytes: below are the C functions; after `contains` follows what Fortran calls -----------
@@ -929,6 +946,35 @@ module swale
       import :: c_char, c_int
       character(kind=c_char), intent(in) :: path(*)
     end function
+    integer(c_int) function c_fs_stat_path(path, attributes) bind(C, name="swale_fs_stat_path")
+      import :: c_char, c_int, swale_attributes
+      character(kind=c_char), intent(in) :: path(*)
+      type(swale_attributes), intent(inout) :: attributes
+    end function
+    integer(c_int) function c_fs_mkdir(path, mode) bind(C, name="swale_fs_mkdir")
+      import :: c_char, c_int, c_int32_t
+      character(kind=c_char), intent(in) :: path(*)
+      integer(c_int32_t), value :: mode
+    end function
+    integer(c_int) function c_fs_rmdir(path) bind(C, name="swale_fs_rmdir")
+      import :: c_char, c_int
+      character(kind=c_char), intent(in) :: path(*)
+    end function
+    integer(c_int) function c_fs_remove(path) bind(C, name="swale_fs_remove")
+      import :: c_char, c_int
+      character(kind=c_char), intent(in) :: path(*)
+    end function
+    integer(c_int) function c_fs_rename(from, to) bind(C, name="swale_fs_rename")
+      import :: c_char, c_int
+      character(kind=c_char), intent(in) :: from(*)
+      character(kind=c_char), intent(in) :: to(*)
+    end function
+    integer(c_int) function c_fs_list(path, fn, context) bind(C, name="swale_fs_list")
+      import :: c_char, c_funptr, c_int, c_ptr
+      character(kind=c_char), intent(in) :: path(*)
+      type(c_funptr), value :: fn
+      type(c_ptr), value :: context
+    end function
     integer(c_int) function c_fs_pwrite(file, offset, data, bytes) bind(C, name="swale_fs_pwrite")
       import :: c_int, c_int64_t, c_ptr, c_size_t, swale_fs_file
       type(swale_fs_file), value :: file
@@ -978,7 +1024,8 @@ module swale
     swale_iond_rename, swale_iond_mkdir, swale_iond_rmdir, swale_iond_list, swale_iond_set_mode, &
     swale_iond_set_modified, swale_tier_open, swale_tier_file_open, swale_tier_write, swale_tier_read, &
     swale_tier_stat, swale_tier_remove, swale_tier_rename, swale_fs_open, swale_fs_pwrite, &
-    swale_fs_write_many, swale_fs_write, swale_fs_pread, swale_fs_seal, swale_fs_unseal
+    swale_fs_write_many, swale_fs_write, swale_fs_pread, swale_fs_seal, swale_fs_unseal, &
+    swale_fs_stat_path, swale_fs_mkdir, swale_fs_rmdir, swale_fs_remove, swale_fs_rename, swale_fs_list
 
 contains
 
@@ -1397,6 +1444,41 @@ contains
   integer(c_int) function swale_fs_unseal(path) result(code)
     character(len=*), intent(in) :: path
     code = c_fs_unseal(as_c(path))
+  end function
+
+  integer(c_int) function swale_fs_stat_path(path, attributes) result(code)
+    character(len=*), intent(in) :: path
+    type(swale_attributes), intent(inout) :: attributes
+    code = c_fs_stat_path(as_c(path), attributes)
+  end function
+
+  integer(c_int) function swale_fs_mkdir(path, mode) result(code)
+    character(len=*), intent(in) :: path
+    integer(c_int32_t), intent(in) :: mode
+    code = c_fs_mkdir(as_c(path), mode)
+  end function
+
+  integer(c_int) function swale_fs_rmdir(path) result(code)
+    character(len=*), intent(in) :: path
+    code = c_fs_rmdir(as_c(path))
+  end function
+
+  integer(c_int) function swale_fs_remove(path) result(code)
+    character(len=*), intent(in) :: path
+    code = c_fs_remove(as_c(path))
+  end function
+
+  integer(c_int) function swale_fs_rename(from, to) result(code)
+    character(len=*), intent(in) :: from
+    character(len=*), intent(in) :: to
+    code = c_fs_rename(as_c(from), as_c(to))
+  end function
+
+  integer(c_int) function swale_fs_list(path, fn, context) result(code)
+    character(len=*), intent(in) :: path
+    type(c_funptr), intent(in) :: fn
+    type(c_ptr), intent(in) :: context
+    code = c_fs_list(as_c(path), fn, context)
   end function
 
 end module swale

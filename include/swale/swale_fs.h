@@ -44,6 +44,12 @@ typedef struct swale_fs_part {
   size_t bytes;
 } swale_fs_part;
 
+/* A place for a piece of a read. An array element: the struct never changes. */
+typedef struct swale_fs_space {
+  void* data;
+  size_t bytes;
+} swale_fs_space;
+
 /* Opens a file by its path, absolute or relative, to write and read it. SWALE_NOT_FOUND if it is on no tree
  * of a job; then nothing is made. A new file gets the permission bits `mode`, less the umask. */
 int swale_fs_open(const char* path, int flags, uint32_t mode, swale_fs_file** file);
@@ -65,6 +71,10 @@ int swale_fs_write(swale_fs_file* file, const void* data, size_t bytes);
 /* Reads up to `bytes` bytes at `offset`; *got is less only at the end of the file. */
 int swale_fs_pread(swale_fs_file* file, uint64_t offset, void* data, size_t bytes, size_t* got);
 
+/* The same into `count` places: what stands one behind the other in the file fills one after the other. */
+int swale_fs_preadv(swale_fs_file* file, uint64_t offset, const swale_fs_space* parts, size_t count,
+                    size_t* got);
+
 /* Returns when every read that begins later, on any node, sees what this node has written. */
 int swale_fs_commit(swale_fs_file* file);
 /* The same, and it is durable, as the server's --fsync says: on this node's storage, or in the directory. */
@@ -82,6 +92,31 @@ int swale_fs_seal(const char* path);
 /* Lets the file's owner write it again. When it has returned, no node answers from what it has kept of the
  * sealed file. */
 int swale_fs_unseal(const char* path);
+
+/* ---- Names: for paths on a tree, as the system's own calls do it; SWALE_NOT_FOUND for others. All nodes see
+ * a change when it has returned. ---- */
+
+/* In `mode` of the attributes of a directory: 040000. */
+#define SWALE_FS_DIRECTORY 16384
+/* The attributes of what a path, or a link there, leads to. `sealed` is 0 of a file that may not be read. */
+int swale_fs_stat_path(const char* path, swale_attributes* attributes);
+/* Makes a directory with the permission bits `mode`, less the umask. */
+int swale_fs_mkdir(const char* path, uint32_t mode);
+/* Removes a directory, which must be empty. */
+int swale_fs_rmdir(const char* path);
+/* Removes a file, or a symbolic link. Who has the file open can go on. */
+int swale_fs_remove(const char* path);
+/* Renames a file or a directory of one tree, and replaces a file, or an empty directory, that had the new
+ * name: at each moment one of both is there. */
+int swale_fs_rename(const char* from, const char* to);
+/* What an entry of a directory is. SWALE_FS_OTHER_ENTRY: a link. */
+enum swale_fs_kind { SWALE_FS_FILE_ENTRY = 1, SWALE_FS_DIRECTORY_ENTRY = 2, SWALE_FS_OTHER_ENTRY = 3 };
+/* Called for each entry; `name` lives only during the call. It may call Swale. Returning anything but 0 ends
+ * the list. */
+typedef int (*swale_fs_entry_fn)(void* context, const char* name, int kind);
+/* Lists a directory, in no order. What is there all the time comes once; what comes or goes meanwhile comes
+ * once or not. */
+int swale_fs_list(const char* path, swale_fs_entry_fn fn, void* context);
 
 #ifdef __cplusplus
 }

@@ -21,6 +21,24 @@
 
 namespace swale {
 
+namespace detail {
+
+// Carries the entries of a directory of a tree.
+template <class Fn>
+struct FsEntryCallback : Carrier<Fn> {
+  static int call(void* context, const char* name, int kind) {
+    return static_cast<FsEntryCallback*>(context)->carry(name, kind);
+  }
+};
+
+}  // namespace detail
+
+// What is in a directory of a tree.
+struct FsEntry {
+  std::string name;
+  int kind = 0;  // enum swale_fs_kind
+};
+
 // A file of a job's tree, open in this process.
 class FsFile {
  public:
@@ -61,6 +79,12 @@ class FsFile {
     detail::check(swale_fs_pread(handle_, offset, data, bytes, &got));
     return got;
   }
+  // The same into places that are filled one after the other.
+  std::size_t read_at(std::uint64_t offset, const std::vector<swale_fs_space>& parts) const {
+    std::size_t got = 0;
+    detail::check(swale_fs_preadv(handle_, offset, parts.data(), parts.size(), &got));
+    return got;
+  }
   // The same as a string.
   std::string read_at(std::uint64_t offset, std::size_t bytes) const {
     std::string data(bytes, '\0');
@@ -96,6 +120,34 @@ class FsFile {
 inline void fs_seal(const std::string& path) { detail::check(swale_fs_seal(path.c_str())); }
 // Lets its owner write it again.
 inline void fs_unseal(const std::string& path) { detail::check(swale_fs_unseal(path.c_str())); }
+
+// Attributes of what a path leads to.
+inline swale_attributes fs_stat(const std::string& path) {
+  return detail::attributes_by([&](swale_attributes* out) { return swale_fs_stat_path(path.c_str(), out); });
+}
+// Makes a directory.
+inline void fs_mkdir(const std::string& path, std::uint32_t mode = 0755) {
+  detail::check(swale_fs_mkdir(path.c_str(), mode));
+}
+// Removes an empty directory.
+inline void fs_rmdir(const std::string& path) { detail::check(swale_fs_rmdir(path.c_str())); }
+// Removes a file or a link.
+inline void fs_remove(const std::string& path) { detail::check(swale_fs_remove(path.c_str())); }
+// Renames within a tree, and replaces what has the new name.
+inline void fs_rename(const std::string& from, const std::string& to) {
+  detail::check(swale_fs_rename(from.c_str(), to.c_str()));
+}
+// What is in a directory, in no order.
+inline std::vector<FsEntry> fs_list(const std::string& path) {
+  std::vector<FsEntry> entries;
+  const auto take = [&entries](const char* name, int kind) {
+    entries.push_back({name, kind});
+    return true;
+  };
+  detail::FsEntryCallback<decltype(take)> callback{{take}};
+  callback.finish(swale_fs_list(path.c_str(), callback.call, &callback));
+  return entries;
+}
 
 }  // namespace swale
 

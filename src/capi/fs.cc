@@ -7,6 +7,7 @@
 #include "capi/boundary.h"
 #include "capi/structs.h"
 #include "fs/client/client_file.h"
+#include "fs/client/client_names.h"
 #include "fs/client/client_seal.h"
 
 struct swale_fs_file {
@@ -19,6 +20,11 @@ using swale::Status;
 using swale::capi::guarded;
 using swale::capi::null_argument;
 using swale::fs::ClientFile;
+
+swale::Result<mode_t> mode_of(const char* call, uint32_t mode) {
+  if ((mode & ~uint32_t{07777}) == 0) return static_cast<mode_t>(mode);
+  return swale::invalid_argument("{}: mode {:#o}: expected permission bits", call, mode);
+}
 
 swale::Result<ClientFile::Options> options_of(int flags, uint32_t mode) {
   constexpr int kWriting =
@@ -33,13 +39,11 @@ swale::Result<ClientFile::Options> options_of(int flags, uint32_t mode) {
         "swale_fs_open: flags {:#x}: expected SWALE_READ_ONLY alone, or others; SWALE_EXCLUSIVE goes with "
         "SWALE_CREATE, and SWALE_FS_BY_LOG neither with SWALE_FS_BY_MOUNT nor with SWALE_FS_APPEND",
         static_cast<unsigned>(flags));
-  if ((mode & ~uint32_t{07777}) != 0)
-    return swale::invalid_argument("swale_fs_open: mode {:#o}: expected permission bits", mode);
   ClientFile::Options options;
   options.flags = (has(SWALE_READ_ONLY) ? O_RDONLY : O_RDWR) | (has(SWALE_CREATE) ? O_CREAT : 0) |
                   (has(SWALE_EXCLUSIVE) ? O_EXCL : 0) | (has(SWALE_FS_EMPTY) ? O_TRUNC : 0) |
                   (has(SWALE_FS_APPEND) ? O_APPEND : 0);
-  options.mode = mode;
+  SWALE_ASSIGN_OR_RETURN(options.mode, mode_of("swale_fs_open", mode));
   options.by = has(SWALE_FS_BY_LOG)     ? ClientFile::By::kLogOnly
                : has(SWALE_FS_BY_MOUNT) ? ClientFile::By::kMount
                                         : ClientFile::By::kLog;
@@ -53,6 +57,26 @@ int with_file(const char* call, swale_fs_file* handle, Body&& body) {
     if (handle == nullptr) return null_argument(call, "file");
     return body(*handle->file);
   });
+}
+
+// Calls `body` with a path.
+template <class Body>
+int with_path(const char* call, const char* path, Body&& body) {
+  return guarded([&]() -> Status {
+    if (path == nullptr) return null_argument(call, "path");
+    return body(path);
+  });
+}
+
+void fill_attributes(swale_attributes* attributes, const struct stat& found, bool sealed) {
+  swale::capi::fill_struct(attributes,
+                           {.struct_bytes = 0,
+                            .size = static_cast<uint64_t>(found.st_size),
+                            .generation = 0,
+                            .mode = found.st_mode & (07777 | (S_ISDIR(found.st_mode) ? S_IFDIR : 0)),
+                            .sealed = sealed ? 1u : 0u,
+                            .created_ns = 0,
+                            .modified_ns = found.st_mtim.tv_sec * 1'000'000'000 + found.st_mtim.tv_nsec});
 }
 
 }  // namespace
@@ -130,6 +154,25 @@ int swale_fs_pread(swale_fs_file* file, uint64_t offset, void* data, size_t byte
   });
 }
 
+int swale_fs_preadv(swale_fs_file* file, uint64_t offset, const swale_fs_space* parts, size_t count,
+                    size_t* got) {
+  return with_file("swale_fs_preadv", file, [&](ClientFile& in) -> Status {
+    if (parts == nullptr && count != 0) return null_argument("swale_fs_preadv", "parts");
+    if (got == nullptr) return null_argument("swale_fs_preadv", "got");
+    for (size_t i = 0; i < count; ++i)
+      if (parts[i].data == nullptr && parts[i].bytes != 0)
+        return swale::invalid_argument("swale_fs_preadv: parts[{}].data is NULL", i);
+    *got = 0;
+    for (size_t i = 0; i < count; ++i) {
+      SWALE_ASSIGN_OR_RETURN(const size_t read,
+                             in.read(offset + *got, {static_cast<char*>(parts[i].data), parts[i].bytes}));
+      *got += read;
+      if (read < parts[i].bytes) break;
+    }
+    return {};
+  });
+}
+
 int swale_fs_commit(swale_fs_file* file) {
   return with_file("swale_fs_commit", file, [](ClientFile& of) { return of.commit(); });
 }
@@ -147,14 +190,7 @@ int swale_fs_stat(swale_fs_file* file, swale_attributes* attributes) {
     SWALE_RETURN_IF_ERROR(swale::capi::check_struct("swale_fs_stat", "attributes", attributes));
     SWALE_ASSIGN_OR_RETURN(const struct stat found, of.stat());
     SWALE_ASSIGN_OR_RETURN(const bool sealed, of.sealed());
-    swale::capi::fill_struct(attributes,
-                             {.struct_bytes = 0,
-                              .size = static_cast<uint64_t>(found.st_size),
-                              .generation = 0,
-                              .mode = found.st_mode & 07777,
-                              .sealed = sealed ? 1u : 0u,
-                              .created_ns = 0,
-                              .modified_ns = found.st_mtim.tv_sec * 1'000'000'000 + found.st_mtim.tv_nsec});
+    fill_attributes(attributes, found, sealed);
     return {};
   });
 }
@@ -168,16 +204,51 @@ int swale_fs_writes_by_log(swale_fs_file* file, int* by_log) {
 }
 
 int swale_fs_seal(const char* path) {
-  return guarded([&]() -> Status {
-    if (path == nullptr) return null_argument("swale_fs_seal", "path");
-    return swale::fs::seal_file(path);
-  });
+  return with_path("swale_fs_seal", path, [](const char* of) { return swale::fs::seal_file(of); });
 }
 
 int swale_fs_unseal(const char* path) {
+  return with_path("swale_fs_unseal", path, [](const char* of) { return swale::fs::unseal_file(of); });
+}
+
+int swale_fs_stat_path(const char* path, swale_attributes* attributes) {
+  return with_path("swale_fs_stat_path", path, [&](const char* of) -> Status {
+    SWALE_RETURN_IF_ERROR(swale::capi::check_struct("swale_fs_stat_path", "attributes", attributes));
+    SWALE_ASSIGN_OR_RETURN(const swale::fs::NameAttributes name, swale::fs::name_attributes(of));
+    fill_attributes(attributes, name.found, name.sealed);
+    return {};
+  });
+}
+
+int swale_fs_mkdir(const char* path, uint32_t mode) {
+  return with_path("swale_fs_mkdir", path, [&](const char* of) -> Status {
+    SWALE_ASSIGN_OR_RETURN(const mode_t bits, mode_of("swale_fs_mkdir", mode));
+    return swale::fs::make_directory(of, bits);
+  });
+}
+
+int swale_fs_rmdir(const char* path) {
+  return with_path("swale_fs_rmdir", path, [](const char* of) { return swale::fs::remove_directory(of); });
+}
+
+int swale_fs_remove(const char* path) {
+  return with_path("swale_fs_remove", path, [](const char* of) { return swale::fs::remove_name(of); });
+}
+
+int swale_fs_rename(const char* from, const char* to) {
   return guarded([&]() -> Status {
-    if (path == nullptr) return null_argument("swale_fs_unseal", "path");
-    return swale::fs::unseal_file(path);
+    if (from == nullptr) return null_argument("swale_fs_rename", "from");
+    if (to == nullptr) return null_argument("swale_fs_rename", "to");
+    return swale::fs::rename_path(from, to);
+  });
+}
+
+int swale_fs_list(const char* path, swale_fs_entry_fn fn, void* context) {
+  return with_path("swale_fs_list", path, [&](const char* of) -> Status {
+    if (fn == nullptr) return null_argument("swale_fs_list", "fn");
+    return swale::fs::list_directory(of, [&](const char* name, swale::fs::NameKind kind) {
+      return fn(context, name, static_cast<int>(kind)) == 0;
+    });
   });
 }
 

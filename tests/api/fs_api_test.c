@@ -1,6 +1,7 @@
 /* The C interface of files of a job's tree, from plain C11: written by the log and by the mount, as parts, as
- * strided records, and appended; read, cut, committed and synced; sealed; mistakes; a child made by fork,
- * and one that is killed. Usage: fs_api_test TREE OTHER (a directory of a tree, and one that is on none) */
+ * strided records, and appended; read, also into parts, cut, committed and synced; sealed; names; mistakes; a
+ * child made by fork, and one that is killed.
+ * Usage: fs_api_test TREE OTHER (a directory of a tree, and one that is on none) */
 #define _DEFAULT_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -83,6 +84,28 @@ static void test_writes(void) {
   CHECK(size_of(file) == 5);
   CHECK_OK(swale_fs_close(file));
   check_content("writes", "01234", 5);
+}
+
+/* A read into places ends where the file does. */
+static void test_vectored_reads(void) {
+  swale_fs_file* const file = open_file("vectored", SWALE_CREATE | SWALE_FS_BY_LOG);
+  char first[4] = "", second[8] = "", third[3] = "zz";
+  const swale_fs_space parts[4] = {{first, 3}, {NULL, 0}, {second, 7}, {third, 2}};
+  const swale_fs_space wrong[2] = {{first, 1}, {NULL, 1}};
+  size_t got = 99;
+  CHECK_OK(swale_fs_write(file, "0123456789a", 11));
+  CHECK_OK(swale_fs_preadv(file, 1, parts, 4, &got));
+  CHECK(got == 10 && memcmp(first, "123", 3) == 0 && memcmp(second, "456789a", 7) == 0);
+  CHECK(memcmp(third, "zz", 2) == 0);
+  CHECK_OK(swale_fs_preadv(file, 4, parts, 3, &got));
+  CHECK(got == 7 && memcmp(first, "456", 3) == 0 && memcmp(second, "789a", 4) == 0);
+  CHECK_OK(swale_fs_preadv(file, 11, parts, 4, &got));
+  CHECK(got == 0);
+  CHECK_OK(swale_fs_preadv(file, 0, NULL, 0, &got));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "parts", swale_fs_preadv(file, 0, NULL, 1, &got));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "parts[1]", swale_fs_preadv(file, 0, wrong, 2, &got));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "got", swale_fs_preadv(file, 0, parts, 1, NULL));
+  CHECK_OK(swale_fs_close(file));
 }
 
 static void test_records(void) {
@@ -253,17 +276,99 @@ static void test_seals(void) {
   CHECK(unlink(path(other, "plain")) == 0);
 }
 
+typedef struct listing {
+  int files, directories, others, stop_after;
+} listing;
+
+static int count_entry(void* context, const char* name, int kind) {
+  listing* const found = context;
+  found->files += kind == SWALE_FS_FILE_ENTRY && strcmp(name, "file") == 0;
+  found->directories += kind == SWALE_FS_DIRECTORY_ENTRY && strcmp(name, "directory") == 0;
+  found->others += kind == SWALE_FS_OTHER_ENTRY && strcmp(name, "link") == 0;
+  return --found->stop_after == 0;
+}
+
+/* Names, as the system's calls see them, and not elsewhere. */
+static void test_names(void) {
+  swale_fs_file* file = NULL;
+  swale_attributes attributes;
+  struct stat system;
+  listing found = {0, 0, 0, -1}, short_list = {0, 0, 0, 1};
+  const mode_t mask = umask(0);
+  attributes.struct_bytes = sizeof attributes;
+  CHECK_OK(swale_fs_mkdir(path(tree, "names"), 0751));
+  CHECK_FAILS(SWALE_ALREADY_EXISTS, "names", swale_fs_mkdir(path(tree, "names"), 0751));
+  CHECK_OK(swale_fs_mkdir(path(tree, "names/directory"), 0700));
+  umask(mask);
+  CHECK_OK(swale_fs_stat_path(path(tree, "names"), &attributes));
+  CHECK(attributes.mode == (SWALE_FS_DIRECTORY | 0751) && attributes.sealed == 0);
+  CHECK(stat(path(tree, "names"), &system) == 0 && S_ISDIR(system.st_mode));
+  file = open_file("names/first", SWALE_CREATE | SWALE_FS_BY_LOG);
+  CHECK_OK(swale_fs_write(file, "bytes", 5));
+  CHECK_OK(swale_fs_stat_path(path(tree, "names/first"), &attributes));
+  CHECK(attributes.size == 5 && attributes.mode == 0640 && attributes.modified_ns > 0);
+  CHECK_OK(swale_fs_rename(path(tree, "names/first"), path(tree, "names/file")));
+  CHECK_OK(swale_fs_close(file));
+  CHECK_FAILS(SWALE_NOT_FOUND, "first", swale_fs_stat_path(path(tree, "names/first"), &attributes));
+  CHECK_OK(swale_fs_seal(path(tree, "names/file")));
+  CHECK_OK(swale_fs_stat_path(path(tree, "names/file"), &attributes));
+  CHECK(attributes.sealed == 1 && attributes.mode == 0440);
+  CHECK(symlink("file", path(tree, "names/link")) == 0);
+  CHECK_OK(swale_fs_stat_path(path(tree, "names/link"), &attributes));
+  CHECK(attributes.size == 5);
+  CHECK_OK(swale_fs_list(path(tree, "names"), count_entry, &found));
+  CHECK(found.files == 1 && found.directories == 1 && found.others == 1 && found.stop_after == -4);
+  CHECK_OK(swale_fs_list(path(tree, "names"), count_entry, &short_list));
+  CHECK(short_list.files + short_list.directories + short_list.others == 1);
+  CHECK(swale_fs_rmdir(path(tree, "names")) != SWALE_OK);
+  CHECK(swale_fs_rmdir(path(tree, "names/file")) != SWALE_OK);
+  CHECK(swale_fs_remove(path(tree, "names/directory")) != SWALE_OK);
+  CHECK_OK(swale_fs_remove(path(tree, "names/link")));
+  CHECK_OK(swale_fs_remove(path(tree, "names/file")));
+  CHECK_FAILS(SWALE_NOT_FOUND, "file", swale_fs_remove(path(tree, "names/file")));
+  CHECK_OK(swale_fs_rmdir(path(tree, "names/directory")));
+  CHECK_OK(swale_fs_rmdir(path(tree, "names")));
+  CHECK(stat(path(tree, "names"), &system) != 0);
+}
+
+static void test_names_elsewhere(void) {
+  swale_attributes attributes;
+  struct stat system;
+  listing none = {0, 0, 0, -1};
+  attributes.struct_bytes = sizeof attributes;
+  CHECK_FAILS(SWALE_NOT_FOUND, "swale run", swale_fs_mkdir(path(other, "made"), 0700));
+  CHECK(stat(path(other, "made"), &system) != 0);
+  CHECK(mkdir(path(other, "plain"), 0700) == 0);
+  CHECK_FAILS(SWALE_NOT_FOUND, "swale run", swale_fs_stat_path(path(other, "plain"), &attributes));
+  CHECK_FAILS(SWALE_NOT_FOUND, "swale run", swale_fs_list(other, count_entry, &none));
+  CHECK_FAILS(SWALE_NOT_FOUND, "swale run", swale_fs_remove(path(other, "plain")));
+  CHECK_FAILS(SWALE_NOT_FOUND, "swale run", swale_fs_rmdir(path(other, "plain")));
+  CHECK_FAILS(SWALE_NOT_FOUND, "swale run", swale_fs_rename(path(other, "plain"), path(tree, "plain")));
+  CHECK_FAILS(SWALE_NOT_FOUND, "swale run", swale_fs_rename(path(tree, "writes"), path(other, "writes")));
+  CHECK(rmdir(path(other, "plain")) == 0);
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "path", swale_fs_mkdir(NULL, 0700));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "mode", swale_fs_mkdir(path(tree, "x"), 0100700));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "to", swale_fs_rename("x", NULL));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "from", swale_fs_rename(NULL, "x"));
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "fn", swale_fs_list(tree, NULL, NULL));
+  attributes.struct_bytes = 1;
+  CHECK_FAILS(SWALE_INVALID_ARGUMENT, "struct_bytes", swale_fs_stat_path(tree, &attributes));
+}
+
 int main(int argc, char** argv) {
   if (argc != 3) return 2;
   tree = argv[1];
   other = argv[2];
   test_writes();
+  test_vectored_reads();
   test_records();
   test_appends();
   test_by_mount();
   test_mistakes();
   test_processes();
   test_seals();
+  test_names();
+  test_names_elsewhere();
   printf("%d checks, %d failed\n", checks, failures);
   return failures != 0;
 }

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "swale/swale_fs.hpp"
 
@@ -50,6 +51,20 @@ void use(const std::string& tree) {
   CHECK(first.stat().sealed == 1);
   swale::fs_unseal(tree + "/cpp");
   CHECK(first.stat().sealed == 0);
+  char left[3] = "", right[8] = "";
+  CHECK(first.read_at(9, {{left, 3}, {right, 8}}) == 7 && std::memcmp(left, "9ab", 3) == 0 &&
+        std::memcmp(right, "cdef", 4) == 0);
+}
+
+void use_names(const std::string& tree) {
+  swale::fs_mkdir(tree + "/names");
+  swale::FsFile(tree + "/names/a", SWALE_CREATE).close();
+  swale::fs_rename(tree + "/names/a", tree + "/names/b");
+  CHECK(swale::fs_stat(tree + "/names/b").size == 0);
+  const std::vector<swale::FsEntry> entries = swale::fs_list(tree + "/names");
+  CHECK(entries.size() == 1 && entries[0].name == "b" && entries[0].kind == SWALE_FS_FILE_ENTRY);
+  swale::fs_remove(tree + "/names/b");
+  swale::fs_rmdir(tree + "/names");
 }
 
 }  // namespace
@@ -65,6 +80,7 @@ int main(int argc, char** argv) {
   CHECK(said.find("swale run --backing") != std::string::npos);
   try {
     use(argv[1]);
+    use_names(argv[1]);
   } catch (const swale::Error& failed) {
     std::fprintf(stderr, "%s\n", failed.what());
     return 1;

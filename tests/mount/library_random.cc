@@ -82,8 +82,12 @@ class LibraryCalls final : public PosixCalls {
     if (found == files_.end()) return PosixCalls::read(handle, offset, size, out);
     out->resize(size);
     size_t got = 0;
+    const size_t half = size / 2;
+    const swale_fs_space parts[] = {{out->data(), half}, {out->data() + half, size - half}};
     const int failed =
-        answer("swale_fs_pread", swale_fs_pread(found->second.file, offset, out->data(), size, &got));
+        ++reads_ % 2 == 0
+            ? answer("swale_fs_preadv", swale_fs_preadv(found->second.file, offset, parts, 2, &got))
+            : answer("swale_fs_pread", swale_fs_pread(found->second.file, offset, out->data(), size, &got));
     out->resize(got);
     return failed;
   }
@@ -159,7 +163,7 @@ class LibraryCalls final : public PosixCalls {
   const std::string root_;
   const bool loses_;
   std::map<int, Open> files_;
-  uint64_t writes_ = 0, by_log_ = 0, syncs_ = 0;
+  uint64_t writes_ = 0, reads_ = 0, by_log_ = 0, syncs_ = 0;
 };
 
 int run(const std::string& tree, const std::string& plain_directory, uint64_t calls, uint64_t seed,

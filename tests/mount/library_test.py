@@ -17,7 +17,8 @@ FORTRAN = [os.path.abspath(path) for path in sys.argv[6:7] if path != "--long"]
 RANDOM_CALLS, SEEDS = (1_000_000, 3) if LONG else (10_000, 2)
 RECORDS, RECORD_BYTES = 100, 47_008  # of the guide's example
 EXPECTED = {"lines": b"a line of 16 b.\n" * 400, "mistakes": b"", "mounted": b"third",
-            "sealed": b"Bytes", "shared": b"parent child killed parent", "writes": b"01234"}
+            "sealed": b"Bytes", "shared": b"parent child killed parent", "vectored": b"0123456789a",
+            "writes": b"01234"}
 
 
 class Library(unittest.TestCase):

@@ -84,6 +84,24 @@ Result<TreePlace> find_tree(int fd, const std::string& path) {
   return tree_of(path, ::fgetxattr(fd, kAttachAttribute, value, sizeof(value) - 1), value);
 }
 
+std::string directory_of(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "." : path.substr(0, slash + 1);
+}
+
+// The mount may be dead, the server with it; the system says so in words of its own.
+Status tree_failure(const TreePlace& tree, const std::string& path, int error_number, const char* what) {
+  if (error_number == ENOTCONN || error_number == ECONNABORTED)
+    return errno_status(EIO,
+                        fmt::format("node {}: {}: {}: the server of the node is gone; start it anew (swale "
+                                    "serve), or bring to the backing what it had (swale fs recover)",
+                                    tree.node, path, what));
+  if (error_number == EIO)
+    return errno_status(EIO,
+                        fmt::format("node {}: {}: {}: see the log of the server", tree.node, path, what));
+  return errno_status(error_number, fmt::format("{}: {}", path, what));
+}
+
 std::shared_ptr<MapReader> map_reader(const MapRequest& answer) {
   Process& all = process();
   const MutexLock lock(all.mutex);

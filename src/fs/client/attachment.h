@@ -34,6 +34,11 @@ Result<TreePlace> find_tree(const std::string& directory, const std::string& pat
 // Of an open file.
 Result<TreePlace> find_tree(int fd, const std::string& path);
 
+// The folder of a path, as find_tree wants it.
+std::string directory_of(const std::string& path);
+// What a call of the system has said of `path`, and what to do if the server of the node is gone.
+Status tree_failure(const TreePlace& tree, const std::string& path, int error_number, const char* what);
+
 // The reader of the server that has answered, which all files of this process share as long as one of them
 // has it; or null.
 std::shared_ptr<MapReader> map_reader(const MapRequest& answer);

@@ -10,26 +10,9 @@
 #include "fs/client/client_seal.h"
 
 namespace swale::fs {
-namespace {
 
-std::string directory_of(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  return slash == std::string::npos ? "." : path.substr(0, slash + 1);
-}
-
-}  // namespace
-
-// The mount may be dead, the server with it; the system says so in words of its own.
 Status ClientFile::failed(int error_number, const char* what) const {
-  if (error_number == ENOTCONN || error_number == ECONNABORTED)
-    return errno_status(EIO,
-                        fmt::format("node {}: {}: {}: the server of the node is gone; start it anew (swale "
-                                    "serve), or bring to the backing what it had (swale fs recover)",
-                                    tree_.node, path_, what));
-  if (error_number == EIO)
-    return errno_status(EIO,
-                        fmt::format("node {}: {}: {}: see the log of the server", tree_.node, path_, what));
-  return errno_status(error_number, fmt::format("{}: {}", path_, what));
+  return tree_failure(tree_, path_, error_number, what);
 }
 
 // A file on no tree is neither made nor opened.
