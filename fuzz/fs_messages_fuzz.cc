@@ -100,8 +100,17 @@ SWALE_FUZZ_TARGET(fs_messages_fuzz) {
     case 'f':
       check(decode_fetch_request, bytes);
       break;
+    case 'b':
+      check(decode_begin_step, bytes);
+      break;
     case 'd':
       check(decode_drain_step, bytes);
+      break;
+    case 'F':
+      check(decode_file_step, bytes);
+      break;
+    case 'P':
+      check(decode_pages_answer, bytes);
       break;
     case 'w':
       check(decode_drain_wish, bytes);
