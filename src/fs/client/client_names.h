@@ -2,8 +2,8 @@
 //
 // A path's folder says whether it is on a tree (find_tree); links are followed as by the system's calls.
 //
-// Threads: any. Errors: kNotFound for a path on no tree, with what to do; else errno as of the system's calls,
-// EIO with the node where its server is gone.
+// Threads: any. Errors: kNotFound for a path on no tree, with what to do; else errno as of the system's
+// calls, EIO with the node where its server is gone.
 #pragma once
 
 #include <sys/stat.h>
