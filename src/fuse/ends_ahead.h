@@ -3,7 +3,7 @@
 //
 // A write past the end that the kernel knows has the inode alone (Linux 6.7 to 6.18, also with
 // FOPEN_PARALLEL_DIRECT_WRITES): those of N processes would come one after the other. Where handles take
-// turns there, the kernel is told of an end ahead of them (KernelPages::show_end). Programs do not see it, as
+// turns, the kernel is told of an end ahead of them (KernelPages::show_end). Programs do not see it, as
 // the kernel asks for attributes before it tells any, and believes these from then on. Two cases are left
 // alone: files that somebody may append to, whose place the kernel takes from the end it knows; and file
 // systems of which the kernel keeps attributes. The last page of a mapping is written whole, and must be cut
@@ -27,9 +27,10 @@ class EndsAhead {
   // seal the file, of which the kernel then keeps pages. The end to tell, if any.
   std::optional<uint64_t> next(uint64_t node, const void* writer, uint64_t end) noexcept {
     Slot& slot = slot_of(node);
+    note_turn(slot, writer);
     if (end + kAhead / 2 <= slot.told.load(std::memory_order_relaxed)) return {};
-    const void* const last = slot.last_writer.exchange(writer, std::memory_order_relaxed);
-    if (last == writer || last == nullptr || slot.appenders.load() > 0) return {};
+    if (slot.appenders.load() > 0) return {};
+    if (!slot.have_taken_turns.exchange(false, std::memory_order_relaxed)) return {};
     const uint64_t told = (end + kAhead) / kPage * kPage + kPage / 2;
     slot.told.store(told, std::memory_order_relaxed);
     slot.has_told.store(true);
@@ -52,10 +53,18 @@ class EndsAhead {
 
   struct Slot {
     std::atomic<const void*> last_writer = nullptr;
+    std::atomic<bool> have_taken_turns = false;  // since the last end was told
     std::atomic<uint64_t> told = 0;
     std::atomic<bool> has_told = false;
     std::atomic<uint32_t> appenders = 0;
   };
+  // Of every write, however far it is from the end: a writer that runs ahead of the others is the only one
+  // there, and while it has the inode alone they wait.
+  static void note_turn(Slot& slot, const void* writer) noexcept {
+    if (slot.last_writer.load(std::memory_order_relaxed) == writer) return;
+    const void* const last = slot.last_writer.exchange(writer, std::memory_order_relaxed);
+    if (last != nullptr && last != writer) slot.have_taken_turns.store(true, std::memory_order_relaxed);
+  }
   Slot& slot_of(uint64_t node) noexcept { return slots_[(node >> kNodeAlignment) % kSlots]; }
 
   std::array<Slot, kSlots> slots_;
