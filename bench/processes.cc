@@ -35,11 +35,11 @@ pid_t serve_in_child(const std::function<void(const std::function<void()>&)>& se
 
 WorkTimes work_at_once(uint64_t processes,
                        const std::function<void(uint64_t, const std::function<void()>&)>& work,
-                       const std::function<void()>& begins) {
+                       const std::function<void()>& begins, Written then) {
   const size_t bytes = 2 * processes * sizeof(double);
   void* const shared = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  int gate[2];
-  if (shared == MAP_FAILED || ::pipe(gate) != 0) die("no memory, or no pipe");
+  int gate[2], others[2];
+  if (shared == MAP_FAILED || ::pipe(gate) != 0 || ::pipe(others) != 0) die("no memory, or no pipe");
   auto* const times = static_cast<double*>(shared);
   std::vector<pid_t> children;
   for (uint64_t process = 0; process < processes; ++process) {
@@ -48,11 +48,18 @@ WorkTimes work_at_once(uint64_t processes,
     ::close(gate[1]);
     char nothing;
     static_cast<void>(::read(gate[0], &nothing, 1));  // until the gate is closed
-    work(process, [&] { times[2 * process] = now_s(); });
+    work(process, [&] {
+      times[2 * process] = now_s();
+      if (then == Written::kGoesOn) return;
+      ::close(others[1]);
+      static_cast<void>(::read(others[0], &nothing, 1));  // until all have closed it, or ended
+    });
     times[2 * process + 1] = now_s();
     ::_exit(0);
   }
   ::close(gate[0]);
+  ::close(others[0]);
+  ::close(others[1]);
   if (begins) begins();
   const double began = now_s();
   ::close(gate[1]);

@@ -19,7 +19,7 @@ CALIBRATION = dict(fs.calibration.REFERENCE)
 TREE = {"n1_over_nn": 1.1, "nn_over_direct": 0.95, "n1_write_over_direct_mount": 0.9, "cpu_over_direct": 1.5,
         "commit_over_fdatasync": 2.4, "create_mount_over_passthrough": 0.7, "mount_over_passthrough_seq": 0.9,
         "mount_over_passthrough_random": 0.8}
-TOLD = {"nn_first_over_direct": 0.5}  # without a must
+TOLD = {"nn_first_over_direct": 0.5, "n1_write_beside_fsync_over_direct_mount": 0.5}  # without a must
 MOUNT_READS = "read_node_over_cache"  # in the tree's line; its key ends in _mount
 SLOW = {"checkpoint_over_slow_backing": 5.1, "drain_over_slow_direct": 1.05}
 LIBRARY = {"n1_write_over_direct": 1.0, "burst_over_direct": 1.1, "read_node_over_cache": 0.75}

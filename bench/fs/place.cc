@@ -86,10 +86,11 @@ void write_all(int file, const char* data, uint64_t bytes, uint64_t offset) {
 }
 
 Took together(const Place& place, uint64_t processes,
-              const std::function<void(uint64_t, const std::function<void()>&)>& work) {
+              const std::function<void(uint64_t, const std::function<void()>&)>& work, Written then) {
   const Cpu before = cpu_of(RUSAGE_CHILDREN);
   double server_before = 0;
-  const WorkTimes times = work_at_once(processes, work, [&] { server_before = place.server_cpu_s(); });
+  const WorkTimes times = work_at_once(
+      processes, work, [&] { server_before = place.server_cpu_s(); }, then);
   Took took;
   took.write_s = times.write_s;
   took.all_s = times.all_s;
@@ -97,18 +98,19 @@ Took together(const Place& place, uint64_t processes,
   return took;
 }
 
-Took write_records(const Place& place, uint64_t mib, Files files) {
+Took write_records(const Place& place, uint64_t mib, Files files, Written then) {
   const uint64_t each = std::max<uint64_t>(1, (mib << 20) / kProcesses / kRecord);
   const std::string data(kRecord, 'x');
   const bool shared = files == Files::kShared;
-  Took took = together(place, kProcesses, [&](uint64_t process, const std::function<void()>& written) {
+  const auto work = [&](uint64_t process, const std::function<void()>& written) {
     const int file = place.open(shared ? "shared" : "own" + std::to_string(process), O_RDWR | O_CREAT);
     for (uint64_t i = 0; i < each; ++i)
       write_all(file, data.data(), kRecord, kRecord * (shared ? i * kProcesses + process : i));
     written();
     if (::fsync(file) != 0) die("fsync");
     ::close(file);
-  });
+  };
+  Took took = together(place, kProcesses, work, then);
   took.settle_s = place.settle();
   for (uint64_t i = 0; i < kProcesses; ++i)
     ::unlink(place.path(shared ? "shared" : "own" + std::to_string(i)).c_str());

@@ -10,6 +10,8 @@
 #include <functional>
 #include <string>
 
+#include "bench/processes.h"
+
 namespace swale::bench {
 
 inline constexpr uint64_t kRecord = 47'008;
@@ -47,11 +49,12 @@ struct Took {
 
 // Runs `work(process, written)` in each process at the same time; it calls written() before it syncs.
 Took together(const Place& place, uint64_t processes,
-              const std::function<void(uint64_t, const std::function<void()>&)>& work);
+              const std::function<void(uint64_t, const std::function<void()>&)>& work,
+              Written then = Written::kGoesOn);
 
 // kProcesses write records of kRecord bytes with an fsync each, `mib` in all: one shared file, strided, or a
 // file each. Then the place is settled, and the files are removed.
 enum class Files { kShared, kOwn };
-Took write_records(const Place& place, uint64_t mib, Files files);
+Took write_records(const Place& place, uint64_t mib, Files files, Written then = Written::kGoesOn);
 
 }  // namespace swale::bench

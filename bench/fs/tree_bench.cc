@@ -1,7 +1,8 @@
 // bench_fs_tree: programs in the tree of a job (run_job_mount) beside the same programs in a plain directory
 // and on a pass-through mount that does nothing, all on one file system, in turns.
 //   --path DIR        where everything is (made and removed); the buffer of the tree is there, too
-//   --mib N           of strided or own records of 47,008 bytes, of 8 processes, with an fsync each
+//   --mib N           of strided or own records of 47,008 bytes, of 8 processes, with an fsync each; strided
+//                     ones once more, where nobody syncs before all have written
 //   --creates N       files that each of 8 processes makes and closes in one directory
 //   --commits N       appends of 47,008 bytes, each with an fsync; plain: pwrite and fdatasync
 //   --requests N      writes of 4 KiB at random places
@@ -133,15 +134,16 @@ Round measure(const Works& works, const std::vector<std::unique_ptr<Place>>& pla
     found[name + ".all"] = took.all_s;
     found[name + ".cpu"] = took.cpu_s;
   };
-  const auto checkpoint = [&](const std::string& work, Files files) {
+  const auto checkpoint = [&](const std::string& work, Files files, Written then = Written::kGoesOn) {
     each(3, [&](const Place& place, const std::string& name) {
-      keep(work + "." + name, write_records(place, works.mib, files));
+      keep(work + "." + name, write_records(place, works.mib, files, then));
     });
   };
   if (is_first) checkpoint("first", Files::kOwn);
   if (round % 2 == 0) checkpoint("n1", Files::kShared);
   checkpoint("nn", Files::kOwn);
   if (round % 2 == 1) checkpoint("n1", Files::kShared);
+  checkpoint("n1_unsynced", Files::kShared, Written::kWaitsForAll);
   each(3, [&](const Place& place, const std::string& name) {
     found["commit." + name] = works.commit(place, name == "plain");
   });
@@ -176,7 +178,10 @@ nlohmann::json ratios(const std::vector<Round>& rounds) {
       {"n1_over_nn", median([](const Round& r) { return r.at("n1.tree.all") / r.at("nn.tree.all"); })},
       {"nn_over_direct", median([](const Round& r) { return r.at("nn.plain.all") / r.at("nn.tree.all"); })},
       {"nn_first_over_direct", rounds.front().at("first.plain.all") / rounds.front().at("first.tree.all")},
-      {"n1_write_over_direct_mount",
+      {"n1_write_over_direct_mount", median([](const Round& r) {
+         return r.at("n1_unsynced.plain.write") / r.at("n1_unsynced.tree.write");
+       })},
+      {"n1_write_beside_fsync_over_direct_mount",
        median([](const Round& r) { return r.at("n1.plain.write") / r.at("n1.tree.write"); })},
       {"cpu_over_direct", median([](const Round& r) { return r.at("nn.tree.cpu") / r.at("nn.plain.cpu"); })},
       {"commit_over_fdatasync",
