@@ -21,7 +21,7 @@ namespace {
 constexpr size_t kFailuresShown = 20;
 constexpr int kTicksALine = 40;  // of ten seconds
 constexpr size_t kStatusBytesMax = 16 * kMiB;
-constexpr uint32_t kThreadsMin = 4, kThreadsMax = 256;
+constexpr uint32_t kThreadsMin = 8, kThreadsMax = 256;  // a disk wants many requests at once
 
 std::atomic<bool> stop_flag{false};
 
@@ -210,7 +210,7 @@ void add_stage(CLI::App& app, Run* run) {
   sub.add_option("--write-manifest", command->way_back,
                  "a manifest of what was staged, with checksums, from the destinations to the sources")
       .type_name("FILE");
-  sub.add_option("--threads", command->threads, "by default two a processor, and at least 4")
+  sub.add_option("--threads", command->threads, "by default two a processor, and at least 8")
       .between(1u, kThreadsMax)
       .type_name("COUNT");
   sub.add_flag("--no-read-back", command->no_read_back, "do not read the copies back; the status says so");

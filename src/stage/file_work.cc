@@ -7,7 +7,7 @@
 #include "base/contain.h"
 #include "base/crc32c_join.h"
 #include "io/many_syncs.h"
-#include "stage/in_parallel.h"
+#include "stage/in_batches.h"
 
 namespace swale::stage {
 
@@ -26,12 +26,13 @@ void FileWork::run() {
       small.push_back({&entry});
   }
   std::move(small.begin(), small.end(), std::back_inserter(tasks_));
-  for (size_t begun = 0; begun < tasks_.size() && !stopped();) {
-    const std::span<Task> batch = next_batch(begun);
-    const Status done = contain([&] { return do_batch(batch); });
-    if (!done.ok()) outcomes_.fail(batch.front().entry->source, done);
-    begun += batch.size();
-  }
+  const Status began = in_batches(
+      place_.options.threads, place_.options.chunk_bytes,
+      {.begin = [this](size_t first) { return begin_batch(first); },
+       .write = [this](size_t task, Buffer& buffer) { write(tasks_[task], buffer); },
+       .sync = [this](size_t first, size_t count) { sync(std::span(tasks_).subspan(first, count)); },
+       .check = [this](size_t task, Buffer& buffer) { check(tasks_[task], buffer); }});
+  if (!began.ok()) outcomes_.fail("", began);
   for (const Entry& link : plan_.links) {
     if (stopped()) return;
     const Status copied = contain([&] { return copy_link(place_, link); });
@@ -67,7 +68,7 @@ void FileWork::add_large(const Entry& entry) {
   large_.push_back(std::move(large));
 }
 
-std::span<FileWork::Task> FileWork::next_batch(size_t begin) {
+size_t FileWork::tasks_of_batch(size_t begin) const {
   size_t end = begin;
   uint64_t bytes = 0, files = 0;
   for (; end < tasks_.size(); ++end) {
@@ -76,25 +77,35 @@ std::span<FileWork::Task> FileWork::next_batch(size_t begin) {
     files += task.large == nullptr || task.piece == 0 || end == begin ? 1 : 0;
     if (end > begin && (bytes > place_.options.batch_bytes || files > place_.options.batch_files)) break;
   }
-  return std::span(tasks_).subspan(begin, end - begin);
+  return end - begin;
 }
 
-Status FileWork::do_batch(std::span<Task> batch) {
-  std::vector<const std::string*> destinations;
-  for (const Task& task : batch)
-    if (task.large == nullptr) destinations.push_back(&task.entry->destination);
-  journal_.begin(destinations);
-  const auto for_each = [&](void (FileWork::*step)(Task&, Buffer&)) {
-    return in_parallel(place_.options.threads, batch.size(), place_.options.chunk_bytes,
-                       [&, step](size_t index, Buffer& buffer) { (this->*step)(batch[index], buffer); });
-  };
-  SWALE_RETURN_IF_ERROR(for_each(&FileWork::write));
-  if (place_.durable()) sync(batch);
-  return for_each(&FileWork::check);
+// After a stop, and once all have begun: none.
+size_t FileWork::begin_batch(size_t begin) {
+  if (stopped()) return 0;
+  const std::span<Task> batch = std::span(tasks_).subspan(begin, tasks_of_batch(begin));
+  const Status noted = contain([&] {
+    std::vector<const std::string*> destinations;
+    for (const Task& task : batch)
+      if (task.large == nullptr) destinations.push_back(&task.entry->destination);
+    journal_.begin(destinations);
+  });
+  if (!noted.ok()) fail(batch, noted);
+  return batch.size();
+}
+
+// Each task is failed already: its next steps do nothing.
+void FileWork::fail(std::span<Task> batch, const Status& status) {
+  for (Task& task : batch) {
+    if (task.large != nullptr)
+      note(*task.large, status);
+    else if (task.status.ok())
+      task.status = status;
+  }
 }
 
 void FileWork::write(Task& task, Buffer& buffer) {
-  if (stopped()) return;
+  if (stopped() || !task.status.ok()) return;
   if (task.large != nullptr) return write_piece(task, buffer);
   task.status = contain([&]() -> Status {
     SWALE_ASSIGN_OR_RETURN(task.copy, FileCopy::begin(place_, *task.entry));
@@ -115,7 +126,7 @@ void FileWork::write_piece(Task& task, Buffer& buffer) {
 // Null: it has failed.
 FileCopy* FileWork::opened(Large& large) {
   const MutexLock lock(large.mutex);
-  if (!large.begun) {
+  if (!large.begun && large.status.ok()) {
     large.begun = true;
     large.status = contain([&]() NO_THREAD_SAFETY_ANALYSIS { return begin(large); });
   }
@@ -127,8 +138,13 @@ void FileWork::note(Large& large, const Status& status) {
   if (large.status.ok()) large.status = status;
 }
 
-// Each file once, however many pieces of it there are.
 void FileWork::sync(std::span<Task> batch) {
+  if (!place_.durable()) return;
+  if (const Status synced = contain([&] { sync_files(batch); }); !synced.ok()) fail(batch, synced);
+}
+
+// Each file once, however many pieces of it there are.
+void FileWork::sync_files(std::span<Task> batch) {
   std::vector<std::pair<io::File*, Status*>> wanted;
   std::vector<Large*> large;
   for (Task& task : batch) {

@@ -1,6 +1,5 @@
 // FileWork: brings the files of a plan to their places, a batch of small files and pieces of large ones at a
-// time: all threads write it, it is synced as a whole, and all threads read it back. A sync holds up whatever
-// else goes to the disk, so there are few.
+// time (in_batches.h): it is written, synced as a whole, and read back while the next one is written.
 //
 // A file that an earlier run has finished is left as it is; of one that it has begun, the pieces that are
 // whole.
@@ -54,10 +53,12 @@ class FileWork {
 
   bool is_there(const Entry& entry);
   void add_large(const Entry& entry);
-  std::span<Task> next_batch(size_t begin);
-  Status do_batch(std::span<Task> batch);
+  size_t tasks_of_batch(size_t begin) const;
+  size_t begin_batch(size_t begin);
   void write(Task& task, Buffer& buffer);
   void sync(std::span<Task> batch);
+  void sync_files(std::span<Task> batch);
+  void fail(std::span<Task> batch, const Status& status);
   void check(Task& task, Buffer& buffer);
 
   void write_piece(Task& task, Buffer& buffer);

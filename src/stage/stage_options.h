@@ -28,12 +28,12 @@ struct StageOptions {
   std::string way_back;  // a manifest of what was staged, which leads back; "": none
   ReadBack read_back = ReadBack::kYes;
   Attributes attributes = Attributes::kAll;
-  uint32_t threads = 4;
-  uint32_t rank = 0, ranks = 1;       // of the processes that divide the files
-  uint64_t piece_bytes = 64 * kMiB;   // of a large file, which a thread copies and which is resumed
-  uint64_t batch_bytes = 512 * kMiB;  // of pieces and small files that are synced together
-  uint32_t batch_files = 192;         // of them, which are open meanwhile, by four descriptors at most
-  uint64_t chunk_bytes = 2 * kMiB;    // of a read and a write: a thread's memory; a huge page
+  uint32_t threads = 8;
+  uint32_t rank = 0, ranks = 1;      // of the processes that divide the files
+  uint64_t piece_bytes = 8 * kMiB;   // of a large file, which a thread copies and which is resumed
+  uint64_t batch_bytes = 64 * kMiB;  // of pieces and small files that are synced together
+  uint32_t batch_files = 64;         // of them: kBatchesAtOnce batches are open, by four descriptors a file
+  uint64_t chunk_bytes = 2 * kMiB;   // of a read and a write: a thread's memory; a huge page
 };
 
 }  // namespace swale::stage
