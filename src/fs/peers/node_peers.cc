@@ -98,7 +98,7 @@ Status NodePeers::begin() {
   std::string own;
   append_u32(&own, options_.own);
   SWALE_ASSIGN_OR_RETURN(const std::vector<std::string> all, job_.allgather(own));
-  hosts_.assign(all.size(), -1);
+  hosts_.assign(std::max<size_t>(all.size(), options_.nodes), -1);
   for (const std::string& each : all) {
     Decoder in(each);
     const NodeId node = in.u32();
@@ -111,7 +111,7 @@ Status NodePeers::begin() {
   for (size_t lane = 0; lane < kLanes; ++lane) lanes_.push_back(std::make_unique<Lane>());
   net::RpcOptions talk;
   for (const Row& each : kRows) talk.methods.push_back(each.name);
-  talk.window_frames = window_frames(hosts_.size());
+  talk.window_frames = window_frames(nodes_.size());
   SWALE_ASSIGN_OR_RETURN(rpc_, net::Rpc::open(job_, talk, this));
   return {};
 }
@@ -120,6 +120,12 @@ Result<NodeId> NodePeers::node_at(net::Rank rank) const {
   const auto index = static_cast<size_t>(rank);
   if (rank >= 0 && index < nodes_.size()) return nodes_[index];
   return invalid_argument("rank {} is none of this job", rank);
+}
+
+Status NodePeers::expect_there(NodeId node, const std::string& what) const {
+  if (node >= nodes()) return errno_status(EIO, fmt::format("{}: node {}: the job has none", what, node));
+  if (hosts_[node] < 0) return errno_status(EIO, fmt::format("{}: node {} is lost", what, node));
+  return {};
 }
 
 Status NodePeers::start(PeerRequests* requests) {
@@ -215,7 +221,7 @@ Result<std::string> NodePeers::call(NodeId to, PeerMethod method, std::string pa
                                     Nanos patience) noexcept {
   std::string answer;
   const Status status = contain([&]() -> Status {
-    if (to >= nodes()) return errno_status(EIO, fmt::format("{}: node {}: the job has none", what, to));
+    SWALE_RETURN_IF_ERROR(expect_there(to, what));
     const Nanos until = deadline_of(method, patience);
     const CallFate fate = options_.fate ? options_.fate(method) : CallFate::kGoes;
     const Status lost(Code::kDeadlineExceeded, Scope::kPeer, "no answer");
@@ -252,7 +258,8 @@ std::vector<Result<std::string>> NodePeers::call_all(std::span<const NodeId> to,
     std::vector<net::Rank> ranks;
     std::vector<size_t> places;
     for (size_t i = 0; i < to.size(); ++i)
-      if (to[i] < nodes() && whom(fates[i])) ranks.push_back(hosts_[to[i]]), places.push_back(i);
+      if (to[i] < nodes() && hosts_[to[i]] >= 0 && whom(fates[i]))
+        ranks.push_back(hosts_[to[i]]), places.push_back(i);
     if (ranks.empty()) return;
     client.has_open_calls = true;
     auto got = (*client).ask_many(ranks, {.method = static_cast<net::RpcMethod>(method),
@@ -305,7 +312,7 @@ Status NodePeers::ask_for_pieces(Client& client, const net::RpcCall& each_call,
 Status NodePeers::call_for_pieces(NodeId to, PeerMethod method, std::span<Piece> pieces,
                                   const std::string& what) noexcept {
   return contain([&]() -> Status {
-    if (to >= nodes()) return errno_status(EIO, fmt::format("{}: node {}: the job has none", what, to));
+    SWALE_RETURN_IF_ERROR(expect_there(to, what));
     const CallFate fate = options_.fate ? options_.fate(method) : CallFate::kGoes;
     const Status lost(Code::kDeadlineExceeded, Scope::kPeer, "no answer");
     if (fate == CallFate::kIsLost) return as_eio(lost, to, what);

@@ -71,6 +71,7 @@ enum class CallFate { kGoes, kIsLost, kAnswerIsLost, kComesTwice };
 
 struct NodePeersOptions {
   NodeId own = 0;                                   // of this rank; all together count from 0
+  uint32_t nodes = 0;                               // of which some may be at no rank; 0: each is at one
   Nanos patience = seconds(30);                     // with an answer that needs no storage
   std::function<CallFate(PeerMethod method)> fate;  // of each call; null: it goes
 };
@@ -122,11 +123,12 @@ class NodePeers final : private net::RpcService {
   void answer(PeerRequests& requests, net::RpcRequest& request);
   bool answer_at_once(PeerRequests& requests, net::RpcRequest& request);
   Result<NodeId> node_at(net::Rank rank) const;
+  Status expect_there(NodeId node, const std::string& what) const;
   void stop();
 
   net::Job& job_;
   const NodePeersOptions options_;
-  std::vector<net::Rank> hosts_;  // of each node
+  std::vector<net::Rank> hosts_;  // of each node; -1: it is at none
   std::vector<NodeId> nodes_;     // by rank
   Mutex mutex_;
   std::vector<std::unique_ptr<Lane>> lanes_;  // the vector does not change after begin()

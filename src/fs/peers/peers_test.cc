@@ -345,6 +345,32 @@ class Together : public PeerRequests {
   size_t asked_ GUARDED_BY(mutex_) = 0;
 };
 
+// A job without one of its nodes: nobody waits for it.
+TEST(Peers, ANodeThatIsAtNoRankIsEioAtOnce) {
+  const auto group = std::make_shared<net::LocalGroup>(1);
+  net::JobOptions of_job;
+  of_job.transport = "loopback";
+  auto job = net::Job::open(net::local_bootstrap(group, 0), of_job);
+  ASSERT_TRUE(job.ok()) << job.status().to_string();
+  NodePeersOptions options;
+  options.own = 2;
+  options.nodes = 3;
+  auto peers = NodePeers::open(**job, options);
+  ASSERT_TRUE(peers.ok()) << peers.status().to_string();
+  EXPECT_EQ((*peers)->nodes(), 3u);
+  const auto one = (*peers)->call(1, PeerMethod::kLives, "", kSmallAnswer, "file 1:5");
+  EXPECT_EQ(one.status().error_number(), EIO);
+  EXPECT_THAT(one.status().to_string(), HasSubstr("file 1:5: node 1 is lost"));
+  const std::vector<NodeId> both = {0, 1};
+  for (const auto& each : (*peers)->call_all(both, PeerMethod::kLives, "", kSmallAnswer, "file 1:5"))
+    EXPECT_EQ(each.status().error_number(), EIO);
+  std::string bytes(10, '?');
+  const SharePeers::Wanted wanted{{0, 10}, MutableBytes(bytes)};
+  EXPECT_EQ(fetch_from(**peers, 0, kShared, {&wanted, 1}).error_number(), EIO);
+  EXPECT_TRUE((*peers)->close().ok());
+  EXPECT_TRUE((*job)->close().ok());
+}
+
 TEST(Peers, NodesWithMapsAreAskedAtOnceToLetThemGo) {
   Together holders(2);
   run_nodes(

@@ -40,6 +40,11 @@ Result<ShareAnswer> RemotePeers::ask(const ShareRequest& request) {
 }
 
 Status RemotePeers::fetch(NodeId node, const meta::FileId& file, std::span<const Wanted> wanted) {
+  return fetch_from(nodes_, node, file, wanted);
+}
+
+Status fetch_from(NodePeers& nodes, NodeId node, const meta::FileId& file,
+                  std::span<const SharePeers::Wanted> wanted) {
   std::vector<NodePeers::Piece> pieces;
   FetchRequest request{file, {}};
   NodePeers::Piece piece;
@@ -62,7 +67,7 @@ Status RemotePeers::fetch(NodeId node, const meta::FileId& file, std::span<const
     }
   }
   end_piece();
-  return nodes_.call_for_pieces(node, PeerMethod::kFetch, pieces, text_of(file));
+  return nodes.call_for_pieces(node, PeerMethod::kFetch, pieces, text_of(file));
 }
 
 std::vector<Result<std::string>> RemotePeers::tell_holders(PeerMethod method, const meta::FileId& file,

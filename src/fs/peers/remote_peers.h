@@ -20,6 +20,10 @@ namespace swale::fs {
 NodeId root_of(const meta::FileId& file);
 std::string text_of(const meta::FileId& file);  // for messages
 
+// Bytes that another node has of a file (PeerMethod::kFetch), in pieces.
+Status fetch_from(NodePeers& nodes, NodeId node, const meta::FileId& file,
+                  std::span<const SharePeers::Wanted> wanted);
+
 class RemotePeers final : public SharePeers, public PeerRequests {
  public:
   RemotePeers(NodePeers& nodes, KeptRoots& roots) : nodes_(nodes), roots_(roots) {}
