@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "fs/locks/lock_messages.h"
+#include "fs/losses/left_details.h"
 #include "fs/losses/node_survey.h"
 #include "fs/node/known_paths.h"
 #include "fs/peers/peer_messages.h"
@@ -84,6 +85,9 @@ SWALE_FUZZ_TARGET(fs_messages_fuzz) {
   switch (data[0]) {
     case 's':
       check_survey(bytes);
+      break;
+    case 'D':
+      check(decode_left_details, bytes);
       break;
     case 'p':
       check_paths(bytes);

@@ -86,15 +86,12 @@ struct FsCommand {
   std::string path;
   std::string without;
   bool accept_losses = false;
+  bool look = false;
   bool json = false;
 
   int run() const {
-    if (action != "recover" && (accept_losses || !without.empty())) {
-      complain("fs {}: --without and --accept-losses belong to recover", action);
-      return kExitUsage;
-    }
-    if (accept_losses && without.empty()) {
-      complain("fs recover: --accept-losses needs --without, which names the nodes that are lost");
+    if (const std::string wrong = wrong_options(); !wrong.empty()) {
+      complain("fs {}: {}", action, wrong);
       return kExitUsage;
     }
     if (action == "stat") return stat();
@@ -103,6 +100,7 @@ struct FsCommand {
     if (action == "seal") return seal();
     fuse::JobMountOptions options = tree.options(path, "drain");
     options.mounts = false;
+    options.looks = look;
     if (const Status found = find_place(&options); !found.ok()) return fail(found);
     if (!without.empty()) return recover_without(options);
     const Status recovered = fuse::run_job_mount(options);
@@ -110,19 +108,42 @@ struct FsCommand {
   }
 
  private:
+  std::string wrong_options() const {
+    const bool of_losses = accept_losses || look;
+    if (action != "recover" && (of_losses || !without.empty() || !tree.at.empty()))
+      return "--without, --look, --at and --accept-losses belong to recover";
+    if (of_losses && without.empty())
+      return "--look and --accept-losses need --without, which names the nodes that are lost";
+    if (accept_losses && look) return "--look changes nothing, and --accept-losses does: choose one";
+    return tree.at.empty() || look ? "" : "--at says where --look mounts the tree";
+  }
+
+  void show(const fuse::LossesFound& found) const {
+    if (found.is_first) json ? print_json_text(found.document) : print(found.text);
+  }
+
+  // The mount is there.
+  void tell_look(const fuse::LossesFound& found) const {
+    show(found);
+    const std::string& mountpoint = tree.at.empty() ? path : tree.at;
+    if (!json) print_line(fmt::format("{}: what is left is mounted, read-only", mountpoint));
+    static_cast<void>(finish_output(kExitOk));
+  }
+
   int recover_without(const fuse::JobMountOptions& options) const {
     const auto nodes = node_numbers(without);
     if (!nodes) {
       complain("fs recover: --without {}: give the numbers of nodes, with commas", without);
       return kExitUsage;
     }
+    using fuse::Losses;
+    const Losses losses = accept_losses ? Losses::kAccept : look ? Losses::kLook : Losses::kReport;
     const auto found =
-        fuse::recover_without(options, *nodes, accept_losses ? fuse::Losses::kAccept : fuse::Losses::kReport);
+        fuse::recover_without(options, *nodes, losses, [this](const auto& mounted) { tell_look(mounted); });
     if (!found.ok()) return fail(found.status());
-    if (found->is_first) {
-      json ? print_json_text(found->document) : print(found->text);
-      if (!accept_losses) complain("{}: nothing was changed; --accept-losses brings what is left", path);
-    }
+    if (!look) show(*found);
+    if (found->is_first && !accept_losses)
+      complain("{}: nothing was changed; --accept-losses brings what is left", path);
     return finish_output(accept_losses ? kExitOk : kExitNotFound);
   }
 
@@ -299,8 +320,12 @@ void add_fs(CLI::App& app, Run* run) {
               "unmounted. The tree of several nodes is recovered on all of them, by a launcher, a rank "
               "on each.\n\nNodes that are lost for good are named by --without, to recover on all "
               "others: it lists each file and range that is lost with them, changes nothing, and exits "
-              "with 1. With --accept-losses, too, files that are whole come to DIR, and what is left of "
-              "all others to DIR/.swale/lost+found-JOB, which losses.json there describes.",
+              "with 1. With --look, too, each of these nodes has what is left mounted over DIR (or --at), "
+              "read-only, until umount or SIGTERM: files that are whole are read as usual; a read that "
+              "touches a lost range fails with EIO, never with old bytes, and so does each file whose "
+              "table, and each name whose server, was on a lost node. With --accept-losses, too, files "
+              "that are whole come to DIR, and what is left of all others to DIR/.swale/lost+found-JOB, "
+              "which losses.json there describes.",
           .examples =
               {{"mkdir -p mounted && swale run --backing mounted -- sh -c 'date > mounted/now; swale fs stat "
                 "mounted; swale fs sync mounted'",
@@ -308,7 +333,7 @@ void add_fs(CLI::App& app, Run* run) {
                {"mkdir -p mounted && swale run --backing mounted --at-end keep -- sh -c 'date > "
                 "mounted/now'; swale fs recover mounted; cat mounted/now",
                 "brings to mounted what a server has left"}},
-          .exit_1 = "recover --without: something is lost, and nothing was changed",
+          .exit_1 = "recover --without (and --look): nodes are lost, and nothing was changed",
       });
   sub.add_option("ACTION", command->action, "stat, sync, drain, seal or recover")
       .required()
@@ -321,6 +346,10 @@ void add_fs(CLI::App& app, Run* run) {
   sub.add_option("--without", command->without,
                  "recover: the numbers of the nodes that are lost for good, as 1,3; all others must be here")
       .type_name("NODES");
+  sub.add_flag("--look", command->look,
+               "recover: mount what is left without these nodes, read-only, and change nothing");
+  sub.add_option("--at", command->tree.at, "recover --look: where; by default over DIR itself")
+      .type_name("DIR");
   sub.add_flag("--accept-losses", command->accept_losses, "recover: give up what these nodes alone had");
   sub.add_flag("--json", command->json, "stat, drain, recover --without: print JSON");
   sub.callback([command, run] { *run = [command] { return command->run(); }; });

@@ -111,7 +111,7 @@ Result<JobFolders> find_job_folders(const JobMountOptions& options) {
   JobFolders folders;
   SWALE_ASSIGN_OR_RETURN(folders.backing, find_directory(options.backing));
   folders.mountpoint = folders.backing;
-  if (!options.at.empty() && options.mounts) {
+  if (!options.at.empty() && (options.mounts || options.looks)) {
     SWALE_ASSIGN_OR_RETURN(folders.mountpoint, find_directory(options.at));
     if (folders.mountpoint != folders.backing)
       SWALE_RETURN_IF_ERROR(expect_apart(folders.mountpoint, "--at", folders.backing));

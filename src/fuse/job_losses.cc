@@ -7,9 +7,11 @@
 #include "base/process_identity.h"
 #include "fs/job/backing_claim.h"
 #include "fs/losses/left_node.h"
+#include "fs/losses/loss_base.h"
 #include "fs/losses/loss_report.h"
 #include "fs/node/drain_mark.h"
 #include "fuse/job_folders.h"
+#include "fuse/job_look.h"
 #include "fuse/mounted.h"
 #include "fuse/node_meeting.h"
 #include "io/posix_device.h"
@@ -30,7 +32,7 @@ class LossRecovery {
   LossRecovery(const JobMountOptions& options, const std::set<uint32_t>& without)
       : options_(options), without_(without) {}
 
-  Result<LossesFound> run(Losses losses) {
+  Result<LossesFound> run(Losses losses, const std::function<void(const LossesFound&)>& ready) {
     SWALE_ASSIGN_OR_RETURN(folders_, find_job_folders(options_));
     SWALE_RETURN_IF_ERROR(meet());
     SWALE_RETURN_IF_ERROR(net::agree(*job_, contain([&] { return open(); })));
@@ -41,6 +43,7 @@ class LossRecovery {
     found.text = fs::loss_text(plan_, outcomes_);
     found.any = plan_.loses();
     found.is_first = is_first();
+    if (losses == Losses::kLook) SWALE_RETURN_IF_ERROR(look([&] { ready(found); }));
     left_.reset();
     SWALE_RETURN_IF_ERROR(losses == Losses::kAccept ? forget() : job_->close());
     return found;
@@ -50,13 +53,13 @@ class LossRecovery {
   Status meet();
   Status open();
   Status plan();
+  Status look(const std::function<void()>& ready);
   Status bring();
   Status begin_folders();
   Status write_own();
   Status write_copies(size_t index);
   Status settle(size_t index);
   Result<bool> publish(const fs::FileLoss& loss, io::File& out);
-  Result<std::unique_ptr<io::File>> find_base(const fs::FileLoss& loss, bool* changed);
   Status fill_holes(const fs::FileLoss& loss, io::File* base, io::File& out);
   Status share_outcomes();
   Status forget();
@@ -79,6 +82,7 @@ class LossRecovery {
   std::unique_ptr<fs::BackingClaim> claim_;  // of the first
   std::unique_ptr<io::Device> anchored_;
   std::unique_ptr<fs::LeftNode> left_;
+  std::vector<fs::NodeSurvey> surveys_;  // by rank
   fs::LossPlan plan_;
   std::vector<fs::LossOutcome> outcomes_;  // of each file of the plan
   std::string job_folder_, lost_folder_;
@@ -125,20 +129,31 @@ Status LossRecovery::open() {
 
 Status LossRecovery::plan() {
   SWALE_ASSIGN_OR_RETURN(const auto all, job_->allgather(fs::encode(left_->survey())));
-  std::vector<fs::NodeSurvey> surveys;
   for (const std::string& each : all) {
     SWALE_ASSIGN_OR_RETURN(fs::NodeSurvey survey, fs::decode_survey(each));
-    surveys.push_back(std::move(survey));
+    surveys_.push_back(std::move(survey));
   }
-  for (const fs::NodeSurvey& each : surveys)
+  for (const fs::NodeSurvey& each : surveys_)
     if (each.job != job_name_)
       return invalid_argument("{}: the buffers are of {} and of {}: name those of one job", folders_.backing,
                               job_name_, each.job);
-  SWALE_ASSIGN_OR_RETURN(plan_, fs::plan_losses(surveys, without_));
+  SWALE_ASSIGN_OR_RETURN(plan_, fs::plan_losses(surveys_, without_));
   const std::string top = folders_.backing + "/" + fs::kSwaleDirectory;
   job_folder_ = top + "/" + job_name_;
   lost_folder_ = top + "/" + fs::kLostPrefix + job_name_;
   return {};
+}
+
+Status LossRecovery::look(const std::function<void()>& ready) {
+  return serve_look({.job = *job_,
+                     .own = *left_,
+                     .plan = plan_,
+                     .surveys = surveys_,
+                     .folders = folders_,
+                     .backing = *anchored_,
+                     .job_folder = job_folder_,
+                     .threads = options_.threads,
+                     .ready = ready});
 }
 
 // ---- bytes
@@ -207,34 +222,6 @@ Status LossRecovery::write_copies(size_t index) {
   return {};
 }
 
-// The backing's file, if it is what the job has seen there, or has begun to make of it; null: there is none.
-Result<std::unique_ptr<io::File>> LossRecovery::find_base(const fs::FileLoss& loss, bool* changed) {
-  std::unique_ptr<io::File> base;
-  fs::Stamp found;
-  if (!loss.path.empty()) {
-    auto there = anchored_->open(folders_.backing + "/" + loss.path, io::OpenMode::kRead);
-    if (!there.ok() && there.status().code() != Code::kNotFound) return there.status();
-    if (there.ok()) {
-      base = std::move(*there);
-      SWALE_ASSIGN_OR_RETURN(found, fs::stamp_of(*base));
-    }
-  }
-  const fs::SeenBacking now{found.inode, found.size, found.modified_ns};
-  bool is_ours = now == loss.backing || (now.inode != 0 && now == loss.ours);
-  const std::string mark_path = job_folder_ + "/" + fs::marked_name(fs::kMarkPrefix, loss.file);
-  if (!is_ours && now.inode != 0) {
-    const auto text = io::read_file(*anchored_, mark_path, 64 * kKiB);
-    if (text.ok()) {
-      SWALE_ASSIGN_OR_RETURN(const fs::DrainMark mark, fs::decode_mark(*text, mark_path));
-      is_ours = mark.how == fs::DrainMark::How::kInPlace && mark.stamp.inode == now.inode;
-    } else if (text.status().code() != Code::kNotFound) {
-      return text.status();
-    }
-  }
-  *changed = !is_ours;
-  return base;
-}
-
 Status LossRecovery::fill_holes(const fs::FileLoss& loss, io::File* base, io::File& out) {
   std::string buffer(kCopyBytes, '\0');
   for (const fs::Span& hole : fs::unwritten(loss))
@@ -252,8 +239,10 @@ Status LossRecovery::settle(size_t index) {
   const fs::FileLoss& loss = plan_.files[index];
   fs::LossOutcome& outcome = outcomes_[index];
   if (loss.fate == fs::FileLoss::Fate::kOpen) return {};  // there is nothing to keep
-  bool changed = false;
-  SWALE_ASSIGN_OR_RETURN(const auto base, find_base(loss, &changed));
+  const std::string path = loss.path.empty() ? "" : folders_.backing + "/" + loss.path;
+  SWALE_ASSIGN_OR_RETURN(fs::LossBase found_base, fs::find_base(*anchored_, path, job_folder_, loss));
+  const std::unique_ptr<io::File> base = std::move(found_base.file);
+  bool changed = found_base.changed;
   if (loss.is_whole() && base != nullptr && loss.ours.inode != 0) {
     SWALE_ASSIGN_OR_RETURN(const fs::Stamp found, fs::stamp_of(*base));
     if (fs::SeenBacking{found.inode, found.size, found.modified_ns} == loss.ours)
@@ -322,10 +311,10 @@ Status LossRecovery::forget() {
 }  // namespace
 
 Result<LossesFound> recover_without(const JobMountOptions& options, const std::set<uint32_t>& without,
-                                    Losses losses) {
+                                    Losses losses, const std::function<void(const LossesFound&)>& ready) {
   LossesFound found;
   const Status recovered = contain([&]() -> Status {
-    SWALE_ASSIGN_OR_RETURN(found, LossRecovery(options, without).run(losses));
+    SWALE_ASSIGN_OR_RETURN(found, LossRecovery(options, without).run(losses, ready));
     return {};
   });
   if (!recovered.ok()) return recovered;

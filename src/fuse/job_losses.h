@@ -9,10 +9,13 @@
 // and the nodes forget the job. The backing never gets a file with lost bytes under its name. What it had
 // before under that name stays. A file that others have changed there counts as one of the others.
 //
+// A look (job_look.h) mounts what is left instead, and changes nothing either.
+//
 // Threads: collective over the nodes that are left, by one thread each. Errors: all nodes return the same;
 // after a failure, or a kill, the same call goes on. kBusy: a server lives.
 #pragma once
 
+#include <functional>
 #include <set>
 #include <string>
 
@@ -21,7 +24,7 @@
 
 namespace swale::fuse {
 
-enum class Losses { kReport, kAccept };
+enum class Losses { kReport, kLook, kAccept };
 
 struct LossesFound {
   std::string document;  // fs/losses/loss_report.h
@@ -31,8 +34,9 @@ struct LossesFound {
 };
 
 // `options`: as for a recovery (JobMountOptions::mounts is false); its nodes are those that are left.
-// `without`: the numbers of the others.
+// `without`: the numbers of the others. `ready`: of kLook, once the mount is there.
 Result<LossesFound> recover_without(const JobMountOptions& options, const std::set<uint32_t>& without,
-                                    Losses losses);
+                                    Losses losses,
+                                    const std::function<void(const LossesFound&)>& ready = nullptr);
 
 }  // namespace swale::fuse

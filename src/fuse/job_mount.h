@@ -47,6 +47,7 @@ struct JobMountOptions {
   Fsync fsync = Fsync::kNode;
   unsigned threads = 10;
   bool mounts = true;  // false: only what the end does
+  bool looks = false;  // without `mounts`: what is left of a job is mounted (job_losses.h)
   // The tree is served and mounted nowhere (fs/job/unmounted_server.h): until SIGTERM, SIGINT or SIGHUP. Of
   // one node.
   bool unmounted = false;

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """losses_test.py SWALE LIBSWALE: the tree of a job on three nodes, of which one is lost for good with all
-that it has: `swale fs recover --without`.
+that it has: `swale fs recover --without`, and a look at what is left (`--look`).
 """
+import errno
 import json
 import os
 import shutil
@@ -10,11 +11,16 @@ import subprocess
 import sys
 import unittest
 
-from mounted import listing
+from mounted import SWALE, listing
 from nodes_test import NodesCase, PATIENCE_S, wait_until
 
 
 class Losses(NodesCase):
+    def tearDown(self):
+        if hasattr(self, "backing"):  # a look may be there
+            subprocess.run(["fusermount3", "-u", "-z", self.backing], stderr=subprocess.DEVNULL, check=False)
+        super().tearDown()
+
     # Files of all kinds: new and old ones, of one node and of all; then all is killed.
     def lose_a_node(self):
         nodes, model, roots = 3, {}, {}
@@ -265,6 +271,114 @@ class Losses(NodesCase):
                 path = os.path.join(folder, *file["kept"])
             with open(path, "rb") as found:
                 self.assertEqual(found.read(), b"%d" % i * 70_000)
+
+    def look(self, words, nodes):
+        """Mounts what is left on these nodes."""
+        started = [self.start(rank, len(nodes), node, "fs", "recover", "--buffer", "%b", *words, "--look")
+                   for rank, node in enumerate(nodes)]
+        for process in started:
+            line = "begin"
+            while line and "is mounted, read-only" not in line:
+                line = process.stdout.readline()
+            self.assertTrue(line, process.stderr.read() if not line else "")
+        return started
+
+    def fails(self, expected, call):
+        with self.assertRaises(OSError) as failed:
+            call()
+        self.assertEqual(failed.exception.errno, expected)
+
+    def judge_look(self, node, report, model):
+        by_name = self.by_name(report)
+        for name, blocks in model.items():
+            path, file = self.at(node, name), by_name.get(name)
+            if file is None or "path" not in file or file["state"] == "lost table":
+                self.fails(errno.EIO, lambda path=path: os.stat(path))
+                continue
+            self.assertEqual(os.stat(path).st_size, len(blocks) * 1_000, name)
+            opened = os.open(path, os.O_RDONLY)
+            try:
+                for i, (byte, owner) in enumerate(blocks):
+                    if owner == 2:
+                        self.fails(errno.EIO, lambda i=i, opened=opened: os.pread(opened, 1_000, i * 1_000))
+                    else:
+                        self.assertEqual(os.pread(opened, 1_000, i * 1_000), byte * 1_000, f"{name}: {i}")
+            finally:
+                os.close(opened)
+            self.fails(errno.EROFS, lambda path=path: os.open(path, os.O_WRONLY))
+
+    def test_a_look_at_what_is_left_shows_no_lost_byte_and_changes_nothing(self):
+        model, roots = self.lose_a_node()
+        self.forget_node()
+        _, _, report = self.recover_without()
+        before = listing(self.backing)
+        started = self.look(("--without", "2", "--at", "%a", self.backing), (0, 1))
+        for node in (1, 0):
+            self.judge_look(node, report, model)
+        hurt = next(file for file in report["files"] if file["lost"] and "path" in file)["path"]
+        i = next(i for i, (_, node) in enumerate(model[hurt]) if node == 2)
+        for byte in (b"o", b"\0"):  # canaries: old bytes, and zeros, where bytes are lost
+            false = {hurt: [*model[hurt][:i], (byte, None), *model[hurt][i + 1:]]}
+            with self.assertRaises(OSError):
+                self.judge_look(0, report, false)
+        listed = os.listdir(self.at(0))
+        self.assertNotIn(".swale", listed)
+        self.assertLessEqual({file["path"] for file in report["files"] if "path" in file}, set(listed))
+        for process in started:
+            process.send_signal(signal.SIGTERM)
+        for status, said in self.ends(started):
+            self.assertEqual(status, 1, said)
+            lines = [line for line in said.splitlines() if f"/{hurt}: bytes " in line]
+            self.assertEqual(len(lines), 1, said)
+            self.assertIn("on node 2 alone", lines[0])
+            self.assertIn(f"swale fs recover {self.backing} --without 2 --accept-losses", lines[0])
+        after = listing(self.backing)
+        for seen in (before, after):
+            for name in [name for name in seen if name.startswith(".swale")]:
+                del seen[name]
+        self.assertEqual(after, before)
+        statuses, said, report = self.recover_without("--accept-losses")
+        self.assertEqual(statuses, [0, 0], said)
+        self.judge_content(report, model, roots)
+
+    def test_a_look_over_the_backing_itself_hides_its_old_bytes(self):
+        for i in range(6):
+            with open(os.path.join(self.backing, f"old-{i}"), "wb") as file:
+                file.write(b"o" * 9_000)
+        started = self.serve("--at-end", "keep", nodes=2)
+        for i in range(6):
+            with open(self.at(1, f"old-{i}"), "r+b") as file:
+                file.write(b"1" * 1_000)
+        roots = [os.stat(self.at(0, f"old-{i}")).st_ino >> 52 for i in range(6)]
+        self.kill_all()
+        self.ends(started)
+        for node in range(2):
+            subprocess.run(["fusermount3", "-u", "-z", self.at(node)], check=True)
+        self.forget_memory_of("buffer-1")
+        shutil.rmtree(os.path.join(self.scratch, "buffer-1"))
+        look, = self.look(("--without", "1", self.backing), (0,))
+        for i, root in enumerate(roots):
+            path = os.path.join(self.backing, f"old-{i}")
+            if root == 1:
+                self.fails(errno.EIO, lambda path=path: os.stat(path))
+                continue
+            with open(path, "rb", buffering=0) as file:
+                self.fails(errno.EIO, lambda file=file: file.read(1_000))
+                file.seek(1_000)
+                self.assertEqual(file.read(9_000), b"o" * 8_000)
+        self.assertIn(0, roots)
+        said = subprocess.run([SWALE, "fs", "stat", self.backing, "--json"], capture_output=True, text=True,
+                              check=True).stdout
+        self.assertEqual(json.loads(said)["without"], [1])
+        again = self.start(0, 1, 0, "fs", "recover", "--buffer", "%b", "--without", "1", self.backing)
+        (status, said), = self.ends([again])
+        self.assertNotIn(status, (0, 1), said)
+        self.assertIn("a job has it now", said)
+        subprocess.run(["fusermount3", "-u", self.backing], check=True)
+        (status, said), = self.ends([look])
+        self.assertEqual(status, 1, said)
+        with open(os.path.join(self.backing, "old-0"), "rb") as file:
+            self.assertEqual(file.read(), b"o" * 9_000)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,12 @@ namespace {
 constexpr size_t kCopyBytes = 256 * kKiB;       // stays in the processor's cache: written, and read again
 constexpr uint64_t kRankMask = (1u << 20) - 1;  // of a node's number, which counts from 1 (job_names.cc)
 
+// A rename that has happened, and of which other servers are still to be told.
+bool is_recorded(const meta::Intent& intent) {
+  return intent.kind == meta::IntentKind::kRename && intent.phase == meta::IntentPhase::kFinishing &&
+         intent.moved.has_value();
+}
+
 }  // namespace
 
 Result<std::unique_ptr<LeftNode>> LeftNode::open(io::Device& device, io::Device& backing,
@@ -69,8 +75,7 @@ Status LeftNode::end_logs() {
 void LeftNode::survey_names() {
   const meta::NameTable& table = names_.server->table();
   for (const auto& [id, intent] : table.intents())
-    if (intent.kind == meta::IntentKind::kRename && intent.phase == meta::IntentPhase::kFinishing &&
-        intent.moved)
+    if (is_recorded(intent))
       survey_.names.push_back({intent.target.directory, intent.target.name, *intent.moved});
   for (const auto& [key, entry] : table.entries()) survey_.names.push_back({key.directory, key.name, entry});
   for (const auto& [id, node] : table.nodes())
@@ -91,6 +96,29 @@ void LeftNode::survey_names() {
 Status LeftNode::wrote(const meta::FileId& file, uint64_t order, const Span& span, When) {
   survey_.logs[file].orders.put(span, order);
   return {};
+}
+
+LeftDetails LeftNode::details(const LossPlan& plan) const {
+  const meta::NameTable& table = names_.server->table();
+  LeftDetails details;
+  for (const FileLoss& loss : plan.files) {
+    const meta::TreeNode* const node = table.node(loss.file);
+    if (node == nullptr) continue;
+    LeftDetails::File& file = details.files[loss.file];
+    file = {node->mode & 07777, node->uid,        node->gid, node->accessed_ns,
+            node->modified_ns,  node->changed_ns, {}};
+    const auto [begin, end] = table.users(loss.file);
+    for (auto at = begin; at != end; ++at) file.users.emplace(at->first.second, at->second);
+  }
+  for (const auto& [id, intent] : table.intents())
+    if (is_recorded(intent)) details.renames.push_back({id, intent.target, *intent.moved});
+  for (const auto& [key, lock] : table.locks()) details.locks.push_back({lock.holder, key});
+  return details;
+}
+
+Status LeftNode::read(const meta::FileId& file, const Span& span, MutableBytes out) noexcept {
+  const MutexLock lock(reading_);
+  return files_->read_own(file, span, out);
 }
 
 Status LeftNode::write_own(const meta::FileId& file, std::span<const Span> spans, io::File& out) noexcept {

@@ -2,8 +2,8 @@
 // and the tables of the files whose root it is. Nobody is served and nothing is drained: a recovery with all
 // nodes may still follow.
 //
-// Threads: one at a time. Errors: as NodeFiles, KeptRoots and JobNames::open_left; kNotFound: no server of
-// the job has been here. Memory: NodeFiles', and a range of each run of writes.
+// Threads: read() by any; else one at a time. Errors: as NodeFiles, KeptRoots and JobNames::open_left;
+// kNotFound: no server of the job has been here. Memory: NodeFiles', and a range of each run of writes.
 #pragma once
 
 #include <memory>
@@ -11,6 +11,8 @@
 #include <string>
 
 #include "base/mutex.h"
+#include "fs/losses/left_details.h"
+#include "fs/losses/loss_plan.h"
 #include "fs/losses/node_survey.h"
 #include "fs/node/kept_roots.h"
 #include "fs/node/node_files.h"
@@ -34,6 +36,11 @@ class LeftNode final : private WriteWatcher {
   const NodeSurvey& survey() const { return survey_; }
   NodeId node() const { return survey_.node; }
 
+  // Of the files of the plan, and of renames that were under way.
+  LeftDetails details(const LossPlan& plan) const;
+
+  // Bytes of a file that this node has. kNotFound: the logs lack some.
+  Status read(const meta::FileId& file, const Span& span, MutableBytes out) noexcept;
   // Writes these ranges of a file at their places, and reads them again. kNotFound: the logs lack some.
   Status write_own(const meta::FileId& file, std::span<const Span> spans, io::File& out) noexcept;
   // Attributes that the names have, of a file whose root this is.
@@ -61,6 +68,7 @@ class LeftNode final : private WriteWatcher {
   NoNames backing_;
   meta::JobNames::Left names_;
   std::unique_ptr<KeptRoots> roots_;
+  Mutex reading_;
   std::unique_ptr<NodeFiles> files_;
   NodeSurvey survey_;
 };

@@ -9,12 +9,6 @@ namespace {
 
 constexpr int kDepthMax = 4096;  // of a path: what is deeper is a cycle
 
-std::string list_of(const std::set<NodeId>& nodes) {
-  std::string text;
-  for (const NodeId node : nodes) text += fmt::format("{}{}", text.empty() ? "" : ",", node);
-  return text.empty() ? "none" : text;
-}
-
 class Planner {
  public:
   Planner(std::span<const NodeSurvey> surveys, const LossRules& rules) : surveys_(surveys), rules_(rules) {}
@@ -189,6 +183,12 @@ class Planner {
 };
 
 }  // namespace
+
+std::string list_of(const std::set<NodeId>& nodes) {
+  std::string text;
+  for (const NodeId node : nodes) text += fmt::format("{}{}", text.empty() ? "" : ",", node);
+  return text.empty() ? "none" : text;
+}
 
 bool LossPlan::loses() const {
   return std::any_of(files.begin(), files.end(), [](const FileLoss& each) { return !each.is_whole(); });

@@ -57,6 +57,8 @@ struct LossPlan {
   bool loses() const;  // a file is not whole; what nobody knows does not count
 };
 
+std::string list_of(const std::set<NodeId>& nodes);  // "1,3"; "none"
+
 // `without`: the nodes that are given up. kInvalidArgument: others are absent, or one of these is there, or
 // the surveys are of several jobs.
 Result<LossPlan> plan_losses(std::span<const NodeSurvey> surveys, const std::set<NodeId>& without,

@@ -49,6 +49,10 @@ class NodesWorld {
   NodesWorld& operator=(const NodesWorld&) = delete;
 
   std::string backing() const { return root_ + "/backing"; }
+  std::string folder(size_t number) const {
+    return fmt::format("{}/node{}", kind_ == Storage::kPlain ? root_ : "", number);
+  }
+  std::string memory(size_t number) const { return fmt::format("{}/node{}", memory_, number); }
   std::string state(size_t node) const { return folder(node) + "/state"; }
   io::FaultDevice& disk(size_t node) { return nodes_[node].faulty; }  // of kLosesPower
   size_t nodes() const { return nodes_.size(); }
@@ -180,10 +184,6 @@ class NodesWorld {
       node.job.reset();
     });
   }
-  std::string folder(size_t number) const {
-    return fmt::format("{}/node{}", kind_ == Storage::kPlain ? root_ : "", number);
-  }
-  std::string memory(size_t number) const { return fmt::format("{}/node{}", memory_, number); }
   io::Device& storage(Node& node) {
     return kind_ == Storage::kPlain ? static_cast<io::Device&>(node.device) : node.faulty;
   }
