@@ -341,6 +341,37 @@ class Losses(NodesCase):
         self.assertEqual(statuses, [0, 0], said)
         self.judge_content(report, model, roots)
 
+    def test_a_node_that_ends_during_a_look_is_named_and_nobody_waits_for_it(self):
+        model, roots = self.lose_a_node()
+        self.forget_node()
+        _, _, report = self.recover_without()
+        by_name = self.by_name(report)
+        look, other = self.look(("--without", "2", "--at", "%a", self.backing), (0, 1))
+        name, i = next((name, i) for name, blocks in model.items() for i, (_, node) in enumerate(blocks)
+                       if node == 1 and roots[name] != 2 and "path" in by_name[name])
+        mine, j = next((name, i) for name, blocks in model.items() for i, (_, node) in enumerate(blocks)
+                       if node == 0 and roots[name] != 2 and "path" in by_name[name])
+        opened, kept = (os.open(self.at(0, each), os.O_RDONLY) for each in (name, mine))
+        try:
+            self.assertEqual(os.pread(opened, 1_000, i * 1_000), b"2" * 1_000)
+            other.kill()
+            other.wait()
+            wait_until("the kernel has let it go", lambda: not self.servers(self.at(1)))
+            self.fails(errno.EIO, lambda: os.pread(opened, 1_000, i * 1_000))
+            self.assertEqual(os.pread(kept, 1_000, j * 1_000), b"1" * 1_000)
+        finally:
+            os.close(opened)
+            os.close(kept)
+        look.send_signal(signal.SIGTERM)
+        (status, said), = self.ends([look])
+        self.assertNotIn(status, (0, 1), said)
+        line, = (line for line in said.splitlines() if f"/{name}: " in line)
+        self.assertIn("node 1", line)
+        self.assertNotIn("--accept-losses", line)  # nothing of it is lost
+        statuses, said, report = self.recover_without("--accept-losses")
+        self.assertEqual(statuses, [0, 0], said)
+        self.judge_content(report, model, roots)
+
     def test_a_look_over_the_backing_itself_hides_its_old_bytes(self):
         for i in range(6):
             with open(os.path.join(self.backing, f"old-{i}"), "wb") as file:
