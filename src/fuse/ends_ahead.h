@@ -8,7 +8,10 @@
 // alone: files that somebody may append to, whose place the kernel takes from the end it knows; and file
 // systems of which the kernel keeps attributes. The last page of a mapping is written whole, and must be cut
 // to the file (has_told). What remains: a page behind the end that a program has mapped is zeros in place of
-// SIGBUS.
+// SIGBUS; and where a descriptor gets O_APPEND by F_SETFL after several handles have taken turns, what it
+// appends is at the file's end, but its position is then behind the end that was told, and what it writes
+// without O_APPEND goes there. The kernel tells nobody of F_SETFL. So handles count, not threads: a
+// descriptor that several processes share may well get it (make does so).
 //
 // A slot serves all files of which the numbers fall on it: what one does may cost the others speed, no more.
 // Threads: any.
