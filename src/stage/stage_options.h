@@ -33,7 +33,7 @@ struct StageOptions {
   uint64_t piece_bytes = 8 * kMiB;   // of a large file, which a thread copies and which is resumed
   uint64_t batch_bytes = 64 * kMiB;  // of pieces and small files that are synced together
   uint32_t batch_files = 64;         // of them: kBatchesAtOnce batches are open, by four descriptors a file
-  uint64_t chunk_bytes = 2 * kMiB;   // of a read and a write: a thread's memory; a huge page
+  uint64_t chunk_bytes = 4 * kMiB;   // of a read and a write: a thread's memory; huge pages
 };
 
 }  // namespace swale::stage
