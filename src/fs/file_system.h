@@ -190,6 +190,8 @@ class FileSystem {
     static_cast<void>(node), static_cast<void>(mode);
     return false;
   }
+  // The kernel reads pages of an open that is `direct`: of a mapping, or of sendfile. Before the read itself.
+  virtual void note_page_read(OpenFile& file) { static_cast<void>(file); }
   virtual int read(OpenFile& file, uint64_t offset, MutableBytes out, size_t* got) = 0;
   // Gives the same bytes from where they stand in memory, where they stay during that call. False, and
   // nothing was given: read() has them, or says what is wrong.

@@ -11,6 +11,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 
 #include "base/rng.h"
 #include "fs/client/client_file.h"
@@ -198,7 +199,38 @@ class JobClientTest : public MountRig {
     const Status written = file.write(offset, bytes);
     EXPECT_TRUE(written.ok()) << written.to_string();
   }
+  // A server of the test's own.
+  std::string begin_with(const std::function<void(fs::JobFsOptions&)>& change) {
+    return start([&](const std::function<void()>& ready) -> Status {
+      fs::JobWorld world;
+      change(world.options());
+      std::unique_ptr<fs::JobAttach> attach;
+      {
+        const SignalsBlocked blocked;
+        world.start();
+        const std::filesystem::path folder = world.fs().folder_of_logs();
+        SWALE_ASSIGN_OR_RETURN(attach, fs::JobAttach::open(world.fs(), folder.parent_path()));
+      }
+      Mounted mounted;
+      mounted.mountpoint = mountpoint();
+      mounted.name = "test";
+      mounted.threads = 4;
+      return serve_mounted(mounted, &world.fs(), raise_descriptor_limit(), ready);
+    });
+  }
+  // Once the kernel has told that nobody keeps pages any more.
+  static bool gets_a_log(Process& program) {
+    for (int tries = 0; tries < kReleaseTriesMax; ++tries) {
+      const Answer answer = program.tell({Order::What::kCommit, 0, 0, 0});
+      EXPECT_EQ(answer.failed, 0u);
+      if (answer.by_log != 0) return true;
+      ::usleep(1'000);
+    }
+    return false;
+  }
   uint64_t stale_reads(bool* by_log);
+  uint64_t stale_under_a_grant(int flags);
+  bool finds_pages_of_before();
 };
 
 // Any write that returned is seen by all processes of its node, by whatever way each of them goes.
@@ -286,15 +318,7 @@ uint64_t JobClientTest::stale_reads(bool* by_log) {
   }
   ::munmap(mapped, kBytes);
   ::close(fd);
-  // Nobody keeps pages any more, once the kernel has told so.
-  bool granted = false;
-  for (int tries = 0; tries < kReleaseTriesMax && !granted; ++tries) {
-    const Answer answer = writer.tell({What::kCommit, 0, 0, 0});
-    EXPECT_EQ(answer.failed, 0u);
-    granted = answer.by_log != 0;
-    if (!granted) ::usleep(1'000);
-  }
-  EXPECT_TRUE(granted);
+  EXPECT_TRUE(gets_a_log(writer));
   return stale;
 }
 
@@ -306,27 +330,97 @@ TEST_F(JobClientTest, AMappingThatTheKernelKeepsPagesForSeesWritesToo) {
 }
 
 TEST_F(JobClientTest, WritesByLogBesideKeptPagesWouldBeNoticed) {
-  const std::string failed = start([&](const std::function<void()>& ready) -> Status {
-    fs::JobWorld world;
-    world.options().refuses_kept_pages = false;
-    std::unique_ptr<fs::JobAttach> attach;
-    {
-      const SignalsBlocked blocked;
-      world.start();
-      SWALE_ASSIGN_OR_RETURN(
-          attach,
-          fs::JobAttach::open(world.fs(), std::filesystem::path(world.fs().folder_of_logs()).parent_path()));
-    }
-    Mounted mounted;
-    mounted.mountpoint = mountpoint();
-    mounted.name = "test";
-    mounted.threads = 4;
-    return serve_mounted(mounted, &world.fs(), raise_descriptor_limit(), ready);
-  });
-  ASSERT_EQ(failed, "");
+  ASSERT_EQ(begin_with([](fs::JobFsOptions& options) { options.refuses_kept_pages = false; }), "");
   bool by_log = false;
   EXPECT_GT(stale_reads(&by_log), 0u);
   EXPECT_TRUE(by_log);
+  ::kill(child_, SIGTERM);
+  EXPECT_EQ(wait_for_mount(), 0);
+}
+
+// The same of a mapping of an open that comes after a grant, or with O_DIRECT.
+uint64_t JobClientTest::stale_under_a_grant(int flags) {
+  constexpr uint64_t kRounds = 50;
+  constexpr uint32_t kBytes = 5'000;
+  using What = Order::What;
+  Process writer(path(), {O_RDWR | O_CREAT, 0644, ClientFile::By::kLog});
+  Process other(path(), {O_RDWR, 0644, ClientFile::By::kLog});  // opens it later: it gets no grant
+  EXPECT_EQ(writer.tell({What::kWrite, kBytes, 0, 0}).by_log, 1u);
+  const int fd = ::open(path().c_str(), flags | O_CLOEXEC);
+  void* const mapped = ::mmap(nullptr, kBytes, PROT_READ, MAP_SHARED, fd, 0);
+  EXPECT_NE(mapped, MAP_FAILED) << ::strerror(errno);
+  if (mapped == MAP_FAILED) return 0;
+  const auto shows = [&](uint64_t round) {
+    return std::string(static_cast<const char*>(mapped), kBytes) == pattern(round, kBytes);
+  };
+  EXPECT_TRUE(shows(0));
+  uint64_t stale = 0, logged = 0;
+  for (uint64_t round = 1; round <= kRounds; ++round) {
+    const Answer answer = writer.tell({What::kWrite, kBytes, 0, round});
+    EXPECT_EQ(answer.failed, 0u);
+    logged += answer.by_log;
+    stale += shows(round) ? 0 : 1;
+    const Answer by_mount = other.tell({What::kWrite, kBytes, 0, round + kRounds});
+    EXPECT_EQ(by_mount.failed, 0u);
+    stale += shows(round + kRounds) ? 0 : 1;
+  }
+  EXPECT_EQ(logged, kRounds);
+  // The last write of a process that ends is seen, too; and the mapping's end lets others have grants.
+  writer.kill();
+  stale += shows(2 * kRounds) ? 0 : 1;
+  ::munmap(mapped, kBytes);
+  ::close(fd);
+  EXPECT_TRUE(gets_a_log(other));
+  return stale;
+}
+
+TEST_F(JobClientTest, AMappingThatComesAfterAGrantSeesWritesByLog) {
+  ASSERT_EQ(begin(), "");
+  for (const int flags : {O_RDONLY, O_RDWR, O_RDONLY | O_DIRECT, O_RDWR | O_DIRECT}) {
+    EXPECT_EQ(stale_under_a_grant(flags), 0u) << "flags " << flags;
+  }
+}
+
+// A mapping that nobody has looked at, and pages that another open, which is over, has left: they are not
+// asked for again. The file is on the backing.
+bool JobClientTest::finds_pages_of_before() {
+  constexpr uint32_t kBytes = 5'000;
+  using What = Order::What;
+  Process writer(path(), {O_RDWR, 0644, ClientFile::By::kLog});
+  const int direct = ::open(path().c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
+  void* const mapped = ::mmap(nullptr, kBytes, PROT_READ, MAP_SHARED, direct, 0);
+  EXPECT_NE(mapped, MAP_FAILED) << ::strerror(errno);
+  if (mapped == MAP_FAILED) return false;
+  const int reader = ::open(path().c_str(), O_RDONLY | O_CLOEXEC);
+  EXPECT_EQ(writer.tell({What::kCommit, 0, 0, 0}).by_log, 0u) << "the kernel may keep pages";
+  std::string seen(kBytes, '\0');
+  EXPECT_EQ(::pread(reader, seen.data(), kBytes, 0), kBytes);
+  EXPECT_EQ(seen, pattern(0, kBytes));
+  ::close(reader);
+  EXPECT_TRUE(gets_a_log(writer));
+  EXPECT_EQ(writer.tell({What::kWrite, kBytes, 0, 1}).by_log, 1u);
+  const bool stale = std::string(static_cast<const char*>(mapped), kBytes) != pattern(1, kBytes);
+  ::munmap(mapped, kBytes);
+  ::close(direct);
+  return stale;
+}
+
+TEST_F(JobClientTest, AMappingFindsNoPagesFromBeforeAGrant) {
+  for (const bool shows : {true, false}) {
+    const auto change = [shows](fs::JobFsOptions& options) {
+      std::ofstream(options.backing + "/file") << pattern(0, 5'000);
+      options.shows_to_mappings = shows;
+    };
+    ASSERT_EQ(begin_with(change), "");
+    EXPECT_EQ(finds_pages_of_before(), !shows);  // where none are dropped it would be noticed
+    ::kill(child_, SIGTERM);
+    EXPECT_EQ(wait_for_mount(), 0);
+  }
+}
+
+TEST_F(JobClientTest, WritesByLogThatNoMappingSeesWouldBeNoticed) {
+  ASSERT_EQ(begin_with([](fs::JobFsOptions& options) { options.shows_to_mappings = false; }), "");
+  EXPECT_GT(stale_under_a_grant(O_RDONLY), 0u);
   ::kill(child_, SIGTERM);
   EXPECT_EQ(wait_for_mount(), 0);
 }

@@ -47,6 +47,8 @@ bool answer_in_place(fuse_req_t request, size_t size, off_t offset, fuse_file_in
 
 void read(fuse_req_t request, fuse_ino_t number, size_t size, off_t offset, fuse_file_info* info) {
   guarded(request, number, [&] {
+    // Reads of programs say whose they are.
+    if (info->lock_owner == 0 && file_of(info).direct) fs_of(request).note_page_read(file_of(info));
     if (answer_in_place(request, size, offset, info)) return kAnswered;
     const MutableBytes out = read_buffer(size);
     if (out.size() < size) return ENOMEM;

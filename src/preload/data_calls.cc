@@ -85,11 +85,17 @@ fs::LogWriter* log_at(Description& held, int fd, uint64_t offset, size_t bytes) 
   return offset > kEndMax - bytes ? nullptr : log_for(all_of_ours(), held, fd, bytes);
 }
 
+// What was written, once processes that have mapped the file see it.
+ssize_t shown(const fs::LogWriter& log, Description& held, int fd, ssize_t written) {
+  if (log.must_show()) show(held, fd);
+  return written;
+}
+
 ssize_t put(Description& held, int fd, uint64_t offset, const void* data, size_t bytes) {
   fs::LogWriter* const log = log_at(held, fd, offset, bytes);
   if (log != nullptr && data != nullptr) {
     const int64_t written = log->write(held.file, offset, data, bytes);
-    if (written >= 0) return static_cast<ssize_t>(written);
+    if (written >= 0) return shown(*log, held, fd, static_cast<ssize_t>(written));
     refuse_log(held);  // the mount says why
   }
   prepare_write(held, fd);
@@ -116,10 +122,9 @@ ssize_t put_parts(Description& held, int fd, uint64_t offset, const iovec* parts
     if (written >= 0) done += written;
     if (written == static_cast<int64_t>(parts[i].iov_len)) continue;
     refuse_log(held);
-    if (done > 0) return done;
     break;
   }
-  if (done > 0) return done;
+  if (done > 0) return shown(*log, held, fd, done);
   prepare_write(held, fd);
   return next<decltype(::pwritev)>(calls::pwritev)(fd, parts, count, static_cast<off_t>(offset));
 }

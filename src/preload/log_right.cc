@@ -191,6 +191,14 @@ fs::LogWriter* log_for(Memory& all, Description& held, int fd, uint64_t bytes) n
   return now >= kGranted ? &logs[now - kGranted].writer : nullptr;
 }
 
+// A server that is gone has ended the mappings, too.
+void show(Description& held, int fd) noexcept {
+  const int kept = errno;
+  char none = 0;
+  static_cast<void>(ask_tree(held, fd, fs::kAskShow, &none, 0));
+  errno = kept;
+}
+
 void refuse_all_logs() noexcept {
   has_mapped.store(true, std::memory_order_relaxed);
   Memory* const all = memory.load(std::memory_order_acquire);

@@ -35,6 +35,8 @@ void promise(Memory& all, Description& held, int fd) noexcept;
 fs::LogWriter* log_for(Memory& all, Description& held, int fd, uint64_t bytes) noexcept;
 // From now on its writes go through the mount.
 inline void refuse_log(Description& held) { held.right.store(kRefused, std::memory_order_release); }
+// Mappings of the file, by any process, show what the log has of it.
+void show(Description& held, int fd) noexcept;
 // The process maps files: all its writes go through the mount.
 void refuse_all_logs() noexcept;
 

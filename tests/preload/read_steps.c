@@ -187,6 +187,23 @@ static void beside_a_mapping(uint32_t rounds) {
   printf("%d wrong, %ld\n", wrong, size);
 }
 
+/* What another process writes by its log, a mapping of an open that came later shows at once. */
+static void watch_by_mapping(uint32_t rounds) {
+  begin_writer();
+  tell(WRITE, 0, BYTES - 1, 1);
+  for (uint32_t i = 1; i < 100; ++i) tell(WRITE, i, 0, PART_MAX); /* by now it has a log */
+  const int file = open("file", O_RDONLY);
+  const char* const map = mmap(NULL, BYTES, PROT_READ, MAP_SHARED, file, 0);
+  need(file >= 0 && map != MAP_FAILED, "mmap");
+  for (uint32_t round = 0; round < rounds; ++round) {
+    tell(below(8) == 0 ? OTHER_FILE : WRITE, round, below(BYTES - PART_MAX), 1 + below(PART_MAX));
+    wrong += memcmp(map, model, BYTES) != 0;
+  }
+  end_writer();
+  wrong += memcmp(map, model, BYTES) != 0;
+  printf("%d wrong, %ld\n", wrong, size);
+}
+
 /* ---- who else has the description ---- */
 
 static void say_next(int file, const char* who) {
@@ -304,6 +321,8 @@ int main(int count, char** words) {
     beside_a_writer(number);
   else if (strcmp(what, "mapping") == 0)
     beside_a_mapping(number);
+  else if (strcmp(what, "watch") == 0)
+    watch_by_mapping(number);
   else if (strcmp(what, "pass") == 0)
     pass_on(self);
   else if (strcmp(what, "inherited") == 0)

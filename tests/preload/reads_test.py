@@ -97,6 +97,9 @@ class Reads(unittest.TestCase):
     def test_beside_a_process_that_has_mapped_the_file(self):
         self.same("mapping", 6, at_least=50)
 
+    def test_a_mapping_beside_a_process_that_writes_by_its_log(self):
+        self.same("watch", 300, at_least=0)
+
     def test_descriptions_that_another_process_comes_to(self):
         self.same("pass", at_least=30)
 

@@ -69,6 +69,7 @@ Status ClientFile::write_by(Attachment& log, uint64_t offset, Bytes bytes) {
     bytes.remove_prefix(static_cast<size_t>(written));
     offset += static_cast<uint64_t>(written);
   }
+  if (log.writer.must_show()) static_cast<void>(::ioctl(file_.get(), kAskShow));
   return {};
 }
 

@@ -217,6 +217,36 @@ TEST_F(JobAttachTest, WhoeverLetsTheKernelKeepPagesKeepsTheMount) {
   EXPECT_EQ(fs().pages(*after.file, false), FileSystem::Pages::kOfOpen);
 }
 
+// By a mapping of an open that keeps none.
+TEST_F(JobAttachTest, WhoeverMayWriteHearsOfPagesThatTheKernelReads) {
+  start();
+  int drops = 0;
+  fs().drop_pages_by([&](Node&) { ++drops; });
+  Open& writer = open("file", O_RDWR | O_CREAT | O_DIRECT);
+  const auto program = attach(), later = attach();
+  const meta::FileId id = granted(writer, program->token);
+  EXPECT_EQ(program->writer.write(id, 0, "before", 6), 6);
+  EXPECT_FALSE(program->writer.must_show());
+  Open& reader = open("file", O_RDONLY);
+  EXPECT_FALSE(fs().may_drop_pages(reader.node));
+  fs().note_page_read(*reader.file);
+  fs().note_page_read(*reader.file);
+  EXPECT_TRUE(program->writer.must_show());
+  EXPECT_FALSE(later->writer.must_show());
+  EXPECT_TRUE(fs().may_drop_pages(reader.node));
+  std::string answer;
+  EXPECT_EQ(fs().command(*writer.file, kAskShow, {}, &answer), 0);
+  EXPECT_EQ(drops, 1);
+  meta::FileId same;
+  EXPECT_EQ(ask(writer, later->token, &same), EBUSY);
+  close(&reader);
+  EXPECT_EQ(drops, 2) << "the next one would find them without a read";
+  EXPECT_FALSE(program->writer.must_show());
+  EXPECT_FALSE(fs().may_drop_pages(writer.node));
+  EXPECT_EQ(ask(writer, later->token, &same), 0);
+  fs().drop_pages_by({});
+}
+
 // As tar does: it writes, sets the time, closes.
 TEST_F(JobAttachTest, ATimeThatIsSetAfterAWriteStays) {
   start();

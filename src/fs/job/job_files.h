@@ -24,12 +24,13 @@ struct JobFile final : OpenFile {
   bool appends = false;
   bool writes = false;
   bool reads = true;
-  bool holds = true;            // the names keep the file for it; false: see JobNode::opens_unheld
-  std::optional<pid_t> writer;  // whose it is, if it keeps the file from being sealed
-  bool without_pages = false;   // the kernel keeps none of it for this open
-  bool may_map = false;         // and nobody has promised that it is not mapped to be written
-  uint64_t sealed_at = 0;       // not 0: it reads through the kernel's pages (job_fs_pages.cc)
-  bool keeps_earlier = false;   // also those of earlier opens
+  bool holds = true;                    // the names keep the file for it; false: see JobNode::opens_unheld
+  std::optional<pid_t> writer;          // whose it is, if it keeps the file from being sealed
+  bool without_pages = false;           // the kernel keeps none of it for this open, but those of a mapping
+  std::atomic<bool> is_mapped = false;  // it has read some of those
+  bool may_map = false;                 // and nobody has promised that it is not mapped to be written
+  uint64_t sealed_at = 0;               // not 0: it reads through the kernel's pages (job_fs_pages.cc)
+  bool keeps_earlier = false;           // also those of earlier opens
   std::atomic<bool> has_read = false;
   std::vector<uint32_t> granted;  // logs that may write it; guarded by the mutex of JobFs
 };

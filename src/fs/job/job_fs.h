@@ -201,6 +201,7 @@ class JobFs final : public FileSystem {
   Pages pages(const OpenFile& file, bool maps) const override;
   void drop_pages_by(DropPages drop) override;
   bool may_drop_pages(const Node* node, std::optional<mode_t> mode = {}) const override;
+  void note_page_read(OpenFile& file) override;
 
  private:
   JobFs(meta::NamesClient& names, io::Device& backing, const JobFsOptions& options, NodePeers* peers)
@@ -399,6 +400,10 @@ class JobFs final : public FileSystem {
   // Pages of sealed files.
   void open_sealed(JobFile& file) REQUIRES(mutex_);
   void note_read(JobFile& file);
+  bool kernel_has_pages(const JobNode& node) const REQUIRES(mutex_);
+  void tell_if_mapped(std::span<const uint32_t> logs) REQUIRES(mutex_);
+  void show_to_mappings(JobNode& node);
+  void end_mapping(JobFile& file);
   void note_seal(JobNode& node, uint32_t mode, uint64_t seals_before);
   void note_unsealed(JobNode& node) REQUIRES(mutex_);
   void note_pages_left(JobNode& node);

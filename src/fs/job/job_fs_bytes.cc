@@ -257,6 +257,7 @@ void JobFs::release(std::unique_ptr<OpenFile> file) {
   static_cast<void>(errno_of([&] { return commit(node); }));  // of a process that was killed
   if (locks_) static_cast<void>(contain([&] { locks_->release(*file); }));
   static_cast<void>(errno_of([&] { return say_modified(node); }));
+  static_cast<void>(insist([&] { end_mapping(JobFile::of(*file)); }));
   let_go(JobFile::of(*file));
   if (!JobFile::of(*file).holds) return;
   static_cast<void>(errno_of([&] { return answer(names_.release(node.id)); }));

@@ -286,7 +286,7 @@ int JobFs::open_light(JobNode& node, const LightOpen& wanted, const Caller& call
 int JobFs::cut_light(JobNode& node) {
   {
     const RequestLock lock(mutex_, requests_);
-    if (node.opens_with_pages > 0 || node.sealed_opens > 0) return EBUSY;
+    if (kernel_has_pages(node)) return EBUSY;
     ++node.cuts_past_kernel;
     node.was_cut_past_kernel = true;
   }

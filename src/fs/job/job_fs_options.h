@@ -42,6 +42,7 @@ struct JobFsOptions {
   bool holds_late = true;            // false: a file that was opened past the kernel ends with its name
   bool dresses_again = true;         // false: what a drain has found of a file beside its bytes is the last
   bool changes_apart = true;         // false: attributes change on the backing with the mutex held
+  bool shows_to_mappings = true;     // false: what logs get later is not seen in mappings of before
   bool unseal_takes_back = true;     // false: nodes go on with what they have kept of a sealed file
   bool brings_times = true;          // false: of several nodes, times alone are nothing to drain
   ShareRules share_rules;

@@ -2,7 +2,8 @@
 //
 // A program's writes reach the file by take(), which every call here that reads bytes, sizes or times makes
 // first. The kernel must not answer in its place: a grant is given while no open of the file lets the kernel
-// keep its pages, and an open that comes while there are grants does not.
+// keep its pages, and an open that comes while there are grants does not. Of such an open the kernel reads
+// pages for a mapping alone (job_fs_pages.cc).
 #include <unistd.h>
 
 #include <algorithm>
@@ -64,6 +65,7 @@ Status JobFs::end_program(uint32_t log) noexcept {
       if (node == nullptr) continue;
       static_cast<void>(commit(*node));
       static_cast<void>(say_modified(*node));
+      show_to_mappings(*node);
       nodes_.forget(node, 1);
     }
     return {};
@@ -76,6 +78,7 @@ int JobFs::command(OpenFile& opened, unsigned long command, Bytes in, std::strin
   if (command == kAskSeal) return tell_seal(file.node, out);
   if (command == kAskMap) return publish_map(file, in, out);
   if (command == kAskPages) return take_promise_back(file);
+  if (command == kAskShow) return show_to_mappings(file.node), 0;
   if (command != kAskGrant && command != kAskShortCut) return ENOTTY;
   GrantRequest request;
   if (in.size() != sizeof(request)) return EINVAL;
@@ -123,12 +126,13 @@ int JobFs::grant(JobFile& file, const AttachToken& token) {
   const RequestLock lock(mutex_, requests_);
   const auto log = grants_.log_of(token);
   if (!log) return EPERM;
-  if ((file.node.opens_with_pages > 0 || file.node.sealed_opens > 0) && options_.refuses_kept_pages)
-    return EBUSY;
+  if (kernel_has_pages(file.node) && options_.refuses_kept_pages) return EBUSY;
   if (std::find(file.granted.begin(), file.granted.end(), *log) != file.granted.end()) return 0;
   file.granted.reserve(file.granted.size() + 1);
   grants_.grant(*log, &file.node);
   file.granted.push_back(*log);
+  if (file.node.may_have_pages.exchange(false) && options_.shows_to_mappings) file.node.drops_pages = true;
+  if (file.node.shows_logs()) tell_if_mapped({&*log, 1});
   return 0;
 }
 
@@ -179,9 +183,13 @@ std::vector<Status> JobFs::damage() {
 // The open file is over: of what comes from now on nothing is this file's.
 void JobFs::revoke_grants(JobFile& file) {
   static_cast<void>(take_granted(file.node));
-  const RequestLock lock(mutex_, requests_);
-  for (const uint32_t log : file.granted) grants_.revoke(log, file.node.id);
-  file.granted.clear();
+  {
+    const RequestLock lock(mutex_, requests_);
+    if (file.granted.empty()) return;
+    for (const uint32_t log : file.granted) grants_.revoke(log, file.node.id);
+    tell_if_mapped(std::exchange(file.granted, {}));
+  }
+  show_to_mappings(file.node);  // also what a process did not come to tell of
 }
 
 // Where the kernel has not seen all writes, it does not know where the file ends.

@@ -40,6 +40,11 @@ struct JobNode final : Node {
   std::atomic<uint64_t> sealed_at = 0;
   std::atomic<uint64_t> pages_left_at = 0;
   std::atomic<uint64_t> pages_gone_at = 0;  // the mark of then means nothing any more
+  // Opens without pages by which the kernel has read some for all that. Changes under the mutex.
+  std::atomic<uint32_t> opens_mapped = 0;
+  std::atomic<bool> may_have_pages = false;  // of opens since the last grant
+  std::atomic<bool> drops_pages = false;     // the next write by a log does so
+  bool shows_logs() const { return opens_mapped.load() > 0 || drops_pages.load(); }
 
   // The table's.
   uint64_t lookups = 0;

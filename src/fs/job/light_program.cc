@@ -140,7 +140,8 @@ LightAnswer LightProgram::pass_on(const LightRequest& request, std::string* argu
     answer.error = EBADF;
   } else if (request.flags == kAskShortCut && fs_.light_waits()) {
     answer.error = EBUSY;
-  } else if (request.flags != kAskShortCut && request.flags != kAskMap && request.flags != kAskCommit) {
+  } else if (request.flags != kAskShortCut && request.flags != kAskMap && request.flags != kAskCommit &&
+             request.flags != kAskShow) {
     answer.error = EOPNOTSUPP;
   } else {
     answer.error = fs_.command(*opened->of.file, request.flags, {request.path, request.path_bytes}, argument);

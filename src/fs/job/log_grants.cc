@@ -36,6 +36,20 @@ void LogGrants::revoke(uint32_t log, const meta::FileId& id) {
   if (file->second.logs.empty()) files_.erase(file);
 }
 
+std::vector<uint32_t> LogGrants::logs_of(const meta::FileId& id) const {
+  std::vector<uint32_t> logs;
+  const auto file = files_.find(id);
+  if (file == files_.end()) return logs;
+  for (const auto& [log, count] : file->second.logs) logs.push_back(log);
+  return logs;
+}
+
+bool LogGrants::has_mapped(uint32_t log) const {
+  return std::any_of(files_.begin(), files_.end(), [log](const auto& each) {
+    return each.second.node->shows_logs() && each.second.logs.contains(log);
+  });
+}
+
 WriteGuard::Verdict LogGrants::judge(uint32_t log, const meta::FileId& id) {
   if (log == trusted_) return Verdict::kAdmitted;
   const auto file = files_.find(id);

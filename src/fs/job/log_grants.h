@@ -33,6 +33,9 @@ class LogGrants final : public WriteGuard {
   void grant(uint32_t log, JobNode* node);
   void revoke(uint32_t log, const meta::FileId& file);
   bool has(const meta::FileId& file) const { return files_.contains(file); }
+  std::vector<uint32_t> logs_of(const meta::FileId& file) const;
+  // Whether the kernel may have pages of a file that it may write.
+  bool has_mapped(uint32_t log) const;
 
   Verdict judge(uint32_t log, const meta::FileId& file) override;
   uint64_t admitted() const { return admitted_; }  // writes of processes, so far

@@ -9,6 +9,7 @@
 //   ioctl(file, kAskCommit) ────────────────► what this node has written of it is seen on all nodes
 //   ioctl(file, kAskMap) ───────────────────► where logs of this node have bytes of it (map_format.h)
 //   ioctl(file, kAskPages) ─────────────────► the process maps the file: no map of it counts meanwhile
+//   ioctl(file, kAskShow) ──────────────────► mappings show what it has written (LogWriter::must_show)
 //   ioctl(file, kAskSeal) ──────────────────► whether its bytes can change, and who may do so (SealState)
 //   (the connection ends) ──────────────────► the process is over; its files are committed
 //
@@ -74,5 +75,6 @@ inline constexpr unsigned long kAskGrant = _IOWR(0xd5, 0x51, GrantRequest);
 inline constexpr unsigned long kAskCommit = _IO(0xd5, 0x52);
 inline constexpr unsigned long kAskShortCut = _IOWR(0xd5, 0x53, GrantRequest);
 inline constexpr unsigned long kAskSeal = _IOR(0xd5, 0x55, SealState);
+inline constexpr unsigned long kAskShow = _IO(0xd5, 0x58);
 
 }  // namespace swale::fs

@@ -180,6 +180,7 @@ struct LogHead {
   alignas(64) std::atomic<uint32_t> grants;   // changes with each grant: writers sleep on it
   std::atomic<uint32_t> ended;                // the process is over: nothing of it is read any more
   std::atomic<uint32_t> refused;              // the errno that a writer without a chunk gets
+  std::atomic<uint32_t> mapped;               // the kernel has pages of a file that the process may write
   alignas(64) std::atomic<uint64_t> grant[kSlotsMax];  // of chunk n, at n % kSlotsMax: packed_grant
 };
 static_assert(sizeof(LogHead) <= kPageBytes);

@@ -65,6 +65,9 @@ class LogWriter {
   // the node sees the bytes.
   int64_t write(const meta::FileId& file, uint64_t offset, const void* data, uint64_t bytes,
                 LogTrouble* trouble = nullptr) noexcept;
+  // After a write: processes that have mapped the file may still see what was there. Ask the server by
+  // kAskShow, of the file's open, before the write returns.
+  bool must_show() const noexcept { return head_->mapped.load(std::memory_order_seq_cst) != 0; }
 
  private:
   // Where a piece goes.

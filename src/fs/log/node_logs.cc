@@ -178,6 +178,11 @@ bool NodeLogs::wait(Nanos nanos) noexcept {
   return rang;
 }
 
+void NodeLogs::set_mapped(uint32_t log, bool mapped) noexcept {
+  const auto found = logs_.find(log);
+  if (found != logs_.end()) found->second->set_mapped(mapped);
+}
+
 void NodeLogs::refuse(int error_number) noexcept {
   for (auto& [id, log] : logs_) log->refuse(error_number);
 }

@@ -96,6 +96,8 @@ class NodeLogs {
   Status take(SegmentConsumer& consumer) noexcept;
   // The process is over. Its log stays until its bytes are dropped.
   Status end_log(uint32_t log, SegmentConsumer& consumer) noexcept;
+  // Whether its process must tell the server of each write (LogWriter::must_show).
+  void set_mapped(uint32_t log, bool mapped) noexcept;
 
   Status read(const meta::Place& place, MutableBytes out) noexcept;
   bool show(const meta::Place& place, uint64_t length, ShownBytes* shown) noexcept;  // ServedLog::show

@@ -250,6 +250,12 @@ void ServedLog::end() noexcept {
   futex_wake(&head_->grants);
 }
 
+void ServedLog::set_mapped(bool mapped) noexcept {
+  if (head_ == nullptr) return;
+  head_->mapped.store(mapped ? 1 : 0, std::memory_order_seq_cst);
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // before entries are looked at: LogWriter::append
+}
+
 void ServedLog::abandon_pending() noexcept {
   for (auto& [number, chunk] : chunks_) {
     for (auto& state : chunk.entries) {

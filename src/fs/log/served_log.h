@@ -156,6 +156,8 @@ class ServedLog {
 
   // The process is over. What it has reserved and not published is nothing.
   void end() noexcept;
+  // What comes from now on is seen by take(), or its writer sees this (LogWriter::must_show).
+  void set_mapped(bool mapped) noexcept;
   void abandon_pending() noexcept;
   bool ended() const { return ended_; }
   bool in_memory() const { return head_ != nullptr; }
