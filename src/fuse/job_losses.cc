@@ -217,6 +217,7 @@ Status LossRecovery::write_copies(size_t index) {
                          anchored_->open(lost_folder_ + "/" + name, io::OpenMode::kOpenOrCreate));
   SWALE_RETURN_IF_ERROR(out->truncate(0));
   SWALE_RETURN_IF_ERROR(left_->write_own(loss.file, mine, *out));
+  SWALE_RETURN_IF_ERROR(out->truncate(loss.copies.at(left_->node()).end()));
   SWALE_RETURN_IF_ERROR(out->sync());
   outcomes_[index].kept.push_back(name);
   return {};

@@ -14,8 +14,8 @@
 namespace swale::fs {
 namespace {
 
-constexpr uint64_t kZerosAtOnce = 64 << 10;
-constexpr uint64_t kStatBlockBytes = 512;  // of st_blocks
+constexpr uint64_t kZerosAtOnce = kHoleBytes;  // as drains make holes of
+constexpr uint64_t kStatBlockBytes = 512;      // of st_blocks
 
 // Where the backing file has data, or a hole, in [offset, end); `end`: nowhere. A file system that does not
 // know says that all is data.
@@ -139,7 +139,7 @@ int JobFs::write_zeros(const JobFile& file, uint64_t offset, uint64_t end) {
     if (failed == 0) failed = seek_stored(file, offset, SEEK_HOLE, &hole);
     if (failed == ENXIO) return 0;  // it was cut meanwhile
     for (hole = std::min(hole, end); failed == 0 && offset < hole;) {
-      const uint64_t bytes = std::min(hole - offset, kZerosAtOnce);
+      const uint64_t bytes = std::min(hole - offset, kZerosAtOnce - offset % kZerosAtOnce);
       failed = append(file.node, offset, view(zeros->span().first(bytes)));
       offset += bytes;
     }

@@ -2,6 +2,7 @@
 // what is not written for them; and of free space.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -9,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "fs/job/testing/content.h"
 #include "fs/job/testing/job_world.h"
 #include "fs/job/testing/nodes_world.h"
 
@@ -17,6 +19,21 @@ namespace {
 
 constexpr uint64_t kPart = 64 * kKiB;  // no file system has larger blocks
 constexpr uint64_t kNowhere = ~uint64_t{0};
+
+bool knows_holes(const std::string& folder) {
+  const std::string path = folder + "/holes";
+  const int there = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  const bool knows = ::ftruncate(there, 1 << 20) == 0 && ::lseek(there, 0, SEEK_HOLE) == 0;
+  ::close(there);
+  ::unlink(path.c_str());
+  return knows;
+}
+
+uint64_t blocks_kib(const std::string& path) {
+  struct stat found = {};
+  EXPECT_EQ(::stat(path.c_str(), &found), 0) << path;
+  return static_cast<uint64_t>(found.st_blocks) / 2;
+}
 
 class JobFsSpace : public testing::Test {
  protected:
@@ -54,13 +71,7 @@ class JobFsSpace : public testing::Test {
     const Status drained = world_.fs().drain_all();
     ASSERT_TRUE(drained.ok()) << drained.to_string();
   }
-  bool backing_knows_holes() {
-    const int there = ::open((world_.backing() + "/holes").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    const bool knows = ::ftruncate(there, 1 << 20) == 0 && ::lseek(there, 0, SEEK_HOLE) == 0;
-    ::close(there);
-    ::unlink((world_.backing() + "/holes").c_str());
-    return knows;
-  }
+  bool backing_knows_holes() const { return knows_holes(world_.backing()); }
   FileSystemCalls& calls() { return world_.calls(); }
 
   JobWorld world_;
@@ -160,6 +171,30 @@ TEST_F(JobFsSpace, WhereThereIsNothingNoZerosAreWritten) {
   EXPECT_EQ(calls().close(file), 0);
 }
 
+// In a file that is there, and in a new one.
+TEST_F(JobFsSpace, PunchedHolesTakeNoSpaceOnTheBacking) {
+  if (!backing_knows_holes()) GTEST_SKIP() << "this backing file system keeps no holes";
+  world_.start();
+  const auto there_kib = [&](const char* name) { return blocks_kib(world_.backing() + "/" + name); };
+  for (const bool is_there : {true, false}) {
+    const char* const name = is_there ? "there" : "new";
+    const int file = open(name, O_RDWR | O_CREAT);
+    for (uint64_t at = 0; at < 32; ++at) write(file, at * kPart);
+    if (is_there) {
+      ASSERT_NO_FATAL_FAILURE(drain());
+      EXPECT_GE(there_kib(name), 32 * kPart / kKiB);
+    }
+    const int punch = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+    ASSERT_EQ(calls().allocate(file, punch, 100, 32 * kPart - 200), 0);
+    ASSERT_NO_FATAL_FAILURE(drain());
+    EXPECT_LE(there_kib(name), 4 * kPart / kKiB) << name;
+    std::string bytes;
+    ASSERT_EQ(calls().read(file, 0, 32 * kPart, &bytes), 0);
+    EXPECT_TRUE(bytes == std::string(100, 'x') + std::string(32 * kPart - 200, '\0') + std::string(100, 'x'));
+    EXPECT_EQ(calls().close(file), 0);
+  }
+}
+
 // ---- free space, as of a backing that nobody else uses
 
 constexpr fsblkcnt_t kFree = 1'000'000, kAvailable = 900'000;  // blocks
@@ -239,6 +274,25 @@ TEST(JobFsSpaceOfNodes, FreeSpaceIsLessWhatAnyNodeHasUndrained) {
   EXPECT_EQ(world.calls(1).close(file), 0);
   EXPECT_TRUE(world.fs(2).drain_everywhere().ok());
   EXPECT_EQ(all(), each(0));
+}
+
+// Half of the file is another node's.
+TEST(JobFsSpaceOfNodes, PunchedHolesTakeNoSpaceOnTheBacking) {
+  NodesWorld world(2);
+  if (!knows_holes(world.backing())) GTEST_SKIP() << "this backing file system keeps no holes";
+  world.start();
+  for (size_t node = 0; node < 2; ++node) {
+    int handle = -1;
+    ASSERT_EQ(world.calls(node).open("f", O_RDWR | O_CREAT, 0644, &handle), 0);
+    ASSERT_EQ(world.calls(node).write(handle, node * kMiB, std::string(kMiB, 'x')), 0);
+    const int punch = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+    ASSERT_EQ(world.calls(node).allocate(handle, punch, node * kMiB + 100, kMiB - 200), 0);
+    ASSERT_EQ(world.calls(node).close(handle), 0);
+  }
+  EXPECT_TRUE(world.fs(0).drain_everywhere().ok());
+  EXPECT_LE(blocks_kib(world.backing() + "/f"), 6 * kPart / kKiB);
+  const std::string edge(100, 'x'), zeros(kMiB - 200, '\0');
+  EXPECT_TRUE(content(world.backing() + "/f") == edge + zeros + edge + edge + zeros + edge);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 
 #include "base/crc32c.h"
 #include "io/beneath.h"
@@ -45,15 +46,55 @@ void start_writeback(io::File& file, uint64_t offset, uint64_t bytes) {
                                       static_cast<off_t>(bytes), SYNC_FILE_RANGE_WRITE));
 }
 
-Status write_checked(io::File& out, uint64_t offset, MutableBytes bytes) {
+namespace {
+
+Status expect_same(io::File& out, uint64_t offset, MutableBytes bytes) {
   const uint32_t crc = crc32c(view(bytes));
-  SWALE_RETURN_IF_ERROR(out.pwrite(offset, view(bytes)));
   SWALE_RETURN_IF_ERROR(read_exactly(out, offset, bytes));
   if (crc32c(view(bytes)) == crc) return {};
   return corruption(
       "{}: offset {}: {} bytes have another checksum than those that were committed; the logs keep them: "
       "check the disk, and drain again",
       out.path(), offset, bytes.size());
+}
+
+bool is_hole(uint64_t offset, Bytes bytes) {
+  if (offset % kHoleBytes != 0 || bytes.size() < kHoleBytes || bytes[0] != 0) return false;
+  return std::memcmp(bytes.data(), bytes.data() + 1, kHoleBytes - 1) == 0;
+}
+
+// Where the file ends before them there is nothing to do.
+Status make_hole(io::File& out, uint64_t offset, MutableBytes zeros) {
+  SWALE_ASSIGN_OR_RETURN(const uint64_t size, out.size());
+  if (size <= offset) return {};
+  zeros = zeros.first(std::min<uint64_t>(zeros.size(), size - offset));
+  const int fd = out.descriptor();
+  const bool punched =
+      fd >= 0 && ::fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
+                             static_cast<off_t>(zeros.size())) == 0;
+  if (!punched) SWALE_RETURN_IF_ERROR(out.pwrite(offset, view(zeros)));
+  return expect_same(out, offset, zeros);
+}
+
+}  // namespace
+
+Status write_checked(io::File& out, uint64_t offset, MutableBytes bytes) {
+  while (!bytes.empty()) {
+    const bool hole = is_hole(offset, view(bytes));
+    size_t length = 0;
+    while (length < bytes.size() && is_hole(offset + length, view(bytes.subspan(length))) == hole)
+      length += std::min<uint64_t>(kHoleBytes - (offset + length) % kHoleBytes, bytes.size() - length);
+    const MutableBytes part = bytes.first(length);
+    if (hole) {
+      SWALE_RETURN_IF_ERROR(make_hole(out, offset, part));
+    } else {
+      SWALE_RETURN_IF_ERROR(out.pwrite(offset, view(part)));
+      SWALE_RETURN_IF_ERROR(expect_same(out, offset, part));
+    }
+    bytes = bytes.subspan(length);
+    offset += length;
+  }
+  return {};
 }
 
 bool is_of_names(std::string_view path) {

@@ -23,7 +23,9 @@ Stamp stamp_of(const struct stat& found);
 Status dress_as(io::File& file, io::File* replaced);
 // Advice: the disk writes this range while the next ones are copied; a sync then waits for less.
 void start_writeback(io::File& file, uint64_t offset, uint64_t bytes);
-// Writes bytes of the logs, and reads them again into the same buffer. kCorruption: they are others.
+// Writes bytes of the logs, and reads them again into the same buffer. kCorruption: they are others. Zeros of
+// kHoleBytes, at multiples of that, become a hole; who writes the file makes it as long as it is to be.
+inline constexpr uint64_t kHoleBytes = 64 * kKiB;
 Status write_checked(io::File& out, uint64_t offset, MutableBytes bytes);
 // Of names alone, so that it stays beneath where it begins: the device follows no link.
 bool is_of_names(std::string_view path);

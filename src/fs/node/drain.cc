@@ -215,8 +215,8 @@ bool Drain::fill() noexcept {
 }
 
 Status Drain::fill(Work& work) {
-  const MutableBytes buffer = buffer_.span();
   const uint64_t begin = work.parts[work.next].offset + work.done;
+  const MutableBytes buffer = buffer_.span().first(buffer_.span().size() - begin % kHoleBytes);
   const bool kept = !work.parts[work.next].piece;
   size_t filled = 0;
   while (filled < buffer.size() && work.next < work.parts.size()) {

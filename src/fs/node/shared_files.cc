@@ -288,8 +288,8 @@ Status SharedFiles::write_out(const meta::FileId& file, uint64_t drain, std::spa
     SWALE_ASSIGN_OR_RETURN(Buffer buffer, Buffer::allocate(kWriteBytes));
     for (const FileExtents::Piece& piece : pieces) {
       for (uint64_t done = 0; done < piece.length;) {
-        const MutableBytes bytes =
-            buffer.span().first(std::min<uint64_t>(piece.length - done, buffer.span().size()));
+        const uint64_t most = buffer.span().size() - (piece.offset + done) % kHoleBytes;
+        const MutableBytes bytes = buffer.span().first(std::min<uint64_t>(piece.length - done, most));
         {
           const MutexLock lock(mutex_);
           const auto part = fixed_.find(file);
