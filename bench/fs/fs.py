@@ -145,6 +145,9 @@ KEYS = (
     (Key("create_over_ext4", "with the preload and SWALE_FS_DESCRIPTORS=light, 8 processes create and close "
          "in one directory: a plain directory's time on the disk over the tree's, the best of four rounds "
          "each, on a fresh ext4", "", 0.6, 2, less_is_better=False), ("light", "create_over_ext4")),
+    (Key("create_unmounted_over_mount", "8 processes make, write and close files of 40 bytes in one "
+         "directory of a tree without a mount: the time of one with a mount over it, the best of four rounds "
+         "each", "", 0.5, 1, less_is_better=False), ("unmounted", "create_unmounted_over_mount")),
     (Key("run_added_s", f"`swale run --backing` of {RANKS} processes that do nothing: more than without; one "
          "run of all, or one each under mpirun, the worse", "s", 1, 0.3, by="wait"), ("run", "added_s")),
     (Key("run_alone_added_s", "the same of one run of all", "s", None, None, by="wait"),
@@ -283,6 +286,24 @@ def light(runner, programs, scratch):
         print(f"fs.py: no light creates: {why}", file=sys.stderr, flush=True)
 
 
+def unmounted(runner, programs, scratch):
+    """Files of a tree that is mounted nowhere, beside those of a mounted one, on a fresh ext4 as above."""
+    try:
+        with throttle.Device(scratch.resolve(), LIGHT_DEVICE_MIB, limited=False) as device:
+            tree, mounted = device.root / "tree", device.root / "mounted"
+            swale = str(programs.parent / "tools/swale")
+            tree.mkdir()
+            mounted.mkdir()
+            words = judge.words({"tree": tree, "mounted": mounted, "creates": runner.p["creates"],
+                                 "rounds": 4})
+            runner.keep("unmounted", [swale, "run", "--backing", str(mounted), "--buffer",
+                                      str(device.root / "buffer"), "--", swale, "run", "--no-mount",
+                                      "--backing", str(tree), "--buffer", str(device.root / "other"),
+                                      "--", str(programs / "fs/bench_fs_unmounted"), *words])
+    except throttle.Unavailable as why:
+        print(f"fs.py: no creates without a mount: {why}", file=sys.stderr, flush=True)
+
+
 def measure(arguments, scratch):
     profile = PROFILES[arguments.profile]
     runner = judge.Runner(profile)
@@ -293,6 +314,7 @@ def measure(arguments, scratch):
         for runner.round in range(profile["rounds"]):
             if runner.round == 0 and not NO_MOUNTS:
                 light(runner, arguments.programs, scratch)
+                unmounted(runner, arguments.programs, scratch)
             runner.keep("calibrate", [str(arguments.programs / "bench_calibrate"), "--path",
                                       str(scratch / "calibrate"), "--quick",
                                       "1" if arguments.profile == "tiny" else "0"])

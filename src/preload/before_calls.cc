@@ -167,7 +167,7 @@ void swale_before_syscall(long number, long first, long last) {
   if (massive_descriptors.load(std::memory_order_relaxed) != 0 &&
       (number == SYS_close || number == SYS_close_range))
     close_subfiles(static_cast<uint32_t>(first), static_cast<uint32_t>(number == SYS_close ? first : last));
-  if (number == SYS_umask) forget_umask();
+  if (number == SYS_umask) forget_umask(), forget_umask_unmounted();
   if (!needs_no_descriptors(number)) {
     make_all_real();
     if (is_unmounted()) warn_unmounted(number, first, last);

@@ -16,6 +16,7 @@
 #include "preload/log_right.h"
 #include "preload/massive_files.h"
 #include "preload/next_calls.h"
+#include "preload/unmounted.h"
 
 namespace swale::preload {
 namespace {
@@ -205,9 +206,15 @@ off_t refuse_seek(int fd, off_t offset) {
   return -1;
 }
 
+// What the kernel has written may have to be durable. `offset`: -1: the descriptor's.
+ssize_t written(int fd, ssize_t done, off_t offset, bool durable = false) {
+  const bool looks = done > 0 && unmounted.load(std::memory_order_relaxed) == Unmounted::kYes;
+  return looks ? settle_write_unmounted(fd, done, offset, durable) : done;
+}
+
 // The descriptor is no file of ours.
 ssize_t write_other(int fd, const void* data, size_t bytes) {
-  if (!is_subfile(fd)) return next<decltype(::write)>(calls::write)(fd, data, bytes);
+  if (!is_subfile(fd)) return written(fd, next<decltype(::write)>(calls::write)(fd, data, bytes), -1);
   const iovec part = {const_cast<void*>(data), bytes < kBytesMax ? bytes : kBytesMax};
   return write_subfile(fd, &part, 1);
 }
@@ -218,7 +225,7 @@ extern "C" {
 
 ssize_t swale_take_write(int fd, const void* data, size_t bytes) {
   auto* const write_next = next<decltype(::write)>(calls::write);
-  if (is_foreign(fd) && !is_subfile(fd)) return write_next(fd, data, bytes);
+  if (is_foreign(fd) && !is_subfile(fd)) return written(fd, write_next(fd, data, bytes), -1);
   const Ours held(fd);
   if (!held) return write_other(fd, data, bytes);
   const size_t wanted = bytes < kBytesMax ? bytes : kBytesMax;
@@ -235,14 +242,16 @@ ssize_t swale_take_pwrite(int fd, const void* data, size_t bytes, off_t offset) 
   if (!held && is_subfile(fd)) return refuse_subfile(fd, "pwrite", ESPIPE, kNoPlaces);
   const bool is_kernels = !held || bytes == 0 || bytes > kBytesMax || offset < 0;
   if (held && is_kernels) be_real(*held, fd);
-  if (is_kernels) return next<decltype(::pwrite)>(calls::pwrite)(fd, data, bytes, offset);
+  if (is_kernels)
+    return written(fd, next<decltype(::pwrite)>(calls::pwrite)(fd, data, bytes, offset), offset);
   return put(*held, fd, static_cast<uint64_t>(offset), data, bytes);
 }
 
 ssize_t swale_take_writev(int fd, const iovec* parts, int count) {
   auto* const write_next = next<decltype(::writev)>(calls::writev);
   const Ours held(fd);
-  if (!held) return is_subfile(fd) ? write_subfile(fd, parts, count) : write_next(fd, parts, count);
+  if (!held && !is_subfile(fd)) return written(fd, write_next(fd, parts, count), -1);
+  if (!held) return write_subfile(fd, parts, count);
   const ssize_t bytes = bytes_of(parts, count);
   uint64_t offset = 0;
   if (bytes <= 0) be_real(*held, fd);
@@ -259,7 +268,8 @@ ssize_t swale_take_pwritev(int fd, const iovec* parts, int count, off_t offset) 
   if (!held && is_subfile(fd)) return refuse_subfile(fd, "pwritev", ESPIPE, kNoPlaces);
   const ssize_t bytes = held && offset >= 0 ? bytes_of(parts, count) : 0;
   if (held && bytes <= 0) be_real(*held, fd);
-  if (bytes <= 0) return next<decltype(::pwritev)>(calls::pwritev)(fd, parts, count, offset);
+  if (bytes <= 0)
+    return written(fd, next<decltype(::pwritev)>(calls::pwritev)(fd, parts, count, offset), offset);
   return put_parts(*held, fd, static_cast<uint64_t>(offset), parts, count, static_cast<size_t>(bytes));
 }
 
@@ -268,7 +278,8 @@ ssize_t swale_take_pwritev2(int fd, const iovec* parts, int count, off_t offset,
   if (flags == 0)
     return offset == -1 ? swale_take_writev(fd, parts, count) : swale_take_pwritev(fd, parts, count, offset);
   if (const Held held(fd); held && offset == -1) give_back(*held, fd);
-  return next<decltype(::pwritev2)>(calls::pwritev2)(fd, parts, count, offset, flags);
+  const ssize_t done = next<decltype(::pwritev2)>(calls::pwritev2)(fd, parts, count, offset, flags);
+  return written(fd, done, offset, (flags & (RWF_DSYNC | RWF_SYNC)) != 0);
 }
 
 ssize_t swale_take_read(int fd, void* out, size_t bytes) { return read_some(fd, out, bytes); }

@@ -108,19 +108,6 @@ uint64_t directory_on_tree(int at, const char* path, uint64_t device) {
   return (uint64_t{found.stx_dev_major} << 32 | found.stx_dev_minor) == device ? found.stx_ino : 0;
 }
 
-uint32_t read_umask() {
-  char text[4096];
-  const long file = raw(SYS_openat, AT_FDCWD, "/proc/self/status", O_RDONLY | O_CLOEXEC);
-  if (file < 0) return kUnknown;
-  const long got = raw(SYS_read, file, text, sizeof(text) - 1);
-  raw(SYS_close, file);
-  if (got <= 0) return kUnknown;
-  text[got] = '\0';
-  constexpr char kUmask[] = "\nUmask:\t";
-  const char* const at = ::strstr(text, kUmask);
-  return at == nullptr ? kUnknown : static_cast<uint32_t>(::strtoul(at + sizeof(kUmask) - 1, nullptr, 8));
-}
-
 // Of root, which a process can lose without another number; the first 32, among them those of files.
 uint32_t capabilities() {
   __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
@@ -471,6 +458,19 @@ void note_umask(mode_t mask) noexcept {
 }
 
 void forget_umask() noexcept { light.umask.store(kUnknown); }
+
+uint32_t read_umask() noexcept {
+  char text[4096];
+  const long file = raw(SYS_openat, AT_FDCWD, "/proc/self/status", O_RDONLY | O_CLOEXEC);
+  if (file < 0) return kUnknown;
+  const long got = raw(SYS_read, file, text, sizeof(text) - 1);
+  raw(SYS_close, file);
+  if (got <= 0) return kUnknown;
+  text[got] = '\0';
+  constexpr char kUmask[] = "\nUmask:\t";
+  const char* const at = ::strstr(text, kUmask);
+  return at == nullptr ? kUnknown : static_cast<uint32_t>(::strtoul(at + sizeof(kUmask) - 1, nullptr, 8));
+}
 
 int light_descriptor(const Memory& all, uint32_t which) noexcept {
   return has_met_light(all) ? light.own[which].load(std::memory_order_relaxed) : -1;

@@ -82,6 +82,8 @@ const char* attach_socket_of_light(uint64_t device) noexcept;
 // The process has a new umask; unknown: what it is, nobody has seen.
 void note_umask(mode_t mask) noexcept;
 void forget_umask() noexcept;
+// As the kernel says; ~0: it does not.
+uint32_t read_umask() noexcept;
 
 // Numbers of this library's own descriptors: `which` below kLightOwn; or -1.
 int light_descriptor(const Memory& all, uint32_t which) noexcept;

@@ -5,6 +5,7 @@
 
 #include "preload/light.h"
 #include "preload/next_calls.h"
+#include "preload/unmounted.h"
 
 namespace swale::preload {
 
@@ -21,6 +22,7 @@ extern "C" {
 mode_t swale_take_umask(mode_t mask) {
   const mode_t before = next<mode_t(mode_t)>(calls::umask)(mask);
   note_umask(mask);
+  if (is_unmounted()) forget_umask_unmounted();
   return before;
 }
 

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "fs/log/attach_client.h"
+#include "preload/light.h"
 #include "preload/messages.h"
 #include "preload/next_calls.h"
 
@@ -36,6 +37,12 @@ constinit char socket_path[kUnmountedPathMax] = "";
 constinit char top[kUnmountedPathMax] = "";
 constinit size_t top_bytes = 0;
 constinit dev_t top_device = 0;
+
+// Of which process, in the upper half: a child has its own, also one of vfork, which has this memory.
+constinit std::atomic<uint64_t> known_umask = 0;
+constinit std::atomic<uint32_t> umask_changes = 0;
+constexpr uint64_t kProcessShift = 32;
+constexpr uint32_t kUmaskBits = 0777;
 
 // "SOCKET:TOP".
 bool parse(const char* value) {
@@ -241,10 +248,22 @@ bool is_file_with_slash(UnmountedRequest* request) {
   return true;
 }
 
-bool changes_nothing(const UnmountedRequest& request) {
-  return request.call == fs::UnmountedCall::kLook || request.call == fs::UnmountedCall::kList ||
-         request.call == fs::UnmountedCall::kSync ||
-         (request.call == fs::UnmountedCall::kOpen && (request.flags & (O_EXCL | O_TRUNC)) == 0);
+// What is done twice is as if it had come later.
+bool may_come_again(const UnmountedRequest& request) {
+  switch (request.call) {
+    case fs::UnmountedCall::kLook:
+    case fs::UnmountedCall::kList:
+    case fs::UnmountedCall::kSync:
+    case fs::UnmountedCall::kSyncAll:
+    case fs::UnmountedCall::kStats:
+    case fs::UnmountedCall::kGetAttribute:
+    case fs::UnmountedCall::kListAttributes:
+      return true;
+    case fs::UnmountedCall::kOpen:
+      return (request.flags & O_EXCL) == 0;
+    default:
+      return false;
+  }
 }
 
 __attribute__((constructor)) void look_early() { static_cast<void>(is_unmounted()); }
@@ -310,7 +329,7 @@ int ask_unmounted(const UnmountedRequest& request, UnmountedAnswer* answer, int*
   int failed = 0;
   for (int64_t waited = 0; waited < kServerWaitSeconds * kSecondNanos; waited += kAskAgainNanos) {
     failed = ask_once(request, answer, fd);
-    const bool again = failed == ECONNREFUSED || (failed == EPROTO && changes_nothing(request));
+    const bool again = failed == ECONNREFUSED || (failed == EPROTO && may_come_again(request));
     if (!again) break;
     raw(SYS_nanosleep, &pause, 0L);
   }
@@ -356,6 +375,25 @@ void translate_unmounted(const fs::LightStat& from, struct stat* to) noexcept {
   to->st_atim = time(from.accessed_ns);
   to->st_mtim = time(from.modified_ns);
   to->st_ctim = time(from.changed_ns);
+}
+
+uint32_t umask_unmounted() noexcept {
+  const auto process = static_cast<uint64_t>(raw(SYS_getpid)) << kProcessShift;
+  const uint64_t known = known_umask.load(std::memory_order_acquire);
+  if (known >> kProcessShift << kProcessShift == process) return static_cast<uint32_t>(known) & kUmaskBits;
+  const int kept = errno;
+  const uint32_t changes = umask_changes.load();
+  const uint32_t found = read_umask();
+  errno = kept;
+  if (found == fs::kUnknownUmask) return found;
+  known_umask.store(process | found, std::memory_order_release);
+  if (umask_changes.load() != changes) known_umask.store(0);  // another thread has another one by now
+  return found & kUmaskBits;
+}
+
+void forget_umask_unmounted() noexcept {
+  umask_changes.fetch_add(1);
+  known_umask.store(0);
 }
 
 const char* top_unmounted() noexcept { return top; }

@@ -50,6 +50,8 @@ bool other_place_unmounted(int at, const char* path, fs::UnmountedRequest* reque
 // An open directory at the top or below it; or where the path leads to one.
 bool directory_unmounted(int fd, fs::UnmountedRequest* request) noexcept;
 bool is_directory_unmounted(int at, const char* path) noexcept;
+// An open file of the tree.
+bool file_of_unmounted(int fd, fs::UnmountedRequest* request) noexcept;
 // 0, or an errno. `fd`: gets the descriptor of an answer that has one.
 int ask_unmounted(const fs::UnmountedRequest& request, fs::UnmountedAnswer* answer,
                   int* fd = nullptr) noexcept;
@@ -58,6 +60,9 @@ bool is_file_unmounted(int at, const char* path, Links links, fs::UnmountedAnswe
 // With the line on standard error. *result is -1.
 bool refuse_unmounted(const char* call, const char* path, int error, int* result) noexcept;
 void translate_unmounted(const fs::LightStat& from, struct stat* to) noexcept;
+// Of this process, read once; fs::kUnknownUmask: the server is to find it.
+uint32_t umask_unmounted() noexcept;
+void forget_umask_unmounted() noexcept;
 
 // ---- calls of names and descriptors
 
@@ -78,13 +83,13 @@ bool chown_unmounted(int at, const char* path, uid_t user, gid_t group, Links li
 bool utimens_unmounted(int at, const char* path, const timespec* times, Links links, int* result) noexcept;
 // Of a descriptor: `path` is null.
 bool sync_unmounted(int fd, int* result) noexcept;
+// A write has returned, of so many bytes at an offset (-1: the descriptor's): if they are to be durable, by
+// the flags of the description or of the call, they are when this returns, which is what the write returns.
+ssize_t settle_write_unmounted(int fd, ssize_t bytes, off_t offset, bool durable) noexcept;
 bool fchmod_unmounted(int fd, mode_t mode, int* result) noexcept;
 bool fchown_unmounted(int fd, uid_t user, gid_t group, int* result) noexcept;
 // What nobody does to a name below the top: EPERM, or EOPNOTSUPP.
 bool no_entry_unmounted(const char* call, int at, const char* path, int error, int* result) noexcept;
-bool no_file_unmounted(const char* call, int at, const char* path, Links links, int* result) noexcept;
-// `call`: null: without a line.
-bool no_descriptor_unmounted(const char* call, int fd, int* result) noexcept;
 // A call past the C library's functions that opens or changes a name: the kernel does it on the backing, and
 // a line says so.
 void warn_unmounted(long number, long first, long second) noexcept;

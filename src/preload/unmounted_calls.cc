@@ -57,25 +57,13 @@ bool file_of(int fd, UnmountedRequest* request) {
   return true;
 }
 
-bool by_descriptor(int fd, UnmountedRequest* request) {
-  const int kept = errno;
-  const bool is_ours = file_of(fd, request);
-  errno = kept;
-  return is_ours;
-}
+bool by_descriptor(int fd, UnmountedRequest* request) { return file_of_unmounted(fd, request); }
 
 bool change(int at, const char* path, Links links, UnmountedRequest* request, int* result) {
   request->call = UnmountedCall::kChange;
   const bool is_ours =
       is_empty(path) ? by_descriptor(at, request) : place_unmounted(at, path, links, request);
   return is_ours && ask(*request, result);
-}
-
-// Flags of an open that a stand-in does not keep.
-const char* refused_flag(int flags) {
-  if ((flags & O_TMPFILE) == O_TMPFILE) return "open with O_TMPFILE";
-  if ((flags & (O_DSYNC | O_SYNC)) != 0) return "open with O_SYNC or O_DSYNC";
-  return nullptr;
 }
 
 // A file without a name, in a directory of the tree.
@@ -90,6 +78,13 @@ bool is_nameless(int at, const char* path) {
 
 }  // namespace
 
+bool file_of_unmounted(int fd, UnmountedRequest* request) noexcept {
+  const int kept = errno;
+  const bool is_ours = file_of(fd, request);
+  errno = kept;
+  return is_ours;
+}
+
 bool open_unmounted(int at, const char* path, int flags, mode_t mode, int* fd) noexcept {
   if (!is_unmounted() || is_empty(path)) return false;
   if ((flags & O_TMPFILE) == O_TMPFILE)
@@ -103,9 +98,11 @@ bool open_unmounted(int at, const char* path, int flags, mode_t mode, int* fd) n
     const bool is_file = is_file_unmounted(at, path, links, &answer);
     return is_file && refuse_unmounted("open with O_PATH", path, EOPNOTSUPP, fd);
   }
-  if (const char* const refused = refused_flag(flags)) return refuse_unmounted(refused, path, EOPNOTSUPP, fd);
   request.flags = static_cast<uint32_t>(flags & ~(O_CLOEXEC | O_DIRECT));
-  request.mode = (flags & O_CREAT) != 0 ? mode : 0;
+  if ((flags & O_CREAT) != 0) {
+    request.mode = mode;
+    request.umask = umask_unmounted();
+  }
   int got = -1;
   const int failed = ask_unmounted(request, &answer, &got);
   if (failed == EOPNOTSUPP) return refuse_unmounted("open with these flags", path, EOPNOTSUPP, fd);
@@ -159,6 +156,7 @@ bool mkdir_unmounted(int at, const char* path, mode_t mode, int* result) noexcep
   if (!is_unmounted()) return false;
   UnmountedRequest request = request_of(UnmountedCall::kMakeDirectory);
   request.mode = mode;
+  request.umask = umask_unmounted();
   return place_unmounted(at, path, Links::kStay, &request) && ask(request, result);
 }
 
@@ -251,23 +249,34 @@ bool sync_unmounted(int fd, int* result) noexcept {
   return by_descriptor(fd, &request) && ask(request, result);
 }
 
+// The stand-in has the flags of its open, also in other processes. The kernel has made it durable there: that
+// is a file beside the tree.
+ssize_t settle_write_unmounted(int fd, ssize_t bytes, off_t offset, bool durable) noexcept {
+  const int kept = errno;
+  const long flags = raw(SYS_fcntl, fd, F_GETFL, 0L);
+  struct stat found;
+  if (flags < 0 || (!durable && (flags & O_DSYNC) == 0) ||
+      next<int(int, struct stat*)>(calls::fstat)(fd, &found) != 0 || !S_ISREG(found.st_mode) ||
+      (found.st_mode & 07777) != fs::kStandInMode) {
+    errno = kept;
+    return bytes;
+  }
+  UnmountedRequest request = request_of(UnmountedCall::kSync);
+  request.stand_in = found.st_ino;
+  if (offset < 0) offset = raw(SYS_lseek, fd, 0L, SEEK_CUR) - bytes;
+  request.flags = static_cast<uint32_t>(flags & O_APPEND);
+  request.offset = static_cast<uint64_t>(offset);
+  request.size = static_cast<uint64_t>(bytes);
+  UnmountedAnswer answer;
+  const int failed = ask_unmounted(request, &answer);
+  errno = failed == 0 || failed == ESTALE ? kept : failed;  // ESTALE: it is no stand-in
+  return failed == 0 || failed == ESTALE ? bytes : -1;
+}
+
 bool no_entry_unmounted(const char* call, int at, const char* path, int error, int* result) noexcept {
   if (!is_unmounted() || is_empty(path)) return false;
   UnmountedRequest request;
   return place_unmounted(at, path, Links::kStay, &request) && refuse_unmounted(call, path, error, result);
-}
-
-bool no_file_unmounted(const char* call, int at, const char* path, Links links, int* result) noexcept {
-  if (!is_unmounted() || is_empty(path)) return false;
-  UnmountedAnswer answer;
-  return is_file_unmounted(at, path, links, &answer) && refuse_unmounted(call, path, EOPNOTSUPP, result);
-}
-
-bool no_descriptor_unmounted(const char* call, int fd, int* result) noexcept {
-  if (!is_unmounted()) return false;
-  UnmountedRequest request;
-  if (!by_descriptor(fd, &request)) return false;
-  return call == nullptr ? say(EOPNOTSUPP, result) : refuse_unmounted(call, "a file", EOPNOTSUPP, result);
 }
 
 void warn_unmounted(long number, long first, long second) noexcept {

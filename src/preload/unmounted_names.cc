@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fts.h>
-#include <ftw.h>
 #include <glob.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -274,20 +273,6 @@ int swale_take_glob(const char* pattern, int flags, int (*failed)(const char*, i
   }
   return next<int(const char*, int, int (*)(const char*, int), glob_t*)>(calls::glob)(pattern, flags, failed,
                                                                                       found);
-}
-
-int swale_take_ftw(const char* path, __ftw_func_t call, int descriptors) {
-  if (int result = 0;
-      is_directory_unmounted(AT_FDCWD, path) && refuse_unmounted("ftw", path, EOPNOTSUPP, &result))
-    return result;
-  return next<int(const char*, __ftw_func_t, int)>(calls::ftw)(path, call, descriptors);
-}
-
-int swale_take_nftw(const char* path, __nftw_func_t call, int descriptors, int flags) {
-  if (int result = 0;
-      is_directory_unmounted(AT_FDCWD, path) && refuse_unmounted("nftw", path, EOPNOTSUPP, &result))
-    return result;
-  return next<int(const char*, __nftw_func_t, int, int)>(calls::nftw)(path, call, descriptors, flags);
 }
 
 FTS* swale_take_fts_open(char* const* paths, int options, int (*order)(const FTSENT**, const FTSENT**)) {

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <utility>
 #include <vector>
 
 #include "base/buffer.h"
@@ -24,10 +25,9 @@ namespace {
 
 constexpr Nanos kSweepEvery = milliseconds(100);
 constexpr size_t kPieceBytes = 1 << 20;
-constexpr std::string_view kBeingCopied = ".new";
+constexpr uint64_t kHeldBlockBytes = 512;  // of st_blocks
+constexpr size_t kCrowdedPart = 4;
 constexpr size_t kHexDigits = 16;
-
-std::string name_of_file(const meta::FileId& id) { return fmt::format("{:016x}-{:016x}", id.high, id.low); }
 
 // None: it is no name of a stand-in.
 std::optional<meta::FileId> file_of_name(std::string_view name) {
@@ -79,7 +79,8 @@ StandIns::~StandIns() {
     for (const auto& each : all()) {
       const MutexLock lock(each->mutex);
       struct stat now;
-      if (!each->over) end(*each, each->own.valid() && has_changed(*each, &now));
+      const bool stays = each->own.valid() && has_changed(*each, &now);
+      if (!each->over) end(*each, stays ? Then::kStays : Then::kGoes);
     }
   }));
 }
@@ -96,15 +97,25 @@ void StandIns::rest() noexcept {
 // ---- what a killed server has left
 
 Status StandIns::recover() {
+  bool restarted = false;
+  SWALE_RETURN_IF_ERROR(look_for_restart(&restarted));
   const int fd = ::openat(directory_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   const std::unique_ptr<DIR, int (*)(DIR*)> stream(fd < 0 ? nullptr : ::fdopendir(fd), ::closedir);
   if (!stream) return errno_status(errno, folder_);
   std::vector<std::string> names;
   while (const dirent* const found = ::readdir(stream.get())) names.emplace_back(found->d_name);
+  size_t dropped = 0;
   for (const std::string& name : names) {
-    if (name.ends_with(kBeingCopied)) ::unlinkat(directory_.get(), name.c_str(), 0);
-    SWALE_RETURN_IF_ERROR(recover_one(name));
+    const bool drops = restarted && file_of_name(name);
+    if (drops || name.ends_with(kBeingCopied) || name.starts_with(kSpare))
+      ::unlinkat(directory_.get(), name.c_str(), 0);
+    dropped += drops ? 1 : 0;
+    if (!drops) SWALE_RETURN_IF_ERROR(recover_one(name));
   }
+  if (dropped > 0)
+    log_warn(
+        "{}: the machine has restarted: {} files were open then, or just closed, and are as they were synced",
+        folder_, dropped);
   return {};
 }
 
@@ -128,7 +139,7 @@ Status StandIns::recover_one(const std::string& name) {
       stand->own.valid() ? fs_.open_file(*entry.node, O_RDONLY | O_DIRECT, stand->by, &stand->reader) : errno;
   if (failed != 0 || ::fstat(stand->own.get(), &stand->taken) != 0) {
     const int why = failed != 0 ? failed : errno;
-    end(*stand, true);
+    end(*stand, Then::kStays);
     return errno_status(why, folder_ + "/" + name);
   }
   stand->inode = stand->taken.st_ino;
@@ -179,13 +190,36 @@ Node* StandIns::find(ino_t inode) {
 // ---- opens
 
 int StandIns::open_file(Node& node, int flags, const Caller& caller, io::Descriptor* out) {
-  if (count() > most_) sweep();
+  sweep_if_crowded();
   for (;;) {
     const auto stand = find_or_add(JobFs::file_id(node));
     const MutexLock lock(stand->mutex);
     if (stand->over) continue;
     const int failed = open_locked(*stand, node, flags, caller, out);
-    if (!stand->own.valid()) end(*stand, true);
+    if (!stand->over && !stand->own.valid()) end(*stand, Then::kStays);
+    return failed;
+  }
+}
+
+// Another program may have found the name, and opened it, before.
+int StandIns::open_made(Node& node, std::unique_ptr<OpenFile> writer, int flags, const Caller& caller,
+                        io::Descriptor* out) {
+  sweep_if_crowded();
+  for (;;) {
+    const auto stand = find_or_add(JobFs::file_id(node));
+    const MutexLock lock(stand->mutex);
+    if (stand->over) continue;
+    if (stand->writer)
+      fs_.release(std::move(writer));
+    else
+      stand->writer = std::move(writer);
+    int failed = 0;
+    if (!stand->own.valid()) {
+      stand->size = 0;
+      failed = begin(*stand, node, Copy::kNothing, caller);
+    }
+    if (failed == 0) failed = pass(*stand, flags, caller, out);
+    if (!stand->own.valid()) end(*stand, Then::kStays);
     return failed;
   }
 }
@@ -204,13 +238,20 @@ int StandIns::open_locked(StandIn& stand, Node& node, int flags, const Caller& c
     fs_.release(std::move(file));
     if (there.valid()) return failed;
   }
-  if (!stand.own.valid())
+  const bool begins = !stand.own.valid();
+  if (begins)
     if (const int failed = begin(stand, node, cuts ? Copy::kNothing : Copy::kAll, caller); failed != 0)
       return failed;
-  if (writes)
+  const int failed = pass(stand, flags, caller, out);
+  if (failed != 0 && begins) end(stand, Then::kGoes);  // nothing was cut
+  return failed;
+}
+
+// A descriptor of its own for who opens it.
+int StandIns::pass(StandIn& stand, int flags, const Caller& caller, io::Descriptor* out) {
+  constexpr int kKept = O_ACCMODE | O_APPEND | O_TRUNC | O_NONBLOCK | O_NOATIME | O_SYNC | O_DSYNC;
+  if ((flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC) != 0) {
     if (const int failed = begin_writer(stand, caller); failed != 0) return failed;
-  constexpr int kKept = O_ACCMODE | O_APPEND | O_TRUNC | O_NONBLOCK | O_NOATIME;
-  if (writes) {
     stand.may_be_written = true;
     stand.by = caller;
   }
@@ -227,23 +268,13 @@ int StandIns::begin_writer(StandIn& stand, const Caller& caller) {
 int StandIns::begin(StandIn& stand, Node& node, Copy copy, const Caller& caller) {
   stand.node = fs_.know(stand.id);
   if (stand.node == nullptr) return ESTALE;
-  if (const int failed = fs_.open_file(node, O_RDONLY | O_DIRECT, caller, &stand.reader); failed != 0)
-    return failed;
-  if (copy == Copy::kNothing)
-    if (const int failed = begin_writer(stand, caller); failed != 0) return failed;
-  const std::string name = name_of_file(stand.id), is_copied = name + std::string(kBeingCopied);
-  constexpr int kFlags = O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC;
-  io::Descriptor made(::openat(directory_.get(), is_copied.c_str(), kFlags, 0600));
-  int failed = made.valid() ? 0 : errno;
-  if (failed == 0 && copy == Copy::kAll) failed = copy_from_tree(stand, made);
-  if (failed == 0 && ::fchmod(made.get(), kStandInMode) != 0) failed = errno;
-  if (failed == 0 && ::renameat(directory_.get(), is_copied.c_str(), directory_.get(), name.c_str()) != 0)
-    failed = errno;
-  // The change of its name is one of the inode.
-  if (failed == 0 && ::fstat(made.get(), &stand.taken) != 0) failed = errno;
-  if (failed != 0) {
-    ::unlinkat(directory_.get(), is_copied.c_str(), 0);
-    log_error("{}/{}: a plain file for a file of the tree: {}", folder_, name,
+  const int refused = copy == Copy::kNothing
+                          ? begin_writer(stand, caller)
+                          : fs_.open_file(node, O_RDONLY | O_DIRECT, caller, &stand.reader);
+  if (refused != 0) return refused;
+  io::Descriptor made;
+  if (const int failed = make(stand, copy, &made); failed != 0) {
+    log_error("{}/{}: a plain file for a file of the tree: {}", folder_, name_of(stand.id),
               errno_status(failed, "making it").message());
     return failed;
   }
@@ -264,6 +295,7 @@ int StandIns::copy_from_tree(StandIn& stand, const io::Descriptor& to) {
     if (const int failed = is_zeros(part) ? 0 : write_all(to.get(), part, offset); failed != 0) return failed;
   }
   if (::ftruncate(to.get(), static_cast<off_t>(offset)) != 0) return errno;
+  stand.size = offset;
   struct stat found;
   if (const int failed = fs_.attributes(*stand.node, &found); failed != 0) return failed;
   const timespec times[2] = {found.st_atim, found.st_mtim};
@@ -278,13 +310,19 @@ bool StandIns::has_changed(StandIn& stand, struct stat* now) {
          !same(now->st_mtim, stand.taken.st_mtim) || !same(now->st_ctim, stand.taken.st_ctim);
 }
 
+// It has been empty since it was made: the tree has its times.
+bool StandIns::is_as_made(const StandIn& stand, const struct stat& now) {
+  return now.st_size == 0 && stand.size == 0 && stand.taken.st_size == 0 &&
+         same(now.st_mtim, stand.taken.st_mtim);
+}
+
 // Nobody but this has it open, or mapped: else the kernel gives no lease. (Its signal, if somebody opens it
 // meanwhile by /proc, is one that is ignored.) Without leases it counts as open until the end.
 bool StandIns::is_nobodys(StandIn& stand) {
   if (!has_leases_.load()) return false;
   const int fd = stand.own.get();
-  if (::fcntl(fd, F_SETSIG, SIGURG) == 0 && ::fcntl(fd, F_SETLEASE, F_WRLCK) == 0)
-    return ::fcntl(fd, F_SETLEASE, F_UNLCK) == 0;
+  if (!stand.may_lease) stand.may_lease = ::fcntl(fd, F_SETSIG, SIGURG) == 0;
+  if (stand.may_lease && ::fcntl(fd, F_SETLEASE, F_WRLCK) == 0) return ::fcntl(fd, F_SETLEASE, F_UNLCK) == 0;
   if (errno == EAGAIN) return false;
   has_leases_.store(false);
   log_warn(
@@ -319,30 +357,44 @@ int StandIns::write_part(StandIn& stand, uint64_t offset, uint64_t end, bool zer
 
 // What the tree has beyond, or where this has holes, goes.
 int StandIns::copy_to_tree(StandIn& stand, const struct stat& now) {
-  struct stat before;
-  if (const int failed = fs_.attributes(*stand.node, &before); failed != 0) return failed;
-  const auto size = static_cast<uint64_t>(now.st_size), old = static_cast<uint64_t>(before.st_size);
+  struct stat before = {};
+  const auto known = std::exchange(stand.size, std::nullopt);
+  if (const int failed = known ? 0 : fs_.attributes(*stand.node, &before); failed != 0) return failed;
+  const auto size = static_cast<uint64_t>(now.st_size);
+  const uint64_t old = known.value_or(static_cast<uint64_t>(before.st_size));
+  const bool has_holes = static_cast<uint64_t>(now.st_blocks) * kHeldBlockBytes < size;
   for (uint64_t at = 0; at < size;) {
-    const off_t data = ::lseek(stand.own.get(), static_cast<off_t>(at), SEEK_DATA);
+    const off_t data =
+        has_holes ? ::lseek(stand.own.get(), static_cast<off_t>(at), SEEK_DATA) : static_cast<off_t>(at);
     if (data < 0 && errno != ENXIO) return errno;
     const uint64_t begin = data < 0 ? size : std::min(size, static_cast<uint64_t>(data));
     if (at < std::min(begin, old))
       if (const int failed = write_part(stand, at, std::min(begin, old), true); failed != 0) return failed;
     if (begin == size) break;
-    const off_t hole = ::lseek(stand.own.get(), data, SEEK_HOLE);
+    const off_t hole = has_holes ? ::lseek(stand.own.get(), data, SEEK_HOLE) : -1;
     const uint64_t end = hole < 0 ? size : std::min(size, static_cast<uint64_t>(hole));
     if (const int failed = write_part(stand, begin, end, false); failed != 0) return failed;
     at = std::max(end, begin + 1);
   }
-  if (const int failed = fs_.attributes(*stand.node, &before); failed != 0) return failed;
-  if (static_cast<uint64_t>(before.st_size) == size) return 0;
-  return fs_.change(*stand.node, {.size = size, .size_by_handle = true}, stand.by, &before);
+  if (has_holes || old > size) {
+    if (const int failed = fs_.attributes(*stand.node, &before); failed != 0) return failed;
+    const Change cut{.size = size, .size_by_handle = true};
+    if (static_cast<uint64_t>(before.st_size) != size)
+      if (const int failed = fs_.change(*stand.node, cut, stand.by, &before); failed != 0) return failed;
+  }
+  stand.size = size;
+  return 0;
 }
 
 int StandIns::take_in_locked(StandIn& stand) {
+  return stand.own.valid() ? take_in_locked(stand, is_nobodys(stand)) : 0;
+}
+
+// Whose it was when that was asked is nobody's until the mutex is given up: all opens are made with it.
+int StandIns::take_in_locked(StandIn& stand, bool nobodys) {
   struct stat now;
-  if (!stand.own.valid() || !has_changed(stand, &now) || !fs_.has_name(*stand.node)) return 0;
-  const bool nobodys = is_nobodys(stand);
+  if (!has_changed(stand, &now) || !fs_.has_name(*stand.node)) return 0;
+  if (nobodys && is_as_made(stand, now)) return 0;
   const bool has_bytes =
       stand.may_be_written || now.st_size != stand.taken.st_size || !same(now.st_mtim, stand.taken.st_mtim);
   if (has_bytes) {
@@ -360,10 +412,11 @@ int StandIns::take_in_locked(StandIn& stand) {
   return 0;
 }
 
-void StandIns::end(StandIn& stand, bool keeps_file) {
+void StandIns::end(StandIn& stand, Then then) {
   if (stand.writer) fs_.release(std::move(stand.writer));
   if (stand.reader) fs_.release(std::move(stand.reader));
-  if (!keeps_file) ::unlinkat(directory_.get(), name_of_file(stand.id).c_str(), 0);
+  if (then == Then::kGoes || (then == Then::kIsSpare && !keep_as_spare(stand)))
+    ::unlinkat(directory_.get(), name_of(stand.id).c_str(), 0);
   stand.own = {};
   stand.over = true;
   if (stand.node != nullptr) fs_.forget(std::exchange(stand.node, nullptr), 1);
@@ -374,8 +427,8 @@ void StandIns::end(StandIn& stand, bool keeps_file) {
 
 int StandIns::end_if_nobodys(StandIn& stand) {
   if (stand.over || !stand.own.valid() || !is_nobodys(stand)) return 0;
-  if (const int failed = take_in_locked(stand); failed != 0) return failed;
-  end(stand, false);
+  if (const int failed = take_in_locked(stand, true); failed != 0) return failed;
+  end(stand, Then::kIsSpare);
   return 0;
 }
 
@@ -384,9 +437,16 @@ void StandIns::sweep() {
     const MutexLock lock(each->mutex);
     const int failed = end_if_nobodys(*each);
     if (failed != 0 && !has_failed_.exchange(true))
-      log_error("{}/{}: taking it into the tree: {}; it is tried again", folder_, name_of_file(each->id),
+      log_error("{}/{}: taking it into the tree: {}; it is tried again", folder_, name_of(each->id),
                 errno_status(failed, "writing").message());
   }
+}
+
+// What programs have open stays: so the next look is due when there are some more.
+void StandIns::sweep_if_crowded() {
+  if (count() <= sweep_at_.load()) return;
+  sweep();
+  sweep_at_.store(std::max(most_, count() + most_ / kCrowdedPart));
 }
 
 void StandIns::keep() noexcept {
@@ -408,7 +468,7 @@ Status StandIns::take_all() noexcept {
       if (failed == 0) failed = end_if_nobodys(*each);
       if (failed != 0 && first.ok())
         first = errno_status(failed, fmt::format("{}/{}: taking it into the tree; it stays there", folder_,
-                                                 name_of_file(each->id)));
+                                                 name_of(each->id)));
     }
   });
   return first.ok() ? all_tried : first;
@@ -426,6 +486,7 @@ int StandIns::describe(Node& node, struct stat* found) {
   if (stand->over || !stand->own.valid() || !has_changed(*stand, &now)) return 0;
   found->st_size = now.st_size;
   found->st_blocks = now.st_blocks;
+  if (is_as_made(*stand, now)) return 0;
   found->st_atim = now.st_atim;
   found->st_mtim = now.st_mtim;
   if (nanos_of(now.st_ctim) > nanos_of(found->st_ctim)) found->st_ctim = now.st_ctim;
@@ -449,7 +510,11 @@ int StandIns::take_in(Node& node) {
 }
 
 int StandIns::sync(Node& node) {
-  if (const int failed = take_in(node); failed != 0) return failed;
+  const int failed = take_in(node);
+  return failed != 0 ? failed : sync_tree(node);
+}
+
+int StandIns::sync_tree(Node& node) {
   std::unique_ptr<OpenFile> file;
   if (const int failed = fs_.open_file(node, O_RDONLY | O_DIRECT, own_user(), &file); failed != 0)
     return failed;

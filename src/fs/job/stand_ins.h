@@ -8,10 +8,12 @@
 // is opened to read, needs none: its opener gets the backing's.
 //
 //   FOLDER (0700) := FILE* ; FILE: the file's id, "HHHHHHHHHHHHHHHH-LLLLLLLLLLLLLLLL", mode 01600
-//                    FILE.new: is being copied
+//                    FILE.new: is being copied; one that has nothing of the tree begins as FILE
+//                    spare-N: is empty, and becomes a FILE; or was one that the tree has
+//                    boot: the start of the machine that they are of, as the kernel names it
 //
 // A killed server leaves them: the next one finds them there, and loses nothing that was written, also by
-// programs that went on meanwhile.
+// programs that went on meanwhile. After a restart of the machine they go: the tree has what was synced.
 //
 // Threads: thread-safe; one of its own, which takes in what nobody has open.
 // Invariants: (1) A file has at most one stand-in. (2) A stand-in goes when nobody has it open, and the tree
@@ -25,8 +27,11 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
+#include <vector>
 
 #include "base/mutex.h"
 #include "base/status.h"
@@ -45,11 +50,19 @@ class StandIns {
 
   // As the kernel's open; of a file that is there, whose mode allows it.
   int open_file(Node& node, int flags, const Caller& caller, io::Descriptor* out);
+  // The same of a file that has just been made, whose maker has it open to write.
+  int open_made(Node& node, std::unique_ptr<OpenFile> writer, int flags, const Caller& caller,
+                io::Descriptor* out);
   // What the tree says of a file, as its stand-in has it.
   int describe(Node& node, struct stat* found);
   bool is_there(Node& node);  // the backing has it as it is
   int take_in(Node& node);
   int sync(Node& node);
+  // The same of some bytes, and of the file's length.
+  static constexpr uint64_t kAppended = ~uint64_t{0};  // an offset: what the tree has not, and is behind it
+  int sync_part(Node& node, uint64_t offset, uint64_t bytes);
+  // Takes it in, and has none any more. EBUSY: somebody has it open.
+  int end(Node& node);
   int truncate(Node& node, uint64_t size, const Caller& caller);
   // Times that were set in the tree.
   int set_times(Node& node, const timespec times[2]);
@@ -71,17 +84,30 @@ class StandIns {
     Mutex mutex;
     bool over GUARDED_BY(mutex) = false;     // look again
     Node* node GUARDED_BY(mutex) = nullptr;  // with a lookup
+    // One of them keeps the file in the names; what is only written has no reader.
     std::unique_ptr<OpenFile> reader GUARDED_BY(mutex), writer GUARDED_BY(mutex);
-    io::Descriptor own GUARDED_BY(mutex);  // to read and write
+    io::Descriptor own GUARDED_BY(mutex);            // to read and write
+    bool may_lease GUARDED_BY(mutex) = false;        // its signal is one that is ignored
+    std::optional<uint64_t> size GUARDED_BY(mutex);  // in the tree, if that is known
     ino_t inode GUARDED_BY(mutex) = 0;
     bool may_be_written GUARDED_BY(mutex) = false;  // somebody has had it open to write since it was taken in
     struct stat taken GUARDED_BY(mutex) = {};       // as the tree has it
     Caller by GUARDED_BY(mutex);                    // who wrote
   };
   enum class Copy { kNothing, kAll };
+  enum class Then { kStays, kGoes, kIsSpare };  // a stand-in's file; the last: nobody has it open
+  struct Spare {
+    io::Descriptor file;  // empty
+    std::string name;
+  };
 
-  StandIns(JobFs& fs, std::string folder, size_t most) : fs_(fs), folder_(std::move(folder)), most_(most) {}
+  static std::string name_of(const meta::FileId& id);
+  static constexpr std::string_view kBeingCopied = ".new", kSpare = "spare-";
+
+  StandIns(JobFs& fs, std::string folder, size_t most)
+      : fs_(fs), folder_(std::move(folder)), most_(most), sweep_at_(most) {}
   Status recover();
+  Status look_for_restart(bool* restarted);
   Status recover_one(const std::string& name);
   std::shared_ptr<StandIn> find_or_add(const meta::FileId& id);
   std::shared_ptr<StandIn> find_by_id(const meta::FileId& id);
@@ -89,26 +115,38 @@ class StandIns {
   int open_locked(StandIn& stand, Node& node, int flags, const Caller& caller, io::Descriptor* out)
       REQUIRES(stand.mutex);
   int begin(StandIn& stand, Node& node, Copy copy, const Caller& caller) REQUIRES(stand.mutex);
+  int make(StandIn& stand, Copy copy, io::Descriptor* out) REQUIRES(stand.mutex);
+  int pass(StandIn& stand, int flags, const Caller& caller, io::Descriptor* out) REQUIRES(stand.mutex);
   int copy_from_tree(StandIn& stand, const io::Descriptor& to) REQUIRES(stand.mutex);
   int begin_writer(StandIn& stand, const Caller& caller) REQUIRES(stand.mutex);
   int take_in_locked(StandIn& stand) REQUIRES(stand.mutex);
+  int take_in_locked(StandIn& stand, bool nobodys) REQUIRES(stand.mutex);
   int copy_to_tree(StandIn& stand, const struct stat& now) REQUIRES(stand.mutex);
+  int copy_part(StandIn& stand, uint64_t offset, uint64_t bytes) REQUIRES(stand.mutex);
+  int sync_tree(Node& node);
   int write_part(StandIn& stand, uint64_t offset, uint64_t end, bool zeros) REQUIRES(stand.mutex);
   bool has_changed(StandIn& stand, struct stat* now) REQUIRES(stand.mutex);
+  static bool is_as_made(const StandIn& stand, const struct stat& now) REQUIRES(stand.mutex);
   bool is_nobodys(StandIn& stand) REQUIRES(stand.mutex);
-  void end(StandIn& stand, bool keeps_file) REQUIRES(stand.mutex);
+  void end(StandIn& stand, Then then) REQUIRES(stand.mutex);
+  io::Descriptor take_spare(std::string* name);
+  bool keep_as_spare(StandIn& stand) REQUIRES(stand.mutex);
   int end_if_nobodys(StandIn& stand) REQUIRES(stand.mutex);  // errno of taking it in
   void sweep();
+  void sweep_if_crowded();
   void keep() noexcept;
 
   JobFs& fs_;
   const std::string folder_;
-  const size_t most_;  // at a time, before an open takes some in itself
+  const size_t most_;             // at a time, before an open takes some in itself
+  std::atomic<size_t> sweep_at_;  // so many are too many now: as many as that may be open
   io::Descriptor directory_;
   Mutex mutex_;  // the last that is taken
   CondVar changed_;
   std::map<meta::FileId, std::shared_ptr<StandIn>> by_id_ GUARDED_BY(mutex_);
   std::map<ino_t, std::shared_ptr<StandIn>> by_inode_ GUARDED_BY(mutex_);
+  std::vector<Spare> spares_ GUARDED_BY(mutex_);
+  uint64_t spares_made_ GUARDED_BY(mutex_) = 0;
   bool ends_ GUARDED_BY(mutex_) = false;
   std::atomic<bool> has_leases_ = true;
   std::atomic<bool> has_failed_ = false;  // that was said

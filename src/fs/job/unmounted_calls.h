@@ -17,6 +17,7 @@
 #include "base/mutex.h"
 #include "fs/job/job_fs.h"
 #include "fs/job/stand_ins.h"
+#include "fs/log/attach_format.h"
 #include "fs/log/unmounted_format.h"
 #include "io/descriptor.h"
 
@@ -46,6 +47,8 @@ class UnmountedCalls {
   int open(const Asked& asked, Answer* answer);
   int open_there(const Asked& asked, Answer* answer);
   int make(const Asked& asked, Answer* answer);
+  int make_name(const Asked& asked, const Caller& caller, Place* place, Known* made,
+                std::unique_ptr<OpenFile>* file);
   int look(const Asked& asked, Answer* answer);
   int list(const Asked& asked, Answer* answer);
   int unlink(const Asked& asked);
@@ -56,6 +59,13 @@ class UnmountedCalls {
   int truncate(const Asked& asked);
   int change(const Asked& asked);
   int sync(const Asked& asked);
+  int seal(const Asked& asked);
+  int seal_of(Node& node, const Caller& caller, SealState* state);
+  int find_attributes(const Asked& asked, int wanted, Known* known, Answer* answer);
+  int get_attribute(const Asked& asked, Answer* answer);
+  int list_attributes(const Asked& asked, Answer* answer);
+  int set_attribute(const Asked& asked, Answer* answer);
+  int remove_attribute(const Asked& asked, Answer* answer);
   int pass_text(std::string_view text, io::Descriptor* out);
   int find_file(const Asked& asked, Known* known, bool* by_descriptor);
 

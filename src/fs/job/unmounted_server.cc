@@ -1,7 +1,7 @@
 #include "fs/job/unmounted_server.h"
 
 #include <fcntl.h>
-#include <poll.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -21,9 +21,18 @@ Result<std::unique_ptr<UnmountedServer>> UnmountedServer::open(JobFs& fs, StandI
   made->end_ = io::Descriptor(::eventfd(0, EFD_CLOEXEC));
   if (!made->end_.valid()) return errno_status(errno, folder + ": an eventfd");
   SWALE_ASSIGN_OR_RETURN(made->listener_, listen_for_programs(folder, kUnmountedSocket, &made->folder_));
-  for (size_t i = 0; i < kThreads; ++i)
+  for (io::Descriptor& each : made->ready_) {
+    each = io::Descriptor(::epoll_create1(EPOLL_CLOEXEC));
+    const auto wait_for = [&](const io::Descriptor& of, uint32_t events) {
+      epoll_event event = {.events = events, .data = {.fd = of.get()}};
+      return ::epoll_ctl(each.get(), EPOLL_CTL_ADD, of.get(), &event) == 0;
+    };
+    if (!each.valid() || !wait_for(made->end_, EPOLLIN) ||
+        !wait_for(made->listener_, EPOLLIN | EPOLLEXCLUSIVE))
+      return errno_status(errno, folder + ": waiting for programs");
     SWALE_RETURN_IF_ERROR(start_thread(&made->threads_.emplace_back(), "a thread that serves programs",
-                                       [self = made.get()] { self->serve(); }));
+                                       [self = made.get(), &each] { self->serve(each); }));
+  }
   return made;
 }
 
@@ -34,11 +43,13 @@ UnmountedServer::~UnmountedServer() {
   if (folder_.valid()) ::unlinkat(folder_.get(), kUnmountedSocket, 0);
 }
 
-void UnmountedServer::serve() noexcept {
-  meet_programs(end_, [this] {
-    pollfd ready[] = {{end_.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}};
-    if (io::continued([&] { return ::poll(ready, 2, -1); }) < 0) return errno == ENOMEM;
-    if (ready[0].revents != 0) return false;
+// A program that comes wakes one thread, not all.
+void UnmountedServer::serve(const io::Descriptor& ready) noexcept {
+  meet_programs(end_, [&] {
+    epoll_event event = {};
+    const int count = io::continued([&] { return ::epoll_wait(ready.get(), &event, 1, -1); });
+    if (count < 0) return errno == ENOMEM;
+    if (event.data.fd == end_.get()) return false;
     ucred who = {};
     const io::Descriptor peer = accept_program(listener_, end_, &who);
     if (peer.valid()) serve_one(peer, who);

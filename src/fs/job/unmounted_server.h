@@ -7,6 +7,7 @@
 // send ends the connection, with a line in the log.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <string>
 #include <thread>
@@ -32,13 +33,14 @@ class UnmountedServer {
 
  private:
   UnmountedServer(JobFs& fs, StandIns& stand_ins) : calls_(fs, stand_ins) {}
-  void serve() noexcept;
+  void serve(const io::Descriptor& ready) noexcept;
   void serve_one(const io::Descriptor& peer, const ucred& who);
 
   UnmountedCalls calls_;
   io::Descriptor folder_;
   io::Descriptor listener_;
-  io::Descriptor end_;  // readable: serve returns
+  io::Descriptor end_;                               // readable: serve returns
+  std::array<io::Descriptor, kThreads> ready_ = {};  // of each thread: either of them
   std::vector<std::thread> threads_;
 };
 

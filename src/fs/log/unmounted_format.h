@@ -30,11 +30,12 @@
 namespace swale::fs {
 
 inline constexpr uint64_t kUnmountedMagic = 0x746e756f6d6e7500;  // "\0unmount"
-inline constexpr uint32_t kUnmountedVersion = 1;
+inline constexpr uint32_t kUnmountedVersion = 2;
 inline constexpr char kUnmountedSocket[] = "unmounted";
 inline constexpr char kUnmountedVariable[] = "SWALE_FS_UNMOUNTED";  // SOCKET:TOP, the backing directory
 inline constexpr size_t kUnmountedPathMax = 4096;
-inline constexpr mode_t kStandInMode = 01600;  // a sticky bit, which no other plain file has
+inline constexpr uint32_t kUnknownUmask = ~uint32_t{0};  // the server asks the kernel, which takes longer
+inline constexpr mode_t kStandInMode = 01600;            // a sticky bit, which no other plain file has
 
 enum class UnmountedCall : uint32_t {
   kOpen = 1,
@@ -50,6 +51,13 @@ enum class UnmountedCall : uint32_t {
   kChange = 11,
   kSyncAll = 12,
   kStats = 13,  // a descriptor of the statistics, in JSON
+  kSeal = 14,   // EBUSY: somebody has the file open
+  // Extended attributes of a file: the other path is its name, and behind a 0 the value that is set (flags:
+  // of setxattr). A descriptor of what is got or listed.
+  kGetAttribute = 15,
+  kListAttributes = 16,
+  kSetAttribute = 17,
+  kRemoveAttribute = 18,
 };
 
 // Of kChange, in `what`.
@@ -68,8 +76,11 @@ struct UnmountedRequest {
   uint32_t version = kUnmountedVersion;
   UnmountedCall call = UnmountedCall::kOpen;
   uint64_t stand_in = 0;  // an inode, instead of a path; 0: the path says
-  uint64_t size = 0;      // of kTruncate
-  uint32_t flags = 0, mode = 0, what = 0, unused = 0;
+  // Of kTruncate; of kSync what is to be durable, from `offset`, or if flags say O_APPEND from the file's end
+  // as the tree has it: 0: all.
+  uint64_t size = 0, offset = 0;
+  uint32_t flags = 0, mode = 0, what = 0;
+  uint32_t umask = kUnknownUmask;  // of kOpen and kMakeDirectory
   uint32_t user = 0, group = 0;
   int64_t accessed_ns = 0, modified_ns = 0;
   uint32_t path_bytes = 0, other_bytes = 0;
