@@ -19,6 +19,7 @@
 #include "base/entropy.h"
 #include "base/process_identity.h"
 #include "capi/options.h"
+#include "fs/log/unmounted_format.h"
 #include "io/descriptor.h"
 #include "iond/ordinary_user.h"
 #include "net/meeting/rendezvous.h"
@@ -70,6 +71,7 @@ class RunCommand {
   pid_t start_program(const sigset_t& usual, const std::vector<std::string>& words) const;
   int run_in_tree(const std::vector<std::string>& words) const;
   int run_without_backing(const std::vector<std::string>& words) const;
+  int run_in_unmounted(const std::vector<std::string>& words, const std::string& variable) const;
 };
 
 // Where in which job this process stands: what the program and the servers find in their environment. `more`:
@@ -204,8 +206,19 @@ class Family {
   int program_exit_ = 0;
 };
 
+// A step of a job whose tree outlives it.
+int RunCommand::run_in_unmounted(const std::vector<std::string>& words, const std::string& variable) const {
+  if (const Status enters = expect_preloadable(words.front()); !enters.ok()) return fail(enters);
+  if (const Status ready = preload_programs(); !ready.ok()) return fail(ready);
+  set_variable(fs::kUnmountedVariable, variable);
+  return become(words);
+}
+
 // Alone, the program may be a launcher of several processes on this node.
 int RunCommand::run_in_tree(const std::vector<std::string>& words) const {
+  if (no_mount)
+    if (const auto variable = find_started_unmounted(whole_path(iond.tier.backing)); variable.ok())
+      return run_in_unmounted(words, *variable);
   if (ask_tree(whole_path(iond.tier.backing)).ok())
     return fail(
         error(Code::kBusy, Scope::kFile,
@@ -232,10 +245,15 @@ int RunCommand::run_in_tree(const std::vector<std::string>& words) const {
 }
 
 int RunCommand::run_without_backing(const std::vector<std::string>& words) const {
-  if (no_mount || !preload || !iond.tier.ssd.empty() || !tree.at.empty() || !tree.buffer.empty()) {
+  if ((!preload && !no_mount) || !iond.tier.ssd.empty() || !tree.at.empty() || !tree.buffer.empty()) {
     complain(
-        "run: --backing DIR is missing; only with --preload alone a program runs in trees that are mounted");
+        "run: --backing DIR is missing; only with --preload or --no-mount alone a program runs in trees that "
+        "are there already");
     return kExitUsage;
+  }
+  if (no_mount) {
+    const auto variable = find_unmounted_here();
+    return variable.ok() ? run_in_unmounted(words, *variable) : fail(variable.status());
   }
   if (const Status ready = preload_programs(); !ready.ok()) return fail(ready);
   return run_in_mounted_tree(words, fallback);
@@ -405,7 +423,8 @@ void add_run(CLI::App& app, Run* run) {
   sub.add_flag("--no-mount", command->no_mount,
                "where nothing can be mounted: the program, and what it starts, come to the tree by "
                "libswale_preload.so alone, which must get into each of them (swale check); others read and "
-               "write DIR itself; on one node")
+               "write DIR itself; on one node. In a tree of swale start --no-mount, which outlives the "
+               "program, also without --backing")
       .excludes("--ssd")
       .excludes("--at")
       .excludes("--fallback");

@@ -10,8 +10,10 @@
 #include <string_view>
 
 #include "fs/log/unmounted_format.h"
+#include "fuse/unmounted_trees.h"
 #include "tools/child.h"
 #include "tools/options.h"
+#include "tools/started.h"
 #include "tools/tree.h"
 #include "tools/tree_engine.h"
 #include "tools/tree_server.h"
@@ -75,10 +77,13 @@ class WithTree {
       program_exit_ = exit_code_of(state);
     }
     if (!server_.heard(ended, state) || program_ended_ || program_ <= 0) return;
-    complain("the server of {} has ended while the program runs: what was open there fails; {}",
-             options_.backing,
-             restarts_ < kServerRestartsMax ? "it is started again" : "it is not started again");
-    if (restarts_++ < kServerRestartsMax) server_.start(options_, usual_);
+    for (bool lives = false; !lives;) {  // one that is killed while it starts has ended, too
+      const bool again = restarts_++ < kServerRestartsMax;
+      complain("the server of {} has ended while the program runs: what was open there fails; {}",
+               options_.backing, again ? "it is started again" : "it is not started again");
+      if (!again) return;
+      lives = server_.start(options_, usual_) == 0;
+    }
   }
 
   const fuse::JobMountOptions options_;
@@ -129,6 +134,28 @@ int run_without_tree(const Fallback& fallback, int failed, const std::vector<std
   complain("NO BUFFER: {} runs all the same (--fallback), and writes to {} itself", program.front(),
            fallback.backing());
   return become(program);
+}
+
+Result<std::string> find_started_unmounted(const std::string& backing) {
+  SWALE_ASSIGN_OR_RETURN(const StartedTree started, find_started(backing));
+  if (!started.lives || !started.document.value("no_mount", false))
+    return error(Code::kNotFound, Scope::kFile, "{}: no tree without a mount was started there", backing);
+  SWALE_ASSIGN_OR_RETURN(const fuse::UnmountedPlace place, fuse::find_unmounted(backing));
+  return place.tree.variable();
+}
+
+Result<std::string> find_unmounted_here() {
+  SWALE_ASSIGN_OR_RETURN(const std::vector<fuse::UnmountedTree> trees, fuse::find_unmounted_trees());
+  if (trees.empty())
+    return error(Code::kNotFound, Scope::kNode,
+                 "no tree without a mount is on this node: start one (swale start --no-mount DIR), or give "
+                 "run --no-mount --backing DIR");
+  if (trees.size() == 1) return trees.front().variable();
+  if (const auto place = fuse::find_unmounted("."); place.ok()) return place->tree.variable();
+  return invalid_argument(
+      "trees without a mount are on this node over {} and {}, among others: say by run --backing which of "
+      "those that swale start has started, or start the program in one of them",
+      trees[0].top, trees[1].top);
 }
 
 int run_in_mounted_tree(const std::vector<std::string>& program, bool fallback) {

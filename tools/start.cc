@@ -27,6 +27,7 @@ namespace {
 
 constexpr uint32_t kNodesMax = 1u << 20;
 constexpr uint64_t kDeadlineMax = 7 * 24 * 3600;
+constexpr char kThere[] = "mounted", kWithoutMount[] = "without a mount";  // states
 
 std::optional<int64_t> number_of(const char* variable) {
   const char* const text = std::getenv(variable);
@@ -59,6 +60,7 @@ struct StartCommand {
   uint32_t nodes = 0;
   uint64_t deadline_s = 300;
   bool fallback = false;
+  bool no_mount = false;
   bool json = false;
 
   int run() const {
@@ -70,7 +72,8 @@ struct StartCommand {
     if (started.ok()) {
       const std::string& mountpoint = tree.at.empty() ? backing : tree.at;
       json ? print_json({{"mountpoint", whole_path(mountpoint)}, {"backing", whole_path(backing)}})
-           : print_line(fmt::format("{}: its tree is mounted until swale stop {}", mountpoint, mountpoint));
+           : print_line(fmt::format("{}: its tree is {} until swale stop {}", mountpoint,
+                                    no_mount ? "there, for swale run --no-mount," : "mounted", mountpoint));
       return finish_output(kExitOk);
     }
     const int failed = fail(started);
@@ -103,6 +106,7 @@ struct StartCommand {
     options.patience_s = static_cast<int64_t>(deadline_s);
     SWALE_ASSIGN_OR_RETURN(options.command, find_launcher(&options.nodes));
     options.document = {{"backing", whole_path(backing)}, {"nodes", options.nodes}};
+    if (no_mount) options.document["no_mount"] = true;
     add_run_words(&options.command);
     if (!drain_at.empty()) {
       SWALE_ASSIGN_OR_RETURN(const int64_t at,
@@ -144,6 +148,7 @@ struct StartCommand {
           whole_path(backing), std::string("--memory"), std::to_string(tree.memory), std::string("--fsync"),
           tree.fsync, std::string("--at-end"), at_end})
       words->push_back(word);
+    if (no_mount) words->emplace_back("--no-mount");
     if (!tree.at.empty()) words->insert(words->end(), {"--at", whole_path(tree.at)});
     if (!tree.buffer.empty()) words->insert(words->end(), {"--buffer", whole_path(tree.buffer)});
   }
@@ -222,7 +227,7 @@ struct StatusCommand {
     bool good = path.empty() || !trees.empty();
     for (const StartedTree& each : trees) {
       list.push_back(describe(each));
-      good &= list.back()["state"] == "mounted";
+      good &= list.back()["state"] == kThere || list.back()["state"] == kWithoutMount;
     }
     if (json)
       print_json(list);
@@ -237,7 +242,8 @@ struct StatusCommand {
   static Json describe(const StartedTree& tree) {
     Json json = tree.document;
     if (tree.is_fallback()) return json;
-    json["state"] = tree.lives ? "mounted" : json.contains("exit_code") ? "failed" : "killed";
+    json["state"] = tree.lives ? kThere : json.contains("exit_code") ? "failed" : "killed";
+    if (tree.lives && json.value("no_mount", false)) json["state"] = kWithoutMount;
     if (!tree.lives) return json;
     const auto stats = ask_tree(json.value("mountpoint", ""));
     if (stats.ok())
@@ -358,6 +364,10 @@ void add_start(CLI::App& app, Run* run) {
          "programs then write to DIR itself. Not where a job has not brought all to DIR (swale fs recover), "
          "nor with --at, where the programs' paths lead")
       .excludes("--at");
+  sub.add_flag("--no-mount", command->no_mount,
+               "where nothing can be mounted: programs come to the tree by `swale run --no-mount -- program`")
+      .excludes("--at")
+      .excludes("--fallback");
   sub.add_flag("--json", command->json, "print JSON");
   sub.callback([command, run] { *run = [command] { return command->run(); }; });
   add_stop(app, run);

@@ -24,6 +24,7 @@
 #include "fs/node/drain_mark.h"
 #include "fuse/job_losses.h"
 #include "fuse/node_meeting.h"
+#include "fuse/unmounted_trees.h"
 #include "io/descriptor.h"
 #include "net/meeting/topology.h"
 #include "tools/options.h"
@@ -166,7 +167,11 @@ struct FsCommand {
   }
 
   int seal() const {
-    const Status sealed = fs::seal_file(path);
+    const auto place = fuse::find_unmounted(path);
+    Status sealed = place.ok() ? fuse::ask_unmounted(*place, fs::UnmountedCall::kSeal) : fs::seal_file(path);
+    if (place.ok() && sealed.posix_error() == EBUSY)
+      sealed = error(Code::kBusy, Scope::kFile,
+                     "{}: a program has it open; it can be sealed when all have closed it", path);
     return sealed.ok() ? kExitOk : fail(sealed);
   }
 
@@ -197,8 +202,14 @@ struct FsCommand {
 
 // The server answers when all is on the backing.
 Status command_sync(const std::string& path) {
-  if (::setxattr(path.c_str(), fs::kJobCommandAttribute, "sync", 4, 0) == 0) return {};
-  return errno_status(errno, path + ": bringing all to it; swale fs stat says why");
+  // A directory that is no tree's would keep the attribute.
+  const bool mounted = ::getxattr(path.c_str(), fs::kJobStatsAttribute, nullptr, 0) >= 0;
+  if (!mounted)
+    if (const auto place = fuse::find_unmounted(path); place.ok())
+      return fuse::ask_unmounted({place->tree, ""}, fs::UnmountedCall::kSyncAll)
+          .with_context("bringing all to it; swale fs stat says why");
+  if (mounted && ::setxattr(path.c_str(), fs::kJobCommandAttribute, "sync", 4, 0) == 0) return {};
+  return errno_status(mounted ? errno : ENODATA, path + ": bringing all to it; swale fs stat says why");
 }
 
 Status sync_tree(const std::string& path) {

@@ -53,6 +53,10 @@ int run_on_nodes(const fuse::JobMountOptions& options, const std::vector<std::st
 int run_without_tree(const Fallback& fallback, int failed, const std::vector<std::string>& program);
 // In trees that are mounted already, and outlive it: the program takes this process's place.
 int run_in_mounted_tree(const std::vector<std::string>& program, bool fallback);
+// Trees without a mount: what a program of this node finds in fs::kUnmountedVariable. Of one that swale start
+// has started over the directory; or of the only one, or the one that has the working directory. kNotFound.
+Result<std::string> find_started_unmounted(const std::string& backing);
+Result<std::string> find_unmounted_here();
 
 // Starts a program as a child, in the working directory as a mount over it shows it; `first`: what it does
 // first. -1: it could not be, and errno says why.

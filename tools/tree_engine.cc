@@ -14,6 +14,7 @@
 #include "fs/log/sync_journal.h"
 #include "fs/node/files_log.h"
 #include "fuse/job_mount.h"
+#include "fuse/unmounted_trees.h"
 
 namespace swale::tools {
 namespace {
@@ -267,7 +268,13 @@ Result<Json> ask_tree(const std::string& path) {
   std::string text(kStatsBytesMax, '\0');
   const ssize_t bytes = ::getxattr(path.c_str(), fs::kJobStatsAttribute, text.data(), text.size());
   if (bytes >= 0) return Json::parse(text.substr(0, static_cast<size_t>(bytes)));
-  if (errno != ENODATA && errno != EOPNOTSUPP) return errno_status(errno, path);
+  const int why = errno;
+  if (const auto place = fuse::find_unmounted(path); place.ok()) {
+    text.clear();
+    SWALE_RETURN_IF_ERROR(fuse::ask_unmounted(*place, fs::UnmountedCall::kStats, &text));
+    return Json::parse(text);
+  }
+  if (why != ENODATA && why != EOPNOTSUPP) return errno_status(why, path);
   return invalid_argument("{}: no server has its tree mounted (swale serve, swale run --backing)", path);
 }
 

@@ -22,7 +22,8 @@ extern const Engine kTreeEngine;
 // The jobs that a backing directory's `.swale` names: they work on it, or have not brought all to it.
 Result<std::vector<std::string>> jobs_on_backing(io::Device& device, const std::string& path);
 
-// What the server whose tree is mounted at the path says of itself. kInvalidArgument: there is none.
+// What the server says of itself whose tree is mounted at the path, or has it and is mounted nowhere.
+// kInvalidArgument: there is none.
 Result<Json> ask_tree(const std::string& path);
 
 }  // namespace swale::tools

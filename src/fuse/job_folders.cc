@@ -23,7 +23,6 @@ namespace {
 
 constexpr DocumentFormat kFormat{"swale-serve"};
 constexpr size_t kDocumentBytesMax = 64 * kKiB;
-constexpr char kMemoryFolder[] = "/dev/shm";
 
 bool is_dead_mount(const std::string& path) {
   struct stat found;
@@ -83,7 +82,7 @@ Status make_private(const std::string& path, struct stat* found) {
 }
 
 std::string memory_of(const struct stat& folder) {
-  return fmt::format("{}/swale-fs-{}-{:x}-{:x}", kMemoryFolder, ::geteuid(), folder.st_dev, folder.st_ino);
+  return fmt::format("{}{:x}-{:x}", memory_prefix(), folder.st_dev, folder.st_ino);
 }
 
 // When the inode was made.
@@ -106,6 +105,8 @@ bool is_same_tree(const JobFolders& folders, uint64_t inode, uint64_t born, cons
 std::string document_of(const JobFolders& folders) { return folders.buffer + "/" + kServeDocument; }
 
 }  // namespace
+
+std::string memory_prefix() { return fmt::format("{}/swale-fs-{}-", kMemoryFolder, ::geteuid()); }
 
 Result<JobFolders> find_job_folders(const JobMountOptions& options) {
   JobFolders folders;

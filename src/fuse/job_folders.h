@@ -22,6 +22,8 @@
 namespace swale::fuse {
 
 inline constexpr char kStandInsFolder[] = "stand-ins";  // of fs/job/stand_ins.h
+inline constexpr char kMemoryFolder[] = "/dev/shm";
+std::string memory_prefix();  // of the paths of this user's folders there
 
 struct JobFolders {
   std::string backing;     // without links

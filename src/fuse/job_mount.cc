@@ -23,6 +23,7 @@
 #include "fuse/job_folders.h"
 #include "fuse/mounted.h"
 #include "fuse/node_meeting.h"
+#include "fuse/unmounted_trees.h"
 #include "fuse/watch.h"
 #include "io/posix_device.h"
 #include "meta/store/job_names.h"
@@ -362,6 +363,7 @@ Status JobMount::serve() {
 Status JobMount::serve_unmounted() {
   const SignalsBlocked blocked;
   SWALE_ASSIGN_OR_RETURN(const auto server, fs::UnmountedServer::open(*fs_, *stand_ins_, folders_.memory));
+  SWALE_RETURN_IF_ERROR(show_unmounted(folders_));
   if (options_.ready) options_.ready(remark());
   sigset_t ends;
   ::sigemptyset(&ends);
