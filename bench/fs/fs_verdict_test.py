@@ -31,7 +31,8 @@ LESS = ("n1_over_nn", "cpu_over_direct", "commit_over_fdatasync", "drain_over_sl
 
 
 def lines(ratio, recovery, slow=1.0, drain=1.01, tree=None, added=None, held=None, storm=24, library=None,
-          preload=None, stage=1.01, remote=0.61, mpi=1.01, massive=499.0, light=0.61, log=1.0):
+          preload=None, stage=1.01, remote=0.61, mpi=1.01, massive=499.0, light=0.61, unmounted=0.51,
+          log=1.0):
     made = [{"round": 0, "name": "calibrate", "line": {name: value * slow for name,
                                                        value in CALIBRATION.items()}}]
     write = {"ratio": log, "log_ns": 100.0, "server_ns_per_piece": 100.0}
@@ -47,6 +48,7 @@ def lines(ratio, recovery, slow=1.0, drain=1.01, tree=None, added=None, held=Non
                                                                 "by_descriptor_ns": 3000.0}})
     made.append({"round": 0, "name": "preload_mpi", "line": {"n1_write_over_direct": mpi}})
     made.append({"round": 0, "name": "light", "line": {"create_over_ext4": light}})
+    made.append({"round": 0, "name": "unmounted", "line": {"create_unmounted_over_mount": unmounted}})
     made.append({"round": 0, "name": "api", "line": {"write_4k_over_tmpfs": ratio}})
     made.append({"round": 0, "name": "run", "line": {**RUN, **(added or {})}})
     made.append({"round": 0, "name": "stage", "line": {"over_cp": stage, "over_checked_cp": 1.5,
@@ -91,6 +93,7 @@ def main():
     assert missed(lines(1.31, 0.99, massive=501.0, slow=1.5)) == []
     assert missed(lines(1.31, 0.99, mpi=0.99)) == ["preload_n1_write_over_direct"]
     assert missed(lines(1.31, 0.99, light=0.59)) == ["create_over_ext4"]
+    assert missed(lines(1.31, 0.99, unmounted=0.49)) == ["create_unmounted_over_mount"]
     assert missed(lines(1.31, 0.99, added={"added_s": 1.1})) == ["run_added_s"]
     assert missed(lines(1.31, 0.99, added={"alone_added_s": 1.1})) == []
     each_key_is_judged_by_its_field()

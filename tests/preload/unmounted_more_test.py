@@ -304,7 +304,15 @@ class Unmounted(unittest.TestCase):
         with open(os.path.join(self.tree, "steps"), encoding="ascii") as file:
             self.assertEqual(file.read(), "step\n" * 3)
         self.assertEqual(self.status(1), [])
-        none = self.swale("run", "--no-mount", "--", "true", cwd="/")
+        self.assertNotEqual(self.swale("fs", "stat", self.tree).returncode, 0)
+
+    def test_without_a_tree_it_says_so(self):
+        hide = 'mount -t tmpfs none /dev/shm && exec "$@"'  # those of others, too
+        alone = ["unshare", "--mount", "sh", "-c", hide, "sh"]
+        if subprocess.run([*alone, "true"], capture_output=True, check=False).returncode != 0:
+            return print("no namespace of mounts here: trees of others may be there")
+        none = subprocess.run([*alone, SWALE, "run", "--no-mount", "--", "true"], capture_output=True,
+                              text=True, timeout=PATIENCE_S, check=False)
         self.assertEqual((none.returncode, none.stdout), (3, ""), none.stderr)
         self.assertIn("swale start --no-mount", none.stderr)
 
