@@ -233,11 +233,6 @@ int RunCommand::run_in_tree(const std::vector<std::string>& words) const {
   if (!nodes.ok()) return fail(nodes.status());
   fuse::JobMountOptions options = tree.options(iond.tier.backing, iond.tier.at_end);
   options.unmounted = no_mount;
-  if (no_mount && *nodes)
-    return fail(invalid_argument(
-        "run --no-mount: a tree without a mount is of one node: start the launcher in it (swale run "
-        "--no-mount --backing {} -- mpirun ...)",
-        iond.tier.backing));
   const Fallback without(fallback, options.backing);
   if (!*nodes) return run_with_tree(options, words, without);
   options.nodes = *std::move(nodes);
@@ -423,8 +418,8 @@ void add_run(CLI::App& app, Run* run) {
   sub.add_flag("--no-mount", command->no_mount,
                "where nothing can be mounted: the program, and what it starts, come to the tree by "
                "libswale_preload.so alone, which must get into each of them (swale check); others read and "
-               "write DIR itself; on one node. In a tree of swale start --no-mount, which outlives the "
-               "program, also without --backing")
+               "write DIR itself; on several nodes what one has closed or synced is seen by opens of others. "
+               "In a tree of swale start --no-mount, which outlives the program, also without --backing")
       .excludes("--ssd")
       .excludes("--at")
       .excludes("--fallback");

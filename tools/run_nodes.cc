@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <optional>
 
+#include "fs/log/unmounted_format.h"
 #include "fuse/job_folders.h"
 #include "fuse/node_meeting.h"
 #include "net/job/agree.h"
@@ -61,6 +62,7 @@ class RankOnNode {
   int wait_for_program();
 
   const fuse::JobMountOptions options_;
+  fuse::JobMountOptions server_;  // of this node
   const std::vector<std::string>& words_;
   const Fallback& fallback_;
   std::string folder_;  // of the keeper's socket
@@ -79,6 +81,7 @@ Status RankOnNode::begin() {
   net::Bootstrap& bootstrap = *meeting.bootstrap;
   SWALE_ASSIGN_OR_RETURN(const net::NodeMap nodes, fuse::find_nodes(bootstrap, all.settings.job.node));
   SWALE_RETURN_IF_ERROR(net::agree_on_options(bootstrap, fuse::options_in_common(options_)));
+  server_ = of_server(nodes, ".servers");
   const Status own = nodes.seat(all.own).local == 0 ? start_keeper_of(nodes) : Status();
   const Status mounted = net::agree(bootstrap, own);
   if (!mounted.ok() && keeper_ > 0) {
@@ -130,7 +133,7 @@ void RankOnNode::end_failed_start() {
 Status RankOnNode::start_keeper_of(const net::NodeMap& nodes) {
   const net::Seat seat = nodes.seat(options_.nodes->own);
   NodeKeeperOptions keeper;
-  keeper.mount = of_server(nodes, ".servers");
+  keeper.mount = server_;
   keeper.folder = folder_;
   keeper.programs = static_cast<size_t>(nodes.ranks_on(seat.node));
   keeper.patience = options_.nodes->settings.join_deadline;
@@ -141,6 +144,10 @@ Status RankOnNode::start_keeper_of(const net::NodeMap& nodes) {
 }
 
 Status RankOnNode::start_program() {
+  if (options_.unmounted) {
+    SWALE_ASSIGN_OR_RETURN(const std::string place, fuse::place_of_unmounted(server_));
+    ::setenv(fs::kUnmountedVariable, place.c_str(), 1);
+  }
   const pid_t parent = ::getpid();
   program_ = start_beside(words_, usual_, [parent] {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a launcher that kills this process means the program

@@ -18,6 +18,7 @@
 #include "fs/job/job_attach.h"
 #include "fs/job/job_fs.h"
 #include "fs/job/light_server.h"
+#include "fs/job/shared_stand_ins.h"
 #include "fs/job/stand_ins.h"
 #include "fs/job/unmounted_server.h"
 #include "fuse/job_folders.h"
@@ -103,6 +104,7 @@ class JobMount {
   bool drains_at_end() const { return options_.at_end == JobMountOptions::AtEnd::kDrain; }
   bool is_clean() const;
   Status drain_own() { return drains_at_end() ? fs_->drain_all() : fs_->kept_aside(); }
+  Status take_all();
   bool drain_alone(Status* drained);
   Result<bool> drain_together(Status* drained);
   Status close();
@@ -127,7 +129,7 @@ class JobMount {
   std::unique_ptr<meta::JobNames> names_;
   std::unique_ptr<fs::NodePeers> peers_;  // of several nodes
   std::unique_ptr<fs::JobFs> fs_;
-  std::unique_ptr<fs::StandIns> stand_ins_;
+  std::unique_ptr<fs::StandInFiles> stand_ins_;
   std::unique_ptr<BackingWatch> watch_;
 };
 
@@ -316,7 +318,11 @@ Status JobMount::open_stand_ins() {
     SWALE_ASSIGN_OR_RETURN(const bool left, device_.exists(folder));
     if (!left) return {};
   }
-  SWALE_ASSIGN_OR_RETURN(stand_ins_, fs::StandIns::open(*fs_, folder, descriptors_));
+  if (options_.nodes) {
+    SWALE_ASSIGN_OR_RETURN(stand_ins_, fs::SharedStandIns::open(*fs_, folder, descriptors_));
+  } else {
+    SWALE_ASSIGN_OR_RETURN(stand_ins_, fs::StandIns::open(*fs_, folder, descriptors_));
+  }
   if (options_.unmounted || options_.at_end == JobMountOptions::AtEnd::kDiscard) return {};
   SWALE_RETURN_IF_ERROR(stand_ins_->take_all());
   stand_ins_.reset();
@@ -363,7 +369,10 @@ Status JobMount::serve() {
 Status JobMount::serve_unmounted() {
   const SignalsBlocked blocked;
   SWALE_ASSIGN_OR_RETURN(const auto server, fs::UnmountedServer::open(*fs_, *stand_ins_, folders_.memory));
-  SWALE_RETURN_IF_ERROR(show_unmounted(folders_));
+  SWALE_RETURN_IF_ERROR(show_unmounted(folders_, options_.nodes.has_value()));
+  if (options_.nodes) watch_ = std::make_unique<BackingWatch>(*claim_);
+  if (watch_)
+    if (const Status watching = watch_->start(); !watching.ok()) log_warn("{}", watching.message());
   if (options_.ready) options_.ready(remark());
   sigset_t ends;
   ::sigemptyset(&ends);
@@ -371,6 +380,7 @@ Status JobMount::serve_unmounted() {
   int signal = 0;
   while (::sigwait(&ends, &signal) != 0) {
   }
+  if (watch_) watch_->stop();
   return {};
 }
 
@@ -410,13 +420,15 @@ bool JobMount::is_clean() const {
   return options_.at_end == JobMountOptions::AtEnd::kDiscard || fs_->stats().undrained_files == 0;
 }
 
+Status JobMount::take_all() {
+  if (!stand_ins_ || options_.at_end == JobMountOptions::AtEnd::kDiscard) return {};
+  stand_ins_->rest();
+  return stand_ins_->take_all();
+}
+
 // Whether nothing is left that is not on the backing. `drained`: what has failed.
 bool JobMount::drain_alone(Status* drained) {
-  Status taken;
-  if (stand_ins_ && options_.at_end != JobMountOptions::AtEnd::kDiscard) {
-    stand_ins_->rest();
-    taken = stand_ins_->take_all();
-  }
+  const Status taken = take_all();
   *drained = drain_own();
   if (taken.ok()) return is_clean();
   *drained = taken;
@@ -426,7 +438,14 @@ bool JobMount::drain_alone(Status* drained) {
 // The same of all nodes, none of which forgets anything before. Others read from this one until their
 // programs have ended.
 Result<bool> JobMount::drain_together(Status* drained) {
+  const bool takes = stand_ins_ && options_.at_end != JobMountOptions::AtEnd::kDiscard;
+  if (takes) static_cast<void>(stand_ins_->take_all());  // while other nodes' programs still ask for it
   SWALE_RETURN_IF_ERROR(net::agree(*job_, {}));
+  *drained = net::agree(*job_, take_all());
+  if (!drained->ok()) {
+    static_cast<void>(net::agree(*job_, drain_own()));
+    return false;
+  }
   // A node that has missed the end of a drain hears of it by the next one.
   for (int tries = 1;; ++tries) {
     *drained = net::agree(*job_, drain_own());
@@ -470,7 +489,8 @@ Status run_job_mount(const JobMountOptions& options) {
 
 Result<std::string> place_of_unmounted(const JobMountOptions& options) {
   SWALE_ASSIGN_OR_RETURN(const JobFolders folders, find_job_folders(options));
-  return fmt::format("{}/{}:{}", folders.memory, fs::kUnmountedSocket, folders.backing);
+  return fmt::format("{}{}/{}:{}", options.nodes ? fs::kUnmountedOnNodes : "", folders.memory,
+                     fs::kUnmountedSocket, folders.backing);
 }
 
 }  // namespace swale::fuse

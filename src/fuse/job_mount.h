@@ -48,8 +48,7 @@ struct JobMountOptions {
   unsigned threads = 10;
   bool mounts = true;  // false: only what the end does
   bool looks = false;  // without `mounts`: what is left of a job is mounted (job_losses.h)
-  // The tree is served and mounted nowhere (fs/job/unmounted_server.h): until SIGTERM, SIGINT or SIGHUP. Of
-  // one node.
+  // The tree is served and mounted nowhere (fs/job/unmounted_server.h): until SIGTERM, SIGINT or SIGHUP.
   bool unmounted = false;
   std::optional<Nodes> nodes;
   // Once the mount is there. `remark`: what a user must know of this buffer, or "".

@@ -75,7 +75,9 @@ std::vector<net::AgreedOption> options_in_common(const JobMountOptions& options)
                              : options.at_end == AtEnd::kKeep ? "keep"
                                                               : "discard";
   const bool on_node = options.fsync == JobMountOptions::Fsync::kNode;
-  return {{"mounts", options.mounts ? "yes" : "no"},
+  return {{"mounts", options.unmounted ? "nowhere"
+                     : options.mounts  ? "yes"
+                                       : "no"},
           {"--at-end", at_end},
           {"--fsync", on_node ? "node" : "backing"}};
 }

@@ -19,7 +19,7 @@ namespace {
 
 namespace files = std::filesystem;
 
-constexpr char kTopLink[] = "unmounted-top";
+constexpr char kTopLink[] = "unmounted-top", kTopLinkOnNodes[] = "unmounted-top-of-nodes";
 constexpr int kLinksMax = 40;  // as the kernel
 constexpr size_t kPathMax = 4096;
 
@@ -30,14 +30,19 @@ Status no_server(const std::string& path) {
                path);
 }
 
-// "": there is none.
-std::string top_of(const std::string& folder) {
+// False: there is none.
+bool find_top(const std::string& folder, UnmountedTree* tree) {
   const auto opened = io::open_private_directory(AT_FDCWD, folder, folder);
-  if (!opened.ok()) return "";
+  if (!opened.ok()) return false;
   char top[kPathMax];
-  const ssize_t got = ::readlinkat(opened->get(), kTopLink, top, sizeof(top));
-  return got <= 0 || got == static_cast<ssize_t>(sizeof(top)) ? ""
-                                                              : std::string(top, static_cast<size_t>(got));
+  for (const char* const link : {kTopLink, kTopLinkOnNodes}) {
+    const ssize_t got = ::readlinkat(opened->get(), link, top, sizeof(top));
+    if (got <= 0 || got == static_cast<ssize_t>(sizeof(top))) continue;
+    tree->top.assign(top, static_cast<size_t>(got));
+    tree->on_nodes = link == kTopLinkOnNodes;
+    return true;
+  }
+  return false;
 }
 
 Result<io::Descriptor> connect(const std::string& socket) {
@@ -101,8 +106,12 @@ Status hear(const io::Descriptor& from, fs::UnmountedAnswer* answer, io::Descrip
 
 }  // namespace
 
-Status show_unmounted(const JobFolders& folders) {
-  const std::string link = folders.memory + "/" + kTopLink;
+std::string UnmountedTree::variable() const {
+  return fmt::format("{}{}:{}", on_nodes ? fs::kUnmountedOnNodes : "", socket, top);
+}
+
+Status show_unmounted(const JobFolders& folders, bool on_nodes) {
+  const std::string link = folders.memory + "/" + (on_nodes ? kTopLinkOnNodes : kTopLink);
   ::unlink(link.c_str());  // of a killed server
   return ::symlink(folders.backing.c_str(), link.c_str()) == 0 ? Status() : errno_status(errno, link);
 }
@@ -115,8 +124,9 @@ Result<std::vector<UnmountedTree>> find_unmounted_trees() {
   while (const dirent* const entry = ::readdir(stream.get())) {
     const std::string folder = fmt::format("{}/{}", kMemoryFolder, entry->d_name);
     if (!folder.starts_with(own)) continue;
-    UnmountedTree tree{folder + "/" + fs::kUnmountedSocket, top_of(folder)};
-    if (!tree.top.empty() && connect(tree.socket).ok()) trees.push_back(std::move(tree));
+    UnmountedTree tree;
+    tree.socket = folder + "/" + fs::kUnmountedSocket;
+    if (find_top(folder, &tree) && connect(tree.socket).ok()) trees.push_back(std::move(tree));
   }
   return trees;
 }

@@ -17,13 +17,13 @@ namespace swale::fuse {
 struct UnmountedTree {
   std::string socket;
   std::string top;  // the backing, without links
+  bool on_nodes = false;
 
-  // Of fs::kUnmountedVariable.
-  std::string variable() const { return socket + ":" + top; }
+  std::string variable() const;  // of fs::kUnmountedVariable
 };
 
 // What find_unmounted_trees() finds of a server: when its socket is there.
-Status show_unmounted(const JobFolders& folders);
+Status show_unmounted(const JobFolders& folders, bool on_nodes);
 
 // Those whose servers answer.
 Result<std::vector<UnmountedTree>> find_unmounted_trees();

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
+#include <sys/file.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -101,6 +102,26 @@ int also(const Held& held, int from, int fd) {
   return fd;
 }
 
+// In a tree of several nodes that is mounted nowhere.
+bool refuse_on_nodes(int fd, int command, long argument, int* result) {
+  if (!is_on_nodes_unmounted()) return false;
+  const auto* const lock = reinterpret_cast<const struct flock*>(argument);
+  switch (command) {
+    case F_SETFL:
+      return no_append_unmounted(fd, static_cast<int>(argument), result);
+    case F_SETLK:
+    case F_SETLKW:
+    case F_OFD_SETLK:
+    case F_OFD_SETLKW:
+      return no_lock_unmounted("fcntl", fd, lock == nullptr || lock->l_type == F_UNLCK, result);
+    case F_GETLK:
+    case F_OFD_GETLK:
+      return no_lock_unmounted("fcntl", fd, false, result);
+    default:
+      return false;
+  }
+}
+
 // The call closes `to`, if `from` is open.
 template <class Call>
 int replace(int from, int to, const Call& call) {
@@ -150,6 +171,9 @@ int close_some(unsigned first, unsigned last, int flags) {
 
 // Their mode is there only if the flags say so; where it is not, a register has something else.
 extern "C" {
+
+void swale_before_real(int fd);
+void swale_before_first(int fd);
 
 int swale_take_open(const char* path, int flags, mode_t mode) {
   if (int fd = 0; open_massive(AT_FDCWD, path, flags, __builtin_return_address(0), &fd)) return fd;
@@ -265,6 +289,7 @@ int swale_take_fcntl(int fd, int command, long argument) {
   if (is_subfile(fd)) return fcntl_subfile(fd, command, argument);
   auto* const fcntl_next = next<decltype(::fcntl)>(calls::fcntl);
   if (command == F_GETFD || command == F_SETFD) return fcntl_next(fd, command, argument);
+  if (int result = 0; refuse_on_nodes(fd, command, argument, &result)) return result;
   const Held held(fd);
   if (stays_light(held)) return -1;
   if (!held && ours() == nullptr) return fcntl_next(fd, command, argument);
@@ -293,6 +318,18 @@ int swale_take_fcntl(int fd, int command, long argument) {
       break;
   }
   return fcntl_next(fd, command, argument);
+}
+
+int swale_take_flock(int fd, int operation) {
+  swale_before_real(fd);
+  if (int result = 0; no_lock_unmounted("flock", fd, (operation & LOCK_UN) != 0, &result)) return result;
+  return next<int(int, int)>(calls::flock)(fd, operation);
+}
+
+int swale_take_lockf(int fd, int command, off_t bytes) {
+  swale_before_first(fd);
+  if (int result = 0; no_lock_unmounted("lockf", fd, command == F_ULOCK, &result)) return result;
+  return next<int(int, int, off_t)>(calls::lockf)(fd, command, bytes);
 }
 
 }  // extern "C"

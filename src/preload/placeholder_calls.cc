@@ -271,6 +271,7 @@ int swale_take_fdatasync(int fd) {
 int swale_take_ftruncate(int fd, off_t bytes) {
   if (is_subfile(fd)) return refuse_subfile(fd, "ftruncate", EPERM, kAppendedOnly);
   if (stays_light(fd)) return -1;
+  if (int result = 0; ftruncate_unmounted(fd, bytes, &result)) return result;
   return next<int(int, off_t)>(calls::ftruncate)(fd, bytes);
 }
 

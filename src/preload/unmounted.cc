@@ -28,6 +28,7 @@ using fs::UnmountedRequest;
 
 constexpr int kLinksMax = 40;  // as the kernel
 constexpr int kServerWaitSeconds = 10;
+constexpr int kServersWaitSeconds = 60;  // of several nodes: all are started anew
 constexpr long kAskAgainNanos = 20'000'000;
 constexpr int64_t kSecondNanos = 1'000'000'000;
 constexpr int kProgramIsWrong = 78;  // EX_CONFIG
@@ -37,6 +38,7 @@ constinit char socket_path[kUnmountedPathMax] = "";
 constinit char top[kUnmountedPathMax] = "";
 constinit size_t top_bytes = 0;
 constinit dev_t top_device = 0;
+constinit bool is_on_nodes = false;
 
 // Of which process, in the upper half: a child has its own, also one of vfork, which has this memory.
 constinit std::atomic<uint64_t> known_umask = 0;
@@ -44,8 +46,11 @@ constinit std::atomic<uint32_t> umask_changes = 0;
 constexpr uint64_t kProcessShift = 32;
 constexpr uint32_t kUmaskBits = 0777;
 
-// "SOCKET:TOP".
+// "SOCKET:TOP", or "nodes:SOCKET:TOP".
 bool parse(const char* value) {
+  constexpr size_t kNodesBytes = sizeof(fs::kUnmountedOnNodes) - 1;
+  is_on_nodes = ::strncmp(value, fs::kUnmountedOnNodes, kNodesBytes) == 0;
+  if (is_on_nodes) value += kNodesBytes;
   const char* const colon = ::strchr(value, ':');
   if (colon == nullptr || colon[1] != '/') return false;
   const auto socket_bytes = static_cast<size_t>(colon - value);
@@ -327,7 +332,8 @@ int ask_unmounted(const UnmountedRequest& request, UnmountedAnswer* answer, int*
   const int kept = errno;
   const timespec pause = {0, kAskAgainNanos};
   int failed = 0;
-  for (int64_t waited = 0; waited < kServerWaitSeconds * kSecondNanos; waited += kAskAgainNanos) {
+  const int seconds = is_on_nodes ? kServersWaitSeconds : kServerWaitSeconds;
+  for (int64_t waited = 0; waited < seconds * kSecondNanos; waited += kAskAgainNanos) {
     failed = ask_once(request, answer, fd);
     const bool again = failed == ECONNREFUSED || (failed == EPROTO && may_come_again(request));
     if (!again) break;
@@ -397,6 +403,8 @@ void forget_umask_unmounted() noexcept {
 }
 
 const char* top_unmounted() noexcept { return top; }
+
+bool is_on_nodes_unmounted() noexcept { return is_unmounted() && is_on_nodes; }
 
 const timespec* times_of(const timeval* times, timespec out[2]) noexcept {
   if (times == nullptr) return nullptr;

@@ -13,7 +13,7 @@
 // False: the kernel is to be asked.
 //
 // Threads: any, and signal handlers, but for lists. Errors: a server that is gone is waited for, as it may be
-// started again, for kServerWaitSeconds: then EIO. What is not known here is refused, EOPNOTSUPP or EPERM,
+// started again, for some seconds: then EIO. What is not known here is refused, EOPNOTSUPP or EPERM,
 // with a line on standard error.
 // Limits: needs /proc. What the C library opens inside itself (dlopen, its own tables) is the kernel's.
 #pragma once
@@ -39,6 +39,9 @@ inline bool is_unmounted() {
   const Unmounted now = unmounted.load(std::memory_order_acquire);
   return now == Unmounted::kYes || (now == Unmounted::kNotLooked && look_for_unmounted());
 }
+
+// Other nodes have it, too: what a node's kernel alone would answer is not true.
+bool is_on_nodes_unmounted() noexcept;
 
 // ---- for the files of this part
 
@@ -86,6 +89,12 @@ bool sync_unmounted(int fd, int* result) noexcept;
 // A write has returned, of so many bytes at an offset (-1: the descriptor's): if they are to be durable, by
 // the flags of the description or of the call, they are when this returns, which is what the write returns.
 ssize_t settle_write_unmounted(int fd, ssize_t bytes, off_t offset, bool durable) noexcept;
+// Of several nodes: the tree cuts the file, and then its stand-in.
+bool ftruncate_unmounted(int fd, off_t bytes, int* result) noexcept;
+// Of several nodes: ENOLCK, with a line: no node would know of it. `unlocks`: nothing is locked.
+bool no_lock_unmounted(const char* call, int fd, bool unlocks, int* result) noexcept;
+// Of several nodes: whether a stand-in is appended to is decided when it is opened.
+bool no_append_unmounted(int fd, int flags, int* result) noexcept;
 bool fchmod_unmounted(int fd, mode_t mode, int* result) noexcept;
 bool fchown_unmounted(int fd, uid_t user, gid_t group, int* result) noexcept;
 // What nobody does to a name below the top: EPERM, or EOPNOTSUPP.

@@ -98,6 +98,8 @@ bool open_unmounted(int at, const char* path, int flags, mode_t mode, int* fd) n
     const bool is_file = is_file_unmounted(at, path, links, &answer);
     return is_file && refuse_unmounted("open with O_PATH", path, EOPNOTSUPP, fd);
   }
+  if ((flags & O_APPEND) != 0 && (flags & O_ACCMODE) == O_RDWR && is_on_nodes_unmounted())
+    return refuse_unmounted("open with O_APPEND and O_RDWR, on several nodes,", path, EOPNOTSUPP, fd);
   request.flags = static_cast<uint32_t>(flags & ~(O_CLOEXEC | O_DIRECT));
   if ((flags & O_CREAT) != 0) {
     request.mode = mode;
@@ -271,6 +273,33 @@ ssize_t settle_write_unmounted(int fd, ssize_t bytes, off_t offset, bool durable
   const int failed = ask_unmounted(request, &answer);
   errno = failed == 0 || failed == ESTALE ? kept : failed;  // ESTALE: it is no stand-in
   return failed == 0 || failed == ESTALE ? bytes : -1;
+}
+
+bool ftruncate_unmounted(int fd, off_t bytes, int* result) noexcept {
+  if (!is_on_nodes_unmounted() || bytes < 0) return false;
+  UnmountedRequest request = request_of(UnmountedCall::kTruncate);
+  request.size = static_cast<uint64_t>(bytes);
+  if (!by_descriptor(fd, &request)) return false;
+  const long flags = raw(SYS_fcntl, fd, F_GETFL, 0L);
+  if (flags >= 0 && (flags & O_ACCMODE) == O_RDONLY) return say(EINVAL, result);
+  return ask(request, result);
+}
+
+bool no_lock_unmounted(const char* call, int fd, bool unlocks, int* result) noexcept {
+  UnmountedRequest request;
+  if (!is_on_nodes_unmounted() || unlocks || !by_descriptor(fd, &request)) return false;
+  tell("%s of a file is refused: no other node would know of the lock, in a tree that is mounted nowhere",
+       call);
+  return say(ENOLCK, result);
+}
+
+bool no_append_unmounted(int fd, int flags, int* result) noexcept {
+  UnmountedRequest request;
+  if (!is_on_nodes_unmounted()) return false;
+  const long now = raw(SYS_fcntl, fd, F_GETFL, 0L);
+  if (now < 0 || ((now ^ flags) & O_APPEND) == 0 || (now & O_ACCMODE) == O_RDONLY) return false;
+  return by_descriptor(fd, &request) &&
+         refuse_unmounted("a change of O_APPEND", "an open file", EOPNOTSUPP, result);
 }
 
 bool no_entry_unmounted(const char* call, int at, const char* path, int error, int* result) noexcept {

@@ -259,12 +259,6 @@ class Unmounted(unittest.TestCase):
         self.assertIn("is refused", out + said)
         self.assertEqual(set(listing(self.tree)) - {".swale"}, {"f"})
 
-    def test_one_that_several_nodes_would_have(self):
-        code, _, said = self.outcome(self.tree, ["env", "SWALE_JOB_SIZE=2", "SWALE_JOB_RANK=0",
-                                                 "SWALE_JOB_ID=x", *self.words("true")], self.tree)
-        self.assertNotEqual(code, 0)
-        self.assertIn("is of one node", said)
-
 
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1], verbosity=2)

@@ -51,6 +51,7 @@
 #include "fs/job/name_intent.h"
 #include "fs/job/node_life.h"
 #include "fs/job/request_lock.h"
+#include "fs/job/stand_in_roots.h"
 #include "fs/job/undrained_elsewhere.h"
 #include "fs/log/log_writer.h"
 #include "fs/node/drain.h"
@@ -136,6 +137,13 @@ class JobFs final : public FileSystem {
   bool has_name(Node& node);
   // The backing's descriptor of an open file, if the backing has it as it is; else an invalid one.
   io::Descriptor there(OpenFile& file);
+  static bool is_file(Node& node);
+  // The same of several nodes (SharedStandIns).
+  bool is_shared() const { return shared_ != nullptr; }
+  NodePeers& peers() { return *peers_; }
+  StandInRoots& stand_in_roots() { return stand_in_roots_; }
+  int reserve(OpenFile& file, uint64_t bytes, uint64_t* place);  // behind all that nodes have written
+  static int answer_of(const Status& status) { return answer(status); }
 
   const std::string& folder_of_logs() const { return options_.logs.memory_directory; }
 
@@ -411,6 +419,8 @@ class JobFs final : public FileSystem {
   int drop_pages_everywhere(JobNode& node);
   int drop_pages_left(JobNode& node);
 
+  io::Descriptor there_of_all(const meta::FileId& id);
+
   // Programs.
   int say_meeting(std::string* value);
   int take_promise(JobFile& file);
@@ -538,6 +548,7 @@ class JobFs final : public FileSystem {
   FilesInHand in_hand_{mutex_, requests_};
   // Null with one node. They do not change after begin().
   OtherNodes other_nodes_{*this};
+  StandInRoots stand_in_roots_;
   std::unique_ptr<KeptRoots> roots_;
   std::unique_ptr<RemotePeers> remote_;
   std::unique_ptr<SharedFiles> shared_;

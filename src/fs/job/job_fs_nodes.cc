@@ -130,6 +130,15 @@ Result<std::string> JobFs::answer_node(PeerMethod method, NodeId from, Bytes pay
       SWALE_RETURN_IF_ERROR(drain_all());
       return std::string();
     }
+    case PeerMethod::kStandIn: {
+      SWALE_ASSIGN_OR_RETURN(const StandInStep step, decode_stand_in_step(payload));
+      return encode(stand_in_roots_.obey(from, step));
+    }
+    case PeerMethod::kTakeIn: {
+      SWALE_ASSIGN_OR_RETURN(const TakeInWish wish, decode_take_in_wish(payload));
+      SWALE_ASSIGN_OR_RETURN(const TakeInAnswer taken, stand_in_roots_.take_in(wish));
+      return encode(taken);
+    }
     case PeerMethod::kLock:
     case PeerMethod::kLockGranted:
     case PeerMethod::kLockNodeGone:

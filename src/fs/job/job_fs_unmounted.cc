@@ -6,6 +6,7 @@
 
 #include "fs/job/job_files.h"
 #include "fs/job/job_fs.h"
+#include "fs/job/job_marks.h"
 #include "io/descriptor_path.h"
 
 namespace swale::fs {
@@ -43,6 +44,7 @@ bool JobFs::has_name(Node& node) {
 // Drained bytes stay in the logs until their space is wanted.
 io::Descriptor JobFs::there(OpenFile& opened) {
   JobFile& file = JobFile::of(opened);
+  if (shared_) return there_of_all(file.node.id);
   const auto is_drained = [&]() REQUIRES(mutex_) {
     return files_->take().ok() && !files_->is_undrained(file.node.id);
   };
@@ -57,6 +59,28 @@ io::Descriptor JobFs::there(OpenFile& opened) {
   io::Descriptor made(::open(io::descriptor_path(*found).c_str(), O_RDONLY | O_CLOEXEC));
   const RequestLock lock(mutex_, requests_);
   return is_drained() ? std::move(made) : io::Descriptor();
+}
+
+bool JobFs::is_file(Node& node) { return JobNode::of(node).type == meta::NodeType::kFile; }
+
+int JobFs::reserve(OpenFile& file, uint64_t bytes, uint64_t* place) {
+  const auto reserved = place_to_append(JobFile::of(file).node, bytes);
+  if (!reserved.ok()) return answer(reserved.status());
+  *place = reserved->value_or(0);
+  return 0;
+}
+
+// What the file's root knows counts, and that nobody has replaced it there.
+io::Descriptor JobFs::there_of_all(const meta::FileId& id) {
+  const auto seen = shared_->on_backing_alone(id);
+  if (!seen.ok() || seen->inode == 0) return {};
+  const auto found = on_backing(id);
+  if (!found.ok() || !found->valid()) return {};
+  io::Descriptor made(::open(io::descriptor_path(*found).c_str(), O_RDONLY | O_CLOEXEC));
+  struct stat now;
+  if (!made.valid() || ::fstat(made.get(), &now) != 0) return {};
+  const bool is_same = now.st_ino == seen->inode && static_cast<uint64_t>(now.st_size) == seen->size;
+  return is_same ? std::move(made) : io::Descriptor();
 }
 
 }  // namespace swale::fs

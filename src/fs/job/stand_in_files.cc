@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "fs/job/shared_stand_in_names.h"
+#include "fs/job/stand_in_file.h"
 #include "fs/job/stand_ins.h"
 #include "fs/log/unmounted_format.h"
 
@@ -25,29 +27,25 @@ std::string read_text(int at, const char* path) {
 
 }  // namespace
 
-std::string StandIns::name_of(const meta::FileId& id) {
-  return fmt::format("{:016x}-{:016x}", id.high, id.low);
-}
-
 // What was written and not synced is not promised to outlive the machine, and the node's file system may have
 // any part of it. The tree has what was synced.
-Status StandIns::look_for_restart(bool* restarted) {
-  const std::string now = read_text(AT_FDCWD, kBootId), before = read_text(directory_.get(), kBoot);
+Status look_for_restart(const io::Descriptor& directory, const std::string& folder, bool* restarted) {
+  const std::string now = read_text(AT_FDCWD, kBootId), before = read_text(directory.get(), kBoot);
   *restarted = !before.empty() && !now.empty() && before != now;
   if (before == now) return {};
-  const std::string made = std::string(kBoot) + std::string(kBeingCopied);
+  const std::string made = std::string(kBoot) + std::string(kIsMade);
   const io::Descriptor file(
-      ::openat(directory_.get(), made.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+      ::openat(directory.get(), made.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
   if (!file.valid() || ::write(file.get(), now.data(), now.size()) != static_cast<ssize_t>(now.size()) ||
-      ::renameat(directory_.get(), made.c_str(), directory_.get(), kBoot) != 0)
-    return errno_status(errno, folder_ + "/" + kBoot);
+      ::renameat(directory.get(), made.c_str(), directory.get(), kBoot) != 0)
+    return errno_status(errno, folder + "/" + kBoot);
   return {};
 }
 
 // One that nobody needs any more gets the new name, when it is whole: ext4 takes 10 us for that, and up to
 // 300 for a new file while others were removed shortly before.
 int StandIns::make(StandIn& stand, Copy copy, io::Descriptor* out) {
-  const std::string name = name_of(stand.id), is_copied = name + std::string(kBeingCopied);
+  const std::string name = name_of_file(stand.id), is_copied = name + std::string(kBeingCopied);
   constexpr int kFlags = O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC;
   std::string made;
   *out = take_spare(&made);
@@ -84,7 +82,7 @@ bool StandIns::keep_as_spare(StandIn& stand) {
     spare.name = fmt::format("{}{}", kSpare, spares_made_++);
     spares_.reserve(spares_.size() + 1);
   }
-  if (::renameat(directory_.get(), name_of(stand.id).c_str(), directory_.get(), spare.name.c_str()) != 0)
+  if (::renameat(directory_.get(), name_of_file(stand.id).c_str(), directory_.get(), spare.name.c_str()) != 0)
     return false;
   if (::ftruncate(stand.own.get(), 0) != 0) return ::unlinkat(directory_.get(), spare.name.c_str(), 0) == 0;
   spare.file = std::move(stand.own);

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <utility>
 #include <vector>
 
@@ -17,6 +16,7 @@
 #include "base/start_thread.h"
 #include "fs/job/insist.h"
 #include "fs/job/job_marks.h"
+#include "fs/job/stand_in_file.h"
 #include "fs/log/unmounted_format.h"
 #include "io/descriptor_path.h"
 
@@ -27,38 +27,10 @@ constexpr Nanos kSweepEvery = milliseconds(100);
 constexpr size_t kPieceBytes = 1 << 20;
 constexpr uint64_t kHeldBlockBytes = 512;  // of st_blocks
 constexpr size_t kCrowdedPart = 4;
-constexpr size_t kHexDigits = 16;
-
-// None: it is no name of a stand-in.
-std::optional<meta::FileId> file_of_name(std::string_view name) {
-  if (name.size() != 2 * kHexDigits + 1 || name[kHexDigits] != '-') return {};
-  meta::FileId id;
-  const auto read = [](std::string_view digits, uint64_t* out) {
-    const auto [end, failed] = std::from_chars(digits.begin(), digits.end(), *out, 16);
-    return failed == std::errc() && end == digits.end();
-  };
-  if (!read(name.substr(0, kHexDigits), &id.high) || !read(name.substr(kHexDigits + 1), &id.low)) return {};
-  return id;
-}
-
-bool same(const timespec& a, const timespec& b) { return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec; }
 
 bool is_zeros(MutableBytes bytes) {
   return std::all_of(bytes.begin(), bytes.end(), [](char each) { return each == 0; });
 }
-
-int write_all(int fd, MutableBytes bytes, uint64_t offset) {
-  for (size_t done = 0; done < bytes.size();) {
-    const ssize_t put = io::continued([&] {
-      return ::pwrite(fd, bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset + done));
-    });
-    if (put < 0) return errno;
-    done += static_cast<size_t>(put);
-  }
-  return 0;
-}
-
-Caller own_user() { return {::geteuid(), ::getegid(), 0, 0, {}}; }
 
 }  // namespace
 
@@ -98,7 +70,7 @@ void StandIns::rest() noexcept {
 
 Status StandIns::recover() {
   bool restarted = false;
-  SWALE_RETURN_IF_ERROR(look_for_restart(&restarted));
+  SWALE_RETURN_IF_ERROR(look_for_restart(directory_, folder_, &restarted));
   const int fd = ::openat(directory_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   const std::unique_ptr<DIR, int (*)(DIR*)> stream(fd < 0 ? nullptr : ::fdopendir(fd), ::closedir);
   if (!stream) return errno_status(errno, folder_);
@@ -132,7 +104,7 @@ Status StandIns::recover_one(const std::string& name) {
   const auto stand = find_or_add(*id);
   const MutexLock lock(stand->mutex);
   stand->node = entry.node;
-  stand->by = own_user();
+  stand->by = server_user();
   stand->may_be_written = true;
   stand->own = io::Descriptor(::openat(directory_.get(), name.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC));
   const int failed =
@@ -274,7 +246,7 @@ int StandIns::begin(StandIn& stand, Node& node, Copy copy, const Caller& caller)
   if (refused != 0) return refused;
   io::Descriptor made;
   if (const int failed = make(stand, copy, &made); failed != 0) {
-    log_error("{}/{}: a plain file for a file of the tree: {}", folder_, name_of(stand.id),
+    log_error("{}/{}: a plain file for a file of the tree: {}", folder_, name_of_file(stand.id),
               errno_status(failed, "making it").message());
     return failed;
   }
@@ -416,7 +388,7 @@ void StandIns::end(StandIn& stand, Then then) {
   if (stand.writer) fs_.release(std::move(stand.writer));
   if (stand.reader) fs_.release(std::move(stand.reader));
   if (then == Then::kGoes || (then == Then::kIsSpare && !keep_as_spare(stand)))
-    ::unlinkat(directory_.get(), name_of(stand.id).c_str(), 0);
+    ::unlinkat(directory_.get(), name_of_file(stand.id).c_str(), 0);
   stand.own = {};
   stand.over = true;
   if (stand.node != nullptr) fs_.forget(std::exchange(stand.node, nullptr), 1);
@@ -437,7 +409,7 @@ void StandIns::sweep() {
     const MutexLock lock(each->mutex);
     const int failed = end_if_nobodys(*each);
     if (failed != 0 && !has_failed_.exchange(true))
-      log_error("{}/{}: taking it into the tree: {}; it is tried again", folder_, name_of(each->id),
+      log_error("{}/{}: taking it into the tree: {}; it is tried again", folder_, name_of_file(each->id),
                 errno_status(failed, "writing").message());
   }
 }
@@ -468,7 +440,7 @@ Status StandIns::take_all() noexcept {
       if (failed == 0) failed = end_if_nobodys(*each);
       if (failed != 0 && first.ok())
         first = errno_status(failed, fmt::format("{}/{}: taking it into the tree; it stays there", folder_,
-                                                 name_of(each->id)));
+                                                 name_of_file(each->id)));
     }
   });
   return first.ok() ? all_tried : first;
@@ -496,7 +468,7 @@ int StandIns::describe(Node& node, struct stat* found) {
 bool StandIns::is_there(Node& node) {
   std::unique_ptr<OpenFile> file;
   if (find_by_id(JobFs::file_id(node)) != nullptr) return false;
-  if (fs_.open_file(node, O_RDONLY | O_DIRECT, own_user(), &file) != 0) return false;
+  if (fs_.open_file(node, O_RDONLY | O_DIRECT, server_user(), &file) != 0) return false;
   const bool there = fs_.there(*file).valid();
   fs_.release(std::move(file));
   return there;
@@ -516,7 +488,7 @@ int StandIns::sync(Node& node) {
 
 int StandIns::sync_tree(Node& node) {
   std::unique_ptr<OpenFile> file;
-  if (const int failed = fs_.open_file(node, O_RDONLY | O_DIRECT, own_user(), &file); failed != 0)
+  if (const int failed = fs_.open_file(node, O_RDONLY | O_DIRECT, server_user(), &file); failed != 0)
     return failed;
   const int failed = errno_of([&] { return fs_.sync(*file); });
   fs_.release(std::move(file));

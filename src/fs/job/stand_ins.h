@@ -1,5 +1,5 @@
-// StandIns: plain files of this node that stand in for files of a tree which is mounted nowhere
-// (docs/design/preload.md, "Without a mount").
+// StandIns: plain files of this node that stand in for files of a tree which is mounted nowhere, and which no
+// other node has (docs/design/preload.md, "Without a mount"). Of several nodes: shared_stand_ins.h.
 //
 // Whoever opens a file of the tree gets a descriptor of its stand-in, one for all processes of the node: so
 // their reads, writes, mappings and locks are the kernel's own, and a child, an exec or a dup needs no help.
@@ -36,45 +36,32 @@
 #include "base/mutex.h"
 #include "base/status.h"
 #include "fs/job/job_fs.h"
+#include "fs/job/stand_in_files.h"
 #include "io/descriptor.h"
 
 namespace swale::fs {
 
-class StandIns {
+class StandIns final : public StandInFiles {
  public:
   // Finds what a killed server has left in `folder`, which it makes. `fs` must outlive it.
   static Result<std::unique_ptr<StandIns>> open(JobFs& fs, const std::string& folder, size_t descriptors);
-  ~StandIns();
-  StandIns(const StandIns&) = delete;
-  StandIns& operator=(const StandIns&) = delete;
+  ~StandIns() override;
 
-  // As the kernel's open; of a file that is there, whose mode allows it.
-  int open_file(Node& node, int flags, const Caller& caller, io::Descriptor* out);
-  // The same of a file that has just been made, whose maker has it open to write.
+  int open_file(Node& node, int flags, const Caller& caller, io::Descriptor* out) override;
   int open_made(Node& node, std::unique_ptr<OpenFile> writer, int flags, const Caller& caller,
-                io::Descriptor* out);
-  // What the tree says of a file, as its stand-in has it.
-  int describe(Node& node, struct stat* found);
-  bool is_there(Node& node);  // the backing has it as it is
-  int take_in(Node& node);
-  int sync(Node& node);
-  // The same of some bytes, and of the file's length.
-  static constexpr uint64_t kAppended = ~uint64_t{0};  // an offset: what the tree has not, and is behind it
-  int sync_part(Node& node, uint64_t offset, uint64_t bytes);
-  // Takes it in, and has none any more. EBUSY: somebody has it open.
-  int end(Node& node);
-  int truncate(Node& node, uint64_t size, const Caller& caller);
-  // Times that were set in the tree.
-  int set_times(Node& node, const timespec times[2]);
-  // Its node, with one lookup; null: there is none by that inode.
-  Node* find(ino_t inode);
-
-  // All of it; the first failure. What nobody has open stands no more.
-  Status take_all() noexcept;
-  // Takes nothing in by itself any more.
-  void rest() noexcept;
-
-  size_t count();
+                io::Descriptor* out) override;
+  int describe(Node& node, struct stat* found) override;
+  bool is_there(Node& node) override;
+  int take_in(Node& node) override;
+  int sync(Node& node) override;
+  int sync_part(Node& node, uint64_t offset, uint64_t bytes) override;
+  int end(Node& node) override;
+  int truncate(Node& node, uint64_t size, const Caller& caller) override;
+  int set_times(Node& node, const timespec times[2]) override;
+  Node* find(ino_t inode) override;
+  Status take_all() noexcept override;
+  void rest() noexcept override;
+  size_t count() override;
 
  private:
   struct StandIn {
@@ -101,13 +88,11 @@ class StandIns {
     std::string name;
   };
 
-  static std::string name_of(const meta::FileId& id);
   static constexpr std::string_view kBeingCopied = ".new", kSpare = "spare-";
 
   StandIns(JobFs& fs, std::string folder, size_t most)
       : fs_(fs), folder_(std::move(folder)), most_(most), sweep_at_(most) {}
   Status recover();
-  Status look_for_restart(bool* restarted);
   Status recover_one(const std::string& name);
   std::shared_ptr<StandIn> find_or_add(const meta::FileId& id);
   std::shared_ptr<StandIn> find_by_id(const meta::FileId& id);

@@ -68,7 +68,8 @@ int UnmountedCalls::sync(const Asked& asked) {
   if (!S_ISREG(found.st_mode)) return 0;
   if (request.size == 0) return stand_ins_.sync(*known.get());
   const bool appended = (request.flags & O_APPEND) != 0;
-  return stand_ins_.sync_part(*known.get(), appended ? StandIns::kAppended : request.offset, request.size);
+  return stand_ins_.sync_part(*known.get(), appended ? StandInFiles::kAppended : request.offset,
+                              request.size);
 }
 
 // Who has it open to write is asked before, and after: somebody may have opened it meanwhile.

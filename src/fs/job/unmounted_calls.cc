@@ -79,7 +79,7 @@ int UnmountedCalls::call(const Asked& asked, Answer* answer) {
     case UnmountedCall::kChange:
       return change(asked);
     case UnmountedCall::kSyncAll: {
-      Status done = stand_ins_.take_all();
+      Status done = stand_ins_.take_all_everywhere();
       if (done.ok()) done = fs_.drain_everywhere();
       if (!done.ok()) log_error("{}", done.message());
       return done.ok() ? 0 : done.posix_error();

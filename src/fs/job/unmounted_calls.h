@@ -16,7 +16,7 @@
 
 #include "base/mutex.h"
 #include "fs/job/job_fs.h"
-#include "fs/job/stand_ins.h"
+#include "fs/job/stand_in_files.h"
 #include "fs/log/attach_format.h"
 #include "fs/log/unmounted_format.h"
 #include "io/descriptor.h"
@@ -30,7 +30,7 @@ class UnmountedCalls {
     io::Descriptor passed;
   };
 
-  UnmountedCalls(JobFs& fs, StandIns& stand_ins) : fs_(fs), stand_ins_(stand_ins) {}
+  UnmountedCalls(JobFs& fs, StandInFiles& stand_ins) : fs_(fs), stand_ins_(stand_ins) {}
 
   // Whether a message is one that a program may send; `bytes`: what has come.
   static bool is_whole(const UnmountedRequest& request, size_t bytes);
@@ -70,7 +70,7 @@ class UnmountedCalls {
   int find_file(const Asked& asked, Known* known, bool* by_descriptor);
 
   JobFs& fs_;
-  StandIns& stand_ins_;
+  StandInFiles& stand_ins_;
   Mutex names_;  // they change
 };
 

@@ -15,7 +15,7 @@
 #include "fs/job/program_socket.h"
 
 namespace swale::fs {
-Result<std::unique_ptr<UnmountedServer>> UnmountedServer::open(JobFs& fs, StandIns& stand_ins,
+Result<std::unique_ptr<UnmountedServer>> UnmountedServer::open(JobFs& fs, StandInFiles& stand_ins,
                                                                const std::string& folder) {
   std::unique_ptr<UnmountedServer> made(new UnmountedServer(fs, stand_ins));
   made->end_ = io::Descriptor(::eventfd(0, EFD_CLOEXEC));

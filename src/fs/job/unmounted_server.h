@@ -25,14 +25,14 @@ class UnmountedServer {
   static constexpr int kPatienceSeconds = 5;
 
   // In `folder`, which must be this user's alone. `fs` and `stand_ins` must outlive it.
-  static Result<std::unique_ptr<UnmountedServer>> open(JobFs& fs, StandIns& stand_ins,
+  static Result<std::unique_ptr<UnmountedServer>> open(JobFs& fs, StandInFiles& stand_ins,
                                                        const std::string& folder);
   ~UnmountedServer();  // ends what is under way, and removes the socket
   UnmountedServer(const UnmountedServer&) = delete;
   UnmountedServer& operator=(const UnmountedServer&) = delete;
 
  private:
-  UnmountedServer(JobFs& fs, StandIns& stand_ins) : calls_(fs, stand_ins) {}
+  UnmountedServer(JobFs& fs, StandInFiles& stand_ins) : calls_(fs, stand_ins) {}
   void serve(const io::Descriptor& ready) noexcept;
   void serve_one(const io::Descriptor& peer, const ucred& who);
 

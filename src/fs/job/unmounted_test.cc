@@ -11,6 +11,7 @@
 #include <filesystem>
 
 #include "base/rng.h"
+#include "fs/job/stand_ins.h"
 #include "fs/job/testing/job_world.h"
 #include "fs/job/unmounted_server.h"
 #include "io/unix_address.h"

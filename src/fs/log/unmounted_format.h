@@ -32,7 +32,9 @@ namespace swale::fs {
 inline constexpr uint64_t kUnmountedMagic = 0x746e756f6d6e7500;  // "\0unmount"
 inline constexpr uint32_t kUnmountedVersion = 2;
 inline constexpr char kUnmountedSocket[] = "unmounted";
-inline constexpr char kUnmountedVariable[] = "SWALE_FS_UNMOUNTED";  // SOCKET:TOP, the backing directory
+// SOCKET:TOP, the backing directory; of several nodes: nodes:SOCKET:TOP.
+inline constexpr char kUnmountedVariable[] = "SWALE_FS_UNMOUNTED";
+inline constexpr char kUnmountedOnNodes[] = "nodes:";
 inline constexpr size_t kUnmountedPathMax = 4096;
 inline constexpr uint32_t kUnknownUmask = ~uint32_t{0};  // the server asks the kernel, which takes longer
 inline constexpr mode_t kStandInMode = 01600;            // a sticky bit, which no other plain file has

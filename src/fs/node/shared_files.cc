@@ -400,6 +400,22 @@ Result<uint64_t> SharedFiles::size(const meta::FileId& file, const SeenBacking& 
   return size;
 }
 
+Result<SeenBacking> SharedFiles::on_backing_alone(const meta::FileId& file) noexcept {
+  SeenBacking seen;
+  const MutexLock lock(mutex_);
+  const Status status = contain([&]() REQUIRES(mutex_) -> Status {
+    SWALE_RETURN_IF_ERROR(files_->take());
+    SWALE_RETURN_IF_ERROR(learn(file));
+    SWALE_ASSIGN_OR_RETURN(const auto reading, share_.begin_read(file, kWholeFile));
+    SWALE_ASSIGN_OR_RETURN(const ShareAnswer answer, look(share_.look(reading)));
+    if (reading.own_end == 0 && answer.parts.empty() && answer.size == answer.backing_end)
+      seen = {answer.backing_inode, answer.size, 0};
+    return {};
+  });
+  if (!status.ok()) return status;
+  return seen;
+}
+
 // Of each node once, all that is wanted of it.
 Status SharedFiles::fetch_parts(const NodeShare::Reading& reading, const Parts& parts, MutableBytes out) {
   std::map<NodeId, std::vector<SharePeers::Wanted>> wanted;

@@ -69,6 +69,8 @@ class SharedFiles final : public WriteWatcher {
   Result<size_t> read(const meta::FileId& file, uint64_t offset, MutableBytes out) noexcept;
   // `seen`: of a file that is not open here.
   Result<uint64_t> size(const meta::FileId& file, const SeenBacking& seen = {}) noexcept;
+  // The backing's file, if that has all of it, whatever node has written; inode 0: it lacks something.
+  Result<SeenBacking> on_backing_alone(const meta::FileId& file) noexcept;
   // What had been written on this node is seen by each read that begins after this returns.
   Status commit(const meta::FileId& file) noexcept;
   // A commit, after which all that is committed to the file, by whatever node, outlives the power of all

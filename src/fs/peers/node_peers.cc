@@ -22,7 +22,7 @@ struct Row {
   size_t lane;
   bool is_long;  // takes as long as the storage: a node that is down is noticed all the same
 };
-constexpr std::array<Row, 22> kRows = {{
+constexpr std::array<Row, 24> kRows = {{
     {"share.ask", 2, false},       {"share.fetch", 3, false},     {"drain.fix", 4, false},
     {"drain.write", 5, true},      {"drain.brought", 4, false},   {"drain.lead", 7, true},
     {"names.turn", 6, false},      {"names.turn_over", 2, false}, {"lives", 2, false},
@@ -31,8 +31,9 @@ constexpr std::array<Row, 22> kRows = {{
     {"files.pages", 9, true},  // waits for reads and writes of the node's programs
     {"share.sync", 10, true},      {"share.keep", 1, true},       {"share.begin", 10, true},
     {"share.take_back", 0, false}, {"drain.undrained", 3, false}, {"share.commit", 4, false},
+    {"stand_in.uses", 2, false},   {"stand_in.take", 11, true},
 }};
-constexpr size_t kLanes = 11;
+constexpr size_t kLanes = 12;
 constexpr Nanos kLongPatience = seconds(24 * 3600);
 constexpr size_t kPiecesAtOnce = 4;  // that a thread has asked one node for
 constexpr size_t kAtOnceMax = 4;     // of the requests of one event: a read begins with so many

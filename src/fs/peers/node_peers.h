@@ -52,6 +52,8 @@ enum class PeerMethod : uint16_t {
   kTakeBack = 19,      // the maps of a file that the node has published: FileStep
   kUndrained = 20,     // bytes of the node that the backing has not; the answer: u64
   kCommit = 21,        // what the node has written of a file: FileStep
+  kStandIn = 22,       // the root of a file, of which a node has a plain one: StandInStep, StandInAnswer
+  kTakeIn = 23,        // what programs have written to such: TakeInWish
 };
 
 inline constexpr size_t kSmallAnswer = 64;  // bytes, of an answer that says little

@@ -1,0 +1,144 @@
+// SharedStandIns: what nodes ask each other.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <vector>
+
+#include "base/contain.h"
+#include "fs/job/insist.h"
+#include "fs/job/job_marks.h"
+#include "fs/job/shared_stand_ins.h"
+#include "fs/job/stand_in_file.h"
+
+namespace swale::fs {
+namespace {
+
+constexpr useconds_t kAskRootAgain = 2'000;
+constexpr int kTriesBeforeLook = 500;           // whether the node that has its turn lives
+constexpr size_t kRootAnswerBytes = 64 * kKiB;  // some 16,000 nodes
+
+}  // namespace
+
+Result<StandInAnswer> SharedStandIns::ask(const StandInStep& step) {
+  NodePeers& peers = fs_.peers();
+  const NodeId root = root_of(step.file);
+  if (root == peers.own()) return fs_.stand_in_roots().obey(peers.own(), step);
+  SWALE_ASSIGN_OR_RETURN(const std::string text, peers.call(root, PeerMethod::kStandIn, encode(step),
+                                                            kRootAnswerBytes, text_of(step.file)));
+  return decode_stand_in_answer(text);
+}
+
+// Waits while another node takes in alone, if that lives.
+int SharedStandIns::say(const meta::FileId& id, uint8_t uses, uint64_t* number) {
+  const StandInStep step{.file = id, .op = StandInOp::kOpen, .uses = uses};
+  for (int tries = 1;; ++tries) {
+    const auto answer = ask(step);
+    if (!answer.ok()) return fs_.answer_of(answer.status());
+    if (answer->granted) {
+      *number = answer->number;
+      return 0;
+    }
+    if (tries % kTriesBeforeLook == 0 && answer->taking != fs_.peers().own()) {
+      const auto lives = fs_.peers().call(answer->taking, PeerMethod::kLives, "", kSmallAnswer,
+                                          text_of(id) + ": taking it in");
+      if (!lives.ok()) return fs_.answer_of(lives.status());
+    }
+    ::usleep(kAskRootAgain);
+  }
+}
+
+// What other nodes have written of it is in the tree. *number: of the root, from before what is read next.
+int SharedStandIns::bring(const meta::FileId& id, uint64_t* number) {
+  const StandInStep step{.file = id};
+  auto answer = ask(step);
+  if (!answer.ok()) return fs_.answer_of(answer.status());
+  if (!answer->nodes.empty() && rules_.asks_others) {
+    const std::string wish = encode(TakeInWish{id});
+    for (const auto& each :
+         fs_.peers().call_all(answer->nodes, PeerMethod::kTakeIn, wish, kSmallAnswer, text_of(id)))
+      if (!each.ok()) return fs_.answer_of(each.status());
+    answer = ask(step);
+    if (!answer.ok()) return fs_.answer_of(answer.status());
+  }
+  *number = answer->number;
+  return 0;
+}
+
+int SharedStandIns::bring_once(StandIn& stand, uint64_t* number) {
+  const uint64_t came = stand.asks.load();
+  const MutexLock lock(stand.asking);
+  if (stand.asks.load() <= came) {
+    ++stand.asks;
+    if (const int failed = bring(stand.id, &stand.asked_number); failed != 0) {
+      --stand.asks;
+      return failed;
+    }
+  }
+  *number = stand.asked_number;
+  return 0;
+}
+
+// How long it is there, and since when, without taking it in.
+int SharedStandIns::look_elsewhere(const meta::FileId& id, struct stat* found) {
+  const auto answer = ask({.file = id});
+  if (!answer.ok()) return fs_.answer_of(answer.status());
+  if (answer->nodes.empty()) return 0;
+  const std::string wish = encode(TakeInWish{id, false});
+  for (const auto& each :
+       fs_.peers().call_all(answer->nodes, PeerMethod::kTakeIn, wish, kSmallAnswer, text_of(id))) {
+    const auto there = each.ok() ? decode_take_in_answer(*each) : each.status();
+    if (!there.ok()) return fs_.answer_of(there.status());
+    found->st_size = std::max(found->st_size, static_cast<off_t>(there->size));
+    if (there->modified_ns > nanos_of(found->st_mtim)) found->st_mtim = timespec_of(there->modified_ns);
+  }
+  return 0;
+}
+
+// One that has begun since this was asked has all that had been written then.
+Status SharedStandIns::take_in_for_others(StandIn& stand) {
+  const uint64_t came = stand.takes.load();
+  const MutexLock lock(stand.mutex);
+  int failed = stand.over || stand.takes.load() > came ? 0 : take_in_locked(stand);
+  if (failed == 0) failed = end_if_nobodys(stand);
+  if (failed == 0) return {};
+  return errno_status(failed, fmt::format("{}/{}: taking it into the tree", folder_, name_of(stand)));
+}
+
+Result<TakeInAnswer> SharedStandIns::answer(const TakeInWish& wish) {
+  TakeInAnswer own;
+  if (wish.file.none()) {
+    SWALE_RETURN_IF_ERROR(take_all());
+    return own;
+  }
+  for (const Kind kind : {Kind::kCopy, Kind::kTail}) {
+    const auto stand = find_by_id(wish.file, kind);
+    if (stand == nullptr) continue;
+    if (wish.takes) {
+      SWALE_RETURN_IF_ERROR(take_in_for_others(*stand));
+      continue;
+    }
+    const MutexLock lock(stand->mutex);
+    struct stat now;
+    if (stand->over || !stand->may_be_written || ::fstat(stand->own.get(), &now) != 0) continue;
+    own.size = std::max(own.size, static_cast<uint64_t>(now.st_size));
+    if (!same(now.st_mtim, stand->taken.st_mtim))
+      own.modified_ns = std::max(own.modified_ns, nanos_of(now.st_mtim));
+  }
+  return own;
+}
+
+Status SharedStandIns::take_all_everywhere() noexcept {
+  SWALE_RETURN_IF_ERROR(take_all());
+  return contain([&]() -> Status {
+    std::vector<NodeId> others;
+    for (NodeId node = 0; node < fs_.peers().nodes(); ++node)
+      if (node != fs_.peers().own()) others.push_back(node);
+    for (const auto& each : fs_.peers().call_all(others, PeerMethod::kTakeIn, encode(TakeInWish{}),
+                                                 kSmallAnswer, "what programs have written"))
+      SWALE_RETURN_IF_ERROR(each.status());
+    return {};
+  });
+}
+
+}  // namespace swale::fs
