@@ -17,6 +17,7 @@
 #include <memory>
 #include <string>
 
+#include "fs/job/stand_ins.h"
 #include "fs/job/unmounted_calls.h"
 #include "fuzz/fuzz_input.h"
 #include "fuzz/target.h"
