@@ -174,7 +174,7 @@ void step(Tree& tree, Bytes* input) {
     std::memcpy(static_cast<void*>(&request), line.data(), bytes);
     return tree.serve(request, bytes, ::getuid());
   }
-  request.call = static_cast<UnmountedCall>(what % 20);
+  request.call = static_cast<UnmountedCall>(what % 22);
   request.flags = kFlags[take_byte(input) % std::size(kFlags)];
   const uint8_t bits = take_byte(input);
   request.mode = bits * 8u;

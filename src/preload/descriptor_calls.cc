@@ -105,18 +105,24 @@ int also(const Held& held, int from, int fd) {
 // In a tree of several nodes that is mounted nowhere.
 bool refuse_on_nodes(int fd, int command, long argument, int* result) {
   if (!is_on_nodes_unmounted()) return false;
-  const auto* const lock = reinterpret_cast<const struct flock*>(argument);
+  auto* const lock = reinterpret_cast<struct flock*>(argument);
   switch (command) {
     case F_SETFL:
       return no_append_unmounted(fd, static_cast<int>(argument), result);
     case F_SETLK:
     case F_SETLKW:
+    case F_GETLK:
+      return lock_unmounted(
+          fd, command, lock,
+          [](int of, int what, struct flock* range) {
+            return next<decltype(::fcntl)>(calls::fcntl)(of, what, reinterpret_cast<long>(range));
+          },
+          result);
     case F_OFD_SETLK:
     case F_OFD_SETLKW:
-      return no_lock_unmounted("fcntl", fd, lock == nullptr || lock->l_type == F_UNLCK, result);
-    case F_GETLK:
+      return no_lock_unmounted("fcntl (F_OFD_SETLK)", fd, lock == nullptr || lock->l_type == F_UNLCK, result);
     case F_OFD_GETLK:
-      return no_lock_unmounted("fcntl", fd, false, result);
+      return no_lock_unmounted("fcntl (F_OFD_GETLK)", fd, false, result);
     default:
       return false;
   }
@@ -328,8 +334,17 @@ int swale_take_flock(int fd, int operation) {
 
 int swale_take_lockf(int fd, int command, off_t bytes) {
   swale_before_first(fd);
-  if (int result = 0; no_lock_unmounted("lockf", fd, command == F_ULOCK, &result)) return result;
-  return next<int(int, int, off_t)>(calls::lockf)(fd, command, bytes);
+  if (!is_on_nodes_unmounted()) return next<int(int, int, off_t)>(calls::lockf)(fd, command, bytes);
+  struct flock range = {};  // as the C library does
+  range.l_type = static_cast<short>(command == F_ULOCK ? F_UNLCK : F_WRLCK);
+  range.l_whence = SEEK_CUR;
+  range.l_len = bytes;
+  if (command == F_LOCK) return swale_take_fcntl(fd, F_SETLKW, reinterpret_cast<long>(&range));
+  if (command != F_TEST) return swale_take_fcntl(fd, F_SETLK, reinterpret_cast<long>(&range));
+  if (swale_take_fcntl(fd, F_GETLK, reinterpret_cast<long>(&range)) != 0) return -1;
+  if (range.l_type == F_UNLCK || range.l_pid == ::getpid()) return 0;
+  errno = EACCES;
+  return -1;
 }
 
 }  // extern "C"

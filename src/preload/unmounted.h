@@ -19,6 +19,7 @@
 #pragma once
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <sys/time.h>
@@ -91,7 +92,10 @@ bool sync_unmounted(int fd, int* result) noexcept;
 ssize_t settle_write_unmounted(int fd, ssize_t bytes, off_t offset, bool durable) noexcept;
 // Of several nodes: the tree cuts the file, and then its stand-in.
 bool ftruncate_unmounted(int fd, off_t bytes, int* result) noexcept;
-// Of several nodes: ENOLCK, with a line: no node would know of it. `unlocks`: nothing is locked.
+// Of several nodes: locks of ranges (fcntl). `lock_here`: the kernel of the node is to know them, too.
+bool lock_unmounted(int fd, int command, struct flock* lock, int (*lock_here)(int, int, struct flock*),
+                    int* result) noexcept;
+// Of several nodes: ENOLCK, with a line: no other node would know of it. `unlocks`: nothing is locked.
 bool no_lock_unmounted(const char* call, int fd, bool unlocks, int* result) noexcept;
 // Of several nodes: whether a stand-in is appended to is decided when it is opened.
 bool no_append_unmounted(int fd, int flags, int* result) noexcept;

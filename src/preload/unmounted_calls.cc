@@ -17,6 +17,7 @@ using fs::UnmountedCall;
 using fs::UnmountedRequest;
 
 constexpr int64_t kSecondNanos = 1'000'000'000;
+constexpr long kAskForLockNanos = 500'000, kAskForLockNanosMax = 20'000'000;
 
 bool say(int failed, int* result) {
   if (failed != 0) errno = failed;
@@ -283,6 +284,54 @@ bool ftruncate_unmounted(int fd, off_t bytes, int* result) noexcept {
   const long flags = raw(SYS_fcntl, fd, F_GETFL, 0L);
   if (flags >= 0 && (flags & O_ACCMODE) == O_RDONLY) return say(EINVAL, result);
   return ask(request, result);
+}
+
+// Before the node's kernel, as the root of the file knows those of all nodes; an end after it. Who waits asks
+// again and again: a signal ends that.
+bool lock_unmounted(int fd, int command, struct flock* lock, int (*lock_here)(int, int, struct flock*),
+                    int* result) noexcept {
+  UnmountedRequest request;
+  UnmountedAnswer answer;
+  struct stat found;
+  if (!is_on_nodes_unmounted() || lock == nullptr || !by_descriptor(fd, &request)) return false;
+  off_t begin = lock->l_start, end = 0;
+  if (lock->l_whence == SEEK_CUR) begin += raw(SYS_lseek, fd, 0L, SEEK_CUR);
+  if (next<int(int, struct stat*)>(calls::fstat)(fd, &found) != 0) return say(errno, result);
+  if (lock->l_whence == SEEK_END) begin += found.st_size;
+  if (lock->l_len < 0) {
+    end = begin;
+    begin += lock->l_len;
+  } else if (lock->l_len > 0) {
+    end = begin + lock->l_len;
+  }
+  if (begin < 0 || end < 0) return say(EINVAL, result);
+  const bool finds = command == F_GETLK, unlocks = lock->l_type == F_UNLCK && !finds;
+  request.call = finds ? UnmountedCall::kFindLock : UnmountedCall::kLock;
+  request.what = static_cast<uint32_t>(lock->l_type);
+  request.size = static_cast<uint64_t>(begin);
+  request.modified_ns = end;
+  request.accessed_ns = static_cast<int64_t>(found.st_ino);
+  if (unlocks && lock_here(fd, command, lock) != 0) return say(errno, result);
+  timespec pause = {0, kAskForLockNanos};
+  int failed = ask_unmounted(request, &answer);
+  for (; failed == EAGAIN && command == F_SETLKW; failed = ask_unmounted(request, &answer)) {
+    if (raw(SYS_nanosleep, &pause, 0L) != 0) return say(EINTR, result);
+    if (pause.tv_nsec < kAskForLockNanosMax) pause.tv_nsec *= 2;
+  }
+  if (failed == ENOLCK && !unlocks)
+    tell("a lock of a file that is read on the backing is refused, in a tree that is mounted nowhere");
+  if (failed != 0 || unlocks) return say(unlocks && failed == ENOLCK ? 0 : failed, result);
+  if (!finds) {
+    *result = lock_here(fd, command, lock);
+    return true;
+  }
+  lock->l_type = static_cast<short>(answer.there);
+  if (answer.there == F_UNLCK) return say(0, result);
+  lock->l_whence = SEEK_SET;
+  lock->l_start = static_cast<off_t>(answer.stat.size);
+  lock->l_len = static_cast<off_t>(answer.stat.blocks);
+  lock->l_pid = static_cast<pid_t>(answer.stat.inode);
+  return say(0, result);
 }
 
 bool no_lock_unmounted(const char* call, int fd, bool unlocks, int* result) noexcept {

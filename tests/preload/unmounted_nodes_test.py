@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""unmounted_nodes_test.py SWALE LIBSWALE [MPIRUN]: ranks of two nodes in a tree that is mounted nowhere
-(swale run --no-mount), beside the same ranks in a plain directory. It needs no FUSE.
+"""unmounted_nodes_test.py SWALE LIBSWALE [MPIRUN [MPI_IO]]: ranks of two nodes in a tree that is mounted
+nowhere (swale run --no-mount), beside the same ranks in a plain directory. It needs no FUSE.
 
 The nodes are of one machine, as in nodes_test.py: each has a buffer of its own, and what a program of one has
 written comes to the other by their servers alone.
@@ -8,6 +8,7 @@ written comes to the other by their servers alone.
 import errno
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -18,16 +19,21 @@ import nodes_test  # noqa: E402
 from mounted import SWALE, listing  # noqa: E402
 from nodes_test import LIBRARIES, MPIRUN, PATIENCE_S, NodesCase, wait_until  # noqa: E402
 
+MPI_IO = "".join(sys.argv[4:5])  # tests/mount/mpi_io.c by Open MPI
+LAUNCHED = dict(os.environ, SWALE_JOB_TRANSPORT="tls", LD_LIBRARY_PATH=LIBRARIES,
+                OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+                OMPI_MCA_rmaps_base_oversubscribe="1",
+                PRTE_MCA_rmaps_default_mapping_policy=":oversubscribe")
 RANKS = 4
 BEGIN = nodes_test.PROGRAM.replace("RECORD, RECORDS = 4700, 40", "RECORD, RECORDS = 47008, 12") + """
 import errno, hashlib
 def read(name): return open(f"{root}/{name}", "rb").read()
 """
-# What one node has written the others open. Bytes of a record are often zero, as numbers are.
+# What one node has written the others open. Some bytes of a record are zero, as in numbers.
 SHARE = BEGIN + """
 def record(i, r):
     made = b"".join(hashlib.sha256(b"%d %d %d" % (i, r, k)).digest() for k in range(RECORD // 32))
-    return bytes(b if b > 60 else 0 for b in made)
+    return bytes(b if b > 1 else 0 for b in made)
 shared = os.open(f"{root}/shared", os.O_RDWR | os.O_CREAT, 0o644)
 meet("opened")
 for i in range(RECORDS): os.pwrite(shared, record(i, rank), (i * size + rank) * RECORD)
@@ -127,16 +133,30 @@ class UnmountedNodes(NodesCase):
                       "--no-mount", "--backing", self.backing, "--buffer", self.buffer(node), "--",
                       sys.executable, "-c", who + SHARE, "", "", self.backing, self.backing, self.steps]
         launched = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
-                                  env=dict(os.environ, SWALE_JOB_TRANSPORT="tls", LD_LIBRARY_PATH=LIBRARIES,
-                                           OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
-                                           OMPI_MCA_rmaps_base_oversubscribe="1",
-                                           PRTE_MCA_rmaps_default_mapping_policy=":oversubscribe"))
+                                  env=LAUNCHED)
         self.assertEqual(launched.returncode, 0, launched.stderr)
         self.assertEqual(set(os.listdir(self.backing)), {"log", "own-0", "own-3", "renamed", "shared"})
         self.nothing_is_left()
 
+    def mpi_io(self):
+        """What OMPIO reads, changes and writes under locks, and its shared pointers, on two nodes."""
+        words = [*MPIRUN, "--mca", "io", "ompio"]
+        for node in range(2):
+            words += [*([":"] if node else []), "-n", "2", "env", f"SWALE_JOB_NODE=host-{node}", SWALE, "run",
+                      "--no-mount", "--backing", self.backing, "--buffer", self.buffer(node), "--", MPI_IO,
+                      self.backing, "4096", "6", "nodes"]
+        for launch in (words, [*MPIRUN, "--mca", "io", "ompio", "-n", "4", MPI_IO, self.plain, *words[-3:]]):
+            done = subprocess.run(launch, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+                                  env=dict(LAUNCHED, OMPI_MCA_mpi_yield_when_idle="1"))
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertGreater(len(listing(self.plain)), 10)
+        self.assertEqual(listing(self.backing), listing(self.plain))
+        self.nothing_is_left()
+
     if MPIRUN:
         test_under_mpirun = under_mpirun
+    if os.path.exists(MPI_IO):
+        test_mpi_io = mpi_io
 
     # What was written stays, also of files that are open, and programs go on.
     def test_a_killed_server_is_started_again_with_those_of_all_nodes(self):
@@ -224,30 +244,68 @@ os.close(log)
                          [b"rank %d" % rank for rank in range(RANKS)])
         self.nothing_is_left()
 
+    # What one has written under a lock the next one reads, of another node or its own.
+    def test_locks_of_ranges_hold_on_all_nodes(self):
+        program = BEGIN + """
+import fcntl, sqlite3
+count = os.open(f"{root}/count", os.O_RDWR | os.O_CREAT, 0o644)
+meet("opened")
+for i in range(10):
+    (fcntl.lockf if i %% 2 else lambda file, how: os.lockf(file, os.F_LOCK, 0))(count, fcntl.LOCK_EX)
+    number = int(os.pread(count, 100, 0) or b"0")
+    os.pwrite(count, b"%%d" %% (number + 1), 0)
+    fcntl.lockf(count, fcntl.LOCK_UN)
+data = sqlite3.connect(f"{root}/database", timeout=%d, isolation_level=None)
+data.execute("create table if not exists lines (text)")
+for i in range(5): data.execute("insert into lines values (?)", [f"rank {rank} line {i}"])
+data.close()
+meet("written")
+assert read("count") == b"%%d" %% (10 * size), read("count")
+fcntl.lockf(count, fcntl.LOCK_SH)
+meet("shared")
+try: fcntl.lockf(count, fcntl.LOCK_EX | fcntl.LOCK_NB)
+except OSError as why: assert why.errno in (errno.EAGAIN, errno.EACCES), why
+else: raise AssertionError("others share it")
+meet("refused")
+fcntl.lockf(count, fcntl.LOCK_UN)
+meet("unlocked")
+if rank == 1:  # ends with it
+    fcntl.lockf(count, fcntl.LOCK_EX)
+    os.pwrite(count, b"last", 0)
+    open(f"{scratch}/locked", "w").close()
+    os.kill(os.getpid(), 9)
+while not os.path.exists(f"{scratch}/locked"): time.sleep(0.01)
+fcntl.lockf(count, fcntl.LOCK_EX)
+assert os.pread(count, 100, 0) == b"last"
+""" % PATIENCE_S
+        ended = self.ends(self.launch(program))
+        self.assertEqual([status for status, _ in ended], [0, 128 + signal.SIGKILL, 0, 0], ended)
+        with sqlite3.connect(os.path.join(self.backing, "database")) as data:
+            lines = {text for text, in data.execute("select text from lines")}
+            self.assertEqual(data.execute("pragma integrity_check").fetchall(), [("ok",)])
+        self.assertEqual(lines, {f"rank {rank} line {i}" for rank in range(RANKS) for i in range(5)})
+        self.nothing_is_left()
+
     # Each would hold on one node alone.
     def test_what_would_not_hold_on_all_nodes_is_refused(self):
         program = BEGIN + """
-import fcntl, sqlite3
+import fcntl
 def refused(call, *words):
     try: call(*words)
     except OSError as why: return why.errno
 file = os.open(f"{root}/locked-{rank}", os.O_RDWR | os.O_CREAT, 0o644)
-print(refused(fcntl.lockf, file, fcntl.LOCK_EX), refused(fcntl.flock, file, fcntl.LOCK_SH),
-      refused(os.lockf, file, os.F_LOCK, 0), refused(fcntl.lockf, file, fcntl.LOCK_UN),
+print(refused(fcntl.flock, file, fcntl.LOCK_SH), refused(fcntl.flock, file, fcntl.LOCK_UN),
+      refused(fcntl.fcntl, file, fcntl.F_OFD_SETLK, b"\\0" * 32),
       refused(os.open, f"{root}/locked-{rank}", os.O_RDWR | os.O_APPEND),
       refused(fcntl.fcntl, file, fcntl.F_SETFL, os.O_APPEND), refused(fcntl.fcntl, file, fcntl.F_SETFL, 0))
-try: sqlite3.connect(f"{root}/database").execute("create table t (a)")
-except sqlite3.OperationalError as why: print(why)
 """
         started = self.launch(program, ranks=2)
         for process in started:
             out, said = process.communicate(timeout=PATIENCE_S)
             self.assertEqual(process.returncode, 0, said)
-            numbers, database = out.splitlines()
-            self.assertEqual(numbers.split(), [str(number) for number in (
-                errno.ENOLCK, errno.ENOLCK, errno.ENOLCK, None, errno.EOPNOTSUPP, errno.EOPNOTSUPP, None)])
-            self.assertIn("lock", database)
-            for call in ("fcntl", "flock", "lockf"):
+            self.assertEqual(out.split(), [str(number) for number in (
+                errno.ENOLCK, None, errno.ENOLCK, errno.EOPNOTSUPP, errno.EOPNOTSUPP, None)])
+            for call in ("fcntl (F_OFD_SETLK)", "flock"):
                 self.assertIn(f"{call} of a file is refused: no other node would know of the lock", said)
             self.assertIn("open with O_APPEND and O_RDWR, on several nodes, of", said)
         self.nothing_is_left()

@@ -381,7 +381,10 @@ void SharedStandIns::log_failure(const StandIn& stand, int failed) {
 
 void SharedStandIns::keep() noexcept {
   for (;;) {
-    static_cast<void>(contain([this] { sweep(); }));
+    static_cast<void>(contain([this] {
+      sweep();
+      locks_.sweep([this](const meta::FileId& id) { static_cast<void>(take_in_own(id)); });
+    }));
     const MutexLock lock(mutex_);
     if (ends_) return;
     changed_.wait_for(lock, kLookForClosed, [this]() REQUIRES(mutex_) { return ends_; });
@@ -459,12 +462,7 @@ int SharedStandIns::sync(Node& node) {
     return failed;
   const int failed = errno_of([&] { return fs_.sync(*file); });
   fs_.release(std::move(file));
-  const auto copy = failed == 0 ? find_by_id(id, Kind::kCopy) : nullptr;
-  if (copy == nullptr) return failed;
-  const auto answer = ask({.file = id});
-  if (!answer.ok()) return fs_.answer_of(answer.status());
-  const MutexLock lock(copy->mutex);
-  return copy->over || !copy->own.valid() ? 0 : refresh(*copy, answer->number);
+  return failed != 0 ? failed : refresh_own(id);
 }
 
 // Nothing is in the tree that would have to be cut, but what another node has written since.

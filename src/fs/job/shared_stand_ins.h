@@ -44,6 +44,7 @@
 #include "base/mutex.h"
 #include "fs/job/job_fs.h"
 #include "fs/job/stand_in_files.h"
+#include "fs/job/stand_in_locks.h"
 #include "fs/job/stand_in_roots.h"
 
 namespace swale::fs {
@@ -75,6 +76,9 @@ class SharedStandIns final : public StandInFiles {
   int end(Node& node) override;
   int truncate(Node& node, uint64_t size, const Caller& caller) override;
   int set_times(Node& node, const timespec times[2]) override;
+  // What unlocks takes in what was written, what locks sees what others have: of the whole file.
+  int lock(Node& node, ino_t inode, const FileLock& wanted) override;
+  int find_lock(Node& node, const FileLock& wanted, FileLock* in_the_way) override;
   Node* find(ino_t inode) override;
   Status take_all() noexcept override;
   Status take_all_everywhere() noexcept override;
@@ -117,7 +121,7 @@ class SharedStandIns final : public StandInFiles {
   };
 
   SharedStandIns(JobFs& fs, std::string folder, size_t most, const SharedStandInRules& rules)
-      : fs_(fs), folder_(std::move(folder)), most_(most), rules_(rules) {}
+      : fs_(fs), folder_(std::move(folder)), most_(most), rules_(rules), locks_(fs) {}
 
   // The table, and what nodes ask each other (shared_stand_ins.cc).
   Status recover();
@@ -137,6 +141,7 @@ class SharedStandIns final : public StandInFiles {
   int take_in_locked(StandIn& stand) REQUIRES(stand.mutex);
   int take_in_of(const meta::FileId& id, Kind kind);
   int take_in_own(const meta::FileId& id);
+  int refresh_own(const meta::FileId& id);
   Result<TakeInAnswer> answer(const TakeInWish& wish);
   Status take_in_for_others(StandIn& stand);
   Result<StandInAnswer> ask(const StandInStep& step);
@@ -182,6 +187,7 @@ class SharedStandIns final : public StandInFiles {
   const std::string folder_;
   const size_t most_;  // at a time, before an open takes some in itself
   const SharedStandInRules rules_;
+  StandInLocks locks_;
   io::Descriptor directory_;
   Mutex mutex_;  // the last that is taken
   CondVar changed_;

@@ -1,4 +1,4 @@
-// SharedStandIns: what nodes ask each other.
+// SharedStandIns: what nodes ask each other, and locks.
 #include <unistd.h>
 
 #include <algorithm>
@@ -139,6 +139,37 @@ Status SharedStandIns::take_all_everywhere() noexcept {
       SWALE_RETURN_IF_ERROR(each.status());
     return {};
   });
+}
+
+// ---- locks
+
+int SharedStandIns::refresh_own(const meta::FileId& id) {
+  const auto copy = find_by_id(id, Kind::kCopy);
+  if (copy == nullptr) return 0;
+  const auto answer = ask({.file = id});
+  if (!answer.ok()) return fs_.answer_of(answer.status());
+  const MutexLock lock(copy->mutex);
+  if (copy->over || !copy->own.valid()) return 0;
+  return errno_of([&]() REQUIRES(copy->mutex) { return refresh(*copy, answer->number); });
+}
+
+int SharedStandIns::lock(Node& node, ino_t inode, const FileLock& wanted) {
+  const meta::FileId id = JobFs::file_id(node);
+  const int untaken = wanted.type == LockType::kWrite ? 0 : take_in_own(id);
+  if (untaken != 0 && wanted.type == LockType::kRead) return untaken;
+  if (const int failed = locks_.set(node, inode, wanted); failed != 0) return failed;
+  if (wanted.type == LockType::kNone) return untaken;
+  const int failed = refresh_own(id);
+  if (failed != 0) {
+    FileLock none = wanted;
+    none.type = LockType::kNone;
+    static_cast<void>(locks_.set(node, inode, none));
+  }
+  return failed;
+}
+
+int SharedStandIns::find_lock(Node& node, const FileLock& wanted, FileLock* in_the_way) {
+  return locks_.get(node, wanted, in_the_way);
 }
 
 }  // namespace swale::fs

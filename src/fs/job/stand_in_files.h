@@ -6,6 +6,7 @@
 
 #include <sys/stat.h>
 
+#include <cerrno>
 #include <memory>
 
 #include "base/status.h"
@@ -38,6 +39,10 @@ class StandInFiles {
   virtual int truncate(Node& node, uint64_t size, const Caller& caller) = 0;
   // Times that were set in the tree.
   virtual int set_times(Node& node, const timespec times[2]) = 0;
+  // Locks of ranges (fcntl), of several nodes. `inode`: of the plain file that the program has. On one node
+  // the kernel's hold.
+  virtual int lock(Node&, ino_t, const FileLock&) { return ENOLCK; }
+  virtual int find_lock(Node&, const FileLock&, FileLock*) { return ENOLCK; }
   // Its node, with one lookup; null: there is none by that inode.
   virtual Node* find(ino_t inode) = 0;
 

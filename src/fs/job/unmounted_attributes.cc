@@ -1,5 +1,5 @@
 // UnmountedCalls: what a file is beside its name: its size, its mode and times, whether it is durable or
-// sealed, and its extended attributes.
+// sealed, its locks, and its extended attributes.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "fs/job/insist.h"
+#include "fs/job/stand_in_locks.h"
 #include "fs/job/unmounted_walk.h"
 #include "fs/log/attach_format.h"
 
@@ -102,6 +103,22 @@ int UnmountedCalls::seal_of(Node& node, const Caller& caller, SealState* state) 
   const int failed = errno_of([&] { return fs_.command(*file, kAskSeal, {}, &said); });
   fs_.release(std::move(file));
   if (failed == 0 && said.size() == sizeof(*state)) std::memcpy(state, said.data(), sizeof(*state));
+  return failed;
+}
+
+int UnmountedCalls::lock(const Asked& asked, Answer* answer) {
+  const UnmountedRequest& request = asked.request;
+  Known known(fs_);
+  bool by_descriptor = false;
+  if (const int failed = find_file(asked, &known, &by_descriptor); failed != 0) return failed;
+  if (!by_descriptor) return ENOLCK;  // of the backing's file, which does not follow the tree
+  const auto wanted = lock_of(request, asked.who.caller().thread);
+  if (!wanted || !JobFs::is_file(*known.get())) return EINVAL;
+  if (request.call == UnmountedCall::kLock)
+    return stand_ins_.lock(*known.get(), static_cast<ino_t>(request.accessed_ns), *wanted);
+  FileLock found;
+  const int failed = stand_ins_.find_lock(*known.get(), *wanted, &found);
+  if (failed == 0) tell_lock(found, &answer->said);
   return failed;
 }
 

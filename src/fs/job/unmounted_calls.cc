@@ -84,6 +84,9 @@ int UnmountedCalls::call(const Asked& asked, Answer* answer) {
       if (!done.ok()) log_error("{}", done.message());
       return done.ok() ? 0 : done.posix_error();
     }
+    case UnmountedCall::kLock:
+    case UnmountedCall::kFindLock:
+      return lock(asked, answer);
     case UnmountedCall::kStats:
       return pass_text(fs_.stats().json(), &answer->passed);
     case UnmountedCall::kSeal:

@@ -66,6 +66,7 @@ class UnmountedCalls {
   int list_attributes(const Asked& asked, Answer* answer);
   int set_attribute(const Asked& asked, Answer* answer);
   int remove_attribute(const Asked& asked, Answer* answer);
+  int lock(const Asked& asked, Answer* answer);
   int pass_text(std::string_view text, io::Descriptor* out);
   int find_file(const Asked& asked, Known* known, bool* by_descriptor);
 

@@ -60,6 +60,11 @@ enum class UnmountedCall : uint32_t {
   kListAttributes = 16,
   kSetAttribute = 17,
   kRemoveAttribute = 18,
+  // Of several nodes: a lock of a range by this process, or, by F_UNLCK, its end. `what` is its type; it
+  // begins at `size` and ends at `modified_ns` (0: nowhere), of the plain file of inode `accessed_ns`.
+  // EAGAIN: another process has it.
+  kLock = 19,
+  kFindLock = 20,  // the answer's `there` is the type of one that is in the way, or F_UNLCK
 };
 
 // Of kChange, in `what`.
