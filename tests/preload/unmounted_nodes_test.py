@@ -33,7 +33,7 @@ def read(name): return open(f"{root}/{name}", "rb").read()
 SHARE = BEGIN + """
 def record(i, r):
     made = b"".join(hashlib.sha256(b"%d %d %d" % (i, r, k)).digest() for k in range(RECORD // 32))
-    return bytes(b if b > 1 else 0 for b in made)
+    return bytes(b if b > 60 else 0 for b in made)
 shared = os.open(f"{root}/shared", os.O_RDWR | os.O_CREAT, 0o644)
 meet("opened")
 for i in range(RECORDS): os.pwrite(shared, record(i, rank), (i * size + rank) * RECORD)

@@ -23,9 +23,10 @@
 // Threads: thread-safe; one of its own, which takes in what nobody has open. A stand-in's mutex is held while
 // nodes are asked, but not while they are to take something in: two nodes may ask that of each other.
 // Invariants: (1) A file has at most one copy and one tail. (2) Either goes when nobody has it open, and the
-// tree has all of it. (3) Only changed bytes are written to the tree; or, where no other node writes the file
-// and nothing was committed since the base was made, short pieces between them, too. (4) A program's write to
-// a copy is never undone by bytes of other nodes.
+// tree has all of it. (3) Only changed bytes are written to the tree; or short pieces between them, too: if
+// no other node writes the file, and nothing was committed since the base was made; or, as the tree has them,
+// if changes are many, in a turn that is this node's alone. (4) A program's write to a copy is never undone
+// by bytes of other nodes.
 // Errors: errnos. What cannot be taken in stays, and is tried again; take_all() says why.
 // Limits: a byte that is written as it was before is no change, and does not come over what another node has
 // committed there since. A program that cuts a stand-in past the C library may end the server by SIGBUS.
@@ -34,6 +35,7 @@
 #include <sys/stat.h>
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -55,6 +57,7 @@ struct SharedStandInRules {
   bool asks_others = true;     // an open does not wait for what others have closed
   bool reserves = true;        // appended bytes come behind what this node knows
   bool merges_by_word = true;  // other nodes' bytes are copied over those of programs
+  bool takes_turns = true;     // what is between a node's changes may be older than another node's
 };
 
 class SharedStandIns final : public StandInFiles {
@@ -145,7 +148,9 @@ class SharedStandIns final : public StandInFiles {
   Result<TakeInAnswer> answer(const TakeInWish& wish);
   Status take_in_for_others(StandIn& stand);
   Result<StandInAnswer> ask(const StandInStep& step);
+  int ask_until_granted(const StandInStep& step, StandInAnswer* out);
   int say(const meta::FileId& id, uint8_t uses, uint64_t* number);
+  int in_turn(const meta::FileId& id, bool alone, const std::function<int()>& change);
   int bring(const meta::FileId& id, uint64_t* number);
   int bring_once(StandIn& stand, uint64_t* number);
   int look_elsewhere(const meta::FileId& id, struct stat* found);
@@ -167,7 +172,11 @@ class SharedStandIns final : public StandInFiles {
     bool changed = false;
   };
   int copy_to_tree(StandIn& stand, Part* part) REQUIRES(stand.mutex);
-  int write_changes(StandIn& stand, uint64_t offset, Bytes now, Bytes before, Part* part)
+  int write_changes(StandIn& stand, uint64_t offset, Bytes now, Bytes before, MutableBytes tree, Part* part)
+      REQUIRES(stand.mutex);
+  int put_changes(StandIn& stand, uint64_t offset, Bytes bytes, Bytes now, Bytes before, size_t bridge)
+      REQUIRES(stand.mutex);
+  int read_between(StandIn& stand, uint64_t offset, Bytes now, Bytes before, MutableBytes out)
       REQUIRES(stand.mutex);
   int end_alike(StandIn& stand, uint64_t base_size, Part* part) REQUIRES(stand.mutex);
   int refresh(StandIn& stand, uint64_t number) REQUIRES(stand.mutex);
@@ -179,6 +188,7 @@ class SharedStandIns final : public StandInFiles {
   // Tails (shared_stand_ins_tails.cc).
   int begin_tail(StandIn& stand, uint64_t size) REQUIRES(stand.mutex);
   int take_in_tail(StandIn& stand) REQUIRES(stand.mutex);
+  int copy_tail(StandIn& stand, MutableBytes space) REQUIRES(stand.mutex);
   int put_place(StandIn& stand) REQUIRES(stand.mutex);
   int recover_tail(StandIn& stand) REQUIRES(stand.mutex);
   int cut_tail(const meta::FileId& id, uint64_t size);

@@ -22,6 +22,7 @@ namespace {
 
 constexpr size_t kWindow = 4 << 20;  // that is committed at a time
 constexpr size_t kBridge = 4096;     // equal bytes that cost less than a piece of their own
+constexpr size_t kPiecesMax = 1000;  // of a window: more cost more than reading it from the tree
 
 bool has_bytes(Bytes bytes) {
   return stand_in_changes::first_difference({bytes.data(), nullptr}, 0, bytes.size()) < bytes.size();
@@ -165,42 +166,77 @@ int SharedStandIns::copy_to_tree(StandIn& stand, Part* part) {
     if (const int failed = read_all(stand.own.get(), now, at, &got); failed != 0) return failed;
     if (const int failed = read_all(stand.base.get(), before, at, &of_base); failed != 0) return failed;
     if (got == 0) break;  // it was cut meanwhile, and is taken in again
-    if (const int failed = write_changes(stand, at, view(now.first(got)), view(before.first(got)), part);
+    if (const int failed = write_changes(stand, at, view(now.first(got)), view(before.first(got)),
+                                         windows.tree.span().first(got), part);
         failed != 0)
       return failed;
     at += got;
   }
-  return end_alike(stand, base_size, part);
+  if (part->size == base_size) return 0;
+  const auto ends = [&]() REQUIRES(stand.mutex) { return end_alike(stand, base_size, part); };
+  return part->alone ? ends() : in_turn(stand.id, true, ends);
 }
 
 // What is committed is the base's: so a kill in between leaves it to be taken in again.
-int SharedStandIns::write_changes(StandIn& stand, uint64_t offset, Bytes now, Bytes before, Part* part) {
-  int failed = 0;
-  bool wrote = false;
-  const auto put = [&](size_t begin, size_t end) REQUIRES(stand.mutex) {
-    if (failed != 0) return;
-    wrote = true;
-    fs_.write_bytes(*stand.writer, offset + begin, now.substr(begin, end - begin), stand.by,
-                    [&](int error) { failed = error; });
-  };
-  const size_t bridge = part->alone ? kBridge : 0;
-  if (rules_.takes_changes)
-    find_changes(now.data(), before.data(), now.size(), bridge, put);
-  else
-    put(0, now.size());
-  if (failed != 0 || !wrote) return failed;
+int SharedStandIns::write_changes(StandIn& stand, uint64_t offset, Bytes now, Bytes before, MutableBytes tree,
+                                  Part* part) {
+  size_t pieces = 0;
+  find_changes(now.data(), before.data(), now.size(), 0, [&](size_t, size_t) { ++pieces; });
+  if (pieces == 0 && rules_.takes_changes) return 0;
   part->changed = true;
-  if (failed = fs_.flush(*stand.writer); failed != 0 || !part->keeps_base) return failed;
+  int failed = 0;
+  if (part->alone || !rules_.takes_changes) {
+    const Bytes nothing = rules_.takes_changes ? before : Bytes();
+    failed = put_changes(stand, offset, now, now, nothing, kBridge);
+  } else {
+    const bool fills = pieces > kPiecesMax;
+    failed = in_turn(stand.id, fills, [&]() REQUIRES(stand.mutex) {
+      if (!fills) return put_changes(stand, offset, now, now, before, 0);
+      const int unread = read_between(stand, offset, now, before, tree);
+      return unread != 0 ? unread : put_changes(stand, offset, view(tree), now, before, kBridge);
+    });
+  }
+  if (failed != 0 || !part->keeps_base) return failed;
   find_changes(now.data(), before.data(), now.size(), 0, [&](size_t begin, size_t end) REQUIRES(stand.mutex) {
     if (failed == 0) failed = write_all(stand.base.get(), now.substr(begin, end - begin), offset + begin);
   });
   return failed;
 }
 
+// Where `now` is not `before` (empty: all of it), and of at most `bridge` bytes between two such places, what
+// `bytes` has.
+int SharedStandIns::put_changes(StandIn& stand, uint64_t offset, Bytes bytes, Bytes now, Bytes before,
+                                size_t bridge) {
+  int failed = 0;
+  const auto put = [&](size_t begin, size_t end) REQUIRES(stand.mutex) {
+    if (failed != 0) return;
+    fs_.write_bytes(*stand.writer, offset + begin, bytes.substr(begin, end - begin), stand.by,
+                    [&](int error) { failed = error; });
+  };
+  if (before.empty())
+    put(0, now.size());
+  else
+    find_changes(now.data(), before.data(), now.size(), bridge, put);
+  return failed != 0 ? failed : fs_.flush(*stand.writer);
+}
+
+// What the tree has, beneath what was changed here.
+int SharedStandIns::read_between(StandIn& stand, uint64_t offset, Bytes now, Bytes before, MutableBytes out) {
+  size_t got = 0;
+  for (size_t part = 1; part > 0 && got < out.size(); got += part)
+    if (const int failed = fs_.read(*stand.reader, offset + got, out.subspan(got), &part); failed != 0)
+      return failed;
+  std::fill(out.begin() + static_cast<ptrdiff_t>(got), out.end(), '\0');
+  find_changes(now.data(), before.data(), now.size(), 0, [&](size_t begin, size_t end) {
+    std::copy(now.begin() + static_cast<ptrdiff_t>(begin), now.begin() + static_cast<ptrdiff_t>(end),
+              out.begin() + static_cast<ptrdiff_t>(begin));
+  });
+  return 0;
+}
+
 // Its end was told with its last bytes, unless these are zeros where nothing was.
 int SharedStandIns::end_alike(StandIn& stand, uint64_t base_size, Part* part) {
   struct stat found;
-  if (part->size == base_size) return 0;
   if (part->size < base_size) {
     const Change shorter{.size = part->size, .size_by_handle = true};
     if (const int failed = fs_.change(*stand.node, shorter, stand.by, &found); failed != 0) return failed;
@@ -318,7 +354,8 @@ int SharedStandIns::cut(StandIn& stand, uint64_t size, const Caller& caller) {
   if (const int failed = size_of_file(stand.base, &base_size); failed != 0) return failed;
   if (size == 0 && tree.st_size == 0 && own_size == 0 && base_size == 0) return 0;
   const Change change{.size = size, .size_by_handle = true};
-  if (const int failed = fs_.change(*stand.node, change, caller, &tree); failed != 0) return failed;
+  const auto shorten = [&]() REQUIRES(stand.mutex) { return fs_.change(*stand.node, change, caller, &tree); };
+  if (const int failed = in_turn(stand.id, true, shorten); failed != 0) return failed;
   if (const int failed = set_size(stand.own, size); failed != 0) return failed;
   if (const int failed = set_size(stand.base, size); failed != 0) return failed;
   return end_taking(stand, false, true);
@@ -330,7 +367,7 @@ int SharedStandIns::cut_elsewhere(Node& node, uint64_t size, const Caller& calle
   uint64_t number = 0;
   if (const int failed = say(id, kIsCut, &number); failed != 0) return failed;
   struct stat found;
-  const int failed = errno_of([&] { return fs_.change(node, {.size = size}, caller, &found); });
+  const int failed = in_turn(id, true, [&] { return fs_.change(node, {.size = size}, caller, &found); });
   const auto told = ask({.file = id, .op = StandInOp::kTook, .uses = kIsCut, .changed = true});
   if (failed != 0) return failed;
   return told.ok() ? 0 : fs_.answer_of(told.status());

@@ -29,23 +29,41 @@ Result<StandInAnswer> SharedStandIns::ask(const StandInStep& step) {
   return decode_stand_in_answer(text);
 }
 
-// Waits while another node takes in alone, if that lives.
-int SharedStandIns::say(const meta::FileId& id, uint8_t uses, uint64_t* number) {
-  const StandInStep step{.file = id, .op = StandInOp::kOpen, .uses = uses};
+// Waits for the node that is in the way, if that lives.
+int SharedStandIns::ask_until_granted(const StandInStep& step, StandInAnswer* out) {
   for (int tries = 1;; ++tries) {
-    const auto answer = ask(step);
+    auto answer = ask(step);
     if (!answer.ok()) return fs_.answer_of(answer.status());
     if (answer->granted) {
-      *number = answer->number;
+      *out = std::move(*answer);
       return 0;
     }
     if (tries % kTriesBeforeLook == 0 && answer->taking != fs_.peers().own()) {
       const auto lives = fs_.peers().call(answer->taking, PeerMethod::kLives, "", kSmallAnswer,
-                                          text_of(id) + ": taking it in");
+                                          text_of(step.file) + ": taking it in");
       if (!lives.ok()) return fs_.answer_of(lives.status());
     }
     ::usleep(kAskRootAgain);
   }
+}
+
+int SharedStandIns::say(const meta::FileId& id, uint8_t uses, uint64_t* number) {
+  StandInAnswer answer;
+  const int failed = ask_until_granted({.file = id, .op = StandInOp::kOpen, .uses = uses}, &answer);
+  if (failed == 0) *number = answer.number;
+  return failed;
+}
+
+// `change` returns an errno. What it has changed is committed before the turn is over.
+int SharedStandIns::in_turn(const meta::FileId& id, bool alone, const std::function<int()>& change) {
+  if (!rules_.takes_turns) return errno_of(change);
+  StandInAnswer answer;
+  if (const int failed = ask_until_granted({.file = id, .op = StandInOp::kTurn, .alone = alone}, &answer);
+      failed != 0)
+    return failed;
+  const int failed = errno_of(change);
+  const auto over = ask({.file = id, .op = StandInOp::kTurnOver});
+  return failed != 0 || over.ok() ? failed : fs_.answer_of(over.status());
 }
 
 // What other nodes have written of it is in the tree. *number: of the root, from before what is read next.

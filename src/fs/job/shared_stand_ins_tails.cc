@@ -47,6 +47,21 @@ int SharedStandIns::recover_tail(StandIn& stand) {
   return EIO;
 }
 
+int SharedStandIns::copy_tail(StandIn& stand, MutableBytes space) {
+  const Place& at = stand.place;
+  for (uint64_t from = at.taken; from < at.until;) {
+    const MutableBytes part = space.first(std::min<uint64_t>(space.size(), at.until - from));
+    size_t got = 0;
+    int failed = read_all(stand.own.get(), part, from, &got);
+    const uint64_t to = at.place + (from - at.taken);
+    if (failed == 0)
+      fs_.write_bytes(*stand.writer, to, view(part), stand.by, [&](int error) { failed = error; });
+    if (failed != 0) return failed;
+    from += part.size();
+  }
+  return fs_.flush(*stand.writer);
+}
+
 // Each byte once, also if this is killed: its place is noted before it is written there, and again when it is
 // committed.
 int SharedStandIns::take_in_tail(StandIn& stand) {
@@ -56,18 +71,11 @@ int SharedStandIns::take_in_tail(StandIn& stand) {
   Place& at = stand.place;
   bool changed = false;
   for (;;) {
-    for (uint64_t from = at.taken; from < at.until;) {
-      MutableBytes part = buffer->span().first(std::min<uint64_t>(buffer->size(), at.until - from));
-      size_t got = 0;
-      int failed = read_all(stand.own.get(), part, from, &got);
-      const uint64_t to = at.place + (from - at.taken);
-      if (failed == 0)
-        fs_.write_bytes(*stand.writer, to, view(part), stand.by, [&](int error) { failed = error; });
-      if (failed != 0) return failed;
-      from += part.size();
-    }
     if (at.taken < at.until) {
-      if (const int failed = fs_.flush(*stand.writer); failed != 0) return failed;
+      if (const int failed = in_turn(
+              stand.id, false, [&]() REQUIRES(stand.mutex) { return copy_tail(stand, buffer->span()); });
+          failed != 0)
+        return failed;
       at.taken = at.until;
       changed = true;
       if (const int failed = put_place(stand); failed != 0) return failed;

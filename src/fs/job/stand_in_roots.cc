@@ -30,7 +30,7 @@ Result<StandInStep> decode_stand_in_step(Bytes bytes) {
   step.alone = in.u8() != 0;
   step.number = in.u64();
   SWALE_RETURN_IF_ERROR(in.finish("what a node says of its stand-in"));
-  if (op > static_cast<uint8_t>(StandInOp::kTook) || step.file.none())
+  if (op > static_cast<uint8_t>(StandInOp::kTurnOver) || step.file.none())
     return corruption("what a node says of its stand-in: {} of file {:x}:{:x} is nothing that it may say", op,
                       step.file.high, step.file.low);
   step.op = static_cast<StandInOp>(op);
@@ -101,12 +101,21 @@ bool StandInRoots::may_take_alone(const File& file, NodeId node, const StandInSt
   });
 }
 
+// Whose turn a node waits for; kNobody: its own may begin.
+NodeId StandInRoots::in_the_way(const File& file, NodeId node, bool alone) {
+  if (file.alone != kNobody && file.alone != node) return file.alone;
+  if (alone)
+    for (const NodeId each : file.turns)
+      if (each != node) return each;
+  return kNobody;
+}
+
 StandInAnswer StandInRoots::obey(NodeId from, const StandInStep& step) {
   const MutexLock lock(mutex_);
   StandInAnswer answer;
   auto at = files_.find(step.file);
   if (at == files_.end()) {
-    if (step.op != StandInOp::kOpen) {
+    if (step.op != StandInOp::kOpen && step.op != StandInOp::kTurn) {
       answer.granted = false;
       if (step.op == StandInOp::kTook && step.changed) answer.number = ++last_;
       return answer;
@@ -137,10 +146,21 @@ StandInAnswer StandInRoots::obey(NodeId from, const StandInStep& step) {
         if (own->second == 0) file.uses.erase(own);
       }
       break;
+    case StandInOp::kTurn:
+      answer.taking = in_the_way(file, from, step.alone);
+      answer.granted = answer.taking == kNobody;
+      if (answer.granted && step.alone) file.alone = from;
+      if (answer.granted && !step.alone) file.turns.insert(from);
+      break;
+    case StandInOp::kTurnOver:
+      if (file.alone == from) file.alone = kNobody;
+      file.turns.erase(from);
+      break;
   }
   answer.number = file.number;
-  answer.taking = file.taking;
-  if (file.uses.empty() && file.taking == kNobody) files_.erase(at);
+  if (step.op != StandInOp::kTurn) answer.taking = file.taking;
+  if (file.uses.empty() && file.taking == kNobody && file.alone == kNobody && file.turns.empty())
+    files_.erase(at);
   return answer;
 }
 

@@ -7,6 +7,9 @@
 //   kBegin  this node takes in what it has. Granted: it does so alone: no other node writes the file, and
 //           nothing was taken in since `number`; nobody else begins to write it until kTook
 //   kTook   it has, or has failed; `alone`: as kBegin has granted; `uses` are over
+//   kTurn   this node changes some of the file now, beside others. `alone`: no other node does meanwhile.
+//           Not granted while another node's turn is in the way, which `taking` names
+//   kTurnOver
 //
 //   step    := file u64 u64, op u8, uses u8, changed u8, alone u8, number u64
 //   answer  := granted u8, number u64, before u64, taking u32, nodes varint, node u32*
@@ -21,6 +24,7 @@
 
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -30,7 +34,7 @@
 
 namespace swale::fs {
 
-enum class StandInOp : uint8_t { kWho = 0, kOpen = 1, kBegin = 2, kTook = 3 };
+enum class StandInOp : uint8_t { kWho = 0, kOpen = 1, kBegin = 2, kTook = 3, kTurn = 4, kTurnOver = 5 };
 
 enum StandInUse : uint8_t {
   kCopyIsRead = 1,
@@ -53,7 +57,7 @@ struct StandInAnswer {
   bool granted = true;
   uint64_t number = 0;      // changes with each kTook that has changed the file
   uint64_t before = 0;      // kTook: what it was
-  NodeId taking = kNobody;  // alone
+  NodeId taking = kNobody;  // alone, or whose turn is in the way
   std::vector<NodeId> nodes = {};
 };
 
@@ -91,8 +95,11 @@ class StandInRoots {
     uint64_t number = 0;
     NodeId taking = kNobody;
     std::map<NodeId, uint8_t> uses;
+    NodeId alone = kNobody;  // whose turn is its alone
+    std::set<NodeId> turns;  // of others
   };
   bool may_take_alone(const File& file, NodeId node, const StandInStep& step) const;
+  static NodeId in_the_way(const File& file, NodeId node, bool alone);
 
   Mutex mutex_;
   std::unordered_map<meta::FileId, File, meta::FileIdHash> files_ GUARDED_BY(mutex_);
