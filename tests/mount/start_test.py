@@ -303,6 +303,23 @@ class Start(Started):
         for words, says in ((("--launcher", launcher), "--nodes"), (("--nodes", "2"), "--launcher")):
             self.assertIn(says, self.swale("start", self.backing, *words, SLURM_JOB_NUM_NODES="1").stderr)
 
+    def test_two_nodes_by_a_launcher_without_a_mount(self):
+        if not MPIRUN:
+            self.skipTest("no Open MPI when this was built")
+        self.write(self.scratch, "words", NODE_WORDS)
+        os.chmod(f"{self.scratch}/words", 0o755)
+        self.buffer += "-NODE"
+        self.start("--no-mount", "--launcher", f"{MPIRUN[0]} -n 2 {self.scratch}/words", "--nodes", "2")
+        self.assertEqual(self.status(self.backing)[0]["nodes"], 2)
+        file = f"{self.backing}/file"
+        step = f"echo of a step > {file}; flock {file} true && echo locked; cat {file}"
+        done = self.swale("run", "--no-mount", "--backing", self.backing, "--", "sh", "-c", step)
+        self.assertEqual((done.returncode, done.stdout), (0, "of a step\n"), done.stderr)
+        self.assertIn("no other node would know of the lock", done.stderr)
+        self.assertFalse(os.path.exists(file))
+        self.stop()
+        self.assertEqual(self.read(self.backing, "file"), "of a step\n")
+
     def test_a_launcher_that_starts_too_few_is_ended_at_the_deadline(self):
         done = self.swale("start", self.backing, "--buffer", self.buffer, "--launcher", "env", "--nodes", "2",
                           "--deadline", "2")
