@@ -75,7 +75,7 @@ bench-meta: ## the metadata store beside LevelDB; build/bench/meta.json, page an
 bench-fs: ## the job's file system on one node beside tmpfs, cp, a plain directory and a pass-through mount; results in build/bench/fs.json, 10 min (BENCH=quick: 2 min)
 	@scripts/install-deps.sh build bench
 	@scripts/build.sh release bench_fs bench_fs_drain bench_fs_library bench_fs_massive bench_fs_light bench_fs_preload bench_fs_remote bench_fs_slow bench_fs_storm \
-	  bench_fs_tree bench_calibrate swale_cli
+	  bench_fs_tree bench_fs_unmounted bench_calibrate swale_cli
 	@$${PYTHON:-/usr/bin/python3} bench/fs/fs.py build/release/bench build/bench --profile "$${BENCH:-full}"
 
 bench-python: ## the Python package beside the C calls, DuckDB and pyarrow; results in build/bench/python.json (BENCH=quick: 5 min)
