@@ -28,8 +28,8 @@ MOST = 100_000
 DATA = set("""write pwrite writev pwritev pwritev2 read readv pread pread_chk preadv preadv2 read_chk
     lseek open openat open_2 openat_2 close close_range closefrom dup dup2 dup3 fcntl fopen fstat fxstat
     fstatat fxstatat statx fstatfs fstatvfs fsync fdatasync ftruncate fchmod fchown futimens futimes
-    futimesat fdopen freopen fdopendir fsetxattr fremovexattr first leaves third both first_third ioctl
-    mmap real reals syscall""".split())
+    futimesat fdopen freopen fdopendir fgetxattr flistxattr fsetxattr fremovexattr flock lockf
+    first leaves third both first_third ioctl mmap real reals syscall""".split())
 NOT_DATA = set("""creat mkstemp mkostemp mkstemps mkostemps umask fclose opendir closedir names rename
     renameat renameat2 unlink unlinkat remove chmod fchmodat chown lchown fchownat utime utimes utimensat
     lchmod lutimes link linkat symlink symlinkat mkdir mkdirat mkdtemp mkfifo mkfifoat mknod mknodat

@@ -16,6 +16,7 @@ import unittest
 SWALE = os.path.abspath(sys.argv[1])
 DEADLINE_S = 300
 MIB = 1 << 20
+PIECE_MIB = 8  # of a file, that is staged once
 
 
 def noise(seed, count):
@@ -151,7 +152,7 @@ class StageCommand(unittest.TestCase):
         self.assertEqual(self.status(expect=1)["state"], "stopped")
         self.assertFalse(os.path.exists(os.path.join(self.copy, "d/large")))
         self.stage()
-        self.assertGreaterEqual(self.status()["bytes_before"], 64 * MIB)
+        self.assertGreaterEqual(self.status()["bytes_before"], PIECE_MIB * MIB)
         self.assertEqual(looks(self.copy), looks(self.source))
         self.nothing_left()
 
