@@ -67,6 +67,7 @@ if rank == size - 1:
     os.ftruncate(held, len(whole) + 1)
 meet("changed")
 assert read("shared") == b"SYNC" + whole[4:] + b"E", "what others have written is not seen"
+meet("read before")
 if rank in (0, size - 1): os.pwrite(held, b"%d" % rank, 100 + rank)  # and neither closes it, nor syncs it
 meet("written again")
 assert read("shared")[100:100 + size] == b"0" + whole[101:99 + size] + b"%d" % (size - 1)
