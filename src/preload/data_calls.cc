@@ -206,10 +206,11 @@ off_t refuse_seek(int fd, off_t offset) {
   return -1;
 }
 
+bool may_have_to_settle() { return unmounted.load(std::memory_order_relaxed) == Unmounted::kYes; }
+
 // What the kernel has written may have to be durable. `offset`: -1: the descriptor's.
 ssize_t written(int fd, ssize_t done, off_t offset, bool durable = false) {
-  const bool looks = done > 0 && unmounted.load(std::memory_order_relaxed) == Unmounted::kYes;
-  return looks ? settle_write_unmounted(fd, done, offset, durable) : done;
+  return done > 0 && may_have_to_settle() ? settle_write_unmounted(fd, done, offset, durable) : done;
 }
 
 // The descriptor is no file of ours.
@@ -225,7 +226,8 @@ extern "C" {
 
 ssize_t swale_take_write(int fd, const void* data, size_t bytes) {
   auto* const write_next = next<decltype(::write)>(calls::write);
-  if (is_foreign(fd) && !is_subfile(fd)) return written(fd, write_next(fd, data, bytes), -1);
+  if (is_foreign(fd) && !is_subfile(fd))  // a jump, where nothing has to be done afterwards
+    return may_have_to_settle() ? written(fd, write_next(fd, data, bytes), -1) : write_next(fd, data, bytes);
   const Ours held(fd);
   if (!held) return write_other(fd, data, bytes);
   const size_t wanted = bytes < kBytesMax ? bytes : kBytesMax;
