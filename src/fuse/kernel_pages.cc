@@ -47,8 +47,11 @@ bool KernelPages::begin_one() {
 void KernelPages::show_end(fuse_ino_t number, uint64_t end) noexcept {
   if (!begin_one()) return;
   char byte = 0;
-  fuse_bufvec last = FUSE_BUFVEC_INIT(1);
+  fuse_bufvec last = {};
+  last.count = 1;
+  last.buf[0].size = 1;
   last.buf[0].mem = &byte;
+  last.buf[0].fd = -1;
   static_cast<void>(fuse_lowlevel_notify_store(session_, number, static_cast<off_t>(end - 1), &last,
                                                static_cast<fuse_buf_copy_flags>(0)));
   end_one();

@@ -5,7 +5,9 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 
 #include "meta/names/tree.h"
 
@@ -42,10 +44,15 @@ inline mode_t mode_of(meta::NodeType type) {
 }
 
 inline constexpr int64_t kSecondNanos = 1'000'000'000;
-inline int64_t nanos_of(const timespec& time) { return time.tv_sec * kSecondNanos + time.tv_nsec; }
+// Years before 1677 and after 2262 become the first and the last that there are.
+inline int64_t nanos_of(const timespec& time) {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max() / kSecondNanos - 1;
+  return std::clamp<int64_t>(time.tv_sec, -kMost, kMost) * kSecondNanos + time.tv_nsec;
+}
 inline timespec timespec_of(int64_t nanos) {
-  const int64_t rest = (nanos % kSecondNanos + kSecondNanos) % kSecondNanos;
-  return {(nanos - rest) / kSecondNanos, rest};
+  const int64_t rest = nanos % kSecondNanos;
+  const int64_t before = rest < 0 ? 1 : 0;
+  return {nanos / kSecondNanos - before, rest + before * kSecondNanos};
 }
 inline int64_t now_nanos() {
   timespec time = {};

@@ -193,7 +193,7 @@ int SharedStandIns::open_file(Node& node, int flags, const Caller& caller, io::D
     const int unasked = errno_of([&] { return bring_once(*stand, &number); });
     const MutexLock lock(stand->mutex);
     if (stand->over) continue;
-    const int failed = unasked != 0 ? unasked : errno_of([&]() REQUIRES(stand->mutex) {
+    const int failed = unasked != 0 ? unasked : errno_of([&]() NO_THREAD_SAFETY_ANALYSIS {
       return open_stand_in(*stand, node, flags, caller, number, out);
     });
     if (!stand->own.valid()) end(*stand, true);
@@ -304,7 +304,7 @@ bool SharedStandIns::is_nobodys(StandIn& stand) {
 int SharedStandIns::take_in_locked(StandIn& stand) {
   if (stand.over || !stand.own.valid() || !stand.base.valid() || !fs_.has_name(*stand.node)) return 0;
   ++stand.takes;
-  const int failed = errno_of([&]() REQUIRES(stand.mutex) {
+  const int failed = errno_of([&]() NO_THREAD_SAFETY_ANALYSIS {
     return stand.kind == Kind::kTail ? take_in_tail(stand) : take_in_copy(stand, is_nobodys(stand));
   });
   if (failed != 0) --stand.takes;

@@ -137,7 +137,7 @@ int SharedStandIns::take_in_copy(StandIn& stand, bool nobodys) {
   Part part{.size = static_cast<uint64_t>(now.st_size), .keeps_base = !nobodys};
   if (!is_sealed) {
     if (failed = begin_taking(stand, &part.alone); failed != 0) return failed;
-    failed = errno_of([&]() REQUIRES(stand.mutex) { return copy_to_tree(stand, &part); });
+    failed = errno_of([&]() NO_THREAD_SAFETY_ANALYSIS { return copy_to_tree(stand, &part); });
     const int untold = end_taking(stand, part.alone, part.changed);
     if (failed != 0 || untold != 0) return failed != 0 ? failed : untold;
   }
@@ -173,7 +173,7 @@ int SharedStandIns::copy_to_tree(StandIn& stand, Part* part) {
     at += got;
   }
   if (part->size == base_size) return 0;
-  const auto ends = [&]() REQUIRES(stand.mutex) { return end_alike(stand, base_size, part); };
+  const auto ends = [&]() NO_THREAD_SAFETY_ANALYSIS { return end_alike(stand, base_size, part); };
   return part->alone ? ends() : in_turn(stand.id, true, ends);
 }
 
@@ -190,16 +190,18 @@ int SharedStandIns::write_changes(StandIn& stand, uint64_t offset, Bytes now, By
     failed = put_changes(stand, offset, now, now, nothing, kBridge);
   } else {
     const bool fills = pieces > kPiecesMax;
-    failed = in_turn(stand.id, fills, [&]() REQUIRES(stand.mutex) {
+    failed = in_turn(stand.id, fills, [&]() NO_THREAD_SAFETY_ANALYSIS {
       if (!fills) return put_changes(stand, offset, now, now, before, 0);
       const int unread = read_between(stand, offset, now, before, tree);
       return unread != 0 ? unread : put_changes(stand, offset, view(tree), now, before, kBridge);
     });
   }
   if (failed != 0 || !part->keeps_base) return failed;
-  find_changes(now.data(), before.data(), now.size(), 0, [&](size_t begin, size_t end) REQUIRES(stand.mutex) {
-    if (failed == 0) failed = write_all(stand.base.get(), now.substr(begin, end - begin), offset + begin);
-  });
+  find_changes(now.data(), before.data(), now.size(), 0,
+               [&](size_t begin, size_t end) NO_THREAD_SAFETY_ANALYSIS {
+                 if (failed == 0)
+                   failed = write_all(stand.base.get(), now.substr(begin, end - begin), offset + begin);
+               });
   return failed;
 }
 
@@ -208,7 +210,7 @@ int SharedStandIns::write_changes(StandIn& stand, uint64_t offset, Bytes now, By
 int SharedStandIns::put_changes(StandIn& stand, uint64_t offset, Bytes bytes, Bytes now, Bytes before,
                                 size_t bridge) {
   int failed = 0;
-  const auto put = [&](size_t begin, size_t end) REQUIRES(stand.mutex) {
+  const auto put = [&](size_t begin, size_t end) NO_THREAD_SAFETY_ANALYSIS {
     if (failed != 0) return;
     fs_.write_bytes(*stand.writer, offset + begin, bytes.substr(begin, end - begin), stand.by,
                     [&](int error) { failed = error; });
@@ -354,7 +356,9 @@ int SharedStandIns::cut(StandIn& stand, uint64_t size, const Caller& caller) {
   if (const int failed = size_of_file(stand.base, &base_size); failed != 0) return failed;
   if (size == 0 && tree.st_size == 0 && own_size == 0 && base_size == 0) return 0;
   const Change change{.size = size, .size_by_handle = true};
-  const auto shorten = [&]() REQUIRES(stand.mutex) { return fs_.change(*stand.node, change, caller, &tree); };
+  const auto shorten = [&]() NO_THREAD_SAFETY_ANALYSIS {
+    return fs_.change(*stand.node, change, caller, &tree);
+  };
   if (const int failed = in_turn(stand.id, true, shorten); failed != 0) return failed;
   if (const int failed = set_size(stand.own, size); failed != 0) return failed;
   if (const int failed = set_size(stand.base, size); failed != 0) return failed;

@@ -168,7 +168,7 @@ int SharedStandIns::refresh_own(const meta::FileId& id) {
   if (!answer.ok()) return fs_.answer_of(answer.status());
   const MutexLock lock(copy->mutex);
   if (copy->over || !copy->own.valid()) return 0;
-  return errno_of([&]() REQUIRES(copy->mutex) { return refresh(*copy, answer->number); });
+  return errno_of([&]() NO_THREAD_SAFETY_ANALYSIS { return refresh(*copy, answer->number); });
 }
 
 int SharedStandIns::lock(Node& node, ino_t inode, const FileLock& wanted) {

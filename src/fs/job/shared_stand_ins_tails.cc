@@ -48,7 +48,7 @@ int SharedStandIns::recover_tail(StandIn& stand) {
 }
 
 int SharedStandIns::copy_tail(StandIn& stand, MutableBytes space) {
-  const Place& at = stand.place;
+  const Place at = stand.place;
   for (uint64_t from = at.taken; from < at.until;) {
     const MutableBytes part = space.first(std::min<uint64_t>(space.size(), at.until - from));
     size_t got = 0;
@@ -73,7 +73,7 @@ int SharedStandIns::take_in_tail(StandIn& stand) {
   for (;;) {
     if (at.taken < at.until) {
       if (const int failed = in_turn(
-              stand.id, false, [&]() REQUIRES(stand.mutex) { return copy_tail(stand, buffer->span()); });
+              stand.id, false, [&]() NO_THREAD_SAFETY_ANALYSIS { return copy_tail(stand, buffer->span()); });
           failed != 0)
         return failed;
       at.taken = at.until;

@@ -48,9 +48,9 @@ class SharedFilesTest : public testing::Test {
       for (const ShareHold& each : holds) test_.nodes[each.node].shared->let_go(file);
       return {};
     }
-    Status commit_at(const meta::FileId& file, const std::vector<ShareHold>& nodes) override {
+    Status commit_at(const meta::FileId& file, const std::vector<ShareHold>& holds) override {
       ++test_.commits_asked;
-      for (const ShareHold& each : nodes) SWALE_RETURN_IF_ERROR(test_.nodes[each.node].shared->commit(file));
+      for (const ShareHold& each : holds) SWALE_RETURN_IF_ERROR(test_.nodes[each.node].shared->commit(file));
       return {};
     }
 
